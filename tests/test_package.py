@@ -103,7 +103,8 @@ LAYERS = {
     "_features": ("feature_estimator", "feature_path", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),
     "_time": (
-        *("moving", "dynamic", "exchange", "dynamic_kernel", "record", "description", "segments"),
+        *("moving", "dynamic", "exchange", "dynamic_kernel"),
+        *("record", "description", "visit", "segments"),
     ),
     "_graph": ("network", "cuts", "cut_path", "penalized_cut"),
 }

@@ -71,6 +71,10 @@ class Groups:
 
 
 def first_appearance(labels):
-    """Labels (int32) numbered in the order in which they appear."""
-    _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first)).astype(np.int32)[labels]
+    """Labels (int32) numbered in the order in which they appear; given are some >= 0."""
+    first = np.full(int(labels.max(initial=-1)) + 1, len(labels), dtype=np.intp)
+    first[labels[::-1]] = np.arange(len(labels) - 1, -1, -1)  # of equal labels the last is set
+    used = np.flatnonzero(first < len(labels))
+    number = np.empty(len(first), dtype=np.int32)
+    number[used[np.argsort(first[used])]] = np.arange(len(used), dtype=np.int32)
+    return number[labels]

@@ -1,5 +1,7 @@
 """How long a description of a record is, given the states of its rows."""
 
+from hashlib import blake2b
+
 import numpy as np
 from scipy.signal import lfilter
 from scipy.special import gammaln
@@ -24,6 +26,15 @@ WINDOW, WINDOWS = 4096, 16  # of more rows, so many stretches of this length are
 def _mean(values, weight):
     """The weighted mean; not by BLAS, whose sums depend on its threads."""
     return float(np.einsum("i,i->", weight, values))
+
+
+def _medians(values):
+    """The median of each column; along rows of memory, which is faster than np.median."""
+    columns = np.ascontiguousarray(values.T)
+    half = columns.shape[1] // 2
+    columns.partition(half, axis=1)
+    upper = columns[:, half]
+    return upper if columns.shape[1] % 2 else 0.5 * (columns[:, :half].max(axis=1) + upper)
 
 
 def t_deviance(squares, weight, d):
@@ -59,7 +70,7 @@ class Description:
 
     def __init__(self, record, noise):
         self.record, n = record, record.n
-        self.rows = None
+        self.rows, self.known = None, {}  # lengths, by what they are of
         if n > WINDOW * WINDOWS:
             first = np.linspace(0, n - WINDOW, WINDOWS).astype(np.intp)
             self.rows = (first[:, None] + np.arange(WINDOW)).ravel()
@@ -71,6 +82,12 @@ class Description:
 
     def __call__(self, labels, k):
         """The length for these labels, of ``k`` states."""
+        key = k, blake2b(np.ascontiguousarray(labels)).digest()
+        if key not in self.known:
+            self.known[key] = self._length(labels, k)
+        return self.known[key]
+
+    def _length(self, labels, k):
         record = self.record
         n, d = record.X.shape
         centers = record.sums(labels, k)[0]
@@ -99,7 +116,7 @@ class Description:
 
     def _scale(self, errors):
         """Of each column, robust."""
-        return np.maximum(np.median(np.abs(errors), axis=0) / NORMAL, self.least)
+        return np.maximum(_medians(np.abs(errors)) / NORMAL, self.least)
 
     def _spread(self, errors, scale):
         """The sum of log variances, of errors without the largest."""

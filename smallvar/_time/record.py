@@ -1,6 +1,6 @@
 """Records, which are rows in an order: their noise, their pieces, and states of the pieces."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ class Pieces:
     means: NDArray[np.float64]
     weights: NDArray[np.float64]
     error: float  # weighted squared error of the rows from the means of their pieces
+    path: list["Stop"] | None = None  # as of a switch that is free, once found
 
 
 @dataclass
@@ -52,8 +53,15 @@ class Stop:
     """A clustering of the pieces on the path."""
 
     k: int  # number of states
-    states: NDArray[np.int32]  # of the pieces
+    of: NDArray[np.intp]  # the union that each piece is in
+    of_unions: NDArray[np.int32]  # states of the unions
+    switches: int
     loss: float  # squared error and switches
+
+    @property
+    def states(self):
+        """States of the pieces."""
+        return self.of_unions[self.of]
 
 
 class Record:
@@ -207,22 +215,62 @@ def _united(mean, mass, n_threads):
     return mean, mass, of
 
 
-def path_of(record, parts, price):
-    """Stops on the way down, from few states to many.
-
-    From a state for each piece the two are merged whose union adds least to the squared error, with
-    sweeps over the pieces after every merger.
-    """
+def _way_down(record, parts):
+    """Stops from few states to many, where a switch costs nothing."""
     mean, mass, of = _united(parts.means, parts.weights / record.unit, record.n_threads)
     gap = parts.means - mean[of]
     within = parts.error + float(parts.weights @ np.einsum("ij,ij->i", gap, gap))
     descent = _descent(mean, mass, record.n_threads)
     stops = []
     for k in descent.down(lambda k: 1 if k <= FEW else max(1, min(k - FEW, k // STEP)), SWEEPS):
-        state = descent.sweep.labels[of]
-        error = within + descent.sweep.squared_error() * record.unit
-        opens = parts.first.copy()
+        labels = np.array(descent.sweep.labels)
+        stop = Stop(k, of, labels, 0, within + descent.sweep.squared_error() * record.unit)
+        opens, state = parts.first.copy(), stop.states
         opens[1:] |= state[1:] != state[:-1]
-        switches = int(opens.sum()) - len(record.begin) + 1
-        stops.append(Stop(k, state, error + price * switches))
+        stop.switches = int(opens.sum()) - len(record.begin) + 1
+        stops.append(stop)
     return stops[::-1]
+
+
+def path_of(record, parts, price):
+    """Stops on the way down, from few states to many.
+
+    From a state for each piece the two are merged whose union adds least to the squared error, with
+    sweeps over the pieces after every merger.
+    """
+    if parts.path is None:
+        parts.path = _way_down(record, parts)
+    return [replace(stop, loss=stop.loss + price * stop.switches) for stop in parts.path]
+
+
+class Cuts:
+    """The pieces of a record at several prices: equal ones are one object."""
+
+    def __init__(self, record):
+        self.record = record
+        self.known = []  # prices and pieces
+
+    def at(self, price):
+        """The pieces at this price."""
+        parts = self._between(price)
+        if parts is None:
+            parts = cut(self.record, price)
+            for _, other in self.known:
+                if np.array_equal(other.numbers, parts.numbers):
+                    parts = other
+        self.known.append((price, parts))
+        return parts
+
+    def _between(self, price):
+        """Pieces that are the best at a lower price, and at a higher one or at any; else None.
+
+        The best pieces at a higher price are no more: those of two prices are best between, and
+        whole sequences from the least price on at which they are.
+        """
+        whole = len(self.record.begin) - 1
+        below = [(at, parts) for at, parts in self.known if at <= price]
+        above = [parts for at, parts in self.known if at >= price]
+        for _, parts in below:
+            if len(parts.means) == whole or any(parts is other for other in above):
+                return parts
+        return None

@@ -13,7 +13,7 @@ from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import TIE, Progress, best_of
 from smallvar._core.frame import RowsFrame
-from smallvar._core.groups import Groups, first_appearance
+from smallvar._core.groups import first_appearance
 from smallvar._core.validation import (
     check_lam,
     check_number,
@@ -24,9 +24,9 @@ from smallvar._core.validation import (
 )
 from smallvar._selection.envelope import envelope, penalty_within
 from smallvar._sweeps.in_order import error_of
-from smallvar._sweeps.segments import viterbi
 from smallvar._time.description import Description
-from smallvar._time.record import Record, cut, noise_of, path_of, prices
+from smallvar._time.record import Cuts, Record, noise_of, path_of, prices
+from smallvar._time.visit import Visit
 
 CANDIDATES = 3  # numbers of states on the path from which a fit goes on
 LEVELS = 1.0, 2.0, 4.0, 8.0, 16.0  # variances of the noise that are tried, in estimated ones
@@ -491,9 +491,9 @@ class SegmentMeans(CenterEstimator):
             n_threads = self._threads()
             X = self._validate(X, reset=True)
             check_reach(X)
-            visit = _Visit.of(X, check_weights(sample_weight, X.shape[0]), groups)
+            visit = Visit.of(X, check_weights(sample_weight, X.shape[0]), groups)
             used = visit.active()
-            best = self._fit(Record(used.X, used.weight, used.begin, n_threads))
+            best = self._fit(Cuts(Record(used.X, used.weight, used.begin, n_threads)))
             self.lam_, self.lam_switch_ = best.lam, best.price
             self.cluster_centers_, labels = best.centers, best.labels
             if used is not visit:
@@ -507,20 +507,21 @@ class SegmentMeans(CenterEstimator):
                 warn_not_converged(self, self.n_iter_)
         return self
 
-    def _fit(self, record):
+    def _fit(self, cuts):
         """The best start, with its penalties."""
+        record = cuts.record
         loop, cap = self._loop(), record.n if self.max_clusters is None else self.max_clusters
         # less than a mean may be off by is no noise
         noise = np.maximum(noise_of(record), record.frame.rounding) * record.mass
         if "auto" in (self.lam, self.lam_switch):
-            best, least, price = self._choose(record, noise, cap, loop)
+            best, least, price = self._choose(cuts, noise, cap, loop)
         else:
             least, price = _prices(noise, record)[0], float(self.lam_switch)
         if self.lam == "auto":
             return best
         lam = float(self.lam)
         starts = []
-        for parts in self._pieces(record, noise, lam, least, price):
+        for parts in self._pieces(cuts, noise, lam, least, price):
             stops = [stop for stop in path_of(record, parts, price) if stop.k <= cap]
             stops = sorted(stops, key=lambda stop: stop.loss + lam * stop.k)[:CANDIDATES]
             starts += [(parts, stop) for stop in stops]
@@ -530,25 +531,26 @@ class SegmentMeans(CenterEstimator):
         )
         return best_of(runs, total=len(starts), callback=loop.callback)
 
-    def _pieces(self, record, noise, lam, least, price):
+    def _pieces(self, cuts, noise, lam, least, price):
         """The pieces that the starts begin with, at ``n_init`` prices."""
         share = min(lam or np.inf, 0.5 * (noise.sum() + least))
         for number in range(self.n_init):  # 1, 1/4, 4, 1/16, 16 ...
             power = (number + 1) // 2 * (-1.0 if number % 2 else 1.0)
-            yield cut(record, price + SHARE**power * share)
+            yield cuts.at(price + SHARE**power * share)
 
-    def _choose(self, record, noise, cap, loop):
+    def _choose(self, cuts, noise, cap, loop):
         """The start whose states have the shortest description, and the prices it is found at.
 
         At each level of the noise, those stops on the path go on that describe the record best.
         """
+        record = cuts.record
         description, lowest = Description(record, noise), np.inf
         most = min(cap, max(1, record.n // 3))
         for level in LEVELS:
             least, price = _prices(level * noise, record)
             price = price if self.lam_switch == "auto" else float(self.lam_switch)
             # a mean for every piece takes up the noise of its columns
-            parts = cut(record, price + 0.5 * (level * noise.sum() + least))
+            parts = cuts.at(price + 0.5 * (level * noise.sum() + least))
             stops = [stop for stop in path_of(record, parts, price) if stop.k <= most]
             some = [
                 (description(stop.states[parts.numbers], stop.k), stop.k, stop)
@@ -568,7 +570,7 @@ class SegmentMeans(CenterEstimator):
             if description(best.labels, best.k) > lowest:  # states that moves have made
                 best = _Start(record, labels, lam, price, cap).run(loop)
             runs = [best]
-            for parts in self._pieces(record, noise, lam, least, price):
+            for parts in self._pieces(cuts, noise, lam, least, price):
                 for stop in path_of(record, parts, price):
                     if stop.k == best.k:
                         states = stop.states[parts.numbers]
@@ -637,7 +639,7 @@ class SegmentMeans(CenterEstimator):
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         if weight is not None:
             RowsFrame(X, weight, n_threads, centers)  # squares times weights stay within float64
-        visit = _Visit.of(X, weight, groups)
+        visit = Visit.of(X, weight, groups)
         return visit, centers, visit.viterbi(centers, float(self.lam_switch_), n_threads)
 
     def score(
@@ -671,49 +673,3 @@ class SegmentMeans(CenterEstimator):
         error = error_of(visit.X, labels, centers, self._threads(), visit.weight)
         switches = len(visit.segments(labels)) - len(visit.begin) + 1
         return -(error + self.lam_switch_ * switches + self.lam_ * len(centers))
-
-
-class _Visit:
-    """Rows sequence by sequence; ``order`` are their numbers as given, None for 0, 1, 2 ..."""
-
-    def __init__(self, X, weight, number, order=None):
-        self.X, self.weight, self.number, self.order = X, weight, number, order
-        self.begin = np.append(0, np.append(np.flatnonzero(np.diff(number)) + 1, len(number)))
-
-    @classmethod
-    def of(cls, X, weight, groups):
-        """Rows as given, in the order of visit."""
-        sets = Groups(groups, X.shape[0])
-        number = sets.number
-        if (number[1:] >= number[:-1]).all():
-            return cls(X, weight, number)
-        order = sets.order()
-        return cls(X[order], None if weight is None else weight[order], number[order], order)
-
-    def active(self):
-        """The rows that have weight."""
-        if self.weight is None or self.weight.all():
-            return self
-        rows = np.flatnonzero(self.weight)
-        weight = check_weights(self.weight[rows], len(rows))
-        return _Visit(self.X[rows], weight, self.number[rows])
-
-    def viterbi(self, centers, price, n_threads):
-        """The cheapest labels, in the order of visit."""
-        return viterbi(self.X, self.begin, self.weight, centers, price, n_threads)
-
-    def given(self, labels):
-        """The same in the order given."""
-        if self.order is None:
-            return labels
-        out = np.empty_like(labels)
-        out[self.order] = labels
-        return out
-
-    def segments(self, labels):
-        """The rows, as given, at which segments begin."""
-        opens = np.zeros(len(labels), dtype=bool)
-        opens[self.begin[:-1]] = True
-        opens[1:] |= labels[1:] != labels[:-1]
-        rows = np.flatnonzero(opens)
-        return rows if self.order is None else self.order[rows]
