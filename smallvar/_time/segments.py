@@ -570,7 +570,8 @@ class SegmentMeans(CenterEstimator):
             if description(best.labels, best.k) > lowest:  # states that moves have made
                 best = _Start(record, labels, lam, price, cap).run(loop)
             runs = [best]
-            for parts in self._pieces(cuts, noise, lam, least, price):
+            # starts of a single state are all the same
+            for parts in self._pieces(cuts, noise, lam, least, price) if best.k > 1 else ():
                 for stop in path_of(record, parts, price):
                     if stop.k == best.k:
                         states = stop.states[parts.numbers]
