@@ -29,6 +29,10 @@ import numpy as np
 cdef extern from "_exact.h" nogil:
     void sc_squares(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, double*)
 
+cdef extern from "_pieces.h" nogil:
+    Py_ssize_t sp_best(double, double, const double*, const double*, const double*, Py_ssize_t, double*)
+    Py_ssize_t sp_count(const double*, Py_ssize_t, double)
+
 cdef enum:
     BLOCK = 1 << 20     # costs in memory at a time, of all states of a block of rows
     WORD = 64           # states in a word of bits
@@ -239,18 +243,9 @@ cdef Py_ssize_t evaluate(Candidates* candidates, const Prefix* prefix) noexcept 
     The squared error of a piece is sum w ||x - origin||^2 - ||sum w (x - origin)||^2 / sum w, and each of the three
     sums over the piece is a difference of prefixes.
     """
-    cdef Py_ssize_t c, best = 0
-    cdef double weight, explained
-    cdef double* value = candidates.value
-    sc_squares(prefix.sums, candidates.d, candidates.sums, candidates.capacity, candidates.size, value)
-    for c in range(candidates.size):
-        weight = prefix.weight - candidates.weight[c]  # 0 where a heavy row before leaves nothing of light ones
-        explained = value[c] / weight if weight > 0.0 else 0.0
-        value[c] = candidates.least[c] + ((prefix.squares - candidates.squares[c]) - explained)
-    for c in range(candidates.size):
-        if value[c] < value[best]:
-            best = c
-    return best
+    sc_squares(prefix.sums, candidates.d, candidates.sums, candidates.capacity, candidates.size, candidates.value)
+    return sp_best(prefix.squares, prefix.weight, candidates.squares, candidates.weight, candidates.least,
+                   candidates.size, candidates.value)
 
 
 cdef void keep(Candidates* candidates, Py_ssize_t to, Py_ssize_t c) noexcept nogil:
@@ -309,9 +304,7 @@ cdef void prune(Candidates* candidates, double least, Py_ssize_t most) noexcept 
     At any later row, a piece that begins after this one costs no more than one that goes on from a candidate whose
     value is not below the least cost of the rows so far: splitting a piece does not raise squared errors.
     """
-    cdef Py_ssize_t c, high = 0
-    for c in range(candidates.size):
-        high += candidates.value[c] >= least
+    cdef Py_ssize_t high = sp_count(candidates.value, candidates.size, least)
     if 4 * high > candidates.size or (high and candidates.size >= most):
         drop_above(candidates, least)
     if candidates.size >= most:
