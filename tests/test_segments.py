@@ -17,7 +17,7 @@ from smallvar._sweeps.segments import pieces, viterbi
 from smallvar import SegmentMeans
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._time.description import PRICE, Description, t_deviance
-from smallvar._time.record import Record, cut, noise_of, path_of, prices
+from smallvar._time.record import Cuts, Record, cut, noise_of, path_of, prices
 from smallvar._time.segments import _Start
 
 LEARNED = ("labels_", "segments_", "cluster_centers_", "objective_path_")
@@ -553,10 +553,50 @@ def test_path_of_many_pieces(monkeypatch):
     parts = cut(record, 30.0)
     whole = path_of(record, parts, 14.0)
     monkeypatch.setattr("smallvar._time.record.MOST_PIECES", 20)
+    parts.path = None
     assert len(parts.means) > 60
     stops = path_of(record, parts, 14.0)
     assert [stop.k for stop in stops][:5] == [1, 2, 3, 4, 5]
     np.testing.assert_allclose(stops[2].loss, whole[2].loss, rtol=0.01)
+
+
+def test_path_of_pieces_that_go_to_the_nearest_union(monkeypatch):
+    """Rows whose states have no order, each a piece; a state of two rows is not lost."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=3000)
+    truth[[701, 1402]] = 3
+    X = 40.0 * np.eye(4)[truth] + rng.normal(size=(3000, 4))
+    record = Record(X, None, np.array([0, len(X)]), 1)
+    parts = cut(record, 20.0)
+    assert len(parts.means) > 1500
+    whole = path_of(record, parts, 1.0)
+    parts.path = None
+    monkeypatch.setattr("smallvar._time.record.MOST_PIECES", 64)
+    monkeypatch.setattr("smallvar._time.record.MOST_UNITED", 500)
+    stops = path_of(record, parts, 1.0)
+    assert [stop.k for stop in stops][:5] == [1, 2, 3, 4, 5]
+    assert adjusted_rand_score(truth, stops[3].states[parts.numbers]) == 1.0
+    np.testing.assert_allclose(stops[3].loss, whole[3].loss, rtol=1e-12)
+
+
+def test_equal_pieces_are_cut_once(monkeypatch):
+    """Prices between two of equal pieces, and above one of whole sequences, cut nothing."""
+    X, _ = levels(3, n=400)
+    record = Record(X, None, np.array([0, 150, len(X)]), 1)
+    prices_of_cuts = []
+
+    def noted(record, price):
+        prices_of_cuts.append(price)
+        return cut(record, price)
+
+    monkeypatch.setattr("smallvar._time.record.cut", noted)
+    cuts = Cuts(record)
+    for price in (30.0, 31.0, 30.5, 30.0, 1e6, 1e7, 1e6, 0.01):
+        parts, expected = cuts.at(price), cut(record, price)
+        assert parts.numbers.tolist() == expected.numbers.tolist()
+        assert parts.error == expected.error
+    assert prices_of_cuts == [30.0, 31.0, 1e6, 0.01]
+    assert cuts.at(30.0) is cuts.at(31.0)
 
 
 def test_max_clusters():

@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
-from smallvar._core.frame import RowsFrame
+from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import mean_weight, unit_of
 from smallvar._selection.descent import Descent
 from smallvar._sweeps.in_order import error_of
@@ -22,6 +23,8 @@ NORMAL = 0.6744897501960817  # median of the absolute value of a standard normal
 TRIM, KEPT = 3.0, 0.9733369246625415  # differences beyond so many of their scales are no noise
 MOST_OPENINGS = 2048  # rows at which a piece may have begun
 MOST_PIECES = 1024  # which are merged all together
+MOST_UNITED = 1 << 14  # of more, evenly spread ones are united, and the others go to the nearest
+BATCH = 1 << 14  # pieces whose distances from their unions are found at a time
 FEW, STEP, SWEEPS = 64, 20, 5  # below FEW states the way down takes single steps
 
 
@@ -199,27 +202,55 @@ def _descent(mean, mass, n_threads):
     return descent
 
 
+def _merged(mean, mass, n_threads):
+    """Which union each of some pieces is in, a quarter as many, and how many these are."""
+    sweep = _descent(mean, mass, n_threads).sweep
+    sweep.merge(max(0, sweep.k - max(1, len(mean) // 4)))
+    return sweep.labels, sweep.k
+
+
+def _means(mean, mass, labels, k):
+    """Means and weights of unions."""
+    total = np.bincount(labels, mass, k)
+    return np.column_stack([np.bincount(labels, mass * m, k) / total for m in mean.T]), total
+
+
 def _united(mean, mass, n_threads):
     """Fewer pieces, where there are too many to be merged all together; and which each is in."""
+    if len(mean) > MOST_UNITED:
+        return _nearest_united(mean, mass, n_threads)
     of = np.arange(len(mean))
     while len(mean) > MOST_PIECES:
         labels, k = np.empty(len(mean), dtype=np.int64), 0
         for start in range(0, len(mean), MOST_PIECES):
             few = slice(start, start + MOST_PIECES)
-            sweep = _descent(mean[few], mass[few], n_threads).sweep
-            sweep.merge(max(0, sweep.k - max(1, len(mean[few]) // 4)))
-            labels[few], k = k + sweep.labels, k + sweep.k
-        total = np.bincount(labels, mass, k)
-        mean = np.column_stack([np.bincount(labels, mass * m, k) / total for m in mean.T])
-        mass, of = total, labels[of]
+            own, size = _merged(mean[few], mass[few], n_threads)
+            labels[few], k = k + own, k + size
+        mean, mass = _means(mean, mass, labels, k)
+        of = labels[of]
     return mean, mass, of
+
+
+def _nearest_united(mean, mass, n_threads):
+    """The same by unions of some of the pieces, to which all go, but for those far from all."""
+    some = np.arange(0, len(mean), -(-len(mean) // MOST_UNITED))
+    centers = _united(mean[some], mass[some], n_threads)[0]
+    sweep = nearest_sweep(mean, mass, centers, n_threads)
+    labels = sweep.labels.astype(np.int64)
+    far = np.sort(np.argsort(mass * sweep.assigned_distances(), kind="stable")[-MOST_PIECES:])
+    labels[far] = len(centers) + _merged(mean[far], mass[far], n_threads)[0]
+    _, labels = np.unique(labels, return_inverse=True)  # some may be nearest to none
+    return *_means(mean, mass, labels, int(labels.max()) + 1), labels
 
 
 def _way_down(record, parts):
     """Stops from few states to many, where a switch costs nothing."""
     mean, mass, of = _united(parts.means, parts.weights / record.unit, record.n_threads)
-    gap = parts.means - mean[of]
-    within = parts.error + float(parts.weights @ np.einsum("ij,ij->i", gap, gap))
+    squares = np.empty(len(of))
+    for some in gen_batches(len(of), BATCH):
+        gap = parts.means[some] - mean[of[some]]
+        squares[some] = np.einsum("ij,ij->i", gap, gap)
+    within = parts.error + float(parts.weights @ squares)
     descent = _descent(mean, mass, record.n_threads)
     stops = []
     for k in descent.down(lambda k: 1 if k <= FEW else max(1, min(k - FEW, k // STEP)), SWEEPS):
