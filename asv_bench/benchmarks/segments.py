@@ -40,3 +40,17 @@ class Prices(Fit):
         """A record and an estimator with penalties of the order of the noise's own."""
         X, truth = record(rows, 4, states, 50)
         return X, truth, SegmentMeans(lam=100.0, lam_switch=20.0)
+
+
+class Unordered(Fit):
+    """Time where rows are in no order, so that each is a piece at low prices."""
+
+    param_names = ["rows", "lam"]
+    params = [[1_000, 100_000], ["auto", 10_000.0]]
+
+    def make(self, rows, lam):
+        """A record and an estimator."""
+        X, truth = record(rows, 16, 10, 0)
+        rng = np.random.default_rng(1)
+        order = rng.permutation(rows)
+        return X[order], truth[order], SegmentMeans(lam=lam, max_iter=20)
