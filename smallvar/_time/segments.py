@@ -56,7 +56,7 @@ class _Start:
 
     def __init__(self, record, labels, lam, price, cap, parts=None):
         self.record, self.lam, self.price, self.cap, self.parts = record, lam, price, cap, parts
-        self.progress, self.counts = None, []
+        self.progress, self.counts, self.cheapest = None, [], (None, None)
         self.take(self.measured(labels))
 
     def measured(self, labels):
@@ -99,6 +99,12 @@ class _Start:
         self.progress.resume((np.array(self.progress.path) + more).tolist())
         self.lam, self.parts, self.objective = lam, parts, self.progress.objective
 
+    def sweep(self):
+        """The cheapest labels for the centers, found once for the same ones."""
+        if self.cheapest[0] is not self.centers:
+            self.cheapest = self.centers, self.record.viterbi(self.centers, self.price)
+        return self.cheapest[1]
+
     def run(self, loop):
         """Sweep to the end."""
         if self.progress is None:
@@ -106,7 +112,7 @@ class _Start:
         progress = self.progress
         while progress.should_continue:
             before, was = self.k, self.objective
-            labels = self.record.viterbi(self.centers, self.price)
+            labels = self.sweep()
             moved = int(np.count_nonzero(labels != self.labels))
             if moved:
                 self.take(self.measured(labels))
@@ -128,8 +134,7 @@ class _Start:
 
     def finish(self):
         """Have the cheapest labels where the sweeps did not end at them; centers stay."""
-        record = self.record
-        labels = record.viterbi(self.centers, self.price)
+        record, labels = self.record, self.sweep()
         if (labels == self.labels).all():
             return
         _, first = np.unique(labels, return_index=True)
