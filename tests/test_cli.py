@@ -1980,7 +1980,7 @@ def test_features_reported_are_those_written(ran, sums, tmp_path, penalty):
     assert (report["n"], report["d"], report["K"]) == ("30", "6", str(k))
     origin = "given" if penalty else "chosen from the data"
     assert report["lam"] == f"{model.lam_:.8g} ({origin})"
-    assert (report["starts"], report["sweeps"]) == ("10", str(model.n_iter_))
+    assert (report["starts"], report["sweeps"]) == ("at most 10", str(model.n_iter_))
     value, words = report["objective"].split(maxsplit=1)
     assert float(value) == pytest.approx(error + model.lam_ * k, rel=1e-9)
     assert words == "(error + lam K)"
@@ -2278,7 +2278,7 @@ def test_help_for_features(run, monkeypatch):
         assert f"  {option}" in out
     assert "--scale" not in out  # features add up from 0, which is not to be moved
     words = " ".join(out.split())
-    assert "random starts, of which the best is kept (default: 10)" in words
+    assert "random starts, of which the best is kept (default: at most 10, and no more" in words
     assert "default: 0, so that the same command gives the same result" in words
     assert out.count("\n  smallvar features ") == 3  # the examples
     assert all(len(line) <= 80 for line in out.splitlines())

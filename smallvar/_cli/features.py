@@ -104,9 +104,9 @@ def features(argv):
     parser.add_argument(
         "--starts",
         type=number(int, 1),
-        default=10,
         metavar="N",
-        help="random starts, of which the best is kept (default: 10)",
+        help="random starts, of which the best is kept (default: at most 10, and no more once "
+        "three have found the lowest objective)",
     )
     parser.add_argument(
         "--swaps",
@@ -156,7 +156,7 @@ def features(argv):
             f"{table.name} has {columns_in_short(table.titles)}"
         )
     options = {
-        "n_init": args.starts,
+        "n_init": "auto" if args.starts is None else args.starts,
         "n_swaps": "auto" if args.swaps is None else args.swaps,
         "random_state": 0 if args.seed is None else args.seed,
         "n_threads": args.threads,
@@ -352,7 +352,8 @@ def starts_in_words(args):
     """Say how many starts there were."""
     each = " for each K" if args.path is not None or args.algorithm == "stepwise" else ""
     swaps = f", each with {counted(args.swaps, 'swap')}" if args.swaps else ""
-    return f"{args.starts:,}{each}{swaps}"
+    starts = "at most 10" if args.starts is None else f"{args.starts:,}"
+    return f"{starts}{each}{swaps}"
 
 
 def path_in_words(path, best):
