@@ -142,10 +142,11 @@ def rbf_tiles(X, gamma):
     squares = np.einsum("ij,ij->i", points, points)
 
     def tile(rows, columns):
-        K = points[rows] @ points[columns].T
-        K *= -2.0
-        K += squares[rows, None]
-        K += squares[columns]
+        with np.errstate(over="ignore", invalid="ignore"):  # as scikit-learn's products are
+            K = points[rows] @ points[columns].T
+            K *= -2.0
+            K += squares[rows, None]
+            K += squares[columns]
         np.maximum(K, 0.0, out=K)
         K = K.astype(X.dtype, copy=False)
         K *= -gamma
