@@ -1,0 +1,116 @@
+"""
+Algorithms side by side
+=======================
+
+Six toy data sets that scikit-learn's and HDBSCAN's documentation show too, each clustered by three
+estimators of smallvar and four others. **The number in a corner is the number of clusters found,
+and the seconds that took; it is green where every cluster is right** (an adjusted Rand index of at
+least 0.85). `KMeans`, `GaussianMixture` and `SpectralClustering` are given the true number of
+clusters; the others find it.
+"""
+
+# %%
+# The data
+# --------
+#
+# 500 points each: two rings, two moons, three round clusters of different spread, three long ones,
+# three alike, and points that are not in clusters at all. All columns are standardized.
+
+import time
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn import datasets
+from sklearn.cluster import HDBSCAN, KMeans, SpectralClustering
+from sklearn.metrics import adjusted_rand_score
+from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import kneighbors_graph
+from sklearn.preprocessing import scale
+
+from smallvar import DPMeans, MahalanobisMeans, PenalizedCut, UnclearNumberWarning
+
+N = 500
+round_ones, of_round = datasets.make_blobs(N, random_state=170)
+SETS = {
+    "rings": datasets.make_circles(N, factor=0.5, noise=0.05, random_state=30),
+    "moons": datasets.make_moons(N, noise=0.05, random_state=30),
+    "different spread": datasets.make_blobs(N, cluster_std=[1.0, 2.5, 0.5], random_state=170),
+    "long": (round_ones @ [[0.6, -0.6], [-0.4, 0.8]], of_round),
+    "alike": datasets.make_blobs(N, random_state=30),
+    "none": (np.random.RandomState(30).rand(N, 2), np.zeros(N, int)),
+}
+
+# %%
+# The algorithms
+# --------------
+#
+# `DPMeans` and `MahalanobisMeans` are called without a number. `PenalizedCut` clusters the graph
+# that links each point to its ten nearest ones. Its penalty is chosen here for groups that hardly
+# touch: a cluster is kept if less than half a percent of its links lead out of it.
+
+
+def neighbors(X):
+    """The graph that links each point to its ten nearest ones."""
+    links = kneighbors_graph(X, 10)
+    return links + links.T
+
+
+def cut(X, k):
+    """Communities of the graph of neighbors; k is not used."""
+    return PenalizedCut(lam=-0.005, random_state=0).fit_predict(neighbors(X))
+
+
+ALGORITHMS = {
+    "DPMeans": lambda X, k: DPMeans(random_state=0).fit_predict(X),
+    "MahalanobisMeans": lambda X, k: MahalanobisMeans(random_state=0).fit_predict(X),
+    "PenalizedCut": cut,
+    "HDBSCAN": lambda X, k: HDBSCAN(min_cluster_size=15, copy=True).fit_predict(X),
+    "KMeans(k)": lambda X, k: KMeans(k, random_state=0).fit_predict(X),
+    "GaussianMixture(k)": lambda X, k: GaussianMixture(k, random_state=0).fit_predict(X),
+    "SpectralClustering(k)": lambda X, k: SpectralClustering(
+        k, affinity="nearest_neighbors", assign_labels="cluster_qr", random_state=0
+    ).fit_predict(X),
+}
+
+# %%
+# Pictures
+# --------
+#
+# A row of pictures is a data set, a column an algorithm. Gray points were left out as noise.
+
+COLORS = np.array(plt.get_cmap("tab10").colors)
+plt.rcParams["figure.constrained_layout.use"] = True
+warnings.simplefilter("ignore", UnclearNumberWarning)  # the picture shows which are wrong
+warnings.filterwarnings("ignore", "Graph is not fully connected")  # of SpectralClustering
+
+fig, axes = plt.subplots(len(SETS), len(ALGORITHMS), figsize=(11.2, 9.6))
+for row, (data, (X, truth)) in zip(axes, SETS.items(), strict=True):
+    X = scale(X)
+    for ax, (name, cluster) in zip(row, ALGORITHMS.items(), strict=True):
+        begin = time.perf_counter()
+        labels = cluster(X, len(np.unique(truth)))
+        seconds = time.perf_counter() - begin
+        found = len(np.unique(labels[labels >= 0]))
+        right = adjusted_rand_score(truth, labels) >= 0.85
+        ax.scatter(*X.T, s=3, c=np.where(labels[:, None] < 0, 0.75, COLORS[labels % 10]))
+        ax.set(xticks=[], yticks=[], xlim=(-2.9, 2.9), ylim=(-3.6, 2.9))
+        note = f"{found}, {seconds:.2f} s"
+        ax.text(0.98, 0.02, note, ha="right", transform=ax.transAxes, color="g" if right else "k")
+    row[0].set_ylabel(data)
+for ax, name in zip(axes[0], ALGORITHMS, strict=True):
+    ax.set_title(name, fontsize=10)
+plt.show()
+
+# %%
+# What to take
+# ------------
+#
+# - Compact clusters, their number unknown: :class:`~smallvar.DPMeans`. It says 1 where there are
+#   none. Rings and moons it cuts into pieces or leaves in one.
+# - Long clusters, or different spreads: :class:`~smallvar.MahalanobisMeans`, which fits a
+#   covariance to each. It needs clusters that are about Gaussian: it splits the square of the last
+#   row.
+# - Outlines of any kind, with gaps between them: :class:`~smallvar.PenalizedCut` on a graph of
+#   neighbors, or `HDBSCAN`, which needs no graph and tells noise apart.
+# - The number is known and the clusters are compact: `KMeans`, or `DPMeans(n_clusters=k)`.
