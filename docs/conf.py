@@ -20,6 +20,7 @@ extensions = [
     "sphinx-mathjax-offline",  # formulas without a network
     "matplotlib.sphinxext.plot_directive",
     "numpydoc",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
