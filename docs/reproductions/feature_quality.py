@@ -2,7 +2,7 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/feature_quality.py [--quick] [--figure FILE]
 
-takes about four minutes of one core, prints the tables of docs/guide/features.rst and draws
+takes about four minutes of one core, prints the tables of docs/guide/feature_starts.rst and draws
 docs/guide/feature_quality.png, or the file that --figure names. --quick takes 2% of the starts, and
 draws only where it is told. The folder must have bp_means_tabletop_pca100.csv: one line of
 names, then 100 rows of 100 numbers, the principal components of the 100 tabletop photos of
