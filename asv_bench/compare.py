@@ -17,6 +17,10 @@ smallvar if that can be imported, else pdc-dp-means, which needs an environment 
 tabletop against plain numpy (data: Griffiths & Ghahramani's photos, 100 principal components, from
 the folder in SMALLVAR_DATA; generated data of that shape without it), then larger problems.
 
+``python asv_bench/compare.py threads [part of a name ...]`` times a fit of each estimator with one
+thread and with two, by the clock, on a machine that has nothing else to do: at the sizes of
+benchmarks/scaling.py, with as many rows as it takes to last a tenth of a second.
+
 ``python asv_bench/compare.py rivals [part of a name ...]`` holds each estimator beside what a user
 would take instead, in CPU seconds of one thread; see the folder ``rivals``.
 """
@@ -244,6 +248,41 @@ def planted(n, d, k):
     return (rng.random((n, k)) < 0.3) @ A + 0.3 * rng.standard_normal((n, d))
 
 
+def threads():
+    """Seconds of a fit with one thread and with two, in turns; medians of five."""
+    from benchmarks.scaling import FAMILIES
+    from threadpoolctl import threadpool_limits
+
+    print("estimator                     rows      1 thread    2 threads   ratio")
+    for family in FAMILIES:
+        name = family.names[0]
+        if sys.argv[2:] and not any(part in name for part in sys.argv[2:]):
+            continue
+        _, d, k = family.base
+        for n in sorted({*family.rows, family.base[0]}):
+            case = next(case for case, size in family.cases.items() if size == (n, d, k))
+            problem = family()
+            problem.setup(case, name)
+            problem.limits.restore_original_limits()
+            problem.estimator.fit(problem.X)
+            begin = time.perf_counter()
+            problem.estimator.fit(problem.X)
+            if time.perf_counter() - begin > 0.1:
+                break
+        seconds = {1: [], 2: []}
+        for turn in range(10):
+            number = 1 + turn % 2
+            with threadpool_limits(number):
+                model = getattr(problem.estimator, "model", problem.estimator)
+                if "n_threads" in model.get_params():
+                    model.set_params(n_threads=number)
+                begin = time.perf_counter()
+                problem.estimator.fit(problem.X)
+                seconds[number].append(time.perf_counter() - begin)
+        one, two = (np.median(seconds[number]) for number in (1, 2))
+        print(f"{name:24s}{n:10,}{one:12.3f} s{two:11.3f} s{one / two:8.2f}", flush=True)
+
+
 def rivals():
     """Each estimator beside its rivals."""
     from rivals import compare
@@ -259,5 +298,6 @@ if __name__ == "__main__":
         "delayed": delayed,
         "features": features,
         "rivals": rivals,
+        "threads": threads,
     }
     MODES[sys.argv[1]]()
