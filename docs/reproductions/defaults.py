@@ -225,7 +225,7 @@ def moving():
         ("8 tracks, seldom seen", *tracks(8, 3, 15, hidden=0.5, seed=1)),
         ("8 tracks, fast", *tracks(8, 3, 15, motion=0.3, seed=2)),
         ("1 track, then 5", X[later], truth[later], times[later]),
-        ("5 tracks, crowded", *tracks(5, 2, 15, size=3.0, motion=0.1, seed=3)),
+        ("5 tracks, overlapping", *tracks(5, 2, 15, size=3.0, motion=0.1, seed=3)),
     ]
     folder = Path(os.environ.get("SMALLVAR_DATA", "."))
     if (folder / "adsb_quickstart_20s.csv").exists():
