@@ -1818,11 +1818,8 @@ def test_every_point_and_center_is_drawn(d, n, k):
         assert np.array_equal(centers, model.cluster_centers_)
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("name 0", "name 1")
     if d == 5 and n > 2:
-        centered = X - X.mean(axis=0)
-        variances = np.linalg.eigvalsh(centered.T @ centered / (n - 1))[::-1]
-        assert np.var(points, axis=0, ddof=1) == pytest.approx(variances[:2])
-        share = variances[0] / variances.sum()
-        assert axes.get_xlabel() == f"principal component 1 ({share:.0%} of the variance)"
+        if model.n_clusters_ > 2:
+            assert axes.get_xlabel().startswith("discriminant axis 1 (")
         # a center lies in the middle of its points in the picture, too
         for center, color in zip(centers, cluster_colors(model.n_clusters_), strict=True):
             own = (colors[:, :3] == color).all(axis=1)

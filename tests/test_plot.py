@@ -158,11 +158,56 @@ def test_labels_without_centers_stand_at_a_row_of_theirs():
 
 def test_many_columns_are_projected():
     X = np.column_stack([X3, 0.01 * RNG.normal(size=(90, 3))])
-    display = ClusterDisplay.from_predictions(X, TRUTH, legend=False)
+    display = ClusterDisplay.from_predictions(X, TRUTH, projection="principal", legend=False)
     assert re.fullmatch(r"principal component 1 \(\d+% of the variance\)", display.axis_titles[0])
     variances = np.linalg.eigvalsh(np.cov(X.T))[::-1]
     assert np.var(display.points, axis=0, ddof=1) == pytest.approx(variances[:2])
     assert display.ax_.get_legend() is None
+
+
+def test_discriminant_axes_separate_clusters_that_principal_components_do_not():
+    rng = np.random.default_rng(0)
+    truth = np.arange(300) % 3
+    X = rng.normal(size=(300, 8)) * np.r_[30.0, 20.0, np.ones(6)]  # wide in two columns, and
+    X[:, 4:6] += 8 * np.array([[0, 0], [1, 0], [0, 1]])[truth]  # apart in two others
+    centers = np.array([X[truth == k].mean(axis=0) for k in range(3)])
+    display = ClusterDisplay.from_predictions(X, truth, centers=centers)
+    assert all(
+        re.fullmatch(
+            rf"discriminant axis {i} \(\d+% of the separation\)", display.axis_titles[i - 1]
+        )
+        for i in (1, 2)
+    )
+    for k in range(3):
+        own = display.points[truth == k]
+        assert own.mean(axis=0) == pytest.approx(display.centers[k], abs=1e-9)
+        # a standard deviation of 1 within clusters
+        assert own.std(axis=0) == pytest.approx(1.0, abs=0.2)
+    nearest = ((display.points[:, None] - display.centers) ** 2).sum(axis=2).argmin(axis=1)
+    assert (nearest == truth).mean() > 0.99
+    plain = ClusterDisplay.from_predictions(X, truth, centers=centers, projection="principal")
+    nearest = ((plain.points[:, None] - plain.centers) ** 2).sum(axis=2).argmin(axis=1)
+    assert (nearest == truth).mean() < 0.6
+
+
+def test_discriminant_axis_of_two_clusters_and_where_there_is_none():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4)) * [1, 1, 1, 5]
+    X[:30, 0] += 12
+    truth = np.repeat([0, 1], 30)
+    display = ClusterDisplay.from_predictions(X, truth)
+    assert display.axis_titles == ("discriminant axis", "principal component of the rest")
+    along = display.points[:, 0]
+    assert max(along[:30].max(), -along[30:].min()) < 0 or min(along[:30]) > max(along[30:])
+    assert abs(np.corrcoef(display.points[:, 1], X[:, 3])[0, 1]) > 0.99
+    for labels in (np.zeros(60, int), np.full(60, -1), np.arange(60)):
+        titles = ClusterDisplay.from_predictions(X, labels).axis_titles
+        assert titles[0].startswith("principal component 1")
+    equal = ClusterDisplay.from_predictions(np.ones((60, 4)), truth)
+    assert np.isfinite(equal.points).all()
+    # constant and repeated columns, and more columns than rows
+    for Z in (np.column_stack([X, X, np.ones(60)]), np.hstack([X, rng.normal(size=(60, 200))])):
+        assert np.isfinite(ClusterDisplay.from_predictions(Z, truth).points).all()
 
 
 def test_many_points_and_clusters():
@@ -196,6 +241,7 @@ def test_colors_stay_apart():
         ({"feature_names": ["a"]}, "feature_names must be 2 names, one a column, got 1"),
         ({"centers": np.full((3, 2), np.inf)}, "centers must be finite"),
         ({"max_points": 0}, "max_points must be >= 1, got 0"),
+        ({"projection": "pca"}, "projection must be one of 'discriminant', 'principal', got 'pca'"),
         ({"labels": [[0, 1]] * 90}, "labels must be of shape (90,)"),
         ({"X": X3[0]}, "Expected 2D array"),
         ({"X": X3[:0], "labels": []}, "minimum of 1 is required"),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smallvar._core.validation import as_floats, check_data, check_flag
+from smallvar._core.validation import as_floats, check_data, check_flag, check_option
 from smallvar._plot.base import (
     Display,
     check_labels,
@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 CENTERS_NUMBERED = 40  # centers up to which each has its number
 LEGEND = 20  # clusters up to which the legend has their sizes
 FLAT = 1e-9  # of the longer side of a picture: what is left of the shorter one is rounding
+MOST_COMPONENTS = 50  # principal components that discriminant axes are made of, at most,
+ROWS_PER_COMPONENT = 10  # and rows for each of them, at least
 
 
 class ClusterDisplay(Display):
     """Rows in the colors of their clusters, in two dimensions.
 
-    Two columns are drawn as they are, more by their first two principal components; a single one
-    is stacked up like a histogram. Create it by :meth:`from_estimator` or
+    Two columns are drawn as they are. Of more columns the picture shows the two directions that
+    separate the clusters best (linear discriminant axes), or the first two principal components. A
+    single column is stacked up like a histogram. Create it by :meth:`from_estimator` or
     :meth:`from_predictions`.
 
     Parameters
@@ -68,7 +71,7 @@ class ClusterDisplay(Display):
     >>> X = load_iris().data
     >>> display = ClusterDisplay.from_estimator(DPMeans(random_state=0).fit(X), X)
     >>> display.ax_.get_xlabel()
-    'principal component 1 (92% of the variance)'
+    'discriminant axis 1 (99% of the separation)'
     >>> display.sizes
     array([50, 61, 39])
     """
@@ -107,7 +110,8 @@ class ClusterDisplay(Display):
         ax : Axes, default=None
             What to draw on; None makes a new figure.
         **options
-            ``feature_names``, ``max_points`` and ``legend``, see :meth:`from_predictions`.
+            ``feature_names``, ``projection``, ``max_points`` and ``legend``, see
+            :meth:`from_predictions`.
 
         Returns
         -------
@@ -141,6 +145,7 @@ class ClusterDisplay(Display):
         *,
         centers: ArrayLike | None = None,
         feature_names: ArrayLike | None = None,
+        projection: str = "discriminant",
         max_points: int | None = None,
         legend: bool = True,
         ax: "Axes | None" = None,
@@ -158,6 +163,12 @@ class ClusterDisplay(Display):
             nearest to the mean of its cluster.
         feature_names : array-like of shape (n_features,), default=None
             What to call the columns; None: as a data frame does, or by number.
+        projection : {"discriminant", "principal"}, default="discriminant"
+            What is drawn of more than two columns. "discriminant": the directions in which the
+            means of the clusters differ most, relative to the spread within clusters; with two
+            clusters there is one such direction, and the other axis is the first principal
+            component of the rest. "principal": the first two principal components, also drawn where
+            there are no two clusters or hardly more rows than clusters.
         max_points : int, default=None
             Draw at most so many rows, a random sample, of which the title speaks. None: 50,000, or
             fewer where there are more than 400 columns.
@@ -171,6 +182,7 @@ class ClusterDisplay(Display):
         display : ClusterDisplay
             What was drawn.
         """
+        check_option(projection, "projection", ("discriminant", "principal"))
         data = check_data(X)
         n, d = data.shape
         found = check_labels(labels, n)
@@ -191,7 +203,8 @@ class ClusterDisplay(Display):
             if found.max() >= k:
                 raise ValueError(f"labels must be < {k}, the number of centers, got {found.max()}")
         sizes = np.bincount(index[index >= 0], minlength=k)
-        points, marks, axis_titles = project(points, marks, titles)
+        separated = index[rows] if projection == "discriminant" else None
+        points, marks, axis_titles = project(points, marks, titles, separated)
         if centers is None:
             marks = _members(points, index[rows], k, d == 1)
         display = cls(
@@ -312,7 +325,7 @@ def draw_clusters(axes, points, labels, centers, rng, names, sizes):
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def project(points, centers, titles):
+def project(points, centers, titles, labels=None):
     """Find coordinates in two dimensions.
 
     Parameters
@@ -321,6 +334,8 @@ def project(points, centers, titles):
         The data and the centers.
     titles : list of str
         What to call the columns.
+    labels : ndarray of shape (n,), default=None
+        Clusters to separate, -1 for none. None: principal components.
 
     Returns
     -------
@@ -343,13 +358,22 @@ def project(points, centers, titles):
         )
     if len(titles) == 2:
         return points, centers, axis_titles
-
-    from sklearn.decomposition import PCA
-
     if len(points) == 1:  # no directions to be had from one point
         return points[:, :2], centers[:, :2], axis_titles[:2]
     origin = points.mean(axis=0)  # far from zero, squares would cancel
-    points = points - origin
+    points, centers = points - origin, centers - origin
+    if labels is not None:
+        found = _discriminant_axes(points, labels)
+        if found is not None:
+            axes, axis_titles = found
+            return points @ axes, centers @ axes, axis_titles
+    return _principal_components(points, centers)
+
+
+def _principal_components(points, centers):
+    """Coordinates along the first two principal components, and titles."""
+    from sklearn.decomposition import PCA
+
     pca = PCA(n_components=2, random_state=0)
     with np.errstate(invalid="ignore"):  # 0 / 0 where all points are one
         points = pca.fit_transform(points)
@@ -357,5 +381,43 @@ def project(points, centers, titles):
         f"principal component {i + 1} ({share:.0%} of the variance)"
         for i, share in enumerate(np.nan_to_num(pca.explained_variance_ratio_))
     ]
-    centers = pca.transform(centers - origin) if len(centers) else centers[:, :2]
-    return points, centers, axis_titles
+    return points, pca.transform(centers) if len(centers) else centers[:, :2], axis_titles
+
+
+def _discriminant_axes(points, labels):
+    """Directions (d, 2) that separate the clusters of centered points, and titles; or None.
+
+    Fisher's criterion: the variance between clusters along the axis, divided by that within. Axes
+    have variance 1 within clusters. With few rows and many columns any clusters can be separated,
+    so only the first principal components are used, at most one for ten rows.
+    """
+    from sklearn.decomposition import PCA
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    rows = labels >= 0
+    k, n = len(np.unique(labels[rows])), int(rows.sum())
+    if k < 2 or n <= k + 2:
+        return None
+    limit = min(points.shape[1], MOST_COMPONENTS, max(2, n // ROWS_PER_COMPONENT))
+    pca = PCA(n_components=limit, svd_solver="full" if limit > 20 else "auto", random_state=0)
+    with np.errstate(invalid="ignore"):
+        pca.fit(points[rows])
+    basis = pca.components_[pca.explained_variance_ > FLAT * pca.explained_variance_[0]].T
+    if basis.shape[1] < 2:
+        return None
+    reduced = points[rows] @ basis
+    lda = LinearDiscriminantAnalysis(n_components=min(2, k - 1)).fit(reduced, labels[rows])
+    axes = lda.scalings_[:, :2]
+    titles = [
+        f"discriminant axis {i + 1} ({share:.0%} of the separation)"
+        for i, share in enumerate(lda.explained_variance_ratio_[: axes.shape[1]])
+    ]
+    if axes.shape[1] == 0:  # the means are equal
+        return None
+    if axes.shape[1] == 1:
+        along = axes[:, 0] / np.linalg.norm(axes[:, 0])
+        rest = reduced - np.outer(reduced @ along, along)
+        component = PCA(n_components=1, svd_solver="full").fit(rest).components_[0]
+        axes = np.column_stack([axes[:, 0], component])
+        titles = ["discriminant axis", "principal component of the rest"]
+    return basis @ axes, titles
