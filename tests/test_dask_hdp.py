@@ -124,12 +124,12 @@ def test_states_may_be_lost_or_old(monkeypatch):
     def take(fit, p):
         state = kept[rng.integers(2)].pop(p, None)
         lost = state is None or rng.random() < 0.2
-        seen["lost" if lost else "old" if state.turn < last[fit] else "new"] += 1
+        seen["lost" if lost else "old" if state.iteration < last[fit] else "new"] += 1
         return None if lost else state
 
     def put(fit, p, state):
         kept[rng.integers(2)][p] = state
-        last[fit] = state.turn
+        last[fit] = state.iteration
 
     monkeypatch.setattr(_hdp_sweep, "take_state", take)
     monkeypatch.setattr(_hdp_sweep, "put_state", put)
