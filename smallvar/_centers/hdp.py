@@ -296,9 +296,9 @@ class HDPMeans(ClusterMixin, NearestCenters):
         one with the lowest criterion: see Notes. "farthest-first" derives the penalty from the data
         and the guess ``n_global``.
     n_local : int, default=5
-        Guess of the number of clusters in a data set, cut to its number of rows; not a bound.
+        Guess of the number of clusters in a data set, cut to its size; not a bound.
     n_global : int, default=15
-        Guess of the number of global clusters, cut to the number of rows; not a bound.
+        Guess of the number of clusters in all, cut to the number of rows; not a bound.
     n_init : int, default=1
         Number of starts: the first visits data sets in sorted order and their rows as given, the
         others in random orders. The start with the lowest objective is kept; ten starts often
