@@ -31,10 +31,8 @@ from smallvar._cli.table import (
     pick_columns,
 )
 
-FLEETING, FEW_ROWS = (
-    1 / 3,
-    10,
-)  # clusters per row beyond which a warning is given; least rows for it
+FLEETING = 1 / 3  # clusters per row beyond which a warning is given
+FEW_ROWS = 10  # least number of rows for the warning
 
 
 def track(argv):
