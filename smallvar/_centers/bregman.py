@@ -279,12 +279,14 @@ default="squared_euclidean"
         lam = None if self.lam == "auto" else self.lam
         if isinstance(lam, str):
             guess = cut_guess(self.guess, n)
+            # the rule starts from the mean of active rows, each counted once
             equal = None if active is None else (weight > 0).astype(np.float64)
             center = frame.mean if weight is None else SumsFrame(X, equal, n_threads).mean
             lam = mean_weight(weight) * farthest_first(rule, X, active, center, guess)
         reference = Reference(rule, X, frame.mean, frame)
         from_m0 = reference.divergences
         total = float(from_m0.sum() if weight is None else weight @ from_m0)
+        # a row with a component near 0 may have a divergence beyond float64
         if not np.isfinite(total):
             raise ValueError(
                 "X must have a finite (weighted) sum of divergences from its mean for "
@@ -293,6 +295,7 @@ default="squared_euclidean"
             )
 
         def make_start(point):
+            # rows of positive weight, in the order of visit
             rows, order = active, point.order
             if order is not None:
                 rows = order if active is None else order[weight[order] > 0]
@@ -409,6 +412,7 @@ default="squared_euclidean"
         X = self._validate(X, reset=False)
         weight = check_weights(sample_weight, X.shape[0])
         centers = self._centers(rule, X.shape[1])
+        # rows of weight zero are left out: their divergences may be infinite
         rows = None if weight is None else np.flatnonzero(weight)
         w = None if weight is None else weight[rows]
         n_threads = self._threads()

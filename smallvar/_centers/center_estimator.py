@@ -91,6 +91,7 @@ class NearestCenters(Estimator):
             kmeans._n_features_out = len(centers)
         kmeans.cluster_centers_ = centers
         kmeans.labels_ = np.array(self.labels_)
+        # the inertia of KMeans is the squared error itself
         kmeans.inertia_, kmeans.n_iter_ = self.inertia_ / self._error_share, self.n_iter_
         if hasattr(self, "feature_names_in_"):
             kmeans.feature_names_in_ = self.feature_names_in_.copy()

@@ -69,6 +69,7 @@ def rough_seeds(X, weight, lam, most, rng, n_threads):
         distance = sweep.assigned_distances()
         if sweep.k == 1:  # only the mean is rounded: other seeds are rows
             distance[distance <= frame.rounding] = 0.0
+        # cumulative sums, to draw by weight times squared distance
         total = np.cumsum(distance if weight is None else weight * distance)
         objective = total[-1] + lam * sweep.k
         if best and not objective < lowest:
@@ -280,6 +281,7 @@ def coreset(
     weight = check_weights(sample_weight, X.shape[0])
     check_ratio(weight, WEIGHTS)
     rng, threads = check_random_state(random_state), resolve_threads(n_threads)
+    # weights near 1, whatever their unit
     unit = unit_of(weight)
     weight = None if weight is None else weight / unit
     used = X.shape[0] if weight is None else np.count_nonzero(weight)
@@ -287,9 +289,11 @@ def coreset(
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
         return rows, np.ones(len(rows)) if weight is None else unit * weight[rows]
     k, labels, distance = rough(X, weight, lam / unit, max(1, n_rows // ROWS_A_SEED), rng, threads)
+    # along the strata a systematic draw takes from each seed, near and far, its share of rows
     stratum = strata(k, labels, distance, weight)
     share = sensitivities(k, labels, distance, weight, lam / unit)
     del labels, distance
+    # from here on ``share`` is the probability of a row, divided by its weight
     share *= inclusion(share if weight is None else (weight * share)[weight > 0.0], n_rows)
     probability = share if weight is None else weight * share
     index = np.flatnonzero(systematic_draw(probability, stratum, BINS * k, n_rows, rng.uniform()))

@@ -68,12 +68,14 @@ class _DivergenceMergeSweep(DivergenceSweep):
             table[a, a + 1 :] = self._merge_costs(mean, weights, a, slice(a + 1, k))
         pairs, costs = np.empty((count, 2), dtype=np.intp), np.empty(count)
         for m in range(count):
+            # the cheapest pair, a < b; at a tie the first
             a, b = np.unravel_index(table.argmin(), table.shape)
             pairs[m], costs[m] = (a, b), table[a, b]
             self.sums.unite(a, b)
             mean[a], weights[a] = self.sums.center(a)
             target[target == b] = a
             table[b], table[:, b] = np.inf, np.inf
+            # only costs of pairs with the union change
             kept = np.flatnonzero(target == np.arange(k))
             cost = self._merge_costs(mean, weights, a, kept)
             table[a, kept[kept > a]] = cost[kept > a]
@@ -125,6 +127,7 @@ class _FamilyCriterion:
             low, high = SMALLEST_SHAPE, 1.0 / mean + 1.0
             a = brentq(lambda a: np.log(a) - digamma(a) - mean, low, high)
             loss = a * loss + d * (a - a * np.log(a) + gammaln(a))
+        # minus twice the log-likelihood of rows and labels
         V = u * 2.0 * (loss - float(p @ np.log(p)))
         return V + 2.0 * np.log(u) * (K * (d + 1) - 1 + self.gamma), None, error
 

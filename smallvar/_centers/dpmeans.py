@@ -49,6 +49,7 @@ def fit_dpmeans(X, weight, fit, rng, n_threads, in_metric=False):
 
     def make_start(point):
         given, order = point.centers is not None, point.order
+        # rows in the metric of the path, if it has one
         rows = X if point.path is None else point.path.measured()
         frame = RowsFrame(rows, weight, n_threads, point.centers)
         centers = point.centers if given else frame.mean.reshape(1, -1)
@@ -375,6 +376,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         best = self._learn(fit_dpmeans(X, weight, fit, rng, n_threads, in_metric))
         for name in ("metric_", "_turned_centers"):
             vars(self).pop(name, None)
+        # centers of the fit are in the metric; the public ones are means of the data
         if in_metric:
             self.metric_ = self.path_.metric
             if self.metric_ is not None:

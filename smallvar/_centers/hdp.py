@@ -69,6 +69,7 @@ class HDPStart:
         sweep, progress = self.sweep, Progress(loop, n)
         self.progress, at_fixed_point = progress, self.drops
         while progress.should_continue:
+            # a drop lowers the objective, but may leave rows and centers out of place: sweep again
             dropped = sweep.drop() if at_fixed_point else 0
             changed, created = sweep.sweep()
             changed = changed or dropped > 0
@@ -125,12 +126,14 @@ class LocalClusters:
         the number of the data set of each row, ``len(names)`` for a data set that the fit has not
         seen.
         """
+        # offset[j, c]: penalty of a row of data set j in cluster c; last row: unknown data sets
         offset = np.full((len(self.names) + 1, len(self.centers)), self.lam_local)
         for j, used in enumerate(self.used):
             offset[j, used] = 0.0
         labels = assign(X, group, self.centers, offset, n_threads, weight)
         if weight is not None and not weight.all():
             idle = np.flatnonzero(weight == 0.0)
+            # the nearest of the clusters that the data set uses; any, if that is not known
             offset[offset > 0.0] = np.inf
             offset[-1] = 0.0
             labels[idle] = assign(X[idle], group[idle], self.centers, offset, n_threads)
@@ -144,6 +147,7 @@ class LocalClusters:
         idle = np.flatnonzero(weight == 0.0)
         group = sets.among(self.names)[idle]
         global_labels = self.assign(X[idle], group, weight[idle], n_threads)
+        # the local label of each global cluster in each data set; -1 where it is not used
         local_of_global = np.full((len(self.names) + 1, len(self.centers)), -1, dtype=np.int32)
         for j, used in enumerate(self.used):
             local_of_global[j, used] = np.arange(len(used))
@@ -180,6 +184,7 @@ def _largest_global_penalty(X, weight, labels, sets, centers):
     k = len(centers)
     if k == 1:
         return np.inf
+    # a pair is a local cluster: data set * k + global cluster
     pairs, pair_of_row = np.unique(sets.number.astype(np.int64) * k + labels, return_inverse=True)
     weights, assigned = np.bincount(pair_of_row, weight), pairs % k
     means = np.empty((len(pairs), X.shape[1]))
@@ -189,6 +194,7 @@ def _largest_global_penalty(X, weight, labels, sets, centers):
     largest = np.zeros(k)
     for batch in gen_batches(len(pairs), 4096):
         distances = cdist(means[batch], centers, "sqeuclidean")
+        # without the cluster itself
         distances[np.arange(len(distances)), assigned[batch]] = np.inf
         np.maximum.at(largest, assigned[batch], weights[batch] * distances.min(axis=1))
     return float(largest.min())
@@ -526,6 +532,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
                 active = Groups(sets.names[sets.number[rows]], len(rows))
                 positive = check_weights(relative[rows], len(rows))
                 ended = self._fit(X[rows], positive, active, rng, n_threads)
+                # the fit has seen the rows of positive weight alone
                 labels = np.empty((X.shape[0], 2), dtype=np.int32)
                 labels[rows] = np.column_stack((self.labels_, self.local_labels_))
                 local_clusters(self).label_idle(labels, X, weight, sets, n_threads)
@@ -539,6 +546,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
         lam_global, loop = self.lam_global, self._loop()
         for name in ("path_", "lam_global_range_"):
             vars(self).pop(name, None)
+        # merge path of all rows as one data set: pooled clusters to start from, and their variance
         pooled = None
         if "auto" in (self.lam_local, lam_global):
             pooling = LoopSettings(self.max_iter, callback=loop.callback)
@@ -570,6 +578,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
         path = self.path_
         k = choose_number(X, weight, sets, path, problem.settings.labels_by_set, rng, n_threads)
         if k != path.best:
+            # ``pooled`` are the clusters of path.best
             centers, n_iter = path.centers(k), self.max_iter
             pooled = pooled_clusters(X, weight, centers, n_iter, n_threads, loop.callback)
         best = problem.from_pooled(pooled, loop)

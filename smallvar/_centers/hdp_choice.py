@@ -33,6 +33,7 @@ def label_code(counts, sets, n_clusters):
     """
     n_rows, n_local = np.bincount(sets, counts), np.bincount(sets).astype(float)
     n_rows = np.maximum(n_rows, n_local)  # weights below 1 may sum to less than n_local
+    # which clusters, and how many rows in each: compositions of N into m positive parts
     code = _log_choices(n_clusters, n_local) + _log_choices(n_rows - 1.0, n_local - 1.0)
     code += gammaln(np.bincount(sets, counts) + 1.0)
     return float(code.sum() - gammaln(counts + 1.0).sum())
@@ -56,6 +57,7 @@ def shared_criterion(criterion, labels, n_clusters, sets):
     pairs, pair_of_row = np.unique(
         sets.number.astype(np.int64) * n_clusters + labels, return_inverse=True
     )
+    # repeated rows count once, as in the criterion
     counts = distinct_share * np.bincount(pair_of_row, criterion.weight)
     code = label_code(counts, pairs // n_clusters, n_clusters)
     pooled = np.bincount(pairs % n_clusters, counts, n_clusters)
@@ -70,6 +72,7 @@ class _Sample:
         if len(X) > ROWS:
             order = rng.permutation(len(sets))
             drawn = np.cumsum(np.bincount(sets.number)[order]) <= ROWS
+            # one data set at least, even if it is larger
             drawn[0] = True
             rows = np.flatnonzero(np.isin(sets.number, order[drawn]))
             X, sets = X[rows], Groups(sets.number[rows], len(rows))
@@ -122,6 +125,7 @@ def choose_number(X, weight, sets, path, refine, rng, n_threads):
                 values[k] = sample.value(path.centers(k), refine)
         return min(values, key=lambda k: (values[k], k))
 
+    # numbers in a geometric sequence, and the choice for the pooled rows
     coarse = [available[0]]
     for k in available:
         if k >= max(coarse[-1] + 1, int(RATIO * coarse[-1])):
@@ -130,6 +134,7 @@ def choose_number(X, weight, sets, path, refine, rng, n_threads):
     compared = sorted(values)
     i = compared.index(best)
     low, high = compared[max(i - 1, 0)], compared[min(i + 1, len(compared) - 1)]
+    # then up to FEW numbers between the neighbors of the best one
     between = [k for k in available if low < k < high]
     best = compare(between[:: max(1, len(between) // FEW)])
     return path.best if values[path.best] <= values[best] + sample.criterion.tie else best

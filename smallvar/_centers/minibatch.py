@@ -142,6 +142,7 @@ class BatchEstimator(CenterEstimator):
             centers = np.vstack([centers, *opened])
             sweep = nearest(X, weight, centers, n_threads, zero)
         stream, counts = added_to(stream, X, weight, sweep)
+        # only centers with rows in the batch move
         touched = np.flatnonzero(counts)
         centers, new_given = centers.copy(), np.zeros(sweep.k)
         if given is not None:
@@ -407,12 +408,14 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
                     k = len(self.cluster_centers_)
                     message = f"pass {n_iter}: {k} clusters, cost {cost:.8g}"
                     callback(ProgressEvent("pass", n_iter, message, k, cost))
+                # stop when a pass lowers the objective by at most tol times that of the first
                 if previous is None:
                     first_cost = cost
                 elif previous - cost <= float(self.tol) * first_cost:
                     break
                 previous = cost
             self.n_iter_ = n_iter
+            # final labels of all rows; clusters without rows are replaced or dropped
             sweep = nearest_sweep(X, weight, self.cluster_centers_, n_threads)
             kept = sweep.cluster_sums().counts[: sweep.k] > 0
             if self.n_clusters is not None and not kept.all():
@@ -437,6 +440,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
                 if not distance[farthest] > 0.0:
                     check_reached(len(centers), self.n_clusters)
                 centers = np.vstack([centers, one_row(X, farthest)])
+                # the new center has the weight of its row
                 given = np.append(given, 1.0 if weight is None else weight[farthest])
                 nearest_seed(X, weight, centers[-1], distance, n_threads)
             self._set_state(Stream.of(centers, given), centers, given)

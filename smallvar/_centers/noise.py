@@ -47,6 +47,7 @@ def tail(ratio, share):
     ``ratio`` is the UPPER quantile of the law divided by its median; the shape follows from it.
     """
 
+    # the ratio of the quantiles falls with the shape: solve for it on a log scale
     def excess(log_shape):
         a = np.exp(log_shape)
         return np.log(gammaincinv(a, UPPER) / gammaincinv(a, MIDDLE)) - np.log(ratio)
@@ -77,6 +78,7 @@ def price_of(distance, labels, k, weight, n_rows):
         if members.any():
             w = None if weight is None else weight[members]
             medians[c] = quantile(distance[members], w, MIDDLE)
+    # scale of the price: the median in one of the widest clusters
     scale = quantile(medians[labels], weight, WIDE)
     used = medians[labels] > 0.0
     if not scale > 0.0:
@@ -126,6 +128,7 @@ class Search:
             before = sweep.k
             moved = self.assign()
             new_centers = None
+            # at a fixed point of the sweeps: change the number of clusters, fewer first
             if moved == 0 and not fixed:
                 new_centers = self.with_fewer()
                 if new_centers is None and sweep.k < self.cap:
@@ -143,6 +146,7 @@ class Search:
                 opened=new_centers is not None,
                 n_clusters=sweep.k,
             )
+        # ended by max_iter or tol: labels must be those of the final centers
         if not progress.converged:
             self.assign()
             used = sweep.weights > 0.0
@@ -166,6 +170,7 @@ class Search:
             return
         labels, distances = sweep.labels, sweep.assigned_distances()
         bound = self.least_savings(labels, distances)
+        # exact savings only where the lower bound is below the least so far
         for k in np.argsort(bound, kind="stable"):
             if not bound[k] < lam:
                 break
@@ -236,6 +241,7 @@ class Search:
         centers, least = self.sweep.centers, self.lam - self.tolerance()
         labels, distances = self.sweep.labels.copy(), self.sweep.assigned_distances()
         bound = self.least_savings(labels, distances)
+        # clusters whose lower bound exceeds lam surely stay
         doubtful = np.flatnonzero(bound < self.lam * (1.0 + SAVING_MARGIN))
         savings = {k: self.saving(k, labels, distances, centers)[0] for k in doubtful}
         left = np.arange(len(centers))
@@ -264,6 +270,7 @@ class Search:
             apart[start : start + 256] = table.min(axis=1)
         rows = labels >= 0
         labels, distances = labels[rows], distances[rows]
+        # by the triangle inequality: what the row costs elsewhere, unless it is noise, is no less
         radius = np.sqrt(distances)
         other_distances = np.square(np.maximum(apart[labels] - radius, radius))
         saved = np.minimum(self.price, other_distances) - distances
@@ -328,6 +335,7 @@ class Search:
         centers, most = self.sweep.centers, self.cap - self.sweep.k
         cost, added = np.minimum(self.sweep.assigned_distances(), self.price), []
         seeds, rated_on, table = self.seeds(cost)
+        # open clusters until the best seed saves no more than lam
         while len(added) < min(most, len(seeds)):
             saved = np.maximum(cost[rated_on] - table, 0.0)
             if self.weight is not None:

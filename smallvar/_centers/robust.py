@@ -269,6 +269,7 @@ class RobustDPMeans(CenterEstimator):
         price = None if isinstance(self.price, str) else float(self.price)
         seed, centers = rng.randint(2**31 - 1), given
         if given is None or lam is None or price is None:
+            # what is not given follows from merge paths
             centers, price, path_lam = self._survey(X, weight, given, lam, price, seed, n_threads)
         search = Search(X, weight, n_threads, rng, self.max_clusters, centers)
         search.run(
@@ -317,6 +318,7 @@ class RobustDPMeans(CenterEstimator):
             sample, w, share = _sample(rows, w, seed)
             labels, distances = labels_and_distances(sample, centers, n_threads)
             sizes = np.bincount(labels, w, len(centers)) / share
+            # weight of the cluster of an average row: sum s_k^2 / sum s_k
             largest = sizes.max()  # squares of small weights would be 0
             common = largest * np.square(sizes / largest).sum() / (sizes / largest).sum()
             if automatic:
@@ -328,6 +330,7 @@ class RobustDPMeans(CenterEstimator):
                     price = path.lam / common
                 if lam is not None:
                     price = min(price, lam / (sizes.sum() / len(rows)))
+            # drop small clusters, which may consist of outliers
             large = sizes >= TINY * common
             if lam is not None:
                 saved = np.maximum(price - distances, 0.0)
@@ -337,6 +340,7 @@ class RobustDPMeans(CenterEstimator):
             centers = centers[large]
             if n_paths == MAX_PATHS:
                 break
+            # set aside the rows beyond the price; stop when these are the same as before
             _, distances = labels_and_distances(X, centers, n_threads)
             near = used & (distances <= price)
             if (near == kept).all() or not near.any():

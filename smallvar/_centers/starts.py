@@ -213,6 +213,7 @@ class Start:
         """Sweep to the end, then make labels, centers and objective agree."""
         sweep = self.sweep
         progress = self.progress = Progress(loop, len(sweep.labels))
+        # collapsed sweeps need means of the labels from the beginning
         if self.algorithm == "collapsed":
             if not self.are_means:
                 sweep.assign()
@@ -247,6 +248,7 @@ class Start:
         if self.algorithm == "serial":
             sweep.create(self.reach, self.cap)
         else:
+            # delayed creation: one cluster at most, at the row farthest beyond lam
             may_open = before < self.cap
             sweep.seek_farthest(self.reach, may_open)
             sweep.assign()
@@ -258,6 +260,7 @@ class Start:
 
     def measured(self, error):
         """The objective after a sweep; ``error`` is from sums, used where it is accurate enough."""
+        # sums give the error as a difference, which may be mostly rounding
         if not error > CANCELLATION * self.sweep.total:
             error = self.sweep.squared_error()
         return self.share * error + self.lam * max(self.sweep.k, self.exact)
@@ -278,6 +281,7 @@ class Start:
             if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
                 sweep.assign()
             opened, before = False, sweep.k
+            # replace a dropped cluster by the row farthest from its center, and assign again
             if before < self.exact:
                 sweep.seek_farthest(self.reach, True)
                 sweep.assign()
@@ -356,6 +360,7 @@ def _starts_of_paths(fit, rng, make_start, find_path, penalty):
 
     def starts():
         for order, path in paths:
+            # from the clustering chosen on the best path; delayed creation keeps an exact number
             if fit.lam is None:
                 exact, k = fit.n_clusters is not None, path.best
                 algorithm = "delayed" if exact else "serial"
@@ -365,6 +370,7 @@ def _starts_of_paths(fit, rng, make_start, find_path, penalty):
                 point = StartPoint(order, path.found(k), lam, algorithm, k, path, exact)
                 yield make_start(point)
                 continue
+            # "merge" for a given lam: collapsed sweeps from the best few numbers of clusters
             for k in _candidates(path, fit):
                 centers = path.found(k)
                 yield make_start(StartPoint(order, centers, fit.lam, "collapsed", most, path))

@@ -219,6 +219,7 @@ def fit(args, table, sample):
         verbose=args.verbose,
     ).fit(sample)
     most = args.max_clusters if args.n_clusters is None else args.n_clusters
+    # the stream starts from the centers of the sample, without their weights
     stream = clone(model).set_params(
         lam=model.lam_, n_clusters=None, max_clusters=most, init=model.cluster_centers_
     )

@@ -60,6 +60,7 @@ class Times:
     def add(self, cell):
         """Append the time of the next row."""
         missing = self.gaps and is_missing(cell)
+        # the kind of the times is not known before the first that is there
         if self.values is None and missing:
             self.n_missing += 1
             return

@@ -344,6 +344,7 @@ def widest(path):
         the last K, whose lower end is that of the path, are left out. A K without error, which is
         best for every small lam, comes first.
     """
+    # ranges with both ends; an error of 0 is best down to lam = 0
     bounded = np.isfinite(path.lam_high) & ((path.lam_low > 0) | (path.error == 0))
     if not bounded.any():
         return None

@@ -106,6 +106,7 @@ def write_out(args, titles, values, kept, write_text):
 
             columns = values.reshape(len(values), len(titles)).T
             if kept is not None:
+                # masked integers: rows left out are null, and the others stay integers
                 columns = [pd.arrays.IntegerArray(column.copy(), ~kept) for column in columns]
             frame = pd.DataFrame(dict(zip(titles, columns, strict=True)))
             file.write(frame.to_parquet(index=False))
@@ -136,6 +137,7 @@ def labels_by_batches(args, n):
     with standard_output(args) if args.out == "-" else replacing(args.out) as file:
         if suffix == ".npy":
             shape = {"descr": "<i4", "fortran_order": False, "shape": (n,)}
+            # the header first: the number of labels is known, the labels follow
             np.lib.format.write_array_header_1_0(file, shape)
             yield lambda labels: file.write(labels.astype("<i4").tobytes())
         elif suffix == ".parquet":

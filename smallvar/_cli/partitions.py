@@ -91,6 +91,7 @@ def opened(args):
     except ValueError as error:  # such as pyarrow's error for a damaged file
         raise UserError(f"{args.data}: {error}") from error
     X, titles = pick_numbers(args, X)
+    # a scheduler is configured by DASK_SCHEDULER_ADDRESS or a file; otherwise one is started here
     address = dask.config.get("scheduler-address", None)
     if address is None:
         start = {"processes": False, "n_workers": 1, "threads_per_worker": args.threads, **PAGES}

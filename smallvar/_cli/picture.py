@@ -50,6 +50,7 @@ def picture(table, model, scaler=None):
     """
     (n, d), k = table.X.shape, model.n_clusters_
     X, centers = table.X, model.cluster_centers_
+    # principal components need the scaled columns; otherwise draw in the units of the data
     if scaler is not None and d > 2:
         X = scaler.transform(X)
     elif scaler is not None:

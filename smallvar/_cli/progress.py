@@ -32,6 +32,7 @@ class Progress:
         """Start the clock, and the thread on a terminal."""
         self.stream, self.begin = sys.stderr, perf_counter()
         self.lock, self.stopped, self.thread = Lock(), Event(), None
+        # a daemon, so that it cannot keep the process alive
         if self.stream is not None and self.stream.isatty():
             Progress.current = self
             self.thread = Thread(target=self.watch, daemon=True)

@@ -271,6 +271,7 @@ def typical_penalty(args, X, table):
 
     if args.lam is not None:
         return args.lam, 0, 0.0
+    # rows sorted by time: ``first`` are the positions at which steps begin
     times, first, sizes = np.unique(
         np.sort(table.times, kind="stable"), return_index=True, return_counts=True
     )
@@ -342,6 +343,7 @@ def moving_groups(wanted):
     """
     rng = np.random.default_rng(0)
     steps = np.arange(60)
+    # first step and end of each group
     spans = [(0, 60)] * 5 + [(0, 34), (0, 60), (15, 60), (30, 60)]
     rows = []
     for group, (first, last) in enumerate(spans):

@@ -115,6 +115,7 @@ def best_of(starts, *, total=None, callback=None, rounding=None):
                 line += f" (about {span(elapsed / number * (total - number))} left)"
             callback(ProgressEvent("start", number, line, start.k, start.objective))
         if best is not None:
+            # a later start must be better by more than rounding
             tie = TIE * abs(best.objective) if rounding is None else rounding
             if not start.objective < best.objective - tie:
                 continue

@@ -68,6 +68,7 @@ class Frame:
                 "squared distances would leave the range of float64; rescale the data"
             )
         check_spread(0.0 if mass is None else mass, float(reach))
+        # a power of two: scaling rounds nothing
         self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
         self.rounding = mean_rounding(*used)
 
@@ -83,6 +84,7 @@ class RowsFrame(Frame):
         self._data = X, weight, n_threads
         self._layout = self._center = None
         used = all_rows = column_range(X, weight, n_threads)
+        # rows of weight zero are labeled, too: they must fit into the scale
         if weight is not None and not weight.all():
             all_rows = column_range(X, None, n_threads)
         mass = None if weight is None else float(weight.sum())

@@ -38,6 +38,7 @@ class Groups:
             return np.argsort(
                 number.astype(np.uint16) if len(self) <= 1 << 16 else number, kind="stable"
             )
+        # rows in random order, then stably sorted by the random rank of their data set
         shuffled = rng.permutation(len(number))
         rank = rng.permutation(len(self))
         return shuffled[np.argsort(rank[number[shuffled]], kind="stable")]
@@ -63,6 +64,7 @@ class Groups:
         Returns the local label of each row, the list of the global clusters that each data set
         uses, ascending, and the number of these.
         """
+        # the sorted pairs (data set, global cluster) are the local clusters, data set by data set
         pairs, row = np.unique(self.number.astype(np.int64) * k + labels, return_inverse=True)
         data_set = pairs // k
         first = np.searchsorted(data_set, np.arange(len(self) + 1))

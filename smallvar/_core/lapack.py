@@ -49,6 +49,7 @@ def stoppable(function, *args, **options):
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     while thread.is_alive():
+        # a join without a limit cannot be interrupted on all systems
         thread.join(0.1)
     result, error = outcome[0]
     if error is not None:

@@ -164,10 +164,12 @@ def _within_callbacks(fit):
         root.call_on_fit_task_end(estimator=self, X=X)
         return self
 
+    # with_callbacks runs teardown of the callbacks, also after errors
     fit_as_task = with_callbacks(fit_as_task)
 
     @functools.wraps(fit)
     def fit_with_callbacks(self, X, *args, **options):
+        # callbacks set on this estimator, or by a meta-estimator around it
         wanted = hasattr(self, "_skl_callbacks") or hasattr(self, "_parent_callback_ctx")
         if not wanted or hasattr(self, "_callback_fit_ctx"):  # within the fit of a subclass
             return fit(self, X, *args, **options)

@@ -18,6 +18,7 @@ def opened(X):
     without a copy of its numbers. A pyarrow batch becomes a table, since not all versions of
     scikit-learn see the names of its columns. All else is returned unchanged.
     """
+    # None if the library is not imported: X cannot be of it then
     arrow, polars = sys.modules.get("pyarrow"), sys.modules.get("polars")
     if polars is not None:
         if isinstance(X, polars.LazyFrame):
@@ -54,6 +55,7 @@ def _rows_of_arrow(column):
     """The lists of a pyarrow column as the rows of an array."""
     if column.null_count:
         raise ValueError(_missing("list", None, np.argmax(column.is_null().to_numpy(False))))
+    # lists of one length lie one after the other: their values are the rows
     if hasattr(column, "chunks"):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if hasattr(column.type, "list_size"):
@@ -112,6 +114,7 @@ def naming_columns(X):
     try:
         yield
     except (TypeError, ValueError) as error:
+        # the first column that explains the error; if none does, the error stays as it is
         for j, (name, kind) in enumerate(named):
             if hasattr(X, "iloc"):
                 values = X.iloc[:, j]

@@ -75,6 +75,7 @@ def check_number(value, name, *, low=None, low_open=False, integer=False, none=F
     number = as_number(value, name, integer)
     if number != number and low is None:
         raise ValueError(f"{name} must not be NaN, got {shown(value)}")
+    # number != number: NaN
     if number != number or (low is not None and (number < low or (low_open and number == low))):
         raise ValueError(f"{name} must be {'>' if low_open else '>='} {low}, got {shown(value)}")
     return number
@@ -257,6 +258,7 @@ def check_sparse(X, name, allowed):
             raise ValueError(f"X must have a row and a column for each entry, got {sizes}")
         indices = {"row": (X.row, X.shape[0]), "col": (X.col, X.shape[1])}
     elif X.format in ("csr", "csc", "bsr"):
+        # indptr has an entry for each row (column in CSC) or row of blocks, and one more
         rows, columns = X.shape if X.format != "bsr" else np.floor_divide(X.shape, X.blocksize)
         major, minor = (columns, rows) if X.format == "csc" else (rows, columns)
         begin, used = X.indptr, min(len(X.indices), len(X.data))
@@ -321,6 +323,7 @@ def some_rows(X, rows):
     rows = np.arange(X.shape[0])[rows]
     counts = np.diff(X.indptr)[rows]
     begin = np.append(0, np.cumsum(counts, dtype=np.int64))
+    # positions of the entries of these rows, row after row
     entries = np.repeat(X.indptr[rows] - begin[:-1], counts) + np.arange(begin[-1])
     if begin[-1] < 2**31:
         begin = begin.astype(np.int32)
@@ -421,6 +424,7 @@ def mean_weight(weight):
     if weight is None:
         return 1.0
     positive = weight[weight > 0]
+    # fsum rounds once, so that the order of rows does not matter
     least, most = float(positive.min()), float(positive.max())
     return least if least == most else math.fsum(positive) / len(positive)
 
