@@ -29,15 +29,14 @@ from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.draws import SURE, systematic_draw
 
 ROWS_A_SEED = 32  # rows of the coreset for each seed: an error of about 3 % in a cluster's cost
-# size of the sample on which seeds are found: rows for each seed; one of so many rows, but between
-# these limits
+# size of the sample on which seeds are found: rows for each seed; one row in 16, within limits
 SAMPLE_A_SEED, SAMPLE_ONE_IN, LEAST_SAMPLE, LARGEST_SAMPLE = 64, 16, 1 << 12, 1 << 15
 ROWS_AT_A_TIME = 1 << 15  # in temporary arrays
 BINS, ABOVE = 32, 12  # strata for each seed, four for each doubling of distance; above the mean
 
 
 def sample_of(X, weight, used, most, rng):
-    """The sample for the seeds, its weights, and the weight of all rows divided by that of it.
+    """The sample for the seeds, its weights, and the weight of all rows divided by its own.
 
     These are all rows, or rows drawn by weight with replacement, a row drawn m times with weight m.
     ``used`` is the number of rows of positive weight, ``most`` the largest number of seeds.

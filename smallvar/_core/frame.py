@@ -39,19 +39,19 @@ class Frame:
     """The coordinates in which sweeps compute; they do not depend on the order of the rows.
 
     ``origin`` is a point near the rows with short binary fractions, subtracted before sums and
-    scores are computed (0 for scores of sparse rows; ``sums_from`` is that of sums). ``scale`` is a
+    scores are computed (scores of sparse rows: 0; sums: ``sums_from``). ``scale`` is a
     power of two that brings data and centers, less the origin, into [-1, 1]. ``rounding`` is the
-    squared distance by which a mean of equal rows may be off. ``layout`` is that of the sums,
+    squared distance by which a mean of equal rows may be off. ``layout`` has the bins of sums,
     ``mean`` the weighted mean. Rows of weight zero matter only for the scale.
 
     ``used`` and ``all_rows`` are the ranges (low, high) of the columns, over rows of positive
-    weight and over all; ``mass`` is the sum of weights, None if there are no weights.
+    weight and over all; ``total_weight`` is None if there are no weights.
     """
 
     layout: Layout
     mean: NDArray[np.float64]
 
-    def __init__(self, used, all_rows, mass, sparse, centers=None, sums_from=None):
+    def __init__(self, used, all_rows, total_weight, sparse, centers=None, sums_from=None):
         low, high = self._range = used
         self.origin = round_origin(low, high)
         self.sums_from = self.origin if sums_from is None else sums_from
@@ -67,7 +67,7 @@ class Frame:
                 f"X must be spread over more than 1e-140 and less than 1e140, got {reach:.3g}: "
                 "squared distances would leave the range of float64; rescale the data"
             )
-        check_spread(0.0 if mass is None else mass, float(reach))
+        check_spread(0.0 if total_weight is None else total_weight, float(reach))
         # a power of two: scaling rounds nothing
         self.scale = 2.0 ** -math.ceil(math.log2(reach)) if reach > 0 else 1.0
         self.rounding = mean_rounding(*used)
@@ -87,8 +87,8 @@ class RowsFrame(Frame):
         # rows of weight zero are labeled, too: they must fit into the scale
         if weight is not None and not weight.all():
             all_rows = column_range(X, None, n_threads)
-        mass = None if weight is None else float(weight.sum())
-        super().__init__(used, all_rows, mass, issparse(X), centers, sums_from)
+        total_weight = None if weight is None else float(weight.sum())
+        super().__init__(used, all_rows, total_weight, issparse(X), centers, sums_from)
 
     # no functools.cached_property: in Python 3.11 it has a lock, which may be held at a fork
 

@@ -114,7 +114,7 @@ def naming_columns(X):
     try:
         yield
     except (TypeError, ValueError) as error:
-        # the first column that explains the error; if none does, the error stays as it is
+        # the first column that explains the error; if none does, the error is raised unchanged
         for j, (name, kind) in enumerate(named):
             if hasattr(X, "iloc"):
                 values = X.iloc[:, j]

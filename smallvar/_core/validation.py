@@ -30,7 +30,7 @@ SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-300, 1e100  # absolute: sums and quotients 
 # absolute, of the largest value of X or its distance from the origin: squares are normal float64
 SMALLEST_REACH, LARGEST_REACH = 1e-140, 1e140
 LARGEST_ERROR = 1e290  # absolute, the sum of weights times the squared spread: stays in float64
-# weights up to this ratio are divided by the lightest; they are then rounded to so many bits
+# weights up to this ratio are divided by the lightest; they are then rounded to this number of bits
 MOST_RELATIVE, RELATIVE_BITS = 2.0**40, 48
 TILE = 1 << 19  # numbers compared with their transposes at a time
 
@@ -464,12 +464,12 @@ def check_ratio(weight, most, algorithm=None):
     )
 
 
-def check_spread(mass, reach):
-    """Raise if the total weight ``mass`` times the squared spread would leave float64."""
-    if mass * reach**2 > LARGEST_ERROR:
+def check_spread(total_weight, reach):
+    """Raise if the total weight times the squared spread would leave float64."""
+    if total_weight * reach**2 > LARGEST_ERROR:
         raise ValueError(
             "sample_weight must not take the squared spread of X beyond 1e290, got weights "
-            f"that sum to {mass:.3g} for a spread of {reach:.3g}: rescale one of them"
+            f"that sum to {total_weight:.3g} for a spread of {reach:.3g}: rescale one of them"
         )
 
 
