@@ -9,7 +9,7 @@ from smallvar._sweeps.divergences import divergences, summands, within_members
 from smallvar._sweeps.ranges import cluster_range
 
 from smallvar import BregmanDPMeans
-from smallvar._centers.divergence import DIVERGENCES, DivergenceSweep, Masses, Reference
+from smallvar._centers.divergence import DIVERGENCES, DivergenceSweep, Reference, SumsFrame
 
 NAMES = ("kl", "itakura_saito", "logistic")
 
@@ -26,7 +26,7 @@ def rows(rng, name, n, d, k):
 
 def sweep_over(name, X, weight=None, order=None, n_threads=1):
     rule = DIVERGENCES[name]
-    mass = Masses(X, weight, 1)
+    mass = SumsFrame(X, weight, 1)
     visited = weight if weight is None or order is None else weight[order]
     return DivergenceSweep(rule, X, visited, order, Reference(rule, X, mass.mean, mass), n_threads)
 
@@ -82,7 +82,7 @@ def test_unsure_rows_are_those_at_a_tie(name):
     rng = np.random.default_rng(1)
     X = rows(rng, name, 2000, 3, 3)
     sweep = sweep_over(name, X)
-    centers = 0.5 * sweep.about.m0 + 0.5 * X[[3, 40]]
+    centers = 0.5 * sweep.reference.m0 + 0.5 * X[[3, 40]]
     sweep.start(centers[[0, 1, 0]])
     sweep.assign()
     D = sweep.rule.between(X[:, None], sweep.centers)

@@ -25,7 +25,7 @@ from smallvar import BregmanDPMeans, DPMeans, MahalanobisMeans
 from smallvar._centers import divergence as divergence_module
 from smallvar._centers import gaussian_path
 from smallvar._centers import gaussians as gaussians_module
-from smallvar._centers.divergence import DIVERGENCES, DivergenceSweep, Masses, Reference
+from smallvar._centers.divergence import DIVERGENCES, DivergenceSweep, Reference, SumsFrame
 
 NAMES = ("kl", "itakura_saito", "logistic")
 ALGORITHMS = ("serial", "delayed", "collapsed")
@@ -320,7 +320,7 @@ def test_increment_is_the_difference_of_objectives(name):
     rng = np.random.default_rng(2)
     X, w = draw(rng, name, 30, 3, 4), rng.gamma(2.0, size=30)
     labels = np.arange(30, dtype=np.int32) % 4
-    mass = Masses(X, w, 1)
+    mass = SumsFrame(X, w, 1)
     about = Reference(DIVERGENCES[name], X, X.mean(axis=0), mass)
     sweep = DivergenceSweep(DIVERGENCES[name], X, w, None, about)
     sweep.labels[:] = labels

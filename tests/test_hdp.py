@@ -403,7 +403,7 @@ def test_auto_equals_twin(seed):
     pooled = DPMeans(random_state=seed).fit(X, sample_weight=weights)
     assert model.path_.best == pooled.path_.best
     w = np.ones(len(X)) if weights is None else weights
-    price = twins.hdp.local_price(X, w, pooled.inertia_, hdp_module.PRICE)
+    price = twins.hdp.local_price(X, w, pooled.inertia_, hdp_module.LOCAL_PENALTY)
     np.testing.assert_allclose(model.lam_local_, price, rtol=1e-14)
     twin = twins.hdp.hdp(
         X,
@@ -521,7 +521,7 @@ def test_auto_with_another_number_than_that_of_the_path(seed):
     for k in path.n_clusters:
         start = path.centers(k)
         plain = DPMeans(lam=1.0, max_clusters=k, init=start).fit(X, sample_weight=weights)
-        price = twins.hdp.local_price(X, w, plain.inertia_, hdp_module.PRICE)
+        price = twins.hdp.local_price(X, w, plain.inertia_, hdp_module.LOCAL_PENALTY)
         begin = plain.labels_, plain.cluster_centers_
         twin = twins.hdp.hdp(X, groups, price, np.inf, weights=weights, begin=begin)
         if np.array_equal(twin.labels, model.labels_):

@@ -348,7 +348,7 @@ def test_many_rows(lam):
     """Sizes and price come from a part of them; the penalty of a cluster is that of all."""
     rng = np.random.default_rng(0)
     n = 60_000
-    assert n > robust_module.JUDGED
+    assert n > robust_module.SAMPLE_ROWS
     X = rng.integers(0, 3, size=n)[:, None] * [20.0, 0.0] + rng.standard_normal((n, 2))
     extra = far_rows("apart", X, rng)
     fits = [

@@ -1,14 +1,15 @@
-"""Checks of the compiled kernels: right for every instruction set, and in registers.
+"""Checks of the compiled kernels: right results, and no vectors on the stack.
 
     python tools/kernels.py [--cross] [compiler ...]
 
-For each compiler (default: gcc, and clang where there is one) and each instruction set that this
-processor has, tools/kernels.c is compiled and run: it compares every kernel with the plain loop
-it stands for. Then the machine code is read (objdump, of binutils): no loop of a kernel that
-multiplies may move vectors to or from the stack, which costs ten times what the arithmetic does.
+For each compiler (default: gcc, and clang if installed) and each instruction set of this processor,
+tools/kernels.c is compiled and run: it compares every kernel with a plain loop that computes the
+same. Then the machine code is disassembled (objdump, of binutils): no innermost loop of a kernel
+that multiplies may move vectors to or from the stack, which takes ten times as long as the
+arithmetic.
 
---cross does the same for 64-bit ARM (NEON, run by qemu) and compiles for Windows, with MinGW's gcc
-and clang-cl. Debian has what it needs in gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+--cross does the same for 64-bit ARM (NEON, run by qemu) and compiles for Windows with MinGW's gcc
+and clang-cl. The Debian packages are gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 gcc-mingw-w64-x86-64 clang-19 clang-tools-19.
 """
 
@@ -26,7 +27,7 @@ FLAGS = ["-O3", "-ffp-contract=off", "-fopenmp-simd", "-Wall", "-Wno-unused-func
 INCLUDE = f"-I{ROOT / 'smallvar' / '_sweeps'}"
 KERNEL = re.compile(r"(tile_top2|tile_distances|sv|sf|sc|times)_\w+")
 
-# what kernels.c takes from the C library, for a compiler that comes without one
+# the declarations of the C library that kernels.c uses, for clang-cl, which comes without headers
 STUBS = {
     "stddef.h": "typedef __SIZE_TYPE__ size_t; typedef __PTRDIFF_TYPE__ ptrdiff_t;\n"
     "#define NULL ((void *)0)",
@@ -43,7 +44,7 @@ STUBS = {
 
 
 def functions(listing):
-    """Names and instructions (address, mnemonic, operands) of every function of a disassembly."""
+    """Yield name and instructions (address, mnemonic, operands) of each function of a listing."""
     name, body = None, []
     for line in listing.splitlines():
         head = re.match(r"^[0-9a-f]+ <([^>]+)>:", line)
@@ -60,9 +61,9 @@ def functions(listing):
 
 
 def innermost_loops(body):
-    """Address ranges of the loops that contain no other."""
+    """Address ranges (first, last) of the loops that contain no other loop."""
     start = body[0][0]
-    loops = {}  # its head: its last jump back
+    loops = {}  # address of the head: address of the last jump back to it
     for address, mnemonic, operands in body:
         target = re.search(r"\b([0-9a-f]+) <", operands)
         if not target or not re.match(r"j|b|cb|tb", mnemonic) or mnemonic == "bl":
@@ -70,54 +71,58 @@ def innermost_loops(body):
         if start <= int(target[1], 16) <= address:
             loops[int(target[1], 16)] = address
     return [
-        (a, b)
-        for a, b in loops.items()
-        if not any(c != a and a <= c and d <= b for c, d in loops.items())
+        (first, last)
+        for first, last in loops.items()
+        if not any(a != first and first <= a and b <= last for a, b in loops.items())
     ]
 
 
 def moves_on_the_stack(body):
     """Vector instructions with an operand on the stack, in the innermost loops that multiply."""
+    # with a frame pointer, %rbp is an address on the stack, too
     framed = any(m == "mov" and o.startswith("%rsp,%rbp") for _, m, o in body)
     stack = re.compile(r"\(%r(sp|bp)" if framed else r"\(%rsp|\[sp")
     vector = re.compile(r"%[xyz]mm|\b[qv]\d")
     single = re.compile(r"s[sd]$|broadcast|v?mov[dq]$|v?mov[lh]p|v?cvtsi|v?insert")  # one element
-    found = []
-    for a, b in innermost_loops(body):
-        loop = [(m, o) for address, m, o in body if a <= address <= b]
+    moves = []
+    for first, last in innermost_loops(body):
+        loop = [(m, o) for address, m, o in body if first <= address <= last]
         if any(re.match(r"v?mulp|vfn?m|fml|fmul", m) and vector.search(o) for m, o in loop):
-            found += [
+            moves += [
                 f"{m} {o}"
                 for m, o in loop
                 if stack.search(o) and vector.search(o) and not single.search(m)
             ]
-    return found
+    return moves
 
 
 def check_registers(objdump, library, windows=False):
-    """Print and count the kernels that run out of registers."""
+    """Print the kernels that run out of registers, and return their number."""
     listing = subprocess.run(
         [objdump, "-d", "--no-show-raw-insn", library], capture_output=True, text=True, check=True
     ).stdout
-    bad, seen = 0, 0
+    failures, n_kernels = 0, 0
     for name, body in functions(listing):
         if KERNEL.match(name) and body:
-            seen += 1
+            n_kernels += 1
             moves = moves_on_the_stack(body)
             if windows and not name.endswith("_base"):
-                # registers that a function there must give back; its own vectors are wider
+                # Windows requires functions to save these registers; wider vectors are the kernel's
                 moves = [m for m in moves if not re.search(r"%xmm([6-9]|1[0-5])\b", m)]
-            # lookups by label: seven tables, read one by one
+            # sv_filter looks up seven tables by label, one by one
             if len(moves) > (3 if name.startswith("sv_filter") else 0):
-                bad += 1
+                failures += 1
                 print(f"    {name}: {len(moves)} vector moves on the stack, such as {moves[0]}")
-    if seen < 15:
-        raise SystemExit(f"only {seen} kernels found in the machine code of {library}")
-    return bad
+    if n_kernels < 15:
+        raise SystemExit(f"only {n_kernels} kernels found in the machine code of {library}")
+    return failures
 
 
 def check(compiler, sets=(2, 3, 4), run=(), objdump="objdump"):
-    """Build, run and read the kernels; the number of failures."""
+    """Build, run and disassemble the kernels; returns the number of failures.
+
+    ``sets`` are values of SMALLVAR_SIMD, ``run`` is the command of an emulator.
+    """
     failures = 0
     print(" ".join(compiler))
     with tempfile.TemporaryDirectory() as folder:
@@ -132,7 +137,7 @@ def check(compiler, sets=(2, 3, 4), run=(), objdump="objdump"):
 
 
 def cross():
-    """ARM in an emulator, Windows compiled only; the number of failures."""
+    """Check ARM in an emulator, and compile for Windows; returns the number of failures."""
     failures = check(
         ["aarch64-linux-gnu-gcc", "-static"], (4,), ["qemu-aarch64"], "aarch64-linux-gnu-objdump"
     )
@@ -153,10 +158,10 @@ def cross():
 
 
 def main():
-    """Run the checks asked for; the exit status says whether all held."""
+    """Run the checks; the exit status is 1 if any failed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("compilers", nargs="*", metavar="compiler")
-    parser.add_argument("--cross", action="store_true", help="ARM and Windows too")
+    parser.add_argument("--cross", action="store_true", help="check ARM and Windows, too")
     arguments = parser.parse_args()
     compilers = arguments.compilers or ["gcc"] + ["clang"] * bool(shutil.which("clang"))
     failures = sum(check([compiler]) for compiler in compilers)

@@ -1,22 +1,24 @@
 """Record what every estimator and function returns on some 6,000 problems, and compare two records.
 
-A change that must not change any result is shown to do so by a record from before and one from
-after, made on the same machine with the same versions of all other packages::
+To show that a change of the code changes no result, compare a record made before with one made
+after, on the same machine with the same versions of all other packages::
 
     python tools/results.py record before.json --jobs 2
     python tools/results.py record after.json --jobs 2      # with the other build installed
     python tools/results.py compare before.json after.json
 
-A record has, for each problem, a short hash of each fitted attribute and of what methods return,
+A record has, for each problem, a short hash of each fitted attribute and of the results of methods,
 or the error that was raised. Every bit counts, but errors are compared by their type alone.
 
-``--every 10`` records every tenth problem, ``--only "KernelDPMeans("`` those with that in their
-names, ``--no-dask`` none of those on a dask cluster, whose names begin with ``dask:``. ``compare``
-ends with 1 if anything differs that is in both records, or if they have nothing in common;
-``--ignore`` takes a regular expression of what may differ, searched for in "problem: field".
+``--every 10`` records every tenth problem, ``--only "KernelDPMeans("`` those whose names contain
+that, and ``--no-dask`` leaves out those on a dask cluster, whose names begin with ``dask:``.
+``compare`` exits with 1 if a field of both records differs, or if they have no problem in common;
+``--ignore`` takes a regular expression for fields that may differ, in the form "problem: field".
 
-Only public names are used, and parameters are given by name. The name of a problem tells all of
-it: the call, the data with their type and layout, and the weights; it seeds the random numbers.
+Only public names are used, and parameters are given by name. A problem is defined by its name: the
+call, the data with their type and layout, and the weights. The name also seeds the random numbers.
+
+In order: data, parameters, problems, results, and the two commands.
 """
 
 import argparse
@@ -45,22 +47,22 @@ from threadpoolctl import threadpool_limits
 import smallvar
 
 # Data ---------------------------------------------------------------------------------------
-# As Python text, "|" between them: n is a small number of rows, rng a generator and seed a number.
+# Python expressions, "|" between them: n is a small number of rows, rng a generator, seed an int.
 
 
 def blobs(rng, n, d, k=5, spacing=10.0):
-    """Points around k centers."""
+    """Normal points around k uniform centers."""
     return spacing * rng.random((k, d))[rng.integers(k, size=n)] + rng.normal(size=(n, d))
 
 
 def levels(rng, n, d):
-    """A record: rows stay near one of a few levels for a while."""
+    """A time series whose rows stay near one of four levels for about 12 steps each."""
     lasting = np.repeat(rng.integers(0, 4, size=n // 12 + 1), 12)[:n]
     return 8.0 * rng.random((4, d))[lasting] + rng.normal(size=(n, d))
 
 
 def features(rng, n, d):
-    """Sums of any of a few features, with noise."""
+    """Rows that are sums of random subsets of four features, with noise."""
     return rng.integers(0, 2, size=(n, 4)) @ rng.normal(size=(4, d)) + 0.1 * rng.normal(size=(n, d))
 
 
@@ -98,11 +100,12 @@ WEIGHTS = {
 
 
 def mean_square(X):
-    """The mean squared distance of rows from their mean, or 1."""
+    """The mean squared distance of rows from their mean; 1 if that is 0."""
     return float(np.square(X - X.mean(axis=0)).sum(axis=1).mean()) or 1.0
 
 
-# Where a call has this in it: what is made of the data, and the unit of a penalty.
+# For problems whose names contain the key: a function that brings the data into the domain, and one
+# that returns the unit of a penalty.
 DOMAINS = {
     "'kl'": (np.abs, lambda X: float(np.abs(X).mean()) or 1.0),
     "'itakura_saito'": (lambda X: np.abs(X) + 0.1 * np.abs(X).max(), lambda X: X.shape[1]),
@@ -114,12 +117,12 @@ DOMAINS = {
 
 
 def cauchy(A, B):
-    """A kernel that is a function."""
+    """The Cauchy kernel between all rows of A and B, as an example of a callable kernel."""
     return 1.0 / (1.0 + np.square(A[:, None] - B).sum(axis=2))
 
 
 def formed(X, form):
-    """The same data in a type and layout."""
+    """The data in the type and layout that ``form`` names."""
     if form == "frame":
         return pd.DataFrame(X, columns=[f"column {j}" for j in range(X.shape[1])])
     if form == "networkx":
@@ -130,22 +133,22 @@ def formed(X, form):
 
 
 # Parameters ---------------------------------------------------------------------------------
-# Likewise; a value may bring other parameters along. X are the data as dense float64, n and d their
-# shape, v is the unit of a penalty, and chunk the number of rows of a partition on dask.
+# Expressions as above; one may contain further parameters. X are the data as dense float64, n and d
+# their shape, v is the unit of a penalty, and chunk the number of rows of a partition on dask.
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What an estimator or function is tried with; the last are numbers of problems."""
+    """The parameters and data of an estimator or function; the last fields count problems."""
 
     always: dict  # parameters of every problem
-    sometimes: dict  # those that are drawn for some
-    takes: str = "random_state sample_weight"  # of these, n_threads and csr
-    methods: str = "fit"  # none for a function
-    fit: str = ""  # its arguments besides X
-    partial_fit: str = ""
-    rows: int = 200  # most rows of small data
-    points: int = 0  # for each of POINTS
+    sometimes: dict  # parameters of a quarter of the problems
+    takes: str = "random_state sample_weight"  # which of these, n_threads and csr it accepts
+    methods: str = "fit"  # empty for a function
+    fit: str = ""  # arguments of fit besides X
+    partial_fit: str = ""  # arguments of partial_fit besides X
+    rows: int = 200  # largest number of rows of small data
+    points: int = 0  # problems for each of POINTS; likewise for the tables below
     middle: int = 0
     large: int = 0
     graphs: int = 0
@@ -294,7 +297,7 @@ SUBJECTS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """A call and its data."""
+    """A call, with its data as expressions."""
 
     subject: str
     options: str
@@ -306,26 +309,27 @@ class Problem:
 
     @property
     def name(self):
-        """All that the problem follows from."""
+        """The text that defines the problem."""
         method = f".{self.method}({self.call})" if self.method else ""
         return f"{self.subject}({self.options}){method}: {self.data}, {self.form}, {self.weight}"
 
 
 def split(text):
-    """The alternatives in a table."""
-    return [one.strip() for one in text.split("|")]
+    """The expressions in a text, which "|" separates."""
+    return [part.strip() for part in text.split("|")]
 
 
 def generator(text):
-    """Random numbers that a text stands for."""
+    """A random generator seeded by a text."""
     return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big"))
 
 
 def draw(subject, data, number):
-    """A problem."""
+    """The problem with this number, of a subject with these data; parameters are drawn."""
     about, rng = SUBJECTS[subject], generator(f"{subject}, {data}, {number}")
 
     def pick(values):
+        """A random one of the values."""
         return values[rng.integers(len(values))]
 
     options = ", ".join(f"{name}={pick(split(values))}" for name, values in about.always.items())
@@ -346,7 +350,7 @@ def draw(subject, data, number):
 
 
 def all_problems():
-    """Every problem once."""
+    """All problems, without duplicates."""
     tables = {"points": POINTS, "middle": MIDDLE, "large": LARGE, "graphs": GRAPHS}
     tables["on_dask"] = ON_DASK
     drawn = (
@@ -363,7 +367,7 @@ def all_problems():
 
 
 def feed(digest, value):
-    """Add a value to a hash; raise a TypeError if it is none that has one."""
+    """Add a value to a hash; TypeError if its type has none."""
     if hasattr(value, "dask"):
         value = value.compute()
     if isinstance(value, np.generic):
@@ -374,37 +378,37 @@ def feed(digest, value):
         digest.update(repr(value.tolist()).encode() if objects else value.tobytes())
     elif isinstance(value, (list, tuple, dict)):
         digest.update(f"{len(value)} ".encode())
-        for one in sorted(value.items()) if isinstance(value, dict) else value:
-            feed(digest, one)
+        for item in sorted(value.items()) if isinstance(value, dict) else value:
+            feed(digest, item)
     elif value is None or isinstance(value, (bool, int, float, str)):
         digest.update(f"{value!r} ".encode())
     else:
         raise TypeError(f"no hash of {type(value).__name__}")
 
 
-def told(error):
-    """An error in one line."""
+def in_one_line(error):
+    """Type and message of an error, in one line."""
     return f"{type(error).__name__}: {error}".replace("\n", " ")
 
 
 def hashed(function, *args, **options):
-    """The hash of what a function returns, or the error that it raises."""
+    """The hash of the result of a function, or the error that it raises."""
     try:
         value = function(*args, **options)
     except Exception as error:
-        return told(error)
+        return in_one_line(error)
     digest = hashlib.sha256()
     feed(digest, value)
     return digest.hexdigest()[:12]
 
 
 def of_value(value, name):
-    """Fields of anything; none of what has no hash, such as other estimators."""
+    """Yield the fields (name, hash) of a value; none if it has no hash, such as an estimator."""
     if not hasattr(value, "to_dict"):
         with suppress(TypeError):
             yield name, hashed(lambda: value)
         return
-    for column, values in value.to_dict().items():  # of a path
+    for column, values in value.to_dict().items():  # a path
         yield from of_value(values, f"{name}.{column}")
     for part in (
         *("best", "lam", "ranking", "linkage", "lams", "longest", "n_samples"),
@@ -420,15 +424,15 @@ def of_value(value, name):
 
 
 def of_model(model, X, given):
-    """Fields of a fitted estimator: public attributes, and what its methods return."""
+    """Yield the fields of a fitted estimator: public attributes, and results of methods."""
     for name in dir(model):
         if name.endswith("_") and not name.startswith("_") and hasattr(model, name):
             yield from of_value(getattr(model, name), name)
     groups = {name: given[name] for name in given if name == "groups"}
     arguments = {"predict": groups, "transform": {}, "score": given}
-    for name, some in arguments.items():
+    for name, options in arguments.items():
         if hasattr(model, name):
-            yield name, hashed(getattr(model, name), X, **some)
+            yield name, hashed(getattr(model, name), X, **options)
     if hasattr(model, "inverse_transform"):
         yield "inverse_transform", hashed(model.inverse_transform, model.assignments_)
     if "Spherical" in type(model).__name__:
@@ -436,18 +440,18 @@ def of_model(model, X, given):
 
 
 def in_batches(model, X, method, call, rng):
-    """Fit batch after batch; return what was found after each."""
+    """Fit batch after batch; return labels, number of clusters and objective after each."""
     steps = []
     for start, stop in pairwise(np.unique([0, X.shape[0], *rng.integers(0, X.shape[0], size=4)])):
         fit = model.fit if method.startswith("fit") and not steps else model.partial_fit
-        some = {name: rows[start:stop] if np.ndim(rows) else rows for name, rows in call.items()}
-        fit(X[start:stop], **some)
+        part = {name: rows[start:stop] if np.ndim(rows) else rows for name, rows in call.items()}
+        fit(X[start:stop], **part)
         steps.append((model.labels_, model.n_clusters_, model.objective_))
     return steps
 
 
 def results(problem):
-    """Fields of a problem: pairs of a name and a hash."""
+    """Yield the fields of a problem: pairs of a name and a hash."""
     rng, about = generator(problem.name), SUBJECTS[problem.subject]
     names = {"np": np, "nx": nx, "cauchy": cauchy, "rng": rng, "seed": int(rng.integers(1000))}
     names["n"] = int(rng.integers(about.rows // 2, about.rows + 1))
@@ -485,7 +489,7 @@ def results(problem):
 
 
 def cluster():
-    """The client of a dask cluster of threads."""
+    """The client of a new dask cluster of two threads in this process."""
     from distributed import Client
 
     local = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127.0.0.1:0")
@@ -494,33 +498,33 @@ def cluster():
 
 
 def prepare():
-    """Make a worker quiet, and its libraries use one thread."""
+    """Suppress the warnings of a worker process, and limit its libraries to one thread."""
     warnings.simplefilter("ignore")
     threadpool_limits(1)
 
 
 def solve(problems):
-    """Fields by names of some problems, all of them or none on dask."""
-    found = {}
+    """The fields of problems, by their names; either all problems or none are on dask."""
+    fields = {}
     with cluster() if problems[0].subject.startswith("dask:") else nullcontext():
         for problem in problems:
             try:
-                found[problem.name] = dict(results(problem))
+                fields[problem.name] = dict(results(problem))
             except Exception as error:
-                found[problem.name] = {"error": told(error)}
-    return found
+                fields[problem.name] = {"error": in_one_line(error)}
+    return fields
 
 
 # Commands -----------------------------------------------------------------------------------
 
 
 def subject_of(name):
-    """The estimator or function of a problem."""
+    """The estimator or function in the name of a problem."""
     return name.partition("(")[0]
 
 
 def record(options):
-    """Solve the problems asked for and write what was found."""
+    """Solve the selected problems and write their fields; the exit status."""
     began = time.monotonic()
     problems = [problem for problem in all_problems() if options.only in problem.name]
     parts = {True: [], False: []}
@@ -528,20 +532,20 @@ def record(options):
         parts[problem.subject.startswith("dask:")].append(problem)
     chunks = [parts[True]] if parts[True] and options.dask else []
     chunks += [parts[False][i : i + 20] for i in range(0, len(parts[False]), 20)]
-    context, found = multiprocessing.get_context("spawn"), {}
+    context, solved = multiprocessing.get_context("spawn"), {}
     with ProcessPoolExecutor(options.jobs, context, initializer=prepare) as pool:
-        for some in pool.map(solve, chunks):
-            found.update(some)
-    options.file.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n")
-    errors = Counter(subject_of(name) for name, fields in found.items() if "error" in fields)
-    for subject, count in Counter(map(subject_of, found)).items():
+        for fields_by_name in pool.map(solve, chunks):
+            solved.update(fields_by_name)
+    options.file.write_text(json.dumps(solved, indent=0, sort_keys=True) + "\n")
+    errors = Counter(subject_of(name) for name, fields in solved.items() if "error" in fields)
+    for subject, count in Counter(map(subject_of, solved)).items():
         print(f"{subject}: {count} problems, {errors[subject]} of them errors")
-    print(f"{len(found)} problems in {time.monotonic() - began:.0f} s")
+    print(f"{len(solved)} problems in {time.monotonic() - began:.0f} s")
     return 0
 
 
 def compare(options):
-    """Print what differs between two records."""
+    """Print the differences of two records; the exit status."""
     old, new = (json.loads(path.read_text()) for path in (options.old, options.new))
     counts = defaultdict(Counter)
     where = defaultdict(lambda: defaultdict(list))  # names by subject and field
@@ -552,10 +556,11 @@ def compare(options):
             continue
         differ, reworded = False, False
         for field in {**old[name], **new[name]}:
-            one, two = (side[name].get(field, "") for side in (old, new))
-            if one == two or (options.ignore and re.search(options.ignore, f"{name}: {field}")):
+            before, after = (side[name].get(field, "") for side in (old, new))
+            ignored = options.ignore and re.search(options.ignore, f"{name}: {field}")
+            if before == after or ignored:
                 continue
-            if one.partition(":")[0] == two.partition(":")[0]:  # the type of an error
+            if before.partition(":")[0] == after.partition(":")[0]:  # errors of the same type
                 reworded = True
                 continue
             differ = True
@@ -573,21 +578,25 @@ def compare(options):
 
 
 def main():
-    """The command line."""
+    """Parse the command line and run the command; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(required=True)
-    one = commands.add_parser("record", help="solve the problems and write what was found")
-    one.add_argument("file", type=Path)
-    one.add_argument("--jobs", type=int, default=1, help="processes at the same time")
-    one.add_argument("--every", type=int, default=1, help="only every so many-th problem")
-    one.add_argument("--only", default="", help="only problems that have this in their names")
-    one.add_argument("--no-dask", dest="dask", action="store_false", help="none on dask")
-    one.set_defaults(run=record)
-    two = commands.add_parser("compare", help="print what differs between two records")
-    two.add_argument("old", type=Path)
-    two.add_argument("new", type=Path)
-    two.add_argument("--ignore", help="regular expression of what may differ")
-    two.set_defaults(run=compare)
+    record_parser = commands.add_parser("record", help="solve the problems and write their fields")
+    record_parser.add_argument("file", type=Path)
+    record_parser.add_argument("--jobs", type=int, default=1, help="processes at the same time")
+    record_parser.add_argument(
+        "--every", type=int, default=1, help="record every N-th problem only"
+    )
+    record_parser.add_argument("--only", default="", help="only problems whose names contain this")
+    record_parser.add_argument(
+        "--no-dask", dest="dask", action="store_false", help="leave out problems on dask"
+    )
+    record_parser.set_defaults(run=record)
+    compare_parser = commands.add_parser("compare", help="print the differences of two records")
+    compare_parser.add_argument("old", type=Path)
+    compare_parser.add_argument("new", type=Path)
+    compare_parser.add_argument("--ignore", help="regular expression for fields that may differ")
+    compare_parser.set_defaults(run=compare)
     options = parser.parse_args()
     return options.run(options)
 

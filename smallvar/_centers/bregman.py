@@ -1,4 +1,8 @@
-"""DP-means with a Bregman divergence in place of the squared distance."""
+"""BregmanDPMeans: DP-means with a Bregman divergence in place of the squared distance.
+
+Jiang, Kulis & Jordan (2012). The divergences and their sweeps are in ``divergence``, merge paths by
+them in ``divergence_path``; "squared_euclidean" is ``DPMeans`` itself.
+"""
 
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -10,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._centers.divergence import (
     DIVERGENCES,
     DivergenceSweep,
-    Masses,
     Reference,
+    SumsFrame,
     blocks,
     farthest_first,
     nearest_centers,
@@ -54,9 +58,9 @@ class BregmanDPMeans(DPMeans):
         "logistic"            sum_j x_j log(x_j / mu_j)
                                     + (1 - x_j) log((1 - x_j) / (1 - mu_j))       0 <= x <= 1
 
-    which are, but for terms that do not depend on the clusters, minus the log-likelihoods of a
-    Gaussian (of variance 1/2), Poisson, exponential and Bernoulli variable with mean mu_j. The
-    best center is the arithmetic mean for all of them.
+    These are, up to terms that do not depend on the clusters, the negative log-likelihoods of
+    Gaussian (variance 1/2), Poisson, exponential and Bernoulli variables with mean mu_j. For all of
+    them the best center is the arithmetic mean.
 
     Parameters
     ----------
@@ -67,7 +71,7 @@ class BregmanDPMeans(DPMeans):
         ``guess``, with D as the distance.
     divergence : {"squared_euclidean", "kl", "itakura_saito", "logistic"}, \
 default="squared_euclidean"
-        D. With "squared_euclidean" this is :class:`DPMeans`, on the same compiled sweeps.
+        The divergence D. "squared_euclidean" gives the results of :class:`DPMeans`.
     n_clusters : int, default=None
         The exact number of clusters, with "auto" only: the clusters of that number on the merge
         path, and the penalty for which it is best. At most ``max_clusters`` and the number of
@@ -88,7 +92,7 @@ default="squared_euclidean"
         Visit the points in random order instead of the given one.
     n_init : int, default=1
         Number of starts, the first in the given order (unless ``shuffle``), the others in random
-        order. The one with the lowest objective is kept; with "auto" that with the lowest
+        order. The start with the lowest objective is kept; with "auto" the path with the lowest
         criterion.
     max_iter : int, default=300
         Largest number of sweeps; those that open clusters do not count,
@@ -99,8 +103,8 @@ default="squared_euclidean"
     random_state : int, RandomState instance or None, default=None
         Generator of the random orders, and of the first clusters of a merge path.
     n_threads : int, default=None
-        Threads, also of BLAS but for "squared_euclidean"; None means all that this process may use.
-        The labels do not depend on it.
+        Threads (also of BLAS, except for "squared_euclidean"); None means all that this process may
+        use. The labels do not depend on it.
     verbose : int, default=0
         Print a line a sweep.
 
@@ -113,7 +117,7 @@ default="squared_euclidean"
     n_clusters_ : int
         Number of clusters found.
     inertia_ : float
-        Weighted sum of divergences from the own centers.
+        Weighted sum of divergences from the assigned centers.
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
@@ -137,23 +141,22 @@ default="squared_euclidean"
 
     See Also
     --------
-    DPMeans : Squared Euclidean distances.
-    MahalanobisMeans : Clusters with covariances of their own.
+    DPMeans : With squared Euclidean distances.
+    MahalanobisMeans : Clusters with their own covariances.
 
     Notes
     -----
     "auto" takes the K on the merge path that minimizes minus twice the log-likelihood of rows and
     labels, with the families above (for "itakura_saito" the gamma law, its shape fitted too), plus
-    2 log(n) for each of the K (d + 1) - 1 parameters, n the number of rows of positive weight. It
-    takes the unit of the data at its word: counts are counts; but weights only relative to their
-    mean. For "squared_euclidean" see
-    :func:`lambda_path`.
+    2 log(n) for each of the K (d + 1) - 1 parameters, n the number of rows of positive weight. The
+    choice depends on the unit of the data, as counts are counts; of the weights only ratios matter.
+    For "squared_euclidean" see :func:`lambda_path`.
 
     0 log 0 is 0. A center with a component on the border of the domain (all members are 0 there,
-    or 1) is infinitely far from every x that differs there: with "kl" and "logistic" a point that
-    opens a cluster attracts nothing with a positive count where its own is 0. An infinite
-    divergence counts as far; at the cap, or in ``predict``, such a point joins the nearest center
-    that is at a finite divergence, and the first if there is none.
+    or all are 1) is infinitely far from every x that differs there. So with "kl" and "logistic", if
+    a point opens a cluster, no point joins it that has a positive count where the first has 0. An
+    infinite divergence exceeds every ``lam``. At the cap, or in ``predict``, a point joins the
+    nearest center at a finite divergence, and the first center if there is none.
 
     References
     ----------
@@ -216,7 +219,7 @@ default="squared_euclidean"
         self.divergence = divergence
 
     def _rule(self):
-        """The divergence, or None where the compiled sweeps take it."""
+        """The divergence, or None for "squared_euclidean"."""
         options = ("squared_euclidean", *DIVERGENCES)
         check_option(self.divergence, "divergence", options)
         return DIVERGENCES.get(self.divergence)
@@ -269,18 +272,21 @@ default="squared_euclidean"
         return self
 
     def _fit_rule(self, rule, X, weight, given, rng, n_threads):
-        """All starts; the best one becomes the result."""
+        """Run all starts and set the result from the best one, which is returned."""
         n = X.shape[0]
         active = None if weight is None or weight.all() else np.flatnonzero(weight)
-        mass = Masses(X, weight, n_threads)
+        frame = SumsFrame(X, weight, n_threads)
         lam = None if self.lam == "auto" else self.lam
         if isinstance(lam, str):
             guess = cut_guess(self.guess, n)
+            # the rule starts from the mean of active rows, each counted once
             equal = None if active is None else (weight > 0).astype(np.float64)
-            center = mass.mean if weight is None else Masses(X, equal, n_threads).mean
+            center = frame.mean if weight is None else SumsFrame(X, equal, n_threads).mean
             lam = mean_weight(weight) * farthest_first(rule, X, active, center, guess)
-        about = Reference(rule, X, mass.mean, mass)
-        total = float(about.apart.sum() if weight is None else weight @ about.apart)
+        reference = Reference(rule, X, frame.mean, frame)
+        from_m0 = reference.divergences
+        total = float(from_m0.sum() if weight is None else weight @ from_m0)
+        # a row with a component near 0 may have a divergence beyond float64
         if not np.isfinite(total):
             raise ValueError(
                 "X must have a finite (weighted) sum of divergences from its mean for "
@@ -289,13 +295,15 @@ default="squared_euclidean"
             )
 
         def make_start(point):
+            # rows of positive weight, in the order of visit
             rows, order = active, point.order
             if order is not None:
                 rows = order if active is None else order[weight[order] > 0]
             w = weight if weight is None or rows is None else weight[rows]
-            sweep = DivergenceSweep(rule, X, w, rows, about, n_threads)
+            sweep = DivergenceSweep(rule, X, w, rows, reference, n_threads)
             given = point.centers is not None
-            return Start(point, sweep, point.centers if given else mass.mean[None], not given, rows)
+            centers = point.centers if given else frame.mean[None]
+            return Start(point, sweep, centers, not given, rows)
 
         def path(rng, **options):
             options |= {"family": Family(rule), "transforms": False}
@@ -318,7 +326,7 @@ default="squared_euclidean"
         return centers
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:
-        """Center of the least divergence from each row; no row opens a cluster.
+        """Return the center of least divergence from each row; no row opens a cluster.
 
         Parameters
         ----------
@@ -328,7 +336,7 @@ default="squared_euclidean"
         Returns
         -------
         labels : ndarray of shape (n_samples,), int32
-            Index into ``cluster_centers_``; at a tie the lowest one.
+            Index into ``cluster_centers_``; at a tie the lowest index.
         """
         rule = self._rule()
         if rule is None:
@@ -341,9 +349,9 @@ default="squared_euclidean"
             return nearest_centers(rule, X, centers, n_threads)
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Divergence of each row from each center.
+        """Return the divergence of each row from each center.
 
-        For "squared_euclidean" that is the squared distance, where :class:`DPMeans` gives the
+        For "squared_euclidean" that is the squared distance, while :class:`DPMeans` returns the
         distance.
 
         Parameters
@@ -370,7 +378,7 @@ default="squared_euclidean"
             )
             with np.errstate(over="ignore"):
                 out[rows] = table
-            # infinity is a divergence of its own; another one must not become it
+            # a divergence may be infinite, but a finite one must not become so in float32
             if (np.isinf(out[rows]) & (np.isfinite(table) | (rule is None))).any():
                 raise ValueError(
                     f"X must be so near the centers that divergences are finite as {X.dtype}, got "
@@ -404,6 +412,7 @@ default="squared_euclidean"
         X = self._validate(X, reset=False)
         weight = check_weights(sample_weight, X.shape[0])
         centers = self._centers(rule, X.shape[1])
+        # rows of weight zero are left out: their divergences may be infinite
         rows = None if weight is None else np.flatnonzero(weight)
         w = None if weight is None else weight[rows]
         n_threads = self._threads()

@@ -1,4 +1,9 @@
-"""Bases of estimators with centers in the space of the data: predict, transform, score."""
+"""Bases of the estimators with centers in the space of the data.
+
+``NearestCenters`` is for those whose ``predict`` is that of k-means, and converts them to a
+scikit-learn KMeans; ``CenterEstimator`` has ``fit_predict``, ``predict``, ``transform`` and
+``score``. ``at_centers`` makes a fitted estimator from centers alone.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NearestCenters(Estimator):
-    """Base of estimators whose ``predict`` is the nearest center, as that of k-means is."""
+    """Base of estimators whose ``predict`` returns the nearest center, as that of k-means does."""
 
     cluster_centers_: NDArray[np.float64]
     labels_: NDArray[np.int32]
@@ -35,8 +40,8 @@ class NearestCenters(Estimator):
     def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
         """Return a fitted scikit-learn KMeans with these centers.
 
-        It minimizes the squared error of this number of clusters and no penalty. Whatever takes a
-        fitted ``KMeans`` takes it, ONNX export for one.
+        Use it wherever a fitted ``KMeans`` is required, such as for ONNX export. Fitted again, it
+        minimizes the squared error for this number of clusters, without a penalty.
 
         Parameters
         ----------
@@ -48,9 +53,9 @@ class NearestCenters(Estimator):
         -------
         kmeans : sklearn.cluster.KMeans
             With copies of ``cluster_centers_`` and ``labels_``, and the ``inertia_``, ``n_iter_``,
-            ``n_features_in_`` and, if there are any, ``feature_names_in_``. Labels that it predicts
-            are those predicted here but for ties, up to rounding. ``score`` is minus the squared
-            error, without penalties. Fitted again, it begins at these centers.
+            ``n_features_in_`` and, if there are any, ``feature_names_in_``. It predicts the same
+            labels, except at ties up to rounding. Its ``score`` is minus the squared error, without
+            penalties. Its ``init`` is these centers.
 
         Examples
         --------
@@ -78,7 +83,7 @@ class NearestCenters(Estimator):
             centers = centers.astype(kind)
         if not np.isfinite(centers).all():
             raise ValueError(f"dtype must hold cluster_centers_, got {kind} for {reach:.3g}")
-        # fitted by itself, on one row, so that it has whatever else it needs
+        # a fit to one row sets the private attributes that this version of KMeans needs
         row = np.zeros((1, centers.shape[1]), dtype=kind)
         kmeans = KMeans(1, init=row, n_init=1).fit(row)
         kmeans.set_params(n_clusters=len(centers), init=centers.copy())
@@ -86,6 +91,7 @@ class NearestCenters(Estimator):
             kmeans._n_features_out = len(centers)
         kmeans.cluster_centers_ = centers
         kmeans.labels_ = np.array(self.labels_)
+        # the inertia of KMeans is the squared error itself
         kmeans.inertia_, kmeans.n_iter_ = self.inertia_ / self._error_share, self.n_iter_
         if hasattr(self, "feature_names_in_"):
             kmeans.feature_names_in_ = self.feature_names_in_.copy()
@@ -93,21 +99,22 @@ class NearestCenters(Estimator):
 
 
 def at_centers(model, centers, n_features, names=None):
-    """An estimator that was not fitted, now one that predicts by these centers."""
-    facts = {"cluster_centers_": centers, "n_features_in_": n_features, "labels_": None}
+    """The unfitted estimator ``model`` with these centers, ready to predict."""
+    attributes = {"cluster_centers_": centers, "n_features_in_": n_features, "labels_": None}
     if names is not None:
-        facts["feature_names_in_"] = names
-    return with_learned(model, facts | {"n_iter_": 0, "lam_": 0.0})
+        attributes["feature_names_in_"] = names
+    return with_learned(model, attributes | {"n_iter_": 0, "lam_": 0.0})
 
 
 def _distances_of_sparse(X, centers, out):
-    """Write the distances of sparse rows to all centers; returns the largest one."""
+    """Write the distances of sparse rows to all centers to ``out``; returns the largest one."""
     norms = np.einsum("kj,kj->k", centers, centers)
-    for rows in gen_batches(X.shape[0], 4096):  # these become float64
+    # ||x - c||^2 = ||x||^2 - 2 x.c + ||c||^2, in blocks that bound the memory of float64 copies
+    for rows in gen_batches(X.shape[0], 4096):
         with np.errstate(over="ignore", invalid="ignore"):
-            some = some_rows(X, rows).astype(np.float64, copy=False)
-            squares = np.asarray(some.multiply(some).sum(axis=1)).reshape(-1, 1)
-            squares = squares - 2.0 * (some @ centers.T) + norms
+            block = some_rows(X, rows).astype(np.float64, copy=False)
+            squares = np.asarray(block.multiply(block).sum(axis=1)).reshape(-1, 1)
+            squares = squares - 2.0 * (block @ centers.T) + norms
             out[rows] = np.sqrt(np.maximum(squares, 0.0))
     return out.max()
 
@@ -147,7 +154,7 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         return self.fit(X, sample_weight=sample_weight).labels_
 
     def predict(self, X: Data) -> NDArray[np.int32]:
-        """Nearest center of each row; no row opens a cluster.
+        """Return the nearest center of each row; no row opens a cluster.
 
         Parameters
         ----------
@@ -157,14 +164,14 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Returns
         -------
         labels : ndarray of shape (n_samples,), int32
-            Index into ``cluster_centers_``; at a tie the lowest one.
+            Index into ``cluster_centers_``; at a tie the lowest index.
         """
         check_fitted(self)
         X, centers = self._measured(self._validate(X, reset=False))
         return nearest(X, None, centers, self._threads()).labels
 
     def _measured(self, X):
-        """Rows and centers as distances are measured between them."""
+        """Rows and centers in the coordinates in which distances between them are measured."""
         return X, learned(self, "cluster_centers_", None, X.shape[1])
 
     def transform(self, X: Data) -> NDArray[np.floating]:
@@ -178,10 +185,11 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Returns
         -------
         distances : ndarray of shape (n_samples, n_clusters)
-            In data units, float32 for float32 data. They are roots of the squared distances by
-            which ``predict`` decides, computed in float64: good to (n_features + 4) 1e-16 of
-            themselves, however near a row is to a center, and none is less than that of the label.
-            For sparse data, good to some 1e-8 of the lengths of row and center.
+            In data units, float32 for float32 data. They are the roots of the squared distances
+            that ``predict`` compares, computed in float64: the relative error is at most
+            (n_features + 4) 1e-16, however near a row is to a center, and the distance to the
+            predicted center is the least. For sparse data the error is about 1e-8 times the lengths
+            of row and center.
         """
         check_fitted(self)
         X = self._validate(X, reset=False)

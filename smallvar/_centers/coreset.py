@@ -1,4 +1,9 @@
-"""Coresets: few weighted rows that stand for all of them."""
+"""Coresets: few weighted rows on which the objective of DP-means is about that of all rows.
+
+Bachem, Lucic & Krause (2015, 2017). In order: rough seeds on a sample (``rough``); bounds on the
+share of each row in the objective (``sensitivities``); strata for the systematic draw; and the
+public function ``coreset``.
+"""
 
 import math
 
@@ -23,33 +28,33 @@ from smallvar._selection.descent import draw
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.draws import SURE, systematic_draw
 
-ROWS_A_SEED = 32  # rows drawn for each: with fewer a mean of theirs would be off by more than 3 %
-# rows that seeds are found on: at least so many for each seed, and one of so many rows, but between
-# these limits
+ROWS_A_SEED = 32  # rows of the coreset for each seed: an error of about 3 % in a cluster's cost
+# size of the sample on which seeds are found: rows for each seed; one row in 16, within limits
 SAMPLE_A_SEED, SAMPLE_ONE_IN, LEAST_SAMPLE, LARGEST_SAMPLE = 64, 16, 1 << 12, 1 << 15
-ROWS_AT_A_TIME = 1 << 15  # of temporary arrays
-BINS, ABOVE = 32, 12  # strata of each seed, four a doubling of the distance; those above the mean
+ROWS_AT_A_TIME = 1 << 15  # in temporary arrays
+BINS, ABOVE = 32, 12  # strata for each seed, four for each doubling of distance; above the mean
 
 
 def sample_of(X, weight, used, most, rng):
-    """Rows for the seeds and their weights, and the weight of all rows by that of these.
+    """The sample for the seeds, its weights, and the weight of all rows divided by its own.
 
-    All rows, or rows drawn by weight, each time with weight 1.
+    These are all rows, or rows drawn by weight with replacement, a row drawn m times with weight m.
+    ``used`` is the number of rows of positive weight, ``most`` the largest number of seeds.
     """
     n, total = used, None if weight is None else np.cumsum(weight)
-    mass = float(n if total is None else total[-1])
+    total_weight = float(n if total is None else total[-1])
     part = min(LARGEST_SAMPLE, n // SAMPLE_ONE_IN)
     size = max(LEAST_SAMPLE, part, SAMPLE_A_SEED * most)
     if size >= n:
         return X, weight, 1.0
-    points = rng.uniform(size=size) * mass
+    points = rng.uniform(size=size) * total_weight
     rows = points if total is None else np.searchsorted(total, points, side="right")
     rows, counts = np.unique(np.minimum(rows, X.shape[0] - 1).astype(np.intp), return_counts=True)
-    return some_rows(X, rows), counts.astype(np.float64), mass / size
+    return some_rows(X, rows), counts.astype(np.float64), total_weight / size
 
 
 def rough_seeds(X, weight, lam, most, rng, n_threads):
-    """Seeds, at most so many, of which the objective is low.
+    """Seeds, at most ``most``, with a low objective of DP-means: (n_seeds, n_features).
 
     The first seed is the mean. Then, in rounds, as many rows as there are seeds are drawn by weight
     times squared distance (Bahmani et al. 2012), until a round does not lower error + lam * seeds.
@@ -61,8 +66,9 @@ def rough_seeds(X, weight, lam, most, rng, n_threads):
     while True:
         sweep.assign()
         distance = sweep.assigned_distances()
-        if sweep.k == 1:  # the mean is rounded, other seeds are rows
+        if sweep.k == 1:  # only the mean is rounded: other seeds are rows
             distance[distance <= frame.rounding] = 0.0
+        # cumulative sums, to draw by weight times squared distance
         total = np.cumsum(distance if weight is None else weight * distance)
         objective = total[-1] + lam * sweep.k
         if best and not objective < lowest:
@@ -76,13 +82,13 @@ def rough_seeds(X, weight, lam, most, rng, n_threads):
 
 
 def rough(X, weight, lam, most, rng, n_threads):
-    """Number of seeds, at most so many; the nearest one of each row, and its squared distance.
+    """Number of seeds, at most ``most``; labels of the nearest seeds, and the squared distances.
 
-    The seeds are found on a sample of the rows, where there are many.
+    The seeds are found on a sample of the rows, if there are many.
     """
     used = X.shape[0] if weight is None else np.count_nonzero(weight)
-    some, of_some, share = sample_of(X, weight, used, most, rng)
-    seeds = rough_seeds(some, of_some, lam / share, most, rng, n_threads)
+    sample, sample_weight, share = sample_of(X, weight, used, most, rng)
+    seeds = rough_seeds(sample, sample_weight, lam / share, most, rng, n_threads)
     frame, labels = RowsFrame(X, weight, n_threads, seeds), np.zeros(X.shape[0], dtype=np.int32)
     sweep = DPSweep(X, weight, None, labels, frame, n_threads, len(seeds), False)
     sweep.set_centers(seeds)
@@ -94,60 +100,63 @@ def rough(X, weight, lam, most, rng, n_threads):
 
 
 def sensitivities(k, labels, distance, weight, lam):
-    """For each row a bound on the share that it may have in the objective at any centers.
+    """For each row a bound on its share in the objective, at any centers.
 
-    That is, by unit of its weight and times the weight W of all rows. With W_b and e_b the weight
-    and the mean squared distance of the rows of seed b, a = 16 (ln k + 2), and the objective
-    f = (error + lam k) / W at the seeds: a d / f + 2 a e_b / f + 4 W / W_b (Bachem, Lucic & Krause
-    2017, Algorithm 2, where f is the error alone).
+    The bound is for a unit of weight, times the weight W of all rows:
+
+        a d / f + 2 a e_b / f + 4 W / W_b,  a = 16 (ln k + 2),
+
+    with d the squared distance from the nearest seed b, W_b and e_b the weight and the mean squared
+    distance of the rows of b, and f = (error + lam k) / W the objective at the seeds (Bachem, Lucic
+    & Krause 2017, Algorithm 2, where f is the error alone).
     """
-    mass, error = masses(k, labels, distance, weight)
-    used = np.flatnonzero(mass)
-    total = float(np.cumsum(mass)[-1])
+    weights, error = weights_and_errors(k, labels, distance, weight)
+    used = np.flatnonzero(weights)
+    total = float(np.cumsum(weights)[-1])
     of_seed = np.zeros(k)
-    of_seed[used] = 4.0 * total / mass[used]
+    of_seed[used] = 4.0 * total / weights[used]
     f = (float(np.cumsum(error)[-1]) + lam * k) / total
     if not f > 0.0:  # every row is at a seed
         return of_seed[labels]
     a = 16.0 * (math.log(k) + 2.0)
-    of_seed[used] += 2.0 * a * (error[used] / mass[used] / f)
+    of_seed[used] += 2.0 * a * (error[used] / weights[used] / f)
     share = distance / f
     for b in gen_batches(len(labels), ROWS_AT_A_TIME):
         share[b] = a * share[b] + of_seed[labels[b]]
     return share
 
 
-def masses(k, labels, distance, weight):
+def weights_and_errors(k, labels, distance, weight):
     """Weight of the rows of each seed, and the sum of their weighted squared distances."""
-    mass = np.bincount(labels, weight, minlength=k)
+    weights = np.bincount(labels, weight, minlength=k)
     error = np.bincount(labels, distance if weight is None else weight * distance, minlength=k)
-    return mass, error
+    return weights, error
 
 
 def strata(k, labels, distance, weight):
-    """Number of the stratum of each row: its seed, and within a factor its squared distance.
+    """Number of the stratum of each row (int32): BINS * seed + a class of its squared distance.
 
-    Squared distances, by their mean about the seed, are told apart by their exponent and two bits
-    of their fraction; the first and the last stratum have all that are smaller or larger.
+    The class is the binary exponent, with two bits of the fraction, of the squared distance divided
+    by its mean about the seed. The first and the last class have all that are smaller or larger.
     """
-    mass, error = masses(k, labels, distance, weight)
-    mean = np.divide(error, mass, out=np.zeros(k), where=mass > 0)
+    weights, error = weights_and_errors(k, labels, distance, weight)
+    mean = np.divide(error, weights, out=np.zeros(k), where=weights > 0)
     out = np.empty(len(labels), dtype=np.int32)
     for b in gen_batches(len(labels), ROWS_AT_A_TIME):
-        near = mean[labels[b]]
-        quotient = np.divide(distance[b], near, out=np.zeros(len(near)), where=near > 0)
+        unit = mean[labels[b]]
+        quotient = np.divide(distance[b], unit, out=np.zeros(len(unit)), where=unit > 0)
         fraction, exponent = np.frexp(quotient)
-        place = BINS - ABOVE + 4 * (exponent - 1) + (8.0 * fraction).astype(np.intp) - 4
-        place[quotient == 0.0] = 0
-        out[b] = BINS * labels[b] + np.clip(place, 0, BINS - 1)
+        bin_ = BINS - ABOVE + 4 * (exponent - 1) + (8.0 * fraction).astype(np.intp) - 4
+        bin_[quotient == 0.0] = 0
+        out[b] = BINS * labels[b] + np.clip(bin_, 0, BINS - 1)
     return out
 
 
 def inclusion(size, n_rows):
-    """The c for which min(1, c * size) add up to ``n_rows``, which is less than there are sizes."""
+    """The factor c for which min(1, c * size) sum to ``n_rows`` < len(size)."""
     parted = np.partition(size, len(size) - n_rows)
     ordered = np.sort(parted[len(size) - n_rows :])[::-1]
-    # if the largest j are taken for sure, c = (n_rows - j) / the sum of the others
+    # if the j largest have probability 1, c = (n_rows - j) / (sum of the others)
     rest = float(parted[: len(size) - n_rows].sum())
     others = rest + np.cumsum(ordered[::-1])[::-1]
     j = int(np.argmax((n_rows - np.arange(n_rows)) * ordered <= others))
@@ -163,15 +172,15 @@ def coreset(
     random_state: int | np.random.RandomState | None = None,
     n_threads: int | None = None,
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Draw few rows, with weights, that have about the objective of DP-means that all rows have.
+    """Draw a few weighted rows on which the objective of DP-means is about that of all rows.
 
     For any centers mu_1 ... mu_K, few compared with ``n_rows``,
 
         sum_i w_i min_k ||x_i - mu_k||^2 + lam * K
 
-    is about the same over the rows drawn with their new weights as over all rows: its expectation
-    is the same. A row is the likelier to be drawn, and the lighter, the more of the objective it
-    may be responsible for: it is far from others, or has few rows around it. So
+    is about the same over the rows drawn, with their new weights, as over all rows; its expectation
+    is the same. The larger the possible share of a row in the objective (it is far from others, or
+    has few rows around it), the likelier it is drawn, and the smaller its new weight. So
     ``DPMeans(lam=lam, algorithm="merge").fit(X[index], sample_weight=weight)`` finds centers that
     are good for all rows.
 
@@ -183,9 +192,9 @@ def coreset(
         How many rows to draw, >= 1. The squared error at the centers found exceeds the best one by
         about K / n_rows of itself: take more than 30 rows for each cluster that is expected.
     lam : float
-        Penalty for each cluster in squared data units, >= 0: what a cluster must save, not the
-        distance at which one opens (see Notes). 0 where it is not known yet: then the rows are
-        drawn to suit any number of clusters up to n_rows / 32.
+        Penalty for each cluster in squared data units, >= 0: the amount by which a cluster must
+        lower the squared error, not the squared distance at which one opens (see Notes). With 0,
+        if it is not known yet, the rows suit any number of clusters up to n_rows / 32.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights >= 0 of the rows, not all zero; None means 1 each. Rows of weight zero are never
         drawn.
@@ -200,9 +209,9 @@ def coreset(
         The rows drawn, ascending, each once; all rows of positive weight, if there are no more
         than ``n_rows``.
     weight : ndarray of shape (n_rows,), float64
-        Their weights: the weight given, divided by the probability with which the row is drawn. The
-        sum is that of all weights in expectation, not exactly. Rows drawn for sure, and those of
-        data that have no more than ``n_rows``, keep their weight.
+        The new weights: the weight given, divided by the probability with which the row is drawn.
+        Their sum is that of all weights in expectation, not exactly. Rows with probability 1, and
+        all rows if there are no more than ``n_rows``, keep their weight.
 
     Raises
     ------
@@ -212,42 +221,43 @@ def coreset(
 
     See Also
     --------
-    DPMeans : What to fit to these rows, with ``algorithm="merge"``.
-    MiniBatchDPMeans : Another way to deal with many rows.
+    DPMeans : The estimator to fit to these rows, with ``algorithm="merge"``.
+    MiniBatchDPMeans : Clusters many rows in batches.
 
     Notes
     -----
-    Rough clusters come first: the mean, then rows drawn by their squared distance from the seeds so
-    far, in rounds that double the seeds, for as long as that lowers the objective, at most
-    n_rows / 32 seeds. A row at squared distance d from the nearest seed b, whose rows have weight
-    W_b of all W and a mean squared distance e_b, can have no more than about
+    First, rough seeds are found: the mean, then rows drawn by their squared distance from the seeds
+    so far, in rounds that double the number of seeds as long as that lowers the objective, up to
+    n_rows / 32 seeds. Let a row be at squared distance d from the nearest seed b, whose rows have
+    weight W_b of all W and a mean squared distance e_b. Its share in the objective, for a unit of
+    its weight and at any centers, is at most about
 
-        a d / f + 2 a e_b / f + 4 W / W_b,  a = 16 (ln k + 2),
+        (a d / f + 2 a e_b / f + 4 W / W_b) / W,  a = 16 (ln k + 2),
 
-    W-ths of the objective, by unit of its weight, whatever the centers; f is the objective at the k
-    seeds over W. The probability of a row is its weight times this bound times a constant, at most
-    1, such that ``n_rows`` are expected. The draw is a systematic one, along the rows of each seed,
-    near ones first (in 32 classes): equal steps through the sum of the probabilities, from a random
-    start. So exactly ``n_rows`` are drawn, each row with its probability, and no seed gets too many
-    or too few.
+    where f is the objective at the k seeds, divided by W. The probability of a row is its weight
+    times this bound times a constant, at most 1, such that ``n_rows`` are expected. The draw is
+    systematic: equal steps, from a random start, through the cumulative sum of the probabilities
+    over the rows of each seed, near ones first (in 32 classes). So exactly ``n_rows`` are drawn,
+    each row with its probability, and each seed gets its share of them.
 
-    Of many rows the seeds are found on a random sample, at least 64 rows for each seed that there
-    may be. The bound holds for any seeds.
+    With many rows the seeds are found on a random sample, at least 64 rows for each possible seed.
+    The bound holds for any seeds.
 
-    A row of weight w opens a cluster at w times its squared distance > ``lam``. With a ``lam`` that
-    is meant as a distance, ``algorithm="serial"`` and "delayed" therefore open far too many on a
-    coreset, whose rows weigh as much as hundreds. What a cluster must save does not depend on that.
+    A row of weight w opens a cluster at w times its squared distance > ``lam``. If ``lam`` is meant
+    as a squared distance, ``algorithm="serial"`` and "delayed" therefore open far too many clusters
+    on a coreset, where the weight of a row may be that of hundreds. The amount that a cluster must
+    save does not depend on that.
 
-    ``DPMeans(lam="auto")`` goes by a part of the rows anyway. On a coreset it may find another
-    number of clusters, as rows far from others are many there: find ``lam_`` on all rows, if
-    possible.
+    ``DPMeans(lam="auto")`` uses a sample of many rows by itself. On a coreset it may find another
+    number of clusters, because a coreset has relatively many rows far from others. Take ``lam_``
+    from a fit to all rows, if possible.
 
     References
     ----------
     Bachem, Lucic & Krause (2015), Coresets for nonparametric estimation - the case of DP-means; the
     bound as in their Practical coreset constructions for machine learning (2017), Algorithm 2, with
-    the penalties in f; rounds after Bahmani et al. (2012), Scalable k-means++, and the systematic
-    draw after Madow (1949). The papers draw rows independently, with replacement.
+    the penalties in f; rounds after Bahmani et al. (2012), Scalable k-means++. The systematic draw
+    is after Madow (1949); the other papers draw rows independently, with replacement.
 
     Examples
     --------
@@ -270,6 +280,7 @@ def coreset(
     weight = check_weights(sample_weight, X.shape[0])
     check_ratio(weight, WEIGHTS)
     rng, threads = check_random_state(random_state), resolve_threads(n_threads)
+    # weights near 1, whatever their unit
     unit = unit_of(weight)
     weight = None if weight is None else weight / unit
     used = X.shape[0] if weight is None else np.count_nonzero(weight)
@@ -277,12 +288,15 @@ def coreset(
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
         return rows, np.ones(len(rows)) if weight is None else unit * weight[rows]
     k, labels, distance = rough(X, weight, lam / unit, max(1, n_rows // ROWS_A_SEED), rng, threads)
+    # along the strata a systematic draw takes from each seed, near and far, its share of rows
     stratum = strata(k, labels, distance, weight)
     share = sensitivities(k, labels, distance, weight, lam / unit)
     del labels, distance
+    # from here on ``share`` is the probability of a row, divided by its weight
     share *= inclusion(share if weight is None else (weight * share)[weight > 0.0], n_rows)
-    chance = share if weight is None else weight * share
-    index = np.flatnonzero(systematic_draw(chance, stratum, BINS * k, n_rows, rng.uniform()))
-    sure = chance[index] >= SURE
-    new = np.where(sure, 1.0 if weight is None else weight[index], 1.0 / share[index])
+    probability = share if weight is None else weight * share
+    index = np.flatnonzero(systematic_draw(probability, stratum, BINS * k, n_rows, rng.uniform()))
+    certain = probability[index] >= SURE
+    # w / (probability of the row) = 1 / share
+    new = np.where(certain, 1.0 if weight is None else weight[index], 1.0 / share[index])
     return index, unit * new

@@ -1,4 +1,10 @@
-"""Bregman divergences and the sweeps of DP-means by them."""
+"""Bregman divergences, and the sweeps of DP-means with one in place of the squared distance.
+
+Jiang, Kulis & Jordan (2012). In order: the divergences; ``Reference``, what the sweeps precompute
+for each row; ``DivergenceSweep``; ``_Collapsed`` (MB13, eq. 8-9); the farthest-first rule. The
+sweep compares divergences by scores affine in x, D(x, mu) = D(x, m0) + b - g . (x - m0), and bounds
+on their rounding (compiled, ``smallvar._sweeps.affine``). Exact sums decide near ties.
+"""
 
 import numpy as np
 
@@ -15,28 +21,28 @@ from smallvar._sweeps.divergences import (
 )
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 
-BLOCK = 1 << 18  # numbers in a temporary table
+BLOCK = 1 << 18  # numbers in a temporary table at most
 ROWS = 4096  # rows of a block at most
-FEW = 1 << 14  # numbers of which exact divergences take less time than a sweep is made in
+FEW = 1 << 14  # rows * numbers in centers up to which exact divergences are faster than a sweep
 EPS = float(np.finfo(float).eps)
-# of a divergence, which is at least a tenth of what logarithms, of at most 745, are multiplied by
-# where there are two of them: their rounding
+# relative rounding of a divergence by its logarithms: they are at most 745, and where a divergence
+# has two, it is at least a tenth of their factors
 LOGARITHMS = 8000 * EPS
-SMALLEST_QUOTIENT = 1e-300  # absolute: of smaller ones float64 loses digits, two logarithms do not
-# absolute: the reference of "logistic" is no nearer to 0 and 1, since logarithms of it are taken
+SMALLEST_QUOTIENT = 1e-300  # absolute: for smaller a / b, log(a) - log(b) is more accurate
+# absolute: least distance of the reference of "logistic" from 0 and 1, for its logarithms
 BORDER = 1e-6
-# of the way from the border to the reference: where scores have a component that is on the border
+# components on the border are moved by this part of the way to the reference to have finite scores
 OFF_BORDER = 2.0**-20
 
 
 def blocks(n, width):
-    """Slices of rows whose tables, ``width`` numbers a row, stay in the cache."""
+    """Slices of n rows whose tables, ``width`` numbers a row, stay in the cache."""
     step = max(1, min(ROWS, BLOCK // max(1, width)))
     return (slice(start, min(n, start + step)) for start in range(0, n, step))
 
 
 def _log_quotient(a, b, delta):
-    """log(a / b) of positive numbers, delta = a - b, to full precision, even beyond float64."""
+    """log(a / b) of positive numbers, delta = a - b, to full precision even if a / b overflows."""
     quotient = a / b
     within = (quotient > SMALLEST_QUOTIENT) & (quotient < np.inf)
     value = np.where(within, np.log(quotient), np.log(a) - np.log(b))
@@ -46,28 +52,28 @@ def _log_quotient(a, b, delta):
 class _Divergence:
     """D(x, mu) = F(x) - F(mu) - F'(mu).(x - mu), a sum over columns, on a domain low..high.
 
-    ``kind`` is its number in divergences.pyx, ``tangent`` is F'(mu) - F'(m0) and D(m0, mu), for
-    points inside the domain. Where a component of mu is on the border, the divergence of an x that
-    is not there is infinite: a wall, which ``walls`` finds. ``size`` is what a squared length is
-    for squared distances: means are good to MEAN_ROUNDING of its root. ``has_shape``: the family
-    has a shape, one more parameter.
+    ``kind`` is its number in divergences.pyx. ``tangent(mu, m0)`` returns F'(mu) - F'(m0) and the
+    summands of D(m0, mu), for points inside the domain. Where a component of mu is on the border
+    of the domain, the divergence of an x that is not there is infinite: a wall. ``size`` stands for
+    the squared length of a row: means are good to MEAN_ROUNDING of its root. ``has_shape``: the
+    exponential family has a shape, one more parameter.
     """
 
     low, high, low_is_in, has_shape = 0.0, np.inf, True, False
 
     def inside(self, mean):
-        """A point of the domain's inside near the mean."""
+        """A point inside the domain, not on its border, near the mean."""
         return mean
 
     def walls(self, centers):
-        """1 for components at 0 and 2 for those at 1, as uint8; None where there are none."""
+        """Components of centers on the border: 1 at 0, 2 at 1 (uint8); None if there are none."""
         walls = (centers == 0) + 2 * (centers == self.high).view(np.uint8)
         return walls if self.low_is_in and walls.any() else None
 
     def scores(self, centers, walls, m0):
         """Slopes g, and summands of offsets b, of D(x, mu) = D(x, m0) + b - g . (x - m0).
 
-        At a wall, that is right for the x that are there; for others it is any number above.
+        At a wall, the equation holds for the x on the wall; for others D is infinite.
         """
         inner = centers
         if walls is not None:
@@ -76,19 +82,20 @@ class _Divergence:
         with np.errstate(all="ignore"):  # beyond float64 where centers are far below the data
             slope, offset = self.tangent(inner, m0)
             if walls is not None:
-                border = slope * (centers - m0) - summands(self.kind, centers, m0)
-                offset = np.where(walls > 0, border, offset)
+                # the equation at x = mu, where D = 0
+                on_wall = slope * (centers - m0) - summands(self.kind, centers, m0)
+                offset = np.where(walls > 0, on_wall, offset)
         return slope, offset
 
     def size(self, X, m0):
         return np.full(X.shape[0], float(X.shape[1]))
 
     def between(self, X, centers):
-        """D of rows and centers that broadcast together, added in order of the columns."""
+        """D(X, centers), broadcast over all axes but the last; columns are added in order."""
         return divergences(self.kind, X, centers)
 
     def check(self, X, name, divergence):
-        """Raise where values leave the domain."""
+        """Raise if values are outside the domain; ``name`` is what the message calls X."""
         least, largest = float(X.min()), float(X.max())
         if least < self.low or (least == self.low and not self.low_is_in):
             sign = ">=" if self.low_is_in else ">"
@@ -106,7 +113,7 @@ class _KullbackLeibler(_Divergence):
     kind = KULLBACK_LEIBLER
 
     def tangent(self, mu, m0):
-        # a column that is 0 in all data: any slope will do
+        # m0 is 0 only in a column that is 0 in all data, where any slope is right
         delta = mu - m0
         slope = np.where(m0 > 0, _log_quotient(mu, m0, delta), 0.0)
         return slope, delta - m0 * slope
@@ -130,9 +137,9 @@ class _Logistic(_Divergence):
         return np.clip(mean, BORDER, 1.0 - BORDER)
 
     def tangent(self, mu, m0):
-        one = _log_quotient(mu, m0, mu - m0)
-        other = _log_quotient(1.0 - mu, 1.0 - m0, m0 - mu)
-        return one - other, -m0 * one - (1.0 - m0) * other
+        log_mu = _log_quotient(mu, m0, mu - m0)
+        log_rest = _log_quotient(1.0 - mu, 1.0 - m0, m0 - mu)
+        return log_mu - log_rest, -m0 * log_mu - (1.0 - m0) * log_rest
 
 
 DIVERGENCES = {
@@ -143,54 +150,56 @@ DIVERGENCES = {
 
 
 class Reference:
-    """The point m0 that divergences are taken from, and what is known of each row about it.
+    """The reference point m0 near the mean, and quantities of each row relative to it.
 
-    ``mass`` are the Masses of X, for the sweeps that move centers.
+    ``divergences`` are D(x, m0), ``lengths`` are ||x - m0|| with each column divided by its
+    ``unit``, and ``sizes`` are those of the divergence. ``frame`` is the SumsFrame of X, for sweeps
+    that move centers.
     """
 
-    def __init__(self, rule, X, mean, mass=None):
-        self.m0, self.mass = rule.inside(mean), mass
+    def __init__(self, rule, X, mean, frame=None):
+        self.m0, self.frame = rule.inside(mean), frame
         n, d = X.shape
-        self.apart, self.length, self.size = np.empty(n), np.empty(n), np.empty(n)
+        self.divergences, self.lengths, self.sizes = np.empty(n), np.empty(n), np.empty(n)
         squares = np.zeros(d)
         for rows in blocks(n, d):
             x = X[rows].astype(np.float64, copy=False)
-            self.apart[rows] = rule.between(x, self.m0)
-            self.size[rows] = rule.size(x, self.m0)
+            self.divergences[rows] = rule.between(x, self.m0)
+            self.sizes[rows] = rule.size(x, self.m0)
             x = x - self.m0
             squares += np.einsum("ij,ij->j", x, x)
-        # lengths of x - m0, each column in units of its own spread
+        # the unit of a column is its root mean square deviation
         self.unit = np.sqrt(squares / n)
         self.unit[self.unit == 0] = 1.0
         for rows in blocks(n, d):
             x = (X[rows] - self.m0) / self.unit
-            self.length[rows] = np.sqrt(np.einsum("ij,ij->i", x, x))
+            self.lengths[rows] = np.sqrt(np.einsum("ij,ij->i", x, x))
 
 
 class DivergenceSweep:
     """The sweeps of DP-means for a divergence: a ``Sweep`` of ``starts.py``.
 
-    Nearest centers are those of the least affine scores, about the Reference; where these differ by
-    no more than rounding, ``between`` decides, so that labels depend neither on chunks nor threads.
+    The nearest center is the one with the least affine score; where scores differ by no more than
+    rounding, ``between`` decides, so that labels depend neither on chunks nor threads.
 
     ``rows`` are the rows visited, in that order (None: all as given), ``weight`` their weights > 0
-    or None, and ``about`` a Reference of all X.
+    or None, and ``reference`` the Reference of all X. A row of the visit is its place in ``rows``.
     """
 
     needs_float64 = False  # there are no scores in float32
 
-    def __init__(self, rule, X, weight, rows, about, n_threads=1):
+    def __init__(self, rule, X, weight, rows, reference, n_threads=1):
         self.rule, self.X, self.weight, self.rows = rule, X, weight, rows
         self.labels = np.zeros(len(X) if rows is None else len(rows), dtype=np.int32)
-        self.about = about
-        self.apart = about.apart if rows is None else about.apart[rows]
-        self.length = about.length if rows is None else about.length[rows]
-        self.size = about.size if rows is None else about.size[rows]
-        self.total = exact_total(self.apart if weight is None else weight * self.apart)
+        self.reference, everything = reference, slice(None) if rows is None else rows
+        self.from_m0 = reference.divergences[everything]
+        self.lengths = reference.lengths[everything]
+        self.sizes = reference.sizes[everything]
+        self.total = exact_total(self.from_m0 if weight is None else weight * self.from_m0)
         self.sums = self.summed = self.bounded_by = None
         self.affine = AffineSweep(
             *(X, weight, rows, self.labels),
-            *(about.m0, self.apart, self.length, self.size, n_threads),
+            *(reference.m0, self.from_m0, self.lengths, self.sizes, n_threads),
         )
         self.lightest = 1.0 if weight is None else float(weight.min())
         self.n_moved, self.lam, self.limit = 0, np.inf, np.inf
@@ -206,28 +215,29 @@ class DivergenceSweep:
         self.set_centers(np.array(centers, dtype=np.float64))
 
     def set_centers(self, centers):
-        """Other centers: bounds no longer hold."""
+        """Replace the centers by any others: bounds of the last sweep no longer hold."""
         self.bounded_by = None
         self._replace(centers)
 
     def _replace(self, centers):
-        """Centers, and their scores."""
+        """Replace the centers and their scores."""
         self.centers = centers = np.ascontiguousarray(centers)
         self.walls = self.rule.walls(centers)
         self.scores, self.packed = self.scores_of(centers, self.walls), False
 
     def scores_of(self, centers, walls):
-        """Slope, offset, steep = ||slope|| and lean of the scores of centers."""
-        slope, offset = self.rule.scores(centers, walls, self.about.m0)
+        """The scores of centers: slopes g, offsets b, norms ||g||, and bounds on the terms of b."""
+        slope, offset = self.rule.scores(centers, walls, self.reference.m0)
         with np.errstate(over="ignore", invalid="ignore"):
-            steep = np.sqrt(np.square(slope * self.about.unit).sum(axis=1))
+            norm = np.sqrt(np.square(slope * self.reference.unit).sum(axis=1))
             # an offset is the difference of numbers of at most D(m0, mu) + m0 |slope|
-            size = self.about.m0 if walls is None else np.where(walls == 2, 1.0, self.about.m0)
-            lean = (np.abs(slope) * size).sum(axis=1)
-        return slope, offset.sum(axis=1), steep, lean
+            m0 = self.reference.m0
+            size = m0 if walls is None else np.where(walls == 2, 1.0, m0)
+            terms = (np.abs(slope) * size).sum(axis=1)
+        return slope, offset.sum(axis=1), norm, terms
 
     def open_at(self, x):
-        """A new center."""
+        """Append a center at x."""
         center = x[None].copy()
         self.centers = np.vstack([self.centers, center])
         added = self.scores_of(center, self.rule.walls(center))
@@ -236,39 +246,41 @@ class DivergenceSweep:
         self.bounded_by, self.packed = None, False
 
     def rows_of(self, block):
-        """The rows of a block of the visit, as float64."""
+        """The rows of a block (slice or indices) of the visit, as float64."""
         rows = block if self.rows is None else self.rows[block]
         return self.X[rows].astype(np.float64, copy=False)
 
     def weights_of(self, block):
-        """Their weights."""
+        """The weights of a block of the visit."""
         return np.float64(1.0) if self.weight is None else self.weight[block]
 
     # ---- nearest centers -------------------------------------------------------------------------
 
     def _roundoff(self):
+        """The relative rounding of a sum over the columns."""
         return (self.X.shape[1] + 16) * EPS
 
     def tolerance(self, rows):
-        """How far divergences of these rows of the visit, by scores or exact, may be off.
+        """Bounds on the errors of divergences of these rows of the visit, by scores or exact.
 
-        But for LOGARITHMS, a share of exact ones.
+        The error of the logarithms comes on top: LOGARITHMS times the divergence.
         """
-        _, offset, steep, lean = self.scores
+        _, offset, norm, terms = self.scores
         with np.errstate(over="ignore", invalid="ignore"):
-            reach = self.apart[rows] + offset.max() + steep.max() * self.length[rows]
-            bound = self._roundoff() * (reach + lean.max() + np.sqrt(self.size[rows] * reach))
+            reach = self.from_m0[rows] + offset.max() + norm.max() * self.lengths[rows]
+            bound = self._roundoff() * (reach + terms.max() + np.sqrt(self.sizes[rows] * reach))
         return np.where(np.isnan(bound), np.inf, bound)
 
     def table(self, x, rows, first=0):
-        """D of these rows of the visit, x, to the centers from ``first`` on, good to ``tolerance``.
+        """Divergences of rows x of the visit from the centers from ``first`` on, by scores.
 
-        Where terms leave float64, D is NaN or the tolerance infinite.
+        They are good to ``tolerance``. Where terms leave float64, a divergence is NaN or the
+        tolerance infinite.
         """
         slope, offset = self.scores[0][first:], self.scores[1][first:]
         with np.errstate(over="ignore", invalid="ignore"):
-            table = offset - (x - self.about.m0) @ slope.T
-            table += self.apart[rows, None]
+            table = offset - (x - self.reference.m0) @ slope.T
+            table += self.from_m0[rows, None]
         walls = None if self.walls is None else self.walls[first:]
         if walls is not None and walls.any():
             zero, one = ((walls == side).astype(float) for side in (1, 2))
@@ -276,12 +288,12 @@ class DivergenceSweep:
         return table
 
     def nearest(self, x, rows):
-        """Label and divergence of these rows of the visit, x: where two are near, exact."""
+        """Labels and divergences of rows x of the visit; near ties are decided by exact sums."""
         table, tolerance = self.table(x, rows), self.tolerance(rows)
         least = np.fmin.reduce(table, axis=1)
         most = (1.0 + 4.0 * LOGARITHMS) * least + 4.0 * tolerance
-        candidate = ~(table > most[:, None])  # NaN is one
-        # of infinities that walls make all are exact
+        candidate = ~(table > most[:, None])  # NaN is a candidate
+        # if all divergences of a row are infinite by walls, the first center is right
         candidate[np.isinf(least) & np.isfinite(tolerance), 1:] = False
         label = candidate.argmax(axis=1)
         close = np.flatnonzero((candidate.sum(axis=1) > 1) | np.isnan(least))
@@ -293,29 +305,29 @@ class DivergenceSweep:
         return label, least
 
     def exact_pairs(self, x, row, center):
-        """D of pairs of a row and a center."""
+        """Exact divergences of pairs: row ``row[i]`` of x and center ``center[i]``."""
         out = np.empty(len(row))
         for part in blocks(len(row), x.shape[1]):
             out[part] = self.rule.between(x[row[part]], self.centers[center[part]])
         return out
 
     def assign(self):
-        """All rows join their nearest center."""
+        """Each row joins its nearest center."""
         before, everything = self.labels.copy(), slice(0, len(self.labels))
-        self.beyond = self._join_nearest(everything, self.limit, True)
+        self.candidates = self._join_nearest(everything, self.limit, True)
         self.n_moved = int(np.count_nonzero(self.labels != before))
         self.bounded_by = self.scores, self.walls
 
     def _join_nearest(self, block, limit, bounded):
         """Rows of a block join their nearest center; returns those whose w D may exceed ``limit``.
 
-        If ``bounded``, by bounds where there are any: then upper bounds of the divergences are
-        near these only for the rows returned.
+        If ``bounded``, rows whose bounds of the last sweep decide are not compared with all
+        centers. Upper bounds of the divergences are then tight only for the rows returned.
         """
         if not self.packed:
-            slope, offset, steep, lean = self.scores
+            slope, offset, norm, terms = self.scores
             self.affine.set_scores(
-                *(slope, offset, self.walls, steep.max(), lean.max(), self._roundoff()), LOGARITHMS
+                *(slope, offset, self.walls, norm.max(), terms.max(), self._roundoff()), LOGARITHMS
             )
             self.packed = True
         self.affine.set_moves(self._moves() if bounded else None)
@@ -327,14 +339,15 @@ class DivergenceSweep:
             label, least = self.nearest(self.rows_of(rows), rows)
             tolerance = self.tolerance(rows)
             self.labels[rows] = label
-            # where the tolerance is infinite, they are exact
+            # where the tolerance is infinite, ``nearest`` has compared exact divergences
             self.affine.upper_bounds[rows] = least + np.where(tolerance < np.inf, tolerance, 0.0)
         return flagged
 
     def _moves(self):
-        """How scores differ from those of the last sweep, for AffineSweep; None: it made no bounds.
+        """Changes of the scores since the last sweep, for AffineSweep; None: bounds do not hold.
 
-        Bounds hold for scores. Where walls changed, divergences may be infinite that were not.
+        Bounds hold for scores. If walls have changed, a divergence may be infinite now that was
+        finite.
         """
         if self.bounded_by is None or not np.array_equal(self.bounded_by[1], self.walls):
             return None
@@ -342,21 +355,24 @@ class DivergenceSweep:
         outward = 1.0 + self._roundoff()
         with np.errstate(over="ignore", invalid="ignore"):  # scores may be infinite: no bounds then
             rise = offset - old_offset
-            length = outward * np.sqrt(np.square((slope - old_slope) * self.about.unit).sum(axis=1))
+            length = outward * np.sqrt(
+                np.square((slope - old_slope) * self.reference.unit).sum(axis=1)
+            )
             moves = np.vstack([rise, length, _max_of_others(-rise), _max_of_others(length)])
             moves[::2] += self._roundoff() * np.abs(moves[::2])  # rounded up
         return moves if np.isfinite(moves).all() else None
 
     def moved(self):
-        """Rows that got another label in this sweep."""
+        """Number of rows that got another label in this sweep."""
         return self.n_moved
 
     # ---- opening clusters ------------------------------------------------------------------------
 
     def create(self, lam, cap):
-        """One sweep of Algorithm 1: nearest centers, opening clusters in the order of visit."""
+        """One sweep of KJ12, Algorithm 1: rows in the order of visit, each may open a cluster."""
         before, k, n = self.labels.copy(), self.k, len(self.labels)
         bounded = self.bounded_by is not None
+        # blocks double until one has a row beyond lam; from that row on, centers have changed
         start, size = 0, n if bounded else ROWS
         while start < n:
             block, may_open = slice(start, min(n, start + size)), self.k < cap and lam < np.inf
@@ -371,12 +387,13 @@ class DivergenceSweep:
         self.bounded_by = (self.scores, self.walls) if self.k == k else None
 
     def _decided(self, rows, lam):
-        """D of rows that were just compared with all centers, exact if w D is near lam."""
+        """Divergences of rows just compared with all centers, exact where w D is near lam."""
         tolerance = self.tolerance(rows)
         least = self.affine.upper_bounds[rows] - np.where(tolerance < np.inf, tolerance, 0.0)
         return self._decide(rows, lam, least, tolerance)
 
     def _decide(self, rows, lam, least, tolerance):
+        """Replace those divergences ``least`` (INOUT) by exact ones for which w D is near lam."""
         w = self.weights_of(rows)
         with np.errstate(invalid="ignore"):  # of infinities
             near = ~(np.abs(w * least - lam) > 2.0 * w * tolerance + 4.0 * LOGARITHMS * lam)
@@ -384,7 +401,7 @@ class DivergenceSweep:
         return least
 
     def _open(self, block, lam, cap):
-        """Clusters for the far rows of a block, one after the other."""
+        """Open clusters at the rows of a block beyond lam, in order; later rows may join them."""
         self._join_nearest(block, np.inf, False)
         rows, x, after = np.arange(block.start, block.stop), self.rows_of(block), 0
         label, w = self.labels[block], np.broadcast_to(self.weights_of(block), len(x))
@@ -413,12 +430,12 @@ class DivergenceSweep:
             least[changed] = self._decide(rows[changed], lam, least[changed], tolerance[changed])
 
     def seek_farthest(self, lam, seek):
-        """Take lam for ``open_farthest``; whether ``assign`` lists the rows that may exceed it."""
+        """Set lam for ``open_farthest``; with ``seek``, ``assign`` lists rows that exceed it."""
         self.lam, self.limit = lam, lam if seek else np.inf
 
     def open_farthest(self):
         """Delayed creation: the row with the largest w D opens a cluster, if that exceeds lam."""
-        rows = self.beyond
+        rows = self.candidates
         w = np.broadcast_to(self.weights_of(rows), rows.shape)
         upper = w * self.affine.upper_bounds[rows]
         error = w * self.tolerance(rows) + LOGARITHMS * upper
@@ -438,73 +455,78 @@ class DivergenceSweep:
 
     def add_up(self):
         """Bring the sums up to date with the labels, by the rows whose label has changed."""
-        label, mass = self.labels, self.about.mass
+        label, frame = self.labels, self.reference.frame
         if self.rows is not None:
             label = np.full(self.X.shape[0], -1, dtype=np.int32)
             label[self.rows] = self.labels
         if self.sums is None:
-            self.sums = Sums(mass.layout, self.k)
-            self.sums.add(self.X, label, mass.weight)
+            self.sums = Sums(frame.layout, self.k)
+            self.sums.add(self.X, label, frame.weight)
         else:
             self.sums.reserve(self.k)
             rows = np.flatnonzero(self.summed != label)
             for part in blocks(len(rows), self.X.shape[1]):
-                at = rows[part]
-                w = None if mass.weight is None else mass.weight[at]
-                self.sums.move(self.X[at], self.summed[at], label[at], w)
+                i = rows[part]
+                w = None if frame.weight is None else frame.weight[i]
+                self.sums.move(self.X[i], self.summed[i], label[i], w)
         self.summed = label.copy()
         self._read()
 
     def _read(self):
-        self.mass = self.sums.totals[1][: self.k]
-        self.count = self.sums.counts[: self.k].astype(np.intp)
+        """Read the weights and the numbers of rows of the clusters from the sums."""
+        self.weights = self.sums.totals[1][: self.k]
+        self.counts = self.sums.counts[: self.k].astype(np.intp)
 
     def move_centers(self):
         """Means of the members, empty clusters dropped; returns the weighted sum of divergences."""
         self.add_up()
-        kept = self.count > 0
+        kept = self.counts > 0
         # the mean of equal values is exact, and rounding puts none on the border
-        means, share = self.sums.means[: self.k], self.lightest / np.where(kept, self.mass, 1.0)
+        means, share = self.sums.means[: self.k], self.lightest / np.where(kept, self.weights, 1.0)
         self._keep(within_members(means, self.X, self.summed, share, self.rule.high), kept)
         # sum_i w_i D(x_i, m0) = sum_i w_i D(x_i, mean) + sum_c s_c D(mean_c, m0)
-        return self.total - exact_total(self.mass * self.rule.between(self.centers, self.about.m0))
+        return self.total - exact_total(
+            self.weights * self.rule.between(self.centers, self.reference.m0)
+        )
 
     def _keep(self, centers, kept):
+        """Set the centers, without those of clusters that are not ``kept`` (bool)."""
         if not kept.all():
             self._renumber(np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32))
             self.sums.keep(np.flatnonzero(kept))
-            self.mass, self.count, centers = self.mass[kept], self.count[kept], centers[kept]
+            self.weights, self.counts = self.weights[kept], self.counts[kept]
+            centers = centers[kept]
             self.bounded_by = None
         self._replace(centers)
 
     def _renumber(self, number):
-        """Each cluster gets this number; rows that are in none stay there."""
+        """Replace each label c by ``number[c]``; rows without a cluster (-1) keep that."""
         self.labels[:] = number[self.labels]
         self.summed = np.append(number, np.int32(-1))[self.summed]
 
     def drop_empty(self):
-        """Forget clusters without members; whether there were any. Other centers stay."""
+        """Drop clusters without members; returns whether there were any. Other centers stay."""
         self.add_up()
-        kept = self.count > 0
+        kept = self.counts > 0
         self._keep(self.centers, kept)
         return not kept.all()
 
     def _exact(self, rows):
-        """D of these rows of the visit from their centers."""
+        """Exact divergences of these rows of the visit from their assigned centers."""
         out = np.empty(len(rows))
         for part in blocks(len(rows), self.X.shape[1]):
-            own = self.centers[self.labels[rows[part]]]
-            out[part] = self.rule.between(self.rows_of(rows[part]), own)
+            centers = self.centers[self.labels[rows[part]]]
+            out[part] = self.rule.between(self.rows_of(rows[part]), centers)
         return out
 
     def assigned_distances(self):
-        """Divergence of each row from its own center."""
+        """Exact divergence of each row from its assigned center."""
         return self._exact(np.arange(len(self.labels)))
 
     def squared_error(self):
-        """Weighted sum of divergences from the own centers, row by row, rounded once."""
-        own = self.assigned_distances()
-        return exact_total(own if self.weight is None else self.weight * own)
+        """Weighted sum of divergences from the assigned centers, row by row, rounded once."""
+        distances = self.assigned_distances()
+        return exact_total(distances if self.weight is None else self.weight * distances)
 
     # ---- collapsed updates -----------------------------------------------------------------------
 
@@ -517,54 +539,53 @@ class DivergenceSweep:
         state = _Collapsed(self, lam, cap)
         n, start, step = len(self.labels), 0, 64
         while start < n:
-            most = max(1, min(ROWS, BLOCK // max(1, len(state.mass) * self.X.shape[1])))
+            most = max(1, min(ROWS, BLOCK // max(1, len(state.weights) * self.X.shape[1])))
             stop = min(n, start + min(step, most))
             changes = state.run(slice(start, stop))
             step = max(16, step // 2) if changes > 4 else 2 * step
             start = stop
         self.n_moved, self.bounded_by = state.n_moved, None
-        opened = len(state.mass) - self.k
+        opened = len(state.weights) - self.k
         if opened:
-            self.set_centers(state.mean)
+            self.set_centers(state.means)
         return state.n_moved, opened
 
 
 class _Collapsed:
-    """Clusters during a collapsed sweep."""
+    """The clusters during a collapsed sweep: means, weights and counts follow each move."""
 
     def __init__(self, sweep, lam, cap):
         self.sweep, self.lam, self.cap = sweep, lam, cap
-        self.mean, self.mass = sweep.centers.copy(), sweep.mass.copy()
-        self.count = sweep.count.copy()
-        self.n_used = int(np.count_nonzero(self.count))
+        self.means, self.weights = sweep.centers.copy(), sweep.weights.copy()
+        self.counts = sweep.counts.copy()
+        self.n_used = int(np.count_nonzero(self.counts))
         self.n_moved = 0
 
     def _clip(self, mean):
-        # a mean, or one less a member, may leave the data by rounding
-        layout = self.sweep.about.mass.layout
+        """The mean, brought back to the range of the data if rounding has put it outside."""
+        layout = self.sweep.reference.frame.layout
         return np.clip(mean, layout.low, layout.high)
 
     def _join(self, x, w, clusters):
-        """Cost of joining: w D(x, joint mean) + s D(mean, joint mean), as in eq. 8-9 of MB13."""
+        """Costs of joining clusters: w D(x, m') + s D(m, m'), m' the joint mean (MB13, eq. 8-9)."""
         between = self.sweep.rule.between
-        mass, mean, w = self.mass[clusters], self.mean[clusters], w[:, None]
-        apart = x[:, None] - mean
-        joint = mean + (w / (w + mass))[..., None] * apart
-        cost = w * between(x[:, None], joint) + mass * between(mean, joint)
-        cost[:, self.count[clusters] == 0] = np.inf
+        s, mean, w = self.weights[clusters], self.means[clusters], w[:, None]
+        joint = mean + (w / (w + s))[..., None] * (x[:, None] - mean)
+        cost = w * between(x[:, None], joint) + s * between(mean, joint)
+        cost[:, self.counts[clusters] == 0] = np.inf
         return cost
 
-    def _stay(self, x, w, own):
-        """Cost of joining the own cluster again, for rows that are not alone in it."""
+    def _stay(self, x, w, label):
+        """Costs of joining the clusters ``label`` that rows were in, for rows not alone there."""
         between = self.sweep.rule.between
-        mean, mass = self.mean[own], self.mass[own] - w
-        without = self._clip(mean - (w / mass)[:, None] * (x - mean))
-        return w * between(x, mean) + mass * between(without, mean)
+        mean, s = self.means[label], self.weights[label] - w
+        without = self._clip(mean - (w / s)[:, None] * (x - mean))
+        return w * between(x, mean) + s * between(without, mean)
 
     def _fill(self, cost, x, w, label, rows):
-        """Costs of the own clusters of these rows."""
+        """Set the costs of staying, for these rows, in the table ``cost`` (INOUT)."""
         cost[rows, label[rows]] = np.inf
-        rows = rows[self.count[label[rows]] > 1]
+        rows = rows[self.counts[label[rows]] > 1]
         cost[rows, label[rows]] = self._stay(x[rows], w[rows], label[rows])
 
     def run(self, block):
@@ -573,20 +594,20 @@ class _Collapsed:
         x = sweep.rows_of(block)
         w = np.broadcast_to(np.asarray(sweep.weights_of(block), dtype=float), len(x))
         visited = np.arange(len(sweep.X))[block] if sweep.rows is None else sweep.rows[block]
-        spread = np.sqrt(w * sweep.about.size[visited])
+        spread = np.sqrt(w * sweep.reference.sizes[visited])
         label = sweep.labels[block]  # a view: changes are written through
-        cost = self._join(x, w, np.arange(len(self.mass)))
+        cost = self._join(x, w, np.arange(len(self.weights)))
         self._fill(cost, x, w, label, np.arange(len(x)))
-        at = 0
+        at, k = 0, len(self.weights)
         while at < len(x):
-            alone = self.count[label[at:]] == 1
-            apart = np.where(self.n_used - alone < self.cap, self.lam, np.inf)
-            least = np.minimum(cost[at:].min(axis=1), apart)
-            # a cost c is good to about MEAN_ROUNDING sqrt(c) spread
+            alone = self.counts[label[at:]] == 1
+            new_cost = np.where(self.n_used - alone < self.cap, self.lam, np.inf)
+            least = np.minimum(cost[at:].min(axis=1), new_cost)
+            # costs within about MEAN_ROUNDING sqrt(c) spread are ties: the first cluster is taken
             tied = least + MEAN_ROUNDING * (least + np.sqrt(least) * spread[at:])
             good = cost[at:] <= tied[:, None]
-            best = np.where(good.any(axis=1), good.argmax(axis=1), len(self.mass))
-            change = (best != label[at:]) & ~((best == len(self.mass)) & alone)
+            best = np.where(good.any(axis=1), good.argmax(axis=1), k)
+            change = (best != label[at:]) & ~((best == k) & alone)
             first = int(change.argmax())
             if not change[first]:
                 break
@@ -594,7 +615,7 @@ class _Collapsed:
             old, at = int(label[i]), at + first + 1
             self._move(visited[i], x[i], w[i], old, new)
             label[i] = new
-            changes += 1
+            changes, k = changes + 1, len(self.weights)
             if new == cost.shape[1]:
                 cost = np.hstack([cost, np.empty((len(x), 1))])
             cost[at:, [old, new]] = self._join(x[at:], w[at:], [old, new])
@@ -603,41 +624,41 @@ class _Collapsed:
         return changes
 
     def _move(self, row, x, w, old, new):
-        """A row goes to another cluster, maybe a new one."""
+        """Move a row to another cluster, which is new if ``new`` is the number of clusters."""
         sweep, sums = self.sweep, self.sweep.sums
-        if new == len(self.mass):
+        if new == len(self.weights):
             sums.reserve(new + 1)
-            self.mean = np.vstack([self.mean, np.zeros(self.mean.shape[1])])
-            self.mass, self.count = np.append(self.mass, 0.0), np.append(self.count, 0)
+            self.means = np.vstack([self.means, np.zeros(self.means.shape[1])])
+            self.weights, self.counts = np.append(self.weights, 0.0), np.append(self.counts, 0)
             self.n_used += 1
         sums.move_row(np.ascontiguousarray(x), w, old, new)
         sweep.summed[row] = new
-        self.count[old] -= 1
-        self.count[new] += 1
-        self.n_used -= self.count[old] == 0
+        self.counts[old] -= 1
+        self.counts[new] += 1
+        self.n_used -= self.counts[old] == 0
         for c in (old, new):
-            if self.count[c]:
-                mean, self.mass[c] = sums.center(c)
-                self.mean[c] = self._clip(mean)
+            if self.counts[c]:
+                mean, self.weights[c] = sums.center(c)
+                self.means[c] = self._clip(mean)
 
 
-class Masses:
-    """The layout of the sums of X, to 50 bits of every value, its weights and its mean."""
+class SumsFrame:
+    """The layout of the sums of the rows X, with their weights and their mean."""
 
     def __init__(self, X, weight, n_threads):
         self.weight = weight
         # 50 bits of every value, also of small ones: rare=0
         self.layout = Layout(X, weight, n_threads, origin=np.zeros(X.shape[1]), rare=0.0)
-        # so that the mean of a constant column is exact
+        # rounding must not move the mean of a constant column
         mean = self.layout.mean(X, weight, n_threads)
         self.mean = np.clip(mean, self.layout.low, self.layout.high)
 
 
 def farthest_first(rule, X, rows, mean, n_clusters):
-    """The farthest-first rule with a divergence, on the rows given."""
+    """The penalty of the farthest-first rule (KJ12, 6.1), with a divergence; ``rows`` None: all."""
     n = X.shape[0] if rows is None else len(rows)
 
-    def apart(seed):
+    def divergences_from(seed):
         out = np.empty(n)
         for block in blocks(n, X.shape[1]):
             x = X[block if rows is None else rows[block]]
@@ -645,15 +666,15 @@ def farthest_first(rule, X, rows, mean, n_clusters):
         return out
 
     def to_row(i):
-        return apart(X[i if rows is None else rows[i]].astype(np.float64))
+        return divergences_from(X[i if rows is None else rows[i]].astype(np.float64))
 
-    return farthest_by(among(apart(mean), to_row), n_clusters, 0.0) or 1.0
+    return farthest_by(among(divergences_from(mean), to_row), n_clusters, 0.0) or 1.0
 
 
 def sweep_at(rule, X, weight, rows, centers, n_threads=1):
     """A sweep over these rows whose labels are the nearest of the centers."""
-    about = Reference(rule, X, centers.mean(axis=0))
-    sweep = DivergenceSweep(rule, X, weight, rows, about, n_threads)
+    reference = Reference(rule, X, centers.mean(axis=0))
+    sweep = DivergenceSweep(rule, X, weight, rows, reference, n_threads)
     sweep.set_centers(centers)
     sweep.assign()
     return sweep
@@ -668,7 +689,7 @@ def nearest_centers(rule, X, centers, n_threads=1):
 
 
 def _max_of_others(values):
-    """The largest of all other values, for each; 0 where there is none."""
+    """For each value, the largest of all others; 0 if there is only one."""
     if len(values) == 1:
         return np.zeros(1)
     first = values.argmax()

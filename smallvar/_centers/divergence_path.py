@@ -1,39 +1,46 @@
-"""Merge paths by a Bregman divergence."""
+"""Merge paths by a Bregman divergence.
+
+Pairs of clusters are merged by the information lost (Banerjee et al. 2005), and the number of
+clusters is chosen by the likelihood of the divergence's exponential family. ``Family`` gives
+``find_path`` both: the criterion, and the sweep that merges.
+"""
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
-from smallvar._centers.divergence import DivergenceSweep, Masses, Reference, nearest_centers
+from smallvar._centers.divergence import DivergenceSweep, Reference, SumsFrame, nearest_centers
 from smallvar._selection.descent import Descent
 from smallvar._sweeps.sums import SMALLEST_POSITIVE
 
-# the gamma law: mean divergences that a shape is fitted to, and the least shape; absolute
+# absolute bounds for the gamma law: of the mean divergence to which its shape is fitted, and of the
+# shape
 SMALLEST_MEAN, LARGEST_MEAN, SMALLEST_SHAPE = 1e-12, 1e5, 1e-6
 
 
 class _DivergenceMergeSweep(DivergenceSweep):
     """The sweep of a merge path for a divergence, with the methods of ``MergeSweep``."""
 
-    remap = None
-
-    @property
-    def weights(self):
-        """Weights of the clusters."""
-        return self.mass
+    remap = None  # new number of each cluster after some were dropped, -1 for those
 
     def seed(self, rows):
-        """Centers near these rows, moved a little toward the mean: no component is on a border."""
+        """Append centers at these rows, moved off the border of the domain toward the mean."""
         seeds = np.asarray(self.X[rows], dtype=np.float64)
-        self.set_centers(np.vstack([self.centers, seeds + 0.05 * (self.about.m0 - seeds)]))
+        self.set_centers(np.vstack([self.centers, seeds + 0.05 * (self.reference.m0 - seeds)]))
         self.assign()
 
     def start(self, centers):
-        """Begin at these centers."""
-        super().start(centers + 0.05 * (self.about.m0 - centers) if len(centers) == 1 else centers)
+        """Begin at these centers; a single one is moved off the border of the domain."""
+        if len(centers) == 1:
+            centers = centers + 0.05 * (self.reference.m0 - centers)
+        super().start(centers)
 
     def settle(self, most):
-        """Sweeps until no row moves or clusters are dropped; see ``MergeSweep``."""
+        """Sweep until no row moves or clusters are dropped, ``most`` times at most.
+
+        Returns the number of sweeps, and the centers before clusters were dropped (None if none
+        were), as ``MergeSweep`` does.
+        """
         for n_sweeps in range(1, most + 1):
             before, centers = self.k, self.centers
             self.assign()
@@ -49,27 +56,30 @@ class _DivergenceMergeSweep(DivergenceSweep):
         super()._keep(centers, kept)
 
     def merge(self, count):
-        """Merge the cheapest pair, ``count`` times over; pairs as numbered before, and costs.
+        """Merge the cheapest pair ``count`` times; returns the pairs (a, b), a < b, and the costs.
 
         A merger costs w_a D(mu_a, m) + w_b D(mu_b, m), m the joint mean: the information lost.
+        Pairs are in the numbers of the clusters before; the union keeps the number a.
         """
         k = self.k
-        mean, mass, target = self.centers.copy(), self.mass.copy(), np.arange(k)
+        mean, weights, target = self.centers.copy(), self.weights.copy(), np.arange(k)
         table = np.full((k, k), np.inf)
         for a in range(k - 1):
-            table[a, a + 1 :] = self._lost(mean, mass, a, slice(a + 1, k))
+            table[a, a + 1 :] = self._merge_costs(mean, weights, a, slice(a + 1, k))
         pairs, costs = np.empty((count, 2), dtype=np.intp), np.empty(count)
         for m in range(count):
+            # the cheapest pair, a < b; at a tie the first
             a, b = np.unravel_index(table.argmin(), table.shape)
             pairs[m], costs[m] = (a, b), table[a, b]
             self.sums.unite(a, b)
-            mean[a], mass[a] = self.sums.center(a)
+            mean[a], weights[a] = self.sums.center(a)
             target[target == b] = a
             table[b], table[:, b] = np.inf, np.inf
+            # only costs of pairs with the union change
             kept = np.flatnonzero(target == np.arange(k))
-            lost = self._lost(mean, mass, a, kept)
-            table[a, kept[kept > a]] = lost[kept > a]
-            table[kept[kept < a], a] = lost[kept < a]
+            cost = self._merge_costs(mean, weights, a, kept)
+            table[a, kept[kept > a]] = cost[kept > a]
+            table[kept[kept < a], a] = cost[kept < a]
         kept = np.flatnonzero(target == np.arange(k))
         number = np.cumsum(target == np.arange(k)) - 1
         self._renumber(number[target].astype(np.int32))
@@ -78,13 +88,15 @@ class _DivergenceMergeSweep(DivergenceSweep):
         self.move_centers()
         return pairs, costs
 
-    def _lost(self, mean, mass, a, others):
-        w = mass[others, None]
-        joint = mean[a] + w / (mass[a] + w) * (mean[others] - mean[a])
-        # 0 only if both are, or the divergence would be infinite
+    def _merge_costs(self, mean, weights, a, others):
+        """Costs of merging cluster a with each of the others."""
+        w = weights[others, None]
+        joint = mean[a] + w / (weights[a] + w) * (mean[others] - mean[a])
+        # a joint mean is 0 only if both means are; if it underflows, the divergence is infinite
         joint[(joint == 0.0) & (mean[a] != mean[others])] = SMALLEST_POSITIVE
         between = self.rule.between
-        return mass[a] * between(mean[a], joint) + mass[others] * between(mean[others], joint)
+        lost = weights[a] * between(mean[a], joint)
+        return lost + weights[others] * between(mean[others], joint)
 
 
 class _FamilyCriterion:
@@ -92,9 +104,10 @@ class _FamilyCriterion:
 
     V = (u / n) 2 sum_i w_i D(x_i, mu_{z_i}) - 2 u sum_k p_k log p_k + 2 log(u) (K (d + 1) - 1),
 
-    n the sum of weights, u the number of rows, terms that do not depend on the clusters left out;
-    for "itakura_saito" the shape of the gamma law is one more parameter, fitted. Equal rows count
-    each on their own, since bits and counts repeat; all weights times a constant are the same.
+    with n the sum of weights and u the number of rows, but for terms that do not depend on the
+    clusters. For "itakura_saito" the shape of the gamma law is fitted, one more parameter. Equal
+    rows count separately, since bits and counts repeat by chance. All weights times a constant
+    give the same value.
     """
 
     def __init__(self, rule, X, weight):
@@ -114,20 +127,21 @@ class _FamilyCriterion:
             low, high = SMALLEST_SHAPE, 1.0 / mean + 1.0
             a = brentq(lambda a: np.log(a) - digamma(a) - mean, low, high)
             loss = a * loss + d * (a - a * np.log(a) + gammaln(a))
+        # minus twice the log-likelihood of rows and labels
         V = u * 2.0 * (loss - float(p @ np.log(p)))
         return V + 2.0 * np.log(u) * (K * (d + 1) - 1 + self.gamma), None, error
 
 
 class Family:
-    """What a merge path needs to know of a divergence."""
+    """The divergence of a merge path: called, it returns the criterion and the descent."""
 
     def __init__(self, rule):
         self.rule = rule
 
     def __call__(self, X, weight, n_threads, unit):
-        mass = Masses(X, weight, n_threads)
-        about = Reference(self.rule, X, mass.mean, mass)
-        sweep = _DivergenceMergeSweep(self.rule, X, weight, None, about, n_threads)
+        frame = SumsFrame(X, weight, n_threads)
+        reference = Reference(self.rule, X, frame.mean, frame)
+        sweep = _DivergenceMergeSweep(self.rule, X, weight, None, reference, n_threads)
         return _FamilyCriterion(self.rule, X, weight), Descent(X, weight, sweep)
 
     def labels(self, X, centers):

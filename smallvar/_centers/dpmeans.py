@@ -1,4 +1,9 @@
-"""DP-means: k-means whose number of clusters follows from a penalty."""
+"""DPMeans: k-means whose number of clusters follows from a penalty.
+
+Kulis & Jordan (2012), Algorithm 1, with delayed creation (Dinari & Freifeld 2022), collapsed
+updates (Broderick, Kulis & Jordan 2013, eq. 8-9) and merge paths. ``fit_dpmeans`` connects the
+starts (``starts``) with the compiled sweeps; other estimators use it, too. The estimator follows.
+"""
 
 import warnings
 from typing import TYPE_CHECKING, Literal, Self
@@ -32,18 +37,19 @@ from smallvar._sweeps.dpmeans import DPSweep
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
-WEIGHTS = 1e12  # largest ratio of weights where rows are taken out of clusters
-MUCH_BETTER = 0.9  # of the objective: below that a user is told of it
+WEIGHTS = 1e12  # largest ratio of weights if rows are subtracted from sums of clusters
+MUCH_BETTER = 0.9  # of the objective: a warning tells of lower ones
 
 
 def fit_dpmeans(X, weight, fit, rng, n_threads, in_metric=False):
-    """Cluster checked rows by squared distances, as a Fit asks for; returns the best start.
+    """Cluster checked rows by squared distances; returns the result of the best start.
 
-    ``in_metric``: distances are those in the metric of the path.
+    ``fit`` are the settings (Fit). ``in_metric``: the path may choose a metric for the distances.
     """
 
     def make_start(point):
         given, order = point.centers is not None, point.order
+        # rows in the metric of the path, if it has one
         rows = X if point.path is None else point.path.measured()
         frame = RowsFrame(rows, weight, n_threads, point.centers)
         centers = point.centers if given else frame.mean.reshape(1, -1)
@@ -61,7 +67,7 @@ def fit_dpmeans(X, weight, fit, rng, n_threads, in_metric=False):
 
 
 def means_of(X, weight, labels, n_threads):
-    """The means of the clusters that these labels say."""
+    """The (weighted) means of the clusters given by labels 0..k-1."""
     k, frame = int(labels.max()) + 1, RowsFrame(X, weight, n_threads)
     sweep = DPSweep(X, weight, None, labels.copy(), frame, n_threads, k, False)
     sweep.start(np.zeros((k, X.shape[1])))
@@ -77,21 +83,23 @@ class DPMeans(NearestCenters, CenterEstimator):
 
         sum_i w_i ||x_i - mu_{z_i}||^2 + lam * K,
 
-    the k-means objective plus a price ``lam`` for each cluster. By default the data choose ``lam``.
+    the k-means objective plus a penalty ``lam`` for each cluster. By default ``lam`` follows from
+    the data.
 
-    A number can be meant in two ways. As *what a cluster must save*, the objective read literally,
-    it is of the order of the squared error of a whole cluster: that is what "auto" finds, and what
-    ``algorithm="merge"`` minimizes. As *the squared distance at which a cluster opens* it is of the
-    order of the square of a cluster's radius: that is how the other algorithms, which look at one
-    point at a time, use it. Given the first kind of number they stop at a single cluster.
+    A number for ``lam`` can have two meanings. In the objective it is the amount by which a cluster
+    must lower the squared error, of the order of the squared error of a whole cluster: "auto" finds
+    such a number, and ``algorithm="merge"`` minimizes the objective for it. Or it is the squared
+    distance at which a cluster opens, of the order of the squared radius of a cluster: the other
+    algorithms, which visit one point at a time, use it so. Given a number of the first kind, they
+    end with a single cluster.
 
     Parameters
     ----------
     lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
         ``max_clusters``: that is k-means). "auto" chooses the number of clusters, and with it the
-        penalty, by how well they describe the data: see :func:`lambda_path`. "farthest-first"
-        derives it from the data and ``guess``, see :func:`farthest_first_lambda`.
+        penalty, by a criterion for how well they describe the data: see :func:`lambda_path`.
+        "farthest-first" derives it from the data and ``guess``, see :func:`farthest_first_lambda`.
     n_clusters : int, default=None
         The exact number of clusters, with "auto" only: the clusters of that number on the merge
         path, and the penalty for which it is best. At most ``max_clusters`` and the number of
@@ -102,30 +110,30 @@ class DPMeans(NearestCenters, CenterEstimator):
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far point joins its nearest cluster.
     algorithm : {"serial", "delayed", "collapsed", "merge"}, default="serial"
-        How to minimize for a given ``lam``. "serial" is Algorithm 1 of the paper: points in order,
-        each one beyond ``lam`` opens a cluster at once. "delayed" opens at most one cluster a
-        sweep, for the point with the largest weighted distance: fewer redundant clusters.
-        "collapsed" moves the means with each point; it needs no start and stops only at stronger
-        optima, but runs on one thread. "merge" comes down from many clusters, always merging the
-        two that cost least, takes the three numbers with the lowest objective, and goes on from
-        them by collapsed sweeps: the lowest objective of all, and the only one for a large ``lam``.
-        With ``lam="auto"`` the clusters are those of the merge path, brought to a fixed point by
-        plain sweeps, or by collapsed ones with "collapsed": the others are then the same. Should
-        one of ``n_clusters`` lose its last row there, the row farthest from its center replaces it.
+        How to minimize for a given ``lam``. "serial" is Algorithm 1 of the paper: points are
+        visited in order, and each one beyond ``lam`` opens a cluster at once. "delayed" opens at
+        most one cluster a sweep, at the point with the largest weighted distance: fewer redundant
+        clusters. "collapsed" moves the means with each point; its fixed points are stronger local
+        optima, but it runs on one thread. "merge" starts from many clusters, repeatedly merges the
+        pair that costs least, and continues by collapsed sweeps from the three numbers of clusters
+        with the lowest objective: it finds the lowest objective, and is the only choice for a
+        large ``lam``. With ``lam="auto"`` the clusters are those of the merge path, brought to a
+        fixed point by collapsed sweeps for "collapsed", by Lloyd sweeps for all others. If one of
+        ``n_clusters`` loses its last row there, the row farthest from its center replaces it.
     metric : {"euclidean", "auto"}, default="euclidean"
-        With "auto", and ``lam="auto"``, distances are measured as on the merge path that was best:
-        where clusters are long in the same directions that may be one in the metric that makes
-        them round (see :func:`lambda_path`), and labels are then those that the number of clusters
-        was chosen for. Dense data only.
+        With "auto", which requires ``lam="auto"``, distances are those of the best merge path. If
+        clusters are elongated in common directions, that may be a path in a metric that makes them
+        round (see :func:`lambda_path`); the labels are then those for which the number of clusters
+        was chosen. Dense data only.
     init : "mean" or array-like of shape (n_centers, n_features), default="mean"
-        Starting centers; "mean" is the (weighted) mean of the data. With "auto" and "merge" given
-        centers are where the path begins: no more clusters than those are found, unless
-        ``n_clusters`` says so.
+        Starting centers; "mean" is the (weighted) mean of the data. With "auto" and "merge" the
+        merge path begins at given centers, so that the result has no more clusters than these,
+        unless ``n_clusters`` is larger.
     shuffle : bool, default=False
         Visit the points in random order instead of the given one.
     n_init : int, default=1
         Number of starts, the first in the given order (unless ``shuffle``), the others in random
-        order. The one with the lowest objective is kept; with "auto" the path with the lowest
+        order. The start with the lowest objective is kept; with "auto" the path with the lowest
         criterion.
     max_iter : int, default=300
         Largest number of sweeps; those that open clusters do not count,
@@ -150,7 +158,7 @@ class DPMeans(NearestCenters, CenterEstimator):
     n_clusters_ : int
         Number of clusters found.
     inertia_ : float
-        Weighted sum of squared distances to the own centers.
+        Weighted sum of squared distances to the assigned centers.
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
@@ -161,13 +169,13 @@ class DPMeans(NearestCenters, CenterEstimator):
     n_iter_ : int
         Sweeps, the last, unchanging one included.
     path_ : LambdaPath
-        The merge path, with "auto" or "merge" only: other numbers of clusters, what they cost, and
-        for which penalties they are best. See :func:`lambda_path`.
+        The merge path, with "auto" or "merge" only: other numbers of clusters, their errors, and
+        the penalties for which they are best. See :func:`lambda_path`.
     metric_ : ndarray of shape (n_features, n_directions) or None
         With ``metric="auto"`` only: the matrix by which rows are multiplied before distances are
         measured; constant columns have zeros. ``inertia_``, ``objective_``, ``lam_``, ``path_``,
-        ``transform`` and ``score`` are in the units of that, and ``predict`` finds the nearest
-        center by it. None where squared Euclidean distances were best.
+        ``transform``, ``score`` and ``predict`` are for the transformed rows. None if squared
+        Euclidean distances were best.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -181,20 +189,21 @@ class DPMeans(NearestCenters, CenterEstimator):
 
     See Also
     --------
-    MiniBatchDPMeans : The same from batches of the data.
+    MiniBatchDPMeans : DP-means from batches of the data.
     lambda_path : The merge path behind ``lam="auto"``.
     farthest_first_lambda : A penalty from a guess of the number of clusters.
 
     Notes
     -----
-    A point of weight w counts w times in means and objective, and opens a cluster at w * distance
-    > ``lam``; rows of weight zero take no part and are labeled as by ``predict``. Ties go to the
-    lowest index. With ``lam="auto"`` and "farthest-first" all weights times a constant change no
-    label and multiply ``lam_``: the squared distance of "farthest-first" is multiplied by the mean
-    of the positive weights. (Weights are then divided by the lightest and rounded to 48 bits.)
+    A point of weight w counts w times in means and objective, and opens a cluster if w times its
+    squared distance exceeds ``lam``. Rows of weight zero take no part and are labeled as by
+    ``predict``. Ties go to the lowest index. With ``lam="auto"`` and "farthest-first" all weights
+    times a constant change no label and multiply ``lam_``: the squared distance of "farthest-first"
+    is multiplied by the mean of the positive weights. (Weights are then divided by the lightest and
+    rounded to 48 bits.)
 
-    A warning tells of a fit that ends at a single cluster because ``lam`` exceeds every squared
-    distance from the mean, where merging would find a much lower objective.
+    ``fit`` warns if it ends with a single cluster because ``lam`` exceeds every squared distance
+    from the mean, while merging would find a much lower objective.
 
     References
     ----------
@@ -217,7 +226,7 @@ class DPMeans(NearestCenters, CenterEstimator):
     >>> model.objective_
     13.0
 
-    Without a number, the data choose:
+    The penalty, and so the number of clusters, derived from the data:
 
     >>> from sklearn.datasets import make_blobs
     >>> X, _ = make_blobs(300, centers=4, random_state=2)
@@ -230,7 +239,7 @@ class DPMeans(NearestCenters, CenterEstimator):
     objective_path_: NDArray[np.float64]
     lam_: float
     path_: LambdaPath
-    metric: Literal["euclidean", "auto"] = "euclidean"  # of estimators that have no other
+    metric: Literal["euclidean", "auto"] = "euclidean"  # for subclasses without the parameter
     metric_: NDArray[np.float64] | None
 
     @keywords_only("squared data units")
@@ -331,7 +340,7 @@ class DPMeans(NearestCenters, CenterEstimator):
             relative = self._relative(weight, isinstance(self.lam, str))
             best = self._fit(X, relative, given, rng, n_threads)
             if self.algorithm == "collapsed" and weight is not None and not weight.all():
-                # idle rows, of weight zero, are not visited: they get the label of predict
+                # rows of weight zero are not visited: they get the label of predict
                 idle = np.flatnonzero(weight == 0)
                 rows, centers = self._measured(X[idle])
                 self.labels_[idle] = nearest_sweep(rows, None, centers, n_threads).labels
@@ -344,7 +353,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         return self
 
     def _described(self, n_samples, lam, given):
-        """The fit that is asked for, with this penalty (None: chosen) and the user's centers."""
+        """The settings of a fit with this penalty (None: from a path) and the user's centers."""
         return Fit(
             n_samples,
             lam,
@@ -367,6 +376,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         best = self._learn(fit_dpmeans(X, weight, fit, rng, n_threads, in_metric))
         for name in ("metric_", "_turned_centers"):
             vars(self).pop(name, None)
+        # centers of the fit are in the metric; the public ones are means of the data
         if in_metric:
             self.metric_ = self.path_.metric
             if self.metric_ is not None:
@@ -375,6 +385,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         return best
 
     def _measured(self, X):
+        """Rows and centers in the metric of the fit."""
         if "_turned_centers" not in vars(self):
             return super()._measured(X)
         return self.path_.measured(X), self._turned_centers
@@ -382,8 +393,8 @@ class DPMeans(NearestCenters, CenterEstimator):
     def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
         """Return a fitted scikit-learn KMeans with these centers, unless there is a ``metric_``.
 
-        It minimizes the squared error of this number of clusters and no penalty. Whatever takes a
-        fitted ``KMeans`` takes it, ONNX export for one.
+        Use it wherever a fitted ``KMeans`` is required, such as for ONNX export. Fitted again, it
+        minimizes the squared error for this number of clusters, without a penalty.
 
         Parameters
         ----------
@@ -395,9 +406,9 @@ class DPMeans(NearestCenters, CenterEstimator):
         -------
         kmeans : sklearn.cluster.KMeans
             With copies of ``cluster_centers_`` and ``labels_``, and the ``inertia_``, ``n_iter_``,
-            ``n_features_in_`` and, if there are any, ``feature_names_in_``. Labels that it predicts
-            are those predicted here but for ties, up to rounding. ``score`` is minus the squared
-            error, without penalties. Fitted again, it begins at these centers.
+            ``n_features_in_`` and, if there are any, ``feature_names_in_``. It predicts the same
+            labels, except at ties up to rounding. Its ``score`` is minus the squared error, without
+            penalties. Its ``init`` is these centers.
 
         Examples
         --------
@@ -415,7 +426,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         return super().to_sklearn_kmeans(dtype)
 
     def _learn(self, fitted):
-        """Set the attributes of a fit; returns it."""
+        """Set the learned attributes from the result of a fit, which is returned."""
         self.cluster_centers_, self.labels_ = fitted.centers, fitted.labels
         self.n_clusters_ = fitted.n_clusters
         self.inertia_, self.objective_ = fitted.inertia, fitted.objective
@@ -430,7 +441,10 @@ class DPMeans(NearestCenters, CenterEstimator):
         return fitted
 
     def _reachable(self, X, weight, n_threads):
-        """The warning that more clusters would cost less than the only one left; None if not so."""
+        """The warning that more clusters have a lower objective than the only one; or None.
+
+        It compares the objective with that of a rough merge path.
+        """
         alone = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
         if not alone or not self.lam_ < self.inertia_:
             return None

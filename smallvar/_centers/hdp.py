@@ -1,4 +1,11 @@
-"""The hard Gaussian HDP: many data sets that share clusters."""
+"""HDPMeans: the hard Gaussian HDP, which clusters several data sets that share clusters.
+
+Kulis & Jordan (2012), section 4, Algorithm 2. A sweep (``smallvar._sweeps.hdp``) moves the rows
+(steps 4 and 5 of the paper) and then the centers (step 6). The module has ``HDPStart``, which
+repeats sweeps until nothing changes; ``LocalClusters``, which labels rows once the clusters are
+known; ``_Problem``, the rows of a fit with the starts made of them; and the estimator. The number
+of global clusters that the data support is chosen in ``hdp_choice``.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
@@ -33,14 +40,14 @@ from smallvar._selection.penalty import LAMS, global_of_rows, local_of_rows
 from smallvar._sweeps.hdp import HDPSweep
 from smallvar._sweeps.in_order import assign, error_of
 
-PRICE = 3.0  # of a local cluster, in variances times log(distinct rows)
+LOCAL_PENALTY = 3.0  # lam_local by default, in variances times log(distinct rows)
 
 
 class HDPStart:
-    """One start of the hard HDP.
+    """One start of the hard HDP: sweeps until nothing changes.
 
-    With ``drops`` it begins at a fixed point, goes on with data sets giving up local clusters, and
-    ends where neither that nor a sweep changes anything.
+    With ``drops`` the start begins at a fixed point. Steps in which data sets give up local
+    clusters then alternate with runs of sweeps, until neither changes anything.
     """
 
     def __init__(self, sweep, lam_local, lam_global, drops=False):
@@ -60,9 +67,10 @@ class HDPStart:
     def run(self, n, loop):
         """Sweep over n rows to the end."""
         sweep, progress = self.sweep, Progress(loop, n)
-        self.progress, settled = progress, self.drops
+        self.progress, at_fixed_point = progress, self.drops
         while progress.should_continue:
-            dropped = sweep.drop() if settled else 0
+            # a drop lowers the objective, but may leave rows and centers out of place: sweep again
+            dropped = sweep.drop() if at_fixed_point else 0
             changed, created = sweep.sweep()
             changed = changed or dropped > 0
             progress.record(
@@ -70,22 +78,25 @@ class HDPStart:
                 f"{sweep.k} global clusters, {sweep.n_local} local ones, {{}}",
                 changed=changed,
                 opened=created,
-                converged=not changed and (settled or not self.drops),
+                converged=not changed and (at_fixed_point or not self.drops),
                 n_clusters=sweep.k,
             )
-            settled = self.drops and not changed
+            at_fixed_point = self.drops and not changed
             self.counts.append(sweep.k)
         return self
 
     def objectives(self, lam_global):
-        """The objective after every sweep."""
+        """The objective after every sweep, with this global penalty.
+
+        A start with ``drops`` runs without a global penalty, which is known only at its end.
+        """
         path = np.array(self.progress.path)
         return path if lam_global == self.lam_global else path + lam_global * np.array(self.counts)
 
 
 @dataclass(frozen=True)
 class LocalClusters:
-    """The global clusters that each data set uses, and what one more costs it.
+    """The global clusters that each data set uses, and the penalty for a further one.
 
     Attributes
     ----------
@@ -105,30 +116,42 @@ class LocalClusters:
     lam_local: float
 
     def assign(self, X, group, weight, n_threads):
-        """The cheapest global cluster of each row; rows of weight zero open no local one.
+        """Labels of the cheapest global clusters (KJ12, step 4, no cluster opened).
 
-        ``group`` is the data set of each row, ``len(names)`` for one that is not known.
+        A cluster c costs a row of data set j and weight w
+
+            w ||x - mu_c||^2 + (lam_local unless data set j uses c).
+
+        Rows of weight zero get the nearest of the clusters that their data set uses. ``group`` is
+        the number of the data set of each row, ``len(names)`` for a data set that the fit has not
+        seen.
         """
+        # offset[j, c]: penalty of a row of data set j in cluster c; last row: unknown data sets
         offset = np.full((len(self.names) + 1, len(self.centers)), self.lam_local)
         for j, used in enumerate(self.used):
             offset[j, used] = 0.0
         labels = assign(X, group, self.centers, offset, n_threads, weight)
         if weight is not None and not weight.all():
             idle = np.flatnonzero(weight == 0.0)
+            # the nearest of the clusters that the data set uses; any, if that is not known
             offset[offset > 0.0] = np.inf
             offset[-1] = 0.0
             labels[idle] = assign(X[idle], group[idle], self.centers, offset, n_threads)
         return labels
 
     def label_idle(self, labels, X, weight, sets, n_threads):
-        """Set global and local labels of rows of weight zero, columns of ``labels`` (INOUT)."""
+        """Set the labels of rows of weight zero.
+
+        ``labels`` (INOUT) has the global labels in its first column, the local ones in the second.
+        """
         idle = np.flatnonzero(weight == 0.0)
         group = sets.among(self.names)[idle]
-        found = self.assign(X[idle], group, weight[idle], n_threads)
-        number = np.full((len(self.names) + 1, len(self.centers)), -1, dtype=np.int32)
+        global_labels = self.assign(X[idle], group, weight[idle], n_threads)
+        # the local label of each global cluster in each data set; -1 where it is not used
+        local_of_global = np.full((len(self.names) + 1, len(self.centers)), -1, dtype=np.int32)
         for j, used in enumerate(self.used):
-            number[j, used] = np.arange(len(used))
-        labels[idle, 0], labels[idle, 1] = found, number[group, found]
+            local_of_global[j, used] = np.arange(len(used))
+        labels[idle, 0], labels[idle, 1] = global_labels, local_of_global[group, global_labels]
 
 
 def local_clusters(model):
@@ -137,35 +160,120 @@ def local_clusters(model):
     return LocalClusters(model.groups_, used, centers, model.lam_local_)
 
 
-def _local_price(X, inertia, frame):
-    """What a local cluster must save: PRICE times the variance within clusters times log(rows)."""
-    rows = count_distinct(X)
-    varying = int((frame.spread > 0.0).sum())
+def _local_penalty(X, inertia, frame):
+    """The penalty for a local cluster: 3 s^2 log(u), for u distinct rows.
+
+    s^2 = ``inertia`` / (u d), where d is the number of columns that vary, is the variance within
+    the pooled clusters. 0 if there is none.
+    """
+    n_distinct = count_distinct(X)
+    n_varying = int((frame.spread > 0.0).sum())
     if not inertia > 0.0:
         return 0.0
-    return PRICE * inertia / (rows * varying) * float(np.log(rows))
+    return LOCAL_PENALTY * inertia / (n_distinct * n_varying) * float(np.log(n_distinct))
 
 
-def _worth(X, weight, labels, sets, centers):
+def _largest_global_penalty(X, weight, labels, sets, centers):
     """The penalty above which some global cluster, were it gone, would be opened by no data set.
 
-    A local cluster of weight m opens one at m times the squared distance from its mean to the
-    nearest center; that is the most over its local clusters, and the least over global clusters.
+    If global cluster c were gone, a local cluster j on c, of weight s_j and mean m_j, would open it
+    again (KJ12, step 5) where s_j min_{p != c} ||m_j - mu_p||^2 exceeds the global penalty. The
+    result is the maximum of that over the local clusters on c, minimized over c. It is infinite
+    for a single cluster.
     """
     k = len(centers)
     if k == 1:
         return np.inf
-    pairs, of = np.unique(sets.number.astype(np.int64) * k + labels, return_inverse=True)
-    mass, own = np.bincount(of, weight), pairs % k
+    # a pair is a local cluster: data set * k + global cluster
+    pairs, pair_of_row = np.unique(sets.number.astype(np.int64) * k + labels, return_inverse=True)
+    weights, assigned = np.bincount(pair_of_row, weight), pairs % k
     means = np.empty((len(pairs), X.shape[1]))
     for j in range(X.shape[1]):
-        means[:, j] = np.bincount(of, X[:, j] if weight is None else weight * X[:, j]) / mass
-    most = np.zeros(k)
-    for few in gen_batches(len(pairs), 4096):
-        squares = cdist(means[few], centers, "sqeuclidean")
-        squares[np.arange(len(squares)), own[few]] = np.inf
-        np.maximum.at(most, own[few], mass[few] * squares.min(axis=1))
-    return float(most.min())
+        column = X[:, j] if weight is None else weight * X[:, j]
+        means[:, j] = np.bincount(pair_of_row, column) / weights
+    largest = np.zeros(k)
+    for batch in gen_batches(len(pairs), 4096):
+        distances = cdist(means[batch], centers, "sqeuclidean")
+        # without the cluster itself
+        distances[np.arange(len(distances)), assigned[batch]] = np.inf
+        np.maximum.at(largest, assigned[batch], weights[batch] * distances.min(axis=1))
+    return float(largest.min())
+
+
+@dataclass(frozen=True)
+class _FitSettings:
+    """Settings that the fits of all rows and of samples of them have in common.
+
+    Attributes
+    ----------
+    lam_local : float or "auto"
+        The penalty for each local cluster; "auto": it follows from the rows.
+    unit : float
+        The mean weight of all rows; the penalty where the rows have no variance.
+    max_iter : int
+        Largest number of sweeps.
+    n_threads : int
+        Threads.
+    """
+
+    lam_local: Any
+    unit: float
+    max_iter: int
+    n_threads: int
+
+    def labels_by_set(self, rows, weight, sets, pooled):
+        """Labels that data sets reach from pooled clusters, and the number of clusters then."""
+        problem = _Problem(rows, weight, sets, self)
+        sweep = problem.from_pooled(pooled, LoopSettings(self.max_iter)).sweep
+        return sweep.result()[0], sweep.k
+
+
+class _Problem:
+    """The rows of a fit, with their data sets, and the starts that are made of them."""
+
+    def __init__(self, X, weight, sets, settings):
+        self.X, self.weight, self.sets, self.settings = X, weight, sets, settings
+        self.frame = RowsFrame(X, weight, settings.n_threads)
+
+    def local_penalty(self, pooled):
+        """The penalty for each local cluster; "auto" takes it from the pooled clusters."""
+        settings = self.settings
+        if settings.lam_local != "auto":
+            return float(settings.lam_local)
+        return float(_local_penalty(self.X, pooled.inertia, self.frame) or settings.unit)
+
+    def sweep(self, order, lam_local, lam_global):
+        """The sweep of these rows, visited in this order."""
+        sets, frame, weight = self.sets, self.frame, self.weight
+        return HDPSweep(
+            self.X,
+            order,
+            sets.number[order],
+            len(sets),
+            lam_local,
+            lam_global,
+            frame.layout,
+            frame.mean,
+            self.settings.n_threads,
+            None if weight is None else weight[order],
+        )
+
+    def from_mean(self, order, lam_local, lam_global, loop):
+        """The start of Algorithm 2 from the mean of all rows, visited in this order, when over."""
+        # a global cluster must save more than rounding of the mean alone can make it save
+        least = max(lam_global, self.frame.rounding * self.frame.center[1])
+        start = HDPStart(self.sweep(order, lam_local, least), lam_local, lam_global)
+        return start.run(self.X.shape[0], loop)
+
+    def from_pooled(self, pooled, loop):
+        """The start from pooled clusters, of which data sets drop local ones, when it is over.
+
+        No global cluster opens.
+        """
+        lam_local = self.local_penalty(pooled)
+        sweep = self.sweep(self.sets.order(), lam_local, np.inf)
+        sweep.start(pooled.centers, pooled.labels)
+        return HDPStart(sweep, lam_local, 0.0, drops=True).run(self.X.shape[0], loop)
 
 
 class HDPMeans(ClusterMixin, NearestCenters):
@@ -175,33 +283,33 @@ class HDPMeans(ClusterMixin, NearestCenters):
 
         sum_i ||x_i - mu_{z_i}||^2 + lam_local * (number of local clusters) + lam_global * K,
 
-    where a local cluster is what a data set has of one of the K global clusters: a data set pays
-    ``lam_local`` for each global cluster that it uses, and all of them together ``lam_global`` for
-    each that exists. With weights w_i, squared distances are multiplied by them. By default the
-    data choose both penalties.
+    where a local cluster consists of the rows of one data set in one of the K global clusters.
+    Each data set pays ``lam_local`` for each global cluster that it uses, and ``lam_global`` is
+    paid once for each global cluster. With weights w_i, squared distances are multiplied by them.
+    By default both penalties are derived from the data.
 
     Parameters
     ----------
     lam_local : float, "auto" or "farthest-first", default="auto"
-        Penalty for each local cluster, in squared data units, > 0. "auto" is what a local cluster
-        must save, from the spread within the clusters of all rows together: see Notes.
+        Penalty for each local cluster, in squared data units, > 0. "auto" derives it from the
+        variance within the clusters of all rows together: see Notes.
         "farthest-first" derives it from the data and the guess ``n_local``, see
         :func:`hdp_lambdas`.
     lam_global : float, "auto" or "farthest-first", default="auto"
-        Penalty for each global cluster, in squared data units, > 0. With "auto" the global
-        clusters are those of a merge path of all rows together, of which data sets then give up
-        what does not save them ``lam_local``; their number is the one that the data sets, few
-        clusters in each, support best: see Notes. "farthest-first" derives it
-        from the data and the guess ``n_global``.
+        Penalty for each global cluster, in squared data units, > 0. With "auto" the fit starts
+        from the global clusters of a merge path of all rows together. Data sets then give up
+        the local clusters that save less than ``lam_local``. The number of global clusters is the
+        one with the lowest criterion: see Notes. "farthest-first" derives the penalty from the data
+        and the guess ``n_global``.
     n_local : int, default=5
         Guess of the number of clusters in a data set, cut to its size; not a bound.
     n_global : int, default=15
         Guess of the number of clusters in all, cut to the number of rows; not a bound.
     n_init : int, default=1
         Number of starts: the first visits data sets in sorted order and their rows as given, the
-        others in random orders. The one with the lowest objective is kept; it pays to try ten. With
-        "auto" the number of merge paths, of which the one with the lowest criterion is kept: one
-        is mostly enough.
+        others in random orders. The start with the lowest objective is kept; ten starts often
+        find a lower one. With "auto" it is the number of merge paths, of which the one with the
+        lowest criterion is kept: one is mostly enough.
     max_iter : int, default=300
         Largest number of sweeps; those that open global clusters do not
         count, but there are at most ``max_iter + n_samples``.
@@ -209,8 +317,9 @@ class HDPMeans(ClusterMixin, NearestCenters):
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
     random_state : int, RandomState instance or None, default=None
-        Generator of the random orders, and of the first clusters (and, of many rows, the samples)
-        of a merge path, see :func:`lambda_path`, and of the choice of the number of clusters.
+        Generator of the random orders, of the first clusters of a merge path, see
+        :func:`lambda_path`, and, with many rows, of the samples on which numbers of clusters are
+        compared.
     n_threads : int, default=None
         Threads; None means all that this process may use. The result does not depend on it.
     verbose : int, default=0
@@ -234,7 +343,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
     n_clusters_ : int
         Number of global clusters.
     inertia_ : float
-        Weighted sum of squared distances to the own centers.
+        Weighted sum of squared distances to the assigned centers.
     objective_ : float
         ``inertia_ + lam_local_ * n_local_clusters_.sum() + lam_global_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
@@ -244,12 +353,12 @@ class HDPMeans(ClusterMixin, NearestCenters):
     lam_global_ : float
         The global penalty used.
     lam_global_range_ : tuple of float
-        With ``lam_global="auto"`` only. Above the first number the result is a fixed point: no
-        data set opens a global cluster. Above the second there is a global cluster that no data
-        set would open if it were not there; infinite for a single one. ``lam_global_`` is their
-        geometric mean, or the first if that is larger; half the second where the first is 0, twice
-        the first where the second is infinite, and where both are so, for a single cluster, twice
-        ``inertia_`` (``lam_local_`` if that is 0).
+        With ``lam_global="auto"`` only: the bounds of the penalties that fit the result. Above the
+        first the result is a fixed point: no data set opens a global cluster. Above the second
+        some global cluster would not be opened again if it were removed; infinite for a single
+        cluster. ``lam_global_`` is their geometric mean, or the first if that is larger. It is half
+        the second where the first is 0, and twice the first where the second is infinite; where
+        both hold (a single cluster), twice ``inertia_`` (``lam_local_`` if that is 0).
     path_ : LambdaPath
         With "auto" only: the merge path of all rows together, see :func:`lambda_path`.
     n_iter_ : int
@@ -267,40 +376,40 @@ class HDPMeans(ClusterMixin, NearestCenters):
 
     See Also
     --------
-    DPMeans : One data set.
+    DPMeans : Clusters one data set.
     hdp_lambdas : Penalties from guesses of the numbers of clusters.
 
     Notes
     -----
     With ``lam_global="auto"`` the fit begins at pooled clusters: those of ``path_``, a merge path
-    of all rows together, after plain sweeps. Each data set then drops its
+    of all rows together, after Lloyd sweeps. Each data set then drops its
     cheapest local cluster, whose rows go to the nearest one that it keeps, while that adds less
-    than ``lam_local`` to the squared error; sweeps of Algorithm 2 that open no global cluster
-    follow, and both take turns until nothing changes. ``lam_local="auto"`` is ::
+    than ``lam_local`` to the squared error. Sweeps of Algorithm 2 that open no global cluster
+    follow; drops and sweeps alternate until nothing changes. ``lam_local="auto"`` is ::
 
         lam_local_ = 3 s^2 log(u),  s^2 = (weighted squared error of the pooled clusters) / (u d)
 
-    with u distinct rows and d columns that vary. The number of pooled clusters minimizes the
-    criterion V of :func:`lambda_path`, taken of the labels that data sets end at, plus
-    2 min(0, sum_j L_j - L), where L_j is the length of a code for the labels of data set j by
-    itself, ::
+    with u distinct rows and d columns that vary. The number of pooled clusters minimizes
+    V + 2 min(0, sum_j L_j - L). V is the criterion of :func:`lambda_path` for the labels at which
+    the data sets end, and L_j the length of a code for the labels of data set j by itself, ::
 
         L_j = log C(K, m_j) + log C(n_j - 1, m_j - 1) + log(n_j! / prod_c n_jc!),
 
-    for n_j rows in m_j of the K clusters, n_jc in each, and L is that of all rows as one data set:
-    where data sets have few clusters each, a further global cluster makes their labels hardly
-    longer. ``path_.best``, which is chosen without a look at the data sets, is kept unless another
-    number is better by more than ``path_.tie``. Of more than 20,000 rows, numbers are compared on
-    so many, of data sets drawn at random. What ``lam_global_`` then means is that the
-    result is a fixed point of Algorithm 2 at both penalties; the number of global clusters has
-    been chosen before, and Algorithm 2 from the mean need not find it again at them. With a number
-    for ``lam_global`` all goes as for numbers, from the mean.
+    for n_j rows in m_j of the K clusters, n_jc in each. L is the length for all rows as one data
+    set: where data sets have few clusters each, a further global cluster makes their codes hardly
+    longer. ``path_.best``, the choice for the pooled rows, is kept unless another number is better
+    by more than ``path_.tie``. With more than 20,000 rows, numbers are compared on whole data sets
+    drawn at random, with about that many rows together. The result is then a fixed point of
+    Algorithm 2 at both penalties; but Algorithm 2 started from the mean at these penalties need not
+    find the same number of global clusters. With a number for ``lam_global`` the fit starts from
+    the mean, as in the paper.
 
     A row of weight w joins a cluster at w times the squared distance, and opens one if that
-    exceeds the penalties; those that are found go with the weights, "farthest-first" ones with
-    their mean. Rows of weight zero take no part; they get the label that ``predict``
-    with the same weights gives them: the nearest of the clusters that their data set has. A data
-    set of such rows alone is not among ``groups_``; its local labels are -1.
+    exceeds the penalties. Penalties that "auto" derives are proportional to the weights, those of
+    "farthest-first" to their mean. Rows of weight zero take no part in the fit. They get the label
+    that ``predict`` with the same weights gives them: the nearest of the clusters that their data
+    set has. A data set in which all rows have weight zero is not among ``groups_``; its local
+    labels are -1.
 
     References
     ----------
@@ -321,7 +430,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
     >>> model.predict([[9.0], [1.0]], groups=["a", "b"])
     array([0, 1], dtype=int32)
 
-    Without numbers, the data choose:
+    Both penalties derived from the data:
 
     >>> from sklearn.datasets import make_blobs
     >>> X, y = make_blobs(300, centers=4, random_state=2)
@@ -398,7 +507,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
         y : None
             Ignored.
         groups : array-like of shape (n_samples,), default=None
-            The data set that each row is from: numbers or strings. None: all from one.
+            The data set that each row is from: numbers or strings. None: all are from one.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights >= 0, not all zero; None means 1 each.
 
@@ -414,15 +523,16 @@ class HDPMeans(ClusterMixin, NearestCenters):
             check_reach(X)
             sets = Groups(groups, X.shape[0])
             weight = check_weights(sample_weight, X.shape[0])
-            found = isinstance(self.lam_local, str) and isinstance(self.lam_global, str)
-            relative = self._relative(weight, found)
+            from_data = isinstance(self.lam_local, str) and isinstance(self.lam_global, str)
+            relative = self._relative(weight, from_data)
             if weight is None or weight.all():
                 ended = self._fit(X, relative, sets, rng, n_threads)
             else:
                 rows = np.flatnonzero(weight)
                 active = Groups(sets.names[sets.number[rows]], len(rows))
-                heavy = check_weights(relative[rows], len(rows))
-                ended = self._fit(X[rows], heavy, active, rng, n_threads)
+                positive = check_weights(relative[rows], len(rows))
+                ended = self._fit(X[rows], positive, active, rng, n_threads)
+                # the fit has seen the rows of positive weight alone
                 labels = np.empty((X.shape[0], 2), dtype=np.int32)
                 labels[rows] = np.column_stack((self.labels_, self.local_labels_))
                 local_clusters(self).label_idle(labels, X, weight, sets, n_threads)
@@ -432,122 +542,97 @@ class HDPMeans(ClusterMixin, NearestCenters):
         return self
 
     def _fit(self, X, weight, sets, rng, n_threads):
-        """Fit rows that all have weight; whether the sweeps came to an end."""
-        frame = RowsFrame(X, weight, n_threads)
-        lam_local, lam_global, loop = self.lam_local, self.lam_global, self._loop()
+        """Fit rows that all have weight; returns whether the sweeps came to an end."""
+        lam_global, loop = self.lam_global, self._loop()
         for name in ("path_", "lam_global_range_"):
             vars(self).pop(name, None)
+        # merge path of all rows as one data set: pooled clusters to start from, and their variance
         pooled = None
-        if "auto" in (lam_local, lam_global):
+        if "auto" in (self.lam_local, lam_global):
             pooling = LoopSettings(self.max_iter, callback=loop.callback)
             fit = Fit(X.shape[0], None, pooling, n_init=self.n_init)
             pooled = fit_dpmeans(X, weight, fit, rng, n_threads)
             self.path_ = pooled.path
-        given = lam_local
+        lam_local, unit = self.lam_local, mean_weight(weight)
         if lam_local == "farthest-first":
-            given = local_of_rows(X, sets, self.n_local, n_threads) * mean_weight(weight)
+            lam_local = local_of_rows(X, sets, self.n_local, n_threads) * unit
         if lam_global == "farthest-first":
-            lam_global = global_of_rows(X, sets, self.n_global, n_threads) * mean_weight(weight)
-
-        def local_price(rows, frame, pooled):
-            if given != "auto":
-                return float(given)
-            return float(_local_price(rows, pooled.inertia, frame) or mean_weight(weight))
-
-        def sweep_of(rows, weight, sets, frame, lam_local, order, floor):
-            return HDPSweep(
-                rows,
-                order,
-                sets.number[order],
-                len(sets),
-                lam_local,
-                floor,
-                frame.layout,
-                frame.mean,
-                n_threads,
-                None if weight is None else weight[order],
-            )
-
-        def dropped(rows, weight, sets, frame, pooled, loop):
-            """The start from pooled clusters, in which data sets drop local ones."""
-            lam_local = local_price(rows, frame, pooled)
-            sweep = sweep_of(rows, weight, sets, frame, lam_local, sets.order(), np.inf)
-            sweep.start(pooled.centers, pooled.labels)
-            return HDPStart(sweep, lam_local, 0.0, drops=True).run(rows.shape[0], loop)
-
-        def refine(rows, weight, sets, pooled):
-            frame = RowsFrame(rows, weight, n_threads)
-            quiet = LoopSettings(self.max_iter)
-            sweep = dropped(rows, weight, sets, frame, pooled, quiet).sweep
-            return sweep.result()[0], sweep.k
-
+            lam_global = global_of_rows(X, sets, self.n_global, n_threads) * unit
+        settings = _FitSettings(lam_local, unit, self.max_iter, n_threads)
+        problem = _Problem(X, weight, sets, settings)
         if lam_global == "auto":
-            path = self.path_
-            k = choose_number(X, weight, sets, path, refine, rng, n_threads)
-            if k != path.best:
-                most = self.max_iter
-                pooled = pooled_clusters(X, weight, path.centers(k), most, n_threads, loop.callback)
-            best = dropped(X, weight, sets, frame, pooled, loop)
-            sweep, lam_local = best.sweep, best.lam_local
-            low = max(sweep.split, sweep.farthest - lam_local)
-            labels, _, centers, *_ = sweep.result()
-            self.lam_global_range_ = low, _worth(X, weight, labels, sets, centers)
-            inside = penalty_within(*self.lam_global_range_, 2.0 * sweep.error or lam_local)
-            lam_global = max(float(low), inside)  # whatever rounding does
+            best, lam_global = self._fit_pooled(problem, pooled, rng, loop)
         else:
             lam_global = float(lam_global)
-            lam_local = local_price(X, frame, pooled)
-            # the global penalty, or more than rounding alone can make
-            floor = max(lam_global, frame.rounding * frame.center[1])
-            starts = (
-                HDPStart(
-                    sweep_of(X, weight, sets, frame, lam_local, order, floor), lam_local, lam_global
-                ).run(X.shape[0], loop)
-                for order in (sets.order(rng if i else None) for i in range(self.n_init))
-            )
+            lam_local = problem.local_penalty(pooled)
+            orders = (sets.order(rng if i else None) for i in range(self.n_init))
+            starts = (problem.from_mean(order, lam_local, lam_global, loop) for order in orders)
             best = best_of(starts, total=self.n_init, callback=loop.callback)
-        sweep, progress = best.sweep, best.progress
         self.groups_ = sets.names
+        self._set_result(best, lam_global)
+        return best.progress.ended
+
+    def _fit_pooled(self, problem, pooled, rng, loop):
+        """The best start from pooled clusters, and the global penalty of its result."""
+        X, weight, sets, n_threads = problem.X, problem.weight, problem.sets, self._threads()
+        path = self.path_
+        k = choose_number(X, weight, sets, path, problem.settings.labels_by_set, rng, n_threads)
+        if k != path.best:
+            # ``pooled`` are the clusters of path.best
+            centers, n_iter = path.centers(k), self.max_iter
+            pooled = pooled_clusters(X, weight, centers, n_iter, n_threads, loop.callback)
+        best = problem.from_pooled(pooled, loop)
+        sweep, lam_local = best.sweep, best.lam_local
+        # at a lower penalty a row (step 4) or a local cluster (step 5) would open a global cluster
+        low = max(sweep.split, sweep.farthest - lam_local)
+        labels, _, centers, *_ = sweep.result()
+        self.lam_global_range_ = low, _largest_global_penalty(X, weight, labels, sets, centers)
+        inside = penalty_within(*self.lam_global_range_, 2.0 * sweep.error or lam_local)
+        return best, max(float(low), inside)  # rounding may put ``inside`` below ``low``
+
+    def _set_result(self, best, lam_global):
+        """Set what is learned from the best start, in the unit of the user's weights."""
+        sweep, progress = best.sweep, best.progress
         self.labels_, self.local_labels_, self.cluster_centers_, *local = sweep.result()
         self.n_local_clusters_, self.local_clusters_ = local
         self.n_clusters_ = sweep.k
         self.inertia_ = sweep.error
         self.objective_path_ = best.objectives(lam_global)
         self.objective_ = float(self.objective_path_[-1])
-        self.lam_local_, self.lam_global_ = lam_local, lam_global
+        self.lam_local_, self.lam_global_ = best.lam_local, lam_global
         self.n_iter_ = progress.n_iter
         self._multiply("inertia_", "objective_path_", "objective_", "lam_local_", "lam_global_")
         if hasattr(self, "path_"):
             self._multiply("path_")
         if hasattr(self, "lam_global_range_"):
             self.lam_global_range_ = tuple(self._unit * bound for bound in self.lam_global_range_)
-        return progress.ended
 
     def predict(
         self, X: ArrayLike, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> NDArray[np.int32]:
-        """Global cluster of new rows, at the costs of the fit; no row opens a global cluster.
+        """Return the global cluster of new rows; no row opens one.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             New data.
         groups : array-like of shape (n_samples,), default=None
-            The data set of each row. One that the fit has not seen, or None, has no local clusters
-            yet, so that the nearest center is the cheapest.
+            The data set of each row. A data set that the fit has not seen (None: all rows) has no
+            local clusters yet, so that the nearest center is the cheapest.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights >= 0, not all zero; None means 1 each. A light row does not pay for a local
-            cluster where a heavy one does, and one of weight zero never.
+            Weights >= 0, not all zero; None means 1 each. The heavier a row, the nearer the center
+            that it takes: a light row does not open a local cluster in its data set where a heavy
+            one does. A row of weight zero never opens one.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,), int32
-            Index into ``cluster_centers_``; at a tie the lowest one.
+            Index into ``cluster_centers_``; at a tie the lowest index.
         """
         return self._predict(X, groups, sample_weight)[0]
 
     def _predict(self, X, groups, sample_weight):
-        """Labels, and what they were found from."""
+        """Labels of rows, the checked rows and weights, and the centers."""
         check_is_fitted(self)
         self._check_parameters()
         X = self._validate(X, reset=False)
@@ -558,7 +643,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
         if groups is not None:
             group = Groups(groups, X.shape[0]).among(self.groups_)
         if weight is not None:
-            RowsFrame(X, weight, n_threads, centers)  # squares times weights stay within float64
+            RowsFrame(X, weight, n_threads, centers)  # raises where weighted squares overflow
         local = replace(local_clusters(self), centers=centers)
         return local.assign(X, group, weight, n_threads), X, weight, centers
 
@@ -578,14 +663,14 @@ class HDPMeans(ClusterMixin, NearestCenters):
         y : None
             Ignored.
         groups : array-like of shape (n_samples,), default=None
-            The data set of each row, as for ``predict``. None: all from one.
+            The data set of each row, as for ``predict``. None: all are from one.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
 
         Returns
         -------
         score : float
-            ``-(sum of w * squared distance to the own center + lam_local_ * number of local
+            ``-(sum of w * squared distance to the assigned center + lam_local_ * number of local
             clusters + lam_global_ * n_clusters_)``, with the labels of ``predict``; local clusters
             are those that rows with weight use.
         """

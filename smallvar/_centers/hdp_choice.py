@@ -1,4 +1,10 @@
-"""The number of global clusters of the hard HDP that data sets with few local ones support."""
+"""The choice of the number of global clusters of the hard HDP, by a code for its labels.
+
+Candidates are the clusterings of a merge path of the pooled rows. Each is refined per data set and
+rated by the criterion V of ``smallvar._selection``, in which a code for the labels of each data set
+by itself replaces the code for all rows together. The module has the length of that code, the
+criterion, the sample on which numbers are compared, and the search over the path.
+"""
 
 import numpy as np
 from scipy.special import gammaln
@@ -12,41 +18,47 @@ from smallvar._core.validation import check_weights, unit_of
 from smallvar._selection.criterion import Criterion
 from smallvar._selection.path import FEW
 
-ROWS = 20_000  # rows of the data sets that numbers of clusters are compared on
-RATIO = 1.25  # of neighboring numbers in the first comparison, above 1 / (RATIO - 1)
-SWEEPS = 5  # sweeps of pooled rows for each number before data sets drop local clusters
+ROWS = 20_000  # rows, at most, of the data sets on which numbers of clusters are compared
+RATIO = 1.25  # of neighboring numbers in the first comparison (all numbers below 1 / (RATIO - 1))
+SWEEPS = 5  # Lloyd sweeps of the pooled rows before data sets drop local clusters
 
 
 def label_code(counts, sets, n_clusters):
     """Length in nats of a code for the labels of data sets, given their numbers of local clusters.
 
-    ``counts`` are the rows of the local clusters, ``sets`` the data set of each, without gaps. A
-    data set of N rows and m local clusters says which global ones they are, how many rows each
-    has, and which these are: log C(K, m) + log C(N - 1, m - 1) + log(N! / prod N_k!).
+    ``counts`` are the numbers of rows of the local clusters, ``sets`` the data set of each (0, 1,
+    ..., without gaps). The code of a data set of N rows and m local clusters says which of the K
+    global clusters these are, how many rows each has, and which rows:
+    log C(K, m) + log C(N - 1, m - 1) + log(N! / prod N_k!).
     """
-    rows, locals_ = np.bincount(sets, counts), np.bincount(sets).astype(float)
-    rows = np.maximum(rows, locals_)  # light rows
-    code = _log_choices(n_clusters, locals_) + _log_choices(rows - 1.0, locals_ - 1.0)
+    n_rows, n_local = np.bincount(sets, counts), np.bincount(sets).astype(float)
+    n_rows = np.maximum(n_rows, n_local)  # weights below 1 may sum to less than n_local
+    # which clusters, and how many rows in each: compositions of N into m positive parts
+    code = _log_choices(n_clusters, n_local) + _log_choices(n_rows - 1.0, n_local - 1.0)
     code += gammaln(np.bincount(sets, counts) + 1.0)
     return float(code.sum() - gammaln(counts + 1.0).sum())
 
 
 def _log_choices(n, m):
-    """log C(n, m)."""
+    """Logarithm of the binomial coefficient C(n, m)."""
     return gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0)
 
 
 def shared_criterion(criterion, labels, n_clusters, sets):
     """The criterion of labels of several data sets: the lower, the better.
 
-    It is that of the pooled rows, with a code for the labels of each data set by itself in place of
-    one for all rows together, where that is shorter. With one data set both are the same.
+    V + 2 min(0, sum_j L_j - L), where V is the criterion of the pooled rows, L_j the length of the
+    code for the labels of data set j, and L that for all rows as one data set. With one data set
+    the second term is 0.
     """
     sweep = criterion.relabeled(labels, n_clusters)
     V = criterion(sweep)[0]
-    share = criterion.distinct / criterion.n
-    pairs, of = np.unique(sets.number.astype(np.int64) * n_clusters + labels, return_inverse=True)
-    counts = share * np.bincount(of, criterion.weight)
+    distinct_share = criterion.distinct / criterion.n
+    pairs, pair_of_row = np.unique(
+        sets.number.astype(np.int64) * n_clusters + labels, return_inverse=True
+    )
+    # repeated rows count once, as in the criterion
+    counts = distinct_share * np.bincount(pair_of_row, criterion.weight)
     code = label_code(counts, pairs // n_clusters, n_clusters)
     pooled = np.bincount(pairs % n_clusters, counts, n_clusters)
     code -= label_code(pooled, np.zeros(n_clusters, dtype=np.intp), n_clusters)
@@ -54,14 +66,15 @@ def shared_criterion(criterion, labels, n_clusters, sets):
 
 
 class _Sample:
-    """Whole data sets, up to ROWS rows, and the criterion on them."""
+    """A sample of whole data sets with up to ROWS rows together, and the criterion on it."""
 
     def __init__(self, X, weight, sets, rng, n_threads):
         if len(X) > ROWS:
             order = rng.permutation(len(sets))
-            taken = np.cumsum(np.bincount(sets.number)[order]) <= ROWS
-            taken[0] = True
-            rows = np.flatnonzero(np.isin(sets.number, order[taken]))
+            drawn = np.cumsum(np.bincount(sets.number)[order]) <= ROWS
+            # one data set at least, even if it is larger
+            drawn[0] = True
+            rows = np.flatnonzero(np.isin(sets.number, order[drawn]))
             X, sets = X[rows], Groups(sets.number[rows], len(rows))
             weight = None if weight is None else check_weights(weight[rows], len(rows))
         weight = None if weight is None else weight / unit_of(weight)
@@ -74,7 +87,7 @@ class _Sample:
             self.criterion = Criterion(X, weight, frame, n_threads)
 
     def value(self, centers, refine):
-        """The criterion with these pooled centers to begin at."""
+        """The criterion of the clustering that data sets reach from these pooled centers."""
         k = len(centers)
         if k > max(1, self.criterion.cap):
             return np.inf
@@ -84,25 +97,26 @@ class _Sample:
 
 
 def pooled_clusters(X, weight, centers, max_iter, n_threads, callback=None):
-    """Plain sweeps of all rows from these centers; no cluster opens."""
+    """The clusters that Lloyd sweeps of all rows reach from these centers; no cluster opens."""
     loop = LoopSettings(max_iter, callback=callback)
     fit = Fit(X.shape[0], 1.0, loop, max_clusters=len(centers), init=centers)
     return fit_dpmeans(X, weight, fit, None, n_threads)
 
 
 def choose_number(X, weight, sets, path, refine, rng, n_threads):
-    """The number of clusters on a merge path of the pooled rows that data sets support best.
+    """The number of clusters on a merge path of the pooled rows with the lowest shared criterion.
 
-    ``refine(X, weight, sets, pooled)`` returns the labels that data sets end at, and the number of
-    their clusters. Numbers on the path are compared a quarter apart first, then those next to the
-    best; that of the path itself is kept where no other is better by the price of a parameter.
+    ``refine(X, weight, sets, pooled)`` returns the labels that data sets reach from pooled
+    clusters, and the number of global clusters then. Numbers that differ by a quarter are compared
+    first, then those between the neighbors of the best. The number of the path itself is kept
+    unless another one is better by more than ``tie``, the cost of one parameter.
     """
     if len(sets) == 1:
         return path.best
     sample = _Sample(X, weight, sets, rng, n_threads)
     if not sample.varies:
         return path.best
-    counts = [int(k) for k in path.n_clusters if k <= path.longest]
+    available = [int(k) for k in path.n_clusters if k <= path.longest]
     values = {}
 
     def compare(numbers):
@@ -111,14 +125,16 @@ def choose_number(X, weight, sets, path, refine, rng, n_threads):
                 values[k] = sample.value(path.centers(k), refine)
         return min(values, key=lambda k: (values[k], k))
 
-    apart = [counts[0]]
-    for k in counts:
-        if k >= max(apart[-1] + 1, int(RATIO * apart[-1])):
-            apart.append(k)
-    best = compare(sorted({*apart, path.best}))
-    tried = sorted(values)
-    i = tried.index(best)
-    low, high = tried[max(i - 1, 0)], tried[min(i + 1, len(tried) - 1)]
-    between = [k for k in counts if low < k < high]
+    # numbers in a geometric sequence, and the choice for the pooled rows
+    coarse = [available[0]]
+    for k in available:
+        if k >= max(coarse[-1] + 1, int(RATIO * coarse[-1])):
+            coarse.append(k)
+    best = compare(sorted({*coarse, path.best}))
+    compared = sorted(values)
+    i = compared.index(best)
+    low, high = compared[max(i - 1, 0)], compared[min(i + 1, len(compared) - 1)]
+    # then up to FEW numbers between the neighbors of the best one
+    between = [k for k in available if low < k < high]
     best = compare(between[:: max(1, len(between) // FEW)])
     return path.best if values[path.best] <= values[best] + sample.criterion.tie else best

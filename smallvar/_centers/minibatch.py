@@ -1,4 +1,10 @@
-"""DP-means from batches: bounded memory, streams."""
+"""MiniBatchDPMeans: DP-means from batches of the data, in bounded memory.
+
+The objective is that of Kulis & Jordan (2012); a batch opens clusters as in Dinari & Freifeld
+(2022) and then moves each center to the mean of all rows that it was ever given, as in Sculley
+(2010). The module has ``BatchEstimator``, the base with the update by one batch and
+``partial_fit`` (also of the spherical form), and the estimator, whose ``fit`` makes passes.
+"""
 
 from collections.abc import Callable
 from typing import Any, Literal, Self
@@ -36,7 +42,11 @@ from smallvar._sweeps.sums import Stream
 
 
 def _threshold(X, weight, centers, n_threads):
-    """A squared distance beyond all that lie within these clusters."""
+    """The weighted squared distance at which a cluster opens, with ``lam="auto"``.
+
+    It exceeds every distance within the clusters of these centers, and is at least a quarter of the
+    least distance between two centers.
+    """
     sweep = nearest(X, weight, centers, n_threads)
     distance = sweep.assigned_distances()
     within = float((distance if weight is None else weight * distance).max())
@@ -49,13 +59,16 @@ def _threshold(X, weight, centers, n_threads):
 
 
 class BatchEstimator(CenterEstimator):
-    """Base of estimators whose centers follow batch after batch.
+    """Base of estimators whose centers are updated batch by batch.
 
-    ``_given`` names the array that says how much each center was given so far. ``_stream`` has the
-    sums behind it, and the centers and that array as they were made of these sums: where either was
-    replaced since, or ``_stream`` is None, the sums are made from them. A subclass has
-    ``_check_parameters()`` and ``_begin(X, weight, rng, n_threads)``, which takes the penalty and
-    the centers to begin at, None for that of ``_first``, from the first data seen.
+    ``_given`` names the learned array that has, for each center, the total weight of its rows so
+    far (for directions: their resultant length). ``_stream`` has the sums of the rows, with copies
+    of the centers and of that array as they followed from the sums. If the user has replaced either
+    since, or ``_stream`` is None, the sums are derived from centers and array.
+
+    A subclass has ``_check_parameters()`` and ``_begin(X, weight, rng, n_threads)``, which sets the
+    penalty and the starting centers from the first data seen. Centers of None mean the one of
+    ``_first``.
     """
 
     _given = "cluster_weights_"
@@ -73,17 +86,17 @@ class BatchEstimator(CenterEstimator):
     _begin: Callable[..., None]
 
     def _note(self):
-        """Remember the parameters that are used up when the first data have been seen."""
+        """Keep the values of the parameters that must not change after the first data."""
         names = {*self._used_up, *(("guess",) if self.lam == "farthest-first" else ())}
         self._used = {name: getattr(self, name) for name in sorted(names)}
 
     def _path_options(self):
-        """What a merge path of the first data is to find, and what it calls."""
+        """Arguments of ``find_path`` for the first data."""
         options = {"most": self.max_clusters, "number": self.n_clusters}
         return options | {"callback": self._callback()}
 
     def _first(self, X, weight, n_threads):
-        """The center to begin at where none is given."""
+        """The starting center where none is given, of shape (1, n_features)."""
         return RowsFrame(X, weight, n_threads).mean.reshape(1, -1)
 
     def _reach(self):
@@ -91,12 +104,18 @@ class BatchEstimator(CenterEstimator):
         return self.lam_
 
     def _moved(self, centers, total, weights):
-        """Centers, and what they were given, from the sums of all rows so far."""
-        # a row of weight w moves a mean by w / mass of the way to itself
+        """Centers, and the array named by ``_given``, from the sums of all rows so far.
+
+        A row of weight w so moves its mean by w / (total weight) of the way to itself: the learning
+        rate of Sculley (2010).
+        """
         return total / weights[:, None], weights
 
     def _step(self, X, weight, n_threads):
-        """One batch: open clusters, move the centers; returns ``nearest`` as before the move."""
+        """Open clusters and move the centers by one batch.
+
+        Returns the result of ``nearest`` before the move.
+        """
         caps = (self.n_clusters, self.max_clusters, NO_CAP)
         cap = next(cap for cap in caps if cap is not None)
         centers = self.cluster_centers_
@@ -105,12 +124,13 @@ class BatchEstimator(CenterEstimator):
             centers = self._first(X, weight, n_threads)
             stream = Stream.of(centers, np.zeros(1))
         else:
-            stream, *made = self._stream or [None]
-            if stream is None or not (is_same(made[0], centers) and is_same(made[1], given)):
+            stream, *derived = self._stream or [None]
+            if stream is None or not (is_same(derived[0], centers) and is_same(derived[1], given)):
                 stream = Stream.of(centers, given)
-        zero = np.zeros(X.shape[1])  # one origin for all batches, wherever they lie
+        zero = np.zeros(X.shape[1])  # one origin of the sums for all batches, wherever they lie
         sweep = nearest(X, weight, centers, n_threads, zero)
         distance = sweep.assigned_distances()
+        # delayed creation: the row with the largest weighted distance opens a cluster, repeatedly
         opened = []
         weighted = distance if weight is None else weight * distance
         farthest = int(weighted.argmax())
@@ -122,26 +142,27 @@ class BatchEstimator(CenterEstimator):
             centers = np.vstack([centers, *opened])
             sweep = nearest(X, weight, centers, n_threads, zero)
         stream, counts = added_to(stream, X, weight, sweep)
+        # only centers with rows in the batch move
         touched = np.flatnonzero(counts)
-        centers, mass = centers.copy(), np.zeros(sweep.k)
+        centers, new_given = centers.copy(), np.zeros(sweep.k)
         if given is not None:
-            mass[: len(given)] = given
-        centers[touched], mass[touched] = self._moved(centers[touched], *stream.read(touched))
+            new_given[: len(given)] = given
+        centers[touched], new_given[touched] = self._moved(centers[touched], *stream.read(touched))
         if self.cluster_centers_ is None and counts[0] == 0:
-            # the place to start from is nearest to no row
-            stream, centers, mass = stream.only(slice(1, None)), centers[1:], mass[1:]
-        self._take(stream, centers, mass)
+            # the starting center has no rows: it was no user's, and is dropped
+            stream, centers, new_given = stream.only(slice(1, None)), centers[1:], new_given[1:]
+        self._set_state(stream, centers, new_given)
         self.n_steps_ += 1
         return sweep
 
-    def _take(self, stream, centers, given):
-        """Have these sums, and what was made of them."""
+    def _set_state(self, stream, centers, given):
+        """Set the sums, and the centers and the array that follow from them."""
         self.cluster_centers_ = centers
         setattr(self, self._given, given)
         self._stream = stream, centers.copy(), given.copy()
 
     def _finish(self, sweep):
-        """Labels and objective of the sweep's data at the present centers."""
+        """Set labels and objective from a sweep over the data at the present centers."""
         error = self._error_share * sweep.squared_error()
         self.labels_ = sweep.labels
         self.n_clusters_ = len(self.cluster_centers_)
@@ -153,8 +174,8 @@ class BatchEstimator(CenterEstimator):
     ) -> Self:
         """Update the clusters with one batch.
 
-        ``lam`` (``min_cosine`` where there is one; for "farthest-first" ``guess`` too),
-        ``n_clusters`` and ``init`` must stay what they were at the first batch.
+        ``lam``, ``n_clusters`` and ``init`` must stay what they were at the first batch; so must
+        ``min_cosine`` where there is one, and ``guess`` for "farthest-first".
 
         Parameters
         ----------
@@ -198,26 +219,26 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
 
         sum_i w_i ||x_i - mu_{z_i}||^2 + lam * K,
 
-    one batch at a time. In each batch the point with the largest weighted distance to its nearest
-    center opens a cluster while that distance exceeds ``lam``; then every center moves to the mean
-    of all points it was ever given (learning rate w / total weight).
+    one batch at a time. In each batch the point with the largest weighted squared distance to its
+    nearest center opens a cluster, as long as that exceeds ``lam``. Then every center moves to the
+    mean of all points that were ever assigned to it (learning rate w / total weight).
 
     Parameters
     ----------
     lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
-        ``max_clusters``): the squared distance at which a cluster opens. "auto" begins with the
-        clusters that :func:`lambda_path` finds, and with a distance beyond all within them:
-        from all data (a sample of them) in ``fit``, from the first batch in ``partial_fit``, where
-        the penalty then stays. "farthest-first" derives it likewise, from ``guess``.
-        Both go with the mean weight of the rows: a row of weight w opens a cluster at w times its
-        squared distance.
+        ``max_clusters``): the squared distance at which a cluster opens. "auto" starts from the
+        clusters that :func:`lambda_path` finds, and takes a squared distance beyond all within
+        them. The path is that of all data (a sample of them) in ``fit``, and of the first batch in
+        ``partial_fit``; later batches keep the penalty. "farthest-first" derives the penalty from
+        the same data and ``guess``. Both are proportional to the mean weight of the rows: a row of
+        weight w opens a cluster at w times its squared distance.
     n_clusters : int, default=None
-        The exact number of clusters, with "auto" only: the path begins with so many, and no row of
-        any batch opens another. At most ``max_clusters`` and the number of distinct rows (of
-        positive weight) in ``fit``, or in the first batch of ``partial_fit``. Should one be without
-        rows at the end of ``fit``, the row farthest from its center replaces it. None: the data
-        choose at first, and later rows open clusters.
+        The exact number of clusters, with "auto" only: the clusters of that number on the merge
+        path; no row opens another. At most ``max_clusters`` and the number of distinct rows (of
+        positive weight) in ``fit``, or in the first batch of ``partial_fit``. A cluster without
+        rows at the end of ``fit`` is replaced by the row farthest from its center. None: the path
+        chooses the number, and later rows open clusters.
     guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut). Not used otherwise.
@@ -228,8 +249,8 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     batch_size : int, default=4096
         Rows of a batch in ``fit``.
     max_iter : int, default=100
-        Largest number of passes over the data in ``fit``; a budget, no warning says that it was
-        used up.
+        Largest number of passes over the data in ``fit``. No warning is given when ``fit`` ends
+        by it.
     tol : float, default=1e-3
         ``fit`` stops when a pass lowers the objective by at most ``tol`` times that of the first
         pass: the sum of the batches' errors, each before its update, plus ``lam_ * n_clusters_``.
@@ -245,7 +266,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
         Running means of the clusters, in order of creation.
     cluster_weights_ : ndarray of shape (n_clusters,), float64
-        Total weight of the points each center was given so far.
+        Total weight of the points assigned to each center so far.
     labels_ : ndarray of shape (n_samples,), int32
         Nearest center of each row of ``fit``'s data, or of the last batch.
     n_clusters_ : int
@@ -274,7 +295,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
 
     See Also
     --------
-    DPMeans : The same with all data at hand, to a fixed point.
+    DPMeans : From all data at once, to a fixed point.
 
     References
     ----------
@@ -340,7 +361,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         check_number(self.tol, "tol", low=0)
 
     def _begin(self, X, weight, rng, n_threads):
-        """Penalty and starting centers from the first data seen."""
+        """Set the penalty and the starting centers from the first data seen."""
         given = check_init(self.init, X.shape[1], self.max_clusters)
         self._note()
         vars(self).pop("path_", None)
@@ -387,12 +408,14 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
                     k = len(self.cluster_centers_)
                     message = f"pass {n_iter}: {k} clusters, cost {cost:.8g}"
                     callback(ProgressEvent("pass", n_iter, message, k, cost))
+                # stop when a pass lowers the objective by at most tol times that of the first
                 if previous is None:
                     first_cost = cost
                 elif previous - cost <= float(self.tol) * first_cost:
                     break
                 previous = cost
             self.n_iter_ = n_iter
+            # final labels of all rows; clusters without rows are replaced or dropped
             sweep = nearest_sweep(X, weight, self.cluster_centers_, n_threads)
             kept = sweep.cluster_sums().counts[: sweep.k] > 0
             if self.n_clusters is not None and not kept.all():
@@ -400,32 +423,34 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
             else:
                 if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
                     sweep.assign()
-                self._take(self._stream[0].only(kept), sweep.centers, self.cluster_weights_[kept])
+                stream, given = self._stream[0].only(kept), self.cluster_weights_[kept]
+                self._set_state(stream, sweep.centers, given)
             self._finish(sweep)
             warn_if_unclear(self)
         return self
 
     def _refilled(self, X, weight, kept, n_threads):
-        """Replace clusters without rows by the rows farthest from their centers; the sweep then."""
+        """The sweep after clusters without rows are replaced by the rows farthest from centers."""
         while True:
             centers, given = self.cluster_centers_[kept], self.cluster_weights_[kept]
             sweep = nearest_sweep(X, weight, centers, n_threads)
             distance = sweep.assigned_distances()
             while len(centers) < self.n_clusters:
-                far = int((distance if weight is None else weight * distance).argmax())
-                if not distance[far] > 0.0:
+                farthest = int((distance if weight is None else weight * distance).argmax())
+                if not distance[farthest] > 0.0:
                     check_reached(len(centers), self.n_clusters)
-                centers = np.vstack([centers, one_row(X, far)])
-                given = np.append(given, 1.0 if weight is None else weight[far])
+                centers = np.vstack([centers, one_row(X, farthest)])
+                # the new center has the weight of its row
+                given = np.append(given, 1.0 if weight is None else weight[farthest])
                 nearest_seed(X, weight, centers[-1], distance, n_threads)
-            self._take(Stream.of(centers, given), centers, given)
+            self._set_state(Stream.of(centers, given), centers, given)
             sweep = nearest_sweep(X, weight, centers, n_threads)
             kept = sweep.cluster_sums().counts[: sweep.k] > 0
             if kept.all():
                 return sweep
 
     def _pass(self, X, weight, order, n_threads):
-        """All batches once; returns the cost summed over batches, each before its update."""
+        """Update by all batches once; returns the objective, batches measured before updates."""
         cost = 0.0
         for start in range(0, len(order), self.batch_size):
             rows = np.sort(order[start : start + self.batch_size])

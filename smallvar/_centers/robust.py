@@ -1,4 +1,9 @@
-"""DP-means with noise: rows far from every cluster are in none, each at a price."""
+"""RobustDPMeans: DP-means in which rows far from every cluster are noise, each at a price.
+
+The objective is that of Kulis & Jordan (2012) plus ``price`` for each row of noise. ``fit`` first
+surveys the data (``_survey``): merge paths find rough clusters, the price, and the penalty. The
+descent on the objective, and the price of ``price="auto"``, are in ``noise``.
+"""
 
 from typing import Literal, Self
 
@@ -27,40 +32,54 @@ from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import find_path
 from smallvar._sweeps.sums import exact_total
 
-TURNS = 4  # paths at most, each without the rows that are far from the clusters of the one before
-TINY = 1 / 30  # of the weight of the cluster that a row is in on average: less is no cluster
-JUDGED = 50_000  # rows at most from which sizes of clusters, and the price, are estimated
+MAX_PATHS = 4  # merge paths, each of the rows near the clusters of the one before
+TINY = 1 / 30  # of the weight of the cluster of an average row: lighter clusters are dropped
+SAMPLE_ROWS = 50_000  # rows at most from which sizes of clusters, and the price, are estimated
+
+
+def _sample(rows, weight, seed):
+    """At most SAMPLE_ROWS rows at random, their weights, and their share of the total weight."""
+    if len(rows) <= SAMPLE_ROWS:
+        return rows, weight, 1.0
+    rng = np.random.RandomState(seed)
+    drawn = sample_without_replacement(len(rows), SAMPLE_ROWS, random_state=rng)
+    sample = some_rows(rows, drawn)
+    if weight is None:
+        return sample, None, SAMPLE_ROWS / len(rows)
+    return sample, weight[drawn], weight[drawn].sum() / weight.sum()
 
 
 class RobustDPMeans(CenterEstimator):
-    """DP-means with noise: a row too far from every cluster is in none.
+    """DP-means with noise: a row too far from every center is in no cluster.
 
     Minimizes, over labels (-1 is noise), centers and their number K >= 1,
 
         sum_{z_i >= 0} w_i ||x_i - mu_{z_i}||^2 + lam * K + price * sum_{z_i = -1} w_i.
 
-    A row whose squared distance from every center is more than ``price`` costs that instead and
-    has no part in the means, so that rows far away, however far, move no center. A cluster is worth
-    having if its rows save more than ``lam`` against going to other clusters or being noise: m
-    rows far from everything else are one only if they are worth more than ``lam``, so that m
-    > ``lam / price`` for rows of weight 1. By default the data choose both.
+    A row whose squared distance from every center exceeds ``price`` costs ``price`` instead. It
+    has no part in the means, so that rows far away, however far, move no center. A cluster lowers
+    the objective if its rows would cost more than ``lam`` more in other clusters or as noise. So m
+    rows of weight 1 far from all others are a cluster only if m > ``lam / price``. By default both
+    are derived from the data.
 
     Parameters
     ----------
     lam : float or "auto", default="auto"
-        Penalty for each cluster, in squared data units times weight, > 0 and finite: what a cluster
-        must save. It is of the order of the squared error of a whole cluster, and no distance.
-        "auto" takes the clusters of :func:`lambda_path`, of the rows that are left when those far
-        from them have been set aside.
+        Penalty for each cluster, in squared data units times weight, > 0 and finite: how much of
+        the objective a cluster must save. It is of the order of the squared error of a whole
+        cluster, and no distance. "auto" takes the clusters that :func:`lambda_path` finds among the
+        rows that are left when rows far from all clusters are set aside.
     price : float or "auto", default="auto"
-        What a row of weight 1 costs as noise, in squared data units, > 0 and finite: the square
-        of the distance from a center at which noise begins. "auto" puts it where, of rows as many
-        as the data have, one in twenty data sets without noise has a row beyond it: see Notes.
+        Cost of a row of weight 1 that is noise, in squared data units, > 0 and finite: the square
+        of the distance from a center at which noise begins. "auto" estimates it from the squared
+        distances within clusters, such that about one in twenty data sets of that size without
+        noise would have a row beyond it: see Notes.
     max_clusters : int, default=None
         Never have more clusters than this.
     init : "path" or array-like of shape (n_centers, n_features), default="path"
-        Starting centers; "path" takes those of the merge path, see :func:`lambda_path`. Where lam
-        and price are numbers, the sweeps begin at centers given; else the path does.
+        Starting centers; "path" takes those of the merge path, see :func:`lambda_path`. Given
+        centers are where the sweeps begin if ``lam`` and ``price`` are numbers, and where the
+        merge path begins if not.
     max_iter : int, default=300
         Largest number of sweeps; those in which clusters come or go do not count, but there are at
         most ``max_iter + n_samples``.
@@ -82,9 +101,9 @@ class RobustDPMeans(CenterEstimator):
     labels_ : ndarray of shape (n_samples,), int32
         Cluster of each row, -1 for noise.
     n_clusters_ : int
-        Number of clusters found, the noise not counted.
+        Number of clusters, noise not counted.
     inertia_ : float
-        Weighted sum of squared distances to the own centers, over rows that are not noise.
+        Weighted sum of squared distances to the assigned centers, over rows that are not noise.
     noise_weight_ : float
         Sum of the weights of the noise.
     objective_ : float
@@ -93,8 +112,8 @@ class RobustDPMeans(CenterEstimator):
         The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
         ended the fit; it never rises.
     lam_ : float
-        The penalty used. With "auto", that of the path, or where that is less, the least that one
-        of the clusters found saves.
+        The penalty used. With "auto", the penalty of the path, or the least that one of the
+        clusters saves, if that is less.
     price_ : float
         The price used.
     n_iter_ : int
@@ -115,40 +134,41 @@ class RobustDPMeans(CenterEstimator):
 
     See Also
     --------
-    DPMeans : The same without noise: every row is in some cluster.
+    DPMeans : Without noise: every row is in some cluster.
     sklearn.cluster.HDBSCAN : Clusters of any shape, by density, and noise.
 
     Notes
     -----
     Sweeps label every row by its nearest center, or as noise, and move centers to the means. At a
-    fixed point of these, clusters that do not pay go, pairs whose union costs less than ``lam``
-    are merged, and of ``lam`` given, a cluster opens where rows save more than that by it (the
-    best of a few places drawn among the rows, each moved to the mean of the rows that save). Each
-    step lowers the objective by what was computed exactly. With ``lam="auto"`` the number of
-    clusters stays that of the path, less those that no row is within the price of. With few centers
-    given and many clusters wanted the search takes long: each is looked for in all rows; the path
-    does not. With ``lam="auto"`` all
-    weights times a constant change no label and multiply ``lam_``; ``price`` is for a row of weight
-    1 in any case. Rows of weight zero take no part and are labeled as by ``predict``. At
-    equality a row is in a cluster, the one of the lowest index.
+    fixed point the number of clusters may change. Clusters that save less than ``lam`` are removed,
+    and pairs whose union costs less than ``lam`` are merged. If ``lam`` is a number, a cluster
+    opens where it saves more than ``lam``: at the best of a few rows drawn, moved to the mean of
+    the rows that it saves cost. Each step lowers the objective, by an exactly computed amount.
+    With ``lam="auto"`` the number of clusters stays that of the path, less the clusters that have
+    no row within the price. Few given centers for many clusters take long, since each cluster is
+    then searched for in all rows. With ``lam="auto"`` all weights times a constant change no label
+    and multiply ``lam_``; ``price`` is for a row of weight 1 in any case. Rows of weight zero take
+    no part and are labeled as by ``predict``. At equality a row is in a cluster, the one of the
+    lowest index.
 
-    **Before the sweeps** a path is found, clusters with less than 1/30 of the weight of the
-    cluster that a row is in on average are dropped (for ``lam`` given: those whose rows would cost
-    less as noise), rows beyond the price are set aside, and another path is found without these,
-    until the same rows are set aside again, three times at most. Of more than 50,000 rows, so many
-    are drawn for the sizes of clusters and the price.
+    **Before the sweeps** a merge path is found. Clusters with less than 1/30 of the weight of the
+    cluster of an average row are dropped (if ``lam`` is a number: clusters that save less than
+    ``lam`` against noise), and rows beyond the price are set aside. Another path is found without
+    these rows, until the same rows are set aside again, three times at most. With more than 50,000
+    rows, the sizes of clusters and the price are estimated on a sample of 50,000.
 
     **price="auto"**: squared distances within clusters are taken to be gamma distributed, as they
-    nearly are in Gaussian clusters of any covariance. The shape is that of which the median and
-    the 80% quantile of all squared distances, each divided by the median of its cluster, have the
-    same ratio; the scale is the median in a cluster that is as wide as, or wider than, those of
-    90% of the rows. The price is the quantile that 0.05 of u rows exceed on average, u the number
-    of distinct rows. Where ``lam`` is given, it is at most ``lam`` over the mean weight of a row,
-    so that no row of mean weight is worth a cluster of its own. Where most rows are at their
-    centers, as of many equal ones, the quantiles are those of all other rows together.
+    nearly are in Gaussian clusters of any covariance. The shape is fitted to the ratio of the 80%
+    quantile to the median of all squared distances, each divided by the median of its cluster. The
+    scale is the median in a cluster at least as wide as the clusters of 90% of the rows. The price
+    is the quantile that 0.05 of u rows exceed on average, u the number of distinct rows. If ``lam``
+    is a number, the price is at most ``lam`` over the mean weight of a row, so that no row of mean
+    weight is worth a cluster of its own. Where most rows are at their centers, as with many equal
+    rows, the quantiles are those of all other rows together.
 
-    Robust centers, as the median of means, are no option here: they bound what outliers do to the
-    centers of clusters that are there, but not to their number, and leave outliers in them.
+    Robust centers, such as the median of means, are no substitute: they bound the influence of
+    outliers on the centers of given clusters, but not on the number of clusters, and outliers stay
+    in their clusters.
 
     References
     ----------
@@ -241,6 +261,7 @@ class RobustDPMeans(CenterEstimator):
         return self
 
     def _fit(self, X, weight, given, rng, n_threads):
+        """Fit checked data; ``given`` are the user's centers, or None."""
         vars(self).pop("path_", None)
         auto = isinstance(self.lam, str)
         weight = self._relative(weight, auto)
@@ -248,10 +269,11 @@ class RobustDPMeans(CenterEstimator):
         price = None if isinstance(self.price, str) else float(self.price)
         seed, centers = rng.randint(2**31 - 1), given
         if given is None or lam is None or price is None:
-            centers, price, lam_found = self._survey(X, weight, given, lam, price, seed, n_threads)
+            # what is not given follows from merge paths
+            centers, price, path_lam = self._survey(X, weight, given, lam, price, seed, n_threads)
         search = Search(X, weight, n_threads, rng, self.max_clusters, centers)
         search.run(
-            lam_found if auto else lam,
+            path_lam if auto else lam,
             price,
             centers,
             self._loop(),
@@ -261,7 +283,7 @@ class RobustDPMeans(CenterEstimator):
             search.lower_lam()
         self.cluster_centers_, self.labels_ = search.centers, search.labels
         self.n_clusters_ = len(search.centers)
-        self.inertia_, self.noise_weight_ = search.inertia, search.lost()
+        self.inertia_, self.noise_weight_ = search.inertia, search.noise_weight()
         self.objective_ = search.progress.objective
         self.objective_path_ = np.array(search.progress.path)
         self.lam_, self.price_ = search.lam, price
@@ -272,18 +294,19 @@ class RobustDPMeans(CenterEstimator):
         self._ended = search.progress.ended
 
     def _survey(self, X, weight, given, lam, price, seed, n_threads):
-        """Where clusters are, the price, and the penalty of the path; ``path_`` is learned.
+        """Rough centers, the price, and the penalty of the merge path; sets ``path_``.
 
-        The path that counts is that of the rows not far from the clusters of the path before.
+        Each path is that of the rows that are not far from the clusters of the path before.
+        ``lam`` and ``price`` are None where they follow from the data.
         """
         used = np.ones(X.shape[0], dtype=bool) if weight is None else weight > 0.0
-        found, kept, automatic = price, used, price is None
-        for turn in range(TURNS):
+        kept, automatic = used, price is None
+        for n_paths in range(1, MAX_PATHS + 1):
             rows = X if kept.all() else some_rows(X, kept)
-            mass = None if weight is None else weight[kept]
+            w = None if weight is None else weight[kept]
             path = find_path(
                 rows,
-                mass,
+                w,
                 np.random.RandomState(seed),
                 n_threads,
                 lam=lam,
@@ -292,47 +315,42 @@ class RobustDPMeans(CenterEstimator):
                 callback=self._callback(),
             )
             centers = path.found(path.best)
-            some, share = rows, 1.0
-            if len(rows) > JUDGED:
-                drawn = sample_without_replacement(
-                    len(rows), JUDGED, random_state=np.random.RandomState(seed)
-                )
-                some, share = some_rows(rows, drawn), JUDGED / len(rows)
-                if mass is not None:
-                    share = mass[drawn].sum() / mass.sum()
-                    mass = mass[drawn]
-            labels, own = labels_and_distances(some, centers, n_threads)
-            total = np.bincount(labels, mass, len(centers)) / share
-            top = total.max()  # squares of small weights would be 0
-            common = top * np.square(total / top).sum() / (total / top).sum()
+            sample, w, share = _sample(rows, w, seed)
+            labels, distances = labels_and_distances(sample, centers, n_threads)
+            sizes = np.bincount(labels, w, len(centers)) / share
+            # weight of the cluster of an average row: sum s_k^2 / sum s_k
+            largest = sizes.max()  # squares of small weights would be 0
+            common = largest * np.square(sizes / largest).sum() / (sizes / largest).sum()
             if automatic:
-                distinct = count_distinct(some) * (len(rows) / len(some))
-                value = price_of(own, labels, len(centers), mass, distinct)
-                if value is not None:
-                    found = value
-                elif turn == 0:  # all rows are at centers; later the price before is kept
-                    found = path.lam / common
+                distinct = count_distinct(sample) * (len(rows) / len(sample))
+                estimate = price_of(distances, labels, len(centers), w, distinct)
+                if estimate is not None:
+                    price = estimate
+                elif n_paths == 1:  # all rows are at centers; later the price before is kept
+                    price = path.lam / common
                 if lam is not None:
-                    found = min(found, lam / (total.sum() / len(rows)))
-            large = total >= TINY * common
+                    price = min(price, lam / (sizes.sum() / len(rows)))
+            # drop small clusters, which may consist of outliers
+            large = sizes >= TINY * common
             if lam is not None:
-                saved = np.maximum(found - own, 0.0)
-                saved = np.bincount(labels, saved if mass is None else mass * saved, len(centers))
+                saved = np.maximum(price - distances, 0.0)
+                saved = np.bincount(labels, saved if w is None else w * saved, len(centers))
                 large = saved / share > lam * (1.0 + TIE)
                 large[saved.argmax()] = True
             centers = centers[large]
-            if turn == TURNS - 1:
+            if n_paths == MAX_PATHS:
                 break
-            _, own = labels_and_distances(X, centers, n_threads)
-            near = used & (own <= found)
+            # set aside the rows beyond the price; stop when these are the same as before
+            _, distances = labels_and_distances(X, centers, n_threads)
+            near = used & (distances <= price)
             if (near == kept).all() or not near.any():
                 break
             kept = near
         self.path_ = path
-        return centers, found, path.lam
+        return centers, price, path.lam
 
     def predict(self, X: Data) -> NDArray[np.int32]:
-        """Nearest center of each row, or noise.
+        """Return the nearest center of each row, or -1 for noise.
 
         Parameters
         ----------
@@ -342,8 +360,8 @@ class RobustDPMeans(CenterEstimator):
         Returns
         -------
         labels : ndarray of shape (n_samples,), int32
-            Index into ``cluster_centers_``, at a tie the lowest one; -1 where the squared distance
-            from every center is more than ``price_``.
+            Index into ``cluster_centers_``, at a tie the lowest index; -1 where the squared
+            distance from every center is more than ``price_``.
         """
         return self._labeled(X)[0]
 
@@ -365,17 +383,17 @@ class RobustDPMeans(CenterEstimator):
             ``-(sum of w * min(squared distance to the nearest center, price_) + lam_ *
             n_clusters_)``.
         """
-        labels, own = self._labeled(X)
+        labels, distances = self._labeled(X)
         weight = check_weights(sample_weight, len(labels))
-        cost = np.where(labels < 0, self.price_, own)
+        cost = np.where(labels < 0, self.price_, distances)
         error = exact_total(cost if weight is None else weight * cost)
         return -(error + self.lam_ * len(self.cluster_centers_))
 
     def _labeled(self, X):
-        """Labels of rows, and their squared distances from the nearest center."""
+        """Labels of rows, and the squared distances from the nearest centers."""
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         centers = learned(self, "cluster_centers_", None, X.shape[1])
-        labels, own = labels_and_distances(X, centers, self._threads())
-        labels[own > self.price_] = -1
-        return labels, own
+        labels, distances = labels_and_distances(X, centers, self._threads())
+        labels[distances > self.price_] = -1
+        return labels, distances

@@ -1,4 +1,9 @@
-"""The starts of DP-means: what is asked of them, how each is swept, and which one is the best."""
+"""The starts of DP-means: their settings, the sweeps of each, and the choice of the best one.
+
+``Fit`` describes a fit, ``StartPoint`` where one start begins, ``Fitted`` the result. ``Start``
+drives a ``Sweep``, which may be by squared distances or divergences, in memory or on a cluster.
+``run_starts`` runs all starts, from a merge path where the fit requires one.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,26 +20,26 @@ CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit of DP-means as it is asked for, wherever its rows are.
+    """The settings of a fit of DP-means, independent of where its rows are.
 
     Attributes
     ----------
     n_samples : int
         Number of rows to cluster.
     lam : float or None
-        The penalty; None: it is chosen on a merge path.
+        The penalty; None: it follows from a merge path.
     loop : LoopSettings
         When the sweeps of a start end.
     algorithm : {"serial", "delayed", "collapsed", "merge"}
-        How the sweeps go.
+        The kind of the sweeps, as for DPMeans.
     max_clusters : int or None
         The largest number of clusters.
     n_clusters : int or None
-        The exact number of clusters, where lam is None.
+        The exact number of clusters, if lam is None.
     init : ndarray of shape (n_centers, n_features) or None
-        The user's centers to begin at.
+        The starting centers given by the user.
     n_init, shuffle : int, bool
-        The number of starts, and whether the first one visits the rows in random order, too.
+        The number of starts, and whether the first start, too, visits the rows in random order.
     """
 
     n_samples: int
@@ -48,7 +53,7 @@ class Fit:
     shuffle: bool = False
 
     def orders(self, rng):
-        """Yield the order of visit for each start: None for that of the rows."""
+        """Yield the order of visit of each start; None means the order of the rows."""
         for i in range(self.n_init):
             yield rng.permutation(self.n_samples) if i > 0 or self.shuffle else None
 
@@ -62,17 +67,17 @@ class StartPoint:
     order : ndarray of shape (n_samples,) or None
         Rows in the order of visit; None: as given.
     centers : ndarray of shape (n_centers, n_features) or None
-        Centers to begin at; None: those of ``init="mean"``, or whatever the estimator begins at.
+        Starting centers; None: the mean, or another default of the estimator.
     lam : float
         The penalty.
     algorithm : {"serial", "delayed", "collapsed"}
-        How the sweeps go.
+        The kind of the sweeps.
     max_clusters : int or None
         The largest number of clusters.
     path : LambdaPath or None
         The merge path that the centers are from.
     exact : bool
-        Whether there are to be ``max_clusters``, no fewer.
+        Whether there must be exactly ``max_clusters`` clusters.
     """
 
     order: NDArray[np.intp] | None
@@ -86,7 +91,7 @@ class StartPoint:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The best start of a fit, when it is over.
+    """The result of a fit: that of its best start.
 
     Attributes
     ----------
@@ -95,17 +100,17 @@ class Fitted:
     centers : ndarray of shape (n_clusters, n_features)
         The centers.
     inertia, objective, lam : float
-        The error, the objective and the penalty.
+        The weighted error, the objective and the penalty.
     objective_path : ndarray of shape (n_sweeps,)
         The objective after every sweep.
     n_iter : int
         The number of sweeps.
     ended : bool
-        Whether the sweeps came to an end before ``max_iter``.
+        Whether the sweeps converged before ``max_iter``.
     path : LambdaPath or None
-        The merge path that the start came from.
+        The merge path from which the start began.
     sweep : Sweep
-        The sweep that made it.
+        The sweep in its last state.
     """
 
     labels: Any
@@ -126,63 +131,62 @@ class Fitted:
 
 
 class Sweep(Protocol):
-    """What a Start drives: clusters of rows, and passes over the rows in the order of visit.
+    """The interface of a sweep: clusters of rows, and passes over the rows in the order of visit.
 
-    ``DPSweep`` is one for squared distances (``CollapsedSweep`` where means move with each row),
-    ``DivergenceSweep`` one for divergences. ``lam`` is
-    the penalty, ``cap`` the largest number of clusters.
+    ``DPSweep`` is a sweep for squared distances (``CollapsedSweep`` if means move with each row),
+    ``DivergenceSweep`` one for divergences. ``lam`` is the penalty, ``cap`` the largest number of
+    clusters.
     """
 
     k: int  # clusters
     centers: np.ndarray  # of shape (k, n_features)
     labels: np.ndarray  # cluster of each row, in the order of visit
-    total: float  # weighted error of all rows from one place: the scale of rounding in sums
-    needs_float64: (
-        bool  # whether scores in float32 leave much to decide again; then it has use_float64()
-    )
+    total: float  # weighted error of all rows about one point: the scale of rounding in sums
+    # whether approximate distances in float32 are too often ambiguous; use_float64() then helps
+    needs_float64: bool
 
     def start(self, centers):
-        """Begin at these centers; all labels are 0."""
+        """Set the centers, and all labels to 0."""
 
     def create(self, lam, cap):
         """KJ12, Algorithm 1: each row joins its nearest center, or opens a cluster at once."""
 
     def seek_farthest(self, lam, seek):
-        """Say whether the next ``assign`` has to find the row farthest beyond lam."""
+        """Set whether the next ``assign`` finds the row farthest beyond lam."""
 
     def assign(self):
         """Each row joins its nearest center."""
 
     def open_farthest(self):
-        """That row, if there is one, opens a cluster: delayed creation."""
+        """Open a cluster at the row farthest beyond lam, if any: delayed creation."""
 
     def collapse(self, lam, cap):
-        """MB13, eq. 8-9: rows move one by one, means too; returns rows moved, clusters opened."""
+        """Move rows one by one, and means (MB13, eq. 8-9); returns rows moved, clusters opened."""
 
     def moved(self):
-        """Rows with another label than before the sweep."""
+        """Number of rows whose label has changed in the sweep."""
 
     def move_centers(self):
-        """Means of the members, empty clusters dropped; returns the error, by sums."""
+        """Move centers to the means, drop empty clusters; returns the error, from sums."""
 
     def drop_empty(self):
-        """Forget clusters without members; whether there were any. Other centers stay."""
+        """Drop clusters without members; returns whether there were any. Other centers stay."""
 
     def squared_error(self):
-        """Weighted error from the own centers, row by row."""
+        """Weighted error about the assigned centers, row by row."""
 
 
 class Start:
     """One start of DP-means: sweeps until nothing changes, or until tol or max_iter ends them.
 
-    ``centers`` are those to begin at; ``are_means``: they are the means of the clusters that the
-    labels of the sweep say. ``order`` are the rows that the sweep visits, in this order, None for
-    all as given. ``share``: what counts of an error of the sweep, 1/2 for directions, as 1 - cos is
-    half the squared distance.
+    ``centers`` are the starting centers; ``are_means`` says that they are the means of the clusters
+    given by the labels of the sweep. ``order`` are the rows that the sweep visits, in this order
+    (None: all as given). ``share`` is the factor of the sweep's error in the objective: 1/2 for
+    directions, as 1 - cos is half the squared distance.
 
-    Where the number of clusters is exact, a cluster that lost its last row is replaced: clusters
-    open as they do for lam = 0, up to that number. The penalty in the objective is then that of
-    the exact number in every sweep, so that it never rises.
+    If the number of clusters is exact, a cluster that has lost its last row is replaced: clusters
+    open as for lam = 0, up to that number. The penalty in the objective is then that of the exact
+    number in every sweep, so that the objective never rises.
     """
 
     def __init__(self, point, sweep, centers, are_means, order=None, share=1.0):
@@ -191,6 +195,7 @@ class Start:
         self.cap = NO_CAP if point.max_clusters is None else point.max_clusters
         self.exact = point.max_clusters if point.exact else 0
         self.share, self.path = share, point.path
+        # a row opens a cluster beyond this weighted distance
         self.reach = 0.0 if point.exact else point.lam / share
         sweep.start(centers)
 
@@ -208,18 +213,19 @@ class Start:
         """Sweep to the end, then make labels, centers and objective agree."""
         sweep = self.sweep
         progress = self.progress = Progress(loop, len(sweep.labels))
+        # collapsed sweeps need means of the labels from the beginning
         if self.algorithm == "collapsed":
             if not self.are_means:
                 sweep.assign()
             sweep.move_centers()
         while progress.should_continue:
             moved, opened = self.step()
-            # a first sweep that keeps all labels: given centers have not moved to their means yet
+            # given centers are not means yet if the first sweep changes no label: no fixed point
             first = progress.n_iter == 0
             converged = not (moved or opened) and not (first and not self.are_means)
-            known = converged and not first
+            same_objective = converged and not first
             progress.record(
-                progress.objective if known else self.measured(sweep.move_centers()),
+                progress.objective if same_objective else self.measured(sweep.move_centers()),
                 f"{sweep.k} clusters, {{}}, {moved} points moved, {opened} clusters opened",
                 changed=not converged,
                 opened=opened,
@@ -235,37 +241,39 @@ class Start:
         return self
 
     def step(self):
-        """One sweep; returns the points moved and the clusters opened."""
+        """Do one sweep; returns the numbers of points moved and of clusters opened."""
         sweep, before = self.sweep, self.sweep.k
         if self.algorithm == "collapsed":
             return sweep.collapse(0.0 if self.exact else self.lam, self.cap)
         if self.algorithm == "serial":
             sweep.create(self.reach, self.cap)
         else:
-            room = before < self.cap
-            sweep.seek_farthest(self.reach, room)
+            # delayed creation: one cluster at most, at the row farthest beyond lam
+            may_open = before < self.cap
+            sweep.seek_farthest(self.reach, may_open)
             sweep.assign()
-            if room:
+            if may_open:
                 sweep.open_farthest()
         if sweep.needs_float64:
             sweep.use_float64()
         return sweep.moved(), sweep.k - before
 
     def measured(self, error):
-        """The objective after a sweep, from the sums where that is accurate enough."""
+        """The objective after a sweep; ``error`` is from sums, used where it is accurate enough."""
+        # sums give the error as a difference, which may be mostly rounding
         if not error > CANCELLATION * self.sweep.total:
             error = self.sweep.squared_error()
         return self.share * error + self.lam * max(self.sweep.k, self.exact)
 
     def refill(self):
-        """Collapsed sweeps until there are as many clusters as there are to be."""
+        """Sweep (collapsed) until the exact number of clusters is reached."""
         sweep, opened = self.sweep, True
         while sweep.k < self.exact and opened:
             opened = sweep.collapse(0.0, self.cap)[1] > 0
             sweep.move_centers()
 
     def finish(self):
-        """Labels of the nearest centers where the sweeps did not end at a fixed point."""
+        """Make labels those of the nearest centers, if sweeps did not end at a fixed point."""
         sweep, opened = self.sweep, True
         while opened:
             sweep.seek_farthest(self.reach, False)
@@ -273,16 +281,17 @@ class Start:
             if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
                 sweep.assign()
             opened, before = False, sweep.k
+            # replace a dropped cluster by the row farthest from its center, and assign again
             if before < self.exact:
                 sweep.seek_farthest(self.reach, True)
                 sweep.assign()
                 sweep.open_farthest()
                 opened = sweep.k > before
                 sweep.move_centers()
-        self.progress.path.append(np.nan)  # run() sets it
+        self.progress.path.append(np.nan)  # run() corrects it
 
     def result(self, n_samples):
-        """What the estimator learns from this start, for so many rows."""
+        """The result of this start; ``n_samples`` is the number of all rows."""
         sweep, labels = self.sweep, self.sweep.labels
         if self.order is not None:
             labels = np.empty(n_samples, dtype=np.int32)
@@ -302,28 +311,28 @@ class Start:
 
 
 def run_starts(fit, rng, make_start, find_path=None, penalty=None, adopt=True):
-    """Run the starts of a fit, from a merge path where it asks for one; the best one is returned.
+    """Run the starts of a fit, from merge paths if it needs them; returns the best result.
 
     Parameters
     ----------
     fit : Fit
-        What is asked for.
+        The settings.
     rng : RandomState
         Generator of the orders and the merge paths.
     make_start : callable
-        ``make_start(point)`` is the Start for a StartPoint.
+        ``make_start(point)`` returns the Start for a StartPoint.
     find_path : callable, default=None
-        ``find_path(rng, lam=, most=, number=, init=, callback=)`` is a merge path of the rows, or
-        of some; needed where a fit asks for one.
+        ``find_path(rng, lam=, most=, number=, init=, callback=)`` returns a merge path of the rows,
+        or of a sample; required if ``fit.lam`` is None or the algorithm is "merge".
     penalty : callable, default=None
-        ``penalty(path)`` is lam where the path chooses; None: ``path.lam``.
+        ``penalty(path)`` returns lam if ``fit.lam`` is None; by default ``path.lam``.
     adopt : bool, default=True
-        Where the path chooses, it takes the centers of the fit for its own.
+        If ``fit.lam`` is None, replace the centers of the path's choice by those of the fit.
 
     Returns
     -------
     fitted : Fitted
-        The start with the lowest objective.
+        The result of the start with the lowest objective.
     """
     if fit.lam is not None and fit.algorithm != "merge":
         points = (
@@ -341,7 +350,7 @@ def run_starts(fit, rng, make_start, find_path=None, penalty=None, adopt=True):
 
 
 def _starts_of_paths(fit, rng, make_start, find_path, penalty):
-    """The starts at clusterings of merge paths, and how many there are, None: not known yet."""
+    """The starts at clusterings of merge paths, and their number (None: not known in advance)."""
     most, callback = fit.max_clusters, fit.loop.callback
     options = {"lam": fit.lam, "most": most, "number": fit.n_clusters}
     options |= {"init": fit.init, "callback": callback}
@@ -351,6 +360,7 @@ def _starts_of_paths(fit, rng, make_start, find_path, penalty):
 
     def starts():
         for order, path in paths:
+            # from the clustering chosen on the best path; delayed creation keeps an exact number
             if fit.lam is None:
                 exact, k = fit.n_clusters is not None, path.best
                 algorithm = "delayed" if exact else "serial"
@@ -360,6 +370,7 @@ def _starts_of_paths(fit, rng, make_start, find_path, penalty):
                 point = StartPoint(order, path.found(k), lam, algorithm, k, path, exact)
                 yield make_start(point)
                 continue
+            # "merge" for a given lam: collapsed sweeps from the best few numbers of clusters
             for k in _candidates(path, fit):
                 centers = path.found(k)
                 yield make_start(StartPoint(order, centers, fit.lam, "collapsed", most, path))
@@ -368,7 +379,7 @@ def _starts_of_paths(fit, rng, make_start, find_path, penalty):
 
 
 def _rank(path):
-    """The criterion and the error of the clustering that a path chooses: the lower, the better."""
+    """The criterion and the error of the clustering chosen on a path: lower is better."""
     return path.value, path.found_error[path.counts.searchsorted(path.best)]
 
 

@@ -1,4 +1,8 @@
-"""The arguments that the commands share, and the checks before any work is done."""
+"""The arguments that all commands share, converters of arguments, and checks of output files.
+
+``new_parser`` starts the parser of a command and ``parse`` adds the shared arguments; files named
+by options are checked (``check_targets``) before any work is done.
+"""
 
 import argparse
 import os
@@ -15,28 +19,27 @@ from smallvar._cli.output import complain
 from smallvar._cli.picture import import_matplotlib
 from smallvar._cli.table import UserError, one_of, suffix_of
 
-COMMANDS: dict[
-    str, Callable[[list[str]], None]
-] = {}  # name: function, as `main` enters them; the first is the default
+# the functions of the commands by name, set by `main`; the first one is the default
+COMMANDS: dict[str, Callable[[list[str]], None]] = {}
 TARGETS = ("out", "components", "tracks", "plot")  # options that name a file to write
 PICTURE_FORMATS = (".png", ".pdf", ".svg")
 OUT_FORMATS = (".csv", ".npy", ".parquet")
-PIPE_PATIENCE = 2.0  # seconds to wait for the first byte, if nobody said that there will be one
+PIPE_PATIENCE = 2.0  # seconds to wait for data on standard input if DATA is left out
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, like all others."""
+    """An argument parser that raises UserError, so that errors are one line."""
 
     def error(self, message):
-        """Refuse the command line."""
+        """Raise a UserError for a wrong command line."""
         raise UserError(f"{message} (see {self.prog} --help)")
 
 
 class ShowConfig(argparse.Action):
-    """Print how smallvar was built and leave."""
+    """Action that prints how smallvar was built, and exits."""
 
     def __call__(self, parser, namespace, values, option_string=None):
-        """Print and leave."""
+        """Print the build, and exit."""
         from smallvar import show_config
 
         show_config()
@@ -44,19 +47,19 @@ class ShowConfig(argparse.Action):
 
 
 def new_parser(prog, usage, description, examples):
-    """Start the parser of a command, which then adds the arguments of its own.
+    """Create the parser of a command, to which it adds its own arguments.
 
     Parameters
     ----------
     prog : str
-        What to type for this command.
+        The command as it is typed.
     usage, description, examples : str
-        What ``--help`` shows around the options.
+        The texts around the options in ``--help``.
 
     Returns
     -------
     parser : Parser
-        For `parse`.
+        The parser, to be passed to `parse`.
     """
     default = next(iter(COMMANDS))
     examples = textwrap.indent(textwrap.dedent(examples).strip(), "  ")
@@ -80,26 +83,43 @@ def parse(
     lines="sweep",
     scale=None,
 ):
-    """Add the arguments that all commands share, and parse.
+    """Add the arguments that all commands share to a parser, and parse.
 
     Parameters
     ----------
     parser : Parser
-        With the arguments of one command.
+        The parser with the arguments of one command.
     argv : list of str
-        The arguments given.
+        The command line.
     out, seed : str
-        What ``--out`` and ``--seed`` mean for this command.
+        The help texts of ``--out`` and ``--seed``.
     stand_in, lines : str
-        What happens without DATA, and what ``--verbose`` prints a line for.
+        Parts of help texts: what is used without DATA; the step for which ``--verbose`` prints a
+        line.
     scale : str, optional
-        What ``--scale`` means for this command, if it has it.
+        The help text of ``--scale``, if the command has that option.
 
     Returns
     -------
     args : argparse.Namespace
-        What the user asked for.
+        The parsed arguments.
     """
+    _add_input_arguments(parser, stand_in)
+    if scale is not None:
+        parser.add_argument("--scale", action="store_true", help=scale)
+    _add_output_arguments(parser, out, seed, lines)
+    args = parser.parse_args(argv)
+    if args.data is None and not isinstance(getattr(args, "path", None), str) and is_piped():
+        args.data = "-"
+    if args.data is None and args.decimal != ".":
+        raise UserError(f"--decimal {args.decimal} has no meaning without DATA")
+    if args.out == "-":  # the report goes to standard error; `main` restores sys.stdout
+        args.stdout, sys.stdout = sys.stdout, sys.stderr
+    return args
+
+
+def _add_input_arguments(parser, stand_in):
+    """Add the arguments that say what to read."""
     parser.add_argument(
         "data",
         nargs="?",
@@ -138,8 +158,10 @@ def parse(
         help="the decimal sign in text, . (default) or a comma; with a comma, cells must be "
         "separated by semicolons, tabs or spaces",
     )
-    if scale is not None:
-        parser.add_argument("--scale", action="store_true", help=scale)
+
+
+def _add_output_arguments(parser, out, seed, lines):
+    """Add the arguments for results, threads and random numbers, and about the program."""
     parser.add_argument(
         "--out",
         metavar="FILE",
@@ -163,21 +185,13 @@ def parse(
     parser.add_argument(
         "--show-config", action=ShowConfig, nargs=0, help="print how smallvar was built and exit"
     )
-    args = parser.parse_args(argv)
-    if args.data is None and not isinstance(getattr(args, "path", None), str) and is_piped():
-        args.data = "-"
-    if args.data is None and args.decimal != ".":
-        raise UserError(f"--decimal {args.decimal} has no meaning without DATA")
-    if args.out == "-":  # `main` puts it back
-        args.stdout, sys.stdout = sys.stdout, sys.stderr
-    return args
 
 
 def is_piped():
-    """Tell whether standard input holds data, though nobody said so.
+    """Tell whether data are redirected or piped into standard input.
 
-    A terminal, the null device or a socket does not count, nor a pipe in which nothing arrives:
-    whoever starts this program may have left it open without a thought.
+    A terminal, the null device or a socket does not count, nor a pipe in which nothing arrives for
+    PIPE_PATIENCE: the program that started this one may have left it open by accident.
     """
     try:
         descriptor = sys.stdin.fileno()
@@ -187,7 +201,7 @@ def is_piped():
         if not stat.S_ISFIFO(status.st_mode):
             return False
         arrived, _, _ = select.select([descriptor], [], [], PIPE_PATIENCE)
-    except (AttributeError, OSError, ValueError):  # no standard input, or no waiting for a pipe
+    except (AttributeError, OSError, ValueError):  # no standard input, or no select on pipes
         return False
     if not arrived:
         complain(
@@ -195,11 +209,11 @@ def is_piped():
             "read; give - as DATA to wait for it"
         )
         return False
-    return bool(sys.stdin.buffer.peek(1))  # which takes nothing away; at the end there is nothing
+    return bool(sys.stdin.buffer.peek(1))  # peek consumes nothing; b"" at the end
 
 
 def number(kind, least, strict=False):
-    """Make the converter of an argument to an int or a float with a lower bound."""
+    """Return the converter of an argument to an int or float >= ``least`` (> if ``strict``)."""
 
     def convert(text):
         try:
@@ -218,7 +232,7 @@ def number(kind, least, strict=False):
 
 
 def length_or_data(text):
-    """Convert the argument of ``--path``: K, or where there is none the DATA that follow."""
+    """Convert the argument of ``--path``: K as an int, or the DATA that follow if K is left out."""
     try:
         float(text)
     except ValueError:
@@ -227,21 +241,21 @@ def length_or_data(text):
 
 
 def penalty_of(args):
-    """The penalty that ``--lam`` and ``--guess`` ask for, or the rule that it comes from."""
+    """The penalty of ``--lam``, or the rule that derives it."""
     if args.lam is not None:
         return args.lam
     return "auto" if args.guess is None else "farthest-first"
 
 
 def path_and_data(args, length):
-    """Tell the K of ``--path`` from DATA that follow in its place.
+    """Set ``args.path`` and ``args.data`` if DATA follow ``--path`` in place of K.
 
     Parameters
     ----------
     args : argparse.Namespace
-        What the user asked for; ``path`` is from `length_or_data`.
+        The parsed arguments; ``path`` is from `length_or_data`.
     length : object
-        What ``path`` is where K is left out.
+        The value of ``path`` if K is left out.
     """
     if isinstance(args.path, str):
         if args.data is not None:
@@ -250,12 +264,12 @@ def path_and_data(args, length):
 
 
 def check_targets(args):
-    """Make sure that the files asked for can be written later, and the picture drawn.
+    """Raise a UserError if an output file could not be written, or a picture not drawn.
 
     Parameters
     ----------
     args : argparse.Namespace
-        What the user asked for.
+        The parsed arguments.
     """
     targets = {f"--{name}": getattr(args, name, None) for name in TARGETS}
     targets = {option: path for option, path in targets.items() if path is not None}
@@ -267,15 +281,15 @@ def check_targets(args):
         check_target(option, path, args.data)
     if args.plot is not None and not args.plot.lower().endswith(PICTURE_FORMATS):
         raise UserError(f"--plot {args.plot}: the name must end in {one_of(PICTURE_FORMATS)}")
-    for (option, path), (other, same) in combinations(targets.items(), 2):
-        if os.path.realpath(path) == os.path.realpath(same):
-            raise UserError(f"{option} and {other} both name {path}")
+    for (option, path), (other_option, other_path) in combinations(targets.items(), 2):
+        if os.path.realpath(path) == os.path.realpath(other_path):
+            raise UserError(f"{option} and {other_option} both name {path}")
     if args.plot is not None:
         import_matplotlib()
 
 
 def check_format(path):
-    """Make sure that the labels can be written in the format that the name asks for."""
+    """Raise a UserError if labels cannot be written in the format of the file name."""
     if suffix_of(path) not in OUT_FORMATS:
         raise UserError(f"--out {path}: the name must end in {one_of(OUT_FORMATS)}, or be -")
     if suffix_of(path) == ".parquet":
@@ -289,7 +303,7 @@ def check_format(path):
 
 
 def check_target(option, path, data):
-    """Make sure that a file can be written later, without touching what is there.
+    """Raise a UserError if a file could not be written; an existing file is not changed.
 
     Parameters
     ----------
@@ -298,7 +312,7 @@ def check_target(option, path, data):
     path : str
         The file.
     data : str or None
-        The data, which are not to be overwritten.
+        The data, which must not be overwritten.
     """
     folder = os.path.dirname(os.path.realpath(path))
     exists = os.path.lexists(path)
@@ -319,7 +333,7 @@ def check_target(option, path, data):
 
 
 def is_data(path, data):
-    """Tell whether a file that exists is the one that the data come from."""
+    """Tell whether an existing file is the one that the data are read from."""
     if data == "-":
         try:
             return os.path.samestat(os.stat(path), os.fstat(sys.stdin.fileno()))

@@ -1,4 +1,8 @@
-"""``smallvar cluster --batch-size``: a table that is read by batches, never as a whole."""
+"""``smallvar cluster --batch-size``: clusters a file that is read in batches, never as a whole.
+
+``cluster_by_batches`` makes three passes: check the file and draw a sample; fit MiniBatchDPMeans
+batch by batch, starting from the clusters of the sample; write the labels.
+"""
 
 from time import perf_counter
 
@@ -23,20 +27,20 @@ from smallvar._cli.table import (
     suffix_of,
 )
 
-SAMPLE = 20_000  # rows that the search for the first clusters looks at
-BLOCK = 2**15  # numbers whose distances are summed at a time, few enough for the cache
-UNSUPPORTED = ("path", "algorithm", "plot", "scale", "drop_missing")
+SAMPLE = 20_000  # rows from which the first clusters are found
+BLOCK = 2**15  # numbers whose squares are summed at a time: they fit into the cache
+UNSUPPORTED = ("path", "algorithm", "plot", "scale", "drop_missing")  # options
 
 
 def cluster_by_batches(args):
-    """Cluster with three passes over the file: look at it, fit, label.
+    """Cluster a file in three passes: read all to draw a sample, fit, label.
 
-    A file may be in any order, so clusters begin with those of rows drawn from all of it.
+    The rows of a file may be in any order, so the sample is drawn from all of it.
 
     Parameters
     ----------
     args : argparse.Namespace
-        What the user asked for.
+        The parsed arguments.
     """
     for name in UNSUPPORTED:
         if getattr(args, name) not in (None, False):
@@ -50,9 +54,9 @@ def cluster_by_batches(args):
     try:
         with named_file(args.data, BY_BATCHES) as source:
             wanted = Wanted(columns=args.columns, exclude=args.exclude, decimal=args.decimal)
-            opened = NpyBatches if source.kind == ".npy" else ParquetBatches
-            table = opened(source, wanted, args.batch_size)
-            sample = drawn(table, np.random.default_rng(args.seed or 0))
+            batches = NpyBatches if source.kind == ".npy" else ParquetBatches
+            table = batches(source, wanted, args.batch_size)
+            sample = draw_sample(table, np.random.default_rng(args.seed or 0))
             reading = perf_counter() - begin
             model, fitting = timed(fit, args, table, sample)
             begin = perf_counter()
@@ -83,16 +87,16 @@ def cluster_by_batches(args):
 
 
 class Batches:
-    """Rows of a file, some at a time, with a line of progress.
+    """The rows of a file in batches, with a line of progress. A subclass has ``open`` and ``read``.
 
     Attributes
     ----------
     name : str
-        What to call the file.
+        The name of the file, without folders.
     n : int
-        How many rows there are.
+        The number of rows.
     titles : list of str
-        What to call the columns.
+        The names of the columns.
     """
 
     def __init__(self, source, wanted, size):
@@ -103,16 +107,16 @@ class Batches:
             raise UserError(f"{source.name} has no values: 0 rows")
 
     def rows(self, progress):
-        """Yield the number of the first row, from 0, and the rows of each batch.
+        """Yield for each batch the index of its first row, from 0, and the rows.
 
         Parameters
         ----------
         progress : Progress or None
-            Told how far that is.
+            The line of progress to update.
         """
         start, begin = 0, perf_counter()
         for X in self.read():
-            find_gaps(self.source, self.wanted, X, self.titles, place_after(start))
+            find_gaps(self.source, self.wanted, X, self.titles, row_name(start))
             yield start, X
             start += len(X)
             if progress is not None:
@@ -122,26 +126,26 @@ class Batches:
 
 
 class NpyBatches(Batches):
-    """Rows of a .npy file, through a memory map."""
+    """The rows of a .npy file, through a memory map."""
 
     def open(self):
-        """Find the columns."""
+        """Open the file and find the columns."""
         self.X = open_npy(self.source)
         self.n, d = self.X.shape
         self.picked, self.titles, _ = pick_columns(self.source.name, self.wanted, None, d)
 
     def read(self):
-        """Yield the rows."""
+        """Yield the rows of each batch."""
         for start in range(0, self.n, self.size):
-            # take, not [:, picked]: rows stay together in memory, which is faster here and later
+            # take, not [:, picked], which would copy in Fortran order: rows stay contiguous
             yield np.asarray(self.X[start : start + self.size].take(self.picked, axis=1))
 
 
 class ParquetBatches(Batches):
-    """Rows of a .parquet file."""
+    """The rows of a .parquet file."""
 
     def open(self):
-        """Find the columns."""
+        """Open the file and find the columns, which must be numeric."""
         path = self.source.name
         try:
             import pyarrow
@@ -152,7 +156,7 @@ class ParquetBatches(Batches):
             ) from error
         try:
             self.file = parquet.ParquetFile(self.source.path)
-        except ValueError as error:  # what pyarrow raises for a damaged file is one
+        except ValueError as error:  # such as pyarrow's error for a damaged file
             raise UserError(f"{path}: {error}") from error
         schema = self.file.schema_arrow
         self.n = self.file.metadata.num_rows
@@ -161,46 +165,46 @@ class ParquetBatches(Batches):
         _, self.titles, _ = pick_columns(path, self.wanted, names, len(names))
         kinds = [schema.field(title).type for title in self.titles]
         types = pyarrow.types
-        words = [
+        refused = [
             f"{title} ({kind})"
             for title, kind in zip(self.titles, kinds, strict=True)
             if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
         ]
-        if words:
-            raise UserError(f"{path}{not_numeric(words)}")
+        if refused:
+            raise UserError(f"{path}{not_numeric(refused)}")
         self.kind = "float32" if all(map(types.is_float32, kinds)) else "float64"
 
     def read(self):
-        """Yield the rows."""
+        """Yield the rows of each batch."""
         try:
             for batch in self.file.iter_batches(self.size, columns=self.titles):
                 X = np.empty((batch.num_rows, len(self.titles)), dtype=self.kind)
-                for place, title in enumerate(self.titles):
+                for j, title in enumerate(self.titles):
                     column = batch.column(title).cast(self.kind, safe=False)
-                    X[:, place] = column.to_numpy(zero_copy_only=False)
+                    X[:, j] = column.to_numpy(zero_copy_only=False)
                 yield X
         except ValueError as error:
             raise UserError(f"{self.source.name}: {error}") from error
 
 
-def place_after(start):
-    """Give the function that puts the number of a row, from 1, after others into words."""
+def row_name(start):
+    """The function that names a row of a batch in messages; ``start`` rows precede the batch."""
     return lambda row: f"row {start + row}"
 
 
-def drawn(table, rng):
-    """Read the file once, which checks all of it, and keep some rows of it."""
-    chosen = np.sort(rng.choice(table.n, min(SAMPLE, table.n), replace=False))
+def draw_sample(table, rng):
+    """Read the whole file, which checks it, and return a random sample of its rows."""
+    drawn = np.sort(rng.choice(table.n, min(SAMPLE, table.n), replace=False))
     kept = []
     with Progress("looking") as progress:
         for start, X in table.rows(progress):
-            low, high = np.searchsorted(chosen, [start, start + len(X)])
-            kept.append(X[chosen[low:high] - start])
+            low, high = np.searchsorted(drawn, [start, start + len(X)])
+            kept.append(X[drawn[low:high] - start])
     return np.vstack(kept)
 
 
 def fit(args, table, sample):
-    """Go through the file once, beginning with the clusters of the sample."""
+    """Fit to all batches in one pass, starting from the clusters of the sample."""
     from sklearn.base import clone
 
     from smallvar import MiniBatchDPMeans
@@ -215,6 +219,7 @@ def fit(args, table, sample):
         verbose=args.verbose,
     ).fit(sample)
     most = args.max_clusters if args.n_clusters is None else args.n_clusters
+    # the stream starts from the centers of the sample, without their weights
     stream = clone(model).set_params(
         lam=model.lam_, n_clusters=None, max_clusters=most, init=model.cluster_centers_
     )
@@ -226,7 +231,7 @@ def fit(args, table, sample):
 
 
 def label(args, table, model):
-    """Write the label of every row; returns the sizes of the clusters and the SSE."""
+    """Write the labels of all rows; returns the sizes of the clusters and the SSE."""
     sizes, error = np.zeros(model.n_clusters_, dtype=np.int64), 0.0
     with labels_by_batches(args, table.n) as write, Progress("labeling") as progress:
         for _, X in table.rows(progress):
@@ -238,7 +243,7 @@ def label(args, table, model):
 
 
 def squared_error(X, labels, centers):
-    """Sum of the squared distances between rows and the centers of their labels, in float64."""
+    """The sum of squared distances of rows from the centers of their labels, in float64."""
     step, error = max(1, BLOCK // X.shape[1]), 0.0
     for start in range(0, len(X), step):
         rows = slice(start, start + step)

@@ -1,4 +1,4 @@
-"""Cells of a table: numbers, gaps and times."""
+"""Cells of a text table: numbers, missing values and times."""
 
 from array import array
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ import numpy as np
 
 MISSING = frozenset(["", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none"])
 EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
-NAT = np.iinfo(np.int64).min  # not a time, among microseconds
+NAT = np.iinfo(np.int64).min  # a missing time, in microseconds
 TIMES = "numbers or dates like 2024-01-31T12:00:00"
 
 
@@ -26,7 +26,7 @@ def is_missing(cell):
 
 
 def number_with_comma(cell):
-    """Read a number with a decimal comma; a point could only set thousands apart."""
+    """Read a number with a decimal comma; a point, which could only group thousands, is refused."""
     if "." in cell:
         raise ValueError(f"a decimal point in {cell}")
     return float(cell.replace(",", "."))
@@ -38,34 +38,35 @@ def has_words(cells, number):
 
 
 class Times:
-    """The times of the rows: numbers, or dates in microseconds, whatever the first one is.
+    """The times of the rows: numbers, or dates in microseconds if the first time is a date.
 
     Parameters
     ----------
     gaps : bool
         Whether times may be missing.
     number : callable
-        Reads a number.
+        Converts a cell to a number.
     """
 
     def __init__(self, gaps, number):
         self.gaps, self.number = gaps, number
-        self.values, self.before = None, 0  # and how many were missing before the first one
+        self.values, self.n_missing = None, 0  # the number missing before the first time
 
     @property
     def dates(self):
-        """Tell whether the times are dates."""
+        """Whether the times are dates."""
         return self.values is not None and self.values.typecode == "q"
 
     def add(self, cell):
-        """Take the time of the next row."""
+        """Append the time of the next row."""
         missing = self.gaps and is_missing(cell)
+        # the kind of the times is not known before the first that is there
         if self.values is None and missing:
-            self.before += 1
+            self.n_missing += 1
             return
         if self.values is None:
             self.values = array("q" if self.is_date(cell) else "d")
-            self.values.extend([NAT if self.dates else np.nan] * self.before)
+            self.values.extend([NAT if self.dates else np.nan] * self.n_missing)
         if missing:
             self.values.append(NAT if self.dates else np.nan)
         else:
@@ -80,27 +81,27 @@ class Times:
         return not is_number(cell, self.number)
 
     def explain(self, cell):
-        """Say what is wrong with a time that does not read like those before it."""
+        """The error message for a cell that is not a time like those before it."""
         if is_missing(cell):
             return "missing value"
-        likewise = "dates like those before" if self.dates else "numbers like those before"
-        return f"times must be {likewise if self.values else TIMES}, got {shortened(cell)}"
+        kind = "dates like those before" if self.dates else "numbers like those before"
+        return f"times must be {kind if self.values else TIMES}, got {shortened(cell)}"
 
     def array(self):
-        """Give the times as an array, dates as such."""
+        """The times as an array; dates as datetime64."""
         if self.values is None:
-            return np.full(self.before, np.nan)
+            return np.full(self.n_missing, np.nan)
         return np.frombuffer(self.values, dtype="datetime64[us]" if self.dates else np.float64)
 
 
 def ticks(cell):
-    """Read a date in the ISO format as microseconds from 1970, in UTC where it names no zone."""
+    """Read an ISO date as microseconds since 1970; it is in UTC if it has no time zone."""
     date = datetime.fromisoformat(cell.strip())
     return ((date if date.tzinfo else date.replace(tzinfo=UTC)) - EPOCH) // MICROSECOND
 
 
 def in_coarse_units(times):
-    """Give dates in days or seconds where nothing is lost; whatever else is not touched."""
+    """Dates in the coarsest unit that loses nothing; other times unchanged."""
     if times.dtype.kind != "M":
         return times
     for unit in ("D", "s", "ms", "us"):
@@ -111,6 +112,6 @@ def in_coarse_units(times):
 
 
 def shortened(cell):
-    """Quote a cell, cut where it is long."""
+    """A cell in quotes, cut to 30 characters."""
     cell = cell.strip()
     return repr(cell if len(cell) <= 30 else f"{cell[:27]}...")

@@ -1,4 +1,8 @@
-"""``smallvar features``: BP-means and K-features on the rows of a table."""
+"""``smallvar features``: BP-means and K-features on the rows of a table.
+
+``features`` parses the arguments; ``show_features`` fits and reports, ``show_path`` does so for
+``--path``. Broderick, Kulis & Jordan (2013), MAD-Bayes, sections 3 and 4.
+"""
 
 import argparse
 
@@ -34,9 +38,9 @@ from smallvar._cli.table import (
 )
 
 DIGITS_SHAPE = (8, 8)
-PATH = 10  # features that --path goes to
-EXACT_LIMIT = 12  # features up to which KFeatures(assign="exact") goes
-NO_ERROR = 1e-20  # share of the data's square below which feature_path takes an error for none
+PATH = 10  # largest number of features of --path by default
+EXACT_LIMIT = 12  # features up to which KFeatures(assign="exact") is possible
+NO_ERROR = 1e-20  # share of ||X||^2 below which an error of a path is only rounding
 
 
 def features(argv):
@@ -47,6 +51,45 @@ def features(argv):
     argv : list of str
         The arguments that follow the name of the command.
     """
+    parser = features_parser()
+    args = parse(
+        parser,
+        argv,
+        out="write which row has which feature: a column of 0s and 1s per feature",
+        seed="draw the random starts from S (default: 0, so that the same command gives the "
+        "same result)",
+    )
+    path_and_data(args, PATH)
+    refuse_misplaced(args)
+    check_targets(args)
+
+    table, reading = load(args, parser.prog, digits)
+    has_columns = args.columns is not None or args.exclude is not None
+    if args.data is None and not has_columns and args.shape is None:
+        args.shape = DIGITS_SHAPE
+    if args.shape is not None and args.shape[0] * args.shape[1] != table.X.shape[1]:
+        height, width = args.shape
+        raise UserError(
+            f"--shape {height}x{width} is for {counted(height * width, 'column')}, but "
+            f"{table.name} has {columns_in_short(table.titles)}"
+        )
+    options = {
+        "n_init": "auto" if args.starts is None else args.starts,
+        "n_swaps": "auto" if args.swaps is None else args.swaps,
+        "random_state": 0 if args.seed is None else args.seed,
+        "n_threads": args.threads,
+        "verbose": int(args.verbose),
+    }
+    if args.assign is not None:
+        options["assign"] = args.assign
+    if args.path is not None:
+        show_path(args, options, table, reading)
+    else:
+        show_features(args, options, table, reading)
+
+
+def features_parser():
+    """The parser of the command, without the arguments that all commands share."""
     parser = new_parser(
         prog="smallvar features",
         usage="smallvar features [DATA] [--lam L | --n-components K | --path [K]]\n"
@@ -86,6 +129,24 @@ def features(argv):
         "lam for which each number is best; the best for the widest range is marked, and the "
         "number with the shortest description is told",
     )
+    _add_search_arguments(parser)
+    parser.add_argument(
+        "--components",
+        metavar="FILE",
+        help="write the features, one per row under the titles of the columns, as .csv",
+    )
+    parser.add_argument(
+        "--shape",
+        type=height_and_width,
+        metavar="HxW",
+        help="the rows are pictures of H x W pixels, line by line: --plot draws the features as "
+        "pictures, too",
+    )
+    return parser
+
+
+def _add_search_arguments(parser):
+    """Add the arguments that say how features are searched for."""
     parser.add_argument(
         "--algorithm",
         choices=["sweep", "collapsed", "stepwise"],
@@ -122,56 +183,10 @@ def features(argv):
         metavar="M",
         help="with a penalty, never make more than M features",
     )
-    parser.add_argument(
-        "--components",
-        metavar="FILE",
-        help="write the features, one per row under the titles of the columns, as .csv",
-    )
-    parser.add_argument(
-        "--shape",
-        type=height_and_width,
-        metavar="HxW",
-        help="the rows are pictures of H x W pixels, line by line: --plot draws the features as "
-        "pictures, too",
-    )
-    args = parse(
-        parser,
-        argv,
-        out="write which row has which feature: a column of 0s and 1s per feature",
-        seed="draw the random starts from S (default: 0, so that the same command gives the "
-        "same result)",
-    )
-    path_and_data(args, PATH)
-    refuse_misplaced(args)
-    check_targets(args)
-
-    table, reading = load(args, parser.prog, digits)
-    chosen = args.columns is not None or args.exclude is not None
-    if args.data is None and not chosen and args.shape is None:
-        args.shape = DIGITS_SHAPE
-    if args.shape is not None and args.shape[0] * args.shape[1] != table.X.shape[1]:
-        height, width = args.shape
-        raise UserError(
-            f"--shape {height}x{width} is for {counted(height * width, 'column')}, but "
-            f"{table.name} has {columns_in_short(table.titles)}"
-        )
-    options = {
-        "n_init": "auto" if args.starts is None else args.starts,
-        "n_swaps": "auto" if args.swaps is None else args.swaps,
-        "random_state": 0 if args.seed is None else args.seed,
-        "n_threads": args.threads,
-        "verbose": int(args.verbose),
-    }
-    if args.assign is not None:
-        options["assign"] = args.assign
-    if args.path is not None:
-        show_path(args, options, table, reading)
-    else:
-        show_features(args, options, table, reading)
 
 
 def refuse_misplaced(args):
-    """Refuse options of `features` that mean nothing beside the others given."""
+    """Raise a UserError for options that have no meaning with the other options."""
     if args.path is not None:
         kind, others = "--path", ["algorithm", "max_features", "out", "components", "shape"]
     elif args.n_components is not None:
@@ -186,18 +201,18 @@ def refuse_misplaced(args):
 
 
 def show_features(args, options, table, reading):
-    """Fit BP-means or K-features, write what is asked for, and report.
+    """Fit BP-means or K-features, write the files, and report.
 
     Parameters
     ----------
     args : argparse.Namespace
-        What the user asked for.
+        The parsed arguments.
     options : dict
-        Parameters that both estimators take.
+        Parameters of both estimators.
     table : Table
         The data.
     reading : float
-        The seconds it took to read them.
+        The seconds it took to read the data.
     """
     from smallvar import BPMeans, KFeatures
 
@@ -226,21 +241,13 @@ def show_features(args, options, table, reading):
     if args.plot is not None:
         save(args.plot, feature_picture(table, model, args.shape))
 
-    error, energy = model.reconstruction_err_**2, square_of(table.X)
-    users = model.assignments_.sum(axis=0)
-    owned = np.bincount(model.assignments_.sum(axis=1))
-    having = [f"{rows:,} with {k}" for k, rows in enumerate(owned) if rows]
     report(
         {
             **of_data(args, table),
             "lam": lam,
             "K": f"{model.n_components_}{' (given)' if lam is None else ''}",
             "starts": starts_in_words(args),
-            "sweeps": model.n_iter_,
-            "objective": None if lam is None else f"{model.objective_:.10g} (error + lam K)",
-            "error": f"{error:.10g} ({explained(error, energy)} of ||X||^2 explained)",
-            "users": in_short(users, "rows") if len(users) else None,
-            "rows": f"{', '.join(having)} {'feature' if len(owned) == 2 else 'features'}",
+            **facts_of_model(model, table.X, has_penalty=lam is not None),
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
             "assignments": out_in_words(args),
             "components": args.components,
@@ -249,8 +256,23 @@ def show_features(args, options, table, reading):
     )
 
 
+def facts_of_model(model, X, has_penalty):
+    """The lines of the report about a fitted model of the rows X."""
+    error, energy = model.reconstruction_err_**2, square_of(X)
+    rows_of_feature = model.assignments_.sum(axis=0)
+    rows_by_number = np.bincount(model.assignments_.sum(axis=1))  # rows with 0, 1, ... features
+    rows = [f"{rows:,} with {k}" for k, rows in enumerate(rows_by_number) if rows]
+    return {
+        "sweeps": model.n_iter_,
+        "objective": f"{model.objective_:.10g} (error + lam K)" if has_penalty else None,
+        "error": f"{error:.10g} ({explained(error, energy)} of ||X||^2 explained)",
+        "users": in_short(rows_of_feature, "rows") if len(rows_of_feature) else None,
+        "rows": f"{', '.join(rows)} {'feature' if len(rows_by_number) == 2 else 'features'}",
+    }
+
+
 def show_path(args, options, table, reading):
-    """Print, and draw where asked for, the squared error over the number of features.
+    """Print, and draw with ``--plot``, the squared error over the number of features.
 
     Parameters
     ----------
@@ -288,7 +310,7 @@ def show_path(args, options, table, reading):
 
 
 def height_and_width(text):
-    """Convert the argument of ``--shape``."""
+    """Convert the argument of ``--shape`` to a pair of integers."""
     height, _, width = text.lower().partition("x")
     if not all(side.isascii() and side.isdigit() and int(side) for side in (height, width)):
         raise argparse.ArgumentTypeError(f"must be of the form 14x14, got {text!r}")
@@ -296,7 +318,7 @@ def height_and_width(text):
 
 
 def without_rounding(path):
-    """Make errors that are only rounding 0, of which the first K is best for the least lam."""
+    """The path with errors that are only rounding set to 0; the first such K is best at lam = 0."""
     exact = path.error <= NO_ERROR * path.error[0]
     low, high = path.lam_low.copy(), path.lam_high.copy()
     if exact.any():
@@ -304,8 +326,7 @@ def without_rounding(path):
         low[first] = 0.0
         low[first + 1 :] = high[first + 1 :] = np.nan
     error = np.where(exact, 0.0, path.error)
-    numbers = path.criterion, path.best, path.lam
-    return type(path)(path.counts, error, low, high, *numbers)
+    return type(path)(path.counts, error, low, high, path.criterion, path.best, path.lam)
 
 
 def widest(path):
@@ -319,20 +340,21 @@ def widest(path):
     Returns
     -------
     best : int or None
-        The K with the largest ``log(lam_high / lam_low)``. It is not 0, whose range has no upper
-        end, nor the last, whose lower end only tells where the path ends. A K without error,
+        The K with the largest ``log(lam_high / lam_low)``. K = 0, whose range has no upper end, and
+        the last K, whose lower end is that of the path, are left out. A K without error, which is
         best for every small lam, comes first.
     """
-    counts = np.isfinite(path.lam_high) & ((path.lam_low > 0) | (path.error == 0))
-    if not counts.any():
+    # ranges with both ends; an error of 0 is best down to lam = 0
+    bounded = np.isfinite(path.lam_high) & ((path.lam_low > 0) | (path.error == 0))
+    if not bounded.any():
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
         width = np.log(path.lam_high / path.lam_low)
-    return int(np.argmax(np.where(counts, width, -1.0)))
+    return int(np.argmax(np.where(bounded, width, -1.0)))
 
 
 def write_assignments(file, titles, assignments):
-    """Write Z as a csv file of one column per feature; the cells of a row of -1 stay empty."""
+    """Write Z as a csv file, one column per feature; rows of -1 are written as empty cells."""
     k = len(titles)
     empty = "," * (k - 1) if k > 1 else '""'
     file.write((",".join(titles) + "\n").encode())
@@ -342,6 +364,7 @@ def write_assignments(file, titles, assignments):
             cells = (",".join(map(str, row)) if row[0] >= 0 else empty for row in rows.tolist())
             file.write(("\n".join(cells) + "\n").encode())
             continue
+        # digits and commas as bytes: much faster than strings
         lines = np.full((len(rows), max(2 * k, 1)), ord(","), dtype=np.uint8)
         lines[:, :-1:2] = rows + ord("0")
         lines[:, -1] = ord("\n")
@@ -349,7 +372,7 @@ def write_assignments(file, titles, assignments):
 
 
 def starts_in_words(args):
-    """Say how many starts there were."""
+    """Text: the number of starts."""
     each = " for each K" if args.path is not None or args.algorithm == "stepwise" else ""
     swaps = f", each with {counted(args.swaps, 'swap')}" if args.swaps else ""
     starts = "at most 10" if args.starts is None else f"{args.starts:,}"
@@ -357,7 +380,7 @@ def starts_in_words(args):
 
 
 def path_in_words(path, best):
-    """Print a path as a table.
+    """Format a path as a table.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """The command line: ``smallvar`` and ``python -m smallvar``.
 
-Each command is one function of its own arguments, entered in ``COMMANDS``; a command line
-that begins with none of their names goes to the first. Whatever is the user's to
-put right is raised as `UserError` and ends in one line and exit code 2.
+Each command is a function of its arguments, registered in ``COMMANDS``. A command line that begins
+with none of their names is for the first command. Mistakes of the user are raised as `UserError`
+and end in one line and exit code 2.
 """
 
 import os
@@ -19,11 +19,11 @@ from smallvar._cli.table import UserError
 from smallvar._cli.track import track
 
 COMMANDS.update(cluster=cluster, features=features, track=track)
-ARGUMENT = re.compile(r"\b(algorithm|lam)='(\w+)'")  # of an estimator, as its warnings advise it
+ARGUMENT = re.compile(r"\b(algorithm|lam)='(\w+)'")  # a parameter in a warning of an estimator
 
 
 def main(argv=None):
-    """Run the command line.
+    """Run a command.
 
     Parameters
     ----------
@@ -33,15 +33,15 @@ def main(argv=None):
     Returns
     -------
     code : int
-        The exit code: 0, or 2 for a mistake of the user's, 130 after Ctrl-C, 141 when the
-        reader of the output has gone away.
+        The exit code: 0; 2 for a mistake of the user; 130 after Ctrl-C; 141 if the reader of the
+        output has closed it.
     """
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] not in COMMANDS:
         argv = [next(iter(COMMANDS)), *argv]
     try:
-        # --help and its like end as SystemExit, errors as UserError.
-        # With --out - the report goes elsewhere; redirect_stdout puts all back in the end.
+        # --help and --version raise SystemExit. With --out - the parser replaces sys.stdout, which
+        # redirect_stdout restores at the end.
         with suppress(SystemExit), warnings.catch_warnings(), redirect_stdout(sys.stdout):
             warnings.showwarning = lambda warning, *_: complain("warning:", in_options(warning))
             COMMANDS[argv[0]](argv[1:])
@@ -53,12 +53,12 @@ def main(argv=None):
         complain("interrupted")
         return 130
     except BrokenPipeError:
-        # What is still buffered goes nowhere, rather than failing once more at exit.
+        # buffered output is discarded, so that flushing at exit does not fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return 0
 
 
 def in_options(warning):
-    """Turn the arguments that a warning advises into options of the command line."""
+    """The text of a warning, with parameters of estimators as options of the command line."""
     return ARGUMENT.sub(r"--\1 \2", str(warning))

@@ -1,4 +1,4 @@
-"""What the commands write: files, the report, complaints."""
+"""Output of the commands: timed fits, files that are replaced whole, reports and warnings."""
 
 import csv
 import io
@@ -17,23 +17,23 @@ from smallvar._cli.table import UserError, suffix_of
 
 
 def timed(work, *args, follow=None, **options):
-    """Fit, and return the result and the seconds; what is refused, the user has to hear.
+    """Call a function that fits; return its result and the seconds. Errors become UserErrors.
 
     Parameters
     ----------
     work : callable
-        Takes the other arguments.
+        The function.
     *args, **options
-        For ``work``.
+        Its arguments.
     follow : callable, optional
-        Called after every step of a fit, with the Progress shown and the event.
+        Called after every step of a fit with the Progress on display and the event.
 
     Returns
     -------
     result : object
-        What ``work`` returns.
+        The result of ``work``.
     seconds : float
-        How long it took.
+        The time it took.
     """
     begin = perf_counter()
     try:
@@ -51,19 +51,19 @@ def timed(work, *args, follow=None, **options):
 
 @contextmanager
 def replacing(path):
-    """Open a file that takes the place of ``path`` once it is written in full.
+    """Context of a file that replaces ``path`` when it is complete.
 
     Parameters
     ----------
     path : str
-        What to replace or make.
+        The file to replace or create.
 
     Yields
     ------
     file : binary file
-        Removed again if anything goes wrong.
+        A temporary file beside ``path``; it is removed if there is an error.
     """
-    path = os.path.realpath(path)  # a symbolic link stays one
+    path = os.path.realpath(path)  # a symbolic link is kept, its target replaced
     draft = os.path.join(os.path.dirname(path), f".smallvar-{os.urandom(8).hex()}.tmp")
     try:
         with open(draft, "xb") as file:
@@ -79,25 +79,24 @@ def replacing(path):
 
 
 def write_out(args, titles, values, kept, write_text):
-    """Write what each row got to the file, or to standard output, that ``--out`` asks for.
+    """Write the result of each row to the file of ``--out``, or to standard output.
 
     Parameters
     ----------
     args : argparse.Namespace
-        What the user asked for.
+        The parsed arguments.
     titles : list of str
-        What to call the columns.
+        The names of the columns.
     values : ndarray of int, of shape (n,) or (n, k)
-        A row for each that was clustered; none is below 0.
+        The results of the rows that were clustered, >= 0.
     kept : ndarray of bool or None
-        Marks those among the rows of the input; the others get -1, or nothing where there is
-        a way to write it.
+        Mask of these rows in the input; the others get a missing value, which is -1 in .npy.
     write_text : callable
-        Takes a binary file, the titles and the values with a -1 in all cells of a row left out.
+        Writes titles and values to a binary file; the values of rows left out are -1.
     """
     if kept is not None:
-        found, values = values, np.full((len(kept), *values.shape[1:]), -1)
-        values[kept] = found
+        used, values = values, np.full((len(kept), *values.shape[1:]), -1)
+        values[kept] = used
     suffix = suffix_of(args.out)
     with standard_output(args) if args.out == "-" else replacing(args.out) as file:
         if suffix == ".npy":
@@ -107,6 +106,7 @@ def write_out(args, titles, values, kept, write_text):
 
             columns = values.reshape(len(values), len(titles)).T
             if kept is not None:
+                # masked integers: rows left out are null, and the others stay integers
                 columns = [pd.arrays.IntegerArray(column.copy(), ~kept) for column in columns]
             frame = pd.DataFrame(dict(zip(titles, columns, strict=True)))
             file.write(frame.to_parquet(index=False))
@@ -116,19 +116,19 @@ def write_out(args, titles, values, kept, write_text):
 
 @contextmanager
 def labels_by_batches(args, n):
-    """Open what ``--out`` asks for, if anything, for n labels that come by batches.
+    """Context of the file of ``--out``, if there is one, for n labels that are written in batches.
 
     Parameters
     ----------
     args : argparse.Namespace
-        What the user asked for.
+        The parsed arguments.
     n : int
-        How many labels there will be.
+        The number of labels.
 
     Yields
     ------
     write : callable
-        Takes the next labels, int32.
+        Writes the next labels (int32).
     """
     if args.out is None:
         yield lambda labels: None
@@ -137,6 +137,7 @@ def labels_by_batches(args, n):
     with standard_output(args) if args.out == "-" else replacing(args.out) as file:
         if suffix == ".npy":
             shape = {"descr": "<i4", "fortran_order": False, "shape": (n,)}
+            # the header first: the number of labels is known, the labels follow
             np.lib.format.write_array_header_1_0(file, shape)
             yield lambda labels: file.write(labels.astype("<i4").tobytes())
         elif suffix == ".parquet":
@@ -153,7 +154,7 @@ def labels_by_batches(args, n):
 
 @contextmanager
 def standard_output(args):
-    """Open standard output for bytes."""
+    """Context of standard output for bytes."""
     yield args.stdout.buffer
     args.stdout.buffer.flush()
 
@@ -165,15 +166,15 @@ def write_labels(file, titles, labels):
 
 
 def write_lines(file, labels):
-    """Write a label on each line."""
+    """Write one label per line; a label < 0 as an empty string in quotes."""
     for start in range(0, len(labels), 100_000):
-        # Most programs skip empty lines, but not this one: rows have to stay what they are.
+        # a row left out is "", not an empty line, which most programs skip
         cells = ['""' if i < 0 else str(i) for i in labels[start : start + 100_000].tolist()]
         file.write(("\n".join(cells) + "\n").encode())
 
 
 def write_rows(file, titles, rows):
-    """Write rows as a csv file, numbers so that they read back exactly."""
+    """Write rows as a csv file; numbers read back exactly."""
     text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(titles)
@@ -182,13 +183,13 @@ def write_rows(file, titles, rows):
 
 
 def save(path, figure):
-    """Write a picture in the format that its name ends in."""
+    """Write a figure in the format given by the ending of the path."""
     with replacing(path) as file:
         figure.savefig(file, format=suffix_of(path)[1:])
 
 
 def in_short(counts, noun):
-    """List at most twelve counts, and of the others the noun and the range."""
+    """Text: the first twelve counts, and the number and range of the others."""
     if len(counts) <= 13:
         return ", ".join(map(str, counts))
     first, rest = ", ".join(map(str, counts[:12])), counts[12:]
@@ -196,23 +197,23 @@ def in_short(counts, noun):
 
 
 def report(facts):
-    """Print facts, one per line, those without a value left out."""
+    """Print facts (name: value), one per line; values of None are left out."""
     width = max(map(len, facts)) + 2
-    say("\n".join(f"{fact:<{width}}{value}" for fact, value in facts.items() if value is not None))
+    say("\n".join(f"{name:<{width}}{value}" for name, value in facts.items() if value is not None))
 
 
 def out_in_words(args):
-    """Say where ``--out`` went."""
+    """Text: the file of ``--out``, or standard output."""
     return "standard output" if args.out == "-" else args.out
 
 
 def say(text):
-    """Print text, with escapes for what the terminal's encoding lacks."""
+    """Print text; characters that the encoding of the terminal lacks are escaped."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def complain(*words):
-    """Print one line on standard error."""
+    """Print one line on standard error; a line of progress is cleared first."""
     with nullcontext() if Progress.current is None else Progress.current.cleared():
         print("smallvar:", *" ".join(map(str, words)).split(), file=sys.stderr)

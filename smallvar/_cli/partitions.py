@@ -1,4 +1,8 @@
-"""``smallvar cluster --dask``: a folder of .parquet files, read by the workers of Dask."""
+"""``smallvar cluster --dask``: clusters a folder of .parquet files on the workers of Dask.
+
+``opened`` finds the workers and the columns, ``fit`` fits an estimator of ``smallvar.dask``, and
+``label`` writes the labels, a few partitions at a time.
+"""
 
 import os
 from contextlib import contextmanager
@@ -11,30 +15,30 @@ from smallvar._cli.output import labels_by_batches
 from smallvar._cli.progress import Progress
 from smallvar._cli.table import UserError, Wanted, counted, not_numeric, pick_columns
 
-WHOLE = ("path", "guess", "plot", "scale", "drop_missing")
+WHOLE = ("path", "guess", "plot", "scale", "drop_missing")  # options that need all rows at once
 ALGORITHMS = ("serial", "delayed")
-AT_ONCE = 2  # partitions a thread whose labels are on their way
-# The status pages of Dask in this process: at any free port, for this machine alone.
+AT_ONCE = 2  # partitions per thread whose labels are computed at the same time
+# the status pages of Dask in this process: at any free port, reachable from this machine only
 PAGES = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127.0.0.1:0")
 
 
 class Folder(NamedTuple):
-    """A collection of Dask, what it is called, and who works on it."""
+    """A Dask collection of rows, its name and columns, and the client of its workers."""
 
     X: Any
     titles: list[str]
     name: str
     client: Any
-    workers: str  # in words
+    workers: str  # a description
 
 
 def check_options(args):
-    """Refuse what cannot be done a partition at a time, before anything is read.
+    """Raise a UserError for options that cannot be followed a partition at a time.
 
     Parameters
     ----------
     args : argparse.Namespace
-        What the user asked for.
+        The parsed arguments.
     """
     for name in WHOLE:
         if getattr(args, name) not in (None, False):
@@ -59,17 +63,17 @@ def check_options(args):
 
 @contextmanager
 def opened(args):
-    """Look at the folder, and find workers: those of a scheduler that runs, or of this process.
+    """Context of the folder and its workers: those of the configured scheduler, or threads here.
 
     Parameters
     ----------
     args : argparse.Namespace
-        What the user asked for.
+        The parsed arguments.
 
     Yields
     ------
     folder : Folder
-        With the columns asked for.
+        The rows, with the columns to use.
     """
     try:
         import dask
@@ -84,9 +88,10 @@ def opened(args):
         X = dd.read_parquet(args.data)
     except OSError as error:
         raise UserError(f"cannot read {args.data}: {error.strerror or error}") from error
-    except ValueError as error:  # what pyarrow raises for a damaged file is one
+    except ValueError as error:  # such as pyarrow's error for a damaged file
         raise UserError(f"{args.data}: {error}") from error
-    X, titles = picked(args, X)
+    X, titles = pick_numbers(args, X)
+    # a scheduler is configured by DASK_SCHEDULER_ADDRESS or a file; otherwise one is started here
     address = dask.config.get("scheduler-address", None)
     if address is None:
         start = {"processes": False, "n_workers": 1, "threads_per_worker": args.threads, **PAGES}
@@ -109,26 +114,26 @@ def opened(args):
         yield Folder(X, titles, name, client, workers)
 
 
-def picked(args, X):
-    """Take the columns asked for, all of them numbers."""
+def pick_numbers(args, X):
+    """The collection with the columns to use, which must be numeric, and their titles."""
     from pandas.api.types import is_numeric_dtype
 
     names = [str(name) for name in X.columns]
     wanted = Wanted(columns=args.columns, exclude=args.exclude)
-    places, titles, _ = pick_columns(args.data, wanted, names, len(names))
-    X = X[[X.columns[place] for place in places]]
-    words = [
+    columns, titles, _ = pick_columns(args.data, wanted, names, len(names))
+    X = X[[X.columns[j] for j in columns]]
+    refused = [
         f"{title} ({kind})"
         for title, kind in zip(titles, X.dtypes, strict=True)
         if not is_numeric_dtype(kind)
     ]
-    if words:
-        raise UserError(f"{args.data}{not_numeric(words)}")
+    if refused:
+        raise UserError(f"{args.data}{not_numeric(refused)}")
     return X, titles
 
 
 def fit(folder, model):
-    """Fit; what the workers cannot do, the user has to hear."""
+    """Fit the model to the rows of the folder; errors of workers become UserErrors."""
     try:
         return model.fit(folder.X)
     except RuntimeError as error:
@@ -136,30 +141,30 @@ def fit(folder, model):
 
 
 def label(args, folder, model):
-    """Write the label of every row, some partitions at a time.
+    """Write the labels of all rows, a few partitions at a time.
 
     Parameters
     ----------
     args : argparse.Namespace
-        What the user asked for.
+        The parsed arguments.
     folder : Folder
-        What was fitted.
+        The rows.
     model : smallvar.dask.DPMeans
-        Fitted.
+        The fitted model.
 
     Returns
     -------
     sizes : ndarray of int, of shape (n_clusters,)
-        How many rows each cluster has.
+        The number of rows of each cluster.
     """
-    pieces = model.labels_.to_delayed()
+    partitions = model.labels_.to_delayed()
     at_once = AT_ONCE * sum(folder.client.nthreads().values())
     sizes = np.zeros(model.n_clusters_, dtype=np.int64)
     with labels_by_batches(args, len(model.labels_)) as write, Progress("labeling") as progress:
-        for start in range(0, len(pieces), at_once):
-            some = folder.client.compute(pieces[start : start + at_once].tolist())
-            for labels in folder.client.gather(some):
+        for start in range(0, len(partitions), at_once):
+            futures = folder.client.compute(partitions[start : start + at_once].tolist())
+            for labels in folder.client.gather(futures):
                 write(labels)
                 sizes += np.bincount(labels, minlength=len(sizes))
-            progress.done = min(1.0, (start + at_once) / len(pieces))
+            progress.done = min(1.0, (start + at_once) / len(partitions))
     return sizes

@@ -1,7 +1,7 @@
-"""The figures of ``--plot``: displays of `smallvar`, with titles that say what they are of.
+"""The figures of ``--plot``: displays of `smallvar` with titles.
 
-Figures are made without pyplot: no display and no global state is touched. matplotlib is
-imported when the first of them is made.
+Figures are made without pyplot, so that no display is opened and no global state changes.
+matplotlib is imported when the first figure is made.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from smallvar._cli.table import UserError, clock_title, counted, explained, squa
 
 
 def import_matplotlib():
-    """Import what is drawn with, or say how to get it."""
+    """Return matplotlib's Figure; UserError if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -20,36 +20,37 @@ def import_matplotlib():
 
 
 def new_figure(width, height):
-    """Make an empty figure."""
+    """Return an empty figure; width and height are in inches."""
     return import_matplotlib()(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def column_titles(table):
-    """What to call columns in a picture."""
+    """The names of the columns in a picture."""
     return [f"column {title}" if title.isdigit() else title for title in table.titles]
 
 
 def picture(table, model, scaler=None):
-    """Draw the clusters in two dimensions.
+    """Draw the clusters in a plane.
 
     Parameters
     ----------
     table : Table
-        The data. More than two columns are projected on their first two principal
-        components; a single one is stacked up like a histogram.
+        The data. More than two columns are projected on their first two principal components; the
+        values of a single column are stacked like a histogram.
     model : DPMeans
-        Fitted to these data.
+        The model fitted to these data.
     scaler : StandardScaler, optional
-        What was done to the data first. One or two columns are drawn in their own units; of more,
-        the components are those of the scaled columns, which have no units.
+        The scaler of the data that were fitted. One or two columns are drawn in their own units;
+        for more, the principal components are those of the scaled columns.
 
     Returns
     -------
     figure : matplotlib.figure.Figure
-        Made without pyplot: no display and no global state is touched.
+        The figure.
     """
     (n, d), k = table.X.shape, model.n_clusters_
     X, centers = table.X, model.cluster_centers_
+    # principal components need the scaled columns; otherwise draw in the units of the data
     if scaler is not None and d > 2:
         X = scaler.transform(X)
     elif scaler is not None:
@@ -59,14 +60,14 @@ def picture(table, model, scaler=None):
     display = ClusterDisplay.from_predictions(
         X, model.labels_, centers=centers, feature_names=column_titles(table), ax=axes
     )
-    if scaler is not None and d == 2:  # distances are not those of the picture
+    if scaler is not None and d == 2:  # distances in the picture are not those of the fit
         axes.set_aspect("auto")
     size = len(display.points)
-    some = f", {size:,} of them drawn" if size < n else ""
+    drawn = f", {size:,} of them drawn" if size < n else ""
     marks = "numbered by label" if axes.texts else "as ringed dots"
     origin = ", chosen from the data" if isinstance(model.lam, str) and model.lam == "auto" else ""
     axes.set_title(
-        f"{table.name}: n = {n:,}{some}{', columns scaled' if scaler else ''}\n"
+        f"{table.name}: n = {n:,}{drawn}{', columns scaled' if scaler else ''}\n"
         f"K = {k:,}{origin}, lam = {model.lam_:.6g}; centers {marks}",
         size=11,
         parse_math=False,
@@ -75,22 +76,22 @@ def picture(table, model, scaler=None):
 
 
 def feature_picture(table, model, shape):
-    """Draw the features, and which rows have them.
+    """Draw the features, and the matrix of the rows that have them.
 
     Parameters
     ----------
     table : Table
         The data.
     model : BPMeans or KFeatures
-        Fitted to these data.
+        The model fitted to these data.
     shape : tuple of int or None
-        Height and width of the pictures that the rows are, if they are.
+        Height and width, if rows are pictures.
 
     Returns
     -------
     figure : matplotlib.figure.Figure
-        On the left one panel for each feature, a picture or values over the columns, all to the
-        same scale; on the right the matrix of assignments, its rows sorted.
+        On the left a panel for each feature, a picture or values over the columns, all on the same
+        scale; on the right the matrix of assignments, its rows sorted.
     """
     (n, d), k = table.X.shape, model.n_components_
     figure = new_figure(11, 6.5)
@@ -101,11 +102,11 @@ def feature_picture(table, model, shape):
         axes.set_title("which row has which feature", size=9)
     size = len(display.drawn_)
     penalty = f", lam = {model.lam_:.6g}" if hasattr(model, "lam_") else ""
-    some = f", the {size} with the most rows drawn" if size < k else ""
+    drawn = f", the {size} with the most rows drawn" if size < k else ""
     share = explained(model.reconstruction_err_**2, square_of(table.X))
     figure.suptitle(
         f"{table.name}: n = {n:,}, d = {d:,}\n"
-        f"K = {k:,}{some}{penalty}; {share} of the sum of squares explained",
+        f"K = {k:,}{drawn}{penalty}; {share} of the sum of squares explained",
         size=11,
         parse_math=False,
     )
@@ -127,7 +128,7 @@ def path_picture(table, path, best):
     Returns
     -------
     figure : matplotlib.figure.Figure
-        On a log scale unless there is a K without error.
+        The figure, on a log scale unless some K has no error.
     """
     n, d = table.X.shape
     figure = new_figure(8, 5.5)
@@ -156,13 +157,13 @@ def merge_path_picture(table, choice, scaler=None):
     choice : Choice
         The path, and the number chosen on it.
     scaler : StandardScaler, optional
-        What was done to the data first.
+        The scaler of the data that were fitted.
 
     Returns
     -------
     figure : matplotlib.figure.Figure
-        Three panels above each other. The criterion is above the lowest one, on a scale that is
-        linear where differences are a tie and logarithmic beyond.
+        Three panels, one above the other. The criterion is drawn less its minimum, on a scale that
+        is linear for differences within a tie and logarithmic beyond.
     """
     (n, d), certainty = table.X.shape, choice.certainty()
     figure = new_figure(8, 9)
@@ -187,7 +188,7 @@ def merge_path_picture(table, choice, scaler=None):
 
 
 def original_tracks(model, scaler):
-    """Give the tracks of D-Means in the units that the data had before they were scaled."""
+    """The tracks of a model in the units of the data before scaling."""
     if scaler is None:
         return model.tracks_
     return {
@@ -197,23 +198,22 @@ def original_tracks(model, scaler):
 
 
 def track_picture(table, model, scaler=None):
-    """Draw the ways of the clusters over time.
+    """Draw the tracks of the clusters over time.
 
     Parameters
     ----------
     table : Table
-        The data. Of more than two columns the first two are drawn; a single one is drawn over
-        time.
+        The data. The first two columns are drawn; a single column is drawn over time.
     model : DynamicMeans
-        Fitted to these data.
+        The model fitted to these data.
     scaler : StandardScaler, optional
-        What was done to the data first; they are drawn in their own units.
+        The scaler of the data that were fitted; tracks are drawn in the units of the data.
 
     Returns
     -------
     figure : matplotlib.figure.Figure
-        Each track goes from a ring to its number, or where there are many to a dot. Many tracks
-        in a plane are colored by time.
+        Each track goes from a ring to its number (to a dot if there are many). Many tracks in a
+        plane are colored by time.
     """
     n, d = table.X.shape
     figure = new_figure(8.5, 6.5)
@@ -226,15 +226,15 @@ def track_picture(table, model, scaler=None):
         time_name=clock_title(table),
         ax=axes if scaler is None else new_figure(8.5, 6.5).add_subplot(),
     )
-    if scaler is not None:  # its tracks are in scaled units: draw them again, in those of the rows
+    if scaler is not None:  # the tracks are in scaled units: draw them again in those of the rows
         display.tracks = original_tracks(model, scaler)
         display.plot(axes)
-        axes.set_aspect("auto")  # distances are not those of the picture
+        axes.set_aspect("auto")  # distances in the picture are not those of the fit
     size = len(display.points)
-    some = f", {size:,} of them drawn" if size < n else ""
+    drawn = f", {size:,} of them drawn" if size < n else ""
     columns = f", the first 2 of {d:,} columns" if d > 2 else ""
     axes.set_title(
-        f"{table.name}: n = {n:,}{some}{columns}{', columns scaled' if scaler else ''}, "
+        f"{table.name}: n = {n:,}{drawn}{columns}{', columns scaled' if scaler else ''}, "
         f"{counted(len(model.times_), 'time step')}\n"
         f"{counted(len(display.tracks), 'cluster')}, lam = {model.lam_:.6g}; each from a ring to "
         f"{'its number' if axes.texts else 'a dot'}, dotted while unseen",

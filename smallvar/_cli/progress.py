@@ -1,4 +1,4 @@
-"""How far the work is: a line on standard error, if that is a terminal and the work takes long."""
+"""A line of progress on standard error, if that is a terminal and the work takes long."""
 
 import os
 import sys
@@ -6,32 +6,33 @@ from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from time import perf_counter
 
-PATIENCE, TICK = 2.0, 0.5  # seconds before the line appears, and between two states of it
+PATIENCE, TICK = 2.0, 0.5  # seconds before the line appears, and between updates
 
 
 class Progress:
-    """Show how far the work in a ``with`` block is, and how long it may still take.
+    """Context that shows how far the work in it is, and how long it may still take.
 
-    A thread of its own draws the line: the work only notes where it is, which costs next to
-    nothing, and a sweep that takes long does not stop the clock. Where standard error is no
-    terminal there is neither thread nor line.
+    A thread draws the line, so that the clock goes on during a long sweep. The work only sets
+    ``done``, the share that is done (None: not known), and ``note``, a text. If standard error is
+    not a terminal, there is neither thread nor line.
 
     Parameters
     ----------
     what : str
-        What is being done.
+        The name of the work, such as "fitting".
     """
 
-    current = None  # the one whose line may stand on the terminal
+    current = None  # the Progress whose line may be on the terminal
 
     def __init__(self, what):
         self.what, self.done, self.note = what, None, ""
         self.drawn = False
 
     def __enter__(self):
-        """Start the clock."""
+        """Start the clock, and the thread on a terminal."""
         self.stream, self.begin = sys.stderr, perf_counter()
         self.lock, self.stopped, self.thread = Lock(), Event(), None
+        # a daemon, so that it cannot keep the process alive
         if self.stream is not None and self.stream.isatty():
             Progress.current = self
             self.thread = Thread(target=self.watch, daemon=True)
@@ -39,7 +40,7 @@ class Progress:
         return self
 
     def __exit__(self, *error):
-        """Take the line away."""
+        """Stop the thread and clear the line."""
         if self.thread is not None:
             self.stopped.set()
             self.thread.join()
@@ -47,7 +48,7 @@ class Progress:
                 Progress.current = None
 
     def watch(self):
-        """Draw until the work is done."""
+        """Draw the line repeatedly until the work is done."""
         pause = PATIENCE
         while not self.stopped.wait(pause):
             text = self.words(perf_counter() - self.begin)
@@ -58,7 +59,7 @@ class Progress:
             pause = TICK
 
     def words(self, elapsed):
-        """Say what is being done, for how long already, and for how long still."""
+        """The text of the line: the work, the share done, the time taken and the time left."""
         if self.done:
             left = span(elapsed * (1 - self.done) / self.done)
             words = f"{self.what}: {self.done:.0%} after {span(elapsed)}, about {left} left"
@@ -67,7 +68,7 @@ class Progress:
 
     @contextmanager
     def cleared(self):
-        """Make room for other words; the line comes back with the next tick."""
+        """Context in which other text can be printed; the line returns with the next tick."""
         with self.lock:
             if self.drawn:
                 self.stream.write("\r" + " " * self.width() + "\r")
@@ -76,16 +77,16 @@ class Progress:
             yield
 
     def width(self):
-        """Tell how many characters fit on the line; in the last column some terminals wrap."""
+        """The number of characters for the line; some terminals wrap at the last column."""
         try:
             columns = os.get_terminal_size(self.stream.fileno()).columns
         except OSError:
             columns = 0
-        return (columns or 80) - 1  # some terminals say 0 where they do not know
+        return (columns or 80) - 1  # 0 from terminals of unknown size
 
 
 def span(seconds):
-    """Write a span of time: 7 s, 3 min 20 s or 2 h 5 min."""
+    """A length of time as text: 7 s, 3 min 20 s or 2 h 5 min."""
     seconds = round(seconds)
     if seconds < 60:
         return f"{seconds} s"

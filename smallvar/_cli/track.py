@@ -1,4 +1,8 @@
-"""``smallvar track``: D-Means on the rows of a table, step by step."""
+"""``smallvar track``: D-Means on the rows of a table, step by step.
+
+Campbell, Kulis & How, Dynamic Clustering Algorithms via Small-Variance Analysis of Markov Chain
+Mixture Models. ``track`` parses the arguments, fits, writes and reports; helpers follow.
+"""
 
 from dataclasses import replace
 
@@ -27,7 +31,8 @@ from smallvar._cli.table import (
     pick_columns,
 )
 
-FLEETING, FEW_ROWS = 1 / 3, 10  # clusters per row that are too many, and rows that tell
+FLEETING = 1 / 3  # clusters per row beyond which a warning is given
+FEW_ROWS = 10  # least number of rows for the warning
 
 
 def track(argv):
@@ -38,6 +43,48 @@ def track(argv):
     argv : list of str
         The arguments that follow the name of the command.
     """
+    parser = track_parser()
+    args = parse(
+        parser,
+        argv,
+        out="write the clusters, numbered from 0 as they appear, one per row of DATA",
+        seed="draw the random orders from S (default: 0, so that the same command gives the "
+        "same result)",
+        stand_in="a stream of moving groups is made up",
+        lines="step",
+        scale="standardize the columns over all steps, each to mean 0 and standard deviation 1, "
+        "so that all count alike; lam, q are then in these units, --tracks and --plot stay in "
+        "those of the data",
+    )
+    refuse_halves(args)
+    check_targets(args)
+
+    table, reading = load(args, parser.prog, moving_groups, " --time COLUMN")
+    X, scaler = scaled(args, table)
+    model, guess, fitting = fitted(args, X, table)
+    warn_of_fleeting(model)
+
+    if args.out is not None:
+        write_out(args, ["cluster"], model.labels_, table.kept, write_labels)
+    if args.tracks is not None:
+        with replacing(args.tracks) as file:
+            write_tracks(file, table.titles, model, scaler)
+    if args.plot is not None:
+        save(args.plot, track_picture(table, model, scaler))
+    report(
+        {
+            **of_data(args, table, scaler),
+            **facts_of_model(args, table, model, guess),
+            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
+            "labels": out_in_words(args),
+            "tracks": args.tracks,
+            "picture": args.plot,
+        }
+    )
+
+
+def track_parser():
+    """The parser of the command, without the arguments that all commands share."""
     margin = " " * len("usage: smallvar track ")
     parser = new_parser(
         prog="smallvar track",
@@ -76,6 +123,26 @@ def track(argv):
         "are picked farthest-first, and lam is the median of the squared distances of the K-th "
         "over the steps, each counted by its rows (default: a guess of 8)",
     )
+    _add_memory_arguments(parser)
+    parser.add_argument(
+        "--starts",
+        type=number(int, 1),
+        default=3,
+        metavar="N",
+        help="orders in which the points of each step are visited, the first as given, the "
+        "others random; the best result goes on (default: 3)",
+    )
+    parser.add_argument(
+        "--tracks",
+        metavar="FILE",
+        help="write the centers, a row for each cluster and each step in which it was seen, under "
+        "the titles time, cluster and those of the columns, as .csv",
+    )
+    return parser
+
+
+def _add_memory_arguments(parser):
+    """Add the arguments that say how clusters are remembered: t_q and k_tau, or q and tau."""
     parser.add_argument(
         "--t-q",
         type=number(float, 1, strict=True),
@@ -103,39 +170,31 @@ def track(argv):
         metavar="TAU",
         help="with --q: how fast the weight of an old center fades",
     )
-    parser.add_argument(
-        "--starts",
-        type=number(int, 1),
-        default=3,
-        metavar="N",
-        help="orders in which the points of each step are visited, the first as given, the "
-        "others random; the best result goes on (default: 3)",
-    )
-    parser.add_argument(
-        "--tracks",
-        metavar="FILE",
-        help="write the centers, a row for each cluster and each step in which it was seen, under "
-        "the titles time, cluster and those of the columns, as .csv",
-    )
-    args = parse(
-        parser,
-        argv,
-        out="write the clusters, numbered from 0 as they appear, one per row of DATA",
-        seed="draw the random orders from S (default: 0, so that the same command gives the "
-        "same result)",
-        stand_in="a stream of moving groups is made up",
-        lines="step",
-        scale="standardize the columns over all steps, each to mean 0 and standard deviation 1, "
-        "so that all count alike; lam, q are then in these units, --tracks and --plot stay in "
-        "those of the data",
-    )
-    refuse_halves(args)
-    check_targets(args)
 
+
+def fitted(args, X, table):
+    """Fit D-Means to the rows X at the times of the table.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The parsed arguments.
+    X : ndarray of shape (n, d)
+        The rows to cluster, scaled or not.
+    table : Table
+        The times.
+
+    Returns
+    -------
+    model : DynamicMeans
+        The fitted model.
+    guess : int
+        The guess of the number of clusters from which the penalty follows; 0 if it was given.
+    seconds : float
+        The time it took.
+    """
     from smallvar import DynamicMeans
 
-    table, reading = load(args, parser.prog, moving_groups, " --time COLUMN")
-    X, scaler = scaled(args, table)
     lam, guess, guessing = typical_penalty(args, X, table)
     given = {
         "lam": lam,
@@ -153,58 +212,47 @@ def track(argv):
     )
     n_steps = len(np.unique(table.times))
 
-    def note(progress, event):
+    def show_step(progress, event):
         progress.done = event.number / n_steps
 
-    _, fitting = timed(model.fit, X, times=table.times, follow=None if args.verbose else note)
-    warn_of_fleeting(model)
+    follow = None if args.verbose else show_step
+    _, fitting = timed(model.fit, X, times=table.times, follow=follow)
+    return model, guess, guessing + fitting
 
-    if args.out is not None:
-        write_out(args, ["cluster"], model.labels_, table.kept, write_labels)
-    if args.tracks is not None:
-        with replacing(args.tracks) as file:
-            write_tracks(file, table.titles, model, scaler)
-    if args.plot is not None:
-        save(args.plot, track_picture(table, model, scaler))
 
+def facts_of_model(args, table, model, guess):
+    """The lines of the report about a fitted model."""
     first, last = model.times_[[0, -1]]
-    guess = f"farthest-first, median over the steps, for a guess of {counted(guess, 'cluster')}"
+    rule = f"farthest-first, median over the steps, for a guess of {counted(guess, 'cluster')}"
     born, died, revived = (
         sum(map(len, steps)) for steps in (model.births_, model.deaths_, model.revivals_)
     )
-    report(
-        {
-            **of_data(args, table, scaler),
-            "steps": f"{model.n_steps_:,} ({clock_title(table)} from {moment(first)} to "
-            f"{moment(last)})",
-            "lam": f"{model.lam_:.8g} ({guess if args.lam is None else 'given'})",
-            **memory_in_words(args, model),
-            "starts": f"{args.starts:,} for each step",
-            "clusters": f"{len(model.tracks_):,} ever seen, {model.n_clusters_:,} alive at the end",
-            "events": f"{counted(born, 'birth')}, {counted(died, 'death')}, "
-            f"{counted(revived, 'revival')}",
-            "objective": f"{model.step_objectives_.sum():.10g} (summed over the steps)",
-            "seconds": f"{reading:.3f} reading, {guessing + fitting:.3f} fitting",
-            "labels": out_in_words(args),
-            "tracks": args.tracks,
-            "picture": args.plot,
-        }
-    )
+    return {
+        "steps": f"{model.n_steps_:,} ({clock_title(table)} from {moment(first)} to "
+        f"{moment(last)})",
+        "lam": f"{model.lam_:.8g} ({rule if args.lam is None else 'given'})",
+        **memory_in_words(args, model),
+        "starts": f"{args.starts:,} for each step",
+        "clusters": f"{len(model.tracks_):,} ever seen, {model.n_clusters_:,} alive at the end",
+        "events": f"{counted(born, 'birth')}, {counted(died, 'death')}, "
+        f"{counted(revived, 'revival')}",
+        "objective": f"{model.step_objectives_.sum():.10g} (summed over the steps)",
+    }
 
 
 def typical_penalty(args, X, table):
-    """Derive the penalty from the steps unless it is given.
+    """The penalty: that given, or one that follows from all steps.
 
-    One step alone, be it the first, may hold too few rows or unusual ones: of the penalties
-    of all steps this is the median, each counted by its rows. Steps whose rows are all the
-    same know of no distance and do not count.
+    A single step may have too few rows, or unusual ones. So the result is the median of the
+    farthest-first penalties of the steps, weighted by their numbers of rows. Steps whose rows are
+    all equal have no distances and are left out.
 
     Parameters
     ----------
     args : argparse.Namespace
-        What the user asked for.
+        The parsed arguments.
     X : ndarray of shape (n, d)
-        What is clustered.
+        The rows to cluster.
     table : Table
         The times.
 
@@ -213,9 +261,9 @@ def typical_penalty(args, X, table):
     lam : float
         The penalty.
     guess : int
-        The guess of the number of clusters behind it; 0 where the penalty was given.
+        The guess of the number of clusters from which it follows; 0 if it was given.
     seconds : float
-        How long it took.
+        The time it took.
     """
     from sklearn.utils import check_array
 
@@ -223,6 +271,7 @@ def typical_penalty(args, X, table):
 
     if args.lam is not None:
         return args.lam, 0, 0.0
+    # rows sorted by time: ``first`` are the positions at which steps begin
     times, first, sizes = np.unique(
         np.sort(table.times, kind="stable"), return_index=True, return_counts=True
     )
@@ -235,22 +284,23 @@ def typical_penalty(args, X, table):
         )
 
     def penalties():
+        """Yield the penalty and the number of rows of each step with two different rows."""
         data = check_array(X, dtype=(np.float64, np.float32))
         for rows in np.split(np.argsort(table.times, kind="stable"), first[1:]):
             step, n = data[rows], len(rows)
             if (step != step[0]).any():
                 yield farthest_first_lambda(step, min(guess, n), n_threads=args.threads), n
 
-    found, seconds = timed(lambda: sorted(penalties()))
-    if not found:
+    sorted_penalties, seconds = timed(lambda: sorted(penalties()))
+    if not sorted_penalties:
         return 1.0, guess, seconds  # as in farthest_first_lambda
-    lams, rows = zip(*found, strict=True)
-    below = np.cumsum(rows)
-    return lams[np.searchsorted(below, below[-1] / 2)], guess, seconds
+    lams, rows = zip(*sorted_penalties, strict=True)
+    cumulated = np.cumsum(rows)
+    return lams[np.searchsorted(cumulated, cumulated[-1] / 2)], guess, seconds
 
 
 def warn_of_fleeting(model):
-    """Tell the user if clusters are hardly ever taken up again."""
+    """Warn if most clusters are seen only once or twice."""
     n, k = len(model.labels_), len(model.tracks_)
     if model.n_steps_ > 1 and n >= FEW_ROWS and k > n * FLEETING:
         complain(
@@ -261,7 +311,7 @@ def warn_of_fleeting(model):
 
 
 def refuse_halves(args):
-    """Refuse options of `track` that need others which are not there."""
+    """Raise a UserError for options that need others, or exclude each other."""
     pairs = [("t_q", "k_tau"), ("q", "tau")]
     given = [[name for name in pair if getattr(args, name) is not None] for pair in pairs]
     if all(given):
@@ -276,23 +326,24 @@ def refuse_halves(args):
 
 
 def moving_groups(wanted):
-    """Make up a stream of groups that move, and say what it is.
+    """Generate a stream of moving groups, the data set of the command.
 
     Parameters
     ----------
     wanted : Wanted
-        The columns to use, and that of the times if it is not called time.
+        The columns to use, and the column of the times (default: time).
 
     Returns
     -------
     table : Table
-        Columns x and y and times from 0 to 59, the same every time. Seven groups are there from
-        the start; one of them leaves for good, another for a while, and two more appear.
+        Columns x and y, and times from 0 to 59; always the same. Seven groups exist from the start;
+        one of them disappears, another is absent for two steps, and two more appear.
     words : str
-        What this is.
+        A description.
     """
     rng = np.random.default_rng(0)
     steps = np.arange(60)
+    # first step and end of each group
     spans = [(0, 60)] * 5 + [(0, 34), (0, 60), (15, 60), (30, 60)]
     rows = []
     for group, (first, last) in enumerate(spans):
@@ -310,13 +361,13 @@ def moving_groups(wanted):
     data = np.concatenate(rows)
     data = data[np.argsort(data[:, 0], kind="stable")]
     names, wanted = ["time", "x", "y"], replace(wanted, time=wanted.time or "time")
-    picked, titles, clock = pick_columns("the stream", wanted, names, 3)
-    table = Table(data[:, picked], titles, "moving groups", data[:, clock], names[clock])
+    columns, titles, clock = pick_columns("the stream", wanted, names, 3)
+    table = Table(data[:, columns], titles, "moving groups", data[:, clock], names[clock])
     return table, "groups that move, generated by this program"
 
 
 def write_tracks(file, titles, model, scaler=None):
-    """Write the centers that clusters had, by time and number."""
+    """Write the centers of the clusters as a csv file, sorted by time and cluster."""
     tracks, times = original_tracks(model, scaler), model.times_
     rows = np.concatenate(list(tracks.values()))
     ids = np.repeat(list(tracks), [len(seen) for seen in tracks.values()])
@@ -329,16 +380,17 @@ def write_tracks(file, titles, model, scaler=None):
 
 
 def memory_in_words(args, model):
-    """Say how long and how well clusters are remembered: t_q and k_tau, or q and tau."""
+    """The lines of the report about t_q and k_tau, or q and tau."""
     if args.q is not None:
         return {"q": f"{model.q_:.8g} (given)", "tau": f"{model.tau_:.8g} (given)"}
     t_q, k_tau, origin = args.t_q, args.k_tau, "given"
     if t_q is None:  # from q = lam / t_q and tau = (t_q (k_tau - 1) + 1) / (t_q - 1)
         from smallvar import DynamicMeans
 
-        usual = DynamicMeans(lam=1.0).partial_fit([[0.0]])  # a lam of the user's may be subnormal
-        t_q, origin = 1.0 / usual.q_, "default"
-        k_tau = 1.0 + (usual.tau_ * (t_q - 1.0) - 1.0) / t_q
+        # with lam = 1, since the lam of the user may be subnormal
+        default = DynamicMeans(lam=1.0).partial_fit([[0.0]])
+        t_q, origin = 1.0 / default.q_, "default"
+        k_tau = 1.0 + (default.tau_ * (t_q - 1.0) - 1.0) / t_q
     return {
         "t_q": f"{t_q:.8g} ({origin}; q = {model.q_:.8g})",
         "k_tau": f"{k_tau:.8g} ({origin}; tau = {model.tau_:.8g})",

@@ -1,4 +1,4 @@
-"""The number of threads, and facts about this build."""
+"""The number of threads, limits for BLAS, and ``show_config``, which describes the build."""
 
 import functools
 import os
@@ -12,12 +12,14 @@ from threadpoolctl import ThreadpoolController
 from smallvar._sweeps.parallel import MOST_THREADS, is_forked, max_threads, openmp_version
 from smallvar._version import __version__
 
-# OpenBLAS shares out products of two matrices of more than 2^18 multiply-adds, and of a matrix
-# and a vector of more than 9,216: half as many are left to it, and of these a 16th
+# OpenBLAS uses threads for products of two matrices of more than 2^18 multiply-adds, and of a
+# matrix and a vector of more than 9,216. Half of that is surely computed on one thread; the bound
+# for vectors is a 16th of the bound for matrices.
 SERIAL_PRODUCT, MATRIX_TO_VECTOR = 1 << 17, 16
 
 
 def _after_fork():
+    """Replace the context of BLAS in a forked child."""
     global _one_thread
     _one_thread = _OneThread()
 
@@ -28,28 +30,31 @@ if hasattr(os, "register_at_fork"):
 
 
 def openmp_enabled():
-    """Whether this build has OpenMP; without it every fit has one thread."""
+    """Whether this build has OpenMP; without it every fit uses one thread."""
     return openmp_version() > 0
 
 
 def _cores():
+    """The number of processors of the machine."""
     return os.cpu_count() or 1
 
 
 @functools.cache
 def _cpus_allowed():
-    # reads files of the system, which takes longer than a small fit
+    """The number of processors that this process may use, limits of containers included."""
+    # cached: reading files of the system takes longer than a small fit
     return joblib.cpu_count()
 
 
 @functools.cache
 def _controller():
-    # finding the libraries takes milliseconds, longer than a small fit
+    """The controller of the loaded BLAS libraries."""
+    # cached: finding the libraries takes milliseconds, longer than a small fit
     return ThreadpoolController()
 
 
 class _OneThread:
-    """Fits that want BLAS to use one thread; the first sets the limit, the last lifts it."""
+    """Context in which BLAS uses one thread; the first fit sets the limit, the last lifts it."""
 
     def __init__(self):
         self.lock, self.inside, self.limit = threading.Lock(), 0, None
@@ -71,28 +76,28 @@ _one_thread = _OneThread()
 
 
 def one_blas_thread(n=None, d=None):
-    """Context in which BLAS uses one thread: for matrices so small that more would only wait.
+    """Context in which BLAS uses one thread, for matrices too small for more.
 
-    n x d is the shape of the largest matrix, of which there are products d x d; None: not known.
-    Where BLAS takes one thread by itself, libraries are not looked for, which takes .1 s once.
+    n x d is the shape of the largest matrix, with products of shape d x d; None if not known. If
+    BLAS uses one thread for these by itself, the search for the libraries (0.1 s, once) is saved.
     """
     small = n is not None and max(n, d) * d * max(d, MATRIX_TO_VECTOR) <= SERIAL_PRODUCT
     return nullcontext() if small else _one_thread
 
 
 def at_most_blas_threads(n_threads):
-    """Context in which BLAS uses at most so many threads, and never more than without it."""
+    """Context in which BLAS uses at most ``n_threads`` threads, and no more than before."""
     blas = _controller().select(user_api="blas")
     allowed = [library.num_threads for library in blas.lib_controllers]
     return blas.limit(limits=min([n_threads, *allowed]))
 
 
 def resolve_threads(n_threads):
-    """Number of threads for ``n_threads``: None means all that this process may use.
+    """The number of threads for ``n_threads``; None means all that this process may use.
 
-    One without OpenMP, and in a forked child: there OpenMP may wait forever for threads that only
-    the parent has. More than the machine has processors only where OMP_NUM_THREADS or threadpoolctl
-    allow more.
+    It is 1 without OpenMP and in a forked child, where OpenMP may wait forever for threads that
+    only the parent has. It exceeds the number of processors only if OMP_NUM_THREADS or
+    threadpoolctl allow that.
     """
     if not openmp_enabled() or is_forked():
         return 1
@@ -102,7 +107,7 @@ def resolve_threads(n_threads):
     elif "OMP_NUM_THREADS" in os.environ:
         available = limit
     else:
-        # OpenMP knows the affinity mask, joblib the limits of containers as well
+        # OpenMP knows the affinity mask, joblib also the limits of containers
         available = min(limit, _cpus_allowed())
     return max(1, min(int(available), MOST_THREADS))
 
@@ -112,14 +117,14 @@ def _blas_names():
     import numpy as np
     import scipy
 
-    found = []
+    names = []
     for module in (np, scipy):
         try:
             blas = module.__config__.CONFIG["Build Dependencies"]["blas"]
-        except (AttributeError, KeyError):  # older or vendor builds do not say
+        except (AttributeError, KeyError):  # not recorded in older or vendor builds
             continue
-        found.append(f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip())
-    return found or ["unknown"]
+        names.append(f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip())
+    return names or ["unknown"]
 
 
 def show_config() -> None:

@@ -1,4 +1,8 @@
-"""What all estimators share: their data and threads, undo of a failed fit, warnings."""
+"""The base class of all estimators, and functions on estimators.
+
+``keywords_only`` decorates ``__init__``; ``unchanged_on_error`` undoes a fit that fails;
+``Estimator`` checks data and holds threads, units of weight and settings of the loop.
+"""
 
 import functools
 import inspect
@@ -38,7 +42,7 @@ from smallvar._core.validation import (
 
 P = ParamSpec("P")
 
-# What a number given without a name may have been meant to be.
+# Meanings that a positional number may have: the error of ``keywords_only`` lists them.
 MEANINGS = {
     "min_cosine": "the least cosine of a row with its center",
     "lam": "a penalty, in {unit}",
@@ -53,15 +57,15 @@ MEANINGS = {
     "n_global": 'with lam_global="farthest-first" a guess of the number of clusters in all',
 }
 
-_changing: dict[int, list[int]] = {}  # id of what is being changed, threads that do it
+_changing: dict[int, list[int]] = {}  # id of an estimator being changed: [id of the thread]
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_changing.clear)  # a child has none of these threads
+    os.register_at_fork(after_in_child=_changing.clear)  # the child has none of these threads
 
 
 def keywords_only(unit: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Return a decorator of ``__init__`` that raises for positional arguments, naming keywords.
+    """Return a decorator of ``__init__`` that raises for positional arguments.
 
-    Penalties are in the given unit.
+    The error names the keywords that may have been meant; ``unit`` is that of penalties.
     """
 
     def decorate(init: Callable[P, None]) -> Callable[P, None]:
@@ -87,14 +91,15 @@ def keywords_only(unit: str) -> Callable[[Callable[P, None]], Callable[P, None]]
 
 @contextmanager
 def unchanged_on_error(estimator):
-    """Leave the estimator as it was before if the block fails or is interrupted.
+    """Context that restores the estimator if the block fails or is interrupted.
 
-    Two threads must not change the same one: each would undo or mix up what the other does.
+    A second thread that changes the same estimator gets an error: each would undo the changes of
+    the other.
     """
-    mine = [threading.get_ident()]
-    try:  # from here on: Ctrl-C may come right after the entry is made
-        holder = _changing.setdefault(id(estimator), mine)
-        if holder != mine:
+    thread = [threading.get_ident()]
+    try:  # Ctrl-C may come right after the entry is made
+        holder = _changing.setdefault(id(estimator), thread)
+        if holder != thread:
             raise RuntimeError(
                 f"this {type(estimator).__name__} is being fitted in another thread; "
                 "use sklearn.base.clone to have one for each thread"
@@ -107,12 +112,12 @@ def unchanged_on_error(estimator):
             vars(estimator).update(before)
             raise
     finally:
-        if _changing.get(id(estimator)) is mine:
+        if _changing.get(id(estimator)) is thread:
             _changing.pop(id(estimator), None)
 
 
 def warn_not_converged(estimator, n_iter, where=""):
-    """Tell that ``max_iter`` ended the loop, of ``n_iter`` sweeps with those that do not count."""
+    """Warn that ``max_iter`` ended the loop; ``n_iter`` counts all sweeps, ``where`` is added."""
     most = estimator.max_iter
     others = f" ({n_iter} with those that opened clusters or features)" if n_iter > most else ""
     warnings.warn(
@@ -124,38 +129,38 @@ def warn_not_converged(estimator, n_iter, where=""):
 
 
 def checked_rows(estimator, X):
-    """The rows as the ``fit`` of an estimator takes them, which notes their columns."""
+    """Checked data of a fit; the estimator stores the number and the names of the columns."""
     return estimator._validate(X, reset=True)
 
 
 def check_parameters(estimator):
-    """Raise where a parameter of an estimator is out of its bounds."""
+    """Raise if a parameter of an estimator is out of its bounds."""
     estimator._check_parameters()
 
 
 def callback_of(estimator):
-    """What an estimator calls after every step of its fit; None if nobody listens."""
+    """The callback for every step of the fit of an estimator; None if there is none."""
     return estimator._callback()
 
 
 def check_fitted(estimator):
-    """``check_is_fitted`` of scikit-learn, which first looks for tags, only where it may raise."""
+    """Raise if an estimator is not fitted; faster than ``check_is_fitted`` if it is."""
     if "n_features_in_" not in vars(estimator):
         check_is_fitted(estimator)
 
 
 def learned_attributes(estimator):
-    """What ``fit`` has set on an estimator: all but its parameters and callbacks."""
+    """The attributes that ``fit`` has set: all except parameters and callbacks."""
     parameters, callbacks = estimator.get_params(deep=False), ("_skl_", "_callback_", "_parent_")
     return {
-        name: value
-        for name, value in vars(estimator).items()
+        name: attribute
+        for name, attribute in vars(estimator).items()
         if name not in parameters and not name.startswith(callbacks)
     }
 
 
 def with_learned(estimator, attributes):
-    """The estimator with these attributes of a fit, in place of those that it had."""
+    """The estimator, its learned attributes replaced by these."""
     for name in learned_attributes(estimator):
         delattr(estimator, name)
     vars(estimator).update(attributes)
@@ -163,16 +168,16 @@ def with_learned(estimator, attributes):
 
 
 class Estimator(CallbackMixin, BaseEstimator):
-    """Base of all estimators: their data, threads and starts."""
+    """Base of all estimators: checks of data, threads, units of weight, settings of starts."""
 
     n_features_in_: int
     feature_names_in_: NDArray[Any]
-    _dtypes: tuple[type, ...] = DTYPES  # of data used as they are
-    _error_share = 1.0  # of a squared distance in the objective
+    _dtypes: tuple[type, ...] = DTYPES  # of data that are not converted
+    _error_share = 1.0  # factor of a squared distance in the objective
 
     _takes_sparse = False
-    _unit = 1.0  # of weights, in which the fit is computed
-    _varying: NDArray[np.bool_] | None = None  # columns that take part; None: all
+    _unit = 1.0  # the fit is computed with weights divided by this unit
+    _varying: NDArray[np.bool_] | None = None  # mask of the columns used; None: all
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -184,6 +189,10 @@ class Estimator(CallbackMixin, BaseEstimator):
         vars(self).update(realigned(vars(self)))
 
     def _validate(self, X: Any, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+        """Checked data: of a fit, which sets the columns, if ``reset``; else for a fitted model.
+
+        ``least`` is the least number of rows.
+        """
         if is_plain(X, self._dtypes, least) and self._takes_columns(X.shape[1], reset):
             return X
         X = opened(X)
@@ -202,27 +211,30 @@ class Estimator(CallbackMixin, BaseEstimator):
         return sparse_rows(X) if issparse(X) else aligned(X)
 
     def _takes_columns(self, count, reset):
-        """Note so many columns without names; or whether they are those of the fit."""
-        facts = vars(self)
+        """Set the number of columns (no names); if not ``reset``, whether the fit had as many."""
+        attributes = vars(self)
         if not reset:
-            return facts.get("n_features_in_") == count and "feature_names_in_" not in facts
-        facts.pop("feature_names_in_", None)
+            same = attributes.get("n_features_in_") == count
+            return same and "feature_names_in_" not in attributes
+        attributes.pop("feature_names_in_", None)
         self.n_features_in_ = count
         return True
 
     def _threads(self):
+        """The number of threads, from the checked parameter."""
         check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)
         return resolve_threads(self.n_threads)
 
     def _rng(self):
+        """The random generator of ``random_state``."""
         return check_random_state(self.random_state)
 
     def _callback(self):
-        """What is to be called after every step of the fit; None if nobody listens."""
+        """The callback for every step of the fit; None if there is none."""
         return in_unit(callback_for(self.verbose, self), self._unit)
 
     def _relative(self, weight, relative=True, **options):
-        """The weights for a fit: in units of the lightest, unless not ``relative``."""
+        """The weights for a fit, in units of the lightest if ``relative``; sets ``_unit``."""
         vars(self).pop("_unit", None)
         if relative:
             weight, unit = relative_weights(weight, **options)
@@ -231,11 +243,11 @@ class Estimator(CallbackMixin, BaseEstimator):
         return weight
 
     def _columns(self, X):
-        """The columns that take part: of rows, of centers or of features."""
+        """The columns that are used, of rows, centers or features."""
         return X if self._varying is None else np.ascontiguousarray(X[:, self._varying])
 
     def _multiply(self, *names):
-        """Bring what was learned from the unit of the fit to that of the weights."""
+        """Multiply learned attributes by the unit of weight in which the fit was computed."""
         unit = self._unit
         if unit == 1.0:
             return
@@ -249,15 +261,16 @@ class Estimator(CallbackMixin, BaseEstimator):
                 )
 
     def _loop(self):
-        """When the sweeps of a start end."""
+        """The settings that say when the sweeps of a start end."""
         return LoopSettings(self.max_iter, float(self.tol), self._callback())
 
     def _check_starts(self):
+        """Raise unless the parameters of starts and sweeps are within their bounds."""
         check_starts(self)
 
 
 def check_starts(estimator):
-    """Raise unless the parameters that start and end the sweeps are within their bounds."""
+    """Raise unless verbose, n_init, max_iter and tol are within their bounds."""
     check_verbose(estimator.verbose)
     check_number(estimator.n_init, "n_init", low=1, integer=True)
     check_number(estimator.max_iter, "max_iter", low=1, integer=True)

@@ -1,4 +1,8 @@
-"""The loop of a fit: when a start is over, and which of several starts is the best."""
+"""The loop of a fit: when a start is over, and which of several starts is the best.
+
+``LoopSettings`` are the bounds of the loop, ``Progress`` records the sweeps of a start and says
+whether another one follows, ``best_of`` chooses among starts.
+"""
 
 import time
 from collections.abc import Callable
@@ -8,11 +12,11 @@ from typing import Any
 from smallvar._core.progress import ProgressEvent
 from smallvar._sweeps.stopping import StoppingRule
 
-TIE = 1e-12  # of an objective: it is not known better than that
-# of the error of all rows about one point: a smaller difference of sums is mostly rounding, so the
-# rows are added up one by one
+TIE = 1e-12  # relative accuracy of an objective: closer ones are equal
+# an error below this part of the error of all rows about one point, computed as a difference of
+# sums, is mostly rounding: it is then summed row by row
 CANCELLATION = 1e-6
-PATIENCE = 10.0  # seconds after which the lines printed say how long it may still take
+PATIENCE = 10.0  # seconds after which the lines printed estimate the time left
 NO_CAP = 2**31 - 1  # labels are int32
 
 
@@ -25,7 +29,7 @@ def span(seconds):
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """When the sweeps of a start end at the latest, and what is called after each of them."""
+    """The bounds of the sweeps of a start, and the callback after each sweep."""
 
     max_iter: int
     tol: float = 0.0
@@ -33,17 +37,17 @@ class LoopSettings:
 
 
 class Progress(StoppingRule):
-    """The objective after every sweep of a start, and whether there is to be another sweep.
+    """The objective after every sweep of a start, and whether another sweep follows.
 
-    A start is over when a sweep changes nothing (``converged``); when one lowers the objective by
-    at most ``tol`` times the absolute value that it had after the first (``within_tol``, for
-    ``tol`` > 0); or after ``max_iter`` sweeps. A sweep that opens clusters and lowers the objective
-    does not count among these. At most ``n`` sweeps, one for each row, go uncounted: a fit whose
-    clusters open by rounding would never end otherwise.
+    A start is over when a sweep changes nothing (``converged``); when a sweep lowers the objective
+    by at most ``tol`` times its absolute value after the first (``within_tol``, for ``tol`` > 0);
+    or after ``max_iter`` sweeps. A sweep that opens clusters and lowers the objective does not
+    count among these. At most ``n`` sweeps, one for each row, are not counted: otherwise a fit
+    whose clusters open by rounding would never end.
 
-    ``path`` are the objectives. What is done after the last sweep (nearest centers once more, sums
-    anew) may append to it or correct its end; ``n_iter`` counts the sweeps alone. ``settings`` is a
-    LoopSettings.
+    ``path`` has the objectives. Steps after the last sweep (nearest centers once more, sums
+    computed anew) may append to it or correct its end; ``n_iter`` counts sweeps only. ``settings``
+    is a LoopSettings.
     """
 
     def __init__(self, settings, n):
@@ -53,19 +57,19 @@ class Progress(StoppingRule):
 
     @property
     def objective(self):
-        """The last one."""
+        """The objective after the last sweep."""
         return self.path[-1]
 
     def correct(self, objective):
-        """Replace the last objective, by one measured anew."""
+        """Replace the last objective by one computed anew."""
         self.path[-1] = objective
 
     def record(self, objective, line, *, changed, opened=0, converged=None, n_clusters=None):
         """Record a sweep and its objective, and call the callback.
 
         ``changed``: the sweep changed something; ``opened``: it opened clusters; ``converged``: it
-        is the last one, None: if it changed nothing. ``line`` says what it did, with a place for
-        the objective, ``{}``.
+        is the last sweep (None: it is if it changed nothing). ``line`` describes the sweep, with
+        ``{}`` in place of the objective.
         """
         previous = self.path[-1] if self.path else objective
         self.path.append(objective)
@@ -77,15 +81,15 @@ class Progress(StoppingRule):
             self.callback(ProgressEvent("sweep", self.n_iter, message, n_clusters, objective))
 
     def resume(self, path):
-        """Go on after an end, with these objectives of the sweeps so far."""
+        """Continue after an end; ``path`` are the objectives of the sweeps so far."""
         self.path, self.converged, self.within_tol = path, False, False
 
     def conclude(self):
-        """Count the last sweep as one that changed nothing."""
+        """Mark the last sweep as one that changed nothing."""
         self.converged = True
 
     def pace(self):
-        """How long a sweep takes, and all that there may be, in a fit that takes long."""
+        """Text: seconds a sweep takes, and at most left; empty before PATIENCE is over."""
         elapsed = time.perf_counter() - self.begin
         if elapsed < PATIENCE:
             return ""
@@ -97,10 +101,10 @@ class Progress(StoppingRule):
 def best_of(starts, *, total=None, callback=None, rounding=None):
     """The start with the lowest objective; at a tie, the earlier one.
 
-    Objectives tie that differ by no more than ``rounding``, by default TIE times the least.
-    ``starts`` yields them when they are over, each with its ``objective`` and its number of
-    clusters ``k``; ``total`` is how many there will be, if that is known. ``callback`` is called
-    with an event for each, unless there is one alone.
+    Objectives that differ by no more than ``rounding`` (by default TIE times the least) tie.
+    ``starts`` yields starts that are over, with attributes ``objective`` and ``k``, the number of
+    clusters; ``total`` is their number, if known. ``callback`` is called with an event for each,
+    unless there is only one.
     """
     best, begin = None, time.perf_counter()
     for number, start in enumerate(starts, 1):
@@ -111,6 +115,7 @@ def best_of(starts, *, total=None, callback=None, rounding=None):
                 line += f" (about {span(elapsed / number * (total - number))} left)"
             callback(ProgressEvent("start", number, line, start.k, start.objective))
         if best is not None:
+            # a later start must be better by more than rounding
             tie = TIE * abs(best.objective) if rounding is None else rounding
             if not start.objective < best.objective - tie:
                 continue

@@ -1,4 +1,4 @@
-"""Data sets of the hard HDP: their names, their rows, and the order in which they are visited."""
+"""The data sets of the hard HDP (argument ``groups``): names, rows, order, local labels."""
 
 import numpy as np
 from sklearn.utils import column_or_1d
@@ -7,7 +7,8 @@ from sklearn.utils import column_or_1d
 class Groups:
     """The data set of each of ``n_samples`` rows; None: all are from one.
 
-    ``names`` are the distinct data sets, sorted, and ``number`` says which of them a row is from.
+    ``names`` are the distinct data sets, sorted; ``number`` (int32) is the index of each row's data
+    set among them.
     """
 
     def __init__(self, groups, n_samples):
@@ -33,47 +34,48 @@ class Groups:
         """Rows in the order of visit: data sets as sorted and rows as given, or both at random."""
         number = self.number
         if rng is None:
-            # few numbers are sorted by radix
+            # numpy sorts 16-bit integers by radix, in linear time
             return np.argsort(
                 number.astype(np.uint16) if len(self) <= 1 << 16 else number, kind="stable"
             )
+        # rows in random order, then stably sorted by the random rank of their data set
         shuffled = rng.permutation(len(number))
-        place = rng.permutation(len(self))
-        return shuffled[np.argsort(place[number[shuffled]], kind="stable")]
+        rank = rng.permutation(len(self))
+        return shuffled[np.argsort(rank[number[shuffled]], kind="stable")]
 
     def members(self):
-        """The rows of each data set."""
+        """The list of the row indices of each data set."""
         order = self.order()
         return np.split(order, np.searchsorted(self.number[order], np.arange(1, len(self))))
 
     def among(self, known):
-        """For each row, the place of its data set among the known ones, or their number."""
+        """For each row, the index of its data set in ``known``; ``len(known)`` if it has none."""
         names = self.names
         if names.dtype.kind in "mM" and known.dtype.kind in "mM":  # equal in any unit
             unit = np.result_type(names, known)
             names, known = names.astype(unit).astype(np.int64), known.astype(unit).astype(np.int64)
-        place = {name: j for j, name in enumerate(known.tolist())}
-        return np.array([place.get(name, len(place)) for name in names.tolist()], np.int32)[
-            self.number
-        ]
+        index = {name: j for j, name in enumerate(known.tolist())}
+        numbers = np.array([index.get(name, len(index)) for name in names.tolist()], np.int32)
+        return numbers[self.number]
 
     def local(self, labels, k):
-        """Number the local clusters: what a data set has of one of the ``k`` global clusters.
+        """The local clusters of each data set: its rows in one of the ``k`` global clusters.
 
         Returns the local label of each row, the list of the global clusters that each data set
-        uses, ascending, and their number.
+        uses, ascending, and the number of these.
         """
+        # the sorted pairs (data set, global cluster) are the local clusters, data set by data set
         pairs, row = np.unique(self.number.astype(np.int64) * k + labels, return_inverse=True)
-        owner = pairs // k
-        first = np.searchsorted(owner, np.arange(len(self) + 1))
+        data_set = pairs // k
+        first = np.searchsorted(data_set, np.arange(len(self) + 1))
         lists = np.split((pairs % k).astype(np.int32), first[1:-1])
         return (row - first[self.number]).astype(np.int32), lists, np.diff(first).astype(np.int64)
 
 
 def first_appearance(labels):
-    """Labels (int32) numbered in the order in which they appear; given are some >= 0."""
+    """Labels >= 0 renumbered (int32) in the order of their first appearance."""
     first = np.full(int(labels.max(initial=-1)) + 1, len(labels), dtype=np.intp)
-    first[labels[::-1]] = np.arange(len(labels) - 1, -1, -1)  # of equal labels the last is set
+    first[labels[::-1]] = np.arange(len(labels) - 1, -1, -1)  # the last assignment to a label wins
     used = np.flatnonzero(first < len(labels))
     number = np.empty(len(first), dtype=np.int32)
     number[used[np.argsort(first[used])]] = np.arange(len(used), dtype=np.int32)

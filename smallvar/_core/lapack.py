@@ -1,4 +1,8 @@
-"""LAPACK that can be interrupted by Ctrl-C."""
+"""Dense linear algebra (LAPACK) that can be interrupted by Ctrl-C.
+
+``stoppable`` runs a function in a thread and waits for it. The decompositions below use it for
+large matrices; dsyevr and dpotrf are called through ctypes, which releases the GIL.
+"""
 
 import ctypes
 import threading
@@ -6,12 +10,12 @@ import threading
 import numpy as np
 from scipy.linalg import LinAlgError, cython_lapack
 
-QUICK = 500  # rows up to which it takes so little time that Ctrl-C can wait
-QUICK_FACTOR = 2000  # rows up to which a Cholesky factor does
+QUICK = 500  # rows of a matrix up to which decompositions are quick enough not to be interrupted
+QUICK_FACTOR = 2000  # the same for a Cholesky factor
 
 
 def _routine(name):
-    """A routine of scipy's LAPACK; calls through ctypes leave Python to other threads."""
+    """A routine of scipy's LAPACK as a ctypes function, which releases the GIL when called."""
     api, capsule = ctypes.pythonapi, cython_lapack.__pyx_capi__[name]
     api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = (
         ctypes.c_char_p,
@@ -27,10 +31,10 @@ _dpotrf = _routine("dpotrf")
 
 
 def stoppable(function, *args, **options):
-    """The result of a function that leaves Python to other threads, waited for.
+    """The result of a function that releases the GIL; waiting for it can be interrupted.
 
-    After Ctrl-C it is no longer waited for, but runs on to its end in a thread of its own: so it
-    must not change anything that other code uses.
+    After Ctrl-C the function runs on to its end in its thread, so it must not change anything that
+    other code uses.
     """
     if threading.current_thread() is not threading.main_thread():
         return function(*args, **options)  # only the main thread receives Ctrl-C
@@ -45,6 +49,7 @@ def stoppable(function, *args, **options):
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     while thread.is_alive():
+        # a join without a limit cannot be interrupted on all systems
         thread.join(0.1)
     result, error = outcome[0]
     if error is not None:
@@ -53,23 +58,23 @@ def stoppable(function, *args, **options):
 
 
 def stoppable_if_large(function, A, *args, **options):
-    """The result of such a function of a matrix, stoppable where that takes long."""
+    """The result of a function of a matrix; ``stoppable`` if the matrix is large."""
     run = stoppable if max(A.shape) > QUICK else _at_once
     return run(function, A, *args, **options)
 
 
 def all_pairs(A):
-    """All eigenpairs of a symmetric matrix, ascending: those of numpy, stoppable."""
+    """All eigenpairs of a symmetric matrix, ascending, as numpy.linalg.eigh returns them."""
     return (stoppable if len(A) > QUICK else _at_once)(np.linalg.eigh, A)
 
 
 def r_factor(A):
-    """The factor R of A = Q R."""
+    """The triangular factor R of A = Q R."""
     return (stoppable if A.shape[1] > QUICK else _at_once)(np.linalg.qr, A, mode="r")
 
 
 def log_determinant(A):
-    """The logarithm of the determinant of a symmetric matrix; -inf if it has no Cholesky factor."""
+    """The log-determinant of a symmetric matrix; -inf if it is not positive definite."""
     try:
         L = (stoppable if len(A) > QUICK_FACTOR else _at_once)(np.linalg.cholesky, A)
     except LinAlgError:
@@ -78,23 +83,29 @@ def log_determinant(A):
 
 
 def _at_once(function, *args, **options):
+    """The result of a function, called in this thread."""
     return function(*args, **options)
 
 
 def svd(A, **options):
-    """That of numpy, stoppable."""
+    """The singular value decomposition of A; arguments and results of numpy.linalg.svd."""
     return stoppable_if_large(np.linalg.svd, A, **options)
 
 
 def eigh(K, above=None, largest=None):
-    """Eigenpairs of a symmetric matrix: all, those above a value, or so many of the largest."""
+    """Eigenpairs of a symmetric matrix, ascending: all, those above a value, or the largest.
+
+    ``largest`` is the number of the largest pairs to compute.
+    """
     return stoppable_if_large(_eigh, K, above, largest)
 
 
 def _eigh(K, above, largest):
+    """Eigenpairs by dsyevr; the arguments are those of ``eigh``."""
     n = len(K)
     if n == 0:
         return np.empty(0), np.empty((0, 0))
+    # range: an interval of indices, all, or an interval of values
     part = b"I" if largest is not None else b"A" if above is None else b"V"
     A = np.array(K, dtype=np.float64, order="F")
     values, vectors = np.empty(n), np.empty((n, n if largest is None else largest), order="F")
@@ -130,18 +141,19 @@ def _eigh(K, above, largest):
         if info.value:
             raise LinAlgError(f"dsyevr found no eigenvectors (info {info.value})")
 
-    call(-1, -1)
+    call(-1, -1)  # asks for the sizes of the work arrays
     work, iwork = np.empty(int(work[0])), np.empty(int(iwork[0]), dtype=np.int32)
     call(len(work), len(iwork))
     return values[: m.value].copy(), np.ascontiguousarray(vectors[:, : m.value])
 
 
 def is_positive_definite(A):
-    """Whether a symmetric matrix is, by its Cholesky factor; a float64 array, overwritten."""
+    """Whether a symmetric float64 matrix A (INOUT, overwritten) has a Cholesky factor."""
     return (stoppable if len(A) > QUICK_FACTOR else _at_once)(_has_factor, A)
 
 
 def _has_factor(A):
+    """Whether dpotrf succeeds on A, which it overwrites."""
     n, info = ctypes.c_int(len(A)), ctypes.c_int()
     _dpotrf(
         ctypes.c_char_p(b"L"),

@@ -1,4 +1,8 @@
-"""Progress of a fit: callbacks are told of its steps; one of them prints a line for each."""
+"""Callbacks for the steps of a fit: ``progress_callback``, ``verbose``, and scikit-learn's.
+
+A fit creates a ``ProgressEvent`` for each step and calls the one function that ``callback_for``
+returns. ``CallbackMixin`` adds the callback protocol of scikit-learn 1.9.
+"""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -15,24 +19,24 @@ except ImportError:  # scikit-learn before 1.9 has no callbacks
 
 @dataclass(frozen=True)
 class ProgressEvent:
-    """A step of a fit that is over.
+    """A finished step of a fit.
 
     Attributes
     ----------
     stage : str
         The kind of step: "sweep" over the rows, "start" (all sweeps of one), "pass" over the
-        batches, "time step", "features" (a fit of so many features), "coarse path" and "path" (a
-        way from many clusters down to one).
+        batches, "time step", "features" (a fit for one number of features), "coarse path" and
+        "path" (merge paths from many clusters down to one).
     number : int
         The number of the step, from 1, among those of its kind.
     message : str
-        What happened, in words: the line that ``verbose`` prints.
+        A description of the step: the line that ``verbose`` prints.
     n_clusters : int or None
         Clusters or features after the step; for a path, the number chosen.
     objective : float or None
         The objective after the step.
     n_samples : int or None
-        For a path, the rows that it was found on; for a time step, its rows.
+        For a path, the number of rows that it was found on; for a time step, of its rows.
     """
 
     stage: str
@@ -58,8 +62,8 @@ def progress_callback(callback: Callable[[ProgressEvent], Any]) -> Iterator[None
         Called as ``callback(event)`` with a ``ProgressEvent``: its attributes are ``stage`` (the
         kind of step, "sweep" for one), ``number`` (the number of the step among those of its kind,
         from 1), ``message`` (the line that ``verbose`` prints), ``n_clusters``, ``objective`` and
-        ``n_samples`` (None where a step has none). What it returns is not used; what it raises ends
-        the fit, which leaves the estimator as it was.
+        ``n_samples`` (None where a step has none). Its result is ignored. An exception ends the
+        fit, which leaves the estimator unchanged.
 
     Yields
     ------
@@ -99,9 +103,9 @@ def print_event(event):
 
 
 def callback_for(verbose, estimator=None):
-    """What is to be called after every step of a fit, None if nobody listens.
+    """The function to call after every step of a fit; None if there is nothing to call.
 
-    Listeners are the functions of ``progress_callback``, a line printed if ``verbose``, and the
+    It calls the functions of ``progress_callback``, prints a line if ``verbose``, and calls the
     callbacks that scikit-learn has set on the estimator.
     """
     listeners = list(_callbacks.get())
@@ -120,22 +124,22 @@ def callback_for(verbose, estimator=None):
 
 
 def in_unit(callback, unit):
-    """A callback for a fit in other units of weight: objectives are multiplied by ``unit``."""
+    """The callback for a fit in another unit of weight: objectives are multiplied by ``unit``."""
     if callback is None or unit == 1.0:
         return callback
 
     def call(event):
         if event.objective is not None:
-            shown, value = (f"{number:.8g}" for number in (event.objective, event.objective * unit))
-            message = event.message.replace(shown, value, 1)
-            event = replace(event, objective=event.objective * unit, message=message)
+            objective = event.objective * unit
+            message = event.message.replace(f"{event.objective:.8g}", f"{objective:.8g}", 1)
+            event = replace(event, objective=objective, message=message)
         callback(event)
 
     return call
 
 
 def _call_scikit_learn(estimator, event):
-    """Report an event as a task of the fit, with the facts of the event as its metadata."""
+    """Report an event as a task of the fit, with the attributes of the event as metadata."""
     task = estimator._callback_fit_ctx.subcontext(task_name=event.stage)
     task.call_on_fit_task_begin(estimator=estimator)
     task.call_on_fit_task_end(estimator=estimator, metadata=asdict(event))
@@ -151,7 +155,7 @@ class CallbackMixin(CallbackSupportMixin):
 
 
 def _within_callbacks(fit):
-    """The method ``fit`` as the root task of scikit-learn's callbacks, where any are set."""
+    """The method ``fit``, run as the root task of scikit-learn's callbacks if any are set."""
 
     def fit_as_task(self, X, *args, **options):
         root = self._init_callback_context(max_subtasks=None)
@@ -160,10 +164,12 @@ def _within_callbacks(fit):
         root.call_on_fit_task_end(estimator=self, X=X)
         return self
 
+    # with_callbacks runs teardown of the callbacks, also after errors
     fit_as_task = with_callbacks(fit_as_task)
 
     @functools.wraps(fit)
     def fit_with_callbacks(self, X, *args, **options):
+        # callbacks set on this estimator, or by a meta-estimator around it
         wanted = hasattr(self, "_skl_callbacks") or hasattr(self, "_parent_callback_ctx")
         if not wanted or hasattr(self, "_callback_fit_ctx"):  # within the fit of a subclass
             return fit(self, X, *args, **options)

@@ -1,4 +1,9 @@
-"""Tables of pandas, polars and pyarrow as arrays; errors name the column."""
+"""Tables of pandas, polars and pyarrow as data: what scikit-learn's checks do not cover.
+
+``opened`` turns columns of lists and batches into what scikit-learn accepts; ``types_of`` finds the
+type of the numbers; ``naming_columns`` makes errors name the column. None of the three libraries
+is imported: an object can be of a library only if that is imported already.
+"""
 
 import sys
 from contextlib import contextmanager
@@ -7,46 +12,50 @@ import numpy as np
 
 
 def opened(X):
-    """What scikit-learn makes one array of, whatever X is.
+    """The data X in a form that scikit-learn converts to one array.
 
-    A column of lists of one length, as embeddings are often kept, becomes an array without a copy
-    of its numbers; a batch of pyarrow becomes a table, since not all versions of scikit-learn see
-    the names of its columns.
+    A single column of lists of one length (embeddings, say) becomes a two-dimensional array,
+    without a copy of its numbers. A pyarrow batch becomes a table, since not all versions of
+    scikit-learn see the names of its columns. All else is returned unchanged.
     """
+    # None if the library is not imported: X cannot be of it then
     arrow, polars = sys.modules.get("pyarrow"), sys.modules.get("polars")
-    if polars is not None:  # if X is of it, it was imported
+    if polars is not None:
         if isinstance(X, polars.LazyFrame):
             raise TypeError("X must be data, got a polars LazyFrame: call its collect() first")
-        one = X.to_series() if isinstance(X, polars.DataFrame) and X.width == 1 else X
-        if isinstance(one, polars.Series) and isinstance(one.dtype, (polars.Array, polars.List)):
-            return _of_polars_lists(one)
+        column = X.to_series() if isinstance(X, polars.DataFrame) and X.width == 1 else X
+        lists = polars.Array, polars.List
+        if isinstance(column, polars.Series) and isinstance(column.dtype, lists):
+            return _rows_of_polars(column)
     if arrow is not None:
         if isinstance(X, arrow.RecordBatch):
             X = arrow.Table.from_batches([X])
-        one = X.column(0) if isinstance(X, arrow.Table) and X.num_columns == 1 else X
-        if isinstance(one, (arrow.Array, arrow.ChunkedArray)) and _has_lists(one.type):
-            return _of_arrow_lists(one)
+        column = X.column(0) if isinstance(X, arrow.Table) and X.num_columns == 1 else X
+        if isinstance(column, (arrow.Array, arrow.ChunkedArray)) and _is_list(column.type):
+            return _rows_of_arrow(column)
     return X
 
 
-def _of_polars_lists(column):
-    """The rows of a column of lists."""
+def _rows_of_polars(column):
+    """The lists of a polars column as the rows of an array."""
     if column.null_count():
         raise ValueError(_missing("list", column.name, column.is_null().arg_true()[0]))
-    if hasattr(column.dtype, "inner") and not hasattr(column.dtype, "shape"):  # not an Array
+    if hasattr(column.dtype, "inner") and not hasattr(column.dtype, "shape"):  # List, not Array
         column = column.list.to_array(_one_length(column.list.len().to_numpy(), column.name))
     return column.to_numpy()
 
 
-def _has_lists(kind):
+def _is_list(kind):
+    """Whether an arrow type is one of lists."""
     types = sys.modules["pyarrow"].types
     return types.is_fixed_size_list(kind) or types.is_list(kind) or types.is_large_list(kind)
 
 
-def _of_arrow_lists(column):
-    """The rows of a column of lists."""
+def _rows_of_arrow(column):
+    """The lists of a pyarrow column as the rows of an array."""
     if column.null_count:
         raise ValueError(_missing("list", None, np.argmax(column.is_null().to_numpy(False))))
+    # lists of one length lie one after the other: their values are the rows
     if hasattr(column, "chunks"):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if hasattr(column.type, "list_size"):
@@ -57,19 +66,20 @@ def _of_arrow_lists(column):
 
 
 def _one_length(lengths, name):
-    """The length that all lists have."""
+    """The common length of lists; ValueError if they differ. ``name`` is that of the column."""
     if len(lengths) and (lengths != lengths[0]).any():
         raise ValueError(
-            f"X must have lists of one length{_of(name)}, got {lengths[0]} and "
+            f"X must have lists of one length{_in_column(name)}, got {lengths[0]} and "
             f"{lengths[np.argmax(lengths != lengths[0])]}"
         )
     return int(lengths[0]) if len(lengths) else 0
 
 
 def types_of(X, among):
-    """The types that the numbers of X may have, the first one being the default.
+    """The types that the checks may give the numbers of X, the first one being the default.
 
-    scikit-learn looks for a common type in pandas' tables alone.
+    These are ``among``, or float32 alone for a polars or pyarrow table of float32 columns: only for
+    pandas does scikit-learn find the common type by itself.
     """
     if hasattr(X, "iloc"):
         return among
@@ -78,7 +88,7 @@ def types_of(X, among):
 
 
 def columns(X):
-    """Name and type of each column, where X is a table."""
+    """Name and type of each column of a table; [] if X is not one."""
     arrow, polars, pandas = map(sys.modules.get, ("pyarrow", "polars", "pandas"))
     if arrow is not None and isinstance(X, arrow.Table):
         return list(zip(X.column_names, X.schema.types, strict=True))
@@ -91,9 +101,12 @@ def columns(X):
 
 @contextmanager
 def naming_columns(X):
-    """Refuse dates, which would become numbers, and name the column in whatever is refused."""
-    found = columns(X)
-    for name, kind in found:
+    """Context for checks of X: dates are refused, and errors name the column.
+
+    Dates would be converted to numbers without an error.
+    """
+    named = columns(X)
+    for name, kind in named:
         if _is_time(kind):
             raise ValueError(f"X must be numbers, got column {name!r} of type {kind}")
     if _is_time(getattr(X, "dtype", None)):
@@ -101,14 +114,15 @@ def naming_columns(X):
     try:
         yield
     except (TypeError, ValueError) as error:
-        for place, (name, kind) in enumerate(found):
+        # the first column that explains the error; if none does, the error is raised unchanged
+        for j, (name, kind) in enumerate(named):
             if hasattr(X, "iloc"):
-                values = X.iloc[:, place]
+                values = X.iloc[:, j]
             else:
-                values = X.column(place) if hasattr(X, "column") else X.to_series(place)
-            wrong = _wrong(name, kind, values)
-            if wrong:
-                raise ValueError(wrong) from error
+                values = X.column(j) if hasattr(X, "column") else X.to_series(j)
+            message = _problem(name, kind, values)
+            if message:
+                raise ValueError(message) from error
         raise
 
 
@@ -122,8 +136,8 @@ def _is_time(kind):
     return getattr(kind, "kind", "") in ("m", "M")
 
 
-def _wrong(name, kind, values):
-    """What is wrong with a column; None if nothing is."""
+def _problem(name, kind, values):
+    """The error message for a column; None if its values are finite numbers."""
     missing = np.asarray(values.isna() if hasattr(values, "isna") else values.is_null())
     if missing.any():
         return _missing("value", name, np.argmax(missing))
@@ -136,14 +150,17 @@ def _wrong(name, kind, values):
     if np.isnan(numbers).any():
         return _missing("value", name, np.argmax(np.isnan(numbers)))
     if np.isinf(numbers).any():
-        place = np.argmax(np.isinf(numbers))
-        return f"X must be finite, got infinity in column {name!r} at position {place}"
+        row = np.argmax(np.isinf(numbers))
+        return f"X must be finite, got infinity in column {name!r} at position {row}"
     return None
 
 
-def _missing(what, name, place):
-    return f"X must be complete, got a missing {what} (null or NaN){_of(name)} at position {place}"
+def _missing(noun, name, row):
+    """The error message for a missing value (or list, as ``noun`` says)."""
+    column = _in_column(name)
+    return f"X must be complete, got a missing {noun} (null or NaN){column} at position {row}"
 
 
-def _of(name):
+def _in_column(name):
+    """The part of a message that names the column, if there is a name."""
     return "" if name is None else f" in column {name!r}"

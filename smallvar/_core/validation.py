@@ -1,4 +1,8 @@
-"""Checks of parameters and data, and the messages where they fail."""
+"""Checks of parameters and data, with the messages of the errors.
+
+In order: parameters (numbers, options, penalties); dense and sparse data; sample weights; starting
+centers and learned arrays. A message names the parameter, its bound and the value given.
+"""
 
 import math
 import operator
@@ -15,34 +19,35 @@ from smallvar._core.tables import naming_columns, opened, types_of
 from smallvar._sweeps.nearest import check_memory
 from smallvar._sweeps.rows import is_canonical
 
-Data: TypeAlias = ArrayLike | sparray | spmatrix  # what estimators take that take sparse rows
+Data: TypeAlias = ArrayLike | sparray | spmatrix  # data of estimators that accept sparse rows
 DTYPES = (np.float64, np.float32)
-LARGEST = 2**63 - 1  # of integers
+LARGEST = 2**63 - 1  # integer parameter
 MOST_COLUMNS = 2**31 - 1  # of sparse data
-# tolerances; "absolute": in the unit of the data or weights
-# of the largest entry: symmetric entries that are closer count as equal; 8 epsilon of the type is
-# allowed where that is more
+# "absolute" below: in the unit of the data or weights
+# symmetric entries may differ by this part of the largest entry, or by 8 epsilon of the type
 ASYMMETRY = 1e-10
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-300, 1e100  # absolute: sums and quotients stay in float64
 # absolute, of the largest value of X or its distance from the origin: squares are normal float64
 SMALLEST_REACH, LARGEST_REACH = 1e-140, 1e140
 LARGEST_ERROR = 1e290  # absolute, the sum of weights times the squared spread: stays in float64
-# weights are taken relative to the lightest up to this ratio, and rounded to so many bits
+# weights up to this ratio are divided by the lightest; they are then rounded to this number of bits
 MOST_RELATIVE, RELATIVE_BITS = 2.0**40, 48
-TILE = 1 << 19  # numbers compared at a time
+TILE = 1 << 19  # numbers compared with their transposes at a time
 
 
 def shown(value):
-    """A number as messages show it: as a plain one, unless it has thousands of digits."""
+    """The text of a value in messages; an integer of thousands of digits is described."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Integral) and abs(int(value)) > LARGEST:
         return f"an integer of {int(value).bit_length()} bits"
-    return str(value) if isinstance(value, np.longdouble) else repr(value)  # it is no Python number
+    return (
+        str(value) if isinstance(value, np.longdouble) else repr(value)
+    )  # repr would name its type
 
 
 def as_number(value, name, integer):
-    """A Python number: what the sweeps, in C, will see of ``value``."""
+    """The Python int or float of ``value``; ValueError if it is out of range for C code."""
     if integer:
         if value > LARGEST:
             raise ValueError(f"{name} must be <= {LARGEST}, got {shown(value)}")
@@ -58,7 +63,10 @@ def as_number(value, name, integer):
 
 
 def check_number(value, name, *, low=None, low_open=False, integer=False, none=False):
-    """Return ``value`` as int or float if it is within its bound, else raise naming both."""
+    """Return ``value`` as int or float if it is a number within its bound; raise if not.
+
+    ``low`` is the bound (None: none), excluded if ``low_open``; ``none``: None is allowed, too.
+    """
     if none and value is None:
         return value
     kind, word = (Integral, "an integer") if integer else (Real, "a number")
@@ -67,6 +75,7 @@ def check_number(value, name, *, low=None, low_open=False, integer=False, none=F
     number = as_number(value, name, integer)
     if number != number and low is None:
         raise ValueError(f"{name} must not be NaN, got {shown(value)}")
+    # number != number: NaN
     if number != number or (low is not None and (number < low or (low_open and number == low))):
         raise ValueError(f"{name} must be {'>' if low_open else '>='} {low}, got {shown(value)}")
     return number
@@ -93,7 +102,11 @@ def check_verbose(value):
 
 
 def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-first",)):
-    """Raise unless ``lam`` is a usable penalty or one of ``options``; 0 is one if ``capped``."""
+    """Raise unless ``lam`` is a positive number or one of ``options``.
+
+    0 is allowed if ``capped``; False means that the message names max_clusters. ``finite``:
+    infinity is not allowed.
+    """
     low = ">=" if capped else ">"
     wanted = f"{name} must be a number {low} 0 or one of {', '.join(map(repr, options))}"
     if isinstance(lam, str):
@@ -111,17 +124,17 @@ def check_lam(lam, *, capped=None, finite=False, name="lam", options=("farthest-
 
 
 def check_stays(estimator, values):
-    """Raise if one of these parameters is no longer what it was at the first batch."""
-    for name, was in values.items():
+    """Raise if a parameter has changed; ``values`` are those at the first batch, by name."""
+    for name, first in values.items():
         now = getattr(estimator, name)
-        if now is not was and (issparse(now) or not np.array_equal(now, was)):
+        if now is not first and (issparse(now) or not np.array_equal(now, first)):
             raise ValueError(
-                f"{name} must stay what it was at the first batch, {shown(was)}, got {shown(now)}"
+                f"{name} must stay what it was at the first batch, {shown(first)}, got {shown(now)}"
             )
 
 
 def as_floats(value: ArrayLike) -> NDArray[np.float64]:
-    """An aligned float64 array in C order; ValueError or TypeError where there is none."""
+    """The values as an aligned float64 array in C order; ValueError or TypeError if impossible."""
     array = np.asarray(value)
     if array.dtype == np.float64 and array.flags.c_contiguous and array.flags.aligned:
         return array
@@ -136,9 +149,9 @@ def as_floats(value: ArrayLike) -> NDArray[np.float64]:
 
 @contextmanager
 def explained(X):
-    """What scikit-learn's checks raise, in words that name X and, where it is a table, the column.
+    """Context for scikit-learn's checks: errors name X and, if it is a table, the column.
 
-    They add up X first, which in float32 may be inf - inf, and then look at each number.
+    The checks sum X first, which in float32 may give inf - inf, a warning that is suppressed here.
     """
     try:
         with np.errstate(invalid="ignore"), naming_columns(X):
@@ -150,9 +163,10 @@ def explained(X):
 def is_plain(
     X: Any, dtypes: tuple[type, ...] = DTYPES, least: int = 1
 ) -> TypeGuard[NDArray[np.floating]]:
-    """Whether all checks would return X as it is: a two-dimensional array of finite numbers.
+    """Whether X passes all checks unchanged: a two-dimensional array of finite numbers.
 
-    To see this takes a tenth of the time of scikit-learn's checks, which say what is wrong if not.
+    This takes a tenth of the time of scikit-learn's checks, which are needed only to say what is
+    wrong. ``least`` is the least number of rows.
     """
     return (
         type(X) is np.ndarray
@@ -167,13 +181,13 @@ def is_plain(
 
 
 def has_finite_sum(array):
-    """Whether the sum of an array is finite; then so is each number."""
+    """Whether the sum of an array is finite, which implies that each number is."""
     with np.errstate(over="ignore", invalid="ignore"):
         return math.isfinite(np.add.reduce(array, axis=None))
 
 
 def is_same(array, other):
-    """Whether two arrays have one shape and the same numbers."""
+    """Whether two arrays have the same shape and the same numbers."""
     return array.shape == other.shape and bool((array == other).all())
 
 
@@ -185,32 +199,32 @@ def aligned(X):
 
 
 def realigned(value):
-    """The same with aligned arrays, in containers and objects of ours too.
+    """The value with all arrays in it aligned, also those in containers and objects of smallvar.
 
-    What is unpickled from the buffers of a message, or of a file, may begin at any byte, where C
-    code must not read numbers.
+    Arrays that are unpickled from the buffers of a message or a file may begin at any byte, where
+    C code must not read numbers. Objects are changed in place; containers are copied if needed.
     """
     if isinstance(value, np.ndarray):
         return aligned(value)
     if type(value) in (list, tuple):
-        there = [realigned(one) for one in value]
-        same = all(map(operator.is_, there, value))
-        return value if same else type(value)(there)
+        items = [realigned(item) for item in value]
+        unchanged = all(map(operator.is_, items, value))
+        return value if unchanged else type(value)(items)
     if type(value) is dict:
-        there = {key: realigned(one) for key, one in value.items()}
-        same = all(map(operator.is_, there.values(), value.values()))
-        return value if same else there
+        entries = {key: realigned(item) for key, item in value.items()}
+        unchanged = all(map(operator.is_, entries.values(), value.values()))
+        return value if unchanged else entries
     if type(value).__module__.startswith(("smallvar.", "scipy.sparse.")):
-        inside = getattr(value, "__dict__", {})
-        for name, one in list(inside.items()):
-            there = realigned(one)
-            if there is not one:
-                inside[name] = there
+        attributes = getattr(value, "__dict__", {})
+        for name, attribute in list(attributes.items()):
+            new = realigned(attribute)
+            if new is not attribute:
+                attributes[name] = new
     return value
 
 
 def check_data(X: Data, *, sparse: bool = False) -> NDArray[np.floating]:
-    """A matrix of finite float32 or float64 numbers, for functions; estimators have _validate."""
+    """Checked data of a function, float32 or float64; estimators have ``_validate``."""
     if is_plain(X):
         return X
     X = opened(X)
@@ -221,7 +235,10 @@ def check_data(X: Data, *, sparse: bool = False) -> NDArray[np.floating]:
 
 
 def check_sparse(X, name, allowed):
-    """Raise where sparse data are not taken, or could lead C code beyond their arrays."""
+    """Raise if sparse data are not allowed, or if their indices would lead C code out of bounds.
+
+    ``name`` is that of the estimator, for the message. Dense data pass.
+    """
     if not issparse(X):
         return
     if not allowed:
@@ -239,8 +256,9 @@ def check_sparse(X, name, allowed):
         sizes = [len(X.data), len(X.row), len(X.col)]
         if min(sizes) != max(sizes):
             raise ValueError(f"X must have a row and a column for each entry, got {sizes}")
-        places = {"row": (X.row, X.shape[0]), "col": (X.col, X.shape[1])}
+        indices = {"row": (X.row, X.shape[0]), "col": (X.col, X.shape[1])}
     elif X.format in ("csr", "csc", "bsr"):
+        # indptr has an entry for each row (column in CSC) or row of blocks, and one more
         rows, columns = X.shape if X.format != "bsr" else np.floor_divide(X.shape, X.blocksize)
         major, minor = (columns, rows) if X.format == "csc" else (rows, columns)
         begin, used = X.indptr, min(len(X.indices), len(X.data))
@@ -255,10 +273,10 @@ def check_sparse(X, name, allowed):
                 f"X.indptr must ascend from 0 to at most {used} in {major + 1} numbers, got "
                 f"{np.array2string(begin, threshold=6)}"
             )
-        places = {"indices": (X.indices[: begin[-1]], minor)}
+        indices = {"indices": (X.indices[: begin[-1]], minor)}
     else:
         return
-    for name, (index, size) in places.items():
+    for name, (index, size) in indices.items():
         if index.dtype.kind not in "iu" or index.ndim != 1:
             raise ValueError(f"X.{name} must be integers, got {index.dtype} of shape {index.shape}")
         if index.size and not (index.min() >= 0 and index.max() < size):
@@ -268,9 +286,9 @@ def check_sparse(X, name, allowed):
 
 
 def sparse_rows(X):
-    """Checked CSR data as the sweeps read them: columns ascend, each once in a row, as int32.
+    """Checked CSR data in the form of the sweeps: columns ascend, each once in a row, as int32.
 
-    The arrays are the user's wherever they are so already; entries of the same place are added.
+    Arrays of the user that have this form are not copied. Duplicate entries are added.
     """
     if X.shape[1] > MOST_COLUMNS:
         raise ValueError(f"X must have at most {MOST_COLUMNS} columns, got {X.shape[1]}")
@@ -278,7 +296,7 @@ def sparse_rows(X):
     begin = aligned(X.indptr)
     indices, data = aligned(X.indices[: begin[-1]]), aligned(X.data[: begin[-1]])
     if not is_canonical(begin, indices):
-        # twice transposed, entries are sorted, and those of the same place still in their order
+        # transposing twice sorts the entries, and keeps the order of duplicates
         X = csr_array((data, indices, begin), shape=X.shape).tocsc().tocsr()
         X.sum_duplicates()
         begin, indices, data = X.indptr, X.indices, X.data
@@ -288,7 +306,7 @@ def sparse_rows(X):
 
 
 def _csr(shape, data, indices, begin):
-    """An array of these parts; the constructor would give both arrays of integers the same type."""
+    """A CSR array of these parts; the constructor would give both index arrays one type."""
     rows = csr_array(shape, dtype=data.dtype)
     rows.data, rows.indptr = np.ascontiguousarray(data), np.ascontiguousarray(begin)
     rows.indices = np.ascontiguousarray(indices, dtype=np.int32)
@@ -296,12 +314,16 @@ def _csr(shape, data, indices, begin):
 
 
 def some_rows(X, rows):
-    """These rows of checked data: by hand, as scipy wants integers of one type in both arrays."""
+    """The rows of checked data with these indices (or this mask or slice).
+
+    Not by scipy, which requires index arrays of one type.
+    """
     if not issparse(X):
         return X[rows]
     rows = np.arange(X.shape[0])[rows]
     counts = np.diff(X.indptr)[rows]
     begin = np.append(0, np.cumsum(counts, dtype=np.int64))
+    # positions of the entries of these rows, row after row
     entries = np.repeat(X.indptr[rows] - begin[:-1], counts) + np.arange(begin[-1])
     if begin[-1] < 2**31:
         begin = begin.astype(np.int32)
@@ -314,7 +336,7 @@ def one_row(X, row):
 
 
 def check_reach(X):
-    """Raise where squares would leave float64."""
+    """Raise if the largest value is so large or small that squares would leave float64."""
     values = X.data if issparse(X) else X
     reach = max(abs(float(values.max())), abs(float(values.min()))) if values.size else 0.0
     if reach > 0 and not SMALLEST_REACH < reach < LARGEST_REACH:
@@ -327,7 +349,8 @@ def check_reach(X):
 def check_symmetric(A, wanted, dtype=None):
     """Raise unless the matrix, dense or sparse, is symmetric up to rounding.
 
-    ``dtype`` is the type that it had, if it was another. Returns how far entries are apart.
+    ``dtype`` is the type of the user's matrix, if A was converted; ``wanted`` begins the message.
+    Returns the largest difference of two symmetric entries.
     """
     allowed = max(ASYMMETRY, 8 * float(np.finfo(dtype or A.dtype).eps))
     if issparse(A):
@@ -354,7 +377,7 @@ def as_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
     if weight.shape != (n,):
         raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}")
     if n and weight.min() >= SMALLEST_WEIGHT and weight.max() <= LARGEST_WEIGHT:
-        return weight  # as most are; NaN is neither
+        return weight  # the usual case; NaN fails both comparisons
     if not np.isfinite(weight).all():
         raise ValueError("sample_weight must be finite, got NaN or infinity")
     if n and weight.min() < 0:
@@ -373,8 +396,8 @@ def as_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
 def check_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
     """Weights as a float64 array of shape (n,), or None where all are 1.
 
-    Rows of positive weight are called active, rows of weight zero idle: these take no part in the
-    fit, and get the label that ``predict`` would give them.
+    Rows of positive weight are called active. Rows of weight zero, called idle, take no part in the
+    fit and get the label of ``predict``.
     """
     if sample_weight is None:
         return None
@@ -385,32 +408,34 @@ def check_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64
 
 
 def unit_of(weight):
-    """The power of two at or below the mean weight, 1 for None.
+    """The largest power of two <= the mean weight; 1 for None.
 
-    In this unit products and squares of light or heavy weights stay within float64, and other
-    units of weight change no bit of anything else.
+    Weights in this unit have products and squares within float64, and division by a power of two
+    rounds nothing.
     """
     return 1.0 if weight is None else 2.0 ** math.floor(math.log2(weight.mean()))
 
 
 def mean_weight(weight):
-    """The mean of the positive weights, 1 for None: exactly their value where they are equal.
+    """The mean of the positive weights (exactly their value if they are equal); 1 for None.
 
-    A squared distance times it is a penalty, which is compared with weights times distances.
+    A squared distance times this mean is a penalty: it is compared with weights times distances.
     """
     if weight is None:
         return 1.0
     positive = weight[weight > 0]
+    # fsum rounds once, so that the order of rows does not matter
     least, most = float(positive.min()), float(positive.max())
     return least if least == most else math.fsum(positive) / len(positive)
 
 
 def relative_weights(weight, bits=RELATIVE_BITS):
-    """Weights divided by the lightest positive one, None where all are 1, and that divisor.
+    """Weights divided by the lightest positive one (None if all are then 1), and that divisor.
 
-    c * w is rounded, and so is what is divided by c: quotients are rounded to a few bits less, so
-    that equal weights, and those that are small multiples of the lightest, are the same numbers
-    for every c. Where the lightest is very light, weights stay as they are.
+    Weights c * w should give the same quotients for every c. Products and quotients are rounded,
+    so the quotients are rounded to ``bits`` bits: equal weights, and small multiples of the
+    lightest, then are the same numbers for every c. If the lightest is very light, weights are
+    returned unchanged, with divisor 1.
     """
     if weight is None:
         return None, 1.0
@@ -423,7 +448,10 @@ def relative_weights(weight, bits=RELATIVE_BITS):
 
 
 def check_ratio(weight, most, algorithm=None):
-    """Raise where rows that leave a cluster would take the light ones with them, by rounding."""
+    """Raise if the largest ratio of positive weights exceeds ``most``.
+
+    When a heavy row is subtracted from the sums of its cluster, rounding would lose light rows.
+    """
     positive = None if weight is None else weight[weight > 0]
     if weight is None or not positive.max() > most * positive.min():
         return
@@ -436,17 +464,17 @@ def check_ratio(weight, most, algorithm=None):
     )
 
 
-def check_spread(mass, reach):
-    """Raise where the sum of weights times a squared distance would leave float64."""
-    if mass * reach**2 > LARGEST_ERROR:
+def check_spread(total_weight, reach):
+    """Raise if the total weight times the squared spread would leave float64."""
+    if total_weight * reach**2 > LARGEST_ERROR:
         raise ValueError(
             "sample_weight must not take the squared spread of X beyond 1e290, got weights "
-            f"that sum to {mass:.3g} for a spread of {reach:.3g}: rescale one of them"
+            f"that sum to {total_weight:.3g} for a spread of {reach:.3g}: rescale one of them"
         )
 
 
 def check_init(init, n_features, max_clusters, start="mean"):
-    """Given starting centers as a float64 array; None for ``"mean"``, or what ``start`` says."""
+    """Starting centers given by the user, as float64; None for the string ``start``."""
     if isinstance(init, str):
         check_option(init, "init", (start,))
         return None
@@ -468,15 +496,15 @@ def check_init(init, n_features, max_clusters, start="mean"):
 
 
 def varying_columns(X):
-    """Which columns of dense rows have two different values; None if all have, or none has."""
+    """Mask of the columns of dense rows that are not constant; None if all or none are."""
     varying = X.min(axis=0) < X.max(axis=0)
     return None if varying.all() or not varying.any() else varying
 
 
 def learned(estimator, name, *shape):
-    """A learned array, as the sweeps need it, unless it was replaced by one that does not fit.
+    """A learned array as float64; ValueError if the user has replaced it by one that does not fit.
 
-    In ``shape``, None stands for any number but 0.
+    In ``shape``, None stands for any number except 0.
     """
     value = getattr(estimator, name)
     try:
