@@ -2,7 +2,7 @@
 
     python docs/reproductions/moving_rings.py
 
-takes about a minute and a half of one core and prints the tables of docs/guide/dynamic_kernel.rst;
+takes about a minute and a half of one core and prints the tables of docs/guide/dynamic_kernel_quality.rst;
 ``--quick`` takes 12 seconds, ``--search`` prints the second part only, ``--noise 0.03`` and
 ``--reading words`` leave out the others, and ``--figure FILE`` draws a record. No data are needed.
 
