@@ -87,7 +87,7 @@ warnings.filterwarnings("ignore", "Graph is not fully connected")  # of Spectral
 fig, axes = plt.subplots(len(SETS), len(ALGORITHMS), figsize=(11.2, 9.6))
 for row, (data, (X, truth)) in zip(axes, SETS.items(), strict=True):
     X = scale(X)
-    for ax, (name, cluster) in zip(row, ALGORITHMS.items(), strict=True):
+    for ax, cluster in zip(row, ALGORITHMS.values(), strict=True):
         begin = time.perf_counter()
         labels = cluster(X, len(np.unique(truth)))
         seconds = time.perf_counter() - begin

@@ -3,9 +3,9 @@
     python docs/reproductions/gaussian_processes.py [--quick]
 
 takes some minutes of one core (with --quick, of one record with 3 steps, seconds) and prints the
-table of docs/guide/dynamic_kernel_quality.rst. A data point is a set of 30 noisy measurements of one of
-four latent functions on [-5, 5], made within a random interval; 1000 such points come in 10 batches
-of 100. The conversion of the paper lost the functions and all constants, so these are ours: f(x) =
+table of docs/guide/dynamic_kernel_quality.rst. A data point is a set of 30 noisy measurements of
+one of four latent functions on [-5, 5], made within a random interval; 1000 such points come in 10
+batches of 100. The conversion of the paper lost the functions and all constants, so these are ours: f(x) =
 x, sin(2 x), cos(x) + 2 and -x / 2 - 2, noise of standard deviation 0.3, intervals whose ends are
 uniform (at least 1 apart), and a Gaussian process with a squared exponential covariance of length 1
 and standard deviation 3.
