@@ -5,10 +5,10 @@
 takes some minutes of one core (with --quick, of one record with 3 steps, seconds) and prints the
 table of docs/guide/dynamic_kernel_quality.rst. A data point is a set of 30 noisy measurements of
 one of four latent functions on [-5, 5], made within a random interval; 1000 such points come in 10
-batches of 100. The conversion of the paper lost the functions and all constants, so these are ours: f(x) =
-x, sin(2 x), cos(x) + 2 and -x / 2 - 2, noise of standard deviation 0.3, intervals whose ends are
-uniform (at least 1 apart), and a Gaussian process with a squared exponential covariance of length 1
-and standard deviation 3.
+batches of 100. The conversion of the paper lost the functions and all constants, so these are ours:
+f(x) = x, sin(2 x), cos(x) + 2 and -x / 2 - 2, noise of standard deviation 0.3, intervals whose ends
+are uniform (at least 1 apart), and a Gaussian process with a squared exponential covariance of
+length 1 and standard deviation 3.
 
 SD-Means, as published, takes as kernel the probability that two sets are measurements of the same
 latent function, a priori 0.5: p(both) / (p(both) + p(one) p(other)), with the marginal likelihoods

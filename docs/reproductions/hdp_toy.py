@@ -4,8 +4,8 @@
 
 takes half a minute (with --quick, of 3 draws, some seconds) and prints the table of
 docs/guide/hdp_quality.rst. A draw has 15 Gaussians with standard deviation 0.1 and means uniform in
-the unit square, and 50 data sets of 5 of these with 5 points each. The paper has one draw; here are 50,
-from seeds 0, 1, ....
+the unit square, and 50 data sets of 5 of these with 5 points each. The paper has one draw; here are
+50, from seeds 0, 1, ....
 
 Penalties come from the farthest-first rules and the true numbers, 5 and 15, as in the paper, whose
 rule for the HDP is one sentence and read as `hdp_lambdas` says.

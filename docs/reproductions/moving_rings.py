@@ -3,8 +3,9 @@
     python docs/reproductions/moving_rings.py
 
 takes about a minute and a half of one core and prints the tables of
-docs/guide/dynamic_kernel_quality.rst; ``--quick`` takes 12 seconds, ``--search`` prints the second part only, ``--noise 0.03`` and
-``--reading words`` leave out the others, and ``--figure FILE`` draws a record. No data are needed.
+docs/guide/dynamic_kernel_quality.rst; ``--quick`` takes 12 seconds, ``--search`` prints the second
+part only, ``--noise 0.03`` and ``--reading words`` leave out the others, and ``--figure FILE``
+draws a record. No data are needed.
 
 There are three concentric rings of radius 0.4, 0.2 and 0 (a spot), which move from step to step.
 The paper says: 400 points a step, uniformly random on the rings, with isotropic Gaussian noise of
