@@ -52,6 +52,7 @@ class _DivergenceMergeSweep(DivergenceSweep):
         return most, None
 
     def _keep(self, centers, kept):
+        """Set the centers without dropped clusters, and ``remap``, which the merge path reads."""
         self.remap = np.where(kept, np.cumsum(kept) - 1, -1)
         super()._keep(centers, kept)
 

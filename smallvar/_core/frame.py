@@ -102,14 +102,14 @@ class RowsFrame(Frame):
 
     @property
     def center(self):
-        """The mean of all rows, and their weight."""
+        """The weighted mean of all rows, and their total weight."""
         if self._center is None:
             self._center = self.layout.center(*self._data)
         return self._center
 
     @property
     def mean(self):
-        """The mean of all rows."""
+        """The weighted mean of all rows."""
         return self.center[0]
 
 
