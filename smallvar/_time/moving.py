@@ -489,8 +489,8 @@ class MovingClusters(ClusterMixin, Estimator):
             step_weight = None if weight is None else weight[rows]
             converged &= self._step(X[rows], step_weight, n_threads, step.time, step.elapsed)
             labels[rows] = self.labels_
-            if len(step.idle):
-                labels[step.idle] = self._nearest(X[step.idle], False, n_threads)
+            if len(step.weightless):
+                labels[step.weightless] = self._nearest(X[step.weightless], False, n_threads)
         self.labels_ = labels
         return converged
 
