@@ -32,7 +32,7 @@ NOBODY = np.zeros((0, 1))
 
 
 def penalties(seed, lam):
-    """Parameters of a stream, in turn."""
+    """Parameters of the stream of a seed."""
     return (
         {},
         {"t_q": 3, "k_tau": 1.05},
@@ -60,7 +60,7 @@ def moving(rng, d, k, steps, *, most=6, motion=0.05, death=0.08, hidden=0.25, em
 
 
 def follow(twin, model, batches, n_init, generator, rounding, masses=None):
-    """Feed both; every attribute must agree after every step. Returns what happened to clusters."""
+    """Fit model and twin step by step, and compare all attributes; returns counts of events."""
     events = {"births": 0, "deaths": 0, "revivals": 0, "empty": 0}
     for Y, mass in zip(batches, masses or [None] * len(batches), strict=True):
         before = (twin.phi, twin.v, twin.ages, twin.ids)
@@ -166,7 +166,7 @@ def test_streams_show_everything():
 
 @pytest.mark.parametrize("d", [2, 9])
 def test_large_batches_equal_twin(d):
-    """Rounds longer than a chunk."""
+    """Batches of more rows than a chunk equal the twin."""
     rng = np.random.default_rng(d)
     centers = 10 * rng.random((8, d))
     batches = []
@@ -180,7 +180,7 @@ def test_large_batches_equal_twin(d):
 
 @seeds(6)
 def test_farthest_first_is_that_of_the_first_rows(seed):
-    """On the first batch that has rows, for a guess, the default cut to its size; then frozen."""
+    """The rule is applied to the first batch with rows, for a guess cut to its size; then kept."""
     rng = np.random.default_rng(seed)
     first, k = rng.random((4 + 3 * seed, 2)), 8 if seed % 2 else 3
     model = DynamicMeans(lam="farthest-first", guess=k).partial_fit(np.zeros((0, 2)))
@@ -196,7 +196,7 @@ def test_farthest_first_is_that_of_the_first_rows(seed):
 
 @seeds(4)
 def test_auto_is_that_of_the_first_rows(seed):
-    """Farthest-first for as many clusters as the path finds and for one more; then frozen."""
+    """Automatic lam is farthest-first for the number of the path and for one more; then kept."""
     rng = np.random.default_rng(seed)
     first = blobs(rng, 60, 2, 4, spread=0.02)
     weight = None if seed % 2 else rng.integers(1, 4, size=60).astype(float)
@@ -215,7 +215,7 @@ def test_auto_is_that_of_the_first_rows(seed):
 @pytest.mark.parametrize(("weight", "unit"), [(None, 1), (np.full(40, 3.0), 3)])
 @pytest.mark.parametrize("guess", [3, 8, 50])
 def test_auto_without_an_answer(weight, unit, guess):
-    """A single cluster tells no distance between two: the guess counts, cut to the rows."""
+    """With a single cluster on the path the guess is used, cut to the number of rows."""
     first = np.random.default_rng(0).normal(size=(40, 2))
     model = DynamicMeans(guess=guess, random_state=0)
     model.partial_fit(first, sample_weight=weight)
@@ -243,7 +243,7 @@ def test_auto_finds_the_tracks():
 
 @pytest.mark.parametrize("X", [line(3), line(2, 2, 2), line(0, 1)])
 def test_auto_of_few_rows(X):
-    """There is a penalty, whatever the first rows are."""
+    """There is a positive penalty, whatever the first rows are."""
     model = DynamicMeans().partial_fit(X).partial_fit(line(2))
     assert 0 < model.lam_ < np.inf and model.n_clusters_ >= 1
 
@@ -285,11 +285,13 @@ def test_tie_of_lam_with_a_weighted_row(lam, labels):
 
 def test_weights_of_one_are_none():
     batches, _ = moving(np.random.default_rng(3), 2, 4, 8)
-    one, other = DynamicMeans(lam=0.05, random_state=0), DynamicMeans(lam=0.05, random_state=0)
+    first, second = DynamicMeans(lam=0.05, random_state=0), DynamicMeans(lam=0.05, random_state=0)
     for Y in batches:
-        assert bits(one.partial_fit(Y, sample_weight=np.ones(len(Y)))) == bits(other.partial_fit(Y))
-        assert bits(one.partial_fit(Y, sample_weight=1 if len(Y) else None)) == bits(
-            other.partial_fit(Y)
+        assert bits(first.partial_fit(Y, sample_weight=np.ones(len(Y)))) == bits(
+            second.partial_fit(Y)
+        )
+        assert bits(first.partial_fit(Y, sample_weight=1 if len(Y) else None)) == bits(
+            second.partial_fit(Y)
         )
 
 
@@ -299,20 +301,20 @@ def test_units_of_weight(seed):
     rng = np.random.default_rng(seed)
     batches, _ = moving(rng, 2, 4, 8)
     unit = 2.0 ** int(rng.integers(-20, 20))
-    one = DynamicMeans(lam=0.05, q=0.01, tau=0.5, random_state=0)
-    other = DynamicMeans(lam=0.05 * unit, q=0.01 * unit, tau=0.5 / unit, random_state=0)
+    first = DynamicMeans(lam=0.05, q=0.01, tau=0.5, random_state=0)
+    second = DynamicMeans(lam=0.05 * unit, q=0.01 * unit, tau=0.5 / unit, random_state=0)
     for Y in batches:
         w = rng.gamma(1.0, size=len(Y)) + 0.01
-        one.partial_fit(Y, sample_weight=w)
-        other.partial_fit(Y, sample_weight=unit * w)
-        assert np.array_equal(one.labels_, other.labels_)
-        assert np.array_equal(one.cluster_centers_, other.cluster_centers_)
-        assert np.array_equal(unit * one.weights_, other.weights_)
+        first.partial_fit(Y, sample_weight=w)
+        second.partial_fit(Y, sample_weight=unit * w)
+        assert np.array_equal(first.labels_, second.labels_)
+        assert np.array_equal(first.cluster_centers_, second.cluster_centers_)
+        assert np.array_equal(unit * first.weights_, second.weights_)
 
 
 @pytest.mark.parametrize("lam", [0.05, "auto", "farthest-first"])
 def test_rows_of_weight_zero_are_absent(lam):
-    """Their times too; they are labeled as by predict after the last step before them."""
+    """Rows of weight zero, and their times, are left out; predict labels them."""
     rng = np.random.default_rng(0)
     batches, _ = moving(rng, 2, 4, 10, empty=0, hidden=0, most=20)
     X, times = np.vstack(batches), np.repeat(np.arange(10), [len(Y) for Y in batches])
@@ -346,7 +348,7 @@ def test_rows_of_weight_zero_without_clusters():
 
 @seeds(120)
 def test_objective_never_rises_within_a_step(seed):
-    """From sweep to sweep; general, tied and far data, old clusters of all weights and ages."""
+    """The objective falls from sweep to sweep, for general, tied and remote data."""
     rng = np.random.default_rng(seed)
     n, d, k = (
         int(rng.integers(1, 70 if seed % 3 == 0 else 300)),
@@ -383,14 +385,14 @@ def test_a_start_is_not_changed_by_those_before(seed):
     mass = rng.integers(1, 4, 90).astype(float) if seed % 2 else None
     lam = 0.001 if seed % 3 else 0.1  # many clusters: more than there is room for at first
     arguments = Y, mass, phi, rng.random(len(phi)) + 1, 0.3 * lam * np.ones(len(phi)), lam, 1
-    step, found = dynamic.DynamicStep(*arguments), []
+    step, results = dynamic.DynamicStep(*arguments), []
     for order in (rng.permutation(90), None, rng.permutation(90), None):
         alone = dynamic.DynamicStep(*arguments).run(order, 300)
         step.run(order, 300)
         assert (step.objective, step.n_iter) == (alone.objective, alone.n_iter)
-        found.append((step.result(), alone.result()))
-    for one, other in found:
-        assert all(map(np.array_equal, one, other))
+        results.append((step.result(), alone.result()))
+    for first, second in results:
+        assert all(map(np.array_equal, first, second))
 
 
 def test_order_of_memory_and_type_do_not_matter():
@@ -563,7 +565,7 @@ def test_other_orders_do_not_renumber():
 
 
 def test_better_of_several_starts():
-    """Never worse than the order given alone; now and then better."""
+    """Several starts are never worse than the given order alone, and sometimes better."""
     better = 0
     for seed in range(60):
         Y = np.random.default_rng(seed).random((60, 2))
@@ -625,9 +627,9 @@ def test_predict_equals_twin(seed):
         model.partial_fit(Y)
         twin.take(twin.starts(Y, [None])[0] if len(Y) else None)
         if model.n_clusters_:
-            found = model.predict(new, dormant=True)
-            assert np.array_equal(found, twin.predict(new, dormant=True))
-            unseen += np.isin(found, model.cluster_ids_[model.ages_ > 1]).sum()
+            labels = model.predict(new, dormant=True)
+            assert np.array_equal(labels, twin.predict(new, dormant=True))
+            unseen += np.isin(labels, model.cluster_ids_[model.ages_ > 1]).sum()
         if len(Y):
             assert np.array_equal(model.predict(new), twin.predict(new))
             for dormant in (False, True):
@@ -637,11 +639,11 @@ def test_predict_equals_twin(seed):
 
 def test_max_iter_warns():
     Y = np.random.default_rng(0).random((300, 2))
-    told = r"in max_iter=1 sweeps of a time step; increase max_iter\.$"
-    with pytest.warns(ConvergenceWarning, match=told):
+    message = r"in max_iter=1 sweeps of a time step; increase max_iter\.$"
+    with pytest.warns(ConvergenceWarning, match=message):
         model = DynamicMeans(lam=0.05, max_iter=1).partial_fit(Y)
     assert model.n_iter_ == 1
-    with pytest.warns(ConvergenceWarning, match=told):
+    with pytest.warns(ConvergenceWarning, match=message):
         DynamicMeans(lam=0.05, max_iter=1).fit(Y, times=np.arange(300) % 3)
 
 
@@ -656,25 +658,25 @@ def test_verbose(capsys):
 
 
 def bits(model):
-    """All that a model has learned, generator included, in comparable form."""
-    found = {}
+    """All attributes that a model has learned, with its generator, in comparable form."""
+    state = {}
     for name, value in vars(model).items():
         if isinstance(value, np.ndarray):
-            found[name] = (value.dtype.str, value.shape, value.tobytes())
+            state[name] = (value.dtype.str, value.shape, value.tobytes())
         elif isinstance(value, np.random.RandomState):
-            found[name] = repr(value.get_state(legacy=False))
-            found[name] += value.get_state()[1].tobytes().hex()
+            state[name] = repr(value.get_state(legacy=False))
+            state[name] += value.get_state()[1].tobytes().hex()
         elif isinstance(value, (list, dict)):
-            found[name] = repr(value)
+            state[name] = repr(value)
         else:
-            found[name] = repr(value)
-    return found
+            state[name] = repr(value)
+    return state
 
 
 @pytest.mark.parametrize("record", [False, True])
 @pytest.mark.parametrize("state", [0, np.random.RandomState(3), None])
 def test_pickle_goes_on_where_it_stopped(state, record):
-    """The generator too."""
+    """A pickled model goes on with its generator."""
     batches, _ = moving(np.random.default_rng(1), 2, 5, 20)
     state = pickle.loads(pickle.dumps(state))
     model = DynamicMeans(lam=0.02, random_state=state, record=record)
@@ -727,7 +729,7 @@ def test_failed_step_changes_nothing(error, record, monkeypatch):
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_failed_first_step_changes_nothing(method, monkeypatch):
-    """Not even a generator that the caller handed in."""
+    """A failed first step does not change a generator that the caller passed, either."""
     Y, state = np.random.default_rng(0).random((40, 2)), np.random.RandomState(5)
     model = DynamicMeans(lam=0.02, random_state=state)
     before = bits(model)
@@ -800,7 +802,7 @@ def same_records(one, other):
 
 @seeds(8)
 def test_record_is_what_fit_gives(seed):
-    """Step by step or as a whole; both are what the twin saw."""
+    """The records of ``partial_fit`` and of ``fit`` are those of the twin."""
     rng = np.random.default_rng(seed)
     batches, _ = moving(rng, 2, 4, 15, empty=0)
     batches = [Y for Y in batches if len(Y)]
@@ -881,30 +883,30 @@ def test_partial_fit_goes_on_after_fit():
 
 
 def test_times_in_any_order():
-    """Steps in ascending order, rows of a step as given."""
+    """Steps are taken in ascending order, rows of a step as given."""
     rng = np.random.default_rng(0)
     batches, _ = moving(rng, 2, 4, 12, empty=0)
     X, times = np.vstack(batches), np.repeat(np.arange(12), [len(Y) for Y in batches])
     mixed = rng.permutation(len(X))
     order = mixed[np.argsort(times[mixed], kind="stable")]
-    one = DynamicMeans(lam=0.05, random_state=0).fit(X[order], times=times[order])
-    other = DynamicMeans(lam=0.05, random_state=0).fit(X[mixed], times=times[mixed])
+    first = DynamicMeans(lam=0.05, random_state=0).fit(X[order], times=times[order])
+    second = DynamicMeans(lam=0.05, random_state=0).fit(X[mixed], times=times[mixed])
     labels = np.empty(len(X), dtype=int)
-    labels[order], back = one.labels_, np.empty(len(X), dtype=int)
-    back[mixed] = other.labels_
+    labels[order], back = first.labels_, np.empty(len(X), dtype=int)
+    back[mixed] = second.labels_
     assert np.array_equal(labels, back)
-    same_records(one, other)
+    same_records(first, second)
 
 
-def same_state(one, other):
+def same_state(first, second):
     """Assert equal clusters, objective and generator."""
     for name in (*STATE[:4], "objective_", "n_iter_", "n_steps_", "n_clusters_", "_next_id"):
-        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+        assert np.array_equal(getattr(first, name), getattr(second, name)), name
 
 
 @seeds(14)
 def test_gaps_are_batches_without_rows(seed):
-    """With `elapsed`, and with times and `step`."""
+    """Gaps by `elapsed`, or by times and `step`, equal batches without rows."""
     rng = np.random.default_rng(seed)
     batches, _ = moving(rng, 2, 4, 25, empty=0.4)
     options = penalties(seed, 0.05) | {"random_state": seed, "record": True}
@@ -940,7 +942,7 @@ def test_gaps_are_batches_without_rows(seed):
 
 
 def test_long_gaps():
-    """No loop over the steps in between."""
+    """Long gaps take no loop over their steps."""
     for gap in (10**9, 2**31 - 1):
         for options, left in (({"t_q": 5, "k_tau": 1.1}, [1]), ({"q": 0, "tau": 0}, [0, 1])):
             model = DynamicMeans(lam=1.0, **options)
@@ -991,7 +993,7 @@ def test_elapsed_out_of_bounds(value):
 
 
 def test_kinds_of_times():
-    """Whatever sorts."""
+    """Times may be of any kind that sorts."""
     pd = pytest.importorskip("pandas")
     batches, _ = moving(np.random.default_rng(0), 2, 4, 8, empty=0, hidden=0)
     X, step = np.vstack(batches), np.repeat(np.arange(8), [len(Y) for Y in batches])
@@ -1093,7 +1095,7 @@ def test_consistent_accuracy_by_hand():
 
 def test_moving_gaussians():
     """As in section 8.1 of the paper (sd, motion and deaths .05), with room to tell them apart."""
-    found = []
+    accuracies = []
     for seed in range(10):
         rng = np.random.default_rng(seed)
         centers, truth = 3 * rng.random((5, 2)), np.arange(5)
@@ -1108,8 +1110,8 @@ def test_moving_gaussians():
             model.partial_fit(centers[who] + 0.05 * rng.normal(size=(75, 2)))
             learned.append(model.labels_)
             truths.append(truth[who])
-        found.append(consistent_accuracy(learned, truths))
-    assert np.mean(found) > 0.95, found
+        accuracies.append(consistent_accuracy(learned, truths))
+    assert np.mean(accuracies) > 0.95, accuracies
 
 
 @seeds(3)
@@ -1147,8 +1149,8 @@ def test_same_bits_for_any_number_of_threads(d, dtype):
     for n_threads in (1, 2, 3):
         model = DynamicMeans(lam=lam, n_init=2, random_state=0, max_iter=6, n_threads=n_threads)
         model.partial_fit(X[:40_000]).partial_fit(X)
-        found = bits(model.set_params(n_threads=None))
-        models.append((found, model.predict(X + np.asarray(0.01, dtype)).tobytes()))
+        learned = bits(model.set_params(n_threads=None))
+        models.append((learned, model.predict(X + np.asarray(0.01, dtype)).tobytes()))
     assert model.n_clusters_ > 10
     assert models[1] == models[0] and models[2] == models[0]
 
@@ -1339,7 +1341,7 @@ def test_n_clusters_out_of_bounds(guess):
 
 
 def test_failed_batch_after_one_without_rows(monkeypatch):
-    """The penalties are still free."""
+    """After batches without rows the penalties may still change."""
     model = DynamicMeans(lam=1.0, random_state=0).partial_fit(NOBODY)
     before = bits(model)
     with monkeypatch.context() as patch:
@@ -1351,7 +1353,7 @@ def test_failed_batch_after_one_without_rows(monkeypatch):
 
 
 def test_parameters_in_mid_stream():
-    """Refused where they could not be honored, honored otherwise."""
+    """Parameters that cannot change in a stream are refused, others take effect."""
     model = DynamicMeans(lam=1.0, random_state=0).partial_fit(NOBODY)
     for name, value in (("random_state", 1), ("random_state", None)):
         before = bits(model.set_params(**{name: value}))

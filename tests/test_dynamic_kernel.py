@@ -23,7 +23,7 @@ from smallvar import (
     match_clusters,
 )
 from smallvar._time import dynamic_kernel, exchange
-from smallvar._time.exchange import Batch, Exchange, _change, match, thin
+from smallvar._time.exchange import Batch, Exchange, match, ridge_change, thin_center
 
 BOTH = pytest.mark.parametrize("estimator", [KernelDynamicMeans, SpectralDynamicMeans])
 STATE = ("cluster_ids_", "weights_", "ages_", "labels_", "objective_", "lam_", "q_", "tau_")
@@ -74,7 +74,7 @@ def test_matching_is_the_best(kind):
 
 @seeds(40)
 def test_matching_solves_the_linear_program(seed):
-    """Where each cluster may have the old one that suits it best, and where several want one."""
+    """Links equal those of the linear program, also where several clusters prefer one."""
     rng = np.random.default_rng(seed)
     new, old = 1 + rng.random(6), rng.random((6, 7)) + 5 * (seed % 2)
     if seed % 2:  # one old cluster each, and up to three have the same
@@ -114,7 +114,7 @@ def test_thinning_equals_twin(seed):
     rng = np.random.default_rng(seed)
     X, a = rng.standard_normal((25, 3)), rng.random(25)
     K = np.exp(-cdist(X, X, "sqeuclidean"))
-    chosen, b = thin(K, a, 8)
+    chosen, b = thin_center(K, a, 8)
     assert chosen.tolist() == sorted(twins.kernel.forward_selection(K, a, 8))
     own = K[np.ix_(chosen, chosen)]
     # least ||phi - sum b phi(x)||^2 + ridge ||b - a||^2
@@ -129,26 +129,26 @@ def test_thinning_equals_twin(seed):
 
 
 def test_numbers_whose_squares_overflow():
-    """The same points, whatever the scale of the kernel."""
+    """The points chosen do not depend on the scale of the kernel."""
     x = np.random.default_rng(0).normal(size=(12, 5))
     a = np.arange(1.0, 13.0) / 78
-    chosen, b = thin(x @ x.T, a, 2)
-    far, c = thin(1e180 * (x @ x.T), a, 2)
+    chosen, b = thin_center(x @ x.T, a, 2)
+    far, c = thin_center(1e180 * (x @ x.T), a, 2)
     assert far.tolist() == chosen.tolist()
     np.testing.assert_allclose(c, b, rtol=1e-4)
 
 
 @seeds(5)
 def test_of_equal_gains_the_first_is_taken(seed):
-    """Copies, and corners of a square: the rounding of the kernel does not matter."""
+    """Copies and corners of a square are chosen in order, whatever the rounding of the kernel."""
     rng = np.random.default_rng(seed)
     X = rng.permutation(np.repeat([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], 4, axis=0))
     K, a = np.exp(-cdist(X, X, "sqeuclidean")), np.full(16, 1 / 16)
     noise = 4e-16 * rng.standard_normal(K.shape)
     first = np.sort(np.unique(X, axis=0, return_index=True)[1]).tolist()
     for kernel in (K, K * (1 + noise + noise.T)):
-        assert thin(kernel, a, 1)[0].tolist() == [0]
-        assert thin(kernel, a, 4)[0].tolist() == first
+        assert thin_center(kernel, a, 1)[0].tolist() == [0]
+        assert thin_center(kernel, a, 4)[0].tolist() == first
 
 
 @pytest.mark.parametrize("least", [0.0, -1e-14, -1e-9, -0.5])
@@ -161,19 +161,19 @@ def test_change_along_eigenvectors(least):
     along = (V.T @ missing) / (np.abs(values) + 1e-3)
     if least < -1e-12:
         along[5] = 0.0
-    np.testing.assert_allclose(_change(K, missing, 1.0), V @ along, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(ridge_change(K, missing, 1.0), V @ along, rtol=1e-9, atol=1e-9)
 
 
 def test_within_the_budget_nothing_changes():
     a = np.array([0.2, 0.3, -0.1])
-    chosen, b = thin(np.eye(3), a, 3)
+    chosen, b = thin_center(np.eye(3), a, 3)
     assert chosen.tolist() == [0, 1, 2] and b is a
 
 
 @pytest.mark.parametrize("K", [np.ones((40, 40)), np.zeros((40, 40))])
 def test_points_that_are_the_same_fill_the_budget(K):
     """One point would do, but they may differ in the next step."""
-    chosen, b = thin(K, np.full(40, 1 / 40), 10)
+    chosen, b = thin_center(K, np.full(40, 1 / 40), 10)
     assert len(chosen) >= 9 and np.diff(chosen).max() <= 8
     assert (b > 0).all()
     if K.any():
@@ -195,7 +195,7 @@ def random_batch(seed, n=14, n_old=3, n_kept=4):
 
 @seeds(5)
 def test_costs(seed):
-    """Against the twin, and for points with coordinates against centers that are computed."""
+    """Costs equal the twin's and, for points with coordinates, those from computed centers."""
     K, coefficients, gamma, penalty, lam = random_batch(seed)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((len(K), 20))
@@ -239,7 +239,7 @@ def test_step_equals_twin(seed):
 
 @seeds(24)
 def test_exchange_equals_twin(seed, monkeypatch):
-    """Bit for bit, on ties too, from any order, with more clusters than there was room for."""
+    """Starts equal the twin bit for bit, also at ties, in any order, with many clusters."""
     rng = np.random.default_rng(seed)
     kind, n = seed % 4, int(rng.integers(1, 60))
     K, coefficients, gamma, penalty, lam = random_batch(seed, n=n, n_old=seed % 5)
@@ -309,7 +309,7 @@ def test_steps_show_everything():
 
 
 def test_many_new_clusters():
-    """More than there is room for at first."""
+    """More clusters open than arrays have room for at first."""
     K = np.eye(60)
     run = Exchange(Batch(K, [], np.zeros(0), np.zeros(0), 0.3), None, 100)
     assert np.array_equal(run.labels, np.arange(60))
@@ -325,7 +325,7 @@ def partitions(n):
 
 @seeds(6)
 def test_bound(seed):
-    """Below the best of all clusterings with all links."""
+    """The bound is below the best of all clusterings with all links."""
     K, coefficients, gamma, penalty, lam = random_batch(seed, n=6, n_old=2)
     batch = Batch(K, coefficients, gamma, penalty, lam)
     best = np.inf
@@ -359,29 +359,29 @@ def stream(seed, steps=12, d=2, sd=0.05):
 
 @seeds(4)
 def test_linear_kernel_is_dynamic_means(seed):
-    """Nothing thinned: same labels, objective and state, empty batches included."""
+    """Without thinning, labels, objective and state are those of D-Means, empty batches too."""
     options = {"lam": 2.0, "t_q": 2.5, "k_tau": 1.05, "random_state": 0, "record": True}
     model = KernelDynamicMeans(kernel="linear", budget=10_000, **options)
-    other = DynamicMeans(**options)
+    second = DynamicMeans(**options)
     for Y in stream(seed):
         model.partial_fit(Y)
-        other.partial_fit(Y)
-        assert np.array_equal(model.labels_, other.labels_)
-        assert model.objective_ == pytest.approx(other.objective_, rel=1e-6, abs=1e-8)
+        second.partial_fit(Y)
+        assert np.array_equal(model.labels_, second.labels_)
+        assert model.objective_ == pytest.approx(second.objective_, rel=1e-6, abs=1e-8)
         for name in ("cluster_ids_", "ages_"):
-            assert np.array_equal(getattr(model, name), getattr(other, name))
-        assert np.allclose(model.weights_, other.weights_)
+            assert np.array_equal(getattr(model, name), getattr(second, name))
+        assert np.allclose(model.weights_, second.weights_)
         centers = [a @ x for a, x in zip(model.kept_coefficients_, model.kept_points_, strict=True)]
-        assert np.allclose(np.reshape(centers, (-1, 2)), other.cluster_centers_)
+        assert np.allclose(np.reshape(centers, (-1, 2)), second.cluster_centers_)
         if len(Y):
             assert never_rises(model.objective_path_)
     for name in ("births_", "deaths_", "revivals_"):
-        for one, two in zip(getattr(model, name), getattr(other, name), strict=True):
-            assert np.array_equal(one, two)
+        for ours, theirs in zip(getattr(model, name), getattr(second, name), strict=True):
+            assert np.array_equal(ours, theirs)
     assert sum(map(len, model.revivals_)) and sum(map(len, model.deaths_))
-    assert model.tracks_.keys() == other.tracks_.keys()
+    assert model.tracks_.keys() == second.tracks_.keys()
     for number, track in model.tracks_.items():
-        assert np.array_equal(track[:, 0], other.tracks_[number][:, 0])
+        assert np.array_equal(track[:, 0], second.tracks_[number][:, 0])
         assert set(track[:, 1]) == {5.0}
 
 
@@ -438,8 +438,8 @@ def test_named_kernels_are_functions_of_pairs(estimator, name):
         if len(Y):
             for dormant in (False, True):
                 new = Y + 0.1
-                found = named.predict(new, dormant=dormant)
-                assert np.array_equal(found, given.predict(new, dormant=dormant))
+                actual = named.predict(new, dormant=dormant)
+                assert np.array_equal(actual, given.predict(new, dormant=dormant))
 
 
 @BOTH
@@ -489,12 +489,12 @@ def test_rings():
         truth, angle = rng.integers(3, size=240), 2 * np.pi * rng.random(240)
         radius = np.array([0.0, 0.2, 0.4])[truth] + 0.01 * rng.standard_normal(240)
         X = center + radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
-        found = [m.partial_fit(X).labels_ for m in (model, other)]
+        predicted = [m.partial_fit(X).labels_ for m in (model, other)]
         if names is None:  # the true clusters keep the numbers that most of their points have
             names = [
-                np.array([np.bincount(f[truth == t]).argmax() for t in range(3)]) for f in found
+                np.array([np.bincount(f[truth == t]).argmax() for t in range(3)]) for f in predicted
             ]
-        shares.append([np.mean(n[truth] == f) for n, f in zip(names, found, strict=True)])
+        shares.append([np.mean(n[truth] == f) for n, f in zip(names, predicted, strict=True)])
     spectral, plain = np.mean(shares, axis=0)
     assert spectral > 0.95
     assert plain < 0.7
@@ -540,7 +540,7 @@ def test_kernels_by_name_and_as_callables(estimator):
 
 @BOTH
 def test_penalty_from_the_first_batch(estimator):
-    """That of DynamicMeans, for the linear kernel."""
+    """For the linear kernel the penalty is that of DynamicMeans."""
     Y = np.random.default_rng(0).random((30, 2))
     empty = np.zeros((0, 2))
     model = estimator(kernel="linear").partial_fit(empty)
@@ -555,7 +555,7 @@ def test_penalty_from_the_first_batch(estimator):
 
 
 def bits(model):
-    """The state, comparable."""
+    """State of a model in comparable form."""
     state = [getattr(model, name).tobytes() for name in STATE[:4]]
     state += [getattr(model, name) for name in STATE[4:]]
     state += [a.tobytes() for a in [*model.kept_points_, *model.kept_coefficients_]]
@@ -646,7 +646,7 @@ def test_failed_step_changes_nothing(estimator, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(dynamic_kernel, "thin", fail)
+        patch.setattr(dynamic_kernel, "thin_center", fail)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(batches[2])
     assert bits(model) == before
@@ -719,7 +719,7 @@ def test_predict_by_hand(estimator):
 
 @pytest.mark.parametrize("dormant", [False, True])
 def test_predict_of_the_linear_kernel(dormant):
-    """Is that of D-Means, over many steps, with clusters of all weights and ages."""
+    """Predictions are those of D-Means, for clusters of all weights and ages."""
     rng = np.random.default_rng(0)
     places, new = (
         np.array([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]]),
@@ -733,9 +733,9 @@ def test_predict_of_the_linear_kernel(dormant):
         Y = places[seen] + 0.05 * rng.standard_normal((len(seen), 2))
         assert np.array_equal(model.partial_fit(Y).labels_, plain.partial_fit(Y).labels_)
         if len(Y):
-            found = plain.predict(new, dormant=dormant)
-            assert np.array_equal(model.predict(new, dormant=dormant), found)
-            unseen += np.isin(found, plain.cluster_ids_[plain.ages_ > 1]).sum()
+            actual = plain.predict(new, dormant=dormant)
+            assert np.array_equal(model.predict(new, dormant=dormant), actual)
+            unseen += np.isin(actual, plain.cluster_ids_[plain.ages_ > 1]).sum()
     assert (unseen > 0) == dormant
 
 
@@ -847,5 +847,5 @@ def test_the_kernel_is_called_once_a_step(estimator):
 def test_thinning_of_an_indefinite_kernel_takes_each_point_once():
     rng = np.random.default_rng(0)
     X = rng.random((30, 2))
-    chosen, a = thin(-1e10 * (X @ X.T) - 1e10, rng.random(30), 5)
+    chosen, a = thin_center(-1e10 * (X @ X.T) - 1e10, rng.random(30), 5)
     assert len(np.unique(chosen)) == len(chosen) <= 5 and np.isfinite(a).all()

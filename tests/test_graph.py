@@ -53,12 +53,12 @@ def random_graph(seed, n=None, *, loops=True, alone=True):
 
 
 def linked(A):
-    """With weak links between all nodes."""
+    """The graph with weak links added between all nodes."""
     return A + 1e-3 * (1 - np.eye(len(A)))
 
 
 def penalty(seed, A, cut):
-    """One that matters."""
+    """A penalty in the useful range."""
     factor = np.random.default_rng([seed, 3]).choice([0.2, 0.35, 0.5, 0.65, 0.8])
     return -factor if cut == "normalized" else -factor * max(A.sum(axis=1).mean(), 0.1)
 
@@ -213,9 +213,9 @@ def test_no_single_move_helps(seed, algorithm, cut):
     if algorithm == "multilevel":  # nor does a merger of two clusters with links
         for a in range(model.n_clusters_):
             for b in range(a):
-                one, other = model.labels_ == a, model.labels_ == b
-                if A[one][:, other].any():
-                    merged = np.where(one, b, model.labels_)
+                first, second = model.labels_ == a, model.labels_ == b
+                if A[first][:, second].any():
+                    merged = np.where(first, b, model.labels_)
                     value = twins.graph.cut_value(A, merged, cut) + lam * (model.n_clusters_ - 1)
                     assert value >= model.objective_ - 1e-9
 
@@ -231,12 +231,12 @@ def test_invariants(seed, algorithm, cut):
     check(model, A)
     again = fit(A, lam, **options)
     assert np.array_equal(model.labels_, again.labels_)
-    one = fit(A, lam, **{**options, "n_init": 1})
+    first = fit(A, lam, **{**options, "n_init": 1})
     if algorithm != "batch":
-        assert model.objective_ <= one.objective_ + 1e-9
+        assert model.objective_ <= first.objective_ + 1e-9
     # weights in another unit
-    other = fit(4 * A, lam if cut == "normalized" else 4 * lam, **options)
-    assert np.array_equal(model.labels_, other.labels_)
+    second = fit(4 * A, lam if cut == "normalized" else 4 * lam, **options)
+    assert np.array_equal(model.labels_, second.labels_)
 
 
 def skewed_graph(seed, n=300):
@@ -306,7 +306,7 @@ def regular_graph(seed, n=300):
 @pytest.mark.parametrize("graph", [skewed_graph, regular_graph])
 @seeds(9)
 def test_moves_equal_rule(seed, graph, given):
-    """Many clusters, of many sizes; or many ties."""
+    """Incremental moves follow the rule with many clusters of many sizes, or many ties."""
     A = graph(seed)
     lam = -0.6 * A.sum(axis=1).mean()
     labels = np.arange(len(A))
@@ -323,7 +323,7 @@ def test_moves_equal_rule(seed, graph, given):
 
 
 def test_no_single_move_helps_among_many():
-    """Hundreds of clusters, of many sizes: again no single move helps."""
+    """No single move lowers the objective with hundreds of clusters of many sizes, either."""
     rng = np.random.default_rng(0)
     hub = rng.zipf(1.8, size=600).clip(1, 60)
     u, v = rng.choice(600, (2, 1500), p=hub / hub.sum())
@@ -411,7 +411,7 @@ def test_cliques(lam):
 @ALGORITHMS
 @CUTS
 def test_nodes_without_links(cut, algorithm):
-    """Their cut is 0, and each pays lam; a self-link changes nothing."""
+    """Nodes without links have a cut of 0 and pay lam each; a self-link changes nothing."""
     A = np.zeros((9, 9))
     A[1:4, 1:4] = A[5:8, 5:8] = 1
     np.fill_diagonal(A, 0)
@@ -596,7 +596,7 @@ def test_link_sweeps_end_where_no_move_helps(seed):
 @pytest.mark.parametrize("given", [False, True])
 @seeds(40)
 def test_link_sweeps_equal_twin(seed, given):
-    """The first sweep, then those over the nodes near others that moved."""
+    """The first sweep, and later ones over neighbors of moved nodes, equal the twin's."""
     A = random_graph(seed, loops=False)
     wave = np.sin(1 + np.arange(len(A)))
     A = A * (1 + 0.1 * np.outer(wave, wave))  # no ties
@@ -641,10 +641,10 @@ def test_clusterings_know_their_cut_and_length(seed, cut):
     length = cuts.DescriptionLength(graph)
     labels = np.random.default_rng(seed).integers(5, size=len(A))
     labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
-    found = cuts.Clustering.of(graph, labels, length)
-    assert found.n_clusters == labels.max() + 1
-    assert found.cut == pytest.approx(twins.graph.cut_value(A, labels, cut), abs=1e-12)
-    assert found.length == length(labels)
+    actual = cuts.Clustering.of(graph, labels, length)
+    assert actual.n_clusters == labels.max() + 1
+    assert actual.cut == pytest.approx(twins.graph.cut_value(A, labels, cut), abs=1e-12)
+    assert actual.length == length(labels)
 
 
 @seeds(30)
@@ -710,13 +710,13 @@ def test_more_starts_only_where_descents_disagree():
         for n_init in (1, 6):
             model = PenalizedCut(n_init=n_init)
             rng = np.random.RandomState(0)
-            found = cuts.search_communities(model, graph, length, None, rng)
-            counts.append(len(found))
-            values.append(min(one.length for one in found))
+            clusterings = cuts.search_communities(model, graph, length, None, rng)
+            counts.append(len(clusterings))
+            values.append(min(first.length for first in clusterings))
             again = cuts.search_communities(model, graph, length, None, np.random.RandomState(0))
-            for one, other in zip(found, again, strict=True):
-                assert one.length == other.length
-                assert np.array_equal(one.labels, other.labels)
+            for first, second in zip(clusterings, again, strict=True):
+                assert first.length == second.length
+                assert np.array_equal(first.labels, second.labels)
         assert (counts[0] == counts[1]) == agree
         assert values[1] == values[0] if agree else values[1] < values[0]
 
@@ -869,7 +869,7 @@ GOOD = cliques(2, 3)
 
 
 def changed(i, j, value, kind=float):
-    """A good matrix with another entry."""
+    """A valid matrix with one entry changed."""
     A = GOOD.astype(kind)
     A[i, j] = value
     return A

@@ -150,7 +150,7 @@ class ClusterDisplay(Display):
         legend: bool = True,
         ax: "Axes | None" = None,
     ) -> Self:
-        """Draw rows and their labels, from whatever made them.
+        """Draw rows and their labels, those of any clustering.
 
         Parameters
         ----------
@@ -170,8 +170,8 @@ class ClusterDisplay(Display):
             component of the rest. "principal": the first two principal components, also drawn where
             there are no two clusters or hardly more rows than clusters.
         max_points : int, default=None
-            Draw at most so many rows, a random sample, of which the title speaks. None: 50,000, or
-            fewer where there are more than 400 columns.
+            Largest number of rows to draw; of more rows a random sample is drawn, as the title then
+            says. None: 50,000, or fewer if there are more than 400 columns.
         legend : bool, default=True
             Show the sizes of up to 20 clusters.
         ax : Axes, default=None
@@ -219,7 +219,7 @@ class ClusterDisplay(Display):
         return display.plot(ax, legend=legend)
 
     def plot(self, ax: "Axes | None" = None, *, legend: bool = True) -> Self:
-        """Draw.
+        """Draw rows in the colors of their clusters.
 
         Parameters
         ----------

@@ -27,7 +27,7 @@ MAX_NUMBERED = 50  # the largest number of tracks with a color and a number each
 
 
 class TrackDisplay(Display):
-    """Where clusters moved over time, when they began and when they were forgotten.
+    """Picture of clusters over time: where they moved, when they began and were forgotten.
 
     Two columns are drawn as a plane, one over time; of more, the first two. Create it by
     :meth:`from_estimator`.
@@ -178,7 +178,7 @@ class TrackDisplay(Display):
         return display.plot(ax, kind=kind)
 
     def plot(self, ax: "Axes | None" = None, *, kind: str = "movement") -> Self:
-        """Draw.
+        """Draw the clusters over time.
 
         Parameters
         ----------
@@ -225,12 +225,13 @@ class TrackDisplay(Display):
         return self
 
     def _draw_movement(self, ax, clock, steps, death_steps, d, times):
+        """Draw the positions of the clusters, over time if they have one column."""
         tracks, k = self.tracks, len(self.tracks)
         positions = [track[:, 1:3] for track in tracks.values()]
         names = self.feature_names or [f"column {i}" for i in range(d)]
         titles = list(names[:2])
         numbered = k <= MAX_NUMBERED
-        by_time = d > 1 and not numbered
+        by_time = d > 1 and not numbered  # colors show time: there are too many clusters
         colors = np.full((k, 3), 0.6) if by_time else cluster_colors(k)
         points = self.points
         if d == 1:
@@ -285,6 +286,7 @@ class TrackDisplay(Display):
         return np.vstack([colors, [[0.75, 0.75, 0.75]]])[index]
 
     def _draw_lives(self, ax, clock, steps, death_steps, times):
+        """Draw a line for each cluster over the steps in which it lived."""
         from matplotlib.collections import LineCollection
         from matplotlib.ticker import MaxNLocator
 
@@ -292,6 +294,8 @@ class TrackDisplay(Display):
         k = len(labels)
         colors = cluster_colors(k) if k <= MAX_NUMBERED else np.full((k, 3), 0.4)
         width = float(np.clip(150 / k, 0.7, 5))
+        # lines as (row, first step, last step); a cluster is dotted between steps it was seen in,
+        # and from the last one to its death
         solid, dotted, crosses = [], [], []
         for i, (label, at) in enumerate(zip(labels, steps, strict=True)):
             gaps = np.flatnonzero(np.diff(at) > 1)
