@@ -2,9 +2,9 @@
 How many species of penguin?
 ============================
 
-Somebody has measured 333 penguins, and nobody has told us of species. How many kinds are there, and
-which penguin is of which kind? This is what k-means is used for, but for its first question: into
-how many clusters? :class:`~smallvar.DPMeans` answers that one too.
+Here are measurements of 333 penguins, without their species. How many kinds are there, and which
+penguin is of which kind? k-means answers the second question only. :class:`~smallvar.DPMeans`
+answers both.
 
 The measurements are by Gorman, Williams and Fraser (2014), taken near Palmer Station, Antarctica,
 and come with the package palmerpenguins.

@@ -2,8 +2,7 @@
 Which penguins live on which island?
 ====================================
 
-Three islands, and on each some kinds of penguin, which nobody has named. Are the ones of this
-island the same as the ones of that? The same question comes with patients and their cells, shops
+Three islands have some kinds of penguin each. Which kinds of one island are those of another? The same question comes with patients and their cells, shops
 and their customers, documents and their topics: many data sets that share clusters.
 
 :class:`~smallvar.HDPMeans` clusters all of them at once. An island pays for each kind that it has,

@@ -3,8 +3,8 @@ Which teams play in the same conference?
 ========================================
 
 Teams that play one another are linked. Which of them form a conference, and how many conferences
-are there? :class:`~smallvar.PenalizedCut` cuts the graph of games into clusters and is told what a
-cluster costs, not how many there are. :func:`~smallvar.cut_path` finds a cost that suits.
+are there? :class:`~smallvar.PenalizedCut` divides the graph of games into clusters, with a
+penalty for each in place of their number. :func:`~smallvar.cut_path` finds a penalty.
 
 The games of a season of American college football (Girvan and Newman, 2002) are not part of
 smallvar. If the environment variable `SMALLVAR_DATA` names a folder with graph_football_edges.csv

@@ -3,8 +3,8 @@ How many ways to write a digit?
 ===============================
 
 Ten, of course. Or more: some people put a bar through a seven, and a one may be a mere stroke or
-stand on a foot. :class:`~smallvar.DPMeans` is not told that there are ten digits; this page looks
-at what it finds, and how.
+stand on a foot. :class:`~smallvar.DPMeans` is not given the number ten; this page looks at what it
+finds, and how.
 """
 
 # %%
