@@ -2,8 +2,9 @@
 Which penguins live on which island?
 ====================================
 
-Three islands have some kinds of penguin each. Which kinds of one island are those of another? The same question comes with patients and their cells, shops
-and their customers, documents and their topics: many data sets that share clusters.
+Three islands have some kinds of penguin each. Which kinds of one island are those of another? The
+same question comes with patients and their cells, shops and their customers, documents and their
+topics: many data sets that share clusters.
 
 :class:`~smallvar.HDPMeans` clusters all of them at once. An island pays for each kind that it has,
 and all together pay for each kind there is. How much is found in the data.

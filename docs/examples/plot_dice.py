@@ -2,8 +2,8 @@
 What are these pictures made of?
 ================================
 
-A hundred small pictures, each showing any of four objects. :class:`~smallvar.BPMeans` is given the penalty of a feature, and neither the objects nor their
-number. (After the dice pictures of
+A hundred small pictures, each showing any of four objects. :class:`~smallvar.BPMeans` is given the
+penalty of a feature, and neither the objects nor their number. (After the dice pictures of
 Broderick, Kulis and Jordan, 2013.)
 """
 

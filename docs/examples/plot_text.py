@@ -4,8 +4,8 @@ What are these texts about?
 
 Fifteen hundred short texts, no topics given. A text becomes a row with a column for every word,
 nearly all of them 0, and its length says nothing: only its direction does.
-:class:`~smallvar.SphericalDPMeans` clusters directions and takes such sparse rows as they are. It is
-given how alike the texts of a topic should be, not how many topics there are.
+:class:`~smallvar.SphericalDPMeans` clusters directions and takes such sparse rows as they are. It
+is given how alike the texts of a topic should be, not how many topics there are.
 
 The texts are what the functions and classes of scipy and scikit-learn say of themselves.
 """
