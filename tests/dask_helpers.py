@@ -12,7 +12,7 @@ import pandas as pd
 import psutil
 from distributed import Client, LocalCluster
 
-from smallvar.dask._team import LOOPBACK
+from smallvar.dask._executor import LOOPBACK
 
 
 def listening():

@@ -40,7 +40,7 @@ from dask_helpers import (
 )
 
 import smallvar.dask
-from smallvar.dask import _estimators, _part, _team
+from smallvar.dask import _estimators, _executor, _part
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -103,10 +103,10 @@ def test_tasks_are_given_aligned_arrays():
     def look(parts, shared, each):
         return [array.flags.aligned for array in (parts[0][1].X, shared, each[0])]
 
-    block, message = moved((_team.Block(np.ones((3, 2)), None), np.ones(2)))
+    block, message = moved((_executor.Block(np.ones((3, 2)), None), np.ones(2)))
     assert not block.X.flags.aligned
     assert not message.flags.aligned
-    assert all(_team._run(look, [0], [block], message, [message]))
+    assert all(_executor._run(look, [0], [block], message, [message]))
 
 
 # ---- the same bits ----------------------------------------------------------------------------
@@ -388,7 +388,7 @@ def test_states_that_are_forgotten(name, algorithm, at_once, monkeypatch, seed):
     share, forgotten = (0.1, 0.3, 0.9, 1.0)[seed % 4], []
 
     def take_or_forget(fit, p):
-        state = _team.take_state(fit, p)
+        state = _executor.take_state(fit, p)
         if state is not None and rng.random() < share:
             forgotten.append(p)
             return None
@@ -477,17 +477,17 @@ def test_the_cluster_goes_away(what, monkeypatch):
     good = da.from_array(some_rows(), chunks=((500, 500), (3,)))
     with cluster_of(2) as (cluster, client):
         model = smallvar.dask.DPMeans(lam=4.0, persist=True).fit(good)
-        call, rounds = _team.Team.call, []
+        call, rounds = _executor.Executor.call, []
 
-        def lose(team, *args, **options):
-            rounds.append(team)
+        def lose(executor, *args, **options):
+            rounds.append(executor)
             if len(rounds) == 6 and what == "client":
                 client.close()
             elif len(rounds) == 6:
                 cluster.close()
-            return call(team, *args, **options)
+            return call(executor, *args, **options)
 
-        monkeypatch.setattr(_team.Team, "call", lose)
+        monkeypatch.setattr(_executor.Executor, "call", lose)
         assert_refuses(model, lambda m: m.fit(good), RuntimeError, "was lost during the fit")
 
 

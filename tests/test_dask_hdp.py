@@ -124,12 +124,12 @@ def test_states_may_be_lost_or_old(monkeypatch):
     def take(fit, p):
         state = kept[rng.integers(2)].pop(p, None)
         lost = state is None or rng.random() < 0.2
-        seen["lost" if lost else "old" if state.turn < last[fit] else "new"] += 1
+        seen["lost" if lost else "old" if state.iteration < last[fit] else "new"] += 1
         return None if lost else state
 
     def put(fit, p, state):
         kept[rng.integers(2)][p] = state
-        last[fit] = state.turn
+        last[fit] = state.iteration
 
     monkeypatch.setattr(_hdp_sweep, "take_state", take)
     monkeypatch.setattr(_hdp_sweep, "put_state", put)
@@ -154,14 +154,14 @@ def test_partitions_wait_for_each_other(mixed, monkeypatch):
     part = np.arange(48) // 4 if not mixed else np.arange(48) % 12
     rows = np.argsort(part[groups], kind="stable")
     X, groups, sizes = X[rows], groups[rows], (160,) * 12
-    rounds, visited = [], _hdp_sweep.TeamSweep.visit
+    rounds, run_step = [], _hdp_sweep.CollectionHDPSweep.run_step
 
-    def visit(self, step, numbers=None):
-        if step.turn == 0 and step.means is None:
+    def run_and_count(self, step, numbers=None):
+        if step.iteration == 0 and step.means is None:
             rounds.append((step.locals is not None, len(numbers or self.order)))
-        return visited(self, step, numbers)
+        return run_step(self, step, numbers)
 
-    monkeypatch.setattr(_hdp_sweep.TeamSweep, "visit", visit)
+    monkeypatch.setattr(_hdp_sweep.CollectionHDPSweep, "run_step", run_and_count)
     local = smallvar.HDPMeans(lam_local=20.0, lam_global=30.0).fit(X, groups=groups)
     model = HDPMeans(lam_local=20.0, lam_global=30.0, persist=True)
     Y, beside = arrays(X, groups, None, sizes)
@@ -182,16 +182,16 @@ def test_a_worker_is_killed(persist, monkeypatch):
     X = 5.0 * rng.integers(0, 5, (1200, 2)) + rng.normal(size=(1200, 2))
     local = smallvar.HDPMeans(lam_local=15.0, lam_global=60.0).fit(X, groups=groups)
     assert local.n_iter_ > 4
-    sizes, swept, killed = (150, 350, 50, 0, 250, 400), _hdp_sweep.TeamSweep.sweep, []
+    sizes, swept, killed = (150, 350, 50, 0, 250, 400), _hdp_sweep.CollectionHDPSweep.sweep, []
     with cluster_of(2) as (cluster, _):
 
         def sweep(self):
-            if self.next.turn == 2:
+            if self.next_step.iteration == 2:
                 killed.append(next(iter(cluster.workers.values())).pid)
                 os.kill(killed[0], signal.SIGKILL)
             return swept(self)
 
-        monkeypatch.setattr(_hdp_sweep.TeamSweep, "sweep", sweep)
+        monkeypatch.setattr(_hdp_sweep.CollectionHDPSweep, "sweep", sweep)
         Y, beside = arrays(X, groups, None, sizes)
         model = HDPMeans(lam_local=15.0, lam_global=60.0, persist=persist).fit(Y, **beside)
         assert killed

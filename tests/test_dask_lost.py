@@ -10,13 +10,13 @@ pytest.importorskip("dask.dataframe")
 import dask.array as da
 from dask_helpers import threads_as_workers
 
-from smallvar.dask import DPMeans, _team
+from smallvar.dask import DPMeans, _executor
 
 
 @pytest.mark.parametrize(("algorithm", "lam"), [("serial", 9.0), ("delayed", 20.0)])
 def test_an_answer_given_twice(monkeypatch, algorithm, lam):
     """The second answer is the first one, though the worker has swept its rows already."""
-    run = _team._run
+    run = _executor._run
 
     def twice(*task):
         first = run(*task)
@@ -26,7 +26,7 @@ def test_an_answer_given_twice(monkeypatch, algorithm, lam):
             assert all(np.array_equal(second.opened[p], first.opened[p]) for p in first.opened)
         return second
 
-    monkeypatch.setattr(_team, "_run", twice)
+    monkeypatch.setattr(_executor, "_run", twice)
     rng = np.random.default_rng(0)
     X = 3.0 * rng.standard_normal((40, 3))[rng.integers(40, size=3000)]
     X += rng.standard_normal(X.shape)

@@ -240,7 +240,7 @@ def test_the_command_line_imports_public_names():
     [
         ("from smallvar import DPMeans, Frame", ["smallvar.Frame"]),
         ("from smallvar._core.frame import Frame", ["smallvar._core.frame.Frame"]),
-        ("from smallvar.dask._team import LOOPBACK", ["smallvar.dask._team.LOOPBACK"]),
+        ("from smallvar.dask._executor import LOOPBACK", ["smallvar.dask._executor.LOOPBACK"]),
         ("from smallvar._client import f", ["smallvar._client.f"]),
         ("from .._core import frame", [".._core.frame"]),
         ("def f():\n    import smallvar._core.frame as frame", ["smallvar._core.frame"]),

@@ -36,9 +36,9 @@ from smallvar import DPMeans
 from smallvar._centers.starts import Start, StartPoint
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._core.frame import nearest_sweep
-from smallvar.dask import _part, _team
-from smallvar.dask._sweep import TeamFrame, TeamSweep, facts_of, mean_of
-from smallvar.dask._team import FOLD, LOOPBACK, SHARE, Block, Team
+from smallvar.dask import _executor, _part
+from smallvar.dask._executor import FOLD, LOOPBACK, MEMORY_SHARE, Block, Executor
+from smallvar.dask._sweep import CollectionFrame, CollectionSweep, gather_facts, overall_mean
 
 NET = 1.25e9  # bytes a second: 10 Gbit
 STORAGE = 1e9  # bytes a second that a worker reads
@@ -91,7 +91,7 @@ def measured():
             client.gather([client.submit(nothing, [], None, [i], pure=False) for i in range(count)])
 
         def read(count):
-            Team(client, [0] * count, [None] * count, Block, False).call(nothing, None)
+            Executor(client, [0] * count, [None] * count, Block, False).call(nothing, None)
 
         task, part = (
             (shortest(partial(run, 450)) - shortest(partial(run, 50))) / 400 for run in (hold, read)
@@ -115,7 +115,7 @@ def show_rates(rates):
 
 
 class Players:
-    """A Team whose workers are played one after another, and a clock of what they would take.
+    """An Executor whose workers are played one after another, and a clock of what they would take.
 
     ``times`` is how many rows a row here stands for; ``risks`` are the probabilities that a task
     meets with each of RISKS.
@@ -134,10 +134,10 @@ class Players:
         self.scores = self.read = 0  # so far: scores computed, rows read
         self.happened, self.rounds = Counter(), []
 
-    # what a Team does
+    # what an Executor does
 
-    def keep(self, numbers):
-        """Leave out all partitions but these from the rounds to come."""
+    def restrict(self, numbers):
+        """Restrict later rounds to the partitions of these numbers."""
         self.numbers = sorted(numbers)
 
     def groups(self, numbers):
@@ -149,12 +149,12 @@ class Players:
             groups[self.where[p]].append(p)
         return list(groups.items())
 
-    def lost(self):
+    def relocate(self):
         """Look again where the partitions are."""
         self.where = None
 
     def call(self, function, shared, each=None, numbers=None, fold=None):
-        """As Team.call; notes what it took."""
+        """As Executor.call; notes what it took."""
         groups = self.groups(self.numbers if numbers is None else numbers)
         sent, results, works, ends = pickle.dumps(shared), [], [], []
         before = self.scores
@@ -234,12 +234,12 @@ class Players:
 
     def run(self, worker, function, some, sent, own):
         """Seconds of work, by rows read and scores computed, and the function's own answer."""
-        _team._KEPT = self.kept[worker]
+        _executor._STATES = self.kept[worker]
         scores, read = self.scores, self.read
         parts = [(p, self.blocks[p]) for p in some]
         shared = pickle.loads(sent)
         answer = pickle.dumps(function(parts, shared, own))
-        if function is not _part.visit or shared.error:
+        if function is not _part.run_step or shared.error:
             self.read += sum(block.X.shape[0] for _, block in parts)
         nbytes = (self.read - read) * (D * self.blocks[0].X.itemsize + BOUNDS)
         flops = 2.0 * D * (self.scores - scores)
@@ -273,23 +273,23 @@ class Counting:
         self.team, self.passes, self.proposed = team, 0, 0
 
     def __enter__(self):
-        self.sweep_once = _part.State.sweep_once
-        self.kept = _team._KEPT
+        self.sweep_rows = _part.State.sweep_rows
+        self.kept = _executor._STATES
 
-        def sweep_once(state, p, step):
-            self.sweep_once(state, p, step)
+        def sweep_rows(state, p, step):
+            self.sweep_rows(state, p, step)
             self.team.scores += state.sweep.n_approximate
             self.team.read += state.block.X.shape[0]
-            if step.turn == 0:
+            if step.iteration == 0:
                 self.passes += 1
-                self.proposed += len(state.own)
+                self.proposed += len(state.opened)
 
-        _part.State.sweep_once = sweep_once
+        _part.State.sweep_rows = sweep_rows
         return self
 
     def __exit__(self, *error):
-        _part.State.sweep_once = self.sweep_once
-        _team._KEPT = self.kept
+        _part.State.sweep_rows = self.sweep_rows
+        _executor._STATES = self.kept
 
 
 def fit(team, X, lam, max_iter=300, algorithm="serial", init=None):
@@ -298,10 +298,10 @@ def fit(team, X, lam, max_iter=300, algorithm="serial", init=None):
     with catch_warnings():
         simplefilter("ignore")  # a single sweep does not converge
         model = DPMeans(lam=lam, init="mean" if init is None else init, **options).fit(X)
-    known = facts_of(team)
-    place = TeamFrame(team, known, init)
-    centers = mean_of(team, place).reshape(1, -1) if init is None else init
-    sweep = TeamSweep(team, place, lambda centers: nearest_sweep(X, None, centers, 1).labels)
+    known = gather_facts(team)
+    place = CollectionFrame(team, known, init)
+    centers = overall_mean(team, place).reshape(1, -1) if init is None else init
+    sweep = CollectionSweep(team, place, lambda centers: nearest_sweep(X, None, centers, 1).labels)
     point = StartPoint(None, init, lam, algorithm, None)
     start = Start(point, sweep, centers, are_means=init is None)
     start.run(LoopSettings(max_iter))
@@ -345,7 +345,7 @@ def show_speculation(rates, quick):
                 first = [
                     one
                     for one in team.rounds
-                    if one.function is _part.visit and one.shared.turn == 0
+                    if one.function is _part.run_step and one.shared.iteration == 0
                 ]
                 print(
                     f"{order:6s} {lam:4.0f}  {parts:10d}  {start.sweep.k:6d}  {len(first):6d}  "
@@ -380,9 +380,9 @@ def show_fits(rates, quick):
                 start = fit(team, X, **options)
             sweeps = defaultdict(Counter)
             for one in team.rounds:
-                if one.function is _part.visit:
-                    sweeps[one.shared.turn] += one.spans
-                    sweeps[one.shared.turn]["scores"] += one.scores
+                if one.function is _part.run_step:
+                    sweeps[one.shared.iteration] += one.spans
+                    sweeps[one.shared.iteration]["scores"] += one.scores
             first, *later = [sweeps[turn] for turn in sorted(sweeps)]
             causes = ("work", "network", "tasks", "waiting")
             seconds = [sum(sweep[cause] for cause in causes) for sweep in (first, *later)]
@@ -421,7 +421,7 @@ def show_predictions(rates, share):
 def prediction(rates, d, k, n, workers, share):
     """Seconds of a sweep by their causes, and whether the workers hold the rows."""
     row = 4 * d
-    held = n * row <= SHARE * MEMORY * workers
+    held = n * row <= MEMORY_SHARE * MEMORY * workers
     tasks = workers if held else max(workers, math.ceil(n * row / PART))
     answer = 8 * k * (layout(d, n).bins * (d + 1) + 1)
     levels = math.ceil(math.log(workers, FOLD))  # of the tree that adds up

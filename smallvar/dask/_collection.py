@@ -1,4 +1,9 @@
-"""Dask collections as partitions: rows with weights, checked where they are."""
+"""Dask collections as lists of partitions.
+
+``CollectionParts`` splits a dask array or DataFrame, with values for each row such as weights, into
+delayed partitions and checks what is known without computing them. ``checked_block`` checks a
+partition on its worker.
+"""
 
 import dask.array as da
 import numpy as np
@@ -6,11 +11,15 @@ from dask import is_dask_collection
 
 from smallvar._core.estimator import checked_rows
 from smallvar._core.validation import as_floats, as_weights
-from smallvar.dask._team import Block
+from smallvar.dask._executor import Block
 
 
-class Parts:
-    """Partitions of a dask array or DataFrame, and of the weights of its rows, as delayed ones."""
+class CollectionParts:
+    """Delayed partitions of a dask array or DataFrame, and of the weights of its rows.
+
+    ``rows`` and ``weights`` are lists with an entry for each partition; an entry of ``weights`` may
+    be None (all 1) or a number. ``sizes`` are the numbers of rows, None where dask does not know.
+    """
 
     def __init__(self, X, sample_weight=None):
         columns = getattr(X, "columns", None)
@@ -48,10 +57,14 @@ class Parts:
             return [None] * len(self.rows)
         if np.ndim(sample_weight) == 0 and not is_dask_collection(sample_weight):
             return [float(sample_weight)] * len(self.rows)
-        return self.beside(sample_weight, "sample_weight", as_floats)
+        return self.split_like_rows(sample_weight, "sample_weight", as_floats)
 
-    def beside(self, values, name, as_array):
-        """The parts of something that has a value for each row."""
+    def split_like_rows(self, values, name, as_array):
+        """Partitions of ``values``, one value for each row; ``name`` is for error messages.
+
+        A dask collection must have the partitions of X; anything else is converted by ``as_array``
+        and split where the partitions of X end.
+        """
         if is_dask_collection(values):
             parts = np.ravel(np.array(values.to_delayed(), dtype=object)).tolist()
             if len(parts) != len(self.rows):
@@ -70,8 +83,8 @@ class Parts:
         return np.split(values, np.cumsum(self.sizes)[:-1])
 
 
-def prepared(model, n_features, X, weight):
-    """A partition as the sweeps take it."""
+def checked_block(model, n_features, X, weight):
+    """Block of a partition: rows checked as ``model`` checks them, and weights as float64."""
     if X.shape[1:] != (n_features,):
         raise ValueError(f"X must have {n_features} columns, got shape {X.shape}")
     if X.shape[0] == 0:

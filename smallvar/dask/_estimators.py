@@ -1,4 +1,8 @@
-"""Estimators of clusters on dask collections: the results of one machine."""
+"""DP-means and spherical DP-means on dask collections, with the results of one machine.
+
+First how rows are sampled from partitions, then ``DaskEstimator``, with what both estimators share,
+then the estimators. Their sweeps over partitions are in _sweep.py.
+"""
 
 from functools import partial
 from typing import Any, Literal, Self
@@ -21,43 +25,49 @@ from smallvar._core.validation import (
 )
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import GUESS
-from smallvar.dask._collection import Parts, prepared
-from smallvar.dask._lazy import Lazy, lazily
-from smallvar.dask._sweep import MOST, TeamFrame, TeamSweep, facts_of, mean_of
-from smallvar.dask._team import current_client, team_of
+from smallvar.dask._collection import CollectionParts, checked_block
+from smallvar.dask._executor import current_client, open_executor
+from smallvar.dask._lazy import LazyMethods, lazy_result
+from smallvar.dask._sweep import (
+    MAX_OPENED,
+    CollectionFrame,
+    CollectionSweep,
+    gather_facts,
+    overall_mean,
+)
 
-SAMPLE = 200_000  # rows that "auto" looks at
+SAMPLE = 200_000  # rows that "auto" and init="sample" are computed from
 
 
-def some_of(parts, shared, each):
-    """Some rows of each partition, by their indices, with their weights."""
+def take_rows(parts, shared, each):
+    """Rows of each partition, by indices ``each``, with their weights: a dict by partition."""
     return {
         p: (some_rows(block.X, rows), None if block.weight is None else block.weight[rows])
         for (p, block), rows in zip(parts, each, strict=True)
     }
 
 
-def draw(team, known, rng, most):
-    """Rows in their order, all of them or a random sample of ``most``, and their weights."""
-    numbers = team.numbers
-    ends = np.cumsum([known.sizes[p] for p in numbers])
+def sample_rows(executor, facts, rng, max_rows):
+    """Random sample of ``max_rows`` rows (all if there are no more) in order, and their weights."""
+    numbers = executor.numbers
+    ends = np.cumsum([facts.sizes[p] for p in numbers])
     n = int(ends[-1])
-    rows = np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+    rows = np.arange(n) if n <= max_rows else np.sort(rng.choice(n, max_rows, replace=False))
     chosen = np.split(rows, np.searchsorted(rows, ends[:-1]))
     each = {
-        p: part - (end - known.sizes[p]) for p, part, end in zip(numbers, chosen, ends, strict=True)
+        p: part - (end - facts.sizes[p]) for p, part, end in zip(numbers, chosen, ends, strict=True)
     }
-    found = {}
-    for some in team.call(some_of, None, each):
-        found.update(some)
-    X = [found[p][0] for p in numbers]
-    X = vstack(X, format="csr") if known.sparse else np.concatenate(X)
-    weight = None if known.alike else np.concatenate([found[p][1] for p in numbers])
+    taken = {}
+    for rows_of_parts in executor.call(take_rows, None, each):
+        taken.update(rows_of_parts)
+    X = [taken[p][0] for p in numbers]
+    X = vstack(X, format="csr") if facts.sparse else np.concatenate(X)
+    weight = None if facts.unit_weights else np.concatenate([taken[p][1] for p in numbers])
     return X, weight
 
 
-class OnTeam(Lazy):
-    """Fits the partitions of a dask collection, all in every sweep."""
+class DaskEstimator(LazyMethods):
+    """Base of estimators whose sweeps go over all partitions of a dask collection."""
 
     n_init = 1
     shuffle = False
@@ -73,15 +83,15 @@ class OnTeam(Lazy):
             check_option(self.persist, "persist", ("auto",))
         check_number(self.max_opened, "max_opened", low=1, integer=True)
 
-    def _begin_at(self, team, known, rng, start):
-        """The centers to begin at; None: as ``start`` says."""
+    def _initial_centers(self, executor, facts, rng, start):
+        """Centers to begin at, from ``init``; None if ``init`` is ``start``, the name of a rule."""
         if not (isinstance(self.init, str) and self.init == "sample"):
             return check_init(self.init, self.n_features_in_, self.max_clusters, start)
         if self._auto():
             raise ValueError(
                 "init must not be 'sample' where the data choose lam: they do so from it"
             )
-        X, weight = draw(team, known, rng, SAMPLE)
+        X, weight = sample_rows(executor, facts, rng, SAMPLE)
         model = self._as_local().set_params(init=start, verbose=0)
         return model.fit(X, sample_weight=weight).cluster_centers_
 
@@ -106,7 +116,7 @@ class OnTeam(Lazy):
         """
         with unchanged_on_error(self):
             self._check_parameters()
-            parts = Parts(X, sample_weight)
+            parts = CollectionParts(X, sample_weight)
             with current_client() as client:
                 ended = self._fit_on(client, parts)
             if not ended:
@@ -114,32 +124,32 @@ class OnTeam(Lazy):
         return self
 
     def _fit_on(self, client, parts):
-        prepare = partial(prepared, self._as_local(), parts.n_features)
+        prepare = partial(checked_block, self._as_local(), parts.n_features)
 
-        def look(team):
-            known = facts_of(team)
-            return known, known.sizes
+        def inspect(executor):
+            facts = gather_facts(executor)
+            return facts, facts.sizes
 
-        together = client, parts, parts.weights, prepare, self.persist, look
-        with team_of(*together) as (team, known, sizes):
-            team.keep(p for p, size in sizes.items() if size)
+        arguments = client, parts, parts.weights, prepare, self.persist, inspect
+        with open_executor(*arguments) as (executor, facts, sizes):
+            executor.restrict(p for p, size in sizes.items() if size)
             self._learn_columns(parts)
-            self._dtype = known.dtype
+            self._dtype = facts.dtype
 
             def labels(centers):
                 model = at_centers(self._as_local(), centers, parts.n_features, parts.names)
-                return lazily(model, "predict", parts, sizes)
+                return lazy_result(model, "predict", parts, sizes)
 
-            return self._fit_team(team, known, labels)
+            return self._fit_partitions(executor, facts, labels)
 
-    def _draw(self, team, known, rng):
-        """The rows that a merge path is found on, their weights, and how many each stands for."""
-        X, weight = draw(team, known, rng, SAMPLE)
-        n, mass = sum(known.sizes.values()), len(X) if weight is None else float(weight.sum())
-        return X, weight, known.mass / mass if X.shape[0] < n else 1.0
+    def _sample_for_path(self, executor, facts, rng):
+        """Rows for the merge path, their weights, and the ratio of all weights to these."""
+        X, weight = sample_rows(executor, facts, rng, SAMPLE)
+        n, sampled = sum(facts.sizes.values()), len(X) if weight is None else float(weight.sum())
+        return X, weight, facts.total_weight / sampled if X.shape[0] < n else 1.0
 
 
-class DPMeans(OnTeam, smallvar.DPMeans):
+class DPMeans(DaskEstimator, smallvar.DPMeans):
     """DP-means on dask collections: labels and centers are those of one machine.
 
     Minimizes, over labels, centers and their number K,
@@ -148,8 +158,8 @@ class DPMeans(OnTeam, smallvar.DPMeans):
 
     as :class:`smallvar.DPMeans` does, for rows that are spread over the partitions of a dask array
     or DataFrame. For a number ``lam`` the labels are those of one machine on the concatenated rows,
-    and centers, objectives and the number of sweeps have the same bits, for any partitions, any
-    number of workers, and whatever fails on the way.
+    and centers, objectives and the number of sweeps are equal bit for bit, for any partitions, any
+    number of workers, and if workers die during the fit.
 
     Runs on the dask client of the process, or on threads of this process where there is none.
 
@@ -158,8 +168,8 @@ class DPMeans(OnTeam, smallvar.DPMeans):
     lam : float or "auto", default="auto"
         Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
         ``max_clusters``). "auto" chooses the number of clusters on a random sample of 200,000 rows,
-        or on all rows if they are no more: see :func:`smallvar.lambda_path`. Its centers then are
-        where the sweeps over all rows begin.
+        or on all rows if there are no more: see :func:`smallvar.lambda_path`. The sweeps over all
+        rows then begin at the centers of the sample.
     n_clusters : int, default=None
         The exact number of clusters, with "auto" only. At most ``max_clusters`` and the number of
         distinct rows in the sample. None: the data choose.
@@ -171,8 +181,8 @@ class DPMeans(OnTeam, smallvar.DPMeans):
         workers.
     init : {"mean", "sample"} or array-like of shape (n_centers, n_features), default="mean"
         Starting centers; "mean" is the (weighted) mean of the data, "sample" are the clusters of a
-        random sample of 200,000 rows at the same penalty. Faster, but not the result of one
-        machine: fewer clusters, and an objective that is higher (see the guide).
+        random sample of 200,000 rows at the same penalty. "sample" is faster, but the result is not
+        that of one machine: it has fewer clusters, and a higher objective (see the guide).
     max_iter : int, default=300
         Largest number of sweeps; those that open clusters do not count.
     tol : float, default=0.0
@@ -194,11 +204,11 @@ class DPMeans(OnTeam, smallvar.DPMeans):
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
         Means of the clusters, in order of creation.
     labels_ : dask Array of shape (n_samples,), int32
-        Cluster of each row. Lazy: computed from the data when it is asked for.
+        Cluster of each row. Lazy: computed from the data when used.
     n_clusters_ : int
         Number of clusters found.
     inertia_ : float
-        Weighted sum of squared distances to the own centers.
+        Weighted sum of squared distances to the assigned centers.
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
@@ -264,7 +274,7 @@ class DPMeans(OnTeam, smallvar.DPMeans):
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
         persist: bool | Literal["auto"] = "auto",
-        max_opened: int = MOST,
+        max_opened: int = MAX_OPENED,
         verbose: int = 0,
     ) -> None:
         self.lam = lam
@@ -282,34 +292,34 @@ class DPMeans(OnTeam, smallvar.DPMeans):
     def _auto(self):
         return isinstance(self.lam, str)
 
-    def _fit_team(self, team, known, labels):
+    def _fit_partitions(self, executor, facts, labels):
         rng, n_threads = self._rng(), self._threads()
-        given = self._begin_at(team, known, rng, "mean")
-        n = sum(known.sizes.values())
+        init = self._initial_centers(executor, facts, rng, "mean")
+        n = sum(facts.sizes.values())
 
         def make_start(point):
-            frame, centers = TeamFrame(team, known, point.centers), point.centers
+            frame, centers = CollectionFrame(executor, facts, point.centers), point.centers
             if centers is None:
-                centers = mean_of(team, frame).reshape(1, -1)
-            sweep = TeamSweep(team, frame, labels, most=self.max_opened)
+                centers = overall_mean(executor, frame).reshape(1, -1)
+            sweep = CollectionSweep(executor, frame, labels, max_opened=self.max_opened)
             return Start(point, sweep, centers, point.centers is None)
 
         if not self._auto():
-            fit = self._described(n, float(self.lam), given)
+            fit = self._described(n, float(self.lam), init)
             return self._learn(run_starts(fit, rng, make_start)).ended
-        X, weight, times = self._draw(team, known, rng)
+        X, weight, scale = self._sample_for_path(executor, facts, rng)
 
         def path(rng, **options):
             return find_path(X, weight, rng, n_threads, **options)
 
         def penalty(path):
-            return times * path.lam
+            return scale * path.lam  # errors, so penalties, grow with the weight of the rows
 
-        fit = self._described(n, None, given)
+        fit = self._described(n, None, init)
         return self._learn(run_starts(fit, rng, make_start, path, penalty)).ended
 
 
-class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
+class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
     """Spherical DP-means on dask collections: labels and centers are those of one machine.
 
     Minimizes, over labels, unit vectors mu and their number K,
@@ -318,19 +328,20 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
 
     for rows x_i of length 1 (others are divided by their length), as
     :class:`smallvar.SphericalDPMeans` does, for rows that are spread over the partitions of a dask
-    array or DataFrame. For a number the labels are those of one machine on the concatenated rows,
-    and centers, objectives and the number of sweeps have the same bits.
+    array or DataFrame. For a number ``lam`` the labels are those of one machine on the concatenated
+    rows, and centers, objectives and the number of sweeps are equal bit for bit.
 
     Runs on the dask client of the process, or on threads of this process where there is none.
 
     Parameters
     ----------
     min_cosine : float, default=None
-        Instead of ``lam``, which is ``1 - min_cosine``: a row opens a cluster if its largest cosine
-        with a center is below. In (-1, 1).
+        A row opens a cluster if its largest cosine with a center is below ``min_cosine``. In
+        (-1, 1). Given instead of ``lam``, which then is ``1 - min_cosine``.
     lam : float, "auto" or None, default=None
-        Penalty for each cluster, > 0. None and "auto": the data choose, on a random sample of
-        200,000 rows, or on all rows if they are no more; if ``min_cosine`` is not given.
+        Penalty for each cluster, > 0. "auto" chooses the number of clusters on a random sample of
+        200,000 rows, or on all rows if there are no more. None is "auto", unless ``min_cosine`` is
+        given.
     n_clusters : int, default=None
         The exact number of clusters, with "auto" only. At most ``max_clusters`` and the number of
         distinct rows in the sample. None: the data choose.
@@ -341,8 +352,8 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
         trip to all workers.
     init : {"first", "sample"} or array-like of shape (n_centers, n_features), default="first"
         Starting centers; "first" is the first row of positive weight, "sample" are the clusters of
-        a random sample of 200,000 rows at the same penalty: fewer sweeps over all rows, which then
-        open what the sample missed; no longer the result of one machine.
+        a random sample of 200,000 rows at the same penalty. "sample" takes fewer sweeps over all
+        rows, which open the clusters that the sample missed; the result is not that of one machine.
     max_iter : int, default=300
         Largest number of sweeps; those that open clusters do not count.
     tol : float, default=0.0
@@ -365,11 +376,11 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
     resultant_lengths_ : ndarray of shape (n_clusters,), float64
         Lengths of the sums of their members.
     labels_ : dask Array of shape (n_samples,), int32
-        Cluster of each row. Lazy: computed from the data when it is asked for.
+        Cluster of each row. Lazy: computed from the data when used.
     n_clusters_ : int
         Number of clusters found.
     inertia_ : float
-        Weighted sum of 1 - cosine with the own center.
+        Weighted sum of 1 - cosine with the assigned center.
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
@@ -428,7 +439,7 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
         tol: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
         persist: bool | Literal["auto"] = "auto",
-        max_opened: int = MOST,
+        max_opened: int = MAX_OPENED,
         verbose: int = 0,
     ) -> None:
         self.min_cosine = min_cosine
@@ -447,35 +458,37 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
     def _auto(self):
         return self.min_cosine is None and (self.lam is None or isinstance(self.lam, str))
 
-    def _fit_team(self, team, known, labels):
+    def _fit_partitions(self, executor, facts, labels):
         rng, n_threads = self._rng(), self._threads()
         zero = np.zeros(self.n_features_in_)
-        given = self._begin_at(team, known, rng, "first")
-        given = None if given is None else unit_rows(given, n_threads, "init")
-        rounding = length_rounding(np.empty(0, dtype=known.dtype))
-        n, X, weight = sum(known.sizes.values()), None, None
+        init = self._initial_centers(executor, facts, rng, "first")
+        init = None if init is None else unit_rows(init, n_threads, "init")
+        rounding = length_rounding(np.empty(0, dtype=facts.dtype))
+        n, X, weight = sum(facts.sizes.values()), None, None
 
         def make_start(point):
-            centers = known.first[1][None] if point.centers is None else point.centers
+            centers = facts.first[1][None] if point.centers is None else point.centers
             if X is not None:
                 centers = as_directions(centers, X, weight, n_threads)
-            frame = TeamFrame(team, known, centers, zero, rounding)
-            sweep = TeamSweep(team, frame, labels, spherical=True, most=self.max_opened)
+            frame = CollectionFrame(executor, facts, centers, zero, rounding)
+            sweep = CollectionSweep(
+                executor, frame, labels, spherical=True, max_opened=self.max_opened
+            )
             return Start(point, sweep, centers, False, share=self._error_share)
 
         if not self._auto():
             lam = 1.0 - float(self.min_cosine) if self.lam is None else float(self.lam)
-            fit = self._described(n, lam, given)
+            fit = self._described(n, lam, init)
             return self._learn(run_starts(fit, rng, make_start), None, None, n_threads).ended
-        X, weight, times = self._draw(team, known, rng)
+        X, weight, scale = self._sample_for_path(executor, facts, rng)
 
         def path(rng, **options):
             return find_path(X, weight, rng, n_threads, look=LOOK, transforms=False, **options)
 
         def penalty(path):
-            return saving(path, X, weight, n_threads, times)
+            return saving(path, X, weight, n_threads, scale)
 
-        fit = self._described(n, None, given)
+        fit = self._described(n, None, init)
         fitted = run_starts(fit, rng, make_start, path, penalty, adopt=False)
         return self._learn(fitted, X, weight, n_threads).ended
 
@@ -487,14 +500,17 @@ class SphericalDPMeans(OnTeam, smallvar.SphericalDPMeans):
         X : dask Array or DataFrame, or array-like, of shape (n_samples, n_features)
             New data, rows of any length but 0.
         return_cosines : bool, default=False
-            Return these cosines, too: what is below ``min_cosine_`` would have opened a cluster.
+            Return these cosines, too. A row whose cosine is below ``min_cosine_`` would have opened
+            a cluster in the fit.
 
         Returns
         -------
-        labels : dask Array, or ndarray for what is no dask collection, (n_samples,), int32
-            Index into ``cluster_centers_``; at a tie the lowest one. Lazy.
-        cosines : the same, float64
-            Only if ``return_cosines``.
+        labels : dask Array of shape (n_samples,), int32
+            Index into ``cluster_centers_``; at a tie the lowest one. Lazy; an ndarray if X is not a
+            dask collection.
+        cosines : dask Array of shape (n_samples,), float64
+            Cosine of each row with its center, if ``return_cosines``. Lazy; an ndarray if X is not
+            a dask collection.
         """
         check_flag(return_cosines, "return_cosines")
         labels = self._mapped("predict", X)

@@ -1,4 +1,8 @@
-"""The hard HDP on dask collections: each data set whole in one partition."""
+"""The hard HDP on dask collections, each data set whole in one partition.
+
+First what is computed for one partition after the fit (labels, predictions, scores), then the
+estimator. Its sweep over partitions is in _hdp_sweep.py.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -12,44 +16,49 @@ from smallvar._centers.hdp import HDPStart, LocalClusters, local_clusters
 from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.validation import check_lam, check_number, check_option, check_reach
 from smallvar._sweeps.in_order import error_of
-from smallvar.dask._hdp_sweep import TeamSweep, labels_after
-from smallvar.dask._lazy import Remote, each_part, joined
-from smallvar.dask._part import add_facts, add_sums, facts, whole
+from smallvar.dask._executor import call_realigned, current_client, open_executor, threads_here
+from smallvar.dask._hdp_sweep import CollectionHDPSweep, labels_after
+from smallvar.dask._lazy import LocalCounterpart, concatenate_delayed, delayed_on_parts
+from smallvar.dask._part import add_sums, facts_of_parts, merge_facts, sum_all_rows
 from smallvar.dask._sets import (
     SetParts,
-    all_names,
-    check_whole,
-    names_of,
-    prepared_sets,
-    united,
-    whole_sets,
-    with_weight,
+    check_not_split,
+    checked_set_block,
+    checked_sets,
+    concatenated_names,
+    merge_dicts,
+    names_of_sets,
+    without_idle_rows,
 )
-from smallvar.dask._sweep import MOST, TeamFrame, sums_of
-from smallvar.dask._team import current_client, here, team_of, threads_here
+from smallvar.dask._sweep import MAX_OPENED, CollectionFrame, as_sums
 
 # ---- one partition -------------------------------------------------------------------------------
 
 
-def both_labels(model, n_features, local, p, step, own, remap, X, pair):
-    """Global and local labels of the rows of a partition, (n, 2).
+def label_pairs(model, n_features, local, p, step, sets_of_part, remap, X, pair):
+    """Global and local labels of the rows of a partition, shape (n, 2), by the last step again.
 
-    ``local`` are the local clusters of the data sets of this partition.
+    ``local`` are the local clusters of the data sets of this partition after the fit; rows of
+    weight zero are labeled by them. ``remap`` are the final numbers of the step's global clusters.
     """
-    X, weight, sets = whole_sets(model, n_features, X, pair)
+    X, weight, sets = checked_sets(model, n_features, X, pair)
     out = np.empty((X.shape[0], 2), dtype=np.int32)
     rows = np.arange(len(X)) if weight is None else np.flatnonzero(weight)
     if len(rows):
-        labels, out[rows, 1] = labels_after(p, step, with_weight(X, weight, sets), own)
+        block = without_idle_rows(X, weight, sets)
+        labels, out[rows, 1] = labels_after(p, step, block, sets_of_part)
         out[rows, 0] = remap[labels]
     if len(rows) < len(X):
         local.label_idle(out, X, weight, sets, threads_here())
     return out
 
 
-def predicted(model, X, pair):
-    """Labels of new rows of a partition, the rows and their data sets; any weights may be 0."""
-    X, weight, sets = whole_sets(model, model.n_features_in_, X, pair)
+def predict_rows(model, X, pair):
+    """Predicted labels of a partition, with its checked rows, weights and data sets.
+
+    ``model`` is the fitted local estimator; weights may all be zero.
+    """
+    X, weight, sets = checked_sets(model, model.n_features_in_, X, pair)
     group = np.full(len(X), len(model.groups_), dtype=np.int32)
     if len(X) == 0:
         return group, X, weight, sets
@@ -60,14 +69,14 @@ def predicted(model, X, pair):
     return labels, X, weight, sets
 
 
-def predicted_labels(model, X, pair):
-    """Labels alone."""
-    return predicted(model, X, pair)[0]
+def predict_labels(model, X, pair):
+    """Predicted labels of a partition."""
+    return predict_rows(model, X, pair)[0]
 
 
-def score_of(model, X, pair):
-    """Squared error of a partition, and the names and global clusters of its local ones."""
-    labels, X, weight, sets = predicted(model, X, pair)
+def error_and_locals(model, X, pair):
+    """Squared error of a partition, and its local clusters: (name of data set, label) pairs."""
+    labels, X, weight, sets = predict_rows(model, X, pair)
     if len(X) == 0:
         return 0.0, set()
     error = error_of(X, labels, model.cluster_centers_, threads_here(), weight)
@@ -77,10 +86,10 @@ def score_of(model, X, pair):
     )
 
 
-# ---- all of them ---------------------------------------------------------------------------------
+# ---- the estimator -------------------------------------------------------------------------------
 
 
-class HDPMeans(Remote, smallvar.HDPMeans):
+class HDPMeans(LocalCounterpart, smallvar.HDPMeans):
     """Hard Gaussian HDP on a dask collection: the results of one machine.
 
     Minimizes, over labels, centers and the numbers of clusters,
@@ -88,9 +97,9 @@ class HDPMeans(Remote, smallvar.HDPMeans):
         sum_i ||x_i - mu_{z_i}||^2 + lam_local * (number of local clusters) + lam_global * K,
 
     as :class:`smallvar.HDPMeans` does with numbers for both penalties: labels, centers and the
-    objective after every sweep are the same, bit for bit. Each data set must lie whole in one
-    partition, whichever. There is no "auto" here, nor "farthest-first": both penalties must be
-    numbers. Those that :class:`smallvar.HDPMeans` finds in some whole data sets are a beginning.
+    objective after every sweep are equal, bit for bit. Each data set must lie whole in one
+    partition, whichever. Both penalties must be numbers; the rules "auto" and "farthest-first" of
+    :class:`smallvar.HDPMeans` are not available, see Notes.
 
     Parameters
     ----------
@@ -105,8 +114,8 @@ class HDPMeans(Remote, smallvar.HDPMeans):
         Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
         sweep. 0 runs to a fixed point.
     persist : bool or "auto", default="auto"
-        Hold the data in the memory of the workers; else every pass reads them anew, two passes a
-        sweep. "auto": if they take at most half of it.
+        Whether the workers hold the data in memory during the fit. Otherwise every pass reads them
+        again, two passes a sweep. "auto": hold them if they take at most half of the memory.
     max_opened : int, default=100_000
         Largest number of global clusters that a partition may open in a sweep; beyond it, ``fit``
         ends with an error.
@@ -118,20 +127,20 @@ class HDPMeans(Remote, smallvar.HDPMeans):
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
         (Weighted) means of the global clusters, over all data sets.
     labels_ : dask Array of shape (n_samples,), int32
-        Global cluster of each row. Lazy: the last sweep once more.
+        Global cluster of each row. Lazy: computed by the last sweep once more.
     local_labels_ : dask Array of shape (n_samples,), int32
         Number of the row's local cluster within its data set. Lazy.
     groups_ : ndarray of shape (n_groups,)
         The data sets, sorted.
     local_clusters_ : list of ndarray of int32
-        For each data set, the global clusters of its local ones: a row with local label l in data
+        For each data set, the global cluster of each local one: a row with local label l in data
         set j has the global label ``local_clusters_[j][l]``.
     n_local_clusters_ : ndarray of shape (n_groups,), int64
         Number of local clusters of each data set.
     n_clusters_ : int
         Number of global clusters.
     inertia_ : float
-        Weighted sum of squared distances to the own centers.
+        Weighted sum of squared distances to the assigned centers.
     objective_ : float
         ``inertia_ + lam_local_ * n_local_clusters_.sum() + lam_global_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
@@ -164,13 +173,13 @@ class HDPMeans(Remote, smallvar.HDPMeans):
     Notes
     -----
     Data sets are visited in the order of their names, as on one machine, whatever partitions they
-    lie in. It is fastest, by fewer rounds while clusters open, where partitions follow each other
-    in that order, as after ``set_index``. For penalties that the data choose, fit
-    :class:`smallvar.HDPMeans` to a sample of whole data sets, and take its ``lam_local_`` and
-    ``lam_global_``.
+    lie in. Fits are fastest where partitions follow each other in that order, as after
+    ``set_index``: they then take fewer rounds while clusters open. To choose penalties from the
+    data, fit :class:`smallvar.HDPMeans` to a sample of whole data sets, and take its ``lam_local_``
+    and ``lam_global_``.
 
-    A sweep depends on the centers and on which of them each data set uses. Both are kept outside
-    of the workers, so a worker that dies changes nothing but the time.
+    A sweep depends on the centers and on which of them each data set uses. The driver has both, so
+    a worker that dies costs time, but does not change the result.
 
     References
     ----------
@@ -209,7 +218,7 @@ class HDPMeans(Remote, smallvar.HDPMeans):
         max_iter: int = 300,
         tol: float = 0.0,
         persist: bool | Literal["auto"] = "auto",
-        max_opened: int = MOST,
+        max_opened: int = MAX_OPENED,
         verbose: int = 0,
     ) -> None:
         self.lam_local = lam_local
@@ -240,13 +249,13 @@ class HDPMeans(Remote, smallvar.HDPMeans):
         Parameters
         ----------
         labels : bool, default=True
-            Compute ``labels_`` and ``local_labels_``, which takes memory for all rows; else it has
-            none.
+            Compute ``labels_`` and ``local_labels_``, which takes memory for all rows; otherwise
+            the result has neither.
 
         Returns
         -------
         model : smallvar.HDPMeans
-            It predicts the same.
+            Its predictions are those of this estimator.
         """
         return self._fitted_local(labels)
 
@@ -264,8 +273,8 @@ class HDPMeans(Remote, smallvar.HDPMeans):
             Ignored.
         groups : dask Array or Series, or array-like, of shape (n_samples,), or a column name
             The data set that each row is from: numbers or strings. A dask collection must have the
-            partitions of X; the name is that of a column of a DataFrame, which is then none of the
-            data.
+            partitions of X. A name is that of a column of a DataFrame X; this column is then not
+            part of the data.
         sample_weight : dask Array or Series, or array-like, of shape (n_samples,), default=None
             Weights >= 0, not all zero; None means 1 each. A dask collection must have the
             partitions of X.
@@ -290,44 +299,46 @@ class HDPMeans(Remote, smallvar.HDPMeans):
         return self
 
     def _fit_on(self, client, parts):
-        prepare = partial(prepared_sets, self._as_local(), parts.n_features)
+        prepare = partial(checked_set_block, self._as_local(), parts.n_features)
 
-        def look(team):
-            known = team.call(names_of, None, fold=united)[0]
-            return known, {p: size for p, (size, *_) in known.items()}
+        def inspect(executor):
+            info = executor.call(names_of_sets, None, fold=merge_dicts)[0]
+            return info, {p: size for p, (size, *_) in info.items()}
 
-        together = client, parts, parts.pairs, prepare, self.persist, look
-        with team_of(*together) as (team, known, sizes):
+        arguments = client, parts, parts.pairs, prepare, self.persist, inspect
+        with open_executor(*arguments) as (executor, info, sizes):
             self._learn_columns(parts)
-            return self._fit_team(team, dict(sorted(known.items())), sizes, parts)
+            return self._fit_partitions(executor, dict(sorted(info.items())), sizes, parts)
 
-    def _fit_team(self, team, known, sizes, parts):
+    def _fit_partitions(self, executor, info, sizes, parts):
         if not any(sizes.values()):
             raise ValueError("X must have at least one row, got none in any partition")
-        check_reach(np.array([[max(reach for *_, reach in known.values())]]))
-        check_whole(known)
-        team.keep(p for p, (_, _, names, _) in known.items() if len(names))
-        if not team.numbers:
+        check_reach(np.array([[max(max_abs for *_, max_abs in info.values())]]))
+        check_not_split(info)
+        executor.restrict(p for p, (_, _, names, _) in info.items() if len(names))
+        if not executor.numbers:
             raise ValueError("sample_weight must have a positive entry, got all zeros")
-        total = team.call(facts, None, fold=add_facts)[0]
-        frame = TeamFrame(team, total)
-        sums = team.call(whole, frame.layout, fold=add_sums)[0]
-        center, mass = sums_of(frame.layout, *sums).center(0)
-        names = [known[p][2] for p in team.numbers]
-        sets = all_names(names)
-        ends = np.cumsum([len(some) for some in names])[:-1]
-        numbers = dict(zip(team.numbers, np.split(sets.number, ends), strict=True))
+        facts = executor.call(facts_of_parts, None, fold=merge_facts)[0]
+        frame = CollectionFrame(executor, facts)
+        sums = executor.call(sum_all_rows, frame.layout, fold=add_sums)[0]
+        center, weight = as_sums(frame.layout, *sums).center(0)
+        names = [info[p][2] for p in executor.numbers]
+        sets = concatenated_names(names)
+        ends = np.cumsum([len(part) for part in names])[:-1]
+        numbers = dict(zip(executor.numbers, np.split(sets.number, ends), strict=True))
         lam_local, lam_global = float(self.lam_local), float(self.lam_global)
-        # the global penalty, or more than rounding alone can make
-        floor = max(lam_global, frame.rounding * mass)
-        sweep = TeamSweep(team, frame.layout, center, numbers, lam_local, floor, self.max_opened)
-        start = HDPStart(sweep, lam_local, lam_global).run(total.n, self._loop())
-        self._dtype = total.dtype
+        # never open a global cluster for a distance that rounding alone can make
+        least_global = max(lam_global, frame.rounding * weight)
+        sweep = CollectionHDPSweep(
+            executor, frame.layout, center, numbers, lam_local, least_global, self.max_opened
+        )
+        start = HDPStart(sweep, lam_local, lam_global).run(facts.n, self._loop())
+        self._dtype = facts.dtype
         self.groups_ = sets.names
         lists = [None] * len(sets)
-        for own in sweep.own.values():
-            used = np.split(own.used, np.cumsum(own.sizes)[:-1])
-            for j, clusters in zip(own.numbers.tolist(), used, strict=True):
+        for part_sets in sweep.sets.values():
+            used = np.split(part_sets.used, np.cumsum(part_sets.n_local)[:-1])
+            for j, clusters in zip(part_sets.numbers.tolist(), used, strict=True):
                 lists[j] = clusters
         self.local_clusters_ = lists
         self.n_local_clusters_ = np.array([len(used) for used in lists], dtype=np.int64)
@@ -337,24 +348,26 @@ class HDPMeans(Remote, smallvar.HDPMeans):
         self.objective_ = float(self.objective_path_[-1])
         self.lam_local_, self.lam_global_ = lam_local, lam_global
         self.n_iter_ = start.progress.n_iter
-        both = self._labels(parts, sweep, sizes)
-        self.labels_, self.local_labels_ = both[:, 0], both[:, 1]
+        labels = self._labels(parts, sweep, sizes)
+        self.labels_, self.local_labels_ = labels[:, 0], labels[:, 1]
         return start.progress.ended
 
     def _labels(self, parts, sweep, sizes):
-        """Both labels of all rows, a lazy dask array: the last sweep once more."""
-        last = delayed(replace(sweep.last, keep=False, sums=False))
+        """Global and local labels of all rows, a lazy dask array: made by the last step again."""
+        last = delayed(replace(sweep.last_step, keep=False, sums=False))
         n_features = parts.n_features
         out = []
         for p, rows in enumerate(parts.rows):
-            own, begun = sweep.own.get(p), sweep.begun.get(p)
-            chosen = [] if own is None else own.numbers.tolist()
+            part_sets, sets_before = sweep.sets.get(p), sweep.sets_before.get(p)
+            chosen = [] if part_sets is None else part_sets.numbers.tolist()
             used = [self.local_clusters_[j] for j in chosen]
             names, centers = self.groups_[chosen], self.cluster_centers_
             local = LocalClusters(names, used, centers, self.lam_local_)
-            task = p, last, begun, sweep.remap, rows, parts.pairs[p]
-            out.append(delayed(here)(both_labels, self._as_local(), n_features, local, *task))
-        return joined(out, sizes, np.int32, 2)
+            task = p, last, sets_before, sweep.remap, rows, parts.pairs[p]
+            out.append(
+                delayed(call_realigned)(label_pairs, self._as_local(), n_features, local, *task)
+            )
+        return concatenate_delayed(out, sizes, np.int32, 2)
 
     def predict(self, X: Any, groups: Any = None, sample_weight: Any = None) -> Any:
         """Global cluster of new rows, at the costs of the fit; no row opens a global cluster.
@@ -367,21 +380,23 @@ class HDPMeans(Remote, smallvar.HDPMeans):
             The data set of each row, as for ``fit``. One that the fit has not seen, or None, has no
             local clusters yet, so that the nearest center is the cheapest.
         sample_weight : dask Array or Series, or array-like, of shape (n_samples,), default=None
-            Weights >= 0; None means 1 each. A light row does not pay for a local cluster where a
-            heavy one does, and one of weight zero never.
+            Weights >= 0; None means 1 each. The squared distance that a new local cluster saves
+            counts times the weight, so a row of small weight opens one less easily, and a row of
+            weight zero never.
 
         Returns
         -------
-        labels : dask Array, or ndarray for what is no dask collection, (n_samples,), int32
-            Index into ``cluster_centers_``; at a tie the lowest one. Lazy.
+        labels : dask Array of shape (n_samples,), int32
+            Index into ``cluster_centers_``; at a tie the lowest one. Lazy; an ndarray if X is not a
+            dask collection.
         """
         model = self._fitted_local()
         if not is_dask_collection(X):
             return model.predict(X, groups, sample_weight)
         parts = SetParts(X, groups, sample_weight)
         self._check_columns(parts)
-        out = each_part(predicted_labels, model, parts.rows, parts.pairs)
-        return joined(out, parts.sizes, np.int32)
+        out = delayed_on_parts(predict_labels, model, parts.rows, parts.pairs)
+        return concatenate_delayed(out, parts.sizes, np.int32)
 
     def score(
         self, X: Any, y: object = None, groups: Any = None, sample_weight: Any = None
@@ -402,14 +417,14 @@ class HDPMeans(Remote, smallvar.HDPMeans):
         Returns
         -------
         score : float
-            As the estimator of one machine has it, up to rounding.
+            Equal to that of the estimator of one machine, up to rounding.
         """
         model = self._fitted_local()
         if not is_dask_collection(X):
             return model.score(X, groups=groups, sample_weight=sample_weight)
         parts = SetParts(X, groups, sample_weight)
         self._check_columns(parts)
-        scores = compute(each_part(score_of, model, parts.rows, parts.pairs))[0]
+        scores = compute(delayed_on_parts(error_and_locals, model, parts.rows, parts.pairs))[0]
         errors, clusters = zip(*scores, strict=True)
         n_local = len(set().union(*clusters))
         return -(sum(errors) + self.lam_local_ * n_local + self.lam_global_ * self.n_clusters_)

@@ -1,16 +1,20 @@
-"""The sweep of the hard HDP over partitions of whole data sets: what workers do, and the driver.
+"""The sweep of the hard HDP (KJ12, Algorithm 2) over partitions of whole data sets.
+
+First what the workers do: ``Clusters`` opened in a step, the ``Step`` that the driver sends, the
+``State`` of a partition, and ``run_step``. Then the driver: ``merge_opened`` and
+``CollectionHDPSweep``.
 
 Labels and centers are those of one machine, whatever data sets a partition has. Data sets are
-visited in the order of their names; step 4 (rows) and step 5 (local clusters) open global clusters
-in that order, and a data set needs those that data sets before it opened. So partitions go ahead
-with what is known, clusters that were opened elsewhere coming in where their data set has its
-turn; the driver puts together what they opened, in order, and those partitions for which it turns
-out to be incomplete go again. The first data set is right at once, and with each round at least
-one more.
+visited in the order of their names. Step 4 (rows) and step 5 (local clusters) open global clusters
+in that order, and a data set needs the clusters that data sets before it opened. So all partitions
+visit their data sets with the clusters known so far, and add those of other partitions just before
+the first data set that comes later. The driver puts the clusters that they opened in order, and the
+partitions that lacked some visit their data sets again. The first data set is right after the first
+round, and with each round at least one more.
 
 A sweep depends on the centers and on which of them each data set has local clusters, not on labels.
-Both are with the driver, so nothing is lost with a worker: what workers keep is where the sums hold
-each row, which only saves adding them up again.
+The driver has both, so a worker that dies costs only time. The states of the workers save adding
+up sums again.
 """
 
 from dataclasses import dataclass, replace
@@ -21,9 +25,9 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from smallvar._sweeps.hdp import HDPSweep
-from smallvar.dask._part import TooMany, add_sums
-from smallvar.dask._sweep import GROWTH, read, sums_of
-from smallvar.dask._team import put_state, take_state, threads_here
+from smallvar.dask._executor import put_state, take_state, threads_here
+from smallvar.dask._part import TooManyOpened, add_sums
+from smallvar.dask._sweep import GROWTH, as_sums, exact_value
 
 
 @dataclass
@@ -31,15 +35,15 @@ class Clusters:
     """Clusters opened in a step, in the order of the data sets that opened them."""
 
     centers: np.ndarray
-    owners: np.ndarray  # numbers of the data sets
-    masses: np.ndarray  # weights of what opened them
+    owners: np.ndarray  # numbers of the data sets, ascending
+    weights: np.ndarray  # weight of the row or the local cluster that opened each
     parts: np.ndarray  # partitions of the data sets
 
     @classmethod
     def none(cls, d):
-        """Not one."""
-        no = np.empty(0, dtype=np.intp)
-        return cls(np.empty((0, d)), no, np.empty(0), no)
+        """Empty Clusters with ``d`` features."""
+        empty = np.empty(0, dtype=np.intp)
+        return cls(np.empty((0, d)), empty, np.empty(0), empty)
 
     def __len__(self):
         return len(self.owners)
@@ -50,52 +54,58 @@ class Clusters:
         )
 
     def only(self, kept):
-        """Those for which ``kept`` is true."""
-        return Clusters(self.centers[kept], self.owners[kept], self.masses[kept], self.parts[kept])
+        """Clusters selected by ``kept``, a mask or a slice."""
+        return Clusters(self.centers[kept], self.owners[kept], self.weights[kept], self.parts[kept])
 
     def elsewhere(self, p):
-        """Those of other partitions."""
+        """Clusters opened by other partitions than ``p``."""
         return self.only(self.parts != p) if len(self) else self
 
     def before(self, number):
-        """Those of data sets before this one."""
+        """Clusters opened by data sets before this number."""
         return self.only(slice(np.searchsorted(self.owners, number)))
 
     def after(self, number):
-        """Those of this data set and the ones behind it."""
+        """Clusters opened by the data set of this number and by later ones."""
         return self.only(slice(np.searchsorted(self.owners, number), None))
 
 
 @dataclass
-class Own:
+class PartitionSets:
     """The data sets of a partition, and their local clusters at the start of a sweep."""
 
-    numbers: np.ndarray  # of the data sets among all, ascending
-    sizes: np.ndarray  # how many local clusters each has
-    used: np.ndarray  # on which global ones, a data set after the other
-    digest: bytes = b""  # of the local labels
+    numbers: np.ndarray  # numbers of the data sets among all, ascending
+    n_local: np.ndarray  # number of local clusters of each
+    used: np.ndarray  # global cluster of each local one, data set by data set
+    digest: bytes = b""  # hash of the local labels
 
 
 @dataclass
 class Step:
-    """A sweep over all partitions, as far as its clusters are known."""
+    """A sweep over all partitions, as the driver sends it, with the clusters known so far."""
 
     fit: str
-    turn: int  # sweeps before
+    iteration: int  # number of sweeps before
     layout: object
     lam_local: float
     lam_global: float
     centers: np.ndarray  # at the start
-    most: int  # clusters that one partition may open
+    max_opened: int  # clusters that one partition may open
     rows: Clusters  # opened in step 4
-    locals: Clusters | None = None  # opened in step 5; None: this step is not asked for
-    sums: bool = False  # what is asked for: sums of the global clusters,
-    means: np.ndarray | None = None  # or the error from these means
-    keep: bool = True  # whether the state is worth to be kept
+    locals: Clusters | None = None  # opened in step 5; None: do step 4 only
+    sums: bool = False  # whether to return the sums of the global clusters
+    means: np.ndarray | None = None  # return the squared error from these means; None: do not
+    keep: bool = True  # whether the worker keeps the state
 
 
 class State:
-    """A partition in the course of a fit; of any sweep before, it is of use for the next one."""
+    """State of a partition during a fit: an HDPSweep over its rows, and the steps done.
+
+    A state of any earlier sweep can follow the next one, as a sweep does not depend on labels.
+    ``rows`` is, after step 4, (clusters of other partitions, clusters opened here); ``locals``,
+    after step 5, (clusters of others from step 4 behind the last data set, those from step 5,
+    clusters opened here, local clusters of the data sets).
+    """
 
     def __init__(self, block, step):
         order = block.sets.order()
@@ -113,161 +123,169 @@ class State:
             block.weight[order] if step.layout.weighted else None,
         )
         self.ends = np.searchsorted(number, np.arange(len(block.sets) + 1)).tolist()
-        self.turn = self.rows = self.locals = None
+        self.iteration = self.rows = self.locals = None
         self.fresh = True
 
-    def follow(self, p, step, own):
-        """Steps 4 and 5 as the step has them, unless that is done."""
+    def follow(self, p, step, sets):
+        """Do steps 4 and 5 with the clusters of ``step``, unless the state is their result."""
         rows = step.rows.elsewhere(p)
-        early = rows.before(own.numbers[-1])
-        done = self.turn == step.turn and self.rows[0] == early
+        opened_before = rows.before(sets.numbers[-1])
+        done = self.iteration == step.iteration and self.rows[0] == opened_before
         if step.locals is None:
             if not done:
-                self._visit_rows(step, own, early)
+                self._visit_rows(step, sets, opened_before)
             return
-        late = rows.after(own.numbers[-1])
-        known = step.locals.elsewhere(p).before(own.numbers[-1])
-        if done and self.locals is not None and self.locals[:2] == (late, known):
+        opened_after = rows.after(sets.numbers[-1])
+        others = step.locals.elsewhere(p).before(sets.numbers[-1])
+        if done and self.locals is not None and self.locals[:2] == (opened_after, others):
             return
         if not done or self.locals is not None:
-            self._visit_rows(step, own, early)
-        self._visit_locals(own, late, known)
+            self._visit_rows(step, sets, opened_before)
+        self._visit_locals(sets, opened_after, others)
 
-    def _visit_rows(self, step, own, early):
-        sweep, begun = self.sweep, len(step.centers)
-        self.turn = self.rows = self.locals = None
-        sweep.begin(step.centers, own.sizes, own.used)
+    def _visit_rows(self, step, sets, others):
+        sweep, begin = self.sweep, len(step.centers)
+        self.iteration = self.rows = self.locals = None
+        sweep.begin(step.centers, sets.n_local, sets.used)
 
-        def visit(start, stop):
-            if sweep.visit_points(start, stop, begun + len(early) + step.most) < stop:
-                raise TooMany
+        def visit_rows(start, stop):
+            if sweep.visit_points(start, stop, begin + len(others) + step.max_opened) < stop:
+                raise TooManyOpened
 
-        self._visit(visit, own.numbers, early)
-        opened = self._opened(begun, own)
-        if len(opened[1]) > step.most:
-            raise TooMany
-        self.turn, self.rows = step.turn, (early, opened)
+        self._visit_sets(visit_rows, sets.numbers, others)
+        opened = self._opened(begin, sets)
+        if len(opened[1]) > step.max_opened:
+            raise TooManyOpened
+        self.iteration, self.rows = step.iteration, (others, opened)
 
-    def _visit_locals(self, own, late, known):
+    def _visit_locals(self, sets, opened_after, others):
         sweep = self.sweep
-        sweep.append(late.centers)
-        begun = sweep.k
+        sweep.append(opened_after.centers)
+        begin = sweep.k
         sweep.begin_locals()
-        self._visit(sweep.visit_locals, own.numbers, known)
+        self._visit_sets(sweep.visit_locals, sets.numbers, others)
         labels, local_labels, _, sizes, lists = sweep.result()
         self.labels = labels, local_labels
-        found = sizes, np.concatenate(lists), blake2b(local_labels).digest()
-        self.locals = late, known, self._opened(begun, own), found
+        clusters = sizes, np.concatenate(lists), blake2b(local_labels).digest()
+        self.locals = opened_after, others, self._opened(begin, sets), clusters
 
-    def _visit(self, visit, numbers, known):
-        """Visit all data sets; clusters of others come in before the first one behind their own."""
-        first, at = 0, np.searchsorted(numbers, known.owners)
+    def _visit_sets(self, visit_range, numbers, others):
+        """Visit all data sets in order.
+
+        Clusters of other partitions are appended before the first data set that comes after theirs.
+        """
+        first, at = 0, np.searchsorted(numbers, others.owners)
         for j in np.unique(at):
-            visit(first, self.ends[j])
-            self.sweep.append(known.centers[at == j])
+            visit_range(first, self.ends[j])
+            self.sweep.append(others.centers[at == j])
             first = self.ends[j]
-        visit(first, self.ends[-1])
+        visit_range(first, self.ends[-1])
 
-    def _opened(self, begun, own):
-        centers, group, masses = self.sweep.opened(begun)
-        return centers, own.numbers[group], masses
+    def _opened(self, begin, sets):
+        centers, group, weights = self.sweep.opened(begin)
+        return centers, sets.numbers[group], weights
 
 
 @dataclass
-class Answer:
-    """What partitions answer; in the dictionaries, by their numbers."""
+class StepResult:
+    """Results of a step on some partitions, returned to the driver; dicts are by partition."""
 
     rows: dict[int, Any]  # clusters opened in step 4: centers, data sets, weights
-    locals: dict[int, Any]  # and in step 5
-    found: dict[int, Any]  # sizes, used and digest, as in Own, after step 5
-    fresh: int  # partitions that had no state
-    sums: tuple[Any, Any] | None = None
-    error: np.ndarray | None = None
+    locals: dict[int, Any]  # clusters opened in step 5, likewise
+    sets: dict[int, Any]  # n_local, used and digest after step 5, as in PartitionSets
+    fresh: int  # number of partitions that had no state
+    sums: tuple[Any, Any] | None = None  # cells and counts
+    error: np.ndarray | None = None  # exact sum of squared distances
 
 
-def visit(parts, step, each):
-    """A step on these partitions, as far as their state is not that already."""
-    return add_answers(
-        [_visit(p, block, step, own) for (p, block), own in zip(parts, each, strict=True)]
+def run_step(parts, step, each):
+    """Results of a step on these partitions; ``each`` has their PartitionSets."""
+    return merge_results(
+        [_run_step(p, block, step, sets) for (p, block), sets in zip(parts, each, strict=True)]
     )
 
 
-def _visit(p, block, step, own):
+def _run_step(p, block, step, sets):
     state = take_state(step.fit, p) or State(block, step)
-    out = Answer({}, {}, {}, int(state.fresh))
+    result = StepResult({}, {}, {}, int(state.fresh))
     state.fresh = False
-    state.follow(p, step, own)
-    out.rows[p] = state.rows[1]
+    state.follow(p, step, sets)
+    result.rows[p] = state.rows[1]
     if step.locals is not None:
-        *_, out.locals[p], out.found[p] = state.locals
+        *_, result.locals[p], result.sets[p] = state.locals
     if step.sums:
-        out.sums = state.sweep.global_sums()
+        result.sums = state.sweep.global_sums()
     if step.means is not None:
-        out.error = state.sweep.squares(step.means[: state.sweep.k])
+        result.error = state.sweep.squares(step.means[: state.sweep.k])
     if step.keep:
         state.labels = None
         put_state(step.fit, p, state)
-    return out
+    return result
 
 
-def add_answers(several):
-    """What all of them answer."""
-    total = Answer({}, {}, {}, 0)
-    for one in several:
-        for name in ("rows", "locals", "found"):
-            getattr(total, name).update(getattr(one, name))
-        total.fresh += one.fresh
-    total.sums = add_sums([one.sums for one in several])
-    digits = [one.error for one in several if one.error is not None]
+def merge_results(several):
+    """One result for all partitions, from the results for some partitions each."""
+    total = StepResult({}, {}, {}, 0)
+    for result in several:
+        for name in ("rows", "locals", "sets"):
+            getattr(total, name).update(getattr(result, name))
+        total.fresh += result.fresh
+    total.sums = add_sums([result.sums for result in several])
+    digits = [result.error for result in several if result.error is not None]
     total.error = sum(digits) if digits else None
     return total
 
 
-def labels_after(p, step, block, own):
-    """Labels of the rows of a partition, numbered as in the sweep, and local labels."""
+def labels_after(p, step, block, sets):
+    """Global labels (numbered as in the sweep) and local labels of a partition, after a step."""
     state = State(block, step)
-    state.follow(p, step, own)
+    state.follow(p, step, sets)
     return state.labels
 
 
 # ---- the driver ----------------------------------------------------------------------------------
 
 
-def in_order(answers, used, lam, d):
-    """Clusters opened, as far as is known, by the answers of partitions to those they had ``used``.
+def merge_opened(opened_by, preceding, lam, d):
+    """Clusters opened by all data sets so far, in the order of the data sets.
 
-    The answer of a data set is right if so were all before it. Of the others, which are guesses, is
-    left out what is near to a cluster before.
+    ``opened_by[p]`` are (centers, data sets, weights) that partition p opened in its last visit,
+    and ``preceding[p]`` the clusters of other partitions that it had then. As long as these agree
+    with the merged clusters, the clusters that its data sets opened are right. From the first
+    difference on they are guesses, and centers are left out whose weighted squared distance from an
+    earlier one is at most ``lam``, as they would not open. ``d`` is the number of features.
     """
-    runs = []
-    for p, (centers, owners, masses) in answers.items():
+    runs = []  # clusters opened by one data set each
+    for p, (centers, owners, weights) in opened_by.items():
         for first, last in _runs(owners):
-            runs.append((owners[first], p, centers[first:last], masses[first:last]))
+            runs.append((owners[first], p, centers[first:last], weights[first:last]))
     runs.sort(key=lambda run: run[0])
     total = sum(len(run[3]) for run in runs)
-    out = Clusters(
+    clusters = Clusters(
         np.empty((total, d)), np.empty(total, np.intp), np.empty(total), np.empty(total, np.intp)
     )
-    right, n = dict.fromkeys(answers, (0, 0)), 0  # clusters put in order, and of those, used
-    for owner, p, centers, masses in runs:
-        if right[p] is not None:
-            at, met = right[p]
-            others = out.only(slice(at, n)).elsewhere(p)
-            end = np.searchsorted(used[p].owners, owner)
-            same = used[p].only(slice(met, end)) == others
-            right[p] = (n, end) if same else None
-        if right[p] is None and n:
-            near = cdist(centers, out.centers[:n], "sqeuclidean").min(axis=1) * masses <= lam
-            centers, masses = centers[~near], masses[~near]
-        new = slice(n, n + len(masses))
-        out.centers[new], out.owners[new], out.masses[new], out.parts[new] = (
+    # for each partition that has been right so far: up to where the merged clusters, and its
+    # preceding ones, were compared; None for one that has not
+    valid_until, n = dict.fromkeys(opened_by, (0, 0)), 0
+    for owner, p, centers, weights in runs:
+        if valid_until[p] is not None:
+            begin, n_met = valid_until[p]
+            others = clusters.only(slice(begin, n)).elsewhere(p)
+            end = np.searchsorted(preceding[p].owners, owner)
+            same = preceding[p].only(slice(n_met, end)) == others
+            valid_until[p] = (n, end) if same else None
+        if valid_until[p] is None and n:
+            near = cdist(centers, clusters.centers[:n], "sqeuclidean").min(axis=1) * weights <= lam
+            centers, weights = centers[~near], weights[~near]
+        new = slice(n, n + len(weights))
+        clusters.centers[new], clusters.owners[new], clusters.weights[new], clusters.parts[new] = (
             centers,
             owner,
-            masses,
+            weights,
             p,
         )
         n = new.stop
-    return out.only(slice(n))
+    return clusters.only(slice(n))
 
 
 def _runs(values):
@@ -275,138 +293,150 @@ def _runs(values):
     return zip([0, *ends][:-1], ends, strict=True)
 
 
-class TeamSweep:
-    """What a start of the hard HDP drives, as HDPSweep, over the partitions of a team.
+class CollectionHDPSweep:
+    """The sweep of a start of the hard HDP (see HDPStart), over the partitions of an executor.
 
-    ``numbers`` are those of the data sets of each partition, ``center`` is the mean of all rows.
+    ``numbers`` are the numbers of the data sets of each partition, ``center`` is the mean of all
+    rows. ``sets`` are the PartitionSets after the last sweep, ``sets_before`` those before it.
     """
 
-    def __init__(self, team, layout, center, numbers, lam_local, lam_global, most):
-        self.team, self.lam_local, self.most = team, lam_local, most
+    def __init__(self, executor, layout, center, numbers, lam_local, lam_global, max_opened):
+        self.executor, self.lam_local, self.max_opened = executor, lam_local, max_opened
         self.none = Clusters.none(len(center))
-        self.own = {  # one local cluster each, on the one global cluster that there is
-            p: Own(own, np.ones(len(own), np.int64), np.zeros(len(own), np.int32))
-            for p, own in numbers.items()
+        self.sets = {  # at first each data set has one local cluster, of the only global one
+            p: PartitionSets(
+                in_part, np.ones(len(in_part), np.int64), np.zeros(len(in_part), np.int32)
+            )
+            for p, in_part in numbers.items()
         }
-        self.order = sorted(self.own, key=lambda p: self.own[p].numbers[0])
-        self.next = Step(
-            team.fit,
+        self.order = sorted(self.sets, key=lambda p: self.sets[p].numbers[0])
+        self.next_step = Step(
+            executor.fit,
             0,
             layout,
             lam_local,
             lam_global,
             center[None],
-            most,
+            max_opened,
             self.none,
-            keep=team.held,
+            keep=executor.held,
         )
         self.error = np.nan
 
     @property
     def k(self):
         """Number of global clusters."""
-        return len(self.next.centers)
+        return len(self.next_step.centers)
 
     @property
     def centers(self):
-        """The global ones."""
-        return self.next.centers
+        """Centers of the global clusters."""
+        return self.next_step.centers
 
     @property
     def n_local(self):
         """Number of local clusters."""
-        return int(sum(own.sizes.sum() for own in self.own.values()))
+        return int(sum(sets.n_local.sum() for sets in self.sets.values()))
 
-    def visit(self, step, numbers=None):
-        """Answers of partitions, one for all."""
+    def run_step(self, step, numbers=None):
+        """Results of a step on the partitions of these numbers (None: all), as one StepResult."""
         numbers = self.order if numbers is None else numbers
         try:
-            out = self.team.call(visit, step, self.own, numbers, fold=add_answers)[0]
-        except TooMany:
+            result = self.executor.call(run_step, step, self.sets, numbers, fold=merge_results)[0]
+        except TooManyOpened:
             raise RuntimeError(
                 f"lam_local={self.lam_local:.6g} and lam_global={step.lam_global:.6g} open more "
-                f"than {self.most} global clusters in one partition: take larger ones, or a larger "
-                "max_opened"
+                f"than {self.max_opened} global clusters in one partition: take larger ones, or a "
+                "larger max_opened"
             ) from None
-        if out.fresh and step.turn > 0 and step.keep:
-            self.team.lost()
-        return out
+        if result.fresh and step.iteration > 0 and step.keep:  # a worker lost its partitions
+            self.executor.relocate()
+        return result
 
     def sweep(self):
-        """Steps 4 to 6; whether anything changed, and how many global clusters were created."""
-        step, out = self._visit_rows(self.next)
-        step, out, found = self._visit_locals(step, out)
+        """Make steps 4 to 6; returns whether labels changed, and the number of clusters created."""
+        step, result = self._visit_rows(self.next_step)
+        step, result, local_clusters = self._visit_locals(step, result)
         created = len(step.rows) + len(step.locals)
-        # the first labels are all 0, as those of a single cluster are
-        changed = created > 0 or (step.turn > 0 and self._differ(found))
-        sums = sums_of(step.layout, *out.sums, k=len(step.centers) + created)
-        totals, masses = (values[: len(step.centers) + created] for values in sums.totals)
+        # before the first sweep there are no labels to compare: they count as those of one cluster
+        changed = created > 0 or (step.iteration > 0 and self._differ(local_clusters))
+        sums = as_sums(step.layout, *result.sums, k=len(step.centers) + created)
+        totals, weights = (values[: len(step.centers) + created] for values in sums.totals)
         with np.errstate(invalid="ignore"):
-            means = step.layout.origin + totals / masses[:, None]
-        if changed or step.turn == 0:
-            self.error = read(self.visit(replace(step, sums=False, means=means)).error)
+            means = step.layout.origin + totals / weights[:, None]
+        if changed or step.iteration == 0:
+            self.error = exact_value(self.run_step(replace(step, sums=False, means=means)).error)
         kept = sums.counts[: len(means)] > 0.0
-        self.last, self.begun = step, self.own
+        self.last_step, self.sets_before = step, self.sets
         self.remap = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
-        self.own = {
-            p: Own(self.own[p].numbers, sizes, self.remap[used], digest)
-            for p, (sizes, used, digest) in found.items()
+        self.sets = {
+            p: PartitionSets(self.sets[p].numbers, n_local, self.remap[used], digest)
+            for p, (n_local, used, digest) in local_clusters.items()
         }
-        self.next = replace(self.next, turn=step.turn + 1, centers=means[kept])
+        self.next_step = replace(self.next_step, iteration=step.iteration + 1, centers=means[kept])
         return changed, created
 
-    def _differ(self, found):
-        """Whether any label differs from that before: local labels, and what they stand for."""
+    def _differ(self, local_clusters):
+        """Whether any local label differs from that before, or its global cluster."""
         return any(
-            own.digest != found[p][2]
-            or not np.array_equal(own.sizes, found[p][0])
-            or not np.array_equal(own.used, found[p][1])
-            for p, own in self.own.items()
+            sets.digest != local_clusters[p][2]
+            or not np.array_equal(sets.n_local, local_clusters[p][0])
+            or not np.array_equal(sets.used, local_clusters[p][1])
+            for p, sets in self.sets.items()
         )
 
-    def _used(self, opened, p):
-        """The clusters that partition p has to know of others while its data sets are visited."""
-        return opened.elsewhere(p).before(self.own[p].numbers[-1])
+    def _preceding(self, opened, p):
+        """Clusters of other partitions that ``p`` needs: those before its last data set."""
+        return opened.elsewhere(p).before(self.sets[p].numbers[-1])
 
     def _visit_rows(self, step):
-        """Step 4. Where no cluster opens, which is the rule, step 5 has begun."""
+        """Make step 4; returns the step with the clusters opened, and results for step 5 or None.
+
+        In all sweeps but the first mostly no row opens a cluster. So step 5 is made in the same
+        round, and its results are returned if none was opened.
+        """
         numbers = self.order
-        width = 1 if step.turn == 0 else len(numbers)
+        width = 1 if step.iteration == 0 else len(numbers)
         lam = step.lam_local + step.lam_global
-        answers, used, out = {}, {}, None
+        opened_by, preceding, result = {}, {}, None
         while True:
-            now = {p: self._used(step.rows, p) for p in numbers[:width]}
-            todo = [p for p in now if p not in used or used[p] != now[p]]
+            current = {p: self._preceding(step.rows, p) for p in numbers[:width]}
+            todo = [p for p in current if p not in preceding or preceding[p] != current[p]]
             if not todo and width >= len(numbers):
                 break
             if not todo:
                 width = GROWTH * width + 1
                 continue
-            ahead = step.turn > 0 and out is None
-            asked = replace(step, locals=self.none, sums=True) if ahead else step
-            out = self.visit(asked, todo)
-            answers.update(out.rows)
-            used.update((p, now[p]) for p in todo)
-            step = replace(step, rows=in_order(answers, used, lam, step.centers.shape[1]))
-        return step, out if step.turn > 0 and len(step.rows) == 0 else None
+            ahead = step.iteration > 0 and result is None  # make step 5 as well
+            sent = replace(step, locals=self.none, sums=True) if ahead else step
+            result = self.run_step(sent, todo)
+            opened_by.update(result.rows)
+            preceding.update((p, current[p]) for p in todo)
+            step = replace(
+                step, rows=merge_opened(opened_by, preceding, lam, step.centers.shape[1])
+            )
+        return step, result if step.iteration > 0 and len(step.rows) == 0 else None
 
-    def _visit_locals(self, step, out):
-        """Step 5; ``out`` are answers to it without clusters of others, if there are any."""
+    def _visit_locals(self, step, result):
+        """Make step 5; returns the step, results with sums of all partitions, and local clusters.
+
+        ``result`` are the results of all partitions without clusters of others, or None.
+        """
         numbers = self.order
-        answers, used, found = {}, {}, {}
-        todo, now = numbers, dict.fromkeys(numbers, self.none)
+        opened_by, preceding, local_clusters = {}, {}, {}
+        todo, current = numbers, dict.fromkeys(numbers, self.none)
         step = replace(step, locals=self.none, sums=True)
         while todo:
-            if out is None:
-                out = self.visit(replace(step, sums=len(todo) == len(numbers)), todo)
-            answers.update(out.locals)
-            found.update(out.found)
-            used.update((p, now[p]) for p in todo)
-            complete, all_of_them = out, len(todo) == len(numbers)
-            opened = in_order(answers, used, step.lam_global, step.centers.shape[1])
-            step, out = replace(step, locals=opened), None
-            now = {p: self._used(opened, p) for p in numbers}
-            todo = [p for p in numbers if used[p] != now[p]]
-        if not all_of_them:
-            complete = self.visit(step)
-        return step, complete, found
+            if result is None:
+                result = self.run_step(replace(step, sums=len(todo) == len(numbers)), todo)
+            opened_by.update(result.locals)
+            local_clusters.update(result.sets)
+            preceding.update((p, current[p]) for p in todo)
+            complete, visited_all = result, len(todo) == len(numbers)
+            opened = merge_opened(opened_by, preceding, step.lam_global, step.centers.shape[1])
+            step, result = replace(step, locals=opened), None
+            current = {p: self._preceding(opened, p) for p in numbers}
+            todo = [p for p in numbers if preceding[p] != current[p]]
+        if not visited_all:
+            complete = self.run_step(step)
+        return step, complete, local_clusters

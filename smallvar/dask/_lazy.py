@@ -1,4 +1,9 @@
-"""What fitted estimators say of dask collections, computed when it is asked for."""
+"""Methods of fitted estimators on dask collections, with lazy results.
+
+The estimators on dask collections have the fitted attributes of those on one machine. So each
+method builds the local estimator (``LocalCounterpart``) and calls it on every partition
+(``LazyMethods``); the functions at the end put the delayed results together.
+"""
 
 from functools import partial
 from typing import Any
@@ -9,39 +14,42 @@ from dask import compute, delayed, is_dask_collection
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import learned_attributes, with_learned
-from smallvar.dask._collection import Parts
-from smallvar.dask._team import here
+from smallvar.dask._collection import CollectionParts
+from smallvar.dask._executor import call_realigned
 
-KINDS = {"predict": np.int32, "cosines": np.float64}  # of lazy results; others are as X
+# dtypes of the lazy results; those of other methods depend on the dtype of X
+RESULT_TYPES = {"predict": np.int32, "cosines": np.float64}
 
 
-def _asked(method, model, X):
-    """A method of a local estimator."""
+def _call_method(method, model, X):
+    """Result of a method of a local estimator; "cosines" is the second result of ``predict``."""
     if method == "cosines":
         return model.predict(X, return_cosines=True)[1]
     return getattr(model, method)(X)
 
 
-def _of_part(method, model, X):
-    """The same for a partition, which may have no rows."""
+def _call_on_part(method, model, X):
+    """Result of a method of a local estimator on a partition, which may have no rows."""
     if X.shape[0]:
-        return _asked(method, model, X)
-    if method in KINDS:
-        return np.empty(0, dtype=KINDS[method])
-    # the type of the others is that of the result
+        return _call_method(method, model, X)
+    if method in RESULT_TYPES:
+        return np.empty(0, dtype=RESULT_TYPES[method])
+    # "transform": float32 is the type that does not change that of the other partitions
     return np.empty((0, len(model.cluster_centers_)), dtype=np.float32)
 
 
-def _score_of(model, X, weight):
+def _error_score(model, X, weight):
+    """Minus the weighted error of a partition: its score without the penalty for clusters."""
     if X.shape[0] == 0 or (weight is not None and not np.any(weight)):
         return 0.0
     return model.score(X, sample_weight=weight) + model.lam_ * len(model.cluster_centers_)
 
 
-class Remote:
-    """An estimator on dask collections, and the one of one machine with the same attributes.
+class LocalCounterpart:
+    """Base of estimators that have a counterpart for data of one machine.
 
-    The latter is ``_local``; ``_lazy`` are the attributes that are dask arrays.
+    ``_local`` is the class of that counterpart; ``_lazy`` names the fitted attributes that are dask
+    arrays.
     """
 
     _local: Any
@@ -49,13 +57,13 @@ class Remote:
     get_params: Any
 
     def _as_local(self):
-        """The local estimator with the parameters that it has, not fitted."""
-        known = self._local().get_params(deep=False)
-        given = {name: value for name, value in self.get_params().items() if name in known}
-        return self._local(**given)
+        """Unfitted local estimator, with the parameters that both classes have."""
+        names = self._local().get_params(deep=False)
+        parameters = {name: value for name, value in self.get_params().items() if name in names}
+        return self._local(**parameters)
 
     def _fitted_local(self, computed=False):
-        """The local estimator, fitted; with the lazy attributes only if these are computed."""
+        """Fitted local estimator; it has the lazy attributes only if ``computed``."""
         check_is_fitted(self)
         learned = learned_attributes(self)
         lazy = {name: learned.pop(name) for name in self._lazy if name in learned}
@@ -64,15 +72,15 @@ class Remote:
         return with_learned(self._as_local(), learned)
 
     def _learn_columns(self, parts):
-        """How many columns the data have, and their names."""
+        """Set the number of columns, and their names if they have any."""
         self.n_features_in_ = parts.n_features
         vars(self).pop("feature_names_in_", None)
         if parts.names is not None:
             self.feature_names_in_ = parts.names
 
 
-class Lazy(Remote):
-    """What is asked of fitted clusters for a dask collection stays lazy."""
+class LazyMethods(LocalCounterpart):
+    """Mixin with the methods of fitted clusters, whose results for dask collections are lazy."""
 
     labels_: Any
     n_iter_: int
@@ -84,12 +92,13 @@ class Lazy(Remote):
         Parameters
         ----------
         labels : bool, default=True
-            Compute ``labels_``, which takes memory for all rows; else it has none.
+            Compute ``labels_``, which takes memory for all rows; otherwise the result has no
+            ``labels_``.
 
         Returns
         -------
         model : estimator
-            It predicts the same.
+            Its predictions are those of this estimator.
         """
         return self._fitted_local(labels)
 
@@ -103,8 +112,9 @@ class Lazy(Remote):
 
         Returns
         -------
-        labels : dask Array, or ndarray for what is no dask collection, (n_samples,), int32
-            Index into ``cluster_centers_``; at a tie the lowest one. Lazy.
+        labels : dask Array of shape (n_samples,), int32
+            Index into ``cluster_centers_``; at a tie the lowest one. Lazy; an ndarray if X is not a
+            dask collection.
         """
         return self._mapped("predict", X)
 
@@ -118,16 +128,16 @@ class Lazy(Remote):
 
         Returns
         -------
-        distances : dask Array, or ndarray for what is no dask collection, (n_samples, n_clusters)
-            Lazy.
+        distances : dask Array of shape (n_samples, n_clusters)
+            Distances, not squared. Lazy; an ndarray if X is not a dask collection.
         """
         return self._mapped("transform", X)
 
     def _mapped(self, method, X):
         model = self._fitted_local()
         if not is_dask_collection(X):
-            return _asked(method, model, X)
-        return lazily(model, method, Parts(X))
+            return _call_method(method, model, X)
+        return lazy_result(model, method, CollectionParts(X))
 
     def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
         """Fit and return the labels of the data.
@@ -163,40 +173,43 @@ class Lazy(Remote):
         Returns
         -------
         score : float
-            As the estimator of one machine has it, up to rounding.
+            Equal to that of the estimator of one machine, up to rounding.
         """
         model = self._fitted_local()
         if not is_dask_collection(X):
             return model.score(X, sample_weight=sample_weight)
-        parts = Parts(X, sample_weight)
-        scores = compute(each_part(_score_of, model, parts.rows, parts.weights))[0]
+        parts = CollectionParts(X, sample_weight)
+        scores = compute(delayed_on_parts(_error_score, model, parts.rows, parts.weights))[0]
         return float(np.sum(scores)) - model.lam_ * len(model.cluster_centers_)
 
 
-def each_part(function, model, *lists):
-    """A function of a model and what there is of each partition, delayed."""
-    shared, function = delayed(model, traverse=False), delayed(partial(here, function))
-    return [function(shared, *some) for some in zip(*lists, strict=True)]
+def delayed_on_parts(function, model, *lists):
+    """Delayed results of ``function(model, ...)`` with the entries of ``lists``, by partition."""
+    shared, function = delayed(model, traverse=False), delayed(partial(call_realigned, function))
+    return [function(shared, *arguments) for arguments in zip(*lists, strict=True)]
 
 
-def joined(results, sizes, kind, *width):
-    """A dask array of the delayed arrays of partitions; ``sizes`` by partition, or None."""
+def concatenate_delayed(results, sizes, dtype, *width):
+    """Dask array of the delayed arrays of partitions, with ``sizes`` rows each (None: unknown).
+
+    ``width`` is the number of columns, left out for arrays of one dimension.
+    """
     return da.concatenate(
         [
-            da.from_delayed(rows, (np.nan if sizes is None else sizes[p], *width), dtype=kind)
+            da.from_delayed(rows, (np.nan if sizes is None else sizes[p], *width), dtype=dtype)
             for p, rows in enumerate(results)
         ],
         allow_unknown_chunksizes=True,
     )
 
 
-def lazily(model, method, parts, sizes=None):
-    """A method of a local estimator on all partitions, as a dask array."""
-    kind = KINDS.get(method)
-    width = (len(model.cluster_centers_),) if kind is None else ()
-    if kind is None:
+def lazy_result(model, method, parts, sizes=None):
+    """Dask array of the results of a method of a local estimator on all partitions."""
+    dtype = RESULT_TYPES.get(method)
+    width = (len(model.cluster_centers_),) if dtype is None else ()
+    if dtype is None:
         types = getattr(parts.collection, "dtypes", None)
         types = [parts.collection.dtype] if types is None else types
-        kind = np.float32 if all(t == np.float32 for t in types) else np.float64
-    results = each_part(partial(_of_part, method), model, parts.rows)
-    return joined(results, parts.sizes if sizes is None else sizes, kind, *width)
+        dtype = np.float32 if all(t == np.float32 for t in types) else np.float64
+    results = delayed_on_parts(partial(_call_on_part, method), model, parts.rows)
+    return concatenate_delayed(results, parts.sizes if sizes is None else sizes, dtype, *width)

@@ -1,4 +1,8 @@
-"""DP-means from batches, each a partition of a dask collection."""
+"""Mini-batch DP-means on dask collections, each partition a batch.
+
+The fit is a chain of ``partial_fit`` calls, one for each partition: the model of one call is the
+input of the next, and moves between workers. Only the last model returns to the driver.
+"""
 
 import copy
 from typing import Any, Literal, Self
@@ -15,30 +19,33 @@ from smallvar._core.estimator import (
     unchanged_on_error,
     with_learned,
 )
-from smallvar.dask._collection import Parts
-from smallvar.dask._lazy import Lazy, lazily
-from smallvar.dask._team import current_client, guarded, named
+from smallvar.dask._collection import CollectionParts
+from smallvar.dask._executor import current_client, explain_failure, name_partition
+from smallvar.dask._lazy import LazyMethods, lazy_result
 
 
-def _fed(model, number, X, weight):
-    """The estimator after one more batch; the one before stays as it was."""
+def _updated(model, number, X, weight):
+    """Copy of the model, fitted to one more partition; without weight there, the model itself.
+
+    ``model`` stays as it was, as dask may run a task twice.
+    """
     if X.shape[0] == 0 or (weight is not None and not np.any(weight)):
         return model
     model = copy.copy(model)
-    with named(number):
+    with name_partition(number):
         return model.partial_fit(X, sample_weight=weight)
 
 
-class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
+class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
     """DP-means from the partitions of dask collections, one after another: a single pass.
 
     Follows the objective of :class:`smallvar.DPMeans`,
 
         sum_i w_i ||x_i - mu_{z_i}||^2 + lam * K,
 
-    one partition at a time, in their order: the result has the bits of
-    ``smallvar.MiniBatchDPMeans.partial_fit`` called with one partition after another. The model
-    goes to the data, each partition is read once, and none has to stay in memory. One worker is
+    one partition at a time, in their order. The result is, bit for bit, that of
+    ``smallvar.MiniBatchDPMeans.partial_fit`` called with one partition after another. The model is
+    sent to the data, each partition is read once, and none has to stay in memory. One worker is
     busy at a time; :class:`smallvar.dask.DPMeans` keeps all of them busy, and reaches a fixed
     point.
 
@@ -49,11 +56,12 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
     lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
         ``max_clusters``): the squared distance at which a cluster opens. "auto" and
-        "farthest-first" derive it from the first partition, where it then stays.
+        "farthest-first" derive it from the first partition, and keep it for the others.
     n_clusters : int, default=None
-        The exact number of clusters, with "auto" only: the path of the first partition with rows
-        begins with so many, and no row opens another. At most ``max_clusters`` and the number of
-        distinct rows there. None: the data choose at first, and later rows open clusters.
+        The exact number of clusters, with "auto" only: the merge path of the first partition with
+        rows is cut there, and no later row opens another cluster. At most ``max_clusters`` and the
+        number of distinct rows of that partition. None: the merge path chooses the number, and
+        later rows may open clusters.
     guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``.
     max_clusters : int, default=None
@@ -162,7 +170,7 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
         self : MiniBatchDPMeans
             The fitted estimator.
         """
-        return self._feed(self._as_local(), X, sample_weight)
+        return self._fit_partitions(self._as_local(), X, sample_weight)
 
     def partial_fit(self, X: Any, y: object = None, sample_weight: Any = None) -> Self:
         """Go on with one pass over the partitions of more data.
@@ -182,22 +190,22 @@ class MiniBatchDPMeans(Lazy, smallvar.MiniBatchDPMeans):
             The updated estimator.
         """
         fitted = hasattr(self, "cluster_centers_")
-        return self._feed(
+        return self._fit_partitions(
             self.to_local(labels=False) if fitted else self._as_local(), X, sample_weight
         )
 
-    def _feed(self, model, X, sample_weight):
+    def _fit_partitions(self, model, X, sample_weight):
         with unchanged_on_error(self):
             check_parameters(model)
-            parts = Parts(X, sample_weight)
+            parts = CollectionParts(X, sample_weight)
             with current_client() as client:
                 chain = model
                 pairs = zip(parts.rows, parts.weights, strict=True)
                 for p, (rows, weight) in enumerate(pairs):
-                    chain = delayed(_fed)(chain, p, rows, weight)
-                model = guarded(client, lambda: client.compute(chain).result())
+                    chain = delayed(_updated)(chain, p, rows, weight)
+                model = explain_failure(client, lambda: client.compute(chain).result())
             if not hasattr(model, "cluster_centers_"):
                 raise ValueError("X must have a row of positive weight, got none in any partition")
             with_learned(self, learned_attributes(model))
-            self.labels_ = lazily(self.to_local(labels=False), "predict", parts)
+            self.labels_ = lazy_result(self.to_local(labels=False), "predict", parts)
         return self

@@ -1,8 +1,12 @@
 """One partition on a worker: facts about its rows, and sweeps of DP-means over them.
 
-What a worker keeps of a partition between two sweeps (labels, bounds, sums) only saves time. It
-says itself what it is the state of; where it is lost, or is that of another history, a sweep from
-the centers that were sent has the same labels.
+In this order: ``Facts`` and sums over all rows, which the driver needs before the first sweep;
+``Step``, which the driver sends for a sweep; ``State``, what a worker keeps of a partition;
+``run_step``, which the workers call, and ``StepResult``, which they return.
+
+A state (labels, bounds, sums) only saves time between two sweeps. It records which step it is the
+result of. Where it is lost, or belongs to other steps, a sweep from the centers of the step has the
+same labels.
 """
 
 from dataclasses import dataclass, replace
@@ -14,23 +18,23 @@ from smallvar._core.validation import one_row
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.ranges import column_range, count_small
 from smallvar._sweeps.sums import Sums
-from smallvar.dask._team import put_state, take_state, threads_here
+from smallvar.dask._executor import put_state, take_state, threads_here
 
 
 @dataclass
 class Facts:
-    """What is known of rows wherever they are; ``used`` are ranges of rows of positive weight."""
+    """Facts about the rows of some partitions; a range is a pair: least and largest, by column."""
 
-    sizes: dict[int, int]  # of each partition: its number of rows
-    used: tuple[Any, Any] | None = None
-    all_rows: tuple[Any, Any] | None = None
+    sizes: dict[int, int]  # number of rows of each partition
+    weighted_range: tuple[Any, Any] | None = None  # of the rows of positive weight
+    full_range: tuple[Any, Any] | None = None  # of all rows
     n: int = 0  # rows of positive weight
-    mass: float = 0.0
-    extremes: tuple[float, float] | None = None  # least and largest positive weight
-    alike: bool = True  # whether all weights are 1
+    total_weight: float = 0.0
+    extreme_weights: tuple[float, float] | None = None  # least and largest positive weight
+    unit_weights: bool = True  # whether all weights are 1
     sparse: bool = False
     dtype: type = np.float64
-    first: tuple[int, Any] | None = None  # number of a partition, its first row of positive weight
+    first: tuple[int, Any] | None = None  # partition and values of the first row with weight
 
 
 def _range_of_both(a, b):
@@ -39,60 +43,72 @@ def _range_of_both(a, b):
     return np.minimum(a[0], b[0]), np.maximum(a[1], b[1])
 
 
-def facts(parts, shared, each):
-    """Facts about these partitions."""
-    return add_facts([_facts(p, block) for p, block in parts])
+def facts_of_parts(parts, shared, each):
+    """Facts about the rows of these partitions."""
+    return merge_facts([_facts_of_part(p, block) for p, block in parts])
 
 
-def _facts(p, block):
+def _facts_of_part(p, block):
+    """Facts about the rows of partition ``p``."""
     X, weight = block.X, block.weight
-    out = Facts({p: X.shape[0]}, sparse=not isinstance(X, np.ndarray), dtype=X.dtype.type)
+    facts = Facts({p: X.shape[0]}, sparse=not isinstance(X, np.ndarray), dtype=X.dtype.type)
     if X.shape[0] == 0:
-        return out
-    out.all_rows = column_range(X, None, threads_here())
-    out.used, out.n, out.mass = out.all_rows, X.shape[0], float(X.shape[0])
+        return facts
+    facts.full_range = column_range(X, None, threads_here())
+    facts.weighted_range, facts.n = facts.full_range, X.shape[0]
+    facts.total_weight = float(X.shape[0])
     row = 0
     if weight is not None:
-        used = weight[weight > 0.0]
-        out.n, out.mass, out.alike = len(used), float(used.sum()), bool((weight == 1.0).all())
-        out.used = None
-        if len(used):
-            row, out.extremes = int(np.argmax(weight > 0.0)), (float(used.min()), float(used.max()))
-            out.used = column_range(X, weight, threads_here())
-    if out.n:
-        out.first = p, one_row(X, row)
-    return out
+        positive = weight[weight > 0.0]
+        facts.n, facts.total_weight = len(positive), float(positive.sum())
+        facts.unit_weights = bool((weight == 1.0).all())
+        facts.weighted_range = None
+        if len(positive):
+            row = int(np.argmax(weight > 0.0))
+            facts.extreme_weights = float(positive.min()), float(positive.max())
+            facts.weighted_range = column_range(X, weight, threads_here())
+    if facts.n:
+        facts.first = p, one_row(X, row)
+    return facts
 
 
-def add_facts(several):
-    """Facts about all of the rows."""
+def merge_facts(several):
+    """Facts about all rows, from the facts about some partitions each."""
     total = Facts({})
-    for one in several:
-        total.sizes.update(one.sizes)
-        total.used = _range_of_both(total.used, one.used)
-        total.all_rows = _range_of_both(total.all_rows, one.all_rows)
-        total.n, total.mass = total.n + one.n, total.mass + one.mass
-        total.alike, total.sparse = total.alike and one.alike, total.sparse or one.sparse
-        total.dtype = np.result_type(total.dtype, one.dtype).type if total.n > one.n else one.dtype
-        if one.extremes is not None:
-            low, high = total.extremes or one.extremes
-            total.extremes = min(low, one.extremes[0]), max(high, one.extremes[1])
-        if one.first is not None and (total.first is None or one.first[0] < total.first[0]):
-            total.first = one.first
+    for facts in several:
+        total.sizes.update(facts.sizes)
+        total.weighted_range = _range_of_both(total.weighted_range, facts.weighted_range)
+        total.full_range = _range_of_both(total.full_range, facts.full_range)
+        total.n, total.total_weight = total.n + facts.n, total.total_weight + facts.total_weight
+        total.unit_weights = total.unit_weights and facts.unit_weights
+        total.sparse = total.sparse or facts.sparse
+        if total.n > facts.n:
+            total.dtype = np.result_type(total.dtype, facts.dtype).type
+        else:  # no row before these: the type so far is only the default
+            total.dtype = facts.dtype
+        if facts.extreme_weights is not None:
+            least, largest = facts.extreme_weights
+            low, high = total.extreme_weights or facts.extreme_weights
+            total.extreme_weights = min(low, least), max(high, largest)
+        if facts.first is not None and (total.first is None or facts.first[0] < total.first[0]):
+            total.first = facts.first
     return total
 
 
-def small(parts, shared, each):
-    """How many rows are near to an origin, by columns."""
+def count_small_values(parts, shared, each):
+    """Number of rows with 0 < |x - origin| < limit, for each column.
+
+    ``shared`` are whether the rows have weights, the origin and the limit.
+    """
     weighted, origin, limit = shared
     return sum(
-        count_small(b.X, b.weight if weighted else None, origin, limit, threads_here())
-        for _, b in parts
+        count_small(block.X, block.weight if weighted else None, origin, limit, threads_here())
+        for _, block in parts
     )
 
 
-def whole(parts, layout, each):
-    """The sums of all rows."""
+def sum_all_rows(parts, layout, each):
+    """Exact sums and count of all rows, as of a single cluster: cells and counts."""
     sums = Sums(layout, 1)
     for _, block in parts:
         label = np.zeros(block.X.shape[0], dtype=np.int32)
@@ -101,13 +117,16 @@ def whole(parts, layout, each):
 
 
 def add_sums(several):
-    """Cells and counts of one layout; clusters that only some know of follow at the end."""
-    some = [one for one in several if one is not None]
-    if not some:
+    """Cells and counts added up over partitions, which have one layout; None if all are None.
+
+    Some partitions may not know the last clusters; they have no rows in them.
+    """
+    present = [sums for sums in several if sums is not None]
+    if not present:
         return None
-    k = max(len(counts) for _, counts in some)
-    cells, counts = np.zeros((k, *some[0][0].shape[1:])), np.zeros(k)
-    for cell, count in some:
+    k = max(len(counts) for _, counts in present)
+    cells, counts = np.zeros((k, *present[0][0].shape[1:])), np.zeros(k)
+    for cell, count in present:
         cells[: len(count)] += cell  # exactly: bins leave room for all rows
         counts[: len(count)] += count
     return cells, counts
@@ -115,56 +134,61 @@ def add_sums(several):
 
 @dataclass
 class Opened:
-    """Centers opened in a sweep, in the order of the rows, and the partitions that they are of."""
+    """Centers opened in a sweep, in the order of the rows, and the partitions that opened them."""
 
     centers: np.ndarray
-    owners: np.ndarray
+    owners: np.ndarray  # numbers of the partitions, ascending
 
     def before(self, p):
-        """Those of partitions before this one."""
+        """Centers opened by partitions before ``p``."""
         return self.centers[: np.searchsorted(self.owners, p)]
 
     def of(self, p):
-        """Those of this partition."""
+        """Centers opened by partition ``p``."""
         return self.centers[slice(*np.searchsorted(self.owners, [p, p + 1]))]
 
     def after(self, p):
-        """Those of partitions after this one."""
+        """Centers opened by partitions after ``p``."""
         return self.centers[np.searchsorted(self.owners, p + 1) :]
 
 
 @dataclass
 class Step:
-    """A sweep over all partitions: what it starts from, and how those centers came to be.
+    """A sweep, as the driver sends it to the workers, with the step before that led to its centers.
 
-    ``turn`` counts the moves of the centers. ``kind`` is "create", "farthest", "assign", or "stay":
-    no sweep, the centers have only moved.
+    ``iteration`` counts the moves of the centers. ``kind`` is the sweep: "create" opens clusters
+    row by row, "farthest" seeks the row to open one at, "assign" opens none; "stay" is no sweep,
+    the centers have only moved.
     """
 
     fit: str
-    turn: int
+    iteration: int
     kind: str
     frame: object  # Frame, with layout
     spherical: bool
     centers: np.ndarray  # at the start
     lam: float
     cap: int
-    most: int  # clusters that one partition may open
-    opened: Opened
-    remap: np.ndarray | None = None  # of the clusters at the end of the step before
-    previous: "Step | None" = None  # that step; without its centers where they are not needed
-    sums: bool = False  # what is asked for: sums,
-    total: bool = False  # squared distances from the origin,
-    error: bool = False  # and from the own centers
-    keep: bool = True  # whether the state is worth to be kept
+    max_opened: int  # clusters that one partition may open
+    opened: Opened  # centers opened so far in this sweep
+    remap: np.ndarray | None = None  # new numbers of the clusters of the step before, -1: removed
+    previous: "Step | None" = None  # the step before; without centers where they are not needed
+    sums: bool = False  # whether to return the sums of the clusters,
+    total: bool = False  # the squared distances from the origin,
+    error: bool = False  # the squared distances from the assigned centers
+    keep: bool = True  # whether the worker keeps the state
 
 
-class TooMany(Exception):
-    """A partition opens more clusters than it may."""
+class TooManyOpened(Exception):
+    """A partition opens more clusters than ``max_opened``."""
 
 
 class State:
-    """A partition in the course of a fit."""
+    """State of a partition during a fit: a DPSweep over its rows, and the step it is at.
+
+    The sweep of step ``kind`` in ``iteration`` was made with the centers ``preceding``, opened by
+    partitions before this one, and opened the centers ``opened``.
+    """
 
     def __init__(self, block, step, centers):
         weight = block.weight if step.frame.layout.weighted else None
@@ -182,25 +206,25 @@ class State:
             spherical=step.spherical,
         )
         self.sweep.start(np.ascontiguousarray(centers))
-        self.turn, self.kind, self.used, self.own = step.turn, None, None, None
-        self.found = None
-        self.moved = None  # rows with a new label in that sweep, if it is known
-        self.fresh = True  # it has no labels from an earlier sweep
+        self.iteration, self.kind, self.preceding, self.opened = step.iteration, None, None, None
+        self.farthest = None
+        self.moved = None  # number of rows with a new label in the sweep, None: not known
+        self.fresh = True  # no labels from an earlier sweep
 
-    def is_after(self, p, step):
-        """Whether this is what the step leaves behind."""
-        if self.turn != step.turn or self.kind != step.kind:
+    def matches(self, p, step):
+        """Whether this state is the result of a step, with all clusters of that step."""
+        if self.iteration != step.iteration or self.kind != step.kind:
             return False
         opened = step.opened
         if step.kind == "farthest":
             chosen = len(opened.of(p)) > 0
-            return not chosen or np.array_equal(self.found[2], opened.of(p)[0])
-        return np.array_equal(self.used, opened.before(p)) and np.array_equal(
-            self.own, opened.of(p)
+            return not chosen or np.array_equal(self.farthest[2], opened.of(p)[0])
+        return np.array_equal(self.preceding, opened.before(p)) and np.array_equal(
+            self.opened, opened.of(p)
         )
 
-    def follow(self, p, step):
-        """From the end of the previous step to the centers that this one starts from."""
+    def advance(self, p, step):
+        """Move from the result of the previous step to the centers that ``step`` starts from."""
         opened = step.previous.opened
         if step.previous.kind == "farthest" and len(opened.of(p)):
             self.sweep.open_farthest()
@@ -210,110 +234,117 @@ class State:
         else:
             self.sweep.append(opened.after(p))
         self.sweep.move_to(step.centers, step.remap)
-        self.turn, self.kind, self.fresh = step.turn, None, False
+        self.iteration, self.kind, self.fresh = step.iteration, None, False
 
-    def sweep_once(self, p, step):
-        """The sweep of this step, with the clusters that partitions before this one opened."""
-        begun = step.opened.before(p) if step.kind == "create" else step.opened.centers[:0]
+    def sweep_rows(self, p, step):
+        """Make the sweep of ``step``, after the clusters that earlier partitions opened in it."""
+        preceding = step.opened.before(p) if step.kind == "create" else step.opened.centers[:0]
         if self.kind is None:
-            self.sweep.append(begun)
-        elif len(self.own) == 0 and np.array_equal(self.used, begun[: len(self.used)]):
-            self.sweep.append(begun[len(self.used) :])
+            self.sweep.append(preceding)
+        elif len(self.opened) == 0 and np.array_equal(
+            self.preceding, preceding[: len(self.preceding)]
+        ):
+            # this partition opened none and has met some of these clusters: only the others are new
+            self.sweep.append(preceding[len(self.preceding) :])
             self.sweep.recount()
         else:
-            self.sweep.start(np.vstack((step.centers, begun)))
+            self.sweep.start(np.vstack((step.centers, preceding)))
         if step.kind == "create":
-            known = self.sweep.k
-            self.sweep.create(step.lam, min(step.cap, known + step.most + 1))
-            self.own = self.sweep.centers[known:]
-            if len(self.own) > step.most:
-                raise TooMany
+            begin = self.sweep.k
+            self.sweep.create(step.lam, min(step.cap, begin + step.max_opened + 1))
+            self.opened = self.sweep.centers[begin:]
+            if len(self.opened) > step.max_opened:
+                raise TooManyOpened
         else:
             self.sweep.seek_farthest(step.lam, step.kind == "farthest" and step.cap > self.sweep.k)
             self.sweep.assign()
-            self.own = begun
-            self.found = self.sweep.farthest_found() if step.kind == "farthest" else None
-            if self.found is not None:
-                i, distance = self.found
+            self.opened = preceding
+            self.farthest = self.sweep.farthest_found() if step.kind == "farthest" else None
+            if self.farthest is not None:
+                i, distance = self.farthest
                 weight = 1.0 if self.block.weight is None else float(self.block.weight[i])
                 label = int(self.sweep.labels[i])
-                self.found = distance, i, one_row(self.block.X, i), weight, label
+                self.farthest = distance, i, one_row(self.block.X, i), weight, label
         if self.sweep.needs_float64:
             self.sweep.use_float64()
-        known = not self.fresh or step.turn == 0  # all labels are 0 at first
-        self.moved = self.sweep.moved() if known else None
-        self.kind, self.used = step.kind, begun
+        has_labels = not self.fresh or step.iteration == 0  # all labels are 0 at first
+        self.moved = self.sweep.moved() if has_labels else None
+        self.kind, self.preceding = step.kind, preceding
 
 
 @dataclass
-class Visit:
-    """What partitions answer."""
+class StepResult:
+    """Results of a step on some partitions, returned to the driver.
 
-    opened: dict[int, Any]  # of each partition: the centers that it opened
-    found: dict[int, Any]  # of each partition: its farthest row
-    moved: int | None  # rows with a new label; None where some partition does not know
+    A farthest row is (distance, its number in the partition, its values, its weight, its label).
+    """
+
+    opened: dict[int, Any]  # by partition: the centers that it opened
+    farthest: dict[int, Any]  # by partition: its farthest row
+    moved: int | None  # rows with a new label; None if not known for some partition
     fresh: int  # partitions that had no state
-    sums: tuple[Any, Any] | None = None
-    total: np.ndarray | None = None
-    error: np.ndarray | None = None
+    sums: tuple[Any, Any] | None = None  # cells and counts
+    total: np.ndarray | None = None  # exact sum of squared distances from the origin
+    error: np.ndarray | None = None  # and from the assigned centers
 
 
-def visit(parts, step, each):
-    """A step on these partitions, as far as their state is not that already."""
-    return add_visits([_visit(p, block, step) for p, block in parts])
+def run_step(parts, step, each):
+    """Results of a step on these partitions; a state that is its result already is not redone."""
+    return merge_results([_run_step(p, block, step) for p, block in parts])
 
 
-def _visit(p, block, step):
+def _run_step(p, block, step):
     state = take_state(step.fit, p)
-    if state is not None and state.turn != step.turn:
-        if step.previous is not None and state.is_after(p, step.previous):
-            state.follow(p, step)
+    if state is not None and state.iteration != step.iteration:
+        if step.previous is not None and state.matches(p, step.previous):
+            state.advance(p, step)
         else:
             state = None
-    if state is None and step.kind == "stay":  # labels are those of the step before
+    if state is None and step.kind == "stay":  # make the labels of the step before again
         state = State(block, step.previous, step.previous.centers)
-        state.sweep_once(p, step.previous)
+        state.sweep_rows(p, step.previous)
         state.sweep.present_sums()
-        if step.previous.turn != step.turn:  # the last sweep of a fit that converged moves nothing
-            state.follow(p, step)
+        # after the last sweep of a fit that converged, centers have not moved
+        if step.previous.iteration != step.iteration:
+            state.advance(p, step)
     elif state is None:
         state = State(block, step, step.centers)
-    out = Visit({}, {}, 0, int(state.fresh))
+    result = StepResult({}, {}, 0, int(state.fresh))
     if step.kind != "stay":
-        begun = step.opened.before(p) if step.kind == "create" else step.opened.centers[:0]
-        if state.kind != step.kind or not np.array_equal(state.used, begun):
-            state.sweep_once(p, step)
-        out.moved = state.moved
-        out.opened[p] = state.own
-        if state.found is not None:
-            out.found[p] = state.found
+        preceding = step.opened.before(p) if step.kind == "create" else step.opened.centers[:0]
+        if state.kind != step.kind or not np.array_equal(state.preceding, preceding):
+            state.sweep_rows(p, step)
+        result.moved = state.moved
+        result.opened[p] = state.opened
+        if state.farthest is not None:
+            result.farthest[p] = state.farthest
     if step.sums:
         sums, k = state.sweep.present_sums(), state.sweep.k
-        out.sums = sums.cells[:k].copy(), sums.counts[:k].copy()
-        out.total = state.sweep.squares(False) if step.total else None
+        result.sums = sums.cells[:k].copy(), sums.counts[:k].copy()
+        result.total = state.sweep.squares(False) if step.total else None
     if step.error:
-        out.error = state.sweep.squares(True)
+        result.error = state.sweep.squares(True)
     if step.keep:
         put_state(step.fit, p, state)
-    return out
+    return result
 
 
-def add_visits(several):
-    """What all of them answer."""
-    total = Visit({}, {}, 0, 0)
-    for one in several:
-        total.opened.update(one.opened)
-        total.found.update(one.found)
-        unknown = total.moved is None or one.moved is None
-        total.moved = None if unknown else total.moved + one.moved
-        total.fresh += one.fresh
-    total.sums = add_sums([one.sums for one in several])
+def merge_results(several):
+    """One result for all partitions, from the results for some partitions each."""
+    total = StepResult({}, {}, 0, 0)
+    for result in several:
+        total.opened.update(result.opened)
+        total.farthest.update(result.farthest)
+        unknown = total.moved is None or result.moved is None
+        total.moved = None if unknown else total.moved + result.moved
+        total.fresh += result.fresh
+    total.sums = add_sums([result.sums for result in several])
     for name in ("total", "error"):
-        digits = [getattr(one, name) for one in several if getattr(one, name) is not None]
+        digits = [getattr(result, name) for result in several if getattr(result, name) is not None]
         setattr(total, name, sum(digits) if digits else None)
     return total
 
 
 def without_centers(step):
-    """What a warm partition has to know of the step before."""
+    """The step, without what a worker that has the state of a partition does not need of it."""
     return replace(step, centers=None, frame=None, previous=None, remap=None)

@@ -1,4 +1,8 @@
-"""Partitions of whole data sets: rows, weights and data sets, checked where they are."""
+"""Partitions of whole data sets, for the hard HDP: rows, weights, and the data set of each row.
+
+``SetParts`` is what the driver has of a collection. The functions after it run on the workers and
+check a partition; the last three put the names of data sets together on the driver.
+"""
 
 from dataclasses import dataclass
 
@@ -7,12 +11,15 @@ from dask import is_dask_collection
 
 from smallvar._core.groups import Groups
 from smallvar._core.validation import shown
-from smallvar.dask._collection import Parts, prepared
-from smallvar.dask._team import Block
+from smallvar.dask._collection import CollectionParts, checked_block
+from smallvar.dask._executor import Block
 
 
-class SetParts(Parts):
-    """Partitions of rows; ``pairs`` are their weights and data sets."""
+class SetParts(CollectionParts):
+    """Partitions of a collection; ``pairs`` are the weights and data sets of each, delayed.
+
+    ``groups`` may be the name of a column of a DataFrame X, which is then not part of the data.
+    """
 
     def __init__(self, X, groups, sample_weight):
         if groups is not None and not is_dask_collection(groups) and np.ndim(groups) == 0:
@@ -26,71 +33,80 @@ class SetParts(Parts):
         super().__init__(X, sample_weight)
         sets = [None] * len(self.rows)
         if groups is not None:
-            sets = self.beside(groups, "groups", np.asarray)
+            sets = self.split_like_rows(groups, "groups", np.asarray)
         self.pairs = list(zip(self.weights, sets, strict=True))
 
 
 @dataclass
 class SetBlock(Block):
-    """A partition as the sweeps take it: rows of positive weight, and their data sets."""
+    """Rows of a partition that have positive weight, their weights, and their data sets.
+
+    The other fields are about all rows, also those of weight zero.
+    """
 
     sets: Groups
-    names: np.ndarray  # of all data sets, also those without weight
-    size: int  # rows, also those without weight
-    reach: float  # their largest absolute value
+    names: np.ndarray  # names of the data sets
+    n_rows: int
+    max_abs: float  # largest absolute value
 
 
-def whole_sets(model, n_features, X, pair):
-    """The checked rows of a partition, their weights, their data sets."""
+def checked_sets(model, n_features, X, pair):
+    """Checked rows of a partition, their weights, and their data sets."""
     weight, groups = pair
-    block = prepared(model, n_features, X, weight)
+    block = checked_block(model, n_features, X, weight)
     n = block.X.shape[0]
     return block.X, block.weight, Groups(groups if n else np.empty(0, dtype=np.int32), n)
 
 
-def with_weight(X, weight, sets):
-    """The partition as the sweeps take it."""
+def without_idle_rows(X, weight, sets):
+    """SetBlock of a partition: rows of weight zero are left out."""
     n, names = X.shape[0], sets.names
-    reach = max(float(X.max()), -float(X.min())) if n else 0.0
+    max_abs = max(float(X.max()), -float(X.min())) if n else 0.0
     if weight is not None and not weight.all():
         rows = np.flatnonzero(weight)
         X, weight, sets = X[rows], weight[rows], Groups(names[sets.number[rows]], len(rows))
-    return SetBlock(X, weight, sets, names, n, reach)
+    return SetBlock(X, weight, sets, names, n, max_abs)
 
 
-def prepared_sets(model, n_features, X, pair):
-    """Both."""
-    return with_weight(*whole_sets(model, n_features, X, pair))
+def checked_set_block(model, n_features, X, pair):
+    """SetBlock of a partition, from unchecked rows and the pair of their weights and groups."""
+    return without_idle_rows(*checked_sets(model, n_features, X, pair))
 
 
-def names_of(parts, shared, each):
-    """Of each partition: its size, names of all data sets, of those with weight, largest value."""
-    return {p: (b.size, b.names, b.sets.names, b.reach) for p, b in parts}
+def names_of_sets(parts, shared, each):
+    """Number of rows, names of all data sets and of those with weight, and largest value.
+
+    Returns a dict by partition.
+    """
+    return {p: (block.n_rows, block.names, block.sets.names, block.max_abs) for p, block in parts}
 
 
-def united(several):
-    """One dictionary."""
-    return {key: value for one in several for key, value in one.items()}
+def merge_dicts(several):
+    """Union of dictionaries with different keys."""
+    return {key: value for result in several for key, value in result.items()}
 
 
-def all_names(names):
-    """Groups of the data sets of partitions, one after the other."""
-    names = [some for some in names if len(some)]
-    kinds = {"U" if some.dtype.kind in "OSUT" else some.dtype.kind for some in names}
+def concatenated_names(names):
+    """Groups of all data sets, from the arrays of their names in each partition."""
+    names = [part for part in names if len(part)]
+    kinds = {"U" if part.dtype.kind in "OSUT" else part.dtype.kind for part in names}
     if "U" in kinds and len(kinds) > 1:
         raise ValueError("groups must be all numbers or all strings, got both")
     names = np.concatenate(names)
     return Groups(names, len(names))
 
 
-def check_whole(known):
-    """Raise where a data set lies in more than one partition."""
-    sets = all_names([names for _, names, *_ in known.values()])
+def check_not_split(info):
+    """Raise a ValueError if a data set lies in more than one partition.
+
+    ``info`` is the result of ``names_of_sets`` for all partitions.
+    """
+    sets = concatenated_names([names for _, names, *_ in info.values()])
     count = np.bincount(sets.number)
     if count.max() == 1:
         return
     twice = int(np.argmax(count > 1))
-    part = np.repeat(list(known), [len(names) for _, names, *_ in known.values()])
+    part = np.repeat(list(info), [len(names) for _, names, *_ in info.values()])
     first, second, *_ = part[sets.number == twice].tolist()
     raise ValueError(
         f"groups must lie whole in one partition each, got {shown(sets.names[twice])} in "

@@ -1,11 +1,14 @@
-"""The sweep of DP-means over partitions: what a Start drives, made of rounds of tasks.
+"""The sweep of DP-means over the partitions of a collection, as the driver makes it.
 
-Labels and centers are those of one machine on the concatenated rows. A partition opens clusters in
-the order of its rows, and needs those that partitions before it have opened in the same sweep. So
-all sweep at once with what is known; the driver puts together what they opened, in order; those
-for which it turns out to be incomplete sweep again. The first partition is right at once, and with
-each round at least one more, so this ends, and then all are right (optimistic concurrency control,
-Pan et al. 2013, but exact). Sums and squared distances are exact whatever the order (see _sums.h).
+Labels and centers are those of one machine on the concatenated rows. A row opens a cluster if it is
+farther than lam from all centers, also from those that rows before it opened in the same sweep. So
+a partition needs the clusters that earlier partitions open. All partitions sweep at once with the
+clusters known so far (a speculative pass). The driver puts what they opened in order, and the
+partitions that lacked a cluster sweep again. After each round at least one more partition is
+right, the first one after the first round, so the rounds end, and then all partitions are right:
+optimistic concurrency control (Pan et al., 2013), but exact.
+
+Sums and squared distances are exact whatever the order of additions (see _sums.h).
 """
 
 from dataclasses import replace
@@ -19,85 +22,93 @@ from smallvar._sweeps.sums import Layout, Stream, Sums
 from smallvar.dask._part import (
     Opened,
     Step,
-    TooMany,
-    add_facts,
+    TooManyOpened,
     add_sums,
-    add_visits,
-    facts,
-    small,
-    visit,
-    whole,
+    count_small_values,
+    facts_of_parts,
+    merge_facts,
+    merge_results,
+    run_step,
+    sum_all_rows,
     without_centers,
 )
 
-GROWTH = 4  # partitions that are looked at together in the first sweep: 1, 4, 16, ...
-MOST = 100_000  # clusters that a partition may open in one sweep
+# growth of the batches of the first sweep: 1, 4, 16, ... partitions, as most clusters are opened in
+# the first rows
+GROWTH = 4
+MAX_OPENED = 100_000  # clusters that a partition may open in one sweep
 
 
-def facts_of(team):
-    """Facts about all rows; partitions without rows are left out from then on."""
-    known = team.call(facts, None, fold=add_facts)[0]
-    team.keep(p for p, size in known.sizes.items() if size)
-    if not team.numbers:
+def gather_facts(executor):
+    """Facts about all rows; the executor is restricted to the partitions that have rows."""
+    facts = executor.call(facts_of_parts, None, fold=merge_facts)[0]
+    executor.restrict(p for p, size in facts.sizes.items() if size)
+    if not executor.numbers:
         raise ValueError("X must have at least one row, got none in any partition")
-    if known.n == 0:
+    if facts.n == 0:
         raise ValueError("sample_weight must have a positive entry, got all zeros")
-    return known
+    return facts
 
 
-class TeamFrame(Frame):
-    """The place of all rows of a team."""
+class CollectionFrame(Frame):
+    """Frame (origin, scale, rounding, layout of the sums) of all rows of a collection."""
 
-    def __init__(self, team, known, centers=None, sums_from=None, rounding=None):
-        weighted = not known.alike
-        mass = known.mass if weighted else None
-        super().__init__(known.used, known.all_rows, mass, known.sparse, centers, sums_from)
+    def __init__(self, executor, facts, centers=None, sums_from=None, rounding=None):
+        weighted = not facts.unit_weights
+        total_weight = facts.total_weight if weighted else None
+        ranges = facts.weighted_range, facts.full_range
+        super().__init__(*ranges, total_weight, facts.sparse, centers, sums_from)
         if rounding is not None:
             self.rounding = rounding
-        extremes = known.extremes if weighted else None
+        extremes = facts.extreme_weights if weighted else None
 
         def count(origin, limit):
-            return team.call(small, (weighted, origin, limit), fold=sum)[0]
+            return executor.call(count_small_values, (weighted, origin, limit), fold=sum)[0]
 
         self.layout = Layout.of_statistics(
-            *known.used, known.n, extremes, count, origin=self.sums_from
+            *facts.weighted_range, facts.n, extremes, count, origin=self.sums_from
         )
 
 
-def mean_of(team, frame):
-    """The mean of all rows."""
-    cells, counts = team.call(whole, frame.layout, fold=add_sums)[0]
-    return sums_of(frame.layout, cells, counts).means[0]
+def overall_mean(executor, frame):
+    """Weighted mean of all rows."""
+    cells, counts = executor.call(sum_all_rows, frame.layout, fold=add_sums)[0]
+    return as_sums(frame.layout, cells, counts).means[0]
 
 
-def sums_of(layout, cells, counts, k=None):
-    """Sums that hold what partitions added up."""
+def as_sums(layout, cells, counts, k=None):
+    """Sums object of ``k`` clusters from the cells and counts that partitions returned."""
     sums = Sums(layout, len(counts) if k is None else k)
     sums.cells[: len(counts)], sums.counts[: len(counts)] = cells, counts
     return sums
 
 
-def read(digits):
-    """The value of an exact sum."""
+def exact_value(digits):
+    """Float64 value of an exact sum, which is given by its digits."""
     return float(Stream(digits[None, None], 0).read([0])[1][0])
 
 
-class TeamSweep:
-    """A Sweep (see _core/fit_loop.py) whose rows are the partitions of a team."""
+class CollectionSweep:
+    """A Sweep (see _core/fit_loop.py) over the partitions of an executor.
 
-    needs_float64 = False  # workers see to that themselves
+    ``labels(centers)`` returns the lazy labels of all rows. ``centers`` are those at the start of
+    the sweep, ``opened`` those that it opened. ``previous`` is the last step whose sweep is over.
+    """
 
-    def __init__(self, team, frame, labels, spherical=False, most=MOST):
-        self.team, self.frame, self.spherical = team, frame, spherical
+    needs_float64 = False  # workers change to float64 themselves
+
+    def __init__(self, executor, frame, labels, spherical=False, max_opened=MAX_OPENED):
+        self.executor, self.frame, self.spherical = executor, frame, spherical
         self.labels_of = labels
-        self.most = most
+        self.max_opened = max_opened
         self.total = -1.0
 
     def start(self, centers):
         """Begin at these centers."""
-        self.centers, self.turn, self.before, self.remap = np.array(centers), 0, None, None
+        self.centers, self.iteration = np.array(centers), 0
+        self.previous, self.remap = None, None
         self.none = Opened(np.empty((0, self.centers.shape[1])), np.empty(0, dtype=np.intp))
-        self.reach, self.seek = np.inf, False
+        self.limit, self.seek = np.inf, False
         self.n_unassigned = self.changed = 0
         self.opened = self.none
 
@@ -108,137 +119,148 @@ class TeamSweep:
 
     @property
     def labels(self):
-        """Nearest centers, a lazy dask array."""
+        """Nearest center of each row, a lazy dask array."""
         return self.labels_of(self.centers)
 
-    def step(self, kind, lam=np.inf, cap=0, **asked):
-        """What partitions are told of a sweep."""
-        before = self.before
-        if before is not None and kind != "stay":
-            before = without_centers(before)
+    def step(self, kind, lam=np.inf, cap=0, **wanted):
+        """Step of this kind from the present centers; ``wanted`` are its results besides labels."""
+        previous = self.previous
+        if previous is not None and kind != "stay":
+            previous = without_centers(previous)
         return Step(
-            self.team.fit,
-            self.turn,
+            self.executor.fit,
+            self.iteration,
             kind,
             self.frame,
             self.spherical,
             self.centers,
             lam,
             cap,
-            self.most,
+            self.max_opened,
             self.none,
             self.remap,
-            before,
-            keep=self.team.held,
-            **asked,
+            previous,
+            keep=self.executor.held,
+            **wanted,
         )
 
-    def visit(self, step, numbers=None):
-        """Answers of partitions, by number, and those of all of them added up."""
+    def run_step(self, step, numbers=None):
+        """Results of a step on the partitions of these numbers (None: all), as one StepResult."""
         try:
-            out = self.team.call(visit, step, numbers=numbers, fold=add_visits)[0]
-        except TooMany:
+            result = self.executor.call(run_step, step, numbers=numbers, fold=merge_results)[0]
+        except TooManyOpened:
             raise RuntimeError(
-                f"lam={self.lam_shown:.6g} opens more than {self.most} clusters in one partition: "
-                "take a larger lam, or set max_clusters"
+                f"lam={self.lam_shown:.6g} opens more than {self.max_opened} clusters in one "
+                "partition: take a larger lam, or set max_clusters"
             ) from None
-        if out.fresh and step.turn > 0 and step.keep:
-            self.team.lost()
-        return out
+        if result.fresh and step.iteration > 0 and step.keep:  # a worker lost its partitions
+            self.executor.relocate()
+        return result
 
     # ---- the sweeps ----
 
     def create(self, lam, cap):
-        """KJ12, Algorithm 1, as if the rows were visited in order."""
+        """Sweep of KJ12, Algorithm 1, with the result of visiting all rows in order.
+
+        Partitions sweep in batches. ``preceding[p]`` are the clusters of earlier partitions that
+        partition p had in its last pass; a batch is done when these are right for all of it.
+        """
         self.lam_shown = lam
         step = self.step("create", lam, cap)
-        numbers = self.team.numbers
-        size = GROWTH if self.turn == 0 else len(numbers)
-        answers, used, moved, first, width = {}, {}, 0, 0, 1 if self.turn == 0 else size
-        out = None
+        numbers = self.executor.numbers
+        growth = GROWTH if self.iteration == 0 else len(numbers)
+        opened_by, preceding, moved, first = {}, {}, 0, 0
+        width = 1 if self.iteration == 0 else growth
+        result = None
         while first < len(numbers):
-            wave = numbers[first : first + width]
-            todo, base = wave, step.opened
+            batch = numbers[first : first + width]
+            todo, base = batch, step.opened
             while todo:
+                # one pass over all partitions: if none opens a cluster, these sums are right
                 complete = len(todo) == len(numbers) and step.opened is self.none
-                out = self.visit(self._with_sums(step) if complete else step, todo)
-                answers.update(out.opened)
-                used.update((p, step.opened.before(p)) for p in todo)
-                opened = self._in_order(base, wave, answers, used, lam)
-                todo = [p for p in wave if not np.array_equal(used[p], opened.before(p))]
+                result = self.run_step(self._with_sums(step) if complete else step, todo)
+                opened_by.update(result.opened)
+                preceding.update((p, step.opened.before(p)) for p in todo)
+                opened = self._in_order(base, batch, opened_by, preceding, lam)
+                todo = [p for p in batch if not np.array_equal(preceding[p], opened.before(p))]
                 step = replace(step, opened=opened)
-            moved = None if moved is None or out.moved is None else moved + out.moved
-            first, width = first + width, width * size
+            moved = None if moved is None or result.moved is None else moved + result.moved
+            first, width = first + width, width * growth
         self.opened = step.opened
-        alone = out.sums is not None and len(self.opened.centers) == 0
-        self._end(step, out if alone else None, moved)
+        alone = result.sums is not None and len(self.opened.centers) == 0
+        self._end(step, result if alone else None, moved)
 
-    def _in_order(self, base, wave, answers, used, lam):
-        """Centers opened, as far as is known; guesses of others leave out what is near to those."""
+    def _in_order(self, base, batch, opened_by, preceding, lam):
+        """Centers opened by a batch, in order, after those of ``base``.
+
+        A partition that lacked a cluster has only guesses; of these, centers within lam of an
+        earlier one are left out, as they would not open.
+        """
         centers, owners = [base.centers], [base.owners]
-        for p in wave:
-            before, own = np.vstack(centers), answers[p]
-            if len(own) and not np.array_equal(used[p], before):
-                near = cdist(own, before, "sqeuclidean").min(axis=1, initial=np.inf) <= lam
-                own = own[~near]
-            centers.append(own)
-            owners.append(np.full(len(own), p))
+        for p in batch:
+            before, opened = np.vstack(centers), opened_by[p]
+            if len(opened) and not np.array_equal(preceding[p], before):
+                near = cdist(opened, before, "sqeuclidean").min(axis=1, initial=np.inf) <= lam
+                opened = opened[~near]
+            centers.append(opened)
+            owners.append(np.full(len(opened), p))
         return Opened(np.vstack(centers), np.concatenate(owners))
 
     def seek_farthest(self, lam, seek):
-        """Whether ``assign`` looks for the row with the largest weighted distance beyond lam."""
-        self.reach, self.seek = lam, seek
+        """Set whether ``assign`` seeks the row with the largest weighted distance beyond lam."""
+        self.limit, self.seek = lam, seek
 
     def assign(self):
-        """Each row joins its nearest center."""
+        """Assign each row to its nearest center."""
         cap = len(self.centers) + 1 if self.seek else 0
-        step = self.step("farthest" if self.seek else "assign", self.reach, cap)
-        out = self.visit(self._with_sums(step))
-        self.found = None
-        for p, found in sorted(out.found.items()):
-            if self.found is None or found[0] > self.found[1][0]:
-                self.found = p, found
-        self._end(step, out, out.moved)
+        step = self.step("farthest" if self.seek else "assign", self.limit, cap)
+        result = self.run_step(self._with_sums(step))
+        self.farthest = None
+        for p, farthest in sorted(result.farthest.items()):
+            if self.farthest is None or farthest[0] > self.farthest[1][0]:
+                self.farthest = p, farthest
+        self._end(step, result, result.moved)
 
     def open_farthest(self):
-        """That row opens a cluster."""
-        if self.found is None:
+        """Open a cluster at the farthest row that ``assign`` found, if it found one."""
+        if self.farthest is None:
             return
-        p, (_, _, row, weight, left) = self.found
+        p, (_, _, row, weight, label) = self.farthest
         k = len(self.centers)
         self.sums.reserve(k + 1)
-        self.sums.move_row(row, weight, left, k)
+        self.sums.move_row(row, weight, label, k)
         self.opened = Opened(row[None], np.array([p]))
-        self.before = replace(self.before, opened=self.opened)
+        self.previous = replace(self.previous, opened=self.opened)
 
-    def _end(self, step, out, moved):
-        """Keep the sums of a sweep that is over; they may have to be asked for."""
-        if out is None:
-            out = self.visit(self._with_sums(step))
-        if out.total is not None:
-            self.total = read(out.total)
-        self.sums = sums_of(self.frame.layout, *out.sums, k=self.k)
-        self.before = step
-        if moved is None:  # some partitions had lost their labels: whether the means say so
+    def _end(self, step, result, moved):
+        """Store the sums of a sweep that is over; ``result`` None: without sums, so get them."""
+        if result is None:
+            result = self.run_step(self._with_sums(step))
+        if result.total is not None:
+            self.total = exact_value(result.total)
+        self.sums = as_sums(self.frame.layout, *result.sums, k=self.k)
+        self.previous = step
+        # some partitions had lost their labels: rows count as moved if any mean changes
+        if moved is None:
             after = next_centers(self.sums, self._all_centers(), 0.0, self.spherical)[0]
             moved = int(not np.array_equal(after, self.centers))
         self.changed = moved
 
     def _with_sums(self, step):
-        """The same, and partitions are to send their sums."""
+        """The step, with sums wanted, and the first time the total squared distance."""
         return replace(step, sums=True, total=self.total < 0.0)
 
     def _all_centers(self):
         return np.vstack((self.centers, self.opened.centers))
 
-    # ---- what comes after a sweep ----
+    # ---- after a sweep ----
 
     def moved(self):
-        """Rows with another label than before the sweep."""
+        """Number of rows with another label than before the sweep."""
         return self.changed + self.n_unassigned
 
     def move_centers(self):
-        """Means of the members, empty clusters dropped; returns the error, by sums."""
+        """Move the centers to their means and drop empty clusters; returns the squared error."""
         centers, remap, error, self.n_unassigned = next_centers(
             self.sums, self._all_centers(), self.total, self.spherical
         )
@@ -246,12 +268,12 @@ class TeamSweep:
         return error
 
     def _move(self, centers, remap):
-        self.before = replace(self.before, opened=self.opened)
+        self.previous = replace(self.previous, opened=self.opened)
         self.centers, self.remap, self.opened = centers, remap, self.none
-        self.turn += 1
+        self.iteration += 1
 
     def drop_empty(self):
-        """Forget clusters without members; the other centers stay where they are."""
+        """Drop clusters without members, and leave the others; returns whether any was dropped."""
         centers = self._all_centers()
         kept = self.sums.counts[: len(centers)] > 0.0
         remap = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
@@ -259,9 +281,9 @@ class TeamSweep:
         return not kept.all()
 
     def squared_error(self):
-        """Weighted error from the own centers, row by row."""
-        return read(self.visit(self.step("stay", error=True)).error)
+        """Weighted sum of squared distances to the assigned centers, added up row by row."""
+        return exact_value(self.run_step(self.step("stay", error=True)).error)
 
     def cluster_sums(self):
-        """The sums of the last sweep."""
+        """Sums of the clusters after the last sweep."""
         return self.sums
