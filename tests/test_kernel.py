@@ -402,10 +402,16 @@ def test_merging_is_its_twin(seed):
     lam_local, lam_global = (unit * rng.uniform(0.01, 0.3, 2)).tolist()
     gram = Gram(Kernel("precomputed"), K, np.inf)
     clusters = Partition(gram, None, np.zeros(len(X), dtype=np.int32))
-    found = kernel_hdp.merged(clusters, Groups(groups, len(X)), lam_local, lam_global)
+    found = kernel_hdp.merge_path_start(clusters, Groups(groups, len(X)), lam_local, lam_global)
     assert (clusters.label == 0).all()
     expected = twins.kernel.merged(
-        K, groups, lam_local, lam_global, kernel_hdp.FEWEST, kernel_hdp.ROOT, kernel_hdp.SWEEPS
+        K,
+        groups,
+        lam_local,
+        lam_global,
+        kernel_hdp.MIN_SEEDS,
+        kernel_hdp.SEEDS_PER_ROOT,
+        kernel_hdp.SEED_SWEEPS,
     )
     assert np.array_equal(renumbered(found.label), renumbered(expected))
 
@@ -676,14 +682,14 @@ def test_tables_that_are_not_held(algorithm, kernel, weighted, monkeypatch):
             assert lam != 0.02 or whole.n_clusters_ > 6
             for clusters in (0, 5):
                 held = []
-                holds = Partition.holds
+                can_hold_sums = Partition.can_hold_sums
 
-                def limited(self, k, most=clusters, held=held, holds=holds):
-                    held.append(holds(self, k) and k <= most)
+                def limited(self, k, most=clusters, held=held, can_hold_sums=can_hold_sums):
+                    held.append(can_hold_sums(self, k) and k <= most)
                     return held[-1]
 
                 with monkeypatch.context() as patch:
-                    patch.setattr(Partition, "holds", limited)
+                    patch.setattr(Partition, "can_hold_sums", limited)
                     few = quiet(clone(model), data, sample_weight=w)
                 assert not all(held) or few.n_clusters_ <= 5
                 assert np.array_equal(few.labels_, whole.labels_)

@@ -769,7 +769,7 @@ def test_small_memory_gives_the_same(kernel, weighted, monkeypatch):
     """Solved by products with three blocks of the matrix, each made again every time."""
     for module in (eigen, relaxation, spectral):
         monkeypatch.setattr(module, "DENSE", 20)
-    monkeypatch.setattr(spectral, "MOST", 6)
+    monkeypatch.setattr(spectral, "MAX_EIGENVALUES", 6)
     X, _ = make_blobs(150, 4, centers=5, cluster_std=0.7, random_state=3)
     w = np.random.default_rng(0).choice([0.0, 0.7, 2.0], 150) if weighted else None
     data = rbf_kernel(X, gamma=0.02) if kernel == "precomputed" else X

@@ -1,4 +1,10 @@
-"""Gram matrices of kernels, held in memory or computed again block by block."""
+"""Gram matrices of kernels, held in memory or computed again block by block.
+
+In this order: how far rows are from zero, relative to their spread, which decides how a kernel is
+computed; ``Kernel``, a function and its arguments; ``KernelEstimator``, the base of estimators with
+a kernel; ``Gram``, the matrix K of the data with themselves; and checks of K: whether it is
+symmetric, and whether it has negative eigenvalues.
+"""
 
 import math
 import warnings
@@ -26,81 +32,87 @@ from smallvar._sweeps.sums import round_origin
 BLOCK = 1 << 19  # elements of a block of rows: a few megabytes, for the cache
 TEMPORARY = 32  # bytes for each of these elements: temporaries, the element, its float64 copy
 DENSE = 500  # rows up to which all eigenvalues are computed, to find negative ones
-STEPS, FEW_STEPS, MANY = 40, 8, 4000  # Lanczos steps beyond that; few for more rows than MANY
-# kernels exp(-gamma distance), whose gamma has the unit of one over that distance
+# Lanczos steps for more rows than DENSE, and for more than MANY_ROWS
+LANCZOS_STEPS, FEW_LANCZOS_STEPS, MANY_ROWS = 40, 8, 4000
+# kernels exp(-gamma distance), and their distances
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock"}
-# rows are subtracted before they are squared where squares of rows exceed REMOTE times their
-# squared spread, or LARGE / gamma: the rounding of so large squares shows in K
-REMOTE = 1e6
-LARGE = 300.0
-FEW_LABELS = 32  # a product of them all takes less than copies of the rows by their label
-TILE = 256  # rows and columns of a tile of the "rbf" kernel, which then stays in the cache
-LOST = 1e10  # the same ratio, beyond which at most 6 digits of a distance are left
-# of the largest eigenvalue: Lanczos ends at so small a residual; a kernel, centered, is indefinite
-# with one below -100 times this (or the epsilon of the type)
+# "rbf" is computed from differences of rows, not from squares and products of rows, where squares
+# of rows exceed REMOTE_RATIO times their squared spread, or LARGE_SQUARE / gamma: the rounding of
+# so large squares would show in K
+REMOTE_RATIO = 1e6
+LARGE_SQUARE = 300.0
+FEW_LABELS = 32  # up to so many labels, sums over labels are one product with all rows
+RBF_TILE = 256  # rows and columns of a tile of the "rbf" kernel, which then stays in the cache
+LOST_RATIO = 1e10  # squares of rows over squared spread: at most 6 digits of a distance are left
+# Relative to the largest eigenvalue: Lanczos ends at a residual as small as this. A centered kernel
+# is indefinite if an eigenvalue is below -100 times this (or the epsilon of the type).
 ZERO_EIGENVALUE = 1e-10
-EQUAL_ROWS = 1e-10  # of the largest squared distance: sparse rows that are closer are copies
-# kernels of products: what is left of a distance is their rounding, relative to squares of rows
+EQUAL_ROWS = 1e-10  # sparse rows closer than this, relative to the largest distance, are copies
+# kernels made of products of rows: rounding errors of distances are relative to squares of rows
 PRODUCTS = ("linear", "poly", "polynomial", "cosine")
-SHARE = 0.3  # gamma times the typical distance, where gamma is not given
-SAMPLE = 500  # rows that the typical distance is taken from
+GAMMA_SCALE = 0.3  # gamma times the median distance, where gamma is not given
+SAMPLE = 500  # rows that the median distance is taken from
 
 
 def batches(n, size):
-    """Slices of ``size`` that cover n."""
+    """Slices of length ``size`` (the last one may be shorter) that cover ``range(n)``."""
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
-def typical_distance(X, weight, metric):
-    """Median distance between rows, 0 if all are equal; copies do not count, nor rows of weight 0.
+def median_distance(X, weight, metric):
+    """Median distance between different rows of positive weight, 0 if all are equal.
 
-    Of more than SAMPLE rows, always the same ones are looked at, drawn at random: rows in a regular
-    order, such as one from each of several groups in turn, must not be taken at regular steps.
+    Of more than SAMPLE rows a random sample is taken, always the same one. A sample at regular
+    steps would be biased for rows in a regular order, such as one from each group in turn.
     """
     rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
     if len(rows) > SAMPLE:
         rows = np.sort(np.random.default_rng(0).choice(rows, SAMPLE, replace=False))
     if issparse(X):
-        root = metric == "sqeuclidean"
+        squared = metric == "sqeuclidean"
         distance = pairwise_distances(
-            X[rows].astype(np.float64), metric="euclidean" if root else metric
+            X[rows].astype(np.float64), metric="euclidean" if squared else metric
         )
-        distance = distance ** (1 + root)
+        distance = distance ** (1 + squared)
         distance[distance <= EQUAL_ROWS * distance.max(initial=0)] = 0.0
     else:
         distance = squareform(pdist(X[rows], metric))
-    first = (distance == 0).argmax(axis=1) == np.arange(len(rows))  # of its copies
-    distance = distance[np.ix_(first, first)][np.triu_indices(np.count_nonzero(first), 1)]
+    is_first = (distance == 0).argmax(axis=1) == np.arange(len(rows))  # of its copies
+    distance = distance[np.ix_(is_first, is_first)][np.triu_indices(np.count_nonzero(is_first), 1)]
     return float(np.median(distance)) if len(distance) else 0.0
 
 
-def squares(low, high):
-    """Largest square of rows between these, that of their spread, and the roots of both."""
+def square_sizes(low, high):
+    """Bounds on how far rows are from zero and from each other, from the range of each column.
+
+    Returns the squared norms of the largest absolute values and of the spread (largest minus
+    least), and the largest absolute value and spread of a column.
+    """
     low, high = low.astype(np.float64), high.astype(np.float64)
-    reach = np.maximum(np.abs(low), np.abs(high))
-    with np.errstate(over="ignore"):  # infinity is far away
+    largest = np.maximum(np.abs(low), np.abs(high))
+    with np.errstate(over="ignore"):  # infinity compares as very far
         spread = high - low
-        square, apart = float(reach @ reach), float(spread @ spread)
-    return square, apart, float(reach.max()), float(spread.max())
+        square_of_largest, square_of_spread = float(largest @ largest), float(spread @ spread)
+    return square_of_largest, square_of_spread, float(largest.max()), float(spread.max())
 
 
-def origin_of(X):
-    """A round point near rows that are far from zero; None where they are not."""
+def remote_origin(X):
+    """A round point near the rows of X, None if they are not far from zero for their spread."""
     low, high = X.min(axis=0), X.max(axis=0)
-    square, apart, _, _ = squares(low, high)
-    if not square > REMOTE * apart > 0 or not np.isfinite(square):
+    square, spread_square, _, _ = square_sizes(low, high)
+    if not square > REMOTE_RATIO * spread_square > 0 or not np.isfinite(square):
         return None
     return round_origin(low.astype(np.float64), high.astype(np.float64)).astype(X.dtype)
 
 
 def warn_remote(estimator, X, kernels=PRODUCTS):
-    """Warn where the kernel of rows so far from zero is the same for all, up to rounding."""
+    """Warn if X is so far from zero that distances are lost in the rounding of the kernel."""
     if not isinstance(estimator.kernel, str) or estimator.kernel not in kernels or issparse(X):
         return
-    square, apart, reach, spread = squares(X.min(axis=0), X.max(axis=0))
-    if square > LOST * apart > 0:
+    square, spread_square, largest, spread = square_sizes(X.min(axis=0), X.max(axis=0))
+    if square > LOST_RATIO * spread_square > 0:
         warnings.warn(
-            f"{type(estimator).__name__}: X lies {reach:.3g} from zero and is spread over "
+            f"{type(estimator).__name__}: X lies {largest:.3g} from zero and is spread over "
             f"{spread:.3g}: with kernel={estimator.kernel!r} distances between its rows are lost, "
             "or nearly so, in the rounding of the kernel. Subtract a point near the rows from X, "
             "or take kernel='rbf', to which that makes no difference.",
@@ -109,40 +121,44 @@ def warn_remote(estimator, X, kernels=PRODUCTS):
         )
 
 
-def is_remote(X, Y, gamma):
-    """Whether squared distances from squares and products lose 6 digits and more.
+def loses_digits(X, Y, gamma):
+    """Whether squared distances computed from squares and products of rows lose 6 digits or more.
 
-    So they do where squares are large for ``gamma``: the rounding of K then depends on which rows
-    are in a block, and sweeps over a K that is made again may never find nothing to change. Sparse
-    rows have zeros, so they are not far from zero.
+    They also count as lost where squares are large for ``gamma``. The rounding of K would then
+    depend on which rows are in a block, and sweeps over a K that is computed again might never
+    reach a fixed point. Sparse rows have zeros, so they are not far from zero.
     """
     if issparse(X) or issparse(Y):
         return False
-    square, apart, _, _ = squares(
+    square, spread_square, _, _ = square_sizes(
         np.minimum(X.min(axis=0), Y.min(axis=0)), np.maximum(X.max(axis=0), Y.max(axis=0))
     )
-    return square > REMOTE * apart > 0 or square * gamma > LARGE
+    return square > REMOTE_RATIO * spread_square > 0 or square * gamma > LARGE_SQUARE
 
 
-def same(value, other):
-    """Whether two arguments of a kernel are equal, arrays too."""
+def equal_arguments(value, other):
+    """Whether two arguments of a kernel, which may be arrays, are equal."""
     return value is other or (
         type(value) is type(other) and bool(np.array_equal(np.asarray(value), np.asarray(other)))
     )
 
 
 def block_size(max_memory):
-    """Elements of a block of K: few enough for the budget."""
+    """Number of elements of a block of K, at most BLOCK, whose temporaries fit ``max_memory``."""
     return int(min(BLOCK, max(1, max_memory / TEMPORARY)))
 
 
-def rbf_tiles(X, gamma):
-    """A function of two slices: what scikit-learn's ``rbf_kernel`` returns for these rows of X."""
+def rbf_tile_function(X, gamma):
+    """Function of two slices that returns the "rbf" kernel between these rows of X.
+
+    Equal to scikit-learn's ``rbf_kernel``, without its checks of each tile.
+    """
     points = X.astype(np.float64, copy=False)
     squares = np.einsum("ij,ij->i", points, points)
 
     def tile(rows, columns):
-        with np.errstate(over="ignore", invalid="ignore"):  # as scikit-learn's products are
+        # ||x - y||^2 = ||x||^2 - 2 x.y + ||y||^2, where scikit-learn is silent about overflow
+        with np.errstate(over="ignore", invalid="ignore"):
             K = points[rows] @ points[columns].T
             K *= -2.0
             K += squares[rows, None]
@@ -157,18 +173,18 @@ def rbf_tiles(X, gamma):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel and its arguments. Where there is an ``origin``, it is subtracted from all rows."""
+    """A kernel and its arguments; ``origin`` (if not None) is subtracted from all rows first."""
 
     function: str | Callable[..., ArrayLike]
     arguments: dict[str, Any] = field(default_factory=dict)
     origin: NDArray[np.floating] | None = None
 
     def between(self, X, Y):
-        """The kernel of each row of X with each of Y, float32 or float64."""
+        """Kernel matrix between the rows of X and those of Y, float32 or float64."""
         if self.origin is not None:
             X, Y = X - self.origin, Y - self.origin
         gamma = self.arguments.get("gamma", 1.0 / X.shape[1])
-        if isinstance(self.function, str) and self.function == "rbf" and is_remote(X, Y, gamma):
+        if isinstance(self.function, str) and self.function == "rbf" and loses_digits(X, Y, gamma):
             with np.errstate(over="ignore", invalid="ignore"):  # checked below
                 K = np.exp(-gamma * cdist(X, Y, "sqeuclidean"))
             K = K.astype(np.result_type(X, Y), copy=False)
@@ -191,15 +207,15 @@ class Kernel:
         return K if K.dtype in DTYPES else K.astype(np.float64)
 
     def matrix(self, X, side):
-        """The kernel of each two rows of X, exactly symmetric, from tiles of at most ``side`` rows.
+        """Kernel matrix of the rows of X, exactly symmetric, from tiles of at most ``side`` rows.
 
-        Those below the diagonal are copies. "rbf" goes without scikit-learn's checks of each tile.
+        Entries below the diagonal are copies of those above it.
         """
         n, tile = X.shape[0], lambda rows, columns: self.between(X[rows], X[columns])
         if isinstance(self.function, str) and self.function == "rbf":
             gamma = self.arguments.get("gamma", 1.0 / X.shape[1])
-            if not issparse(X) and not is_remote(X, X, gamma):
-                tile, side = rbf_tiles(X, gamma), min(side, TILE)
+            if not issparse(X) and not loses_digits(X, X, gamma):
+                tile, side = rbf_tile_function(X, gamma), min(side, RBF_TILE)
         K = np.empty((n, n), dtype=X.dtype)
         for rows in batches(n, side):
             for columns in batches(n, side):
@@ -212,8 +228,9 @@ class Kernel:
         return K
 
     def diagonal(self, X):
-        """The kernel of each row with itself, float64."""
-        # one row at a time would be a Python loop; small squares are nearly as cheap
+        """Kernel of each row of X with itself, float64."""
+        # a kernel function takes two sets of rows: small squares, of which the diagonal is used,
+        # are faster than a loop over single rows
         diagonal = np.empty(X.shape[0])
         for rows in batches(X.shape[0], 256):
             diagonal[rows] = self.between(X[rows], X[rows]).diagonal()
@@ -221,17 +238,17 @@ class Kernel:
 
 
 class KernelEstimator(Estimator):
-    """Base of estimators that see the data through a kernel only.
+    """Base of estimators that depend on the data only by a kernel.
 
-    They have the parameters ``kernel``, ``gamma`` and ``kernel_params``. Where a fit has set
-    ``gamma_``, that is the gamma from then on, and where it has called ``_remember_kernel``,
-    another kernel is refused.
+    They have the parameters ``kernel``, ``gamma`` and ``kernel_params``. After a fit, methods use
+    ``gamma_``, if the fit has set it. If the fit has called ``_remember_kernel``, they raise for
+    any other kernel.
     """
 
-    _share = SHARE
+    _gamma_scale = GAMMA_SCALE
 
     def _threads(self):
-        return 1  # products are BLAS's, and its threads the user's
+        return 1  # all parallel work is in BLAS, whose threads the user sets
 
     def _check_kernel(self):
         kernel, names = self.kernel, kernel_metrics()
@@ -260,49 +277,53 @@ class KernelEstimator(Estimator):
                     )
 
     def _kernel_arguments(self):
-        """Parameters of the kernel as they are given."""
-        given = dict(self.kernel_params or {})
+        """Parameters of the kernel that the user gave: ``kernel_params``, and ``gamma``."""
+        arguments = dict(self.kernel_params or {})
         if self.gamma is not None:
-            given["gamma"] = float(self.gamma)
-        return given
+            arguments["gamma"] = float(self.gamma)
+        return arguments
 
     def _find_gamma(self, X, weight=None):
-        """The gamma given, or one that suits the data; None where the kernel has none."""
-        given = self._kernel_arguments()
-        if "gamma" in given:
-            return given["gamma"]
+        """Value of gamma: as given, or from the median distance; None if the kernel has none."""
+        arguments = self._kernel_arguments()
+        if "gamma" in arguments:
+            return arguments["gamma"]
         if not isinstance(self.kernel, str) or "gamma" not in KERNEL_PARAMS.get(self.kernel, ()):
             return None
         if self.kernel in DISTANCES:
-            typical = typical_distance(X, weight, DISTANCES[self.kernel])
-            if typical > 0 and np.isfinite(self._share / typical):
-                return self._share / typical
+            distance = median_distance(X, weight, DISTANCES[self.kernel])
+            if distance > 0 and np.isfinite(self._gamma_scale / distance):
+                return self._gamma_scale / distance
         return 1.0 if self.kernel == "chi2" else 1.0 / X.shape[1]  # scikit-learn's
 
     def _remember_kernel(self):
-        """What is learned belongs to this kernel."""
+        """Store the kernel of this fit, for ``_check_same_kernel``."""
         self._learned_by = self.kernel, dict(self.kernel_params or {})
 
     def _check_same_kernel(self):
-        """Raise if the kernel is not that of the fit, but for ``gamma``, which ``gamma_`` keeps."""
-        kernel, given = self._learned_by
+        """Raise if the kernel is not that of the fit. ``gamma`` may differ: ``gamma_`` is used."""
+        kernel, fitted = self._learned_by
         if type(self.kernel) is not type(kernel) or self.kernel != kernel:
             raise ValueError(
                 f"kernel must stay what it was in fit, {kernel!r}, got {self.kernel!r}: fit again"
             )
-        now = self.kernel_params or {}
-        for name in sorted((set(given) | set(now)) - {"gamma"}):
-            if name not in given or name not in now or not same(given[name], now[name]):
+        current = self.kernel_params or {}
+        for name in sorted((set(fitted) | set(current)) - {"gamma"}):
+            if (
+                name not in fitted
+                or name not in current
+                or not equal_arguments(fitted[name], current[name])
+            ):
                 raise ValueError(
-                    f"kernel_params must stay what they were in fit, {given!r}, got "
+                    f"kernel_params must stay what they were in fit, {fitted!r}, got "
                     f"{self.kernel_params!r}: fit again"
                 )
 
     def _validate_kernel(
         self, X: ArrayLike, *, reset: bool, least: int = 1
     ) -> NDArray[np.floating]:
-        """The data; in ``fit``, a precomputed Gram matrix is checked."""
-        if not reset:  # a parameter may have been set since
+        """Validated data; in ``fit`` (``reset``), a precomputed Gram matrix must be symmetric."""
+        if not reset:  # parameters may have been set after the fit
             self._check_kernel()
             if "_learned_by" in vars(self):
                 self._check_same_kernel()
@@ -312,9 +333,9 @@ class KernelEstimator(Estimator):
         return X
 
     def _kernel_of_fit(self):
-        """The kernel with its arguments, ``gamma_`` where a fit has set it."""
+        """Kernel with its arguments; with ``gamma_`` if a fit has set it."""
         arguments = self._kernel_arguments()
-        if "gamma_" in vars(self):  # another may have been set since
+        if "gamma_" in vars(self):  # the parameter may have been set after the fit
             arguments.pop("gamma", None)
             if self.gamma_ is not None:
                 arguments["gamma"] = self.gamma_
@@ -323,8 +344,8 @@ class KernelEstimator(Estimator):
     def kernel_matrix(self, X: ArrayLike, Y: ArrayLike | None = None) -> NDArray[np.floating]:
         """Return the kernel of each row of X with each row of Y, as the fitted estimator has it.
 
-        For the linear kernel of ``KernelDPMeans`` and ``KernelHDPMeans``, fitted to rows far from
-        zero, a point near these is subtracted from all rows: distances stay the same.
+        If ``KernelDPMeans`` or ``KernelHDPMeans`` with the linear kernel were fitted to rows far
+        from zero, a point near these rows is subtracted from all rows; distances stay the same.
 
         Parameters
         ----------
@@ -364,10 +385,10 @@ class KernelEstimator(Estimator):
 
 
 class Gram:
-    """K of the data with themselves: held where it fits ``max_memory`` bytes.
+    """The Gram matrix K of the data, held in memory if it fits ``max_memory`` bytes.
 
-    Otherwise every product computes its rows again, block by block, ``step`` rows at a time. Sums
-    are in float64. ``room`` is what is left of ``max_memory``.
+    Otherwise ``K`` is None, and every product computes the rows of K again, ``step`` rows at a
+    time. Sums are in float64. ``capacity`` is the number of bytes of ``max_memory`` that are left.
     """
 
     def __init__(self, kernel, X, max_memory):
@@ -376,18 +397,18 @@ class Gram:
         size = block_size(max_memory)
         self.step = max(1, size // n)
         fits = n * n * X.dtype.itemsize + size * TEMPORARY <= max_memory
-        given = isinstance(kernel.function, str) and kernel.function == "precomputed"
-        if given:
-            self.K = X if X.flags.c_contiguous else X.T  # rows are what is read
+        precomputed = isinstance(kernel.function, str) and kernel.function == "precomputed"
+        if precomputed:
+            self.K = X if X.flags.c_contiguous else X.T  # K is symmetric; rows are read
         elif fits and callable(kernel.function):
-            self.K = self.kernel.between(X, X)  # a kernel may depend on the whole set
+            self.K = self.kernel.between(X, X)  # a function may depend on the whole set of rows
         elif fits:
             self.K = self.kernel.matrix(X, max(1, math.isqrt(size)))
         else:
             self.K = None
-        self.room = max_memory - size * TEMPORARY
-        if self.K is not None and not given:
-            self.room -= self.K.nbytes
+        self.capacity = max_memory - size * TEMPORARY
+        if self.K is not None and not precomputed:
+            self.capacity -= self.K.nbytes
         if self.K is not None:
             self.diagonal = self.K.diagonal().astype(np.float64)
         else:
@@ -397,12 +418,12 @@ class Gram:
         return batches(self.shape[0], self.step)
 
     def rows(self, index):
-        """Rows of K as float64; ``index`` selects few of them."""
+        """Rows of K selected by ``index`` (few of them), as float64."""
         K = self.kernel.between(self.X[index], self.X) if self.K is None else self.K[index]
         return K.astype(np.float64, copy=False)
 
     def block(self, index, other):
-        """Part of K, rows ``index`` and columns ``other`` (arrays, few entries), as float64."""
+        """Block of K with rows ``index`` and columns ``other`` (small arrays), as float64."""
         if self.K is None:
             K = self.kernel.between(self.X[index], self.X[other])
         else:
@@ -410,17 +431,20 @@ class Gram:
         return K.astype(np.float64, copy=False)
 
     def add(self, out, index, label, coefficient):
-        """out[label] += coefficient * K[index], for all entries of these three arrays."""
+        """Add rows of K to rows of ``out``: out[label] += coefficient * K[index].
+
+        For all entries of these three arrays; labels may repeat.
+        """
         n = self.shape[0]
         if self.K is None or len(out) > FEW_LABELS or 2 * len(index) < n:
             add_rows(out, index, label, coefficient, self.rows, self.step)
             return
-        Z = csr_array((coefficient, (label, index)), (len(out), n)).toarray()
-        for few in self._blocks():
-            out += Z[:, few] @ self.rows(few)
+        coefficients = csr_array((coefficient, (label, index)), (len(out), n)).toarray()
+        for part in self._blocks():
+            out += coefficients[:, part] @ self.rows(part)
 
     def product(self, B):
-        """K @ B for B of shape (n, m) or (n,), float64."""
+        """Product K @ B for B of shape (n, m) or (n,), float64."""
         if self.K is not None and self.K.dtype == np.float64:
             return self.K @ B
         out = np.empty((self.shape[0], *B.shape[1:]))
@@ -434,45 +458,46 @@ class Gram:
 
 
 def add_rows(out, index, label, coefficient, rows, step):
-    """out[label] += coefficient * rows(index), ``step`` rows at a time."""
-    order = np.argsort(label, kind="stable")  # so that a block has few labels, and BLAS few rows
+    """Add rows to rows of ``out``, ``step`` at a time: out[label] += coefficient * rows(index)."""
+    order = np.argsort(label, kind="stable")  # a block then has few labels, its product few rows
     index, label, coefficient = index[order], label[order], coefficient[order]
-    for few in batches(len(index), step):
-        touched, place = np.unique(label[few], return_inverse=True)
-        Z = np.zeros((len(touched), len(place)))
-        Z[place, np.arange(len(place))] = coefficient[few]
-        out[touched] += Z @ rows(index[few])
+    for part in batches(len(index), step):
+        touched, position = np.unique(label[part], return_inverse=True)
+        coefficients = np.zeros((len(touched), len(position)))
+        coefficients[position, np.arange(len(position))] = coefficient[part]
+        out[touched] += coefficients @ rows(index[part])
 
 
 def check_gram(K):
-    """Raise unless K is square and symmetric."""
+    """Raise a ValueError unless K is square and symmetric."""
     if K.shape[0] != K.shape[1]:
         raise ValueError(f"X must be a square Gram matrix for kernel='precomputed', got {K.shape}")
     check_symmetric(K, "X must be a symmetric Gram matrix for kernel='precomputed'")
 
 
 def lowest_eigenvalue(gram):
-    """The least eigenvalue, or an upper bound on it, and the largest absolute one found.
+    """Least eigenvalue of the centered K, or an upper bound on it, and the largest absolute one.
 
-    Those of K with its row and column means taken out, on which distances depend.
+    K is centered by subtracting the means of its rows and columns; distances do not change by that.
     """
     n = gram.shape[0]
     if n <= DENSE:
         K = gram.dense()
-    else:  # the eigenvalues of a part of K lie within those of K
-        few = np.sort(np.random.default_rng(0).choice(n, DENSE, replace=False))
-        K = gram.block(few, few)
+    else:  # the eigenvalues of a principal submatrix lie between the least and largest of K
+        sample = np.sort(np.random.default_rng(0).choice(n, DENSE, replace=False))
+        K = gram.block(sample, sample)
     K = K - K.mean(axis=0)
     K -= K.mean(axis=1)[:, None]
     values = eigvalsh((K + K.T) / 2)
     low, high = float(values[0]), float(np.abs(values).max())
     if n <= DENSE:
         return low, high
-    # so do the values of Lanczos: a negative one is a proof
-    steps = STEPS if n <= MANY else FEW_STEPS
+    # Lanczos, with full orthogonalization. Its Ritz values, too, lie between the least and largest
+    # eigenvalue, so a negative one proves that K is indefinite
+    steps = LANCZOS_STEPS if n <= MANY_ROWS else FEW_LANCZOS_STEPS
     basis = np.empty((steps, n))
     v = np.random.default_rng(0).standard_normal(n)
-    diagonal, off = [], []
+    diagonal, off_diagonal = [], []
     for j in range(steps):
         v -= v.mean()
         basis[j] = v / np.linalg.norm(v)
@@ -481,15 +506,15 @@ def lowest_eigenvalue(gram):
         diagonal.append(float(v @ basis[j]))
         for _ in range(2):
             v -= basis[: j + 1].T @ (basis[: j + 1] @ v)
-        off.append(float(np.linalg.norm(v)))
-        if off[-1] <= ZERO_EIGENVALUE * max(map(abs, diagonal)):
+        off_diagonal.append(float(np.linalg.norm(v)))
+        if off_diagonal[-1] <= ZERO_EIGENVALUE * max(map(abs, diagonal)):
             break
-    values = eigvalsh_tridiagonal(np.array(diagonal), np.array(off[: len(diagonal) - 1]))
+    values = eigvalsh_tridiagonal(np.array(diagonal), np.array(off_diagonal[: len(diagonal) - 1]))
     return min(low, float(values[0])), max(high, float(np.abs(values).max()))
 
 
 def warn_indefinite(estimator, gram):
-    """Warn where K belongs to no distance: where it has a negative eigenvalue, once centered."""
+    """Warn if the centered K has a negative eigenvalue: it then belongs to no distance."""
     low, high = lowest_eigenvalue(gram)
     high = max(high, float(np.abs(gram.diagonal).max()))
     if low < -max(ZERO_EIGENVALUE, float(np.finfo(gram.X.dtype).eps)) * 100 * high:

@@ -1,4 +1,8 @@
-"""DP-means on points that are known by a kernel."""
+"""Kernel DP-means: the objective of DP-means in the feature space of a kernel.
+
+``_CollapsedSums`` and ``_Start`` are the sweeps of one start: Algorithm 1 of KJ12, with the kernel
+distances of section 5.2, or the collapsed sweep of MB13, eq. 8-9. Then the estimator.
+"""
 
 from collections.abc import Callable
 from typing import Any, Literal, Self
@@ -21,26 +25,114 @@ from smallvar._core.validation import (
 )
 from smallvar._kernel.gram import batches
 from smallvar._kernel.partition import (
-    SMALL,
+    SMALL_TABLE,
     TIE,
     KernelClusters,
     Partition,
     PartitionStart,
-    cheapest,
+    cheapest_cluster,
     farthest_first,
     kernel_rounding,
 )
 from smallvar._selection.penalty import cut_guess
 
-# points whose costs are computed together, as if none moved: at first, and at most
+# points whose costs are computed together, as if none of them moved: at first, and at most
 FIRST_WINDOW, LAST_WINDOW = 16, 4096
-WEIGHTS = 1e6  # largest ratio of weights where rows are taken out of clusters
-COST_TIE = 1e-12  # of the least cost: costs that are closer tie
-LEAST_REST = 1e-15  # of the weight of a row: what a cluster counts as at least without it
+WEIGHTS = 1e6  # largest ratio of weights for which points may be taken out of clusters
+COST_TIE = 1e-12  # costs that differ by less than this times the least cost tie
+LEAST_REST = 1e-15  # least weight of a cluster without a point, relative to that of the point
+
+
+class _CollapsedSums:
+    """Sums over clusters in a collapsed sweep, which change with every point that moves.
+
+    Cluster c has ``weight[c]`` = s_c, ``square[c]`` = sum_{i, j in c} w_i w_j K_ij / unit, and
+    ``count[c]`` points, of which it may lose all. ``sums`` are those of Partition, None if they are
+    not held. The arrays have a capacity of more than ``k`` clusters.
+    """
+
+    def __init__(self, clusters, order):
+        self.clusters, self.label = clusters, clusters.label.copy()
+        k = self.k = self.n_used = clusters.k
+        self.capacity = k + 8
+        self.weight, self.square = np.zeros(self.capacity), np.zeros(self.capacity)
+        self.weight[:k] = clusters.cluster_weight
+        squared_weight = clusters.cluster_weight * (clusters.cluster_weight / clusters.unit)
+        self.square[:k] = clusters.norm * squared_weight
+        self.count = np.zeros(self.capacity, dtype=np.int64)
+        self.count[:k] = np.bincount(self.label[order], minlength=k)
+        self.sums = None
+        if clusters.sums is not None and clusters.can_hold_sums(self.capacity):
+            self.sums = np.empty((self.capacity, len(self.label)))
+            self.sums[:k] = clusters.sums
+
+    def costs(self, rows):
+        """Costs of these points in each cluster, (k, m) array, with sizes and sums.
+
+        By MB13, eq. 8, adding a point of weight w to a cluster of weight s raises its error by
+        w s / (w + s) ||x - mean||^2. The cost of its own cluster, whose s and mean include the
+        point, is what its error would fall by: w s / (s - w) ||x - mean||^2. It is infinite if the
+        point is alone there. ``sizes`` are what rounding errors of the distances are relative to.
+        """
+        clusters, k = self.clusters, self.k
+        if self.sums is not None:
+            sums = self.sums[:k, rows]
+        else:
+            sums = clusters.sums_at(rows, self.label, k)
+        assigned, w, columns = self.label[rows], clusters.weight[rows], np.arange(len(rows))
+        alone = self.count[assigned] == 1
+        s = np.where(self.weight[:k] > 0, self.weight[:k], 1.0)[:, None]
+        distance = sums * (-2.0 / s)
+        distance += self.square[:k, None] / s / (s / clusters.unit)
+        sizes = np.abs(distance).max(axis=0) + np.abs(clusters.diagonal[rows])
+        distance += clusters.diagonal[rows]
+        factor = w * (s / (w + s))
+        rest = np.where(alone, 1.0, s[assigned, 0] - w)
+        factor[assigned, columns] = w * (s[assigned, 0] / np.maximum(rest, LEAST_REST * w))
+        cost = distance * factor
+        cost[self.count[:k] == 0] = np.inf
+        cost[assigned[alone], columns[alone]] = np.inf
+        return cost, sizes, sums
+
+    def move(self, i, new, sums):
+        """Move point i to cluster ``new``, which is opened if it is k; ``sums`` are those of i."""
+        clusters, old, w = self.clusters, self.label[i], self.clusters.weight[i]
+        if new == self.k:
+            self._add_cluster()
+        self.n_used -= bool(self.count[old] == 1)
+        row = w * clusters.gram.rows(np.array([i]))[0]
+        for c, sign in ((old, -1), (new, 1)):
+            inner = sums[c] if c < len(sums) else 0.0
+            self.square[c] += w / clusters.unit * (sign * 2.0 * inner + row[i])
+            if self.sums is not None:
+                self.sums[c] += sign * row
+            self.weight[c] += sign * w
+            self.count[c] += sign
+        if not self.count[old]:
+            self.weight[old] = 0.0
+        self.label[i] = new
+
+    def _add_cluster(self):
+        k = self.k
+        if k == self.capacity:
+            self.capacity *= 2
+            added = self.capacity - k
+            if self.sums is not None:
+                fits = self.clusters.can_hold_sums(self.capacity)
+                added_sums = np.empty((added, len(self.label)))
+                self.sums = np.concatenate([self.sums, added_sums]) if fits else None
+            self.weight, self.square, self.count = (
+                np.concatenate([array, np.zeros(added, dtype=array.dtype)])
+                for array in (self.weight, self.square, self.count)
+            )
+        if self.sums is not None:
+            self.sums[k] = 0.0
+        self.k += 1
+        self.n_used += 1
 
 
 class _Start(PartitionStart):
-    """One start of DP-means."""
+    """One start of kernel DP-means."""
 
     def __init__(self, clusters, order, lam, algorithm, max_clusters, rounding):
         order = clusters.active if order is None else order[clusters.weight[order] > 0]
@@ -49,164 +141,128 @@ class _Start(PartitionStart):
         self.collapsed = algorithm == "collapsed"
 
     def run(self, loop):
-        """Sweep to the end, then find the labels to return."""
+        """Sweep to the end, then set the labels to return."""
         super().run(loop)
         self.finish()
         return self
 
     @property
     def k(self):
-        """Number of clusters, at the end."""
+        """Number of clusters at the end."""
         return len(self.norm)
 
     def sweep(self):
-        """One sweep; returns labels, the number of clusters, and whether points moved."""
+        """Make one sweep; returns labels, the number of clusters, and whether points moved."""
         step = self.collapse if self.collapsed else self.create
         label, self.n_moved, self.n_opened = step()
         return label, self.clusters.k + self.n_opened, self.n_moved > 0
 
-    def measured(self):
-        """Error and penalty of the present partition."""
+    def current_objective(self):
+        """Objective of the present partition: its error, and the penalty for its clusters."""
         return self.clusters.error + self.lam * self.clusters.k
 
-    def words(self):
-        """What a sweep did."""
+    def progress_text(self):
+        """Text on the last sweep, to print."""
         return (
             f"{self.clusters.k} clusters, {{}}, {self.n_moved} points moved, "
             f"{self.n_opened} clusters opened"
         )
 
     def finish(self):
-        """Labels to return, and the means they go with."""
+        """Set the labels to return, and the means and the error they go with.
+
+        After a fixed point of Algorithm 1 these are the labels of the sweeps. Otherwise points go
+        to the nearest mean once more; points without weight always do, and are in no mean.
+        """
         clusters = self.clusters
-        idle = np.flatnonzero(clusters.weight == 0)
-        self.center_label, self.norm, self.mass = (
+        weightless = np.flatnonzero(clusters.weight == 0)
+        self.center_label, self.norm, self.cluster_weight = (
             clusters.label.copy(),
             clusters.norm,
-            clusters.mass,
+            clusters.cluster_weight,
         )
-        self.center_label[idle] = -1
+        self.center_label[weightless] = -1
         self.label, self.inertia = clusters.label, clusters.error
         unfinished = not self.progress.converged and not self.collapsed
-        if not (unfinished or len(idle)):
+        if not (unfinished or len(weightless)):
             return
         nearest, least, _ = clusters.nearest()
         self.label = self.label.copy()
-        self.label[idle] = nearest[idle]
+        self.label[weightless] = nearest[weightless]
         if unfinished:
             used = np.zeros(clusters.k, dtype=bool)
             used[nearest[clusters.active]] = True
-            number = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
-            self.center_label = np.append(number, np.int32(-1))[self.center_label]
-            self.norm, self.mass = self.norm[used], self.mass[used]
-            # a point without weight may have been the only one that was nearest
-            if not used[nearest[idle]].all():
-                for few in batches(len(idle), clusters.gram.step):
-                    cost = clusters.costs(idle[few])[used]
-                    least_of = cheapest(cost, np.abs(self.norm).max())[0]
-                    nearest[idle[few]] = np.flatnonzero(used)[least_of]
-            self.label = number[nearest]
+            new_number = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
+            self.center_label = np.append(new_number, np.int32(-1))[self.center_label]
+            self.norm, self.cluster_weight = self.norm[used], self.cluster_weight[used]
+            # means that are nearest only to points without weight are dropped: these points get the
+            # nearest of the others
+            if not used[nearest[weightless]].all():
+                for batch in batches(len(weightless), clusters.gram.step):
+                    cost = clusters.costs(weightless[batch])[used]
+                    lowest = cheapest_cluster(cost, np.abs(self.norm).max())[0]
+                    nearest[weightless[batch]] = np.flatnonzero(used)[lowest]
+            self.label = new_number[nearest]
             self.inertia = float(clusters.weight @ least)
             self.progress.path.append(self.inertia + self.lam * len(self.norm))
 
     def create(self):
-        """One sweep of KJ12, Algorithm 1; returns labels, points moved and clusters opened."""
+        """Make one sweep of KJ12, Algorithm 1; returns labels, points moved and clusters opened.
+
+        Means do not move during the sweep, so distances to them are computed at once.
+        """
         clusters, order = self.clusters, self.order
         label, least, tie = clusters.nearest()
         new, weight = label[order], clusters.weight[order]
         least, tie = least[order], tie[order]
         limit = np.maximum(self.lam, weight * self.rounding) + weight * tie
-        far = np.flatnonzero(weight * least > limit)
+        remaining = np.flatnonzero(weight * least > limit)
         k = clusters.k
-        # each turn opens one cluster; later points that are nearer to it are moved to it at once
-        while len(far) and k < self.cap:
-            i = far[0]
+        # each iteration opens a cluster at the first remaining point, whose mean is that point, and
+        # moves later points that are nearer to it
+        while len(remaining) and k < self.cap:
+            i = remaining[0]
             row = clusters.gram.rows(order[i : i + 1])[0]
-            distance = clusters.to_point(order[i], row)[order[i + 1 :]]
+            distance = clusters.distances_to(order[i], row)[order[i + 1 :]]
             new[i], later = k, np.s_[i + 1 :]
             closer = distance < least[later] - tie[later]
             new[later][closer] = k
             least[later][closer] = distance[closer]
             k += 1
-            far = far[1:]
-            far = far[weight[far] * least[far] > limit[far]]
+            remaining = remaining[1:]
+            remaining = remaining[weight[remaining] * least[remaining] > limit[remaining]]
         moved = int(np.count_nonzero(new != clusters.label[order]))
         label[order] = new
         return label, moved, k - clusters.k
 
     def collapse(self):
-        """One collapsed sweep (MB13, eq. 8-9); returns labels, points moved, clusters opened."""
+        """Make one collapsed sweep (MB13, eq. 8-9); returns labels, points moved, clusters opened.
+
+        Costs are computed for a window of points, as if none of them moved. The first that does
+        changes the sums, and the next window begins behind it.
+        """
         clusters, order = self.clusters, self.order
-        n, k, n_used, moved = len(clusters.label), clusters.k, clusters.k, 0
-        label = clusters.label.copy()
-        room = k + 8
-        mass, square = np.zeros(room), np.zeros(room)
-        mass[:k] = clusters.mass
-        sums = None
-        if clusters.sums is not None and clusters.holds(room):
-            sums = np.empty((room, n))
-            sums[:k] = clusters.sums
-        square[:k] = clusters.norm * clusters.mass * (clusters.mass / clusters.unit)
-        count = np.zeros(room, dtype=np.int64)
-        count[:k] = np.bincount(label[order], minlength=k)
-        at, window = 0, FIRST_WINDOW
+        state = _CollapsedSums(clusters, order)
+        at, window, moved = 0, FIRST_WINDOW, 0
         while at < len(order):
             rows = order[at : at + window]
-            part = sums[:k, rows] if sums is not None else clusters.part(rows, label, k)
-            own, w, places = label[rows], clusters.weight[rows], np.arange(len(rows))
-            alone = count[own] == 1
-            s = np.where(mass[:k] > 0, mass[:k], 1.0)[:, None]
-            distance = part * (-2.0 / s)
-            distance += square[:k, None] / s / (s / clusters.unit)
-            size = np.abs(distance).max(axis=0) + np.abs(clusters.diagonal[rows])
-            distance += clusters.diagonal[rows]
-            factor = w * (s / (w + s))
-            # ||x - m|| = ||x - mean|| s / (s - w), s and the mean those with x
-            rest = np.where(alone, 1.0, s[own, 0] - w)
-            factor[own, places] = w * (s[own, 0] / np.maximum(rest, LEAST_REST * w))
-            cost = distance * factor
-            cost[count[:k] == 0] = np.inf
-            cost[own[alone], places[alone]] = np.inf
-            least = np.minimum(
-                cost.min(axis=0), np.where(n_used - alone < self.cap, self.lam, np.inf)
-            )
-            good = cost <= least + COST_TIE * least + w * (TIE * size + self.rounding)
-            best = np.where(good.any(axis=0), good.argmax(axis=0), k)
-            leaves = np.flatnonzero((best != own) & ~((best == k) & alone))
-            if not len(leaves):
+            assigned, w = state.label[rows], clusters.weight[rows]
+            alone = state.count[assigned] == 1
+            cost, sizes, sums = state.costs(rows)
+            opening = np.where(state.n_used - alone < self.cap, self.lam, np.inf)
+            least = np.minimum(cost.min(axis=0), opening)
+            tied = cost <= least + COST_TIE * least + w * (TIE * sizes + self.rounding)
+            best = np.where(tied.any(axis=0), tied.argmax(axis=0), state.k)
+            # a point that is alone stays if opening a cluster is cheapest
+            moving = np.flatnonzero((best != assigned) & ~((best == state.k) & alone))
+            if not len(moving):
                 at += len(rows)
-                window = min(2 * window, LAST_WINDOW, max(1, SMALL // k))
+                window = min(2 * window, LAST_WINDOW, max(1, SMALL_TABLE // state.k))
                 continue
-            j = leaves[0]
+            j = moving[0]
             at, window, moved = at + j + 1, FIRST_WINDOW, moved + 1
-            i, w, a, b = rows[j], w[j], own[j], best[j]
-            if b == k:
-                if k == room:
-                    room *= 2
-                    if sums is not None:
-                        fits = clusters.holds(room)
-                        sums = np.concatenate([sums, np.empty((room - k, n))]) if fits else None
-                    mass, square, count = (
-                        np.concatenate([x, np.zeros(room - k, dtype=x.dtype)])
-                        for x in (mass, square, count)
-                    )
-                if sums is not None:
-                    sums[b] = 0.0
-                k += 1
-                n_used += 1
-            n_used -= bool(alone[j])
-            row = w * clusters.gram.rows(rows[j : j + 1])[0]
-            for c, sign in ((a, -1), (b, 1)):
-                inner = part[c, j] if c < len(part) else 0.0
-                square[c] += w / clusters.unit * (sign * 2.0 * inner + row[i])
-                if sums is not None:
-                    sums[c] += sign * row
-                mass[c] += sign * w
-                count[c] += sign
-            if not count[a]:
-                mass[a] = 0.0
-            label[i] = b
-        return label, moved, k - clusters.k
+            state.move(rows[j], best[j], sums[:, j])
+        return state.label, moved, state.k - clusters.k
 
 
 class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClusters):
@@ -428,18 +484,18 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
             guess = cut_guess(self.guess, n) if isinstance(self.lam, str) else None
             gram = self._gram(X, weight)
             weight = self._relative(weight, isinstance(self.lam, str))
-            clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.room)
+            clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.capacity)
             rounding = kernel_rounding(clusters)
             lam = self._penalty(gram, clusters, guess, rounding)
             if label is not None:
-                clusters = Partition(gram, weight, label, gram.room)
+                clusters = Partition(gram, weight, label, gram.capacity)
 
             def start(number):
                 order = rng.permutation(n) if number or self.shuffle else None
                 return _Start(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
 
             best = self._best_start(map(start, range(self.n_init)), self.n_init)
-            self._keep(X, best.center_label, clusters.weight, best.mass, best.norm)
+            self._store_means(X, best.center_label, clusters.weight, best.cluster_weight, best.norm)
             self.labels_ = best.label
             self.n_clusters_ = len(best.norm)
             self.inertia_ = best.inertia
@@ -457,7 +513,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         unit = mean_weight(clusters.weight)
         if (clusters.weight != 1.0).any():  # which rows are far does not depend on weights > 0
             weight = (clusters.weight > 0).astype(float)
-            clusters = Partition(gram, weight, clusters.label, gram.room)
+            clusters = Partition(gram, weight, clusters.label, gram.capacity)
         distance = clusters.nearest()[1][active]
         return unit * (farthest_first(clusters.gram, active, distance, guess, rounding) or 1.0)
 
@@ -513,10 +569,10 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         """
         check_is_fitted(self)
         X = self._validate_kernel(X, reset=False)
-        own = self._own_kernel(X, "transform")
+        self_kernel = self._self_kernel(X, "transform")
         distances = np.empty((X.shape[0], self.n_clusters_), dtype=X.dtype)
-        for few, cost in self._costs(X):
-            distances[few] = np.sqrt(np.maximum(cost + own[few], 0.0)).T
+        for batch, cost in self._costs(X):
+            distances[batch] = np.sqrt(np.maximum(cost + self_kernel[batch], 0.0)).T
         return distances
 
     def score(
@@ -542,7 +598,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         check_is_fitted(self)
         X = self._validate_kernel(X, reset=False)
         weight = check_weights(sample_weight, X.shape[0])
-        squared = self._assign(X)[1] + self._own_kernel(X, "score")
+        squared = self._assign(X)[1] + self._self_kernel(X, "score")
         error = squared.sum() if weight is None else weight @ squared
         return -(float(error) + self.lam_ * self.n_clusters_)
 

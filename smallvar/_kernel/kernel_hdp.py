@@ -1,4 +1,9 @@
-"""The hard HDP on points that are known by a kernel."""
+"""The kernel HDP: the hard HDP (KJ12, Algorithm 2) in the feature space of a kernel.
+
+``_Start`` has the sweeps of one start: step 4 moves points, step 5, with ``_LocalMoves``, moves
+local clusters. Then the estimator. The functions at the end find where a start begins, by merging
+clusters, and the penalties of the farthest-first rule (KJ12, section 6.3).
+"""
 
 from collections.abc import Callable
 from copy import copy
@@ -16,7 +21,7 @@ from smallvar._kernel.partition import (
     KernelClusters,
     Partition,
     PartitionStart,
-    cheapest,
+    cheapest_cluster,
     farthest_first,
     kernel_rounding,
 )
@@ -24,15 +29,17 @@ from smallvar._selection.penalty import global_lambda, local_lambda
 
 RULES = ("points", "farthest-first")  # for lam_global
 INITS = ("auto", "mean", "merge")
-TILE = 256  # rows of the local clusters whose kernel is taken at once
-FEWEST, ROOT = 20, 4.0  # clusters that are merged: at least FEWEST, and ROOT times sqrt(n_samples)
-SWEEPS = 3  # sweeps before they are merged
+TILE = 256  # rows of a block of K that sums within local clusters are computed from
+# clusters that merging begins with: at least MIN_SEEDS, and SEEDS_PER_ROOT sqrt(n_samples)
+MIN_SEEDS, SEEDS_PER_ROOT = 20, 4.0
+SEED_SWEEPS = 3  # Lloyd sweeps before they are merged
 
 
 class _Start(PartitionStart):
-    """One start of the hard HDP. Points are in the order of visit: ``order``, data set by data set.
+    """One start of the kernel HDP.
 
-    A local cluster is a pair of a data set (the number of its run in that order) and a global one.
+    Points are indexed in the order of their visit, ``order``, data set by data set. A local cluster
+    is a pair of a data set (the number of its run in that order) and a global cluster.
     """
 
     def __init__(self, clusters, order, group, lam_local, lam_global, rounding):
@@ -41,10 +48,11 @@ class _Start(PartitionStart):
         self.run_of = np.cumsum(first) - 1
         self.stop = np.append(np.flatnonzero(first)[1:], len(order))[self.run_of]
         self.lam_local, self.lam_global = lam_local, lam_global
-        self.floor = max(lam_global, rounding * len(order))  # above what rounding alone can make
+        # never open a global cluster for a distance that rounding alone can make
+        self.least_global = max(lam_global, rounding * len(order))
         self.diagonal = clusters.diagonal[order]
-        self.inside = np.zeros(len(order))  # sum of K over the point's local cluster
-        self.seen = np.full(len(order), -1)  # for these labels
+        self.kernel_sums = np.zeros(len(order))  # sum of K over the local cluster of each point,
+        self.kernel_sums_labels = np.full(len(order), -1)  # for these labels
 
     @property
     def k(self):
@@ -56,24 +64,27 @@ class _Start(PartitionStart):
         """Number of local clusters."""
         return len(np.unique(self.run_of * self.clusters.k + self.clusters.label[self.order]))
 
-    def measured(self):
-        """Error and penalties of the present partition."""
+    def current_objective(self):
+        """Objective of the present partition: its error, and the penalties for its clusters."""
         clusters = self.clusters
         return clusters.error + self.lam_local * self.n_local + self.lam_global * clusters.k
 
-    def words(self):
-        """What there is after a sweep."""
+    def progress_text(self):
+        """Text on the present partition, to print."""
         return f"{self.clusters.k} global clusters, {self.n_local} local ones, {{}}"
 
     def renumber(self, number):
-        """The local clusters follow."""
-        self.seen = np.append(number, -1)[self.seen]
+        """Renumber the labels of ``kernel_sums``: the global clusters have new numbers."""
+        self.kernel_sums_labels = np.append(number, -1)[self.kernel_sums_labels]
 
     def sweep(self):
-        """Steps 4 and 5 of KJ12, Algorithm 2; returns labels, their number, whether any changed."""
+        """Make steps 4 and 5 of KJ12, Algorithm 2.
+
+        Returns labels, the number of global clusters, and whether either changed.
+        """
         clusters = self.clusters
         size = float(np.abs(clusters.norm).max())
-        # squared distances of the points to the global clusters, those opened in the sweep too
+        # squared distances of the points to the global clusters; rows are added for those that open
         self.distance = clusters.costs(self.order) + self.diagonal
         self.n_global = clusters.k
         new = self.move_points(size)
@@ -84,7 +95,7 @@ class _Start(PartitionStart):
         return label, self.n_global, changed
 
     def add_global(self, distance):
-        """A new global cluster at these distances; returns its number."""
+        """Add a global cluster, at these squared distances from the points; returns its number."""
         if self.n_global == len(self.distance):
             self.distance = np.concatenate([self.distance, np.empty_like(self.distance)])
         self.distance[self.n_global] = distance
@@ -92,21 +103,25 @@ class _Start(PartitionStart):
         return self.n_global - 1
 
     def move_points(self, size):
-        """Step 4: each point goes where it costs least; returns the labels."""
+        """Make step 4: assign each point where it costs least; returns the labels.
+
+        A global cluster costs the squared distance, and ``lam_local`` if the data set does not use
+        it yet; a new one costs ``lam_local + lam_global``.
+        """
         clusters, run = self.clusters, self.run_of
         n = len(run)
-        has = np.zeros((run[-1] + 1, max(16, 2 * self.n_global)), dtype=bool)
-        has[run, clusters.label[self.order]] = True
-        new, least, tie = cheapest(
-            self.distance + self.lam_local * ~has[run, : self.n_global].T,
+        used = np.zeros((run[-1] + 1, max(16, 2 * self.n_global)), dtype=bool)
+        used[run, clusters.label[self.order]] = True
+        new, least, tie = cheapest_cluster(
+            self.distance + self.lam_local * ~used[run, : self.n_global].T,
             size + np.abs(self.diagonal),
         )
         new = new.astype(np.int32)
-        limit = self.lam_local + self.floor + tie
-        opens = (least > limit) | ~has[run, new]
+        limit = self.lam_local + self.least_global + tie
+        opens = (least > limit) | ~used[run, new]
         at = 0
-        # each turn opens one local cluster, and maybe its global one, for the next point that it is
-        # cheapest for; of the later points only the costs of that cluster change
+        # each iteration opens one local cluster, and maybe its global one, at the next point for
+        # which that is cheapest; of the costs of later points only that of this cluster changes
         while at < n:
             i = at + int(opens[at:].argmax())
             if not opens[i]:
@@ -114,106 +129,144 @@ class _Start(PartitionStart):
             at, j = i + 1, run[i]
             if least[i] > limit[i]:
                 row = clusters.gram.rows(self.order[i : i + 1])[0]
-                c = self.add_global(clusters.to_point(self.order[i], row)[self.order])
-                if c == has.shape[1]:
-                    has = np.concatenate([has, np.zeros_like(has)], axis=1)
-                new[i], later = c, np.s_[i + 1 :]
-                cost = self.distance[c, later] + self.lam_local * (run[later] != j)
+                g = self.add_global(clusters.distances_to(self.order[i], row)[self.order])
+                if g == used.shape[1]:
+                    used = np.concatenate([used, np.zeros_like(used)], axis=1)
+                new[i], later = g, np.s_[i + 1 :]
+                cost = self.distance[g, later] + self.lam_local * (run[later] != j)
             else:
-                c, later = new[i], np.s_[i + 1 : self.stop[i]]
-                cost = self.distance[c, later]
-            has[j, c] = True
+                g, later = new[i], np.s_[i + 1 : self.stop[i]]
+                cost = self.distance[g, later]
+            used[j, g] = True
             better = cost < least[later] - tie[later]
-            better |= (cost <= least[later] + tie[later]) & (c < new[later])
-            better |= new[later] == c
+            better |= (cost <= least[later] + tie[later]) & (g < new[later])
+            better |= new[later] == g
             better = i + 1 + np.flatnonzero(better)
-            new[better] = c
+            new[better] = g
             least[better] = cost[better - i - 1]
-            opens[better] = (least[better] > limit[better]) | ~has[run[better], c]
+            opens[better] = (least[better] > limit[better]) | ~used[run[better], g]
         return new
 
     def move_locals(self, new, size):
-        """Step 5, on labels ``new``: each local cluster as a whole goes where it costs least."""
-        run, there = self.run_of, self.n_global
-        keys, local = np.unique(run * there + new, return_inverse=True)
-        order = np.argsort(local, kind="stable")
-        first = np.searchsorted(local[order], np.arange(len(keys) + 1))
-        self.add_inside(new, local, order)
-        count = np.diff(first).astype(float)
-        total = np.bincount(local, self.diagonal)
-        square = np.bincount(local, self.inside)  # sum of K over pairs of its points
-        cost = np.add.reduceat(self.distance[:there, order], first[:-1], axis=1)
-        target, least, tie = cheapest(cost, count * size + np.abs(total))
-        origin = keys % there
-
-        def moves(m):
-            # sum ||x - mean||^2 = sum K_ii - square / count
-            opens = least[m] > self.floor + total[m] - square[m] / count[m] + tie[m]
-            return opens, opens | (target[m] != origin[m])
-
-        rows = {}  # of the local clusters that others have joined before their turn
-        opens, goes = moves(np.s_[:])
-        at = 0
-        while at < len(keys):
-            m = at + int(goes[at:].argmax())
-            if not goes[m]:
-                break
-            at = m + 1
-            mine = rows.pop(m, order[first[m] : first[m + 1]])
-            if opens[m]:
-                row = np.zeros((1, len(new)))
-                self.clusters.gram.add(
-                    row, self.order[mine], np.zeros(len(mine), dtype=np.intp), np.ones(len(mine))
-                )
-                row = row[0][self.order] / count[m]
-                c = self.add_global(self.diagonal - 2.0 * row + square[m] / count[m] ** 2)
-                other = np.bincount(local, self.distance[c])
-                for later, points in rows.items():
-                    other[later] = self.distance[c, points].sum()
-                cost = np.concatenate([cost, other[None]])
-                better = at + np.flatnonzero(other[at:] < least[at:] - tie[at:])
-                target[better], least[better] = c, other[better]
-                opens[better], goes[better] = moves(better)
-                new[mine] = c
-                continue
-            c = target[m]
-            new[mine] = c
-            key = run[mine[0]] * there + c
-            joined = int(np.searchsorted(keys, key))
-            if c < there and m < joined < len(keys) and keys[joined] == key:
-                theirs = rows.get(joined, order[first[joined] : first[joined + 1]])
-                square[joined] += square[m] + 2.0 * self.between(mine, theirs)
-                total[joined] += total[m]
-                count[joined] += count[m]
-                cost[:, joined] += cost[:, m]
-                rows[joined] = np.concatenate([theirs, mine])
-                few = np.array([joined])
-                target[few], least[few], tie[few] = cheapest(
-                    cost[:, few], count[few] * size + np.abs(total[few])
-                )
-                opens[few], goes[few] = moves(few)
+        """Make step 5 on labels ``new``: move each local cluster where it costs least."""
+        _LocalMoves(self, new, size).visit_all()
 
     def between(self, mine, theirs):
-        """Sum of K over pairs of a point of the one and a point of the other."""
+        """Sum of K over pairs of a point of ``mine`` and a point of ``theirs``."""
         step = max(1, BLOCK // len(theirs))
         return sum(
-            float(self.clusters.gram.block(self.order[mine[few]], self.order[theirs]).sum())
-            for few in batches(len(mine), step)
+            float(self.clusters.gram.block(self.order[mine[batch]], self.order[theirs]).sum())
+            for batch in batches(len(mine), step)
         )
 
-    def add_inside(self, new, local, order):
-        """Bring ``inside`` up to date for the data sets whose labels have changed."""
+    def update_kernel_sums(self, new, local, order):
+        """Update ``kernel_sums`` for the data sets whose labels have changed to ``new``.
+
+        ``local`` are the numbers of the points' local clusters, ``order`` sorts the points by them.
+        """
         stale = np.zeros(self.run_of[-1] + 1, dtype=bool)
-        stale[self.run_of[self.seen != new]] = True
+        stale[self.run_of[self.kernel_sums_labels != new]] = True
         order = order[stale[self.run_of[order]]]  # local clusters are still contiguous
-        of = local[order]
-        for few in batches(len(order), TILE):
-            start = np.searchsorted(of, of[few][0])
-            stop = np.searchsorted(of, of[few][-1], side="right")
-            K = self.clusters.gram.block(self.order[order[few]], self.order[order[start:stop]])
-            K = np.where(of[few][:, None] == of[start:stop], K, 0.0)
-            self.inside[order[few]] = K.sum(axis=1)
-        self.seen = new.copy()
+        cluster = local[order]
+        for batch in batches(len(order), TILE):
+            start = np.searchsorted(cluster, cluster[batch][0])
+            stop = np.searchsorted(cluster, cluster[batch][-1], side="right")
+            K = self.clusters.gram.block(self.order[order[batch]], self.order[order[start:stop]])
+            K = np.where(cluster[batch][:, None] == cluster[start:stop], K, 0.0)
+            self.kernel_sums[order[batch]] = K.sum(axis=1)
+        self.kernel_sums_labels = new.copy()
+
+
+class _LocalMoves:
+    """Local clusters in step 5 of a sweep, and where each would go.
+
+    Local cluster m has ``count[m]`` points, ``total[m]`` = sum of K_ii, ``square[m]`` = sum of K
+    over pairs of its points, and ``cost[c, m]``, the sum of its squared distances to the global
+    cluster c. ``target`` is the cheapest c, ``least`` its cost, ``tie`` the rounding. ``new`` are
+    the labels, which change; ``size`` is what rounding errors of a distance are relative to.
+    """
+
+    def __init__(self, start, new, size):
+        self.start, self.new, self.size, self.k = start, new, size, start.n_global
+        self.keys, self.local = np.unique(start.run_of * self.k + new, return_inverse=True)
+        self.order = np.argsort(self.local, kind="stable")
+        self.first = np.searchsorted(self.local[self.order], np.arange(len(self.keys) + 1))
+        start.update_kernel_sums(new, self.local, self.order)
+        self.count = np.diff(self.first).astype(float)
+        self.total = np.bincount(self.local, start.diagonal)
+        self.square = np.bincount(self.local, start.kernel_sums)
+        distance = start.distance[: self.k, self.order]
+        self.cost = np.add.reduceat(distance, self.first[:-1], axis=1)
+        self.target, self.least, self.tie = cheapest_cluster(
+            self.cost, self.count * size + np.abs(self.total)
+        )
+        self.origin = self.keys % self.k
+        self.joined = {}  # points of local clusters that others have joined before their visit
+        self.opens, self.moves = np.zeros((2, len(self.keys)), dtype=bool)
+        self.update_moves(np.s_[:])
+
+    def update_moves(self, m):
+        """Set which of the local clusters ``m`` open a global cluster, and which move at all.
+
+        Opening costs lam_global, and saves the distances from the target except those from the own
+        mean: sum_i ||x_i - mean||^2 = sum_i K_ii - square / count.
+        """
+        limit = self.start.least_global + self.total[m] - self.square[m] / self.count[m]
+        self.opens[m] = self.least[m] > limit + self.tie[m]
+        self.moves[m] = self.opens[m] | (self.target[m] != self.origin[m])
+
+    def visit_all(self):
+        """Move the local clusters, in order."""
+        at = 0
+        while at < len(self.keys):
+            m = at + int(self.moves[at:].argmax())
+            if not self.moves[m]:
+                break
+            at = m + 1
+            points = self.joined.pop(m, self.order[self.first[m] : self.first[m + 1]])
+            if self.opens[m]:
+                self._open_global(m, points)
+            else:
+                self._join(m, points)
+
+    def _open_global(self, m, points):
+        """Make local cluster m a global cluster; later ones may go there, too."""
+        start, at = self.start, m + 1
+        row = np.zeros((1, len(self.new)))
+        start.clusters.gram.add(
+            row, start.order[points], np.zeros(len(points), dtype=np.intp), np.ones(len(points))
+        )
+        row = row[0][start.order] / self.count[m]
+        c = start.add_global(start.diagonal - 2.0 * row + self.square[m] / self.count[m] ** 2)
+        cost = np.bincount(self.local, start.distance[c])
+        for later, points_of_later in self.joined.items():
+            cost[later] = start.distance[c, points_of_later].sum()
+        self.cost = np.concatenate([self.cost, cost[None]])
+        better = at + np.flatnonzero(cost[at:] < self.least[at:] - self.tie[at:])
+        self.target[better], self.least[better] = c, cost[better]
+        self.update_moves(better)
+        self.new[points] = c
+
+    def _join(self, m, points):
+        """Move local cluster m to its target, and unite it with the local cluster there, if any."""
+        start, c = self.start, self.target[m]
+        self.new[points] = c
+        key = start.run_of[points[0]] * self.k + c
+        joined = int(np.searchsorted(self.keys, key))
+        if c < self.k and m < joined < len(self.keys) and self.keys[joined] == key:
+            theirs = self.joined.get(
+                joined, self.order[self.first[joined] : self.first[joined + 1]]
+            )
+            self.square[joined] += self.square[m] + 2.0 * start.between(points, theirs)
+            self.total[joined] += self.total[m]
+            self.count[joined] += self.count[m]
+            self.cost[:, joined] += self.cost[:, m]
+            self.joined[joined] = np.concatenate([theirs, points])
+            index = np.array([joined])
+            self.target[index], self.least[index], self.tie[index] = cheapest_cluster(
+                self.cost[:, index], self.count[index] * self.size + np.abs(self.total[index])
+            )
+            self.update_moves(index)
 
 
 class KernelHDPMeans(KernelClusters):
@@ -440,13 +493,13 @@ class KernelHDPMeans(KernelClusters):
             rounding = kernel_rounding(clusters)
             lam_local, lam_global = self.lam_local, self.lam_global
             if isinstance(lam_local, str):
-                lam_local = local_of_gram(clusters.gram, sets, self.n_local, rounding)
+                lam_local = local_penalty(clusters.gram, sets, self.n_local, rounding)
             if lam_global == "points":
                 guess, distance = min(self.n_global, n), clusters.nearest()[1]
                 lam_global = farthest_first(clusters.gram, np.arange(n), distance, guess, rounding)
                 lam_global = lam_global or 1.0
             elif lam_global == "farthest-first":
-                lam_global = global_of_gram(clusters, sets, self.n_global, rounding)
+                lam_global = global_penalty(clusters, sets, self.n_global, rounding)
             lam_local, lam_global = float(lam_local), float(lam_global)
 
             inits: tuple[str, ...] = (self.init,)
@@ -458,19 +511,25 @@ class KernelHDPMeans(KernelClusters):
                 for init in inits:
                     begin = clusters
                     if init == "merge":
-                        begin = merged(clusters, sets, lam_local, lam_global)
+                        begin = merge_path_start(clusters, sets, lam_local, lam_global)
                     for number in range(self.n_init):
                         order = sets.order(rng if number else None)
                         yield _Start(begin, order, sets.number, lam_local, lam_global, rounding)
 
             best = self._best_start(starts(), len(inits) * self.n_init)
-            found = best.clusters
-            self._keep(X, found.label, found.weight, found.mass, found.norm)
-            self.labels_, self.groups_ = found.label, sets.names
-            self.local_labels_, *local = sets.local(found.label, found.k)
+            best_clusters = best.clusters
+            self._store_means(
+                X,
+                best_clusters.label,
+                best_clusters.weight,
+                best_clusters.cluster_weight,
+                best_clusters.norm,
+            )
+            self.labels_, self.groups_ = best_clusters.label, sets.names
+            self.local_labels_, *local = sets.local(best_clusters.label, best_clusters.k)
             self.local_clusters_, self.n_local_clusters_ = local
-            self.n_clusters_ = found.k
-            self.inertia_ = found.error
+            self.n_clusters_ = best_clusters.k
+            self.inertia_ = best_clusters.error
             self.lam_local_, self.lam_global_ = lam_local, lam_global
             if not best.progress.ended:
                 warn_not_converged(self, self.n_iter_)
@@ -503,49 +562,57 @@ class KernelHDPMeans(KernelClusters):
         return self._assign(X, lambda few: self.lam_local_ * opens[group[few]].T)[0]
 
 
-def _farthest_points(clusters, k):
-    """Up to ``k`` points, each the farthest from those before; the first from the mean."""
-    found, distance = [], clusters.nearest()[1]
+def farthest_point_clusters(clusters, k):
+    """Labels of clusters around up to ``k`` farthest-first points, and the number of clusters.
+
+    The first point is the farthest from the mean, each other one from those before it; a point
+    belongs to the nearest of them. ``clusters`` has all points in one.
+    """
+    seeds, distance = [], clusters.nearest()[1]
     for _ in range(k):
         i = int(distance.argmax())
-        to_i = clusters.to_point(i, clusters.gram.rows(np.array([i]))[0])
-        if found and not distance[i] > 0.0:
+        distance_to_i = clusters.distances_to(i, clusters.gram.rows(np.array([i]))[0])
+        if seeds and not distance[i] > 0.0:
             break
-        nearer = to_i < distance if found else np.ones(len(distance), dtype=bool)
-        distance = np.where(nearer, to_i, distance)
+        nearer = distance_to_i < distance if seeds else np.ones(len(distance), dtype=bool)
+        distance = np.where(nearer, distance_to_i, distance)
         distance[i] = 0.0
-        found.append((i, nearer))
+        seeds.append((i, nearer))
     label = np.zeros(len(distance), dtype=np.int32)
-    for number, (i, nearer) in enumerate(found):
+    for number, (i, nearer) in enumerate(seeds):
         label[nearer] = number
         label[i] = number
-    return label, len(found)
+    return label, len(seeds)
 
 
-def merged(clusters, sets, lam_local, lam_global):
-    """The partition with the lowest objective on the way from many clusters to one, by merging.
+def merge_path_start(clusters, sets, lam_local, lam_global):
+    """The partition of lowest objective among those from many clusters to one, by merging.
 
-    ``clusters`` has all points in one.
+    Each merge unites the two clusters whose union changes the objective, penalties included, by
+    least. ``clusters`` has all points in one cluster.
     """
     n = len(clusters.label)
-    label, k = _farthest_points(clusters, min(n, max(FEWEST, round(ROOT * np.sqrt(n)))))
-    found = copy(clusters)
-    found.put(label, k)
-    for _ in range(SWEEPS):
-        found.put(found.nearest()[0], found.k)
-    k, label, mass = found.k, found.label, found.mass.copy()
-    inner = np.zeros((k, k))  # sum of K over pairs of a point of the one and a point of the other
-    for few, sums in found.parts():
-        inner += np.array([np.bincount(label[few], row, k) for row in sums])
-    has = np.zeros((len(sets), k), dtype=np.float32)  # which data sets have a local cluster there
-    has[sets.number, label] = 1.0
+    label, k = farthest_point_clusters(
+        clusters, min(n, max(MIN_SEEDS, round(SEEDS_PER_ROOT * np.sqrt(n))))
+    )
+    clustering = copy(clusters)
+    clustering.relabel(label, k)
+    for _ in range(SEED_SWEEPS):
+        clustering.relabel(clustering.nearest()[0], clustering.k)
+    k, label, weight = clustering.k, clustering.label, clustering.cluster_weight.copy()
+    inner = np.zeros((k, k))  # sums of K over pairs of a point of the one and one of the other
+    for batch, sums in clustering.iterate_sums():
+        inner += np.array([np.bincount(label[batch], row, k) for row in sums])
+    used = np.zeros((len(sets), k), dtype=np.float32)  # data sets that use each cluster
+    used[sets.number, label] = 1.0
 
+    # the squared error is sum_i K_ii - sum_a inner_aa / weight_a
     def changes(a):
-        # the squared error is sum K_ii - sum over clusters of inner_aa / mass_a
-        own = inner.diagonal() / mass
-        union = (inner[a, a] + 2.0 * inner[a] + inner.diagonal()) / (mass[a] + mass)
-        shared = (has[:, a] @ has).astype(np.float64)  # local clusters that a union saves
-        return own[a] + own - union - lam_global - lam_local * shared
+        """Changes of the objective if a is united with each other cluster."""
+        within = inner.diagonal() / weight
+        union = (inner[a, a] + 2.0 * inner[a] + inner.diagonal()) / (weight[a] + weight)
+        shared = (used[:, a] @ used).astype(np.float64)  # local clusters that a union saves
+        return within[a] + within - union - lam_global - lam_local * shared
 
     change = np.array([changes(a) for a in range(k)])
     alive, number = np.ones(k, dtype=bool), np.arange(k)
@@ -556,24 +623,24 @@ def merged(clusters, sets, lam_local, lam_global):
         total += change[a, b]
         inner[a] += inner[b]
         inner[:, a] += inner[:, b]
-        mass[a] += mass[b]
-        has[:, a] = np.maximum(has[:, a], has[:, b])
+        weight[a] += weight[b]
+        used[:, a] = np.maximum(used[:, a], used[:, b])
         number[number == b], alive[b] = a, False
         change[b], change[:, b] = np.inf, np.inf
         change[a] = change[:, a] = np.where(alive & (np.arange(k) != a), changes(a), np.inf)
         if total < lowest:
             lowest, best = total, number.copy()
-    found.put(best[label].astype(np.int32), k)
-    return found
+    clustering.relabel(best[label].astype(np.int32), k)
+    return clustering
 
 
-def local_of_gram(gram, groups, n_local, rounding):
-    """The penalty of a local cluster, in feature space."""
+def local_penalty(gram, groups, n_local, rounding):
+    """Penalty of a local cluster, by the farthest-first rule within each data set."""
 
     def rule(rows):
         within = np.zeros(len(rows))  # sums of K over the data set
-        for few in batches(len(rows), max(1, BLOCK // len(rows))):
-            within[few] = gram.block(rows[few], rows).sum(axis=1)
+        for batch in batches(len(rows), max(1, BLOCK // len(rows))):
+            within[batch] = gram.block(rows[batch], rows).sum(axis=1)
         within /= len(rows)
         distance = gram.diagonal[rows] - 2.0 * within + within.mean()
         return farthest_first(gram, rows, distance, min(n_local, len(rows)), rounding)
@@ -581,10 +648,10 @@ def local_of_gram(gram, groups, n_local, rounding):
     return local_lambda(groups, rule)
 
 
-def global_of_gram(clusters, groups, n_global, rounding):
-    """The penalty of a global cluster, in feature space."""
+def global_penalty(clusters, groups, n_global, rounding):
+    """Penalty of a global cluster, by the farthest-first rule for whole data sets."""
 
     def to_row(i):
-        return clusters.to_point(i, clusters.gram.rows(np.array([i]))[0])
+        return clusters.distances_to(i, clusters.gram.rows(np.array([i]))[0])
 
     return global_lambda(groups, clusters.nearest()[1], to_row, n_global, rounding)

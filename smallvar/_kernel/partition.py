@@ -1,4 +1,9 @@
-"""Partitions of points that are known by a kernel: their sums, starts, and a base of estimators."""
+"""Partitions of points in the feature space of a kernel, for kernel DP-means and the kernel HDP.
+
+``Partition`` has labels, and the sums of K over clusters that distances to cluster means follow
+from (KJ12, section 5.2). ``PartitionStart`` sweeps over a partition to a fixed point, and
+``KernelClusters`` is the base of both estimators: their Gram matrix, and distances of new points.
+"""
 
 from copy import copy
 from dataclasses import replace
@@ -17,27 +22,27 @@ from smallvar._kernel.gram import (
     add_rows,
     batches,
     block_size,
-    origin_of,
+    remote_origin,
     warn_indefinite,
     warn_remote,
 )
 from smallvar._selection.penalty import among, farthest_by
 
-# of the terms that a distance is the difference of: its rounding. Distances that are closer tie, a
-# smaller excess over lam opens no cluster, a smaller error is 0
+# Rounding error of a distance, relative to the terms that it is the difference of. Distances that
+# differ by less tie, an excess over lam below it opens no cluster, an error below it is 0.
 TIE = 1e-13
-SMALL = 1 << 18  # entries of a table of costs that is looked at as a whole
-TABLES = 24  # bytes for each cluster and point: sums, the sums of the next sweep, temporaries
-CANCELLATION = 1e-3  # of the sum of w K_ii: a smaller objective needs sums made from scratch
-# kernels that may have negative eigenvalues; gamma < 0 is not allowed
+SMALL_TABLE = 1 << 18  # entries of a table of costs that is processed at once
+TABLE_BYTES = 24  # bytes for each cluster and point: sums, the sums of the next sweep, temporaries
+CANCELLATION = 1e-3  # objectives below this times sum_i w_i K_ii need sums made from scratch
+# kernels that may have negative eigenvalues (those of other kernels are not, as gamma >= 0)
 INDEFINITE = ("precomputed", "sigmoid", "poly", "polynomial")
 
 
-def cheapest(cost, size):
-    """Index of the least entry of each column, the lowest one of those equal up to rounding.
+def cheapest_cluster(cost, size):
+    """Index of the least entry of each column of ``cost``, at a tie the lowest one.
 
-    Returns it with the least value, and what counts as rounding: TIE times the largest entry of
-    the column and ``size``.
+    Entries tie if they differ by no more than rounding: TIE times the sum of ``size`` and the
+    largest absolute entry of the column. Returns the indices, the least values and the roundings.
     """
     least = cost.min(axis=0)
     tie = TIE * (np.abs(cost).max(axis=0) + size)
@@ -47,48 +52,50 @@ def cheapest(cost, size):
 class Partition:
     """A partition of the points, and the sums over its clusters that distances follow from.
 
-    With sums[c, i] = sum_{j in c} w_j K_ij and mass s_c, the squared distance of point i to the
-    mean of c is K_ii - 2 sums[c, i] / s_c + norm_c, norm_c = sum_{i in c} w_i sums[c, i] / s_c^2
-    (KJ12, section 5.2).
+    With sums[c, i] = sum_{j in c} w_j K_ij and s_c the weight of cluster c, the squared distance of
+    point i to the mean of c is K_ii - 2 sums[c, i] / s_c + norm_c, where the squared norm of the
+    mean is norm_c = sum_{i in c} w_i sums[c, i] / s_c^2 (KJ12, section 5.2).
 
-    The sums are held, and brought up to date, where their tables fit ``room`` bytes. Otherwise they
-    are added up, some columns at a time, wherever they are needed.
+    If their tables fit ``capacity`` bytes, the sums are held and updated for the points that
+    change clusters; every so often they are added up from scratch, as rounding errors add up.
+    Otherwise they are added up, some columns at a time, wherever they are needed.
     """
 
-    def __init__(self, gram, weight, label, room=np.inf):
+    def __init__(self, gram, weight, label, capacity=np.inf):
         n = gram.shape[0]
-        self.room = room
+        self.capacity = capacity
         self.gram, self.diagonal = gram, gram.diagonal
         self.weight = np.ones(n) if weight is None else weight
-        self.unit = unit_of(weight)  # of one of two weights that are multiplied
+        self.unit = unit_of(weight)  # products of two weights are divided by it: no overflow
         self.active = np.flatnonzero(self.weight > 0)
         self.label = np.zeros(n, dtype=np.int32)
         self.k, self.sums, self.n_changes = 0, np.zeros((0, n)), 0
-        self.put(label, int(label.max()) + 1, exact=True)
+        self.relabel(label, int(label.max()) + 1, exact=True)
 
-    def holds(self, k):
-        """Whether there is room for the sums of so many clusters."""
-        return TABLES * k * len(self.label) <= self.room
+    def can_hold_sums(self, k):
+        """Whether the sums of ``k`` clusters fit ``capacity`` bytes."""
+        return TABLE_BYTES * k * len(self.label) <= self.capacity
 
     @property
     def exact(self):
         """Whether the sums were added up from scratch and not changed since."""
         return self.n_changes == 0
 
-    def put(self, label, k, *, exact=False):
-        """Take other labels, numbers below ``k``; clusters without mass vanish.
+    def relabel(self, label, k, *, exact=False):
+        """Replace the labels by ``label`` (numbers below ``k``) and update the sums.
 
-        Returns the new number of each old one, -1 for those that vanish.
+        Clusters without weight are removed. Returns the new number of each cluster, -1 if removed.
+        With ``exact`` the sums are added up from scratch.
         """
         active, old = self.active, self.label
         used = np.zeros(k, dtype=bool)
         used[label[active]] = True
-        number = np.where(used, np.cumsum(used) - 1, -1)
-        kept = np.flatnonzero(used[: self.k])
+        new_number = np.where(used, np.cumsum(used) - 1, -1)
+        kept_clusters = np.flatnonzero(used[: self.k])
         changed = active[label[active] != old[active]]
-        now = number[label[changed]]
-        # an update reads two rows for each change
-        if not self.holds(k):
+        new_labels = new_number[label[changed]]
+        # an update reads two rows of K for each change, adding up from scratch one for each point
+        if not self.can_hold_sums(k):
             self.sums, self.n_changes = None, 0
         elif (
             self.sums is None
@@ -97,26 +104,29 @@ class Partition:
             or self.n_changes > 4 * len(active)
         ):
             self.sums = np.zeros((used.sum(), len(old)))
-            self.gram.add(self.sums, active, number[label[active]], self.weight[active])
+            self.gram.add(self.sums, active, new_number[label[active]], self.weight[active])
             self.n_changes = 0
-        elif len(changed) or len(kept) < k or k > self.k:
+        elif len(changed) or len(kept_clusters) < k or k > self.k:
             sums = np.zeros((used.sum(), len(old)))
-            sums[number[kept]] = self.sums[kept]
-            left = used[old[changed]]
+            sums[new_number[kept_clusters]] = self.sums[kept_clusters]
+            was_used = used[old[changed]]
             self.gram.add(
                 sums,
-                np.concatenate([changed, changed[left]]),
-                np.concatenate([now, number[old[changed[left]]]]),
-                np.concatenate([self.weight[changed], -self.weight[changed[left]]]),
+                np.concatenate([changed, changed[was_used]]),
+                np.concatenate([new_labels, new_number[old[changed[was_used]]]]),
+                np.concatenate([self.weight[changed], -self.weight[changed[was_used]]]),
             )
             self.sums = sums
             self.n_changes += len(changed)
-        self.label, self.k = np.maximum(number[label], 0).astype(np.int32), int(used.sum())
-        self.measure()
-        return number
+        self.label, self.k = np.maximum(new_number[label], 0).astype(np.int32), int(used.sum())
+        self.update_statistics()
+        return new_number
 
-    def part(self, columns, label=None, k=None):
-        """The sums of these points, an array of their numbers; with other labels if given."""
+    def sums_at(self, columns, label=None, k=None):
+        """Sums of the points ``columns`` (an array of numbers), shape (k, len(columns)).
+
+        With ``label`` and ``k``, these are sums over the clusters of other labels.
+        """
         if label is None:
             if self.sums is not None:
                 return self.sums[:, columns]
@@ -127,71 +137,75 @@ class Partition:
         coefficients = csr_array(
             (self.weight[active], label[active], np.cumsum(first)), (len(self.label), k)
         )
-        out = np.empty((k, len(columns)))
-        for few in batches(len(columns), self.gram.step):
-            out[:, few] = (self.gram.rows(columns[few]) @ coefficients).T
-        return out
+        sums = np.empty((k, len(columns)))
+        for batch in batches(len(columns), self.gram.step):
+            sums[:, batch] = (self.gram.rows(columns[batch]) @ coefficients).T
+        return sums
 
-    def parts(self):
-        """The same of all points, as many at a time as make a small table: slices, and sums."""
-        held, n = self.sums is not None, len(self.label)
-        for few in batches(n, max(1, SMALL // self.k) if held else self.gram.step):
-            yield few, self.sums[:, few] if held else self.part(np.arange(few.start, few.stop))
+    def iterate_sums(self):
+        """Iterate over the sums of all points in small tables: pairs of a slice and its sums."""
+        stored, n = self.sums is not None, len(self.label)
+        for batch in batches(n, max(1, SMALL_TABLE // self.k) if stored else self.gram.step):
+            columns = batch if stored else np.arange(batch.start, batch.stop)
+            yield batch, self.sums_at(columns)
 
-    def measure(self):
-        """Masses, norms and the squared error from the sums."""
-        c, w = self.label[self.active], self.weight[self.active]
-        self.mass = np.bincount(c, w, self.k)
+    def update_statistics(self):
+        """Set weights, squared norms of means, and the squared error, from the sums."""
+        labels, w = self.label[self.active], self.weight[self.active]
+        self.cluster_weight = np.bincount(labels, w, self.k)
         if self.sums is not None:
-            own = self.sums[c, self.active]
+            own_sums = self.sums[labels, self.active]
         else:
-            own = np.empty(len(self.label))
-            for few, sums in self.parts():
-                own[few] = sums[self.label[few], np.arange(sums.shape[1])]
-            own = own[self.active]
-        square = np.bincount(c, w / self.unit * own, self.k)
-        self.norm = square / self.mass / (self.mass / self.unit)
-        total = np.bincount(c, w * self.diagonal[self.active], self.k)
-        error = float((total - square / (self.mass / self.unit)).sum())
+            own_sums = np.empty(len(self.label))
+            for batch, sums in self.iterate_sums():
+                own_sums[batch] = sums[self.label[batch], np.arange(sums.shape[1])]
+            own_sums = own_sums[self.active]
+        square = np.bincount(labels, w / self.unit * own_sums, self.k)
+        self.norm = square / self.cluster_weight / (self.cluster_weight / self.unit)
+        total = np.bincount(labels, w * self.diagonal[self.active], self.k)
+        error = float((total - square / (self.cluster_weight / self.unit)).sum())
         self.size = float(np.abs(total).sum())
-        # a negative error is of an indefinite matrix, or rounding
+        # the error is negative by rounding, or if the matrix is indefinite
         self.error = 0.0 if abs(error) <= TIE * self.size else error
 
     def costs(self, columns):
-        """norm_c - 2 sums[c, i] / s_c for these points: squared distances less K_ii."""
-        return self._costs(self.part(columns))
+        """Squared distances less K_ii of the points ``columns``: norm_c - 2 sums[c, i] / s_c."""
+        return self._costs(self.sums_at(columns))
 
     def _costs(self, sums):
-        cost = sums * (-2.0 / self.mass)[:, None]
+        cost = sums * (-2.0 / self.cluster_weight)[:, None]
         cost += self.norm[:, None]
         return cost
 
     def nearest(self):
-        """Nearest mean of each point, its squared distance, and the rounding of that."""
+        """Nearest mean of each point, its squared distance, and the rounding of the distance."""
         n = len(self.label)
         label, least, tie = np.empty(n, dtype=np.int32), np.empty(n), np.empty(n)
         size = np.abs(self.norm).max()
-        for few, sums in self.parts():
-            label[few], least[few], tie[few] = cheapest(self._costs(sums), size)
+        for batch, sums in self.iterate_sums():
+            label[batch], least[batch], tie[batch] = cheapest_cluster(self._costs(sums), size)
         return label, least + self.diagonal, tie + TIE * np.abs(self.diagonal)
 
-    def to_point(self, i, row):
-        """Squared distances of all points to point i, whose kernel is ``row``."""
+    def distances_to(self, i, row):
+        """Squared distances of all points to point i; ``row`` is row i of K."""
         return self.diagonal - 2.0 * row + self.diagonal[i]
 
 
 def kernel_rounding(clusters):
-    """Squared distance that the rounding of the kernel may make out of none."""
+    """Largest squared distance between equal points that rounding of the kernel can make."""
     largest = max(
         float(np.abs(clusters.diagonal).max()),
-        *(float(np.abs(sums / clusters.mass[:, None]).max()) for _, sums in clusters.parts()),
+        *(
+            float(np.abs(sums / clusters.cluster_weight[:, None]).max())
+            for _, sums in clusters.iterate_sums()
+        ),
     )
     precision = clusters.gram.X.dtype if clusters.gram.K is None else clusters.gram.K.dtype
     return (8.0 * float(np.finfo(precision).eps) + TIE) * largest
 
 
 def farthest_first(gram, rows, distance, n_clusters, rounding):
-    """The farthest-first rule among ``rows``, from their distances to their mean."""
+    """Penalty by the farthest-first rule among ``rows``, from their distances to their mean."""
 
     def to_row(farthest):
         row = gram.block(rows[[farthest]], rows)[0]
@@ -203,11 +217,11 @@ def farthest_first(gram, rows, distance, n_clusters, rounding):
 
 
 class PartitionStart:
-    """Base of starts on a partition: sweeps until one, by sums from scratch, changes nothing.
+    """Base of starts: sweeps over a partition until one, with exact sums, changes nothing.
 
-    ``sweep`` returns labels, the number of clusters and whether either is another than before;
-    ``measured`` is the objective of the present partition, ``words`` are what to print of it, and
-    ``renumber`` is called with the new numbers of the clusters.
+    Subclasses have ``sweep``, which returns labels, the number of clusters and whether they differ
+    from those before; ``current_objective`` and ``progress_text``, of the present partition; and
+    ``renumber``, which is called with the new numbers of the clusters.
     """
 
     def __init__(self, clusters, order, rounding):
@@ -219,12 +233,12 @@ class PartitionStart:
         return self.progress.objective
 
     def renumber(self, number):
-        """New number of each old cluster, -1 where it vanished."""
+        """Renumber the clusters: ``number`` has the new number of each, -1 if it was removed."""
 
     def run(self, loop):
         """Sweep to the end, then compute the objective from sums made from scratch."""
         clusters = self.clusters
-        # with an indefinite matrix clusters may open without end
+        # at most as many opening sweeps as points: with an indefinite matrix they might not end
         progress = self.progress = Progress(loop, len(self.order))
         verifying = False
         while progress.should_continue or (verifying and not progress.ended):
@@ -234,29 +248,30 @@ class PartitionStart:
             if verifying and not changed:
                 progress.conclude()
                 break
-            # updated sums drift: a fixed point counts once it is one of sums from scratch
+            # updated sums drift: a fixed point must be one by sums from scratch
             verifying = not changed and not was_exact
             if changed or verifying:
-                self.renumber(clusters.put(label, k, exact=verifying))
-                if not clusters.exact and abs(self.measured()) < CANCELLATION * clusters.size:
-                    # or the rounding of updates could make the objective rise
-                    clusters.put(clusters.label, clusters.k, exact=True)
+                self.renumber(clusters.relabel(label, k, exact=verifying))
+                objective = self.current_objective()
+                if not clusters.exact and abs(objective) < CANCELLATION * clusters.size:
+                    # the objective is a small difference, and might rise by the rounding of updates
+                    clusters.relabel(clusters.label, clusters.k, exact=True)
             progress.record(
-                self.measured(),
-                self.words() if loop.callback is not None else "",
+                self.current_objective(),
+                self.progress_text() if loop.callback is not None else "",
                 changed=changed,
                 opened=opened,
                 converged=not changed and was_exact,
                 n_clusters=clusters.k,
             )
         if not clusters.exact:
-            clusters.put(clusters.label, clusters.k, exact=True)
-        progress.correct(self.measured())
+            clusters.relabel(clusters.label, clusters.k, exact=True)
+        progress.correct(self.current_objective())
         return self
 
 
 class KernelClusters(ClusterMixin, KernelEstimator):
-    """Base of kernel DP-means and HDP: the Gram matrix, starts, and distances of new points."""
+    """Base of kernel DP-means and the kernel HDP: Gram matrix, starts, distances of new points."""
 
     labels_: NDArray[np.int32]
     n_clusters_: int
@@ -275,12 +290,12 @@ class KernelClusters(ClusterMixin, KernelEstimator):
         check_number(self.max_memory, "max_memory", low=0, low_open=True)
         self._check_starts()
 
-    _origin = None  # a point near the data, where the kernel is the linear one and they are far
+    _origin = None  # for the linear kernel and data far from zero, a point near the data
 
     def _gram(self, X, weight=None):
         self.gamma_ = self._find_gamma(X, weight)
         self._remember_kernel()
-        self._origin = origin_of(X) if self._linear else None
+        self._origin = remote_origin(X) if self._linear else None
         warn_remote(self, X, PRODUCTS[1:])
         gram = Gram(self._kernel_of_fit(), X, self.max_memory)
         if callable(self.kernel) or self.kernel in INDEFINITE:
@@ -288,7 +303,7 @@ class KernelClusters(ClusterMixin, KernelEstimator):
         return gram
 
     def _best_start(self, starts, total):
-        """Run all of the ``total`` starts; the path of the best one becomes the result's."""
+        """Best of the ``total`` starts, run to the end; its objectives become those of the fit."""
         loop = self._loop()
         finished = (start.run(loop) for start in starts)
         best = best_of(finished, total=total, callback=loop.callback)
@@ -301,59 +316,68 @@ class KernelClusters(ClusterMixin, KernelEstimator):
         return isinstance(self.kernel, str) and self.kernel == "linear"
 
     def _kernel_of_fit(self):
-        kernel = super()._kernel_of_fit()  # distances are the same from anywhere
+        kernel = super()._kernel_of_fit()  # distances do not depend on the origin
         return replace(kernel, origin=self._origin) if self._linear else kernel
 
     @property
     def _precomputed(self):
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
-    def _keep(self, X, label, weight, mass, norm):
-        """What the distances of new points follow from."""
+    def _store_means(self, X, label, weight, cluster_weight, norm):
+        """Set the attributes that the distances of new points follow from."""
         self.X_fit_ = None if self._precomputed else X.copy()
         self.center_labels_ = label
-        self.center_weights_ = np.where(label >= 0, weight / np.append(mass, 1.0)[label], 0.0)
+        self.center_weights_ = np.where(
+            label >= 0, weight / np.append(cluster_weight, 1.0)[label], 0.0
+        )
         self.center_norms_ = norm
 
     def _costs(self, X):
-        """Squared distances of rows to the means, less K(x, x): batches of rows, (K, m) arrays."""
+        """Iterate over squared distances of rows to the means, less K(x, x).
+
+        Yields pairs of a slice of m rows and an array of shape (n_clusters, m).
+        """
         check_number(self.max_memory, "max_memory", low=0, low_open=True)
         if self._precomputed != (self.X_fit_ is None):
             was = "'precomputed'" if self.X_fit_ is None else "another one than 'precomputed'"
             raise ValueError(f"kernel must stay what it was in fit, {was}, got {self.kernel!r}")
         norms = learned(self, "center_norms_", None)
-        own = learned(self, "center_labels_", X.shape[1] if self._precomputed else len(self.X_fit_))
-        weights = learned(self, "center_weights_", len(own))
-        if own.max() >= len(norms):
-            raise ValueError(f"center_labels_ must be < {len(norms)}, got {own.max():.0f}")
-        used = np.flatnonzero(own >= 0)
-        label, coefficient = own[used].astype(np.int32), -2.0 * weights[used]
+        n_fit = X.shape[1] if self._precomputed else len(self.X_fit_)
+        labels = learned(self, "center_labels_", n_fit)
+        weights = learned(self, "center_weights_", len(labels))
+        if labels.max() >= len(norms):
+            raise ValueError(f"center_labels_ must be < {len(norms)}, got {labels.max():.0f}")
+        used = np.flatnonzero(labels >= 0)
+        label, coefficient = labels[used].astype(np.int32), -2.0 * weights[used]
         k, size, kernel = len(norms), block_size(self.max_memory), self._kernel_of_fit()
-        for few in batches(X.shape[0], max(1, min(4096, size // k))):
-            cost = np.zeros((k, len(X[few])))
+        for batch in batches(X.shape[0], max(1, min(4096, size // k))):
+            cost = np.zeros((k, len(X[batch])))
 
-            def rows(index, some=X[few]):
+            def rows(index, X_batch=X[batch]):
                 if self.X_fit_ is None:
-                    return some[:, index].T.astype(np.float64, copy=False)
-                K = kernel.between(some, self.X_fit_[index])
+                    return X_batch[:, index].T.astype(np.float64, copy=False)
+                K = kernel.between(X_batch, self.X_fit_[index])
                 return K.T.astype(np.float64, copy=False)
 
             add_rows(cost, used, label, coefficient, rows, max(1, size // cost.shape[1]))
             cost += norms[:, None]
-            yield few, cost
+            yield batch, cost
 
     def _assign(self, X, offset=None):
-        """The cheapest cluster of each row, and its cost, less K(x, x)."""
+        """Cheapest cluster of each row, and its cost less K(x, x).
+
+        ``offset``, a function of a slice of rows, returns what is added to their squared distances.
+        """
         label, least = np.empty(X.shape[0], dtype=np.int32), np.empty(X.shape[0])
         size = np.abs(self.center_norms_).max()
-        for few, cost in self._costs(X):
+        for batch, cost in self._costs(X):
             if offset is not None:
-                cost += offset(few)
-            label[few], least[few], _ = cheapest(cost, size)
+                cost += offset(batch)
+            label[batch], least[batch], _ = cheapest_cluster(cost, size)
         return label, least
 
-    def _own_kernel(self, X, wanted):
-        """K(x, x) of new points."""
+    def _self_kernel(self, X, wanted):
+        """K(x, x) of new points; ``wanted`` names the method for the error message."""
         if self._precomputed:
             raise ValueError(
                 f"kernel must not be 'precomputed' for {wanted}: the kernel of the new points "

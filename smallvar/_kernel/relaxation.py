@@ -1,8 +1,17 @@
-"""The matrix W^1/2 K W^1/2 that SpectralDPMeans relaxes, in three forms.
+"""The matrix G = W^1/2 K W^1/2 of the spectral relaxation (KJ12, section 5.1), in three forms.
 
-Each has ``n``, ``trace``, ``centered_trace`` and ``scale`` (what rounding errors of the objective
-are measured by), and ``farthest_first(guess)``, ``eigen(lam, rng, least)``, ``centered_values(lam,
-rng, values, Y)``, ``error(labels)``; those of a kernel also ``means(M)``.
+``GramProblem`` has K, ``BlockProblem`` computes products with a K that does not fit in memory, and
+``LinearProblem`` has X for K = X X'. W are the weights of the rows. All have
+
+- ``n``, ``trace``, ``centered_trace`` (traces of G and of the centered G) and ``scale``, which
+  rounding errors of the objective are relative to;
+- ``farthest_first(guess)``, the penalty of the farthest-first rule in feature space;
+- ``eigen(lam, rng, least)``, eigenvalues of G above ``lam``, at least ``least`` of the largest, and
+  their eigenvectors;
+- ``centered_values(lam, rng, values, Y)``, eigenvalues of the centered G above ``lam``, from the
+  eigenpairs of G;
+- ``error(labels)``, the squared error of a clustering;
+- ``means(M)``, squared norms of means that are columns of M (not ``LinearProblem``).
 """
 
 from collections import namedtuple
@@ -17,22 +26,24 @@ from smallvar._core.lapack import stoppable_if_large, svd
 from smallvar._selection.penalty import among, farthest_by, farthest_first
 
 DENSE_SOLVER = 48  # bytes that a dense solver takes for each entry of the matrix
-EQUAL = 1e-12  # of the largest: eigenvalues, distances, objectives that differ by less tie
+EQUAL = 1e-12  # relative to the largest: eigenvalues, distances, objectives that differ less tie
 
+# a symmetric matrix of which only products are computed
 Implicit = namedtuple("Implicit", "shape product")
 
 
 def weighted_means(labels, weight):
-    """The matrix (n, K) that makes of K or X its (weighted) cluster means."""
-    mass = np.bincount(labels, weight)
-    return csr_array((weight / mass[labels], labels, np.arange(len(labels) + 1)))
+    """Sparse matrix M of shape (n, n_clusters) with M' X the weighted cluster means of rows X."""
+    cluster_weight = np.bincount(labels, weight)
+    return csr_array((weight / cluster_weight[labels], labels, np.arange(len(labels) + 1)))
 
 
 class GramProblem:
-    """W^1/2 K W^1/2 for a dense or sparse K; P K P with P = I - u u' centers it.
+    """G = W^1/2 K W^1/2 for a dense or sparse K in memory.
 
-    u is W^1/2 1 at length 1: W^1/2 (I - 1 w'/s) W^-1/2 = P. Centered, a matrix G is G - u h' - h u'
-    with h = G u - (u' G u / 2) u.
+    The centered G is P G P with P = I - u u', where u is W^1/2 1 scaled to length 1: subtracting
+    the weighted mean of the rows is W^1/2 (I - 1 w'/s) W^-1/2 = P. It is computed as
+    G - u h' - h u' with h = G u - (u' G u / 2) u.
     """
 
     def __init__(self, K, weight, max_memory):
@@ -42,9 +53,9 @@ class GramProblem:
         self.weighted = K if (weight == 1.0).all() else (K * root).T * root
         if issparse(K):
             self.weighted = csr_array(self.weighted)
-        self.form = self.weighted  # what is solved
+        self.solver_matrix = self.weighted  # passed to the eigensolver
         if not issparse(K) and self.n > LEAST_ROWS:
-            self.form = KrylovSpace(self.weighted, self.u)
+            self.solver_matrix = KrylovSpace(self.weighted, self.u)
         Gu = self.weighted @ self.u
         self.h = Gu - self.u * (self.u @ Gu / 2)
         diagonal = self.weighted.diagonal()
@@ -63,14 +74,14 @@ class GramProblem:
         )
 
     def eigen(self, lam, rng, least=0):
-        return eigen_above(self.form, lam, rng, least=least, max_memory=self.max_memory)
+        return eigen_above(self.solver_matrix, lam, rng, least=least, max_memory=self.max_memory)
 
     def centered_values(self, lam, rng, values, Y):
         K, u = self.weighted, self.u
-        if isinstance(self.form, KrylovSpace):
-            found = self.form.largest(lam, without_first=True)
-            if found is not None:
-                return found[0]
+        if isinstance(self.solver_matrix, KrylovSpace):
+            krylov_values = self.solver_matrix.largest(lam, without_first=True)
+            if krylov_values is not None:
+                return krylov_values[0]
         if not issparse(K):
             uh = np.outer(u, self.h)
             values = stoppable_if_large(np.linalg.eigvalsh, K - uh - uh.T)
@@ -82,28 +93,30 @@ class GramProblem:
 
         if self.n <= DENSE:
             return eigen_above(product(np.eye(self.n)), lam, rng)[0]
-        # what an eigenspace of K has in common with the complement of u is an eigenspace of P K P
-        norm, known = abs(K).sum(axis=1).max(), [np.empty((self.n, 0))]
-        for part in np.split(
+        # the part of an eigenspace of G that is orthogonal to u is an eigenspace of P G P
+        norm, found = abs(K).sum(axis=1).max(), [np.empty((self.n, 0))]
+        for members in np.split(
             np.arange(len(values)), np.flatnonzero(np.diff(values) < -EQUAL * norm) + 1
         ):
-            along = Y[:, part].T @ u
-            if len(part) > 1 and np.linalg.norm(along) > EQUAL:
-                known.append(Y[:, part] @ np.linalg.qr(along[:, None], mode="complete")[0][:, 1:])
-        known = np.hstack(known)
-        return lanczos(product, self.n, norm, lam, rng, known=known, max_memory=self.max_memory)[0]
+            component = Y[:, members].T @ u
+            if len(members) > 1 and np.linalg.norm(component) > EQUAL:
+                found.append(
+                    Y[:, members] @ np.linalg.qr(component[:, None], mode="complete")[0][:, 1:]
+                )
+        found = np.hstack(found)
+        return lanczos(product, self.n, norm, lam, rng, known=found, max_memory=self.max_memory)[0]
 
     def error(self, labels):
         """tr K - tr V' K V for the normalized indicator V of the labels."""
         v = np.sqrt(self.weight / np.bincount(labels, self.weight)[labels])
         if issparse(self.K):
             K = self.weighted.tocoo()
-            same = labels[K.row] == labels[K.col]
-            return self.trace - (K.data * v[K.row] * v[K.col])[same].sum()
+            within = labels[K.row] == labels[K.col]
+            return self.trace - (K.data * v[K.row] * v[K.col])[within].sum()
         Vt = csr_array((v, labels, np.arange(self.n + 1))).T
-        own = (Vt @ self.weighted)[labels, np.arange(self.n)]
-        own -= (Vt @ self.u)[labels] * self.h + (Vt @ self.h)[labels] * self.u
-        return self.centered_trace - own @ v
+        member_sums = (Vt @ self.weighted)[labels, np.arange(self.n)]
+        member_sums -= (Vt @ self.u)[labels] * self.h + (Vt @ self.h)[labels] * self.u
+        return self.centered_trace - member_sums @ v
 
     def means(self, M):
         """The squared norms of means, columns of M."""
@@ -111,7 +124,7 @@ class GramProblem:
 
 
 class BlockProblem:
-    """The same for a ``Gram`` that is too large for a dense solver, by its products alone."""
+    """G = W^1/2 K W^1/2 for a ``Gram`` that is too large for a dense solver, by products with K."""
 
     def __init__(self, gram, weight, max_memory):
         self.n, self.weight, self.gram, self.max_memory = len(weight), weight, gram, max_memory
@@ -159,7 +172,10 @@ class BlockProblem:
 
 
 class LinearProblem:
-    """The same for K = X X', of which only X is held, dense or sparse."""
+    """G = W^1/2 X X' W^1/2 for dense or sparse X; K = X X' is never formed.
+
+    Squared singular values of W^1/2 X are eigenvalues of G.
+    """
 
     def __init__(self, X, weight, max_memory):
         self.n, self.weight, self.max_memory = X.shape[0], weight, max_memory
@@ -193,12 +209,12 @@ class LinearProblem:
             U, s, _ = svd(root * self.X, full_matrices=False)
             keep = (s * s > lam) | (np.arange(len(s)) < least)
             return s[keep] ** 2, U[:, keep]
-        F = csr_array(self.X * root)
+        factor = csr_array(self.X * root)
         values, vectors = eigen_above(
-            self._smaller(F, None), lam, rng, least=least, max_memory=self.max_memory
+            self._smaller(factor, None), lam, rng, least=least, max_memory=self.max_memory
         )
-        if F.shape[1] < F.shape[0]:
-            vectors = np.linalg.qr(F @ vectors)[0]
+        if factor.shape[1] < factor.shape[0]:
+            vectors = np.linalg.qr(factor @ vectors)[0]
         return values, vectors
 
     def centered_values(self, lam, rng, values, Y):
@@ -207,31 +223,37 @@ class LinearProblem:
             values = svd(root[:, None] * self.centered, compute_uv=False) ** 2
             return values[values > lam]
         u = root / np.linalg.norm(root)
-        F = csr_array(self.X * root[:, None])
-        return eigen_above(self._smaller(F, u), lam, rng, max_memory=self.max_memory)[0]
+        factor = csr_array(self.X * root[:, None])
+        return eigen_above(self._smaller(factor, u), lam, rng, max_memory=self.max_memory)[0]
 
-    def _smaller(self, F, u):
-        """F F' or F' F, whichever is smaller, with F centered if u is given."""
+    def _smaller(self, factor, u):
+        """F F' or F' F of a factor F, whichever is smaller; of P F in place of F if u is given."""
 
         def project(B):
             return B if u is None else B - np.multiply.outer(u, u @ B)
 
-        n, d = F.shape
+        n, d = factor.shape
         if d < n:
-            return Implicit((d, d), lambda B: F.T @ project(F @ B))
-        return Implicit((n, n), lambda B: project(F @ (F.T @ project(B))))
+            return Implicit((d, d), lambda B: factor.T @ project(factor @ B))
+        return Implicit((n, n), lambda B: project(factor @ (factor.T @ project(B))))
 
     def error(self, labels):
         M = weighted_means(labels, self.weight)
         if issparse(self.X):
-            mass = np.bincount(labels, self.weight)
+            cluster_weight = np.bincount(labels, self.weight)
             means = csr_array(M.T @ self.X)
-            return self.trace - mass @ np.asarray(means.multiply(means).sum(axis=1)).ravel()
+            return (
+                self.trace - cluster_weight @ np.asarray(means.multiply(means).sum(axis=1)).ravel()
+            )
         residual = self.centered - (M.T @ self.centered)[labels]
         return self.weight @ np.square(residual).sum(axis=1)
 
 
 def _farthest_first(diagonal, distance, row, guess):
-    """The farthest-first rule in feature space; ``distance`` to the mean, ``row(j)`` of K."""
+    """Penalty of the farthest-first rule in feature space.
+
+    ``diagonal`` is that of K, ``distance`` are squared distances from the mean, ``row(j)`` is row j
+    of K.
+    """
     add_seed = among(distance, lambda j: diagonal - 2 * row(j) + diagonal[j])
     return farthest_by(add_seed, guess, EQUAL * np.abs(diagonal).max()) or 1.0

@@ -1,4 +1,8 @@
-"""The spectral relaxation of the DP-means objective."""
+"""The spectral relaxation of the kernel DP-means objective (KJ12, section 5.1, Theorem 5.2).
+
+The eigenvectors of the weighted Gram matrix are computed by the problems of relaxation.py, and
+rounded to labels as in Yu & Shi (2003), or by k-means.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -59,16 +63,20 @@ from smallvar._kernel.relaxation import (
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import cut_guess
 
-OF_ROWS = ("linear", *DISTANCES)  # kernels by which near rows are alike
-TRUST = 0.78  # likeness of as many eigenvectors from which "auto" believes in clusters
-LOOKS = 3  # roundings for each number that "auto" looks at
-MOST = 40  # eigenvalues that "auto" looks at
-COPIES = 1e-6  # absolute: rows of eigenvectors, of length 1, that differ by less are copies
-LEAST = 1e-4  # of an eigenvalue: the next one counts as no less, for a penalty between them
+DISTANCE_KERNELS = ("linear", *DISTANCES)  # kernels that are large for rows at a small distance
+# constants of "auto" where it chooses the number of clusters by the eigenvectors
+MIN_LIKENESS = 0.78  # least likeness of k clusters and k eigenvectors
+ROUNDINGS_PER_NUMBER = 3  # roundings for each k
+MAX_EIGENVALUES = 40  # largest k
+COPY_DISTANCE = 1e-6  # rows of eigenvectors, scaled to length 1, that differ by less are copies
+LEAST_RATIO = 1e-4  # an eigenvalue counts as at least this times the one before it
 
 
-def _kmeans(Y, rng, n_init, weight):
-    """Labels and the number of iterations of k-means on the rows of Y, k the number of columns."""
+def kmeans_labels(Y, rng, n_init, weight):
+    """Iterate over runs of k-means on the rows of Y, k its number of columns.
+
+    Yields the labels and the number of iterations of each of the ``n_init`` runs.
+    """
     for _ in range(n_init):
         model = KMeans(Y.shape[1], n_init=1, random_state=rng)
         with warnings.catch_warnings():
@@ -78,15 +86,21 @@ def _kmeans(Y, rng, n_init, weight):
 
 
 def likeness(labels, Y, weight):
-    """Share of the span of the k columns of Y that indicators of the labels reach, 0 to 1.
+    """Share of the span of the k columns of Y that is in the span of the clusters' indicators.
 
-    What they reach by the constant, which is an indicator of every clustering, does not count.
+    From 0 to 1. The constant vector is in the span of the indicators of every clustering, so the
+    part of the span of Y that it reaches is left out.
     """
-    root, k = np.sqrt(weight), Y.shape[1]
-    sums = csr_array((root, labels, np.arange(len(root) + 1)), (len(root), k)).T @ Y
-    mass = np.bincount(labels, weight, k)
-    constant = np.square(root @ Y).sum() / weight.sum()
-    reached = (np.square(sums).sum(axis=1)[mass > 0] / mass[mass > 0]).sum()
+    root_weight, k = np.sqrt(weight), Y.shape[1]
+    sums = (
+        csr_array((root_weight, labels, np.arange(len(root_weight) + 1)), (len(root_weight), k)).T
+        @ Y
+    )
+    cluster_weight = np.bincount(labels, weight, k)
+    constant = np.square(root_weight @ Y).sum() / weight.sum()
+    reached = (
+        np.square(sums).sum(axis=1)[cluster_weight > 0] / cluster_weight[cluster_weight > 0]
+    ).sum()
     return float((reached - constant) / (k - constant))
 
 
@@ -107,15 +121,15 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     ----------
     lam : float, "auto", "spectrum" or "farthest-first", default="auto"
         Penalty for each cluster, in squared units of the feature space, > 0; also the threshold of
-        the eigenvalues. "spectrum" puts it between the eigenvalue of the number that
-        ``guess`` says and the next one, at the root of their product. "auto" does so for a
-        number that it finds: that of :func:`lambda_path`, or, for sparse data and other kernels
-        than "rbf", "laplacian" and "linear", from the eigenvectors, see Notes. "farthest-first"
-        derives it from ``guess`` as :func:`farthest_first_lambda` does, from distances in feature
-        space; as a threshold that is often low.
+        the eigenvalues. "spectrum" is the geometric mean of the eigenvalue number ``guess`` and the
+        next one. "auto" is likewise, for a number of clusters that it chooses: that of
+        :func:`lambda_path`, or, for sparse data and other kernels than "rbf", "laplacian" and
+        "linear", from the eigenvectors, see Notes. "farthest-first" derives it from ``guess`` as
+        :func:`farthest_first_lambda` does, from distances in feature space; as a threshold it is
+        often low.
     kernel : str or callable, default="rbf"
-        "linear", "precomputed", any other name that scikit-learn's ``pairwise_kernels`` knows, or
-        a function of two arrays that returns the whole matrix between their rows.
+        A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function
+        of two arrays that returns the whole matrix between their rows.
     gamma : float, default=None
         Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
         "rbf", 1 / (median squared distance between rows); for "laplacian", the same with the
@@ -129,18 +143,18 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         which the default is cut); not a bound. Not used with "auto" or a number as ``lam``. There
         is no exact number to ask for: k eigenvectors may round to fewer than k clusters.
     rounding : {"yu-shi", "kmeans"}, default="yu-shi"
-        How the eigenvectors become labels. "yu-shi" turns them until they are as close as can be
-        to an indicator matrix; "kmeans" is k-means on their rows, with as many clusters as there
-        are eigenvectors. Rows are brought to length 1 before.
+        How the eigenvectors become labels. "yu-shi" rotates them until they are as close as
+        possible to an indicator matrix; "kmeans" is k-means on their rows, with as many clusters as
+        there are eigenvectors. Rows are scaled to length 1 before.
     n_init : int, default=10
         Starts of the rounding. The labels with the lowest objective are kept.
     max_memory : float, default=2e9
         Bytes for the kernel matrix and its solver. A dense solver takes 48 for each entry, 2e9 for
         6454 rows; for more rows a sparse one takes over, on a matrix that is held in the type of
         the data where it fits, and otherwise made again, block by block, for each product. Besides
-        there are the data and tables of a number for each row and eigenvector. A matrix with too
-        many eigenvalues above ``lam`` for a sparse solver is refused where a dense one does not
-        fit. Of no account for dense data with the linear kernel, which need no matrix.
+        there are the data and tables of a number for each row and eigenvector. A matrix that has
+        too many eigenvalues above ``lam`` for a sparse solver raises an error if a dense solver
+        does not fit. Not used for dense data with the linear kernel, which need no matrix.
     random_state : int, RandomState instance or None, default=None
         Generator of the starts and of the Lanczos vectors.
     verbose : int, default=0
@@ -187,14 +201,14 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
 
     Notes
     -----
-    "auto" takes the number of clusters that the merge path of the rows speaks for, as ``DPMeans``
-    does; one cloud is left alone then. Where a kernel shows another likeness of rows than their
-    distance, or only a matrix or sparse data are given, it goes by the eigenvectors: it rounds the
-    k largest for k = 2, 3, ..., at most 40 and a quarter of the distinct rows, and asks how much of
-    their span the indicators of the labels reach: all of it for clusters that are far apart, about
-    2 / pi for one round cloud cut in two. Of the k that reach 0.78 it takes that before the largest
-    ratio of neighboring eigenvalues, and one cluster if there is none. By this a cloud in a single
-    column is cut.
+    "auto" takes the number of clusters that the merge path of the rows supports, as ``DPMeans``
+    does; a single cloud then stays one cluster. For kernels that do not depend on distances between
+    rows, for a matrix and for sparse data it goes by the eigenvectors. It rounds those of the k
+    largest eigenvalues for k = 2, 3, ..., at most 40 and a quarter of the distinct rows, and
+    computes which share of their span the indicators of the labels reach: all of it for clusters
+    that are far apart, about 2 / pi for one round cloud cut in two. Of the k that reach 0.78 it
+    takes the one before the largest ratio of neighboring eigenvalues, and one cluster if there is
+    none. This rule cuts a cloud in a single column.
 
     There are no more eigenvectors than the feature space has dimensions: with the linear kernel and
     d columns at most d clusters are found. Eigenvalues grow with the number of rows. If ``lam``
@@ -203,24 +217,25 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
 
     The bound from the centered G, lam + the sum of min(eigenvalue, lam) over its eigenvalues, is
     the better one: it is the maximum over subspaces that contain the square roots of the weights,
-    and that of a clustering does.
+    as the subspace of every clustering does.
 
-    None above ``lam``: one cluster. The rounding does not lower the objective step by step, so
-    there is no ``objective_path_``. An indefinite Gram matrix is accepted: its objective, no longer
-    a sum of squared distances, is bounded just the same.
+    If no eigenvalue exceeds ``lam``, there is one cluster. The rounding does not lower the
+    objective step by step, so there is no ``objective_path_``. An indefinite Gram matrix is
+    accepted: its objective is not a sum of squared distances, but the bound holds.
 
-    Of dense matrices within ``max_memory`` the m eigenvalues above ``lam`` are found in a block
+    The m eigenvalues above ``lam`` of a dense matrix within ``max_memory`` are found in a block
     Krylov space, in O(n^2 m), with a proof that none is missing. Where m is large, an eigenvalue is
     ``lam`` up to rounding, or the rows are few, LAPACK takes O(n^3) (with the linear kernel
-    O(n d min(n, d))). Of sparse ones the connected components are solved one by one, the large ones
-    by Lanczos runs, each in the complement of what was found before, until one from a random vector
-    finds no eigenvalue above ``lam``; dense ones beyond ``max_memory`` are solved as one component.
-    Memory beyond the matrix is then O(n n_vectors), but a component with more than one eigenvalue
-    above ``lam`` for eight of its rows is made dense, with 40 bytes for an entry.
+    O(n d min(n, d))). The connected components of a sparse matrix are solved one by one, the large
+    ones by Lanczos runs, each in the complement of the eigenvectors found before, until a run from
+    a random vector finds no eigenvalue above ``lam``. Dense matrices beyond ``max_memory`` are
+    solved as one component. Memory beyond the matrix is then O(n n_vectors), but a component with
+    more than one eigenvalue above ``lam`` for eight of its rows is made dense, with 40 bytes for an
+    entry.
 
-    A row of weight w counts as w copies; a ``lam`` that is found goes with the weights. With
-    ``kernel="linear"`` and such a ``lam`` constant columns (of dense rows) take no part. Rows of
-    weight zero take no part and are labeled as by ``predict``.
+    A row of weight w counts as w copies; a ``lam`` that is chosen is proportional to the weights.
+    With ``kernel="linear"`` and such a ``lam``, constant columns of dense rows are left out. Rows
+    of weight zero are left out of the fit and labeled as by ``predict``.
 
     References
     ----------
@@ -251,7 +266,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     gamma_: float | None
     n_iter_: int
 
-    _share = 1.0
+    _gamma_scale = 1.0
 
     @keywords_only("squared units of the feature space")
     def __init__(
@@ -297,7 +312,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         if not issparse(X):
             X = super()._validate_kernel(X, reset=reset, least=least)
             if reset:
-                self._varying = varying_columns(X) if self._leaves_out(X) else None
+                self._varying = varying_columns(X) if self._drops_constant_columns(X) else None
                 warn_remote(self, self._columns(X))
         else:
             X = self._validate(X, reset=reset, least=least)
@@ -307,15 +322,18 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         check_reach(X)
         return X
 
-    def _leaves_out(self, X):
-        """Whether constant columns are left out: other kernels do not see them, or mean them."""
+    def _drops_constant_columns(self, X):
+        """Whether constant columns are dropped: for a dense linear kernel with a rule for lam.
+
+        Kernels of distances do not depend on them; for others they may have a meaning.
+        """
         return isinstance(self.lam, str) and self._kernel_is("linear") and not issparse(X)
 
     def _kernel_is(self, name):
         return isinstance(self.kernel, str) and self.kernel == name
 
     def _problem(self, X, weight):
-        """What the relaxation needs of the rows with weight."""
+        """Numbers of the rows with weight, and the problem of the relaxation for these rows."""
         rows = np.flatnonzero(weight)
         if len(rows) < X.shape[0]:
             X, weight = X[rows], weight[rows]
@@ -323,13 +341,17 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
                 X = X[:, rows]
         if self._kernel_is("linear"):
             return rows, LinearProblem(X, weight, self.max_memory)
-        n, given = len(rows), self._kernel_is("precomputed")
-        if not (given and issparse(X)) and n > DENSE and n * n * DENSE_SOLVER > self.max_memory:
+        n, precomputed = len(rows), self._kernel_is("precomputed")
+        if (
+            not (precomputed and issparse(X))
+            and n > DENSE
+            and n * n * DENSE_SOLVER > self.max_memory
+        ):
             gram = Gram(self._kernel_of_fit(), X, self.max_memory)
             if callable(self.kernel):
                 self._check_callable(gram.block(*2 * [np.linspace(0, n - 1, DENSE).astype(int)]))
             return rows, BlockProblem(gram, weight, self.max_memory)
-        if not given:
+        if not precomputed:
             X = self._kernel_of_fit().between(X, X)
             if callable(self.kernel):
                 self._check_callable(X)
@@ -363,98 +385,110 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             The fitted estimator.
         """
         with unchanged_on_error(self):
-            check_verbose(self.verbose)
-            check_lam(self.lam, options=("auto", "spectrum", "farthest-first"))
-            check_number(self.max_memory, "max_memory", low=0, low_open=True)
-            check_number(self.guess, "guess", low=1, integer=True)
-            check_option(self.rounding, "rounding", ("yu-shi", "kmeans"))
-            check_number(self.n_init, "n_init", low=1, integer=True)
-            self._check_kernel()
+            self._check_parameters()
             rng = check_random_state(self.random_state)
             X = self._validate_kernel(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
             weight = self._relative(weight, isinstance(self.lam, str))
             weight = np.ones(X.shape[0]) if weight is None else weight
-            if self._leaves_out(X) and not weight.all():
+            if self._drops_constant_columns(X) and not weight.all():
                 self._varying = varying_columns(X[weight > 0])
             X = self._columns(X)
             self.gamma_ = self._find_gamma(X, weight)
             self._remember_kernel()
             rows, problem = self._problem(X, weight)
-            lam, pairs = self._penalty(problem, X, weight, rng)
-            self.lam_ = lam
-            if pairs is None:
-                pairs = problem.eigen(lam, rng)
-            above = pairs[0] > lam
-            self.eigenvalues_, Y = pairs[0][above], pairs[1][:, above]
-            centered = problem.centered_values(lam, rng, self.eigenvalues_, Y)
-            # KJ12, Theorem 5.2: objective >= tr G - sum over eigenvalues above lam of (eigenvalue -
-            # lam); and objective >= tr G_c + lam - that sum for the centered G_c
-            self.bound_ = float(
-                max(
-                    problem.trace - (self.eigenvalues_ - lam).sum(),
-                    problem.centered_trace + lam - (centered - lam).sum(),
-                )
-            )
+            self.lam_, eigenpairs = self._penalty(problem, X, weight, rng)
+            Y = self._relax(problem, self.lam_, eigenpairs, rng)
             self.embedding_ = np.zeros((X.shape[0], Y.shape[1]))
             self.embedding_[rows] = Y
 
             best = best_of(
-                self._rounded(problem, lam, Y, rng, weight[rows]),
+                self._roundings(problem, self.lam_, Y, rng, weight[rows]),
                 total=self.n_init,
                 callback=self._callback(),
                 rounding=EQUAL * problem.scale,
             )
             self.objective_, labels, self.n_iter_ = best
             self.n_clusters_ = best.k
-            self._keep_means(X, rows, labels, problem)
+            self._store_means(X, rows, labels, problem)
             self.labels_ = np.empty(X.shape[0], dtype=np.int32)
             self.labels_[rows] = labels
-            idle = np.flatnonzero(weight == 0)
-            if len(idle):
-                self.labels_[idle] = self._nearest(X[idle])
+            weightless = np.flatnonzero(weight == 0)
+            if len(weightless):
+                self.labels_[weightless] = self._nearest(X[weightless])
                 self.labels_ = first_appearance(self.labels_)
-                self._keep_means(X, rows, self.labels_[rows], problem)
+                self._store_means(X, rows, self.labels_[rows], problem)
             self._multiply("lam_", "objective_", "bound_", "eigenvalues_")
         return self
 
+    def _check_parameters(self):
+        check_verbose(self.verbose)
+        check_lam(self.lam, options=("auto", "spectrum", "farthest-first"))
+        check_number(self.max_memory, "max_memory", low=0, low_open=True)
+        check_number(self.guess, "guess", low=1, integer=True)
+        check_option(self.rounding, "rounding", ("yu-shi", "kmeans"))
+        check_number(self.n_init, "n_init", low=1, integer=True)
+        self._check_kernel()
+
+    def _relax(self, problem, lam, eigenpairs, rng):
+        """Eigenvectors of eigenvalues above lam; sets ``eigenvalues_`` and ``bound_``."""
+        values, Y = problem.eigen(lam, rng) if eigenpairs is None else eigenpairs
+        above = values > lam
+        self.eigenvalues_, Y = values[above], Y[:, above]
+        centered = problem.centered_values(lam, rng, self.eigenvalues_, Y)
+        # KJ12, Theorem 5.2: objective >= tr G - sum over eigenvalues above lam of (eigenvalue -
+        # lam); and objective >= tr G_c + lam - that sum for the centered G_c
+        self.bound_ = float(
+            max(
+                problem.trace - (self.eigenvalues_ - lam).sum(),
+                problem.centered_trace + lam - (centered - lam).sum(),
+            )
+        )
+        return Y
+
     def _penalty(self, problem, X, weight, rng):
-        """The penalty, and what was found on the way: at least all eigenpairs above it, or None."""
+        """Penalty, and eigenpairs: at least all above the penalty, or None if not computed."""
         lam, guess = self.lam, None
         if not isinstance(lam, str):
             return float(lam), None
-        if lam != "auto":  # rows without weight count for what may be guessed
+        if lam != "auto":  # the bound on guess counts rows without weight, too
             guess = min(cut_guess(self.guess, X.shape[0]), problem.n)
-        elif not issparse(X) and isinstance(self.kernel, str) and self.kernel in OF_ROWS:
+        elif not issparse(X) and isinstance(self.kernel, str) and self.kernel in DISTANCE_KERNELS:
             guess = find_path(X, weight, rng, resolve_threads(None), transforms=False).best
         if lam == "farthest-first":
             return mean_weight(weight) * float(problem.farthest_first(guess)), None
-        pairs = values, Y = problem.eigen(np.inf, rng, least=min(problem.n, (guess or MOST) + 1))
+        eigenpairs = values, Y = problem.eigen(
+            np.inf, rng, least=min(problem.n, (guess or MAX_EIGENVALUES) + 1)
+        )
         rank = int(np.count_nonzero(values > EQUAL * problem.scale))
         if not rank:
             return mean_weight(weight), None
         if guess is None:
-            guess = self._number(values[:rank], Y[:, :rank], rng, weight[weight > 0])
+            guess = self._choose_number(values[:rank], Y[:, :rank], rng, weight[weight > 0])
+        # the penalty is the root of the product of two neighboring eigenvalues
         last = values[min(guess, rank) - 1]
-        after = max(values[guess] if guess < len(values) else 0.0, LEAST * last)
-        return float(np.sqrt(last) * np.sqrt(after)), pairs
+        next_value = max(values[guess] if guess < len(values) else 0.0, LEAST_RATIO * last)
+        return float(np.sqrt(last) * np.sqrt(next_value)), eigenpairs
 
-    def _number(self, values, Y, rng, weight):
-        """The number of clusters: of those that are like as many eigenvectors, before the gap."""
-        best, number = 0.0, 1
-        distinct = len(np.unique(np.round(unit_rows(Y) / COPIES), axis=0))  # copies are but weight
-        for k in range(2, min(MOST, distinct // 4, len(values)) + 1):
-            after = values[k] if k < len(values) else LEAST * values[k - 1]
-            gap = values[k - 1] / max(after, LEAST * values[k - 1])
-            if gap > best * (1 + EQUAL) and any(
-                likeness(labels, Y[:, :k], weight) >= TRUST
-                for labels, _ in self._round(Y[:, :k], rng, weight, LOOKS)
+    def _choose_number(self, values, Y, rng, weight):
+        """Number of clusters k: of those with a large likeness, that before the largest ratio.
+
+        Likeness is that of k clusters and k eigenvectors, ratios are of neighboring eigenvalues.
+        """
+        largest_ratio, number = 0.0, 1
+        distinct = len(np.unique(np.round(unit_rows(Y) / COPY_DISTANCE), axis=0))
+        for k in range(2, min(MAX_EIGENVALUES, distinct // 4, len(values)) + 1):
+            next_value = values[k] if k < len(values) else LEAST_RATIO * values[k - 1]
+            ratio = values[k - 1] / max(next_value, LEAST_RATIO * values[k - 1])
+            if ratio > largest_ratio * (1 + EQUAL) and any(
+                likeness(labels, Y[:, :k], weight) >= MIN_LIKENESS
+                for labels, _ in self._label_vectors(Y[:, :k], rng, weight, ROUNDINGS_PER_NUMBER)
             ):
-                best, number = gap, k
+                largest_ratio, number = ratio, k
         return number
 
-    def _keep_means(self, X, rows, labels, problem):
-        """What ``predict`` needs: cluster means, here or in feature space."""
+    def _store_means(self, X, rows, labels, problem):
+        """Store the cluster means for ``predict``, as points or by coefficients of the rows."""
         for name in ("_centers", "_squares", "_support", "_coefficients"):
             vars(self).pop(name, None)
         M = weighted_means(labels, problem.weight)
@@ -466,14 +500,14 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             return
         self._squares = problem.means(M)
         self._support = None if self._kernel_is("precomputed") else X[rows]
-        at = np.zeros(X.shape[0] + 1, dtype=np.int64)
-        at[rows + 1] = 1
+        is_row = np.zeros(X.shape[0] + 1, dtype=np.int64)
+        is_row[rows + 1] = 1
         if self._kernel_is("precomputed"):  # new rows come with a column for each old one
-            M = csr_array((M.data, M.indices, np.cumsum(at)), (X.shape[0], M.shape[1]))
+            M = csr_array((M.data, M.indices, np.cumsum(is_row)), (X.shape[0], M.shape[1]))
         self._coefficients = M
 
     def _nearest(self, X):
-        """The cluster whose mean is nearest to each row."""
+        """Cluster whose mean is nearest to each row."""
         if self._kernel_is("linear"):
             if not issparse(X):
                 return nearest_sweep(X, None, self._centers, resolve_threads(None)).labels
@@ -481,37 +515,37 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             return np.argmin(square - 2 * (X @ self._centers.T), axis=1).astype(np.int32)
         labels = np.empty(X.shape[0], dtype=np.int32)
         size, kernel = block_size(self.max_memory), self._kernel_of_fit()
-        for part in gen_batches(X.shape[0], max(1, size // self._coefficients.shape[0])):
-            K = X[part] if self._support is None else kernel.between(X[part], self._support)
+        for batch in gen_batches(X.shape[0], max(1, size // self._coefficients.shape[0])):
+            K = X[batch] if self._support is None else kernel.between(X[batch], self._support)
             to_means = K @ self._coefficients
             if issparse(to_means):
                 to_means = to_means.toarray()
-            labels[part] = np.argmin(self._squares - 2 * to_means, axis=1)
+            labels[batch] = np.argmin(self._squares - 2 * to_means, axis=1)
         return labels
 
-    def _rounded(self, problem, lam, Y, rng, weight):
-        """Each start of the rounding, with the objective of its labels."""
-        errors = {}  # most starts end in the same labels
-        for labels, n_iter in self._round(Y, rng, weight, self.n_init):
+    def _roundings(self, problem, lam, Y, rng, weight):
+        """Iterate over the starts of the rounding, as ``Rounding`` with labels and objective."""
+        errors = {}  # of labels met before: most starts end in the same labels
+        for labels, n_iter in self._label_vectors(Y, rng, weight, self.n_init):
             key = labels.tobytes()
             if key not in errors:
                 errors[key] = float(problem.error(labels))
-            one = Rounding(errors[key], labels, n_iter)
-            yield one._replace(objective=float(one.objective + lam * one.k))
+            rounding = Rounding(errors[key], labels, n_iter)
+            yield rounding._replace(objective=float(rounding.objective + lam * rounding.k))
 
-    def _round(self, Y, rng, weight, n_init):
-        """Label vectors from the eigenvectors, and the iterations each of them took."""
+    def _label_vectors(self, Y, rng, weight, n_init):
+        """Iterable over label vectors from the eigenvectors Y, and the iterations each took."""
         if not Y.shape[1]:
             return [(np.zeros(len(Y), dtype=np.int32), 0)]
         if self.rounding == "kmeans":
-            return _kmeans(unit_rows(Y), rng, n_init, weight)
+            return kmeans_labels(unit_rows(Y), rng, n_init, weight)
         return yu_shi_rounds(unit_rows(Y), rng, n_init, weight)
 
     def predict(self, X: ArrayLike | sparray | spmatrix) -> NDArray[np.int32]:
         """Nearest cluster mean of each row, in feature space; no row opens a cluster.
 
-        Of the rows of the fit this may not be the cluster they are in: the rounding does not look
-        for the nearest mean.
+        For rows of the fit this may differ from ``labels_``: the rounding does not assign rows to
+        the nearest mean.
 
         Parameters
         ----------

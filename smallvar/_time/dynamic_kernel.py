@@ -549,7 +549,7 @@ class SpectralDynamicMeans(_KernelMovingClusters):
 
     bound_: float
     eigenvalues_: NDArray[np.float64]
-    _share = 1.0
+    _gamma_scale = 1.0
 
     @keywords_only("squared units of the feature space")
     def __init__(
