@@ -710,10 +710,10 @@ def test_more_starts_only_where_descents_disagree():
         for n_init in (1, 6):
             model = PenalizedCut(n_init=n_init)
             rng = np.random.RandomState(0)
-            found = cuts.communities(model, graph, length, None, rng)
+            found = cuts.search_communities(model, graph, length, None, rng)
             counts.append(len(found))
             values.append(min(one.length for one in found))
-            again = cuts.communities(model, graph, length, None, np.random.RandomState(0))
+            again = cuts.search_communities(model, graph, length, None, np.random.RandomState(0))
             for one, other in zip(found, again, strict=True):
                 assert one.length == other.length
                 assert np.array_equal(one.labels, other.labels)

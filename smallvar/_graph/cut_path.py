@@ -1,4 +1,8 @@
-"""The path of a graph: its clusterings over the penalty, or into every number of clusters."""
+"""The cut path: clusterings of a graph for a range of penalties, one for each number of clusters.
+
+``CutPath`` is the public result. ``Clusterings`` keeps the best of many clusterings, and chooses
+the number of clusters by a criterion or by the widest plateau.
+"""
 
 import math
 
@@ -29,7 +33,8 @@ class CutPath(Path):
     lam : float
         The middle of that plateau; NaN if there is none.
     ranking : ndarray of intp
-        The K of all plateaus that are not trivial, the widest in log(-lam) first.
+        The K of all plateaus that are not trivial, the widest in log(-lam) first; for
+        ``PenalizedCut(lam="auto")`` all K, the shortest description length first.
     lams : ndarray of shape (n_lams,), float64, or None
         The penalties that were tried, ascending.
     """
@@ -42,11 +47,11 @@ class CutPath(Path):
 
     def __init__(self, clusterings, criterion, lam_low, lam_high, best, lam, ranking, lams=None):
         """``clusterings`` are one for each K, ascending; the other arguments are attributes."""
-        self.counts = np.array([found.n_clusters for found in clusterings], dtype=np.intp)
-        self.error = np.array([found.cut for found in clusterings])
+        self.counts = np.array([clustering.n_clusters for clustering in clusterings], dtype=np.intp)
+        self.error = np.array([clustering.cut for clustering in clusterings])
         self.criterion, self.lam_low, self.lam_high = criterion, lam_low, lam_high
         self.best, self.lam, self.ranking, self.lams = best, lam, ranking, lams
-        self._labels = {found.n_clusters: found.labels for found in clusterings}
+        self._labels = {clustering.n_clusters: clustering.labels for clustering in clusterings}
 
     @property
     def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
@@ -82,28 +87,31 @@ class CutPath(Path):
 
 
 class Clusterings:
-    """The clustering of lowest cut for each number of clusters, and what a path says of them.
+    """The clustering of lowest cut for each number of clusters, from any number of clusterings.
 
-    ``length`` is the description length of labels of the graph.
+    ``length(labels)`` is the description length of labels of the graph; ``lams`` are the penalties
+    that were tried, None if the range is not bounded. ``low`` and ``high`` bound the penalties for
+    which each is the best; ``plateaus`` are the indices of those that are best for some penalty and
+    not trivial.
     """
 
-    def __init__(self, graph, found, length, lams=None):
+    def __init__(self, graph, clusterings, length, lams=None):
         lowest = {}
-        for clustering in found:
-            k = clustering.n_clusters
-            if k not in lowest or clustering.cut < lowest[k].cut:
-                lowest[k] = clustering
+        for c in clusterings:
+            k = c.n_clusters
+            if k not in lowest or c.cut < lowest[k].cut:
+                lowest[k] = c
         self.kept = [lowest[k] for k in sorted(lowest)]
         self.lams = lams
-        self.counts = np.array([one.n_clusters for one in self.kept], dtype=np.intp)
-        lengths = [length(one.labels) if one.length is None else one.length for one in self.kept]
+        self.counts = np.array([c.n_clusters for c in self.kept], dtype=np.intp)
+        lengths = [length(c.labels) if c.length is None else c.length for c in self.kept]
         self.criterion = np.array(lengths, dtype=np.float64)
-        low, high = envelope(self.counts, [one.cut for one in self.kept], least=-np.inf)
+        low, high = envelope(self.counts, [c.cut for c in self.kept], least=-np.inf)
         if lams is not None:
             low, high = np.maximum(low, lams[0]), np.minimum(high, lams[-1])
         self.low, self.high = low, high
-        # trivial: a cluster for each node, or no more than one for each connected part
-        useful = (low < high) & (self.counts > graph.parts[0]) & (self.counts < len(graph))
+        # trivial: a cluster for each node, or no more than one for each connected component
+        useful = (low < high) & (self.counts > graph.components[0]) & (self.counts < len(graph))
         self.plateaus = np.flatnonzero(useful)
 
     def _path(self, best, lam, ranking):
@@ -112,21 +120,21 @@ class Clusterings:
         )
 
     def chosen(self, best, lam):
-        """The path with this choice, ranked by the criterion."""
+        """CutPath with a given choice of K and lam, ranked by the criterion."""
         return self._path(best, lam, self.counts[np.argsort(self.criterion, kind="stable")])
 
     def widest(self, *, log):
-        """The path whose choice is the middle of the widest plateau, of lam or of log(-lam)."""
-        low, high, shown = self.low, self.high, self.plateaus
-        ratio = [low[i] / high[i] if high[i] < 0.0 else np.inf for i in shown]
-        ranked = shown[np.argsort(-np.array(ratio), kind="stable")]
+        """CutPath with the middle of the widest plateau, by lam or (``log``) by log(-lam)."""
+        low, high, plateaus = self.low, self.high, self.plateaus
+        ratio = [low[i] / high[i] if high[i] < 0.0 else np.inf for i in plateaus]
+        ranked = plateaus[np.argsort(-np.array(ratio), kind="stable")]
         ranking = self.counts[ranked]
-        if not len(shown):
+        if not len(plateaus):
             return self._path(None, np.nan, ranking)
         if log:
             i = ranked[0]
             lam = -math.sqrt(low[i] * high[i])
         else:
-            i = shown[np.argmax(high[shown] - low[shown])]
+            i = plateaus[np.argmax(high[plateaus] - low[plateaus])]
             lam = float(low[i] + high[i]) / 2
         return self._path(int(self.counts[i]), lam, ranking)

@@ -1,4 +1,10 @@
-"""Searches for the clusters of a graph whose penalized cut is lowest."""
+"""Searches for the clusters of a graph with the lowest penalized cut.
+
+In this order: ``Descent``, a start that moves nodes, or weighted kernel DP-means of KJ12, Theorem
+5.3 ("batch"), and the spectral relaxation where that starts; ``DescriptionLength``, the criterion
+of ``lam="auto"``, and ``CommunitySearch``, which seeks clusters of short description by modularity;
+and at the end a penalty for given clusters, and the penalties and clusters of ``lam="plateau"``.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -22,29 +28,33 @@ from smallvar._sweeps.graph import (
     number_labels,
 )
 
-# of abs(lam) plus the largest cut / size of a node (of modularity: of the largest sum of links):
-# costs, and objectives of starts, that are closer tie
+# Costs, and objectives of starts, tie if they differ by less than this times abs(lam) plus the
+# largest cut of a node (for modularity: times the largest sum of a node's links)
 TIE = 1e-12
-ARPACK_TOLERANCE = 1e-8  # of the largest eigenvalue, for the shift, to which the residual is added
+ARPACK_TOLERANCE = 1e-8  # relative, for the largest eigenvalue; the residual is added to it
 DENSE = 200  # nodes up to which all eigenvalues are computed
-FEW = 32  # a sweep moves few nodes if it moves no more than one in FEW
-STEPS, REACH = 22, 3.5  # penalties of a chain, and the largest log of kept over cut links in it
-FINEST, COARSER, COARSEST = 32, 1.5, 0.5  # resolutions tried: nodes / 32, / 1.5, ..., 0.5
-FIXED = 3  # steps toward the fixed point of the resolution
-AGREE = 3  # so many separate descents that end in the best clusters are enough
-SAME = 1e-9  # of a description length or a resolution: it is not known better than that
+FEW_MOVES = 32  # a sweep moves few nodes if it moves at most one in FEW_MOVES
+# number of penalties of a chain, and the largest log of the ratio of kept to cut links among them
+CHAIN_LENGTH, CHAIN_REACH = 22, 3.5
+FINEST, COARSER, COARSEST = 32, 1.5, 0.5  # resolutions: number of nodes / 32, / 1.5, ..., 0.5
+FIXED_POINT_STEPS = 3  # largest number of steps to the fixed point of the resolution
+ENOUGH_DESCENTS = 3  # the search ends when so many separate descents found the best clusters
+LENGTH_TOLERANCE = 1e-9  # relative rounding error of description lengths and resolutions
 
 
 def tie_of(graph, lam):
-    """Costs that differ by no more are equal."""
+    """Difference up to which costs at this penalty are equal."""
     return TIE * (abs(lam) + graph.ratio.max())
 
 
 class Descent:
-    """One start: labels, and the objective after every sweep."""
+    """One start: labels, and the objective after every sweep.
+
+    ``order`` is the order in which nodes are visited, None for that of the graph.
+    """
 
     sweeps = CutSweep
-    length = None  # of the description: not looked at
+    length = None  # description length, as in Clustering: not computed
 
     def __init__(self, estimator, graph, lam, order):
         self.graph, self.lam, self.order = graph, lam, order
@@ -57,7 +67,7 @@ class Descent:
 
     @property
     def k(self):
-        """Number of clusters, at the end."""
+        """Number of clusters at the end."""
         return self.n_clusters
 
     @property
@@ -69,90 +79,100 @@ class Descent:
         self.progress.record(value, f"{n} nodes, {k} clusters, {{}}", changed=moved, n_clusters=k)
 
     def run(self, algorithm, start):
-        """From given labels, or from every node on its own."""
+        """Descend from labels ``start`` (None: every node on its own) by the named algorithm."""
         if start is None:
             start = np.arange(len(self.graph), dtype=np.int32)
         labels = getattr(self, algorithm)(start.copy())
         self.labels, self.n_clusters = number_labels(labels, None)
-        self.measure()
+        self.update_cut()
         return self
 
-    def measure(self):
-        """Set the cut, and the last objective, from the labels themselves."""
+    def update_cut(self):
+        """Set the cut, and the last objective, computed from the labels."""
         last = self.sweeps(self.graph.arrays, self.labels, self.lam, self.tie)
         self.progress.correct(last.objective())
         self.cut = last.cut
 
-    def settle(self, graph, labels, order, few=0):
-        """Sweep until no more than ``few`` nodes move; changes ``labels``, returns if any did."""
+    def sweep_to_fixed_point(self, graph, labels, order, max_moved=0):
+        """Sweep until at most ``max_moved`` nodes move; returns whether any moved.
+
+        ``labels`` are changed.
+        """
         sweep = self.sweeps(graph.arrays, labels, self.lam, self.tie)
         for count in range(self.max_iter):
             moved = sweep.sweep_again(order) if count else sweep.sweep(order)
             value = sweep.objective()
             self._record(value, sweep.k, len(graph), moved)
-            if moved <= few:
+            if moved <= max_moved:
                 return count > 0 or moved > 0
         self.converged = False
         return True
 
     def incremental(self, labels):
-        """Single nodes."""
-        self.settle(self.graph, labels, self.order)
+        """Labels after sweeps that move single nodes."""
+        self.sweep_to_fixed_point(self.graph, labels, self.order)
         return labels
 
     def multilevel(self, labels):
-        """Single nodes, then clusters as nodes, and so on; then back; until nothing changes."""
-        # on the way up a level is left once few nodes move: clusters merge faster as nodes
-        self.settle(self.graph, labels, self.order, len(labels) // FEW)
+        """Labels after moves of single nodes, then of clusters as nodes, until nothing changes.
+
+        As in the Louvain method (Blondel et al., 2008), but after the highest level the clusters
+        are refined on each lower one again.
+        """
+        # on the way up a level ends when few nodes move: clusters merge faster as nodes
+        self.sweep_to_fixed_point(self.graph, labels, self.order, len(labels) // FEW_MOVES)
         merged, refined, rounds = True, False, 0
         while merged and self.converged:
             if rounds == self.max_iter:
                 self.converged = False
                 break
             rounds += 1
-            labels, merged = self.climb(labels)
+            labels, merged = self.sweep_levels(labels)
             if not (merged or refined):
-                merged = self.settle(self.graph, labels, self.order)
+                merged = self.sweep_to_fixed_point(self.graph, labels, self.order)
             refined = True
         return labels
 
-    def climb(self, labels):
-        """Clusters as nodes, and so on, and back; also returns whether any merged."""
+    def sweep_levels(self, labels):
+        """Move clusters as nodes, on higher and higher levels, then nodes on each level downwards.
+
+        Returns the labels, and whether any clusters merged.
+        """
         levels, graph, order, merged = [], self.graph, self.order, False
         while True:
-            fine, k = number_labels(labels, order)
+            members, k = number_labels(labels, order)
             if k == len(graph):
                 break
-            levels.append((graph, order, fine))
-            graph, order = graph.contracted(fine, k), None
+            levels.append((graph, order, members))
+            graph, order = graph.contracted(members, k), None
             labels = np.arange(k, dtype=np.int32)
-            if not self.settle(graph, labels, order, k // FEW):
+            if not self.sweep_to_fixed_point(graph, labels, order, k // FEW_MOVES):
                 break
             merged = True
-        for graph, order, fine in reversed(levels):
-            labels = labels[fine]
+        for graph, order, members in reversed(levels):
+            labels = labels[members]
             if merged:
-                self.settle(graph, labels, order)
+                self.sweep_to_fixed_point(graph, labels, order)
         return labels, merged
 
     def batch(self, labels):
-        """Weighted kernel DP-means with the kernel of the cut (KJ12, Theorem 5.3)."""
+        """Labels of weighted kernel DP-means with the kernel of the cut (KJ12, Theorem 5.3)."""
         shift = kernel_shift(self.graph)
         if not self.ratio:  # the paper's sigma is s - 1, and not negative
             shift = max(shift, 1.0)
 
-        def begin(labels):
+        def make_sweep(labels):
             return BatchSweep(self.graph.arrays, labels, self.lam, self.tie, shift)
 
-        sweep = begin(labels)
+        sweep = make_sweep(labels)
         value = sweep.objective()
         for _ in range(self.max_iter):
-            before, moved = labels.copy(), sweep.sweep(self.order)  # which changes labels
+            previous, moved = labels.copy(), sweep.sweep(self.order)  # which changes labels
             _, labels = np.unique(labels, return_inverse=True)
             labels = labels.astype(np.int32)
-            sweep = begin(labels)
+            sweep = make_sweep(labels)
             if sweep.objective() > value:  # by rounding alone
-                labels, moved, sweep = before, 0, begin(before)
+                labels, moved, sweep = previous, 0, make_sweep(previous)
             value = sweep.objective()
             self._record(value, sweep.k, len(self.graph), moved)
             if not moved:
@@ -162,7 +182,10 @@ class Descent:
 
 
 def kernel_shift(graph):
-    """KJ12's sigma: the least s, up to rounding, for which s V - L is positive semi-definite."""
+    """The shift sigma of KJ12: the least s for which s V - L is positive semi-definite.
+
+    It is the largest eigenvalue of V^-1/2 L V^-1/2, or a little larger, by rounding.
+    """
     N = graph.laplacian()
     if not graph.indices.size:
         return 0.0
@@ -171,42 +194,45 @@ def kernel_shift(graph):
     try:
         v0 = np.sqrt(1 + np.arange(len(graph)))
         value, vector = eigsh(N, k=1, which="LA", tol=ARPACK_TOLERANCE, v0=v0)
-    except ArpackError:
-        row = np.repeat(np.arange(len(graph)), np.diff(graph.indptr))
+    except ArpackError:  # a bound: the largest sum of out_i / v_i and out_j / v_j over links
+        row = np.run_more_starts(np.arange(len(graph)), np.diff(graph.indptr))
         ratio = (
             graph.out[row] / graph.size[row] + graph.out[graph.indices] / graph.size[graph.indices]
         )
         return float(ratio.max())
-    # no closer to the largest than the residual
+    # the error of an eigenvalue is at most the norm of the residual
     return float(value[0] + np.linalg.norm(N @ vector[:, 0] - value[0] * vector[:, 0]))
 
 
 def spectral_labels(graph, lam, rng, n_init):
-    """Roundings of the spectral relaxation (KJ12, 5.1), one connected component at a time."""
+    """Labels by the spectral relaxation (KJ12, section 5.1), one connected component at a time."""
     n_components, component = connected_components(graph.adjacency(), directed=False)
     members = np.argsort(component, kind="stable")
-    whole = graph.reordered(members)
+    sorted_graph = graph.reordered(members)
     ends = np.cumsum(np.bincount(component, minlength=n_components))
     labels, k = np.empty(len(graph), dtype=np.int32), 0
     for start, stop in zip(np.concatenate([[0], ends[:-1]]), ends, strict=True):
-        found = np.zeros(stop - start, dtype=np.int32)
+        component_labels = np.zeros(stop - start, dtype=np.int32)
         if stop - start > 1:
-            part = whole.part(start, stop)
-            similarity = -part.laplacian()
-            _, Y = eigen_above(similarity.toarray() if len(part) <= DENSE else similarity, lam, rng)
+            subgraph = sorted_graph.subgraph(start, stop)
+            similarity = -subgraph.laplacian()
+            dense = len(subgraph) <= DENSE
+            _, Y = eigen_above(similarity.toarray() if dense else similarity, lam, rng)
             if Y.shape[1] > 1:
                 roundings = (
-                    Rounding(CutSweep(part.arrays, one, lam, 0.0).objective(), one, None)
-                    for one in yu_shi(Y, rng, n_init)
+                    Rounding(
+                        CutSweep(subgraph.arrays, rounded, lam, 0.0).objective(), rounded, None
+                    )
+                    for rounded in yu_shi(Y, rng, n_init)
                 )
-                found = best_of(roundings).labels
-        labels[members[start:stop]] = found + k
-        k += int(found.max()) + 1
+                component_labels = best_of(roundings).labels
+        labels[members[start:stop]] = component_labels + k
+        k += int(component_labels.max()) + 1
     return labels
 
 
 class Clustering(NamedTuple):
-    """Labels, how many clusters they are, the cut, and the description length where it is known."""
+    """Labels, their number of clusters and cut, and their description length if it is known."""
 
     labels: NDArray[np.int32]
     n_clusters: int
@@ -215,7 +241,10 @@ class Clustering(NamedTuple):
 
     @classmethod
     def of(cls, graph, labels, length):
-        """With the cut of these labels, which are 0, 1 and so on, and the length of `length`."""
+        """Clustering of labels 0, 1, ... with their cut and their description length.
+
+        ``length`` is a DescriptionLength.
+        """
         k = int(labels.max()) + 1
         out = links_leaving(graph.arrays, labels, k)
         size = np.bincount(labels, graph.size)
@@ -225,17 +254,19 @@ class Clustering(NamedTuple):
 
 @dataclass
 class LinkCounts:
-    """Links within and between clusters, and what the degrees of the clusters let expect."""
+    """Numbers of links within and between clusters, and those expected from the degrees."""
 
     e_in: float  # twice the links within clusters
-    e_out: float  # and between
-    v_in: float
-    v_out: float
+    e_out: float  # twice the links between clusters
+    v_in: float  # expected e_in, by degrees
+    v_out: float  # expected e_out
     sizes: NDArray[np.int64]  # nodes with links in each cluster
 
 
 class DescriptionLength:
-    """What it takes to write down the clusters, and the links given the clusters and degrees.
+    """Description length of clusters of a graph, and of its links given clusters and degrees.
+
+    That of a degree-corrected planted partition (Zhang & Peixoto, 2020).
 
     With e_in twice the links within clusters, e_out twice those between, E their number, d_k the
     degree of cluster k, v_in = sum_k d_k^2 / 2E and v_out = 2E - v_in ::
@@ -243,15 +274,15 @@ class DescriptionLength:
         -(e_in log(e_in / v_in) + e_out log(e_out / v_out)) / 2 + log(n! / prod_k n_k!)
             + log C(n - 1, K - 1) + log n + [K > 1] log(E + 1)
 
-    Weights w count for as many links as there would be of equal ones with the same relative error
-    of their sum, w sum(w) / sum(w^2) each. Self-links and nodes without others take no part.
+    A link of weight w counts as w sum(w) / sum(w^2) links: as many links of equal weight would have
+    the same relative error of their sum. Self-links and nodes without links are left out.
     """
 
     def __init__(self, graph):
         self.graph = graph
         self.linked = graph.linked
         total = graph.weight.sum()
-        # of weights relative to the largest: squares neither overflow nor vanish
+        # weights are divided by the largest, so that squares neither overflow nor underflow
         largest = graph.weight.max(initial=0.0)
         relative = graph.weight / largest if largest > 0 else graph.weight
         square = relative @ relative
@@ -259,7 +290,7 @@ class DescriptionLength:
         self.ends = self.scale * total  # 2E
 
     def _counts(self, labels, out):
-        """The links of these clusters, of which those in ``out`` leave each, if that is known."""
+        """LinkCounts of these labels; ``out`` are the links that leave each cluster, if known."""
         if out is None:
             out = links_leaving(self.graph.arrays, labels, int(labels.max()) + 1)
         e_out = self.scale * float(out.sum())
@@ -269,7 +300,7 @@ class DescriptionLength:
         return LinkCounts(self.ends - e_out, e_out, v_in, self.ends - v_in, sizes[sizes > 0])
 
     def __call__(self, labels, out=None):
-        """The description length of these clusters, in nats."""
+        """Description length of these labels, in nats."""
         if not self.linked.any():
             return 0.0
         links = self._counts(labels, out)
@@ -280,7 +311,11 @@ class DescriptionLength:
         return float(nats + (np.log(self.ends / 2 + 1) if k > 1 else 0.0))
 
     def resolution(self, labels):
-        """At which modularity's gains are those of the likelihood; None where that is nowhere."""
+        """Resolution of modularity whose gains are those of the likelihood (Newman, 2016).
+
+        (within - between) / log(within / between), with the ratios of links to expected links
+        within and between clusters. None for one cluster, or if within <= between.
+        """
         links = self._counts(labels, None)
         if len(links.sizes) == 1 or links.e_out <= 0:
             return None
@@ -291,12 +326,12 @@ class DescriptionLength:
 
 
 def _gain(links, expected):
-    """Links times the logarithm of how many times as many they are as expected."""
+    """links * log(links / expected), 0 if either is 0."""
     return links * np.log(links / expected) if links > 0 and expected > 0 else 0.0
 
 
 class LinkDescent(Descent):
-    """One start of a search for high modularity, of resolution lam times the sum of degrees."""
+    """One start of a search for high modularity, at the resolution lam * (sum of degrees)."""
 
     sweeps = LinkSweep
 
@@ -304,128 +339,139 @@ class LinkDescent(Descent):
         super().__init__(estimator, graph, lam, order)
         self.tie = TIE * float(graph.out.max())
 
-    def measure(self):
-        """The objective of modularity is of no interest."""
+    def update_cut(self):
+        """Do nothing: neither the cut nor the last objective is needed."""
 
 
 class CommunitySearch:
-    """Clusterings among which the one of least description length is sought, in ``found``.
+    """Search for the clusters with the least description length, by modularity.
 
-    At the resolution of the true clusters, high modularity is high likelihood (Newman 2016). It is
-    not known, so: resolutions from high to low, each from the clusters before (``descend``); the
-    fixed point from resolution 1 on (``approach``); and more starts at the best so far, unless
-    separate descents agree on it (``repeat``).
+    At the resolution of the true clusters, high modularity is high likelihood (Newman, 2016). This
+    resolution is not known, so three searches follow each other: resolutions from high to low, each
+    starting from the clusters before (``lower_resolutions``); the fixed point of the resolution,
+    starting at 1 (``iterate_resolution``); and more starts at the best resolution so far, unless
+    separate descents agree (``run_more_starts``). ``clusterings`` are all that were found.
     """
 
     def __init__(self, model, graph, length):
         self.model, self.graph, self.length = model, graph, length
         self.network, self.total = replace(graph, size=graph.out), float(graph.out.sum())
-        self.found = []
-        self.resolutions = []  # that led to them
-        self.separate = []  # lengths that descents came to, each on its own
+        self.clusterings = []
+        self.resolutions = []  # at which the clusterings were found
+        self.separate = []  # description lengths of descents that do not start at each other's end
 
-    def _lowered(self, algorithm, resolution, labels, order=None, network=None):
-        """Labels of a descent from these, or from single nodes."""
+    def _descend(self, algorithm, resolution, labels, order=None, network=None):
+        """Labels of a descent at this resolution from ``labels`` (None: from single nodes)."""
         network = self.network if network is None else network
         descent = LinkDescent(self.model, network, resolution / self.total, order)
         return descent.run(algorithm, labels).labels
 
     def _add(self, labels, resolution):
-        self.found.append(Clustering.of(self.graph, labels, self.length))
+        self.clusterings.append(Clustering.of(self.graph, labels, self.length))
         self.resolutions.append(resolution)
-        return self.found[-1]
+        return self.clusterings[-1]
 
     @property
-    def best(self):
-        """The place of the shortest description."""
-        return min(range(len(self.found)), key=lambda i: self.found[i].length)
+    def best_index(self):
+        """Index of the clustering with the least description length."""
+        return min(range(len(self.clusterings)), key=lambda i: self.clusterings[i].length)
 
-    def descend(self, start):
-        """Ever lower resolutions: clusters merge, then single nodes move."""
+    def lower_resolutions(self, start):
+        """Descend at lower and lower resolutions: clusters merge, then single nodes move."""
         resolution = max(np.count_nonzero(self.graph.linked) / FINEST, COARSER**3)
-        found = self._add(self._lowered("multilevel", resolution, start), resolution)
-        coarse = self.network.contracted(found.labels, found.n_clusters)
-        # as many clusters as connected parts stay for all resolutions that are lower
-        while resolution >= COARSEST * COARSER and found.n_clusters > self.graph.parts[0]:
+        current = self._add(self._descend("multilevel", resolution, start), resolution)
+        coarse = self.network.contracted(current.labels, current.n_clusters)
+        # once clusters are the connected components, lower resolutions do not change them
+        while resolution >= COARSEST * COARSER and current.n_clusters > self.graph.components[0]:
             resolution /= COARSER
-            merged = self._lowered("multilevel", resolution, None, network=coarse)
-            if merged.max() + 1 < found.n_clusters:
-                labels = self._lowered("incremental", resolution, merged[found.labels])
-                found = self._add(labels, resolution)
-                coarse = self.network.contracted(labels, found.n_clusters)
-        self.separate.append(self.found[self.best].length)
+            merged = self._descend("multilevel", resolution, None, network=coarse)
+            if merged.max() + 1 < current.n_clusters:
+                labels = self._descend("incremental", resolution, merged[current.labels])
+                current = self._add(labels, resolution)
+                coarse = self.network.contracted(labels, current.n_clusters)
+        self.separate.append(self.clusterings[self.best_index].length)
 
-    def approach(self):
-        """Resolutions at which modularity's gains are those of the likelihood, from 1 on."""
+    def iterate_resolution(self):
+        """Descend at resolution 1, then at the resolution of the clusters found, and so on."""
         resolution = 1.0
-        for _ in range(FIXED):
-            found = self._add(self._lowered("multilevel", resolution, None), resolution)
-            self.separate.append(found.length)
-            before, resolution = resolution, self.length.resolution(found.labels)
-            if resolution is None or abs(resolution - before) <= SAME * before:
+        for _ in range(FIXED_POINT_STEPS):
+            current = self._add(self._descend("multilevel", resolution, None), resolution)
+            self.separate.append(current.length)
+            before, resolution = resolution, self.length.resolution(current.labels)
+            if resolution is None or abs(resolution - before) <= LENGTH_TOLERANCE * before:
                 break
 
-    def repeat(self, rng):
-        """Nodes in random orders, then from the best once more, unless enough descents agree."""
+    def run_more_starts(self, rng):
+        """Descend with nodes in random orders, then from the best, unless enough descents agree."""
         for _ in range(self.model.n_init - 1):
-            if self._agree():
+            if self._enough_agree():
                 return
-            resolution = self.resolutions[self.best]
+            resolution = self.resolutions[self.best_index]
             order = rng.permutation(len(self.graph))
-            labels = self._lowered("multilevel", resolution, None, order)
+            labels = self._descend("multilevel", resolution, None, order)
             self.separate.append(self._add(labels, resolution).length)
-        if self._agree():
+        if self._enough_agree():
             return
-        best = self.found[self.best]
-        while (resolution := self.length.resolution(best.labels)) is not None:
-            found = self._add(self._lowered("multilevel", resolution, best.labels), resolution)
-            if not found.length < best.length - SAME * abs(best.length):
+        best_index = self.clusterings[self.best_index]
+        while (resolution := self.length.resolution(best_index.labels)) is not None:
+            refined = self._add(
+                self._descend("multilevel", resolution, best_index.labels), resolution
+            )
+            if not refined.length < best_index.length - LENGTH_TOLERANCE * abs(best_index.length):
                 break
-            best = found
+            best_index = refined
 
-    def _agree(self):
-        least = self.found[self.best].length
-        return sum(one <= least + SAME * abs(least) for one in self.separate) >= AGREE
+    def _enough_agree(self):
+        """Whether enough separate descents found clusters as good as the best."""
+        least = self.clusterings[self.best_index].length
+        limit = least + LENGTH_TOLERANCE * abs(least)
+        return sum(length <= limit for length in self.separate) >= ENOUGH_DESCENTS
 
 
-def communities(model, graph, length, start, rng):
-    """Clusterings among which is the one of the shortest description that was found."""
+def search_communities(model, graph, length, start, rng):
+    """Clusterings of a search for the least description length.
+
+    The connected components and the given labels ``start`` (None: none) are among them.
+    """
     search = CommunitySearch(model, graph, length)
     if graph.linked.any():
-        search.descend(start)
-        search.approach()
-        search.repeat(rng)
-    given = [graph.parts[1]] if start is None else [graph.parts[1], start]
-    return [*(Clustering.of(graph, labels, length) for labels in given), *search.found]
+        search.lower_resolutions(start)
+        search.iterate_resolution()
+        search.run_more_starts(rng)
+    given = [graph.components[1]] if start is None else [graph.components[1], start]
+    return [*(Clustering.of(graph, labels, length) for labels in given), *search.clusterings]
 
 
 def lam_between(graph, labels, cut):
-    """A penalty at which no two of these clusters are better as one, and single nodes do not pay.
+    """A penalty at which these clusters should not merge, and single nodes do not become clusters.
 
-    Where there is none, that at which the first two are as good as one.
+    Above one penalty two of the clusters are better as one, below another a single node pays for
+    itself as a cluster. The result is halfway between both, or the former if that is lower.
     """
     k = int(labels.max()) + 1
-    whole = graph.contracted(labels, k)
-    ratio, (row, column, both) = whole.ratio, whole.unions()
-    most = float((both - ratio[row] - ratio[column]).min(initial=0.0))
+    merged = graph.contracted(labels, k)
+    ratio, (row, column, union) = merged.ratio, merged.unions()
+    highest = float((union - ratio[row] - ratio[column]).min(initial=0.0))
     single = 1.0
-    if graph.linked.any() and (cut == "ratio" or most == 0.0):
+    if graph.linked.any() and (cut == "ratio" or highest == 0.0):
         single = float((graph.out[graph.linked] / graph.size[graph.linked]).min())
-    return (min(-single, most) + most) / 2
+    return (min(-single, highest) + highest) / 2
 
 
-def chain(model, graph, start):
-    """Clusters for ascending penalties, each found from those before, and the penalties.
+def penalty_chain(model, graph, start):
+    """Ascending penalties, and descents for each of them, from the clusters of the one before.
 
-    They begin with single nodes, and again with the clusters given, if any.
+    The first descent starts with single nodes. There is a second chain from the clusters ``start``,
+    if they are given.
     """
-    spaced = np.linspace(REACH, -REACH, STEPS)  # closer to each other at both ends
+    # penalties -1 / (1 + exp(-t)) for equally spaced t are closer to each other at both ends
+    spaced = np.linspace(CHAIN_REACH, -CHAIN_REACH, CHAIN_LENGTH)
     unit = 1.0
     if model.cut == "ratio" and graph.linked.any():
         unit = float(graph.out[graph.linked].mean())
-    found, lams = [], -unit / (1 + np.exp(-spaced))
+    descents, lams = [], -unit / (1 + np.exp(-spaced))
     for labels in (None,) if start is None else (None, start):
         for lam in lams:
-            found.append(Descent(model, graph, float(lam), None).run("multilevel", labels))
-            labels = found[-1].labels
-    return lams, found
+            descents.append(Descent(model, graph, float(lam), None).run("multilevel", labels))
+            labels = descents[-1].labels
+    return lams, descents

@@ -1,4 +1,8 @@
-"""Graphs: checks of what is given, connected components, graphs of clusters."""
+"""Graphs for the penalized cut: ``Graph``, and checks of adjacency matrices, labels and penalties.
+
+A Graph has the links between different nodes in compressed rows (CSR). Its methods give the graph
+of its clusters, its connected components, and the range of useful penalties.
+"""
 
 import sys
 import warnings
@@ -22,7 +26,11 @@ from smallvar._sweeps.graph import contract
 
 @dataclass
 class Graph:
-    """The links between different nodes in compressed rows; each node's links and size."""
+    """A weighted graph: the links between different nodes in compressed rows, and sizes of nodes.
+
+    The cut of a cluster c is links(c, rest) / size(c); with ``out`` and ``size`` of its nodes added
+    up, a cluster is a node of the contracted graph.
+    """
 
     indptr: np.ndarray
     indices: np.ndarray
@@ -32,7 +40,7 @@ class Graph:
 
     @property
     def arrays(self):
-        """What the sweeps take."""
+        """The arrays that the compiled sweeps take."""
         return self.indptr, self.indices, self.weight, self.out, self.size
 
     def __len__(self):
@@ -40,42 +48,45 @@ class Graph:
 
     @property
     def linked(self):
-        """The nodes that have links."""
+        """Mask of the nodes that have links to others."""
         return np.diff(self.indptr) > 0
 
     @cached_property
-    def parts(self):
-        """How many connected parts there are, and which each node is in."""
-        count, part = connected_components(self.adjacency(), directed=False)
-        return count, part.astype(np.int32)
+    def components(self):
+        """Number of connected components, and the component of each node."""
+        count, component = connected_components(self.adjacency(), directed=False)
+        return count, component.astype(np.int32)
 
     @property
     def ratio(self):
-        """What each node's links are of its size, the cut of a cluster of its own."""
+        """Cut of each node as a cluster of its own: its links to others over its size."""
         ratio = np.zeros(len(self))
         np.divide(self.out, self.size, out=ratio, where=self.out > 0)
         return ratio
 
     def unions(self):
-        """For each link the nodes that it joins, and the cut of a cluster of these two."""
+        """Both nodes of each link, and the cut of a cluster of these two."""
         row, column = np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.indices
-        both = self.out[row] + self.out[column] - 2 * self.weight
-        return row, column, both / (self.size[row] + self.size[column])
+        links = self.out[row] + self.out[column] - 2 * self.weight
+        return row, column, links / (self.size[row] + self.size[column])
 
     def contracted(self, labels, n_clusters):
-        """The graph of the clusters."""
+        """The graph whose nodes are the clusters of ``labels``."""
         return Graph(*contract(self.arrays, labels, n_clusters))
 
     def least_lam(self, cut):
-        """Below this lam, no two nodes are better off as one cluster."""
-        ratio, (row, column, both) = self.ratio, self.unions()
-        gain = (ratio[row] + ratio[column] - both).max()
-        if cut == "ratio":  # two without a link may gain, too
+        """Least useful penalty: below it, no two nodes have a lower objective as one cluster.
+
+        A union changes the cut by union - ratio_i - ratio_j, and saves lam.
+        """
+        ratio, (row, column, union) = self.ratio, self.unions()
+        gain = (ratio[row] + ratio[column] - union).max()
+        if cut == "ratio":  # here also a union of two nodes without a link may lower the cut
             gain = max(gain, np.partition(self.out, -2)[-2:].sum() / 2)
         return -float(gain)
 
     def reordered(self, order):
-        """The same graph, node ``order[i]`` as node i."""
+        """The graph with its nodes in another order: node ``order[i]`` becomes node i."""
         A = self.adjacency()[order][:, order]
         return Graph(
             A.indptr.astype(np.int64),
@@ -85,8 +96,8 @@ class Graph:
             self.size[order],
         )
 
-    def part(self, start, stop):
-        """The nodes start..stop-1, which have no links to others."""
+    def subgraph(self, start, stop):
+        """The graph of nodes start..stop-1, which must have no links to other nodes."""
         first, last = self.indptr[start], self.indptr[stop]
         return Graph(
             self.indptr[start : stop + 1] - first,
@@ -97,12 +108,12 @@ class Graph:
         )
 
     def adjacency(self):
-        """The links as a sparse array."""
+        """Adjacency matrix of the links, a sparse array without self-links."""
         shape = (len(self), len(self))
         return csr_array((self.weight, self.indices, self.indptr), shape=shape)
 
     def laplacian(self):
-        """V^-1/2 (D - A) V^-1/2, V the sizes; the nodes without links have zeros."""
+        """V^-1/2 (D - A) V^-1/2 with V the sizes, a sparse array; zero for nodes without links."""
         root = np.zeros(len(self))
         np.divide(1.0, np.sqrt(self.size), out=root, where=self.out > 0)
         scale = diags_array(root)
@@ -110,8 +121,11 @@ class Graph:
 
 
 def read_graph(estimator, X, cut):
-    """The checked graph of an adjacency matrix or of a networkx graph."""
-    networkx = sys.modules.get("networkx")  # if X is a graph of it, it was imported
+    """Checked Graph from an adjacency matrix or a networkx graph.
+
+    ``cut`` decides what the size of a node is: its degree with self-links ("normalized"), or 1.
+    """
+    networkx = sys.modules.get("networkx")  # it is imported already if X is one of its graphs
     if networkx is not None and isinstance(X, networkx.Graph):
         if X.is_directed():
             raise ValueError("X must be an undirected graph, got a directed one")
@@ -123,7 +137,7 @@ def read_graph(estimator, X, cut):
             raise ValueError(f"X must have numbers as its edges' weights: {error}") from None
     X = opened(X)
     check_sparse(X, type(estimator).__name__, True)
-    single = getattr(X, "dtype", None) == np.float32
+    is_float32 = getattr(X, "dtype", None) == np.float32
     with explained(X):
         X = validate_data(
             estimator, X, accept_sparse=["csr", "csc", "coo"], dtype=np.float64, copy=False
@@ -133,7 +147,7 @@ def read_graph(estimator, X, cut):
         raise ValueError(f"X must be a square adjacency matrix, got shape {X.shape}")
     if n > np.iinfo(np.int32).max:
         raise ValueError(f"X must have fewer than 2**31 nodes, got {n}")
-    # by way of coordinates: a copy, and duplicates are added
+    # the way over coordinates copies the data and adds up duplicate entries
     X = csr_array(X).tocoo(copy=False) if isinstance(X, np.ndarray) else X.tocoo(copy=False)
     A = csr_array((X.data, (X.row, X.col)), shape=X.shape)
     if A.nnz and A.data.min() < 0:
@@ -143,20 +157,23 @@ def read_graph(estimator, X, cut):
         )
     A.eliminate_zeros()
     check_reach(A.data)
-    given = np.float32 if single else np.float64
-    if check_symmetric(A, "X must be a symmetric adjacency matrix", given) > 0:
+    dtype = np.float32 if is_float32 else np.float64
+    if check_symmetric(A, "X must be a symmetric adjacency matrix", dtype) > 0:
         A = csr_array((A + A.T) / 2)
     row = np.repeat(np.arange(n, dtype=np.int32), np.diff(A.indptr))
-    between = row != A.indices
-    row, weight = row[between], A.data[between]
-    out = np.bincount(row, weight, minlength=n).astype(np.float64)  # integers if empty
+    is_link = row != A.indices
+    row, weight = row[is_link], A.data[is_link]
+    out = np.bincount(row, weight, minlength=n).astype(np.float64)  # int64 if empty
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))]).astype(np.int64)
     size = out + A.diagonal() if cut == "normalized" else np.ones(n)
-    return Graph(indptr, A.indices[between].astype(np.int32), weight, out, size)
+    return Graph(indptr, A.indices[is_link].astype(np.int32), weight, out, size)
 
 
 def check_labels(init, graph):
-    """Given labels numbered from 0, nodes without links on their own; None for None."""
+    """Starting labels numbered from 0, with nodes without links in clusters of their own.
+
+    None if ``init`` is None.
+    """
     if init is None:
         return None
     init = np.asarray(init)
@@ -165,13 +182,13 @@ def check_labels(init, graph):
     if init.dtype.kind not in "iub":
         raise TypeError(f"init must be integer labels or None, got an array of {init.dtype}")
     _, labels = np.unique(init, return_inverse=True)
-    alone = ~graph.linked
-    labels[alone] = len(graph) + np.arange(alone.sum())
+    unlinked = ~graph.linked
+    labels[unlinked] = len(graph) + np.arange(unlinked.sum())
     return np.unique(labels, return_inverse=True)[1].astype(np.int32)
 
 
 def warn_useless(lam, graph, cut):
-    """Warn where lam alone determines the clusters."""
+    """Warn if lam is outside the useful range, where the clusters do not depend on the links."""
     if lam >= 0:
         expect = "one cluster for each connected part of the graph"
     elif lam <= graph.least_lam(cut):

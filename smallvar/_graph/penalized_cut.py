@@ -1,4 +1,8 @@
-"""Clusters of the nodes of a graph: normalized and ratio cut with a penalty."""
+"""The penalized cut: clusters of the nodes of a graph, by normalized or ratio cut with a penalty.
+
+The estimator ``PenalizedCut`` and the function ``cut_path`` for a range of penalties (KJ12, section
+5.2). Their searches are in cuts.py.
+"""
 
 import math
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -23,9 +27,9 @@ from smallvar._graph.cut_path import Clusterings, CutPath
 from smallvar._graph.cuts import (
     Descent,
     DescriptionLength,
-    chain,
-    communities,
     lam_between,
+    penalty_chain,
+    search_communities,
     spectral_labels,
     tie_of,
 )
@@ -52,33 +56,40 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
     Parameters
     ----------
     lam : float, "auto", "plateau" or None, default="auto"
-        Penalty of a cluster, negative, or how to find one. "auto" is for networks, of who knows
-        whom: the clusters by which the links are described most briefly, one for each connected
-        part if none are worth their description; see Notes. "plateau" is for graphs that link
-        points to their neighbors, where every part of a surface is described more briefly alone:
-        the clusters that are best over the widest range of log(-lam) on a path of penalties. Both
-        are found by ``algorithm="multilevel"`` only. A number: for the normalized cut, a cluster
-        pays for itself if the share of its degree that stays within, links(c, c) / deg(c), exceeds
-        1 + lam: with -0.5, more than half. Useful is -1 - f < lam < 0, with f the largest
-        2 A_ij / (d_i + d_j) of an edge; below -1 only small tight groups remain, below -1 - f
-        single nodes. For the ratio cut it is in units of degree: a cluster pays if its links to the
-        rest, per node, are less than -lam. Outside the useful range there is a warning. None: -0.5,
-        for the ratio cut times the mean of the nodes' links. :func:`cut_path` tries a range.
+        Penalty of a cluster, negative, or how to find one.
+
+        "auto" is for networks, such as those of acquaintances: it takes the clusters with the least
+        description length of the links (see Notes), which are the connected components if no other
+        clusters shorten it. "plateau" is for graphs that link points to their neighbors, where any
+        cut of a surface shortens the description: it takes the clusters that are best over the
+        widest range of log(-lam) on a path of penalties. Both need ``algorithm="multilevel"``.
+
+        A number: for the normalized cut, a cluster pays for itself if the share of its degree that
+        stays within, links(c, c) / deg(c), exceeds 1 + lam: with -0.5, more than half. Useful is
+        -1 - f < lam < 0, with f the largest 2 A_ij / (d_i + d_j) of an edge; below -1 only small
+        tight groups remain, below -1 - f single nodes. For the ratio cut it is in units of degree:
+        a cluster pays if its links to the rest, per node, are less than -lam. Outside the useful
+        range there is a warning.
+
+        None: -0.5, for the ratio cut times the mean of the nodes' links. :func:`cut_path` tries a
+        range.
     cut : {"normalized", "ratio"}, default="normalized"
         What is cut. The normalized cut balances degrees, the ratio cut numbers of nodes.
     algorithm : {"multilevel", "incremental", "batch"}, default="multilevel"
         "incremental" moves one node at a time to the cluster, or to a new one, where the objective
         is lowest. "multilevel" does so, then moves the clusters found as if they were nodes, and so
-        on, and then goes back. "batch" is the paper's: weighted kernel DP-means, with the kernel
-        for which its objective is the cut; it rarely leaves the number of clusters it starts with.
+        on, and then refines the clusters on each level on the way back. "batch" is the algorithm of
+        the paper: weighted kernel DP-means, with the kernel for which its objective is the cut. It
+        rarely changes the number of clusters it starts with.
     init : array-like of shape (n_nodes,), default=None
-        Labels to start from, integers; with ``lam="auto"`` a candidate, too, and with "plateau" a
-        second path. None: every node on its own; for "batch", the rounded spectral relaxation.
+        Labels to start from, integers. With ``lam="auto"`` they are also a candidate, and with
+        "plateau" a second path starts from them. None: every node on its own; for "batch", the
+        rounded spectral relaxation.
     n_init : int, default=3
         Number of starts: the first visits nodes in the order given, the others in random orders
-        ("batch" also rounds the relaxation so many times). The lowest objective is kept; with
-        ``lam="auto"`` the shortest description, of these starts and those of the path; these are
-        not made where three separate descents of the path have found it.
+        ("batch" also rounds the relaxation ``n_init`` times). The lowest objective is kept. With
+        ``lam="auto"`` the least description length is kept, of these starts and of the search; the
+        starts are left out if three separate descents of the search agree on it.
     max_iter : int, default=300
         Largest number of sweeps on one level.
     random_state : int, RandomState instance or None, default=None
@@ -99,15 +110,16 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
     objective_path_ : ndarray of shape (n_sweeps,), float64
         The objective after every sweep, on every level; it never rises.
     lam_ : float
-        The penalty used. Of "auto": halfway from the one beyond which two of the clusters are
-        better as one to the one below which single nodes pay, -1 or, for the ratio cut, minus the
-        least of the nodes' links. Of "plateau": minus the geometric mean of the range's ends.
+        The penalty used. For "auto" it is halfway between the penalty above which two of the
+        clusters are better as one and the one below which single nodes pay: -1 or, for the ratio
+        cut, minus the least of the nodes' links. For "plateau" it is minus the geometric mean of
+        the ends of the range.
     path_ : CutPath
-        The clusterings met, as :func:`cut_path` returns them: of every number of clusters that
-        with the lowest cut, or for "auto" that with the shortest description. ``ranking`` are the
-        numbers by the width of their range in log(-lam), or from the shortest description to the
-        longest; ``best`` is the first, from whose labels the cut descends, and ``lam`` its penalty.
-        Absent for a given ``lam``.
+        The clusterings found, as :func:`cut_path` returns them: for each number of clusters the one
+        with the lowest cut, or for "auto" the one with the least description length. ``ranking``
+        has the numbers by the width of their range in log(-lam), or by description length; ``best``
+        is the first, from whose labels the cut descends, and ``lam`` its penalty. Absent for a
+        given ``lam``.
     n_iter_ : int
         Sweeps, the last, unchanging ones included.
     n_features_in_ : int
@@ -124,27 +136,27 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
 
     See Also
     --------
-    cut_path : Clusters over a range of penalties, and the one that lasts longest.
+    cut_path : Clusters over a range of penalties, and those that are best over the widest range.
 
     Notes
     -----
     A sweep takes time proportional to the number of edges. A node goes to a cluster that it has
     links to, or to one of its own, so at a fixed point no such move lowers the objective; with the
-    ratio cut another one may. A million edges take about a second a start on one core, more where
-    it takes more sweeps, with "auto" 6 to 12 seconds. Nothing runs in parallel.
+    ratio cut a move to another cluster may. A million edges take about a second a start on one
+    core, more if it takes more sweeps, and 6 to 12 seconds with "auto". Nothing runs in parallel.
 
     "auto" minimizes the description length, in nats, ::
 
         -(e_in log(e_in / v_in) + e_out log(e_out / v_out)) / 2
             + log(n! / prod_k n_k!) + log C(n - 1, K - 1) + log n + [K > 1] log(E + 1),
 
-    that of a planted partition whose nodes' degrees are known: of E links, e_in / 2 are within
+    that of a planted partition with known degrees of the nodes: of E links, e_in / 2 are within
     clusters and e_out / 2 between, v_in = sum_k deg(k)^2 / 2E, v_out = 2E - v_in, n_k nodes in
     cluster k. Weights w count as w sum(w) / sum(w^2) links, so their unit does not matter;
-    self-links do not count. Clusters that make it short are sought by modularity, over a range of
-    resolutions: descents of the cut itself seldom meet them where half of a node's links leave its
-    cluster. From the best, single nodes and clusters are moved to a fixed point of the penalized
-    cut at ``lam_``, which are the labels returned.
+    self-links do not count. Clusters of short description are sought by modularity, over a range of
+    resolutions: descents of the cut itself seldom find them if half of a node's links leave its
+    cluster. From the best of them, single nodes and clusters are moved to a fixed point of the
+    penalized cut at ``lam_``. Its labels are returned.
 
     A self-link A_ii counts once in the degree of its node and never in a cut. A node without links
     to others is always a cluster of its own, with a cut of 0.
@@ -230,7 +242,7 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
             if hasattr(self, "path_"):
                 del self.path_
             if isinstance(self.lam, str):
-                best, lam = self._choose(graph, start, rng)
+                best, lam = self._choose_penalty(graph, start, rng)
             else:
                 lam = self.lam
                 if lam is None:
@@ -246,27 +258,27 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
                 warn_not_converged(self, self.n_iter_)
         return self
 
-    def _choose(self, graph, start, rng):
-        """The clusters that ``lam`` asks for, and their penalty; sets ``path_``."""
+    def _choose_penalty(self, graph, start, rng):
+        """Descent for ``lam="auto"`` or "plateau", and the penalty chosen; sets ``path_``."""
         length = DescriptionLength(graph)
         if self.lam == "plateau":
-            lams, found = chain(self, graph, start)
-            self.path_ = path = Clusterings(graph, found, length, lams).widest(log=True)
+            lams, clusterings = penalty_chain(self, graph, start)
+            self.path_ = path = Clusterings(graph, clusterings, length, lams).widest(log=True)
             if path.best is None:
                 lam = float(lams[-1])
                 labels = path.labels(path.at(lam))
             else:
                 lam, labels = path.lam, path.labels()
-            runs = [Descent(self, graph, lam, None).run("multilevel", labels)]
+            descents = [Descent(self, graph, lam, None).run("multilevel", labels)]
             for _ in range(self.n_init - 1):
                 order = rng.permutation(len(graph))
-                runs.append(Descent(self, graph, lam, order).run("multilevel", start))
-            return best_of(runs, total=self.n_init, rounding=tie_of(graph, lam)), lam
+                descents.append(Descent(self, graph, lam, order).run("multilevel", start))
+            return best_of(descents, total=self.n_init, rounding=tie_of(graph, lam)), lam
         shortest = {}
-        for found in communities(self, graph, length, start, rng):
-            k = found.n_clusters
-            if k not in shortest or found.length < shortest[k].length:
-                shortest[k] = found
+        for clustering in search_communities(self, graph, length, start, rng):
+            k = clustering.n_clusters
+            if k not in shortest or clustering.length < shortest[k].length:
+                shortest[k] = clustering
         best = min(sorted(shortest), key=lambda k: shortest[k].length)
         labels = shortest[best].labels
         lam = lam_between(graph, labels, self.cut)
@@ -313,9 +325,10 @@ def cut_path(
 
         cut + lam * K,
 
-    as :class:`PenalizedCut` does. A clustering found for one penalty is tried for all others, so K
-    never rises with lam, and the range of penalties for which it is the best of all found is known
-    exactly. Clusters that are best over a wide range, a plateau of K, are a good choice.
+    as :class:`PenalizedCut` does. A clustering found for one penalty is a candidate for all others,
+    so K never rises with lam, and the range of penalties for which a clustering is the best of
+    those found is exact. Clusters that are best over a wide range, a plateau of K, are a good
+    choice.
 
     Parameters
     ----------
@@ -378,18 +391,18 @@ def cut_path(
             low = max(low, -float(graph.out.mean()))
         lams = np.linspace(low, 0.0, n_lams + 2)[1:-1]
     else:
-        wanted = f"lams must be a sequence of finite numbers, got {lams!r}"
+        message = f"lams must be a sequence of finite numbers, got {lams!r}"
         try:
             lams = as_floats(lams)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{wanted}: {error}") from None
+            raise ValueError(f"{message}: {error}") from None
         if lams.ndim != 1 or not lams.size or not np.isfinite(lams).all():
-            raise ValueError(wanted)
+            raise ValueError(message)
         lams = np.sort(lams)
-    found = [_solve(model, graph, start, float(lam), rng) for lam in lams]
-    if not all(f.converged for f in found):
-        warn_not_converged(model, max(f.progress.n_iter for f in found))
-    return Clusterings(graph, found, DescriptionLength(graph), lams).widest(log=False)
+    clusterings = [_solve(model, graph, start, float(lam), rng) for lam in lams]
+    if not all(clustering.converged for clustering in clusterings):
+        warn_not_converged(model, max(clustering.progress.n_iter for clustering in clusterings))
+    return Clusterings(graph, clusterings, DescriptionLength(graph), lams).widest(log=False)
 
 
 def _check_parameters(model):
@@ -411,7 +424,7 @@ def _check_parameters(model):
 
 
 def _solve(model, graph, start, lam, rng):
-    """The best of the starts."""
+    """The best of ``n_init`` descents at penalty ``lam``."""
     if start is None and model.algorithm == "batch":
         start = spectral_labels(graph, lam, rng, model.n_init)
 
