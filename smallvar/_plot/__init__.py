@@ -1,5 +1,5 @@
-"""Drawing: displays after scikit-learn's habit, arrays in, axes out.
+"""Displays of fits, with the interface of scikit-learn's displays: arrays in, axes out.
 
-Nothing here knows an estimator but by the attributes that a fit leaves. matplotlib is imported
-when the first picture is made, and pyplot only where no axes are given.
+The displays use the fitted attributes of estimators, and no class of estimators. matplotlib is
+imported when the first display is drawn, and pyplot only where no axes are given.
 """

@@ -1,4 +1,4 @@
-"""Base of all displays: axes, titles, colors, and which rows are drawn."""
+"""Base of all displays: their axes, titles, labels and legends, rows drawn, and colors."""
 
 from functools import cache
 from textwrap import wrap
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-POINTS_DRAWN, VALUES_DRAWN = 50_000, 20_000_000
-COLORS = 400  # beyond, they come again
+MAX_POINTS, MAX_VALUES = 50_000, 20_000_000  # rows drawn by default, and their values
+N_COLORS = 400  # colors of clusters; more clusters use them again
 BLUE, RED = "#4477aa", "#ee6677"
-FEW_COLORS = "#4477aa #ee6677 #228833 #ccbb44 #66ccee #aa3377 #ff8c1a #44bb99 #7755cc #8c564b"
+BASE_COLORS = "#4477aa #ee6677 #228833 #ccbb44 #66ccee #aa3377 #ff8c1a #44bb99 #7755cc #8c564b"
 
 
 class Display:
-    """Base of the displays: ``plot`` draws on new axes, or on those given."""
+    """Base of the displays, whose ``plot`` draws on given or on new axes."""
 
     ax_: "Axes"
     figure_: "Figure"
 
-    def _begin(self, ax, size):
-        """The axes to draw on."""
+    def _make_axes(self, ax, size):
+        """Axes to draw on, set as ``ax_``: the given ones, or new ones in a figure of this size."""
         try:
             from matplotlib.axes import Axes
         except ImportError as error:
@@ -43,8 +43,8 @@ class Display:
         return ax
 
 
-def divide(ax, rows, columns, **options):
-    """A grid in the place of these axes, which keep their title only."""
+def divide_axes(ax, rows, columns, **options):
+    """A grid specification that divides these axes; they are hidden but for their title."""
     from matplotlib.gridspec import GridSpec
 
     ax.set_axis_off()
@@ -52,20 +52,20 @@ def divide(ax, rows, columns, **options):
     if spec is not None:
         return spec.subgridspec(rows, columns, **options)
     box = ax.get_position()
-    place = {"left": box.x0, "right": box.x1, "bottom": box.y0, "top": box.y1}
-    return GridSpec(rows, columns, ax.get_figure(), **place, **options)
+    sides = {"left": box.x0, "right": box.x1, "bottom": box.y0, "top": box.y1}
+    return GridSpec(rows, columns, ax.get_figure(), **sides, **options)
 
 
 def write_title(ax, text):
-    """A title no wider than its axes, names in it taken as they are."""
+    """Set a title in a size that fits the width of the axes; "$" in it is not mathematics."""
     width = ax.get_window_extent().width * 72 / ax.get_figure().dpi
     longest = max(map(len, text.split("\n")))
     ax.set_title(text, size=float(np.clip(width / (0.55 * longest), 6, 11)), parse_math=False)
 
 
 def write_label(ax, axis, text):
-    """The label of an axis no longer than the axis, else on two lines; names taken as they are."""
-    space = 0.95 * room(ax)[axis == "y"]
+    """Set the label of an axis in a size that fits its length, on two lines if it is long."""
+    space = 0.95 * size_in_points(ax)[axis == "y"]
     if space < 0.55 * 8 * len(text):
         text = "\n".join(wrap(text, max(len(text) // 2 + 4, 1), max_lines=2, placeholder="..."))
     size = float(np.clip(space / (0.55 * max(map(len, text.split("\n")), default=1)), 6, 10))
@@ -73,8 +73,8 @@ def write_label(ax, axis, text):
 
 
 def write_legend(ax):
-    """A legend where there is room for it: in the axes, or above axes that are low."""
-    width, height = room(ax)
+    """Draw a legend in the axes, or above them if they are not high enough."""
+    width, height = size_in_points(ax)
     _, texts = ax.get_legend_handles_labels()
     if not texts:
         return
@@ -93,15 +93,15 @@ def write_legend(ax):
     )
 
 
-def room(ax):
-    """Width and height of axes, in points."""
+def size_in_points(ax):
+    """Width and height of axes, in points (1/72 inch)."""
     box = ax.get_window_extent()
     dpi = ax.get_figure().dpi
     return box.width * 72 / dpi, box.height * 72 / dpi
 
 
 def check_labels(labels: ArrayLike, n: int, name: str = "labels") -> NDArray[np.int64]:
-    """Labels of n rows, integers."""
+    """Labels of n rows as int64; ``name`` is for error messages."""
     array = np.asarray(labels)
     if array.shape != (n,):
         raise ValueError(f"{name} must be of shape ({n},), one for each row, got {array.shape}")
@@ -110,8 +110,11 @@ def check_labels(labels: ArrayLike, n: int, name: str = "labels") -> NDArray[np.
     return array.astype(np.int64)
 
 
-def own_labels(estimator: Any, n: int, other: str) -> NDArray[np.int64]:
-    """The labels of the rows that an estimator was fitted to, if there are n of them."""
+def fitted_labels(estimator: Any, n: int, other: str) -> NDArray[np.int64]:
+    """Labels of the n rows that an estimator was fitted to.
+
+    Raises with the advice ``other`` if it was fitted to another number of rows.
+    """
     if not hasattr(estimator, "labels_"):
         from sklearn.exceptions import NotFittedError
 
@@ -127,38 +130,38 @@ def own_labels(estimator: Any, n: int, other: str) -> NDArray[np.int64]:
     return check_labels(estimator.labels_, n, "labels_")
 
 
-def names_of(X: Any, names: ArrayLike | None, d: int) -> list[str]:
-    """What to call the columns: as given, as a data frame does, or by number."""
+def column_names(X: Any, names: ArrayLike | None, d: int) -> list[str]:
+    """Names of the d columns of X: those given, those of a data frame, or numbers."""
     if names is None:
         columns = getattr(X, "columns", None)
         return [f"column {i}" for i in range(d)] if columns is None else [str(c) for c in columns]
-    found = [str(name) for name in np.asarray(names).ravel()]
-    if len(found) != d:
-        raise ValueError(f"feature_names must be {d} names, one a column, got {len(found)}")
-    return found
+    texts = [str(name) for name in np.asarray(names).ravel()]
+    if len(texts) != d:
+        raise ValueError(f"feature_names must be {d} names, one a column, got {len(texts)}")
+    return texts
 
 
-def drawn_rows(n: int, d: int, most: int | None) -> slice | NDArray[np.intp]:
-    """Rows to draw: all, or at random no more than can be seen."""
-    if most is None:
-        most = min(POINTS_DRAWN, max(1000, VALUES_DRAWN // max(d, 1)))
-    most = check_number(most, "max_points", low=1, integer=True)
-    if n <= most:
+def drawn_rows(n: int, d: int, max_points: int | None) -> slice | NDArray[np.intp]:
+    """Rows to draw: all, or a random sample of ``max_points`` (None: depends on d)."""
+    if max_points is None:
+        max_points = min(MAX_POINTS, max(1000, MAX_VALUES // max(d, 1)))
+    max_points = check_number(max_points, "max_points", low=1, integer=True)
+    if n <= max_points:
         return slice(n)
-    return np.sort(np.random.default_rng(0).choice(n, most, replace=False))
+    return np.sort(np.random.default_rng(0).choice(n, max_points, replace=False))
 
 
-def counted(number: int, thing: str) -> str:
-    """A number and its noun."""
+def count_text(number: int, thing: str) -> str:
+    """Text with a number and its noun, in the plural if need be."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def thinned(ax, names, along):
-    """Positions and names of ticks on an axis of so many names, as many as have room."""
+def thin_ticks(ax, names, along):
+    """Positions and names of ticks along "x" or "y": as many of ``names`` as fit the axis."""
     size = 8  # of the letters, in points
-    width, height = room(ax)
+    width, height = size_in_points(ax)
     if along == "x":
-        need = (max(map(len, names)) + 1.5) * size * 0.75  # the layout may take some of the room
+        need = (max(map(len, names)) + 1.5) * size * 0.75  # the layout may make axes narrower
         step = max(1, int(np.ceil(len(names) * need / width)))
     else:
         step = max(1, int(np.ceil(len(names) * size * 1.3 / height)))
@@ -166,35 +169,36 @@ def thinned(ax, names, along):
 
 
 def cluster_colors(k: int) -> NDArray[np.float64]:
-    """Choose one color per cluster: as different as so many colors can be."""
+    """Colors of k clusters as RGB, an array of shape (k, 3), as different as possible."""
     from matplotlib.colors import to_rgb
 
     if k <= 10:
-        return np.array([to_rgb(color) for color in FEW_COLORS.split()[:k]]).reshape(-1, 3)
-    return _palette()[np.arange(k) % COLORS]
+        return np.array([to_rgb(color) for color in BASE_COLORS.split()[:k]]).reshape(-1, 3)
+    return distinct_colors()[np.arange(k) % N_COLORS]
 
 
 @cache
-def _palette():
-    """The first ten, then always the color that is farthest from all before, in CIELAB."""
+def distinct_colors():
+    """The base colors, then always the color that is farthest from all before, in CIELAB."""
     from matplotlib.colors import to_rgb
 
     grid = np.linspace(0.0, 1.0, 19)
     rgb = np.array(np.meshgrid(grid, grid, grid)).reshape(3, -1).T
     lab = as_lab(rgb)
-    usable = (lab[:, 0] > 22) & (lab[:, 0] < 84)  # seen on white, and not taken for black
+    usable = (lab[:, 0] > 22) & (lab[:, 0] < 84)  # neither nearly black nor nearly white
     rgb, lab = rgb[usable], lab[usable]
-    chosen = np.array([to_rgb(color) for color in FEW_COLORS.split()])
-    apart = np.min([((lab - one) ** 2).sum(axis=1) for one in as_lab(chosen)], axis=0)
+    chosen = np.array([to_rgb(color) for color in BASE_COLORS.split()])
+    squares = [((lab - color) ** 2).sum(axis=1) for color in as_lab(chosen)]
+    squared_distance = np.min(squares, axis=0)  # from the nearest color chosen
     rows = []
-    while len(chosen) + len(rows) < COLORS:
-        rows.append(int(np.argmax(apart)))
-        apart = np.minimum(apart, ((lab - lab[rows[-1]]) ** 2).sum(axis=1))
+    while len(chosen) + len(rows) < N_COLORS:
+        rows.append(int(np.argmax(squared_distance)))
+        squared_distance = np.minimum(squared_distance, ((lab - lab[rows[-1]]) ** 2).sum(axis=1))
     return np.vstack([chosen, rgb[rows]])
 
 
 def as_lab(rgb: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Turn sRGB into CIELAB, where distances are about what eyes see."""
+    """Convert sRGB to CIELAB, where distances are about as large as differences appear."""
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     xyz = linear @ np.array(
         [[0.4124, 0.2126, 0.0193], [0.3576, 0.7152, 0.1192], [0.1805, 0.0722, 0.9505]]

@@ -1,4 +1,4 @@
-"""Points and centers in two dimensions."""
+"""The display of clusters as points in two dimensions."""
 
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,10 +10,10 @@ from smallvar._plot.base import (
     Display,
     check_labels,
     cluster_colors,
-    counted,
+    column_names,
+    count_text,
     drawn_rows,
-    names_of,
-    own_labels,
+    fitted_labels,
     write_label,
     write_title,
 )
@@ -21,9 +21,9 @@ from smallvar._plot.base import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CENTERS_NUMBERED = 40  # centers up to which each has its number
-LEGEND = 20  # clusters up to which the legend has their sizes
-FLAT = 1e-9  # of the longer side of a picture: what is left of the shorter one is rounding
+MAX_NUMBERED = 40  # the largest number of clusters whose centers are drawn as numbers
+MAX_IN_LEGEND = 20  # the largest number of clusters for a legend with their sizes
+FLAT_RATIO = 1e-9  # the shorter side of a picture is rounding if below this times the longer one
 
 
 class ClusterDisplay(Display):
@@ -36,15 +36,15 @@ class ClusterDisplay(Display):
     Parameters
     ----------
     points : ndarray of shape (n_drawn, 2)
-        Where the rows drawn are in the picture.
+        Coordinates of the rows drawn.
     labels : ndarray of shape (n_drawn,)
-        Their clusters; -1 for none.
+        Clusters of the rows drawn; -1 for none.
     centers : ndarray of shape (n_clusters, 2)
-        Where the marks of the clusters are.
+        Coordinates of the marks of the clusters.
     sizes : ndarray of shape (n_clusters,)
-        The rows of each cluster, those that are not drawn included.
+        Number of rows of each cluster, those that are not drawn included.
     axis_titles : tuple of str
-        What the two axes show.
+        Titles of the two axes.
     n_samples : int
         Number of rows, those that are not drawn included.
     names : ndarray of shape (n_clusters,), default=None
@@ -53,9 +53,9 @@ class ClusterDisplay(Display):
     Attributes
     ----------
     ax_ : Axes
-        What was drawn on.
+        Axes that were drawn on.
     figure_ : Figure
-        Its figure.
+        Figure of the axes.
 
     See Also
     --------
@@ -105,14 +105,14 @@ class ClusterDisplay(Display):
         X : array-like of shape (n_samples, n_features)
             The rows that it was fitted to.
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
         **options
             ``feature_names``, ``max_points`` and ``legend``, see :meth:`from_predictions`.
 
         Returns
         -------
         display : ClusterDisplay
-            What was drawn.
+            The display, after drawing.
         """
         if "centers" in options:
             raise TypeError("centers must not be given: they are the estimator's")
@@ -125,12 +125,12 @@ class ClusterDisplay(Display):
                 "rows that it is of by from_predictions"
             )
         data = check_data(X)
-        labels = own_labels(
+        labels = fitted_labels(
             estimator, data.shape[0], "for other rows use from_predictions with their labels"
         )
         centers = getattr(estimator, "cluster_centers_", None)
         if hasattr(estimator, "cluster_ids_"):
-            centers = None  # those that live now
+            centers = None  # these are only the clusters alive at the end, not those of all labels
         return cls.from_predictions(X, labels, centers=centers, ax=ax, **options)
 
     @classmethod
@@ -157,29 +157,29 @@ class ClusterDisplay(Display):
             The centers, the label being the row. None: each number stands at the row that is
             nearest to the mean of its cluster.
         feature_names : array-like of shape (n_features,), default=None
-            What to call the columns; None: as a data frame does, or by number.
+            Names of the columns; None: those of a data frame, or numbers.
         max_points : int, default=None
             Draw at most so many rows, a random sample, of which the title speaks. None: 50,000, or
             fewer where there are more than 400 columns.
         legend : bool, default=True
             Show the sizes of up to 20 clusters.
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
         display : ClusterDisplay
-            What was drawn.
+            The display, after drawing.
         """
         data = check_data(X)
         n, d = data.shape
-        found = check_labels(labels, n)
-        titles = names_of(X, feature_names, d)
+        label = check_labels(labels, n)
+        names_of_columns = column_names(X, feature_names, d)
         rows = drawn_rows(n, d, max_points)
         points = data[rows].astype(np.float64)
         if centers is None:
-            names = np.unique(found[found >= 0])
-            index = np.where(found >= 0, np.searchsorted(names, found), -1)
+            names = np.unique(label[label >= 0])
+            index = np.where(label >= 0, np.searchsorted(names, label), -1)
             k, marks = len(names), np.zeros((0, d))
         else:
             marks = as_floats(centers)
@@ -187,13 +187,13 @@ class ClusterDisplay(Display):
                 raise ValueError(f"centers must be of shape (n_clusters, {d}), got {marks.shape}")
             if not np.isfinite(marks).all():
                 raise ValueError("centers must be finite, got NaN or infinity")
-            k, index, names = len(marks), np.maximum(found, -1), np.arange(len(marks))
-            if found.max() >= k:
-                raise ValueError(f"labels must be < {k}, the number of centers, got {found.max()}")
+            k, index, names = len(marks), np.maximum(label, -1), np.arange(len(marks))
+            if label.max() >= k:
+                raise ValueError(f"labels must be < {k}, the number of centers, got {label.max()}")
         sizes = np.bincount(index[index >= 0], minlength=k)
-        points, marks, axis_titles = project(points, marks, titles)
+        points, marks, axis_titles = project(points, marks, names_of_columns)
         if centers is None:
-            marks = _members(points, index[rows], k, d == 1)
+            marks = marks_in_clusters(points, index[rows], k, d == 1)
         display = cls(
             points=points,
             labels=index[rows],
@@ -211,7 +211,7 @@ class ClusterDisplay(Display):
         Parameters
         ----------
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
         legend : bool, default=True
             Show the sizes of up to 20 clusters.
 
@@ -221,7 +221,7 @@ class ClusterDisplay(Display):
             With ``ax_`` and ``figure_``.
         """
         check_flag(legend, "legend")
-        ax = self._begin(ax, (7, 5))
+        ax = self._make_axes(ax, (7, 5))
         k, sizes = len(self.centers), self.sizes
         names = np.arange(k) if self.names is None else self.names
         rng = np.random.default_rng(0)
@@ -229,19 +229,20 @@ class ClusterDisplay(Display):
         write_label(ax, "x", self.axis_titles[0])
         write_label(ax, "y", self.axis_titles[1])
         width, height = np.ptp(self.points, axis=0)
-        flat = min(width, height) < FLAT * max(width, height)
-        stacked = self.axis_titles[1] == STACKED
+        flat = min(width, height) < FLAT_RATIO * max(width, height)
+        stacked = self.axis_titles[1] == STACK_TITLE
         if not stacked and (flat or 1 / 3 < (height or 1) / (width or 1) < 3):
             ax.set_aspect("equal", adjustable="datalim")
-        n, drawn, none = self.n_samples, len(self.points), self.n_samples - int(sizes.sum())
-        some = f", {drawn:,} of them drawn" if drawn < n else ""
-        lost = f", {none:,} in none" if none else ""
-        span = ""
+        n, drawn, n_unlabeled = self.n_samples, len(self.points), self.n_samples - int(sizes.sum())
+        drawn_text = f", {drawn:,} of them drawn" if drawn < n else ""
+        unlabeled_text = f", {n_unlabeled:,} in none" if n_unlabeled else ""
+        sizes_text = ""
         if k > 1:
-            low, high = int(sizes.min()), counted(int(sizes.max()), "row")
-            span = f", of {high} each" if low == sizes.max() else f", of {low:,} to {high}"
-        write_title(ax, f"{counted(n, 'row')}{some}{lost}\n{counted(k, 'cluster')}{span}")
-        if legend and 0 < k <= LEGEND:
+            low, high = int(sizes.min()), count_text(int(sizes.max()), "row")
+            sizes_text = f", of {high} each" if low == sizes.max() else f", of {low:,} to {high}"
+        rows_text = f"{count_text(n, 'row')}{drawn_text}{unlabeled_text}"
+        write_title(ax, f"{rows_text}\n{count_text(k, 'cluster')}{sizes_text}")
+        if legend and 0 < k <= MAX_IN_LEGEND:
             from matplotlib.lines import Line2D
 
             dot: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6}
@@ -260,8 +261,12 @@ class ClusterDisplay(Display):
         return self
 
 
-def _members(points, labels, k, flat):
-    """Of each cluster the point nearest to its mean; below the stack, the mean itself."""
+def marks_in_clusters(points, labels, k, flat):
+    """Positions of the marks of clusters without centers, NaN for clusters that are not drawn.
+
+    That of the point nearest to the mean of the cluster, or, in a stack (``flat``), the mean, below
+    the stack.
+    """
     marks = np.full((k, 2), np.nan)
     order = np.argsort(labels, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
@@ -275,13 +280,13 @@ def _members(points, labels, k, flat):
     return marks
 
 
-STACKED = "points per bin"
+STACK_TITLE = "points per bin"
 
 
 def draw_clusters(axes, points, labels, centers, rng, names, sizes):
-    """Draw points in the colors of their clusters; centers with numbers, or, of many, as dots.
+    """Draw points in the colors of their clusters, and centers as numbers or, if many, as dots.
 
-    The area of such a dot goes with the size of the cluster.
+    The area of a dot grows with the size of the cluster.
     """
     k = len(centers)
     colors = np.vstack([cluster_colors(k), [[0.75, 0.75, 0.75]]])  # the last: label -1
@@ -294,7 +299,7 @@ def draw_clusters(axes, points, labels, centers, rng, names, sizes):
         linewidths=0,
         rasterized=True,
     )
-    numbered = k <= CENTERS_NUMBERED
+    numbered = k <= MAX_NUMBERED
     share = sizes / max(sizes.max(initial=1), 1)
     axes.scatter(
         *centers.T,
@@ -313,45 +318,47 @@ def draw_clusters(axes, points, labels, centers, rng, names, sizes):
 
 
 def project(points, centers, titles):
-    """Find coordinates in two dimensions.
+    """Coordinates of points and centers in two dimensions.
+
+    A single column is stacked up in bins; more than two are projected by principal components.
 
     Parameters
     ----------
     points, centers : ndarray of shape (n, d) and (k, d)
         The data and the centers.
     titles : list of str
-        What to call the columns.
+        Names of the columns.
 
     Returns
     -------
     points, centers : ndarray of shape (n, 2) and (k, 2)
         Their coordinates in the picture.
     axis_titles : list of str
-        What the two axes show.
+        Titles of the two axes.
     """
     axis_titles = list(titles)
     if len(titles) == 1:
         x = points[:, 0]
         bins = np.linspace(x.min(), x.max(), 81)[1:-1].searchsorted(x)
         order = np.argsort(bins, kind="stable")
-        stacked = np.empty(len(x))  # the place of each point within its bin, from 1
-        stacked[order] = np.arange(1, len(x) + 1) - bins[order].searchsorted(bins[order])
+        height = np.empty(len(x))  # rank of each point within its bin, from 1
+        height[order] = np.arange(1, len(x) + 1) - bins[order].searchsorted(bins[order])
         return (
-            np.column_stack([x, stacked]),
-            np.column_stack([centers[:, 0], np.full(len(centers), -0.04 * stacked.max())]),
-            [*axis_titles, STACKED],
+            np.column_stack([x, height]),
+            np.column_stack([centers[:, 0], np.full(len(centers), -0.04 * height.max())]),
+            [*axis_titles, STACK_TITLE],
         )
     if len(titles) == 2:
         return points, centers, axis_titles
 
     from sklearn.decomposition import PCA
 
-    if len(points) == 1:  # no directions to be had from one point
+    if len(points) == 1:  # one point has no principal components
         return points[:, :2], centers[:, :2], axis_titles[:2]
     origin = points.mean(axis=0)  # far from zero, squares would cancel
     points = points - origin
     pca = PCA(n_components=2, random_state=0)
-    with np.errstate(invalid="ignore"):  # 0 / 0 where all points are one
+    with np.errstate(invalid="ignore"):  # 0 / 0 if all points are equal
         points = pca.fit_transform(points)
     axis_titles = [
         f"principal component {i + 1} ({share:.0%} of the variance)"

@@ -1,4 +1,4 @@
-"""Features, and which rows have them."""
+"""The display of binary feature models: the features, and which rows have them."""
 
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,11 +9,11 @@ from smallvar._core.validation import check_number
 from smallvar._plot.base import (
     BLUE,
     Display,
-    counted,
-    divide,
-    names_of,
-    room,
-    thinned,
+    column_names,
+    count_text,
+    divide_axes,
+    size_in_points,
+    thin_ticks,
     write_label,
     write_title,
 )
@@ -21,9 +21,9 @@ from smallvar._plot.base import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ROWS_DRAWN = 400
-FEATURES_DRAWN = 40
-BARS = 24  # columns up to which a feature is drawn as bars
+MAX_ROWS = 400  # rows of the picture of assignments; more rows are averaged
+MAX_FEATURES = 40
+BARS = 24  # the largest number of columns for features drawn as bars
 
 
 class FeatureDisplay(Display):
@@ -38,22 +38,22 @@ class FeatureDisplay(Display):
     components : ndarray of shape (n_components, n_features)
         The features.
     assignments : ndarray of shape (n_samples, n_components)
-        Which row has which.
+        1 where a row has a feature, else 0.
     feature_names : list of str, default=None
-        What to call the columns.
+        Names of the columns.
     shape : tuple of int, default=None
         Height and width of the pictures that the rows are, if they are.
 
     Attributes
     ----------
     ax_ : Axes
-        The place that all panels share.
+        Axes that the panels divide among themselves.
     axes_ : list of Axes
         The panels of the features drawn, then that of the assignments.
     drawn_ : ndarray of int
         The features drawn.
     figure_ : Figure
-        Their figure.
+        Figure of the axes.
 
     See Also
     --------
@@ -103,14 +103,14 @@ class FeatureDisplay(Display):
         shape : tuple of int, default=None
             Height and width of the pictures that the rows are, if they are.
         feature_names : array-like of shape (n_features,), default=None
-            What to call the columns; None: as the data frame did, or by number.
+            Names of the columns; None: those of the data frame of the fit, or numbers.
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
         display : FeatureDisplay
-            What was drawn.
+            The display, after drawing.
         """
         if not hasattr(estimator, "assignments_"):
             raise ValueError(
@@ -120,7 +120,7 @@ class FeatureDisplay(Display):
         components = estimator.components_
         if feature_names is None:
             feature_names = getattr(estimator, "feature_names_in_", None)
-        names = names_of(None, feature_names, components.shape[1])
+        names = column_names(None, feature_names, components.shape[1])
         display = cls(
             components=components,
             assignments=estimator.assignments_,
@@ -135,8 +135,8 @@ class FeatureDisplay(Display):
         Parameters
         ----------
         ax : Axes, default=None
-            What to draw on, best in a figure with ``layout="constrained"``: the panels divide its
-            place. None makes a new figure.
+            Axes that the panels divide among themselves, best in a figure with
+            ``layout="constrained"``. None makes a new figure.
 
         Returns
         -------
@@ -162,62 +162,62 @@ class FeatureDisplay(Display):
         names = self.feature_names
         if names is None:
             names = [f"column {i}" for i in range(d)]
-        ax = self._begin(ax, (9, 5.5))
-        users = self.assignments.sum(axis=0)
+        ax = self._make_axes(ax, (9, 5.5))
+        n_rows = self.assignments.sum(axis=0)
         self.drawn_ = np.arange(k)
-        if k > FEATURES_DRAWN:
-            self.drawn_ = np.sort(np.argsort(-users, kind="stable")[:FEATURES_DRAWN])
+        if k > MAX_FEATURES:
+            self.drawn_ = np.sort(np.argsort(-n_rows, kind="stable")[:MAX_FEATURES])
         drawn, n = self.drawn_, len(self.assignments)
-        title = f"{counted(n, 'row')}, {counted(k, 'feature')}"
+        title = f"{count_text(n, 'row')}, {count_text(k, 'feature')}"
         if len(drawn) < k:
-            title += f",\nthe {FEATURES_DRAWN} with the most rows drawn"
+            title += f",\nthe {MAX_FEATURES} with the most rows drawn"
         if k == 0:
             write_title(ax, title)
             ax.set_axis_off()
             ax.text(0.5, 0.5, "no features", ha="center", color="gray")
             self.axes_ = []
             return self
-        left, right = divide(ax, 1, 2, width_ratios=[1, min(0.6, 0.25 + 0.02 * k)])
-        panels = panels_of(left, self.figure_, len(drawn), shape[0] / shape[1] if shape else 0.5)
+        left, right = divide_axes(ax, 1, 2, width_ratios=[1, min(0.6, 0.25 + 0.02 * k)])
+        panels = add_panels(left, self.figure_, len(drawn), shape[0] / shape[1] if shape else 0.5)
         size = 9 if len(drawn) <= 12 else 7
         for panel, i in zip(panels, drawn, strict=True):
-            text = f"{i}: {counted(int(users[i]), 'row')}"
-            fit = room(panel)[0] / (0.55 * len(text))
-            panel.set_title(text, size=float(np.clip(fit, 5, size)), pad=3)
+            text = f"{i}: {count_text(int(n_rows[i]), 'row')}"
+            fitting_size = size_in_points(panel)[0] / (0.55 * len(text))
+            panel.set_title(text, size=float(np.clip(fitting_size, 5, size)), pad=3)
         if shape is None:
             draw_over_columns(panels, self.components[drawn], names, size)
         else:
             draw_as_pictures(self.figure_, panels, self.components[drawn].reshape(-1, *shape))
-        last = self.figure_.add_subplot(right)
-        draw_assignments(last, self.assignments[:, drawn], drawn)
-        write_title(last, title)
-        self.axes_ = [*panels, last]
+        matrix_axes = self.figure_.add_subplot(right)
+        draw_assignments(matrix_axes, self.assignments[:, drawn], drawn)
+        write_title(matrix_axes, title)
+        self.axes_ = [*panels, matrix_axes]
         return self
 
 
-def panels_of(place, figure, count, ratio):
-    """Divide a place into so many panels, in as many columns as make them largest.
+def add_panels(spec, figure, count, ratio):
+    """Add ``count`` panels to a figure, in as many columns as make them largest.
 
-    ``ratio`` is their height for a width of 1, roughly.
+    They divide the grid specification ``spec``. ``ratio`` is about their height over their width.
     """
 
     def width_of_panel(columns):
         return min(1.25 / columns, 1 / (-(-count // columns) * (ratio + 0.15)))
 
     columns = max(range(1, count + 1), key=width_of_panel)
-    grid = place.subgridspec(-(-count // columns), columns)
+    grid = spec.subgridspec(-(-count // columns), columns)
     return [figure.add_subplot(grid[divmod(i, columns)]) for i in range(count)]
 
 
 def draw_over_columns(panels, components, titles, size):
-    """Draw each feature as bars, or where there are many columns as a line."""
+    """Draw each feature as bars, or, if there are many columns, as a line."""
     d, position = len(titles), np.arange(1, len(titles) + 1)
     low, high = min(components.min(), 0.0), max(components.max(), 0.0)
     margin = 0.06 * (high - low) or 1.0
     columns = panels[0].get_subplotspec().get_gridspec().ncols
-    step = max(1, d * columns // 55)  # between two titles that do not touch
-    shown = [title if len(title) <= 18 else f"{title[:15]}..." for title in titles[::step]]
-    upright = max(map(len, shown)) * columns * len(shown) > 90
+    step = max(1, d * columns // 55)  # so that titles do not touch each other
+    shown_titles = [title if len(title) <= 18 else f"{title[:15]}..." for title in titles[::step]]
+    upright = max(map(len, shown_titles)) * columns * len(shown_titles) > 90
     for i, (axes, component) in enumerate(zip(panels, components, strict=True)):
         axes.axhline(0, color="black", linewidth=0.6)
         axes.set_xlim(0.4, d + 0.6)
@@ -226,14 +226,14 @@ def draw_over_columns(panels, components, titles, size):
         axes.tick_params(labelsize=size - 1, labelleft=i % columns == 0, labelbottom=False)
         if i % columns == 0 and len(panels) <= 12:
             write_label(axes, "y", "in data units")
-        last = i + columns >= len(panels)
+        in_last_row = i + columns >= len(panels)
         if d > BARS:
             axes.plot(position, component, color=BLUE, linewidth=0.8)
-            axes.tick_params(labelbottom=last)
+            axes.tick_params(labelbottom=in_last_row)
             continue
         axes.bar(position, component, color=BLUE, width=0.8)
         axes.set_xticks(position[::step])
-        for x, title in zip(position[::step], shown, strict=True) if last else ():
+        for x, title in zip(position[::step], shown_titles, strict=True) if in_last_row else ():
             text = axes.annotate(
                 title,
                 (x, 0),
@@ -246,7 +246,7 @@ def draw_over_columns(panels, components, titles, size):
                 rotation=90 if upright else 0,
                 parse_math=False,
             )
-            # Beside the last row, the titles hang where there is no panel anyway.
+            # titles above the last row hang where there is no panel: they need no extra space
             text.set_in_layout(i // columns == (len(panels) - 1) // columns)
     if d > BARS:
         for axes in panels[-columns:]:
@@ -254,7 +254,7 @@ def draw_over_columns(panels, components, titles, size):
 
 
 def draw_as_pictures(figure, panels, pictures):
-    """Draw each feature as a picture: gray where hardly any value is below 0, else red and blue."""
+    """Draw each feature as a picture: in gray if hardly any value is below 0, else red and blue."""
     high, low = np.abs(pictures).max() or 1.0, min(pictures.min(), 0.0)
     colors = "gray_r"
     if low < -0.05 * high:
@@ -270,11 +270,12 @@ def draw_as_pictures(figure, panels, pictures):
 
 
 def draw_assignments(axes, assignments, numbers):
-    """Draw the matrix of assignments, the rows that have the first feature at the top."""
+    """Draw the matrix of assignments, its rows sorted: those with the first feature at the top."""
     n, k = assignments.shape
-    keys = np.packbits(np.ascontiguousarray(assignments, dtype=bool), axis=1)  # sort like the rows
+    # bytes of packed bits sort in the order of the rows
+    keys = np.packbits(np.ascontiguousarray(assignments, dtype=bool), axis=1)
     order = np.argsort(keys.view(f"S{keys.shape[1]}").ravel(), kind="stable")[::-1]
-    bounds = np.linspace(0, n, min(n, ROWS_DRAWN) + 1).astype(int)  # of many rows, draw averages
+    bounds = np.linspace(0, n, min(n, MAX_ROWS) + 1).astype(int)  # of many rows, draw averages
     shares = np.add.reduceat(assignments[order], bounds[:-1]) / np.diff(bounds)[:, np.newaxis]
     axes.imshow(
         shares,
@@ -287,7 +288,7 @@ def draw_assignments(axes, assignments, numbers):
     )
     for i in range(1, k):
         axes.axvline(i - 0.5, color="white", linewidth=1)
-    axes.set_xticks(*thinned(axes, [str(i) for i in numbers], "x"), size=8)
+    axes.set_xticks(*thin_ticks(axes, [str(i) for i in numbers], "x"), size=8)
     axes.tick_params(axis="y", labelsize=8)
     axes.set_xlabel("feature", size=9)
     write_label(axes, "y", "rows, sorted by their features")

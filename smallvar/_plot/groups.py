@@ -1,4 +1,4 @@
-"""Which data set uses which cluster."""
+"""The display of data sets that share clusters: which data set uses which cluster."""
 
 from typing import TYPE_CHECKING, Any, Self
 
@@ -8,10 +8,10 @@ from numpy.typing import ArrayLike, NDArray
 from smallvar._plot.base import (
     Display,
     check_labels,
-    counted,
-    own_labels,
-    room,
-    thinned,
+    count_text,
+    fitted_labels,
+    size_in_points,
+    thin_ticks,
     write_label,
     write_title,
 )
@@ -38,9 +38,9 @@ class GroupDisplay(Display):
     Attributes
     ----------
     ax_ : Axes
-        What was drawn on.
+        Axes that were drawn on.
     figure_ : Figure
-        Its figure.
+        Figure of the axes.
 
     See Also
     --------
@@ -77,15 +77,15 @@ class GroupDisplay(Display):
         groups : array-like of shape (n_samples,)
             The data set of each row, as it was given to ``fit``.
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
         display : GroupDisplay
-            What was drawn.
+            The display, after drawing.
         """
         n = len(np.asarray(groups).ravel())
-        labels = own_labels(estimator, n, "groups must have one entry for each of them")
+        labels = fitted_labels(estimator, n, "groups must have one entry for each of them")
         return cls.from_predictions(labels, groups, ax=ax)
 
     @classmethod
@@ -101,23 +101,23 @@ class GroupDisplay(Display):
         groups : array-like of shape (n_samples,)
             The data set of each row: numbers or strings.
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
         display : GroupDisplay
-            What was drawn.
+            The display, after drawing.
         """
         sets = np.asarray(groups)
         if sets.ndim != 1 or not len(sets):
             raise ValueError(f"groups must be one-dimensional and not empty, got {sets.shape}")
-        found = check_labels(labels, len(sets))
+        all_labels = check_labels(labels, len(sets))
         try:
             names, group = np.unique(sets, return_inverse=True)
         except TypeError as error:
             raise ValueError(f"groups must be numbers or strings, not both: {error}") from None
-        kept = found >= 0
-        clusters, column = np.unique(found[kept], return_inverse=True)
+        kept = all_labels >= 0
+        clusters, column = np.unique(all_labels[kept], return_inverse=True)
         counts = np.zeros((len(names), len(clusters)), dtype=np.int64)
         np.add.at(counts, (group[kept], column), 1)
         return cls(counts=counts, groups=names, labels=clusters).plot(ax)
@@ -128,7 +128,7 @@ class GroupDisplay(Display):
         Parameters
         ----------
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
@@ -138,7 +138,7 @@ class GroupDisplay(Display):
         m, k = self.counts.shape
         if not k:
             raise ValueError("counts must have a column for at least one cluster, got none")
-        ax = self._begin(ax, (7, 4.5))
+        ax = self._make_axes(ax, (7, 4.5))
         labels = np.arange(k) if self.labels is None else self.labels
         used = self.counts > 0
         order = np.lexsort([np.arange(k), -self.counts.sum(axis=0), -used.sum(axis=0)])
@@ -159,14 +159,14 @@ class GroupDisplay(Display):
             interpolation="nearest",
         )
         ax.set_facecolor("white")
-        shown = [str(labels[i]) for i in order]
-        ax.set_xticks(*thinned(ax, shown, "x"), size=8)
+        cluster_names = [str(labels[i]) for i in order]
+        ax.set_xticks(*thin_ticks(ax, cluster_names, "x"), size=8)
         names = [name if len(name) <= 20 else f"{name[:17]}..." for name in map(str, self.groups)]
-        positions, some = thinned(ax, names, "y")
-        ax.set_yticks(positions, some, size=8)
+        positions, tick_names = thin_ticks(ax, names, "y")
+        ax.set_yticks(positions, tick_names, size=8)
         for text in ax.get_yticklabels():
             text.set_parse_math(False)
-        width, height = room(ax)
+        width, height = size_in_points(ax)
         if width / k > 26 and height / m > 12:
             for i, j in zip(*np.nonzero(shares), strict=True):
                 ax.text(
@@ -187,7 +187,7 @@ class GroupDisplay(Display):
         shared = int((used.sum(axis=0) > 1).sum())
         write_title(
             ax,
-            f"{counted(m, 'data set')}, {counted(k, 'cluster')}\n"
+            f"{count_text(m, 'data set')}, {count_text(k, 'cluster')}\n"
             f"{shared:,} shared by two or more, {used.sum() / m:.3g} in each on average",
         )
         return self

@@ -1,4 +1,4 @@
-"""Kernels and graphs as matrices, their rows sorted by cluster."""
+"""The display of a kernel or adjacency matrix, its rows and columns sorted by cluster."""
 
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
@@ -10,19 +10,19 @@ from smallvar._core.validation import check_data, check_number
 from smallvar._plot.base import (
     Display,
     check_labels,
-    counted,
+    count_text,
     drawn_rows,
-    own_labels,
-    room,
+    fitted_labels,
+    size_in_points,
     write_title,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ROWS_OF_KERNEL = 2000  # of more rows, a sample has its kernel computed
-PIXELS = 700
-LINES = 60  # clusters up to which lines part them
+MAX_KERNEL_ROWS = 2000  # the kernel of more rows is computed for a sample of so many
+MAX_PIXELS = 700
+MAX_LINED = 60  # the largest number of clusters with lines between them
 
 
 class GramDisplay(Display):
@@ -42,14 +42,14 @@ class GramDisplay(Display):
     n_samples : int
         Number of rows, those that are not drawn included.
     name : str, default="entry of the matrix"
-        What the colors show.
+        Name of the values that colors show.
 
     Attributes
     ----------
     ax_ : Axes
-        What was drawn on.
+        Axes that were drawn on.
     figure_ : Figure
-        Its figure.
+        Figure of the axes.
 
     See Also
     --------
@@ -93,20 +93,20 @@ class GramDisplay(Display):
             its ``kernel`` is "precomputed", with ``kernel_matrix(rows)``, the kernel of rows with
             each other.
         X : array-like, sparse array or networkx graph
-            What it was fitted to.
+            The data it was fitted to.
         max_points : int, default=None
             Rows of the kernel to compute at most; None: 2,000. Not for a precomputed kernel or a
             graph, of which all is drawn.
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
         display : GramDisplay
-            What was drawn.
+            The display, after drawing.
         """
         matrix = _as_matrix(X)
-        labels = own_labels(estimator, matrix.shape[0], "use from_predictions for other rows")
+        labels = fitted_labels(estimator, matrix.shape[0], "use from_predictions for other rows")
         kernel = getattr(estimator, "kernel", "precomputed")
         if not hasattr(estimator, "kernel") and matrix.shape[0] != matrix.shape[1]:
             raise TypeError(
@@ -120,11 +120,11 @@ class GramDisplay(Display):
                 )
             name = "entry of the kernel" if hasattr(estimator, "kernel") else "link"
             return cls.from_predictions(matrix, labels, name=name, ax=ax)
-        most = ROWS_OF_KERNEL if max_points is None else max_points
-        rows = drawn_rows(matrix.shape[0], 1, most)
+        max_rows = MAX_KERNEL_ROWS if max_points is None else max_points
+        rows = drawn_rows(matrix.shape[0], 1, max_rows)
         K = estimator.kernel_matrix(check_data(X)[rows])
         name = f"{kernel} kernel" if isinstance(kernel, str) else "kernel"
-        return cls._of(K, labels[rows], matrix.shape[0], name).plot(ax)
+        return cls._from_matrix(K, labels[rows], matrix.shape[0], name).plot(ax)
 
     @classmethod
     def from_predictions(
@@ -144,31 +144,31 @@ class GramDisplay(Display):
         labels : array-like of shape (n_samples,)
             The cluster of each row; those with negative labels come last.
         name : str, default="entry of the matrix"
-            What the colors show.
+            Name of the values that colors show.
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
         display : GramDisplay
-            What was drawn.
+            The display, after drawing.
         """
         matrix = _as_matrix(matrix, "matrix")
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.shape[0]:
             raise ValueError(f"matrix must be square, got shape {matrix.shape}")
-        found = check_labels(labels, matrix.shape[0])
-        return cls._of(matrix, found, matrix.shape[0], name).plot(ax)
+        row_labels = check_labels(labels, matrix.shape[0])
+        return cls._from_matrix(matrix, row_labels, matrix.shape[0], name).plot(ax)
 
     @classmethod
-    def _of(cls, matrix, labels, n_samples, name):
-        """Sort the matrix and make its blocks pixels."""
+    def _from_matrix(cls, matrix, labels, n_samples, name):
+        """Display of a matrix, sorted by cluster; the means of its blocks are the pixels."""
         labels = np.maximum(labels, -1)
         names, index, sizes = np.unique(labels, return_inverse=True, return_counts=True)
         order = np.lexsort([names, -sizes, names < 0])
         rank = np.empty(len(names), dtype=np.intp)
         rank[order] = np.arange(len(names))
         rows = np.argsort(rank[index], kind="stable")
-        pixels = _blocks(matrix, rows)
+        pixels = block_means(matrix, rows)
         if not np.isfinite(pixels).all():
             raise ValueError("matrix must be finite, got NaN or infinity")
         return cls(
@@ -185,20 +185,21 @@ class GramDisplay(Display):
         Parameters
         ----------
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
         self : GramDisplay
             With ``ax_`` and ``figure_``.
         """
-        ax = self._begin(ax, (6, 5))
+        ax = self._make_axes(ax, (6, 5))
         n, side = int(self.sizes.sum()), len(self.pixels)
         check_number(n, "sizes", low=1, integer=True)
         low, high = float(self.pixels.min()), float(self.pixels.max())
         values = np.abs(self.pixels[self.pixels != 0])
         if side < n and len(values):
-            high = float(np.quantile(values, 0.99))  # a few full blocks must not hide all others
+            # with the largest mean as the limit, a few large ones would make all others pale
+            high = float(np.quantile(values, 0.99))
         colors, least = "Blues", 0.0
         if low < -0.05 * max(high, -low):
             high = max(high, -low)
@@ -212,19 +213,19 @@ class GramDisplay(Display):
             interpolation="nearest",
         )
         ends = np.cumsum(self.sizes)
-        if len(ends) <= LINES:
+        if len(ends) <= MAX_LINED:
             for end in ends[:-1]:
                 ax.axhline(end, color=(0, 0, 0, 0.5), linewidth=0.5)
                 ax.axvline(end, color=(0, 0, 0, 0.5), linewidth=0.5)
-        width, height = room(ax)
-        free = min(width, height) / n  # points a row
-        middle, last, shown = ends - self.sizes / 2, -np.inf, []
+        width, height = size_in_points(ax)
+        points_per_row = min(width, height) / n
+        middle, last_shown, shown = ends - self.sizes / 2, -np.inf, []
         names = [str(label) if label >= 0 else "none" for label in self.labels]
-        for i, at in enumerate(middle):
+        for i, position in enumerate(middle):
             need = 5 * (len(names[i]) + 1)
-            if (at - last) * free >= need:
+            if (position - last_shown) * points_per_row >= need:
                 shown.append(i)
-                last = at
+                last_shown = position
         for set_ticks in (ax.set_xticks, ax.set_yticks):
             set_ticks(middle[shown], [names[i] for i in shown], size=7)
         ax.tick_params(length=0)
@@ -239,22 +240,24 @@ class GramDisplay(Display):
         )
         bar.outline.set_visible(False)
         bar.ax.tick_params(labelsize=8)
-        each = -(-n // side)
-        mean = "" if side == n else f"mean of {each} by {each} entries: "
+        block_side = -(-n // side)
+        mean = "" if side == n else f"mean of {block_side} by {block_side} entries: "
         bar.set_label(mean + self.name, size=8, parse_math=False)
-        some = f", {n:,} of them drawn" if n < self.n_samples else ""
+        drawn_text = f", {n:,} of them drawn" if n < self.n_samples else ""
         k = int((self.labels >= 0).sum())
-        write_title(ax, f"{counted(self.n_samples, 'row')}{some}\n{counted(k, 'cluster')}")
+        write_title(
+            ax, f"{count_text(self.n_samples, 'row')}{drawn_text}\n{count_text(k, 'cluster')}"
+        )
         return self
 
 
 def _as_matrix(X, name="X"):
-    """An array, or a sparse array as it is; a networkx graph as the latter."""
+    """X as an array, or as a sparse array if it is one or a networkx graph."""
     import sys
 
     from scipy.sparse import csr_array, issparse
 
-    networkx = sys.modules.get("networkx")  # if X is a graph of it, it was imported
+    networkx = sys.modules.get("networkx")  # it is imported already if X is one of its graphs
     if networkx is not None and isinstance(X, networkx.Graph):
         return networkx.to_scipy_sparse_array(X, dtype=np.float64, format="csr")
     if issparse(X):
@@ -267,12 +270,15 @@ def _as_matrix(X, name="X"):
     return array
 
 
-def _blocks(matrix, rows):
-    """The matrix with its rows and columns in this order, as means of at most PIXELS blocks."""
+def block_means(matrix, rows):
+    """The matrix with rows and columns in the order ``rows``, as means of blocks.
+
+    There are at most MAX_PIXELS blocks along each side.
+    """
     from scipy.sparse import issparse
 
     n = len(rows)
-    bounds = np.linspace(0, n, min(n, PIXELS) + 1).astype(np.intp)
+    bounds = np.linspace(0, n, min(n, MAX_PIXELS) + 1).astype(np.intp)
     widths = np.diff(bounds)
     if issparse(matrix):
         block = np.empty(n, dtype=np.intp)

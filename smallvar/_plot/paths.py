@@ -1,4 +1,8 @@
-"""Errors, criteria and ranges of lam over the number of clusters or features; trees of mergers."""
+"""Displays of paths: criterion, error and ranges of lam over the number of clusters; trees.
+
+``PathDisplay`` draws the paths of penalties over numbers of clusters or features,
+``DendrogramDisplay`` the tree of mergers of a merge path.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -12,8 +16,8 @@ from smallvar._plot.base import (
     RED,
     Display,
     cluster_colors,
-    divide,
-    room,
+    divide_axes,
+    size_in_points,
     write_label,
     write_legend,
     write_title,
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PANELS = ("criterion", "error", "ranges", "steps")
-HEIGHTS = {"criterion": 3, "error": 2, "ranges": 2, "steps": 3}
+PANEL_HEIGHTS = {"criterion": 3, "error": 2, "ranges": 2, "steps": 3}
 
 
 class PathDisplay(Display):
@@ -36,27 +40,27 @@ class PathDisplay(Display):
     counts : ndarray of shape (n_path,)
         The numbers K, ascending.
     error : ndarray of shape (n_path,)
-        The error of each.
+        The error for each number.
     lam_low, lam_high : ndarray of shape (n_path,)
-        The range of penalties for which each is best.
+        The range of penalties for which each number is best.
     criterion : ndarray of shape (n_path,), default=None
-        How good each number is, the lower, the better; not finite where it is not known.
+        The criterion for each number, lower is better; not finite where it is not known.
     best : int, default=None
         The number to mark.
     tie : float, default=0.0
-        Differences of the criterion that are none; its scale is linear up to there and
+        Smaller differences of the criterion are ties; its scale is linear up to there and
         logarithmic beyond.
     count_name, error_name : str
-        What to call numbers and errors.
+        Names of the numbers and of the errors.
 
     Attributes
     ----------
     ax_ : Axes
-        What was drawn on; if there are several panels, the place that they share.
+        Axes that were drawn on, or that several panels divide among themselves.
     axes_ : list of Axes
         The panels.
     figure_ : Figure
-        Their figure.
+        Figure of the axes.
 
     See Also
     --------
@@ -118,7 +122,7 @@ class PathDisplay(Display):
         Returns
         -------
         display : PathDisplay
-            What was drawn.
+            The display, after drawing.
         """
         names = ("counts", "error", "lam_low", "lam_high", "criterion", "best")
         if not all(hasattr(path, name) for name in names):
@@ -156,7 +160,7 @@ class PathDisplay(Display):
         Returns
         -------
         display : PathDisplay
-            What was drawn.
+            The display, after drawing.
         """
         return cls.from_path(_path_of(estimator), panels=panels, ax=ax)
 
@@ -171,11 +175,11 @@ class PathDisplay(Display):
         Parameters
         ----------
         ax : Axes or sequence of Axes, default=None
-            What to draw on: axes that several panels divide among themselves (best in a figure
-            with ``layout="constrained"``), or axes for each panel. None makes a new figure.
+            Axes that the panels divide among themselves (best in a figure with
+            ``layout="constrained"``), or axes for each panel. None makes a new figure.
         panels : sequence of str, default=None
-            What to draw, from above: "criterion", "error" and "ranges" are over K, "steps" is the
-            best K over lam. None: the first three, or, where there is no criterion, "error" and
+            Panels to draw, from above: "criterion", "error" and "ranges" are over K, "steps" is the
+            best K over lam. None: the first three, or, if there is no criterion, "error" and
             "steps".
 
         Returns
@@ -183,20 +187,20 @@ class PathDisplay(Display):
         self : PathDisplay
             With ``ax_``, ``axes_`` and ``figure_``.
         """
-        known = self.criterion is not None and bool(np.isfinite(self.criterion).any())
+        has_criterion = self.criterion is not None and bool(np.isfinite(self.criterion).any())
         if panels is None:
-            panels = ("criterion", "error", "ranges") if known else ("error", "steps")
+            panels = ("criterion", "error", "ranges") if has_criterion else ("error", "steps")
         if isinstance(panels, str) or not panels or not set(panels) <= set(PANELS):
             raise ValueError(f"panels must be some of {PANELS}, got {panels!r}")
-        if "criterion" in panels and not known:
+        if "criterion" in panels and not has_criterion:
             raise ValueError("panels must not have 'criterion': this path has none")
         if ax is None or not isinstance(ax, (list, tuple, np.ndarray)):
-            heights = [HEIGHTS[panel] for panel in panels]
-            host = self._begin(ax, (6.5, 0.7 + 1.15 * max(sum(heights), 3)))
+            heights = [PANEL_HEIGHTS[panel] for panel in panels]
+            host = self._make_axes(ax, (6.5, 0.7 + 1.15 * max(sum(heights), 3)))
             if len(panels) == 1:
                 self.axes_ = [host]
             else:
-                grid = divide(host, len(panels), 1, height_ratios=heights)
+                grid = divide_axes(host, len(panels), 1, height_ratios=heights)
                 self.axes_ = [self.figure_.add_subplot(grid[i]) for i in range(len(panels))]
         else:
             axes = list(np.ravel(np.asarray(ax, dtype=object)))
@@ -204,28 +208,28 @@ class PathDisplay(Display):
                 raise ValueError(
                     f"ax must be Axes for each of {len(panels)} panels, got {len(axes)}"
                 )
-            for one in axes:
-                self._begin(one, None)
+            for panel_ax in axes:
+                self._make_axes(panel_ax, None)
             self.axes_ = axes
-            self._begin(axes[0], None)
-        at = None
+            self._make_axes(axes[0], None)
+        index = None
         if self.best is not None:
-            at = int(np.searchsorted(self.counts, self.best))
-        for panel, one in zip(panels, self.axes_, strict=True):
-            one.spines[["top", "right"]].set_visible(False)
-            one.set_axisbelow(True)
-            getattr(self, f"_draw_{panel}")(one, at, one is self.axes_[0])
+            index = int(np.searchsorted(self.counts, self.best))
+        for panel, panel_ax in zip(panels, self.axes_, strict=True):
+            panel_ax.spines[["top", "right"]].set_visible(False)
+            panel_ax.set_axisbelow(True)
+            getattr(self, f"_draw_{panel}")(panel_ax, index, panel_ax is self.axes_[0])
         over_counts = [
-            one for panel, one in zip(panels, self.axes_, strict=True) if panel != "steps"
+            panel_ax for panel, panel_ax in zip(panels, self.axes_, strict=True) if panel != "steps"
         ]
-        for one in over_counts:
-            below = one is over_counts[-1]
-            one.tick_params(labelbottom=below)
-            if below:
-                write_label(one, "x", f"K, {self.count_name}")
+        for panel_ax in over_counts:
+            is_lowest = panel_ax is over_counts[-1]
+            panel_ax.tick_params(labelbottom=is_lowest)
+            if is_lowest:
+                write_label(panel_ax, "x", f"K, {self.count_name}")
         return self
 
-    def _over_counts(self, ax):
+    def _format_counts(self, ax):
         from matplotlib.ticker import MaxNLocator
 
         if self.best is not None:
@@ -235,42 +239,42 @@ class PathDisplay(Display):
         ax.grid(axis="y", color="#eeeeee", linewidth=0.7)
 
     @property
-    def _size(self):
+    def _dot_size(self):
         return float(np.clip(1500 / len(self.counts), 4, 36))
 
-    def _ring(self, ax, at, values, label):
+    def _mark_best(self, ax, index, values, label):
         ring = {"facecolors": "none", "edgecolors": RED, "linewidths": 2}
-        ax.scatter(self.best, values[at], s=150, label=label, zorder=3, **ring)
+        ax.scatter(self.best, values[index], s=150, label=label, zorder=3, **ring)
 
-    def _draw_criterion(self, ax, at, first):
+    def _draw_criterion(self, ax, index, first):
         from matplotlib.ticker import FuncFormatter, NullLocator
 
-        known = np.isfinite(self.criterion)
-        behind = self.criterion - self.criterion[known].min()
-        K = self.counts[known]
-        ax.plot(K, behind[known], color=BLUE, linewidth=1.2, zorder=1)
-        ax.scatter(K, behind[known], s=self._size, color=BLUE, zorder=2)
-        scale, top = self.tie or 1.0, behind[known].max()
+        finite = np.isfinite(self.criterion)
+        above_lowest = self.criterion - self.criterion[finite].min()
+        K = self.counts[finite]
+        ax.plot(K, above_lowest[finite], color=BLUE, linewidth=1.2, zorder=1)
+        ax.scatter(K, above_lowest[finite], s=self._dot_size, color=BLUE, zorder=2)
+        scale, top = self.tie or 1.0, above_lowest[finite].max()
         ax.set_yscale("symlog", linthresh=scale, linscale=0.5)
         if self.tie:
             ax.axhspan(0, scale, color="#eeeeee", label="about as good", zorder=0)
         ax.set_ylim(-0.35 * scale, max(2 * scale, 2 * top))
-        few = top >= 100 * scale or room(ax)[1] < 90
-        steps = (1,) if few else (1, 2, 5)
+        few_ticks = top >= 100 * scale or size_in_points(ax)[1] < 90
+        steps = (1,) if few_ticks else (1, 2, 5)
         ticks = [step * 10.0**i for i in range(16) for step in steps]
         ax.set_yticks([0.0, *(tick for tick in ticks if scale < tick < 2 * top)])
         ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
         ax.yaxis.set_minor_locator(NullLocator())
         write_label(ax, "y", "criterion above the lowest")
-        if at is not None and known[at]:
-            self._ring(ax, at, behind, f"K = {self.best:,}, chosen")
+        if index is not None and finite[index]:
+            self._mark_best(ax, index, above_lowest, f"K = {self.best:,}, chosen")
         write_legend(ax)
-        self._over_counts(ax)
+        self._format_counts(ax)
 
-    def _draw_error(self, ax, at, first):
+    def _draw_error(self, ax, index, first):
         best = self.lam_low < self.lam_high
         ax.plot(self.counts, self.error, color=BLUE, linewidth=1.2, zorder=1)
-        dots = {"s": self._size, "edgecolors": BLUE, "linewidths": 1.0, "zorder": 2}
+        dots = {"s": self._dot_size, "edgecolors": BLUE, "linewidths": 1.0, "zorder": 2}
         ax.scatter(
             self.counts[best], self.error[best], color=BLUE, label="best for some lam", **dots
         )
@@ -282,17 +286,19 @@ class PathDisplay(Display):
                 **dots,
             )
         chosen = self.criterion is not None and np.isfinite(self.criterion).any()
-        why = "chosen" if chosen else "widest range of lam"
-        if at is not None:
-            self._ring(ax, at, self.error, f"K = {self.best:,}{',' if chosen else ':'} {why}")
-        logarithmic(ax, self.error)
+        reason = "chosen" if chosen else "widest range of lam"
+        if index is not None:
+            self._mark_best(
+                ax, index, self.error, f"K = {self.best:,}{',' if chosen else ':'} {reason}"
+            )
+        use_log_scale(ax, self.error)
         write_label(ax, "y", self.error_name)
         if first:
             write_legend(ax)
-        self._over_counts(ax)
+        self._format_counts(ax)
 
     def _limits(self):
-        """Finite ends for the ranges, and whether their scale is a logarithmic one."""
+        """Finite limits of the scale for the ranges, and whether it is logarithmic."""
         shown = self.lam_low < self.lam_high
         ends = np.concatenate([self.lam_low[shown], self.lam_high[shown]])
         ends = ends[np.isfinite(ends)]
@@ -300,35 +306,38 @@ class PathDisplay(Display):
             margin = 0.03 * np.ptp(ends) or 0.5
             return ends.min() - margin, ends.max() + margin, False
         ends = ends[ends > 0]
-        least, most = (ends.min() / 2, 2 * ends.max()) if len(ends) else (0.5, 2.0)
-        return least, most, True
+        smallest, largest = (ends.min() / 2, 2 * ends.max()) if len(ends) else (0.5, 2.0)
+        return smallest, largest, True
 
-    def _draw_ranges(self, ax, at, first):
+    def _draw_ranges(self, ax, index, first):
         K, shown = self.counts, self.lam_low < self.lam_high
-        least, most, log = self._limits()
-        begin, end = np.maximum(self.lam_low, least), np.minimum(self.lam_high, most)
+        smallest, largest, log = self._limits()
+        begin, end = np.maximum(self.lam_low, smallest), np.minimum(self.lam_high, largest)
         width = float(np.clip(300 / len(K), 1, 9))
-        mine = np.zeros(len(K), dtype=bool) if at is None else np.arange(len(K)) == at
-        for color, some in ((BLUE, shown & ~mine), (RED, shown & mine)):
-            ax.vlines(K[some], begin[some], end[some], color=color, linewidth=width)
-        ax.set_ylim(least, most)
+        is_best = np.zeros(len(K), dtype=bool) if index is None else np.arange(len(K)) == index
+        for color, selected in ((BLUE, shown & ~is_best), (RED, shown & is_best)):
+            ax.vlines(K[selected], begin[selected], end[selected], color=color, linewidth=width)
+        ax.set_ylim(smallest, largest)
         if log:
-            logarithmic(ax, np.array([least, most]))
+            use_log_scale(ax, np.array([smallest, largest]))
         write_label(ax, "y", "lam for which K is best")
-        self._over_counts(ax)
+        self._format_counts(ax)
 
-    def _draw_steps(self, ax, at, first):
+    def _draw_steps(self, ax, index, first):
         from matplotlib.ticker import MaxNLocator
 
         shown = np.flatnonzero(self.lam_low < self.lam_high)
-        least, most, log = self._limits()
-        begin = np.maximum(self.lam_low[shown], least)
-        end = np.minimum(self.lam_high[shown], most)
+        smallest, largest, log = self._limits()
+        begin = np.maximum(self.lam_low[shown], smallest)
+        end = np.minimum(self.lam_high[shown], largest)
         K = self.counts[shown]
         ax.hlines(K, begin, end, color=BLUE, linewidth=2.5 if len(K) <= 50 else 1.5)
         ax.vlines(begin[:-1], K[:-1], K[1:], color=BLUE, linewidth=0.7)
-        if at is not None and at in shown:
-            low, high = max(self.lam_low[at], least), min(self.lam_high[at], most)
+        if index is not None and index in shown:
+            low, high = (
+                max(self.lam_low[index], smallest),
+                min(self.lam_high[index], largest),
+            )
             ax.hlines(
                 self.best,
                 *(low, high),
@@ -341,9 +350,9 @@ class PathDisplay(Display):
             write_legend(ax)
         if log:
             ax.set_xscale("log")
-        ax.set_xlim(least, most)
+        ax.set_xlim(smallest, largest)
         if len(K) and K[-1] > 40 and K[0] > 0:
-            logarithmic(ax, K)
+            use_log_scale(ax, K)
         else:
             ax.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         ax.grid(axis="y", color="#eeeeee", linewidth=0.7)
@@ -359,16 +368,16 @@ class DendrogramDisplay(Display):
     Parameters
     ----------
     linkage : ndarray of shape (n_leaves - 1, 4)
-        The mergers, in the format of ``scipy.cluster.hierarchy``.
+        The mergers, in the format of :mod:`scipy.cluster.hierarchy`.
     best : int, default=None
         The number of clusters to color.
 
     Attributes
     ----------
     ax_ : Axes
-        What was drawn on.
+        Axes that were drawn on.
     figure_ : Figure
-        Its figure.
+        Figure of the axes.
 
     See Also
     --------
@@ -399,12 +408,12 @@ class DendrogramDisplay(Display):
         max_leaves : int, default=60
             Draw at most so many branches, the last to merge.
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
         display : DendrogramDisplay
-            What was drawn.
+            The display, after drawing.
         """
         if not hasattr(path, "linkage"):
             raise TypeError(f"path must be one of lambda_path, got {type(path).__name__}")
@@ -423,12 +432,12 @@ class DendrogramDisplay(Display):
         max_leaves : int, default=60
             Draw at most so many branches, the last to merge.
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
         display : DendrogramDisplay
-            What was drawn.
+            The display, after drawing.
         """
         return cls.from_path(_path_of(estimator), max_leaves=max_leaves, ax=ax)
 
@@ -438,7 +447,7 @@ class DendrogramDisplay(Display):
         Parameters
         ----------
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
         max_leaves : int, default=60
             Draw at most so many branches, the last to merge; at least as many as there are
             clusters to color.
@@ -450,11 +459,11 @@ class DendrogramDisplay(Display):
         """
         check_number(max_leaves, "max_leaves", low=2, integer=True)
         linkage = _check_linkage(self.linkage)
-        ax = self._begin(ax, (7, 4.5))
+        ax = self._make_axes(ax, (7, 4.5))
         leaves = len(linkage) + 1
         best = min(self.best or 1, leaves)
         drawn = min(leaves, max(max_leaves, best))
-        heights, sizes = _tree(linkage, drawn, best)
+        heights, sizes = tree_lines(linkage, drawn, best)
         from matplotlib.collections import LineCollection
 
         colors = np.vstack([cluster_colors(best), [[0.35, 0.35, 0.35]]])
@@ -481,8 +490,8 @@ class DendrogramDisplay(Display):
         ax.tick_params(axis="x", length=0)
         write_label(ax, "y", "height: root of twice the rise of SSE, in data units")
         ax.spines[["top", "right", "bottom"]].set_visible(False)
-        some = f", the last {drawn:,} to merge drawn" if drawn < leaves else ""
-        write_title(ax, f"{leaves:,} branch{'es' * (leaves > 1)}{some}")
+        drawn_text = f", the last {drawn:,} to merge drawn" if drawn < leaves else ""
+        write_title(ax, f"{leaves:,} branch{'es' * (leaves > 1)}{drawn_text}")
         return self
 
 
@@ -503,56 +512,64 @@ def _check_linkage(linkage: ArrayLike) -> NDArray[np.float64]:
     return Z
 
 
-def _tree(linkage, drawn, best):
-    """Lines of the last mergers, with the cluster of each; the sizes of the branches."""
+def tree_lines(linkage, drawn, best):
+    """Lines of the last mergers, each with its cluster (-1: above the clusters), and branch sizes.
+
+    ``drawn`` is the number of branches, ``best`` the number of clusters. The lines are lists of
+    (x, y) pairs: those of a merger have four corners.
+    """
     leaves = len(linkage) + 1
-    first = leaves - drawn  # mergers below the picture
+    first = leaves - drawn  # number of mergers that are not drawn
     tops = {leaves + i for i in range(len(linkage) - best + 1)} | set(range(leaves))
     order, stack = [], [leaves + len(linkage) - 1 if len(linkage) else 0]
-    while stack:  # from left to right, without recursion: trees may be deep
+    while stack:  # branches from left to right, without recursion: trees may be deep
         node = stack.pop()
         if node < leaves + first:
             order.append(node)
         else:
             stack += [int(linkage[node - leaves, 1]), int(linkage[node - leaves, 0])]
-    place = {node: float(i) for i, node in enumerate(order)}
+    x = {node: float(i) for i, node in enumerate(order)}
     height = {node: 0.0 if node < leaves else linkage[node - leaves, 2] for node in order}
-    # the clusters of the number chosen: nodes that exist when so many are left
+    # a cluster is a topmost node among those that exist when ``best`` are left; the nodes below
+    # inherit its number
     cluster: dict[int, int] = {}
     root = leaves + len(linkage) - 1 if len(linkage) else 0
     stack, number = [(root, -1)], 0
     while stack:
-        node, own = stack.pop()
-        if own < 0 and node in tops:
-            own, number = number, number + 1
-        cluster[node] = own
+        node, inherited = stack.pop()
+        if inherited < 0 and node in tops:
+            inherited, number = number, number + 1
+        cluster[node] = inherited
         if node >= leaves + first:
-            stack += [(int(linkage[node - leaves, i]), own) for i in (1, 0)]
-    lines = [([(place[n], 0.0), (place[n], height[n])], cluster[n]) for n in order if height[n]]
+            stack += [(int(linkage[node - leaves, i]), inherited) for i in (1, 0)]
+    lines = [([(x[n], 0.0), (x[n], height[n])], cluster[n]) for n in order if height[n]]
     for i in range(first, len(linkage)):
         a, b, h, _ = linkage[i]
         a, b, node = int(a), int(b), leaves + i
-        left, right = place[a], place[b]
+        left, right = x[a], x[b]
         lines.append(
             (
                 [(left, height[a]), (left, h), (right, h), (right, height[b])],
                 cluster[node],
             )
         )
-        place[node], height[node] = (left + right) / 2, h
+        x[node], height[node] = (left + right) / 2, h
     sizes = [1.0 if n < leaves else linkage[n - leaves, 3] for n in order]
     return lines, sizes
 
 
-def logarithmic(axes, values):
-    """Give the y axis a log scale with as many plain numbers as have room, unless there is a 0."""
+def use_log_scale(axes, values):
+    """Give the y axis a log scale with plain numbers, unless some values are not positive.
+
+    As many ticks are set as fit the axis.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     values = np.asarray(values, dtype=np.float64)
     if not len(values) or not (values > 0).all():
         return
     axes.set_yscale("log")
-    most = max(2, int(room(axes)[1] / 16))
+    most = max(2, int(size_in_points(axes)[1] / 16))
     decades = np.log10(values.max()) - np.log10(values.min())
     if decades < 0.5:
         axes.yaxis.set_major_locator(MaxNLocator(min(most, 5)))

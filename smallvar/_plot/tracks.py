@@ -1,4 +1,4 @@
-"""The ways of clusters over time."""
+"""The display of clusters over time: where they moved, or when they were seen."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -11,11 +11,11 @@ from smallvar._core.validation import check_data, check_option
 from smallvar._plot.base import (
     Display,
     cluster_colors,
-    counted,
+    column_names,
+    count_text,
     drawn_rows,
-    names_of,
-    own_labels,
-    thinned,
+    fitted_labels,
+    thin_ticks,
     write_label,
     write_title,
 )
@@ -23,7 +23,7 @@ from smallvar._plot.base import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TRACKS_NUMBERED = 50  # tracks up to which each has its color and its number
+MAX_NUMBERED = 50  # the largest number of tracks with a color and a number each
 
 
 class TrackDisplay(Display):
@@ -41,22 +41,22 @@ class TrackDisplay(Display):
     deaths : list of ndarray, default=None
         The clusters forgotten at the end of each step.
     points : ndarray of shape (n_drawn, n_features), default=None
-        Rows to draw beneath, those that ``point_labels`` and ``point_times`` are of.
+        Rows to draw below the tracks.
     point_labels, point_times : ndarray of shape (n_drawn,), default=None
-        Their clusters and times.
+        Clusters and times of these rows.
     feature_names : list of str, default=None
-        What to call the columns.
+        Names of the columns.
     time_name : str, default="time"
-        What to call time.
+        Name of the time.
     n_samples : int, default=None
         Number of rows, those that are not drawn included.
 
     Attributes
     ----------
     ax_ : Axes
-        What was drawn on.
+        Axes that were drawn on.
     figure_ : Figure
-        Its figure.
+        Figure of the axes.
 
     See Also
     --------
@@ -112,27 +112,27 @@ class TrackDisplay(Display):
         Parameters
         ----------
         estimator : DynamicMeans
-            Fitted by ``fit``, or by ``partial_fit`` with ``record=True``. Of its forms with
-            kernels, whose clusters are nowhere, ``kind="lives"`` is drawn.
+            Fitted by ``fit``, or by ``partial_fit`` with ``record=True``. Its forms with kernels
+            have no centers: only ``kind="lives"`` can be drawn.
         X : array-like of shape (n_samples, n_features), default=None
-            Rows to draw beneath, those that it was fitted to.
+            Rows to draw below the tracks, those that it was fitted to.
         times : array-like of shape (n_samples,), default=None
-            Their times, as they were given to ``fit``; needed for rows of one column.
+            Times of these rows, as they were given to ``fit``; needed for rows of one column.
         kind : {"movement", "lives"}, default="movement"
             See :meth:`plot`.
         feature_names : array-like of shape (n_features,), default=None
-            What to call the columns.
+            Names of the columns.
         time_name : str, default="time"
-            What to call time.
+            Name of the time.
         max_points : int, default=None
             Draw at most so many rows; None: 50,000.
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
 
         Returns
         -------
         display : TrackDisplay
-            What was drawn.
+            The display, after drawing.
         """
         if not hasattr(estimator, "tracks_"):
             raise ValueError(
@@ -152,24 +152,26 @@ class TrackDisplay(Display):
             data = check_data(X)
             if d and data.shape[1] != d:
                 raise ValueError(f"X must have {d} columns, got {data.shape[1]}")
-            labels = own_labels(estimator, data.shape[0], "partial_fit keeps those of a step")
+            labels = fitted_labels(estimator, data.shape[0], "partial_fit keeps those of a step")
             if times is None and d == 1:
                 raise ValueError("times must be given with X: one column is drawn over time")
             rows = drawn_rows(data.shape[0], data.shape[1], max_points)
             points = {"points": data[rows].astype(np.float64), "point_labels": labels[rows]}
             points["n_samples"] = data.shape[0]
             if times is not None:
-                clock = np.asarray(times)
-                if clock.shape != labels.shape:
-                    raise ValueError(f"times must be of shape {labels.shape}, got {clock.shape}")
-                points["point_times"] = clock[rows]
+                point_times = np.asarray(times)
+                if point_times.shape != labels.shape:
+                    raise ValueError(
+                        f"times must be of shape {labels.shape}, got {point_times.shape}"
+                    )
+                points["point_times"] = point_times[rows]
         names = getattr(estimator, "feature_names_in_", None)
-        named = feature_names if feature_names is not None else names
+        given_names = feature_names if feature_names is not None else names
         display = cls(
             tracks=tracks,
             times=np.asarray(estimator.times_),
             deaths=estimator.deaths_,
-            feature_names=names_of(X, named, d),
+            feature_names=column_names(X, given_names, d),
             time_name=time_name,
             **points,
         )
@@ -181,10 +183,10 @@ class TrackDisplay(Display):
         Parameters
         ----------
         ax : Axes, default=None
-            What to draw on; None makes a new figure.
+            Axes to draw on; None makes a new figure.
         kind : {"movement", "lives"}, default="movement"
-            "movement": where the clusters went, each from a ring to its number, or where there are
-            many to a dot; gray if it was forgotten, dotted while it was not seen. "lives": a line
+            "movement": the positions of each cluster, from a ring to its number, or to a dot if
+            there are many; gray if it was forgotten, dotted while it was not seen. "lives": a line
             for each cluster over time, from a ring to a cross where it was forgotten.
 
         Returns
@@ -199,44 +201,49 @@ class TrackDisplay(Display):
         d = next(iter(tracks.values())).shape[1] - 1
         if kind == "movement" and not d:
             raise ValueError("kind must be 'lives': there are no centers, got kind='movement'")
-        ax = self._begin(ax, (7, 5.5))
+        ax = self._make_axes(ax, (7, 5.5))
         ax.spines[["top", "right"]].set_visible(False)
-        times = plain_times(self.times)
+        times = as_plain_times(self.times)
         clock = as_numbers(times, times)
-        ends = {int(k): i for i, step in enumerate(self.deaths or []) for k in step}
+        death_steps = {int(k): i for i, step in enumerate(self.deaths or []) for k in step}
         steps = [track[:, 0].astype(int) for track in tracks.values()]
-        gone = f"{len(ends):,} forgotten" if ends else "none forgotten"
-        said = f"{counted(len(clock), 'time step')}, {counted(len(tracks), 'cluster')}, {gone}"
+        forgotten = f"{len(death_steps):,} forgotten" if death_steps else "none forgotten"
+        counts = f"{count_text(len(clock), 'time step')}, {count_text(len(tracks), 'cluster')}"
+        summary = f"{counts}, {forgotten}"
         if kind == "lives":
-            self._draw_lives(ax, clock, steps, ends, times)
-            marks = "a cross: forgotten; dotted: not seen" if ends else "dotted: not seen"
-            write_title(ax, f"{said}\n{marks}")
+            self._draw_lives(ax, clock, steps, death_steps, times)
+            marks = "a cross: forgotten; dotted: not seen" if death_steps else "dotted: not seen"
+            write_title(ax, f"{summary}\n{marks}")
         else:
-            self._draw_movement(ax, clock, steps, ends, d, times)
+            self._draw_movement(ax, clock, steps, death_steps, d, times)
             drawn = 0 if self.points is None else len(self.points)
-            some = ""
+            drawn_text = ""
             if drawn and self.n_samples and drawn < self.n_samples:
-                some = f"; {drawn:,} of {self.n_samples:,} rows drawn"
-            to = "its number" if len(tracks) <= TRACKS_NUMBERED else "a dot"
-            write_title(ax, f"{said}\neach from a ring to {to}{some}")
+                drawn_text = f"; {drawn:,} of {self.n_samples:,} rows drawn"
+            end_mark = "its number" if len(tracks) <= MAX_NUMBERED else "a dot"
+            write_title(ax, f"{summary}\neach from a ring to {end_mark}{drawn_text}")
         return self
 
-    def _draw_movement(self, ax, clock, steps, ends, d, times):
+    def _draw_movement(self, ax, clock, steps, death_steps, d, times):
         tracks, k = self.tracks, len(self.tracks)
-        ways = [track[:, 1:3] for track in tracks.values()]
+        positions = [track[:, 1:3] for track in tracks.values()]
         names = self.feature_names or [f"column {i}" for i in range(d)]
         titles = list(names[:2])
-        numbered = k <= TRACKS_NUMBERED
+        numbered = k <= MAX_NUMBERED
         by_time = d > 1 and not numbered
         colors = np.full((k, 3), 0.6) if by_time else cluster_colors(k)
         points = self.points
         if d == 1:
-            ways = [np.column_stack([clock[at], way]) for at, way in zip(steps, ways, strict=True)]
+            positions = [
+                np.column_stack([clock[at], centers])
+                for at, centers in zip(steps, positions, strict=True)
+            ]
             titles = [self.time_name, *titles]
             if points is not None:
                 if self.point_times is None:
                     raise ValueError("point_times must be given: one column is drawn over time")
-                points = np.column_stack([as_numbers(plain_times(self.point_times), times), points])
+                point_clock = as_numbers(as_plain_times(self.point_times), times)
+                points = np.column_stack([point_clock, points])
         if points is not None:
             points = points[:, :2]
             ax.scatter(
@@ -248,20 +255,21 @@ class TrackDisplay(Display):
                 rasterized=True,
                 zorder=1,
             )
-        dead = np.array([int(label) in ends for label in tracks])
+        dead = np.array([int(label) in death_steps for label in tracks])
         if not by_time:
-            draw_tracks(ax, ways, steps, lambda which, at: colors[which], dead, list(tracks))
+            draw_tracks(ax, positions, steps, lambda which, at: colors[which], dead, list(tracks))
         else:
             scale = time_scale(clock)
-            draw_tracks(ax, ways, steps, lambda _, at: scale.to_rgba(clock[at]), dead, list(tracks))
+            labels = list(tracks)
+            draw_tracks(ax, positions, steps, lambda _, at: scale.to_rgba(clock[at]), dead, labels)
             bar = self.figure_.colorbar(scale, ax=ax, aspect=40, pad=0.02)
             bar.outline.set_visible(False)
             bar.set_label(self.time_name, parse_math=False)
-            show_times(bar.ax, bar.ax.yaxis, times)
+            format_time_axis(bar.ax, bar.ax.yaxis, times)
         if d == 1:
-            show_times(ax, ax.xaxis, times)
+            format_time_axis(ax, ax.xaxis, times)
         else:
-            everything = np.concatenate(ways if points is None else [*ways, points])
+            everything = np.concatenate(positions if points is None else [*positions, points])
             width, height = np.ptp(everything, axis=0)
             if 1 / 3 < (height or 1) / (width or 1) < 3:
                 ax.set_aspect("equal", adjustable="datalim")
@@ -269,20 +277,20 @@ class TrackDisplay(Display):
         write_label(ax, "y", titles[1])
 
     def _colors_of_points(self, colors):
-        """The colors of their tracks; light gray without one."""
-        place = {int(label): i for i, label in enumerate(self.tracks)}
+        """Colors of the points: those of their tracks, light gray if they have none."""
+        index_of = {int(label): i for i, label in enumerate(self.tracks)}
         if self.point_labels is None:
             return np.full(3, 0.75)
-        at = [place.get(int(label), -1) for label in self.point_labels]
-        return np.vstack([colors, [[0.75, 0.75, 0.75]]])[at]
+        index = [index_of.get(int(label), -1) for label in self.point_labels]
+        return np.vstack([colors, [[0.75, 0.75, 0.75]]])[index]
 
-    def _draw_lives(self, ax, clock, steps, ends, times):
+    def _draw_lives(self, ax, clock, steps, death_steps, times):
         from matplotlib.collections import LineCollection
         from matplotlib.ticker import MaxNLocator
 
         labels = list(self.tracks)
         k = len(labels)
-        colors = cluster_colors(k) if k <= TRACKS_NUMBERED else np.full((k, 3), 0.4)
+        colors = cluster_colors(k) if k <= MAX_NUMBERED else np.full((k, 3), 0.4)
         width = float(np.clip(150 / k, 0.7, 5))
         solid, dotted, crosses = [], [], []
         for i, (label, at) in enumerate(zip(labels, steps, strict=True)):
@@ -290,10 +298,10 @@ class TrackDisplay(Display):
             for part in np.split(at, gaps + 1):
                 solid.append((i, part[0], part[-1]))
             dotted += [(i, at[gap], at[gap + 1]) for gap in gaps]
-            if label in ends:
-                crosses.append((i, ends[label]))
-                if ends[label] > at[-1]:
-                    dotted.append((i, at[-1], ends[label]))
+            if label in death_steps:
+                crosses.append((i, death_steps[label]))
+                if death_steps[label] > at[-1]:
+                    dotted.append((i, at[-1], death_steps[label]))
         for parts, style in ((solid, "solid"), (dotted, (0, (1, 1.2)))):
             ax.add_collection(
                 LineCollection(
@@ -311,13 +319,13 @@ class TrackDisplay(Display):
             s=size,
             facecolors="white",
             edgecolors=colors,
-            linewidths=1.4 if k <= TRACKS_NUMBERED else 0.6,
+            linewidths=1.4 if k <= MAX_NUMBERED else 0.6,
             zorder=3,
         )
         if crosses:
             rows, when = np.array(crosses).T
             ax.scatter(clock[when], rows, s=size, marker="x", color="black", linewidths=1, zorder=4)
-        if k <= TRACKS_NUMBERED:
+        if k <= MAX_NUMBERED:
             step = max(1, k // 25)
             ax.set_yticks(np.arange(0, k, step), [str(label) for label in labels[::step]], size=7)
         else:
@@ -327,34 +335,34 @@ class TrackDisplay(Display):
         ax.set_xlim(clock[0] - margin, clock[-1] + margin)
         write_label(ax, "y", "cluster, in the order of births")
         write_label(ax, "x", self.time_name)
-        show_times(ax, ax.xaxis, times)
+        format_time_axis(ax, ax.xaxis, times)
 
 
-def draw_tracks(axes, ways, steps, paint, dead, labels):
+def draw_tracks(axes, tracks, steps, paint, dead, labels):
     """Draw tracks, their beginnings and their ends.
 
     Parameters
     ----------
     axes : Axes
-        What to draw on.
-    ways, steps : list of ndarray of shape (n_seen, 2) and (n_seen,)
-        For each track, where it was and in which steps.
+        Axes to draw on.
+    tracks, steps : list of ndarray of shape (n_seen, 2) and (n_seen,)
+        Positions of each track, and the steps in which it was there.
     paint : callable
-        Takes positions in the lists and steps, and returns colors.
+        ``paint(index, step)`` returns the colors of tracks, given by their index, at steps.
     dead : ndarray of bool of shape (n_tracks,)
-        Which ones were forgotten: their ends are gray.
+        Whether each track was forgotten: its end is gray then.
     labels : list of int
-        What to call them.
+        Numbers of the clusters.
     """
     from matplotlib.collections import LineCollection
 
-    k = len(ways)
-    few, which = k <= TRACKS_NUMBERED, np.arange(k)
-    lines = np.concatenate([np.stack([way[:-1], way[1:]], axis=1) for way in ways])
-    owner = np.repeat(which, [len(way) - 1 for way in ways])
+    k = len(tracks)
+    numbered, index = k <= MAX_NUMBERED, np.arange(k)
+    lines = np.concatenate([np.stack([track[:-1], track[1:]], axis=1) for track in tracks])
+    owner = np.repeat(index, [len(track) - 1 for track in tracks])
     color = paint(owner, np.concatenate([at[1:] for at in steps]))
     unseen = np.concatenate([np.diff(at) > 1 for at in steps])
-    width = 1.8 if few else float(np.clip(120 / k, 0.6, 1.2))
+    width = 1.8 if numbered else float(np.clip(120 / k, 0.6, 1.2))
     for chosen, style in ((unseen, (0, (1, 1.2))), (~unseen, "solid")):
         axes.add_collection(
             LineCollection(
@@ -366,26 +374,26 @@ def draw_tracks(axes, ways, steps, paint, dead, labels):
                 zorder=2,
             )
         )
-    begins, ends = (np.array([way[i] for way in ways]) for i in (0, -1))
-    first, last = (paint(which, np.array([at[i] for at in steps])) for i in (0, -1))
-    size = 30 if few else float(np.clip(4000 / k, 6, 20))
-    ring = {"facecolors": "white", "linewidths": 1.4 if few else 0.7, "zorder": 3}
-    axes.scatter(*begins.T, s=size, edgecolors=first, **ring)
-    if not few:
+    first_positions, last_positions = (np.array([track[i] for track in tracks]) for i in (0, -1))
+    first, last = (paint(index, np.array([at[i] for at in steps])) for i in (0, -1))
+    size = 30 if numbered else float(np.clip(4000 / k, 6, 20))
+    ring = {"facecolors": "white", "linewidths": 1.4 if numbered else 0.7, "zorder": 3}
+    axes.scatter(*first_positions.T, s=size, edgecolors=first, **ring)
+    if not numbered:
         last = np.array(last)
         last[dead, :3] = 0.35
-        axes.scatter(*ends.T, s=0.8 * size, color=last, linewidths=0, zorder=4)
+        axes.scatter(*last_positions.T, s=0.8 * size, color=last, linewidths=0, zorder=4)
         return
     ring |= {"zorder": 4, "facecolors": np.where(dead, "lightgray", "white")}
-    axes.scatter(*ends.T, s=130 if k <= 20 else 95, edgecolors=last, **ring)
-    for label, (x, y) in zip(labels, ends, strict=True):
+    axes.scatter(*last_positions.T, s=130 if k <= 20 else 95, edgecolors=last, **ring)
+    for label, (x, y) in zip(labels, last_positions, strict=True):
         axes.text(
             x, y, label, size=7 if k <= 20 else 6, ha="center", va="center_baseline", zorder=5
         )
 
 
 def time_scale(clock):
-    """Choose a color for each time, none of them too pale for a white ground."""
+    """Scale from times to colors, none of them too pale on white."""
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
@@ -394,27 +402,30 @@ def time_scale(clock):
     return ScalarMappable(Normalize(clock[0], clock[-1]), colors)
 
 
-def plain_times(times):
-    """Times as an array; Python's dates as those of numpy, durations as seconds."""
+def as_plain_times(times):
+    """Times as an array, with Python's dates as numpy's dates and durations as seconds."""
     times = np.asarray(times)
     if times.dtype.kind == "O" and len(times) and isinstance(times[0], date):
         times = times.astype("datetime64[us]")
     return times / np.timedelta64(1, "s") if times.dtype.kind == "m" else times
 
 
-def as_numbers(times, known):
-    """Turn times into what matplotlib draws: dates are days from 1970, names are counted."""
+def as_numbers(times, step_times):
+    """Times as numbers for matplotlib: dates as days since 1970, names by their step.
+
+    ``step_times`` are the sorted times of all steps.
+    """
     if times.dtype.kind == "M":
         from matplotlib.dates import date2num
 
         return date2num(times)
     if times.dtype.kind in "biuf":
         return times.astype(np.float64)
-    return np.searchsorted(known, times).astype(np.float64)
+    return np.searchsorted(step_times, times).astype(np.float64)
 
 
-def show_times(ax, axis, times):
-    """Let an axis show dates if the times are dates, names if they are names."""
+def format_time_axis(ax, axis, times):
+    """Set the ticks of an axis: dates if the times are dates, names if they are names."""
     if times.dtype.kind == "M":
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
@@ -423,4 +434,4 @@ def show_times(ax, axis, times):
         axis.set_major_formatter(ConciseDateFormatter(locator))
     elif times.dtype.kind not in "biuf":
         names = [str(time) for time in times]
-        axis.set_ticks(*thinned(ax, names, axis.axis_name))
+        axis.set_ticks(*thin_ticks(ax, names, axis.axis_name))
