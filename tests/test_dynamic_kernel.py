@@ -23,7 +23,7 @@ from smallvar import (
     match_clusters,
 )
 from smallvar._time import dynamic_kernel, exchange
-from smallvar._time.exchange import Batch, Exchange, _change, match, thin
+from smallvar._time.exchange import Batch, Exchange, match, ridge_change, thin_center
 
 BOTH = pytest.mark.parametrize("estimator", [KernelDynamicMeans, SpectralDynamicMeans])
 STATE = ("cluster_ids_", "weights_", "ages_", "labels_", "objective_", "lam_", "q_", "tau_")
@@ -114,7 +114,7 @@ def test_thinning_equals_twin(seed):
     rng = np.random.default_rng(seed)
     X, a = rng.standard_normal((25, 3)), rng.random(25)
     K = np.exp(-cdist(X, X, "sqeuclidean"))
-    chosen, b = thin(K, a, 8)
+    chosen, b = thin_center(K, a, 8)
     assert chosen.tolist() == sorted(twins.kernel.forward_selection(K, a, 8))
     own = K[np.ix_(chosen, chosen)]
     # least ||phi - sum b phi(x)||^2 + ridge ||b - a||^2
@@ -132,8 +132,8 @@ def test_numbers_whose_squares_overflow():
     """The same points, whatever the scale of the kernel."""
     x = np.random.default_rng(0).normal(size=(12, 5))
     a = np.arange(1.0, 13.0) / 78
-    chosen, b = thin(x @ x.T, a, 2)
-    far, c = thin(1e180 * (x @ x.T), a, 2)
+    chosen, b = thin_center(x @ x.T, a, 2)
+    far, c = thin_center(1e180 * (x @ x.T), a, 2)
     assert far.tolist() == chosen.tolist()
     np.testing.assert_allclose(c, b, rtol=1e-4)
 
@@ -147,8 +147,8 @@ def test_of_equal_gains_the_first_is_taken(seed):
     noise = 4e-16 * rng.standard_normal(K.shape)
     first = np.sort(np.unique(X, axis=0, return_index=True)[1]).tolist()
     for kernel in (K, K * (1 + noise + noise.T)):
-        assert thin(kernel, a, 1)[0].tolist() == [0]
-        assert thin(kernel, a, 4)[0].tolist() == first
+        assert thin_center(kernel, a, 1)[0].tolist() == [0]
+        assert thin_center(kernel, a, 4)[0].tolist() == first
 
 
 @pytest.mark.parametrize("least", [0.0, -1e-14, -1e-9, -0.5])
@@ -161,19 +161,19 @@ def test_change_along_eigenvectors(least):
     along = (V.T @ missing) / (np.abs(values) + 1e-3)
     if least < -1e-12:
         along[5] = 0.0
-    np.testing.assert_allclose(_change(K, missing, 1.0), V @ along, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(ridge_change(K, missing, 1.0), V @ along, rtol=1e-9, atol=1e-9)
 
 
 def test_within_the_budget_nothing_changes():
     a = np.array([0.2, 0.3, -0.1])
-    chosen, b = thin(np.eye(3), a, 3)
+    chosen, b = thin_center(np.eye(3), a, 3)
     assert chosen.tolist() == [0, 1, 2] and b is a
 
 
 @pytest.mark.parametrize("K", [np.ones((40, 40)), np.zeros((40, 40))])
 def test_points_that_are_the_same_fill_the_budget(K):
     """One point would do, but they may differ in the next step."""
-    chosen, b = thin(K, np.full(40, 1 / 40), 10)
+    chosen, b = thin_center(K, np.full(40, 1 / 40), 10)
     assert len(chosen) >= 9 and np.diff(chosen).max() <= 8
     assert (b > 0).all()
     if K.any():
@@ -646,7 +646,7 @@ def test_failed_step_changes_nothing(estimator, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(dynamic_kernel, "thin", fail)
+        patch.setattr(dynamic_kernel, "thin_center", fail)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(batches[2])
     assert bits(model) == before
@@ -847,5 +847,5 @@ def test_the_kernel_is_called_once_a_step(estimator):
 def test_thinning_of_an_indefinite_kernel_takes_each_point_once():
     rng = np.random.default_rng(0)
     X = rng.random((30, 2))
-    chosen, a = thin(-1e10 * (X @ X.T) - 1e10, rng.random(30), 5)
+    chosen, a = thin_center(-1e10 * (X @ X.T) - 1e10, rng.random(30), 5)
     assert len(np.unique(chosen)) == len(chosen) <= 5 and np.isfinite(a).all()

@@ -1,4 +1,8 @@
-"""D-Means: clusters that move, die and come back from one time step to the next."""
+"""D-Means (Campbell, Kulis & How, 2017, section 4): clusters that move, die and are revived.
+
+The time steps are those of ``MovingClusters``; a step is clustered by the compiled sweeps of
+``DynamicStep``.
+"""
 
 import math
 from typing import Any, Literal, NamedTuple, Self
@@ -18,7 +22,7 @@ from smallvar._time.moving import ClusteredStep, MovingClusters
 
 
 class _Start(NamedTuple):
-    """The end of a start of a step."""
+    """Result of one start of a time step."""
 
     objective: float
     n_iter: int
@@ -36,22 +40,22 @@ class DynamicMeans(MovingClusters):
         + sum_i w_i ||y_i - theta_{z_i}||^2,
 
     where an old cluster was last seen D_k steps ago with center phi_k and weight v_k, and gamma_k =
-    1 / (1 / v_k + tau D_k). A cluster that is not seen gets cheaper to replace than to revive, and
-    is forgotten when Q D_k exceeds lam.
+    1 / (1 / v_k + tau D_k). The longer a cluster is not seen, the more it costs to revive it; it is
+    forgotten when that, Q D_k, exceeds the cost lam of a new one.
 
     Parameters
     ----------
     lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each new cluster, in squared data units, > 0 and finite: the squared distance at
-        which a cluster opens. Both words derive it from the first batch that is not empty, and
-        there it stays. "farthest-first" goes by ``guess``, see
-        :func:`farthest_first_lambda`. "auto" lets :func:`lambda_path` count: the geometric mean of
-        what that function says for as many clusters and for one more, times the mean weight of
-        the rows. Where the path finds a single cluster, ``guess`` is used.
+        which a cluster opens. "auto" and "farthest-first" derive it from the first batch that is
+        not empty, and keep it. "farthest-first" is the rule of :func:`farthest_first_lambda` for
+        ``guess`` clusters. "auto" takes the number of clusters K that :func:`lambda_path` chooses,
+        and the geometric mean of the rule for K and for K + 1 clusters, times the mean weight of
+        the rows. If the path finds a single cluster, ``guess`` is used.
     guess : int, default=8
         Guess of the number of clusters in the first batch, for "farthest-first" and where "auto"
-        finds a single one. At most the number of rows, to which the default, and that of
-        "auto", is cut. There is no exact number to ask for: clusters open and die in every step.
+        finds a single one. At most the number of rows; the default is cut to it, and so is any
+        guess with "auto". There is no exact number to ask for: clusters open and die in every step.
     t_q : float, default=None
         Number of time steps after which a cluster that was not seen is forgotten, > 1; infinity
         for never. Q = lam / t_q.
@@ -63,9 +67,10 @@ class DynamicMeans(MovingClusters):
         Penalty for each step that a revived cluster was not seen, >= 0, in squared data units;
         with ``tau`` instead of ``t_q`` and ``k_tau``.
     tau : float, default=None
-        How fast the weight of an old center fades, >= 0. Both 0: one data set in batches. It is one
-        over a weight; the one that ``t_q`` and ``k_tau`` make is for rows of weight 1, or, where
-        ``lam`` is found, of the mean weight of the first batch.
+        How fast the weight of an old center fades, >= 0. With ``q`` and ``tau`` both 0, the batches
+        are parts of one data set. Its unit is one over a weight: the value that follows from
+        ``t_q`` and ``k_tau`` is for rows of weight 1, or, if ``lam`` is derived from the data, for
+        rows of the mean weight of the first batch.
     n_init : int, default=3
         Orders in which the points of a step are visited, the first as given, the others random.
         The result with the lowest objective goes on.
@@ -86,9 +91,9 @@ class DynamicMeans(MovingClusters):
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
         Centers of the clusters that live, seen in the last step or not.
     cluster_ids_ : ndarray of shape (n_clusters,), int64
-        Their numbers, which stay; new ones count up and are never used again.
+        Numbers of the clusters, which do not change; new ones count up and are never used again.
     weights_ : ndarray of shape (n_clusters,), float64
-        How many points a center stands for, old ones faded.
+        Weight of each center: the number of its points, with those of earlier steps faded.
     ages_ : ndarray of shape (n_clusters,), int64
         Steps since a cluster was seen: 1 for those of the last step.
     labels_ : ndarray of shape (n_samples,), int64
@@ -120,9 +125,9 @@ class DynamicMeans(MovingClusters):
     births_ : list of ndarray of int64
         Numbers of the clusters that are new in each step.
     deaths_ : list of ndarray of int64
-        Numbers of those forgotten in the gap before each step, and at its end.
+        Numbers of the clusters forgotten in the gap before each step, and at its end.
     revivals_ : list of ndarray of int64
-        Numbers of those seen again after at least one step in which they were not.
+        Numbers of the clusters seen again after at least one step in which they were not.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -144,14 +149,14 @@ class DynamicMeans(MovingClusters):
     -----
     A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
     ``q`` times its age exceeds ``lam``). A step without data only ages the clusters; ``step`` of
-    ``fit`` and ``elapsed`` of ``partial_fit`` say how many of those lie between two batches. The
-    state of an estimator, its generator included, can be pickled and goes on where it stopped.
+    ``fit`` and ``elapsed`` of ``partial_fit`` give the number of these steps between two batches.
+    An estimator can be pickled, with its generator, and then goes on where it stopped.
 
     A row of weight w counts w times in means, objective and ``weights_``: it opens a cluster
     where w times its squared distance exceeds ``lam``, and to revive one costs it Q D + w gamma /
     (w + gamma) times the squared distance. The ratio of weights is at most 1e12. Rows of weight
-    zero take no part, nor do times at which there are no others; their labels are those of
-    ``predict`` after the step of their time or the last one before it, -1 where no cluster lives.
+    zero are left out, and times that have only such rows are no steps. Their labels are those of
+    ``predict`` after the step of their time or the last one before it, -1 if no cluster lives.
 
     To tune: first ``lam`` on single batches, then ``t_q`` and ``k_tau`` on the sequence.
 
@@ -216,19 +221,19 @@ class DynamicMeans(MovingClusters):
         check_number(self.guess, "guess", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
 
-    def _begin(self, d, recording):
-        super()._begin(d, recording)
+    def _reset(self, d, recording):
+        super()._reset(d, recording)
         self.cluster_centers_ = np.zeros((0, d))
 
-    def _draws(self):
-        return super()._draws() or self.lam == "auto"
+    def _uses_random_numbers(self):
+        return super()._uses_random_numbers() or self.lam == "auto"
 
     def _penalty(self, X, weight, n_threads):
         if self.lam == "farthest-first":
             return resolve_lam(self.lam, X, self.guess, weight, n_threads)
         self.path_ = find_path(X, weight, self._generator, n_threads)
         k = self.path_.best
-        # between the distance at which the last of them opens and that of one too many
+        # between the distance at which the last of k clusters opens and that of one too many
         guesses = (k, k + 1) if k > 1 else (self.guess,)
         lams = [farthest_first(X, min(guess, len(X)), None, n_threads) for guess in guesses]
         return mean_weight(weight) * lams[-1] * math.sqrt(lams[0] / lams[-1])
@@ -243,18 +248,18 @@ class DynamicMeans(MovingClusters):
             return _Start(step.objective, step.n_iter, step.converged, step.result())
 
         best = best_of(map(start, range(self.n_init)))
-        labels, centers, mass, _ = best.result
+        labels, centers, weights, _ = best.result
         self.objective_, self.n_iter_ = best.objective, best.n_iter
-        return ClusteredStep(labels, mass, centers, best.converged)
+        return ClusteredStep(labels, weights, centers, best.converged)
 
-    def _no_cluster(self):
+    def _clusters_of_empty_step(self):
         self.objective_, self.n_iter_ = 0.0, 0
         return self.cluster_centers_
 
-    def _mark(self, centers, seen, mass):
+    def _track_values(self, centers, seen, weights):
         return centers[seen]
 
-    def _keep(self, centers, alive):
+    def _store_clusters(self, centers, alive):
         self.cluster_centers_ = centers if alive is None else centers[alive]
 
     def fit(
@@ -281,8 +286,8 @@ class DynamicMeans(MovingClusters):
             are one step, steps are taken in ascending order, and rows within a step in the order
             given. None: all rows are one step.
         step : int, default=None
-            Length of a time step, for times that are integers: those in between that do not occur
-            count as steps without data. None: the times that occur follow each other, however far
+            Length of a time step, for times that are integers: steps at which no time occurs count
+            as steps without data. None: the times that occur are consecutive steps, however far
             apart they are.
 
         Returns
@@ -300,10 +305,10 @@ class DynamicMeans(MovingClusters):
         *,
         elapsed: int = 1,
     ) -> Self:
-        """Take in one time step.
+        """Cluster one more time step.
 
-        ``lam``, ``guess``, ``t_q``, ``k_tau``, ``q`` and ``tau`` must stay what they were at
-        the first batch that was not empty, ``random_state`` what it was at the first.
+        ``lam``, ``guess``, ``t_q``, ``k_tau``, ``q`` and ``tau`` must not change after the first
+        batch that is not empty, ``random_state`` not after the first batch.
 
         Parameters
         ----------
@@ -314,15 +319,15 @@ class DynamicMeans(MovingClusters):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights >= 0, not all zero; None means 1 each.
         elapsed : int, default=1
-            Steps since the last batch, from 1 to 2**31 - 1: with 3, two steps without data lie in
-            between.
+            Number of steps since the last batch, from 1 to 2**31 - 1: with 3, two steps without
+            data lie in between.
 
         Returns
         -------
         self : estimator
             The updated estimator.
         """
-        return self._take(X, sample_weight, elapsed)
+        return self._fit_step(X, sample_weight, elapsed)
 
     def _validate_new(self, X):
         X = super()._validate_new(X)

@@ -1,4 +1,9 @@
-"""D-Means on points that are known by a kernel: by exchange, and by a spectral relaxation."""
+"""Kernel forms of D-Means (Campbell, Kulis & How, 2017, sections 5 and 6).
+
+``_KernelMovingClusters`` has what both share: centers as sums over kept points, and the kernel of a
+time step. ``KernelDynamicMeans`` (KD-Means) moves single points, ``SpectralDynamicMeans``
+(SD-Means) rounds a spectral relaxation.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,22 +22,25 @@ from smallvar._core.groups import first_appearance
 from smallvar._core.validation import check_number, check_symmetric
 from smallvar._kernel.gram import KernelEstimator, warn_remote
 from smallvar._selection.penalty import GUESS, among, farthest_by
-from smallvar._time.exchange import TIE, Batch, Exchange, link_costs, match_clusters, thin
+from smallvar._time.exchange import TIE, Batch, Exchange, link_costs, match_clusters, thin_center
 from smallvar._time.moving import ClusteredStep, MovingClusters
 
 
 @dataclass
 class Center:
-    """The center of a cluster: a sum of coefficient times point, in feature space."""
+    """Center of a cluster in feature space: the sum of coefficient times kept point."""
 
     points: NDArray[np.float64]
     coefficients: NDArray[np.float64]
-    # of the points with each other; None for one that may depend on what else is in a set
+    # kernel between the points; None for a callable, whose values may depend on the whole set
     kernel: NDArray[np.float64] | None
 
 
 class _KernelMovingClusters(MovingClusters, KernelEstimator):
-    """Base of the kernel forms: kept points, the kernel of a step, prediction."""
+    """Base of the kernel forms: kept points, the kernel of a step, and prediction.
+
+    A subclass has ``_partition``, which returns labels for a Batch and whether it converged.
+    """
 
     gamma_: float | None
     _kept: list[Center]
@@ -62,8 +70,8 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         self._check_kernel()
         check_number(self.budget, "budget", low=1, integer=True)
 
-    def _begin(self, d, recording):
-        super()._begin(d, recording)
+    def _reset(self, d, recording):
+        super()._reset(d, recording)
         self._kept = []
         for name in ("gamma_", "_learned_by"):
             vars(self).pop(name, None)
@@ -72,10 +80,10 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         self.gamma_ = self._find_gamma(X)
         self._remember_kernel()
         super()._resolve_penalties(X, weight, n_threads)
-        self._resolved["gamma"] = self.gamma
+        self._fixed_parameters["gamma"] = self.gamma
 
     def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.float64]:
-        if not reset and "_learned_by" in vars(self):  # a parameter may have been set since
+        if not reset and "_learned_by" in vars(self):  # parameters may have been set since the fit
             self._check_same_kernel()
         X = super()._validate(X, reset=reset, least=least).astype(np.float64, copy=False)
         if len(X):
@@ -83,23 +91,23 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         return X
 
     def _kernel_of_step(self, X):
-        """The kernel of the rows of X and the kept points: ``K`` and ``kept`` of a Batch."""
+        """Kernel of the rows of X and the kept points: ``K`` and ``kept`` of a Batch."""
         kernel, points = self._kernel_of_fit(), self.kept_points_
-        if not callable(self.kernel):  # it does not depend on what else is in the set
+        if not callable(self.kernel):  # values do not depend on the other points of the set
             X = np.array(X)  # it may be read-only, which some compiled kernels refuse
-            K = [_symmetric(kernel.between(X, X))]
+            K = [symmetrized(kernel.between(X, X))]
             if points:
                 K.append(kernel.between(X, np.concatenate(points)))
             return np.hstack(K), [center.kernel for center in self._kept]
-        if _takes(self.kernel, "n_batch"):
+        if has_parameter(self.kernel, "n_batch"):
             kernel = replace(kernel, function=partial(self.kernel, n_batch=X.shape[0]))
         points = np.concatenate([X, *points])
         K = kernel.between(points, points)
         check_symmetric(K, "kernel must return a symmetric matrix for a set of points and itself")
-        return _symmetric(K.astype(np.float64, copy=False)), None
+        return symmetrized(K.astype(np.float64, copy=False)), None
 
     def _penalty(self, X, weight, n_threads):
-        """The rule of farthest_first_lambda in feature space."""
+        """Penalty by the rule of farthest_first_lambda, in feature space."""
         self._first_kernel = self._kernel_of_step(X)
         K = self._first_kernel[0]  # there are no kept points
         add_seed = among(
@@ -109,15 +117,15 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         return farthest_by(add_seed, min(GUESS, len(X)), TIE * np.abs(K).max()) or 1.0
 
     def _cluster(self, X, weight, gamma, penalty, n_threads):
-        found = vars(self).pop("_first_kernel", None)  # of this step, if it gave the penalty
-        K, kept = self._kernel_of_step(X) if found is None else found
+        first_kernel = vars(self).pop("_first_kernel", None)  # computed already, for the penalty
+        K, kept = self._kernel_of_step(X) if first_kernel is None else first_kernel
         batch = Batch(K, self.kept_coefficients_, gamma, penalty, self.lam_, kept)
         labels, converged = self._partition(batch)
         # new clusters are numbered by first appearance
         n_old = len(gamma)
-        fresh = labels >= n_old
+        is_new = labels >= n_old
         labels = labels.astype(np.int64)
-        labels[fresh] = n_old + first_appearance(labels[fresh])
+        labels[is_new] = n_old + first_appearance(labels[is_new])
         counts = np.bincount(labels, minlength=n_old)
         kept = list(self._kept)
         for k in np.flatnonzero(counts):
@@ -129,19 +137,19 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
             else:
                 K, points, a = batch.kernel_of(rows), X[rows], np.empty(0)
             a = np.append(np.full(len(rows), 1.0 / total), a)
-            chosen, a = thin(K, a, self.budget)
-            K = None if callable(self.kernel) else K[np.ix_(chosen, chosen)]
-            kept[k : k + 1] = [Center(points[chosen], a, K)]
+            thinned, a = thin_center(K, a, self.budget)
+            K = None if callable(self.kernel) else K[np.ix_(thinned, thinned)]
+            kept[k : k + 1] = [Center(points[thinned], a, K)]
         return ClusteredStep(labels, counts, kept, converged)
 
-    def _no_cluster(self):
+    def _clusters_of_empty_step(self):
         self.objective_ = 0.0
         return self._kept
 
-    def _mark(self, clusters, seen, counts):
+    def _track_values(self, clusters, seen, counts):
         return counts[seen, None].astype(np.float64)
 
-    def _keep(self, clusters, alive):
+    def _store_clusters(self, clusters, alive):
         self._kept = clusters if alive is None else list(compress(clusters, alive))
 
     def _cheapest(self, X, among, offset, factor, n_threads):
@@ -149,23 +157,23 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         zero = np.zeros(len(among))
         lam = 0.0 if factor is None else self.lam_
         batch = Batch(K, self.kept_coefficients_, zero, zero, lam, kept)
-        cost = (batch.norm - 2 * batch.cross)[:, among]  # and K_ii, which all have in common
+        cost = (batch.norm - 2 * batch.cross)[:, among]  # without K_ii, which is equal for all
         if factor is not None:
             cost = offset + factor * (batch.diagonal[:, None] + cost)
         least = cost.min(axis=1, keepdims=True) + batch.tie
         return (cost <= least).argmax(axis=1)
 
 
-def _symmetric(K):
-    """A symmetric matrix from one that is so up to rounding."""
+def symmetrized(K):
+    """K made exactly symmetric."""
     return (K + K.T) / 2
 
 
-def _takes(function, name):
+def has_parameter(function, name):
     """Whether a callable has a parameter of this name."""
     try:
         return name in signature(function).parameters
-    except (TypeError, ValueError):  # some compiled ones do not tell
+    except (TypeError, ValueError):  # some compiled functions have no signature
         return False
 
 
@@ -385,9 +393,9 @@ class KernelDynamicMeans(_KernelMovingClusters):
         self.objective_path_ = np.array(best.path)
         return best.labels, best.converged
 
-    def _no_cluster(self):
+    def _clusters_of_empty_step(self):
         self.objective_path_, self.n_iter_ = np.zeros(0), 0
-        return super()._no_cluster()
+        return super()._clusters_of_empty_step()
 
 
 class SpectralDynamicMeans(_KernelMovingClusters):
@@ -509,7 +517,7 @@ class SpectralDynamicMeans(_KernelMovingClusters):
 
     See Also
     --------
-    KernelDynamicMeans : The same objective, point by point.
+    KernelDynamicMeans : The same objective, by moves of single points.
     DynamicMeans : Clusters that are round.
     SpectralDPMeans : One data set, without time.
 
@@ -583,7 +591,7 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _draws(self):
+    def _uses_random_numbers(self):
         return True
 
     def _partition(self, batch):
@@ -597,9 +605,9 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         G[n:, n:] = np.diag(batch.gamma * batch.norm + batch.penalty)
         values, vectors = eigen_above(G, batch.lam, self._generator, least=1)
         self.eigenvalues_ = values
-        above = np.maximum(values - batch.lam, 0.0).sum()
+        excess = np.maximum(values - batch.lam, 0.0).sum()
         # cost >= tr G - sum over eigenvalues above lam of (eigenvalue - lam) - lam (old clusters)
-        self.bound_ = float(np.trace(G) - above - batch.lam * n_old)
+        self.bound_ = float(np.trace(G) - excess - batch.lam * n_old)
 
         def linked(labels):
             new, old = batch.costs(labels, int(labels.max()) + 1)
@@ -609,10 +617,10 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         starts = map(linked, yu_shi(vectors[:n], self._generator, self.n_init))
         best = best_of(starts, rounding=batch.tie * n)
         labels, link, self.objective_ = best.labels, best.more, best.objective
-        fresh = link < 0
-        link[fresh] = n_old + np.arange(fresh.sum())
+        is_new = link < 0
+        link[is_new] = n_old + np.arange(is_new.sum())
         return link[labels], True
 
-    def _no_cluster(self):
+    def _clusters_of_empty_step(self):
         self.bound_, self.eigenvalues_ = 0.0, np.zeros(0)
-        return super()._no_cluster()
+        return super()._clusters_of_empty_step()

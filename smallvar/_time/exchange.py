@@ -1,4 +1,9 @@
-"""One time step of kernel D-Means (CKH, section 5): costs, links to old clusters, exchange."""
+"""One time step of kernel D-Means (CKH section 5: Campbell, Kulis & How, 2017).
+
+``match_clusters`` links clusters of a step to old ones (section 5.4), ``thin_center`` approximates
+a center by fewer points (section 6.1), ``Batch`` computes the costs of clusters from kernel sums,
+and ``Exchange`` is one start of KD-Means: sweeps that move single points, and links.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,15 +18,17 @@ from sklearn.utils.validation import check_array
 from smallvar._core.lapack import eigh
 from smallvar._sweeps.exchange import ExchangeSweep, sums_by_label
 
-# of the largest of lam, K_ii and the squared norms of old centers: costs of a row that are closer
-# tie; times the rows, costs of a step and its starts
+# Costs of a row tie if they differ by less than this times the largest of lam, K_ii and the squared
+# norms of old centers; for costs of a step, times the number of rows as well
 TIE = 1e-12
-LINK = 1e-9  # of the largest gain by a link: gains that HiGHS cannot tell apart tie
-DUAL_TOLERANCE = 1e-10  # of the same: the dual feasibility that HiGHS is asked for
-EQUAL_GAIN = 1e-9  # of the largest gain of greedy selection: of those that are closer, the first
-EXPLAINED = 1e-9  # of ||phi||^2 or of the largest K_ii: greedy selection ends here
-RIDGE = 1e-3  # of the largest K_ii, on changes of the coefficients
-DEFINITE = 1e-12  # of the largest K_ii: negative eigenvalues of K that are smaller are rounding
+# relative to the largest gain by a link: gains closer than LINK_TIE tie, as HiGHS cannot tell them
+# apart; DUAL_TOLERANCE is the dual feasibility that HiGHS must reach
+LINK_TIE = 1e-9
+DUAL_TOLERANCE = 1e-10
+GAIN_TIE = 1e-9  # forward selection takes the first of the gains closer than this to the largest
+MIN_GAIN = 1e-9  # relative to ||phi||^2 or the largest K_ii: forward selection ends at such gains
+RIDGE = 1e-3  # relative to the largest K_ii: the ridge on changes of the coefficients
+DEFINITE = 1e-12  # relative to the largest K_ii: smaller negative eigenvalues of K are rounding
 
 
 def match_clusters(new_costs: ArrayLike, old_costs: ArrayLike) -> NDArray[np.int64]:
@@ -83,15 +90,15 @@ def match_clusters(new_costs: ArrayLike, old_costs: ArrayLike) -> NDArray[np.int
 
 
 def match(if_new, if_old):
-    """Link clusters as ``match_clusters`` does, at costs that were checked."""
+    """Links of ``match_clusters``, for checked costs."""
     link = np.full(len(if_new), -1)
     gain = if_new[:, None] - if_old
     scale = float(np.abs(gain).max(initial=0)) or 1.0
-    pays = gain >= -LINK * scale  # no other link can pay
-    some = np.flatnonzero(pays.any(axis=1))
-    best = gain[some].argmax(axis=1) if len(some) else some
+    pays = gain >= -LINK_TIE * scale  # links that lower the cost, or leave it equal
+    linkable = np.flatnonzero(pays.any(axis=1))
+    best = gain[linkable].argmax(axis=1) if len(linkable) else linkable
     if len(np.unique(best)) == len(best):
-        link[some] = best  # no two want the same old cluster most: no constraint binds
+        link[linkable] = best  # the best links differ, so they meet the constraints
         return link
     k, old = np.nonzero(pays)
     pairs = np.arange(len(k))
@@ -99,69 +106,70 @@ def match(if_new, if_old):
         (np.ones(2 * len(k)), (np.append(k, len(if_new) + old), np.append(pairs, pairs))),
         shape=(sum(gain.shape), len(k)),
     )
-    found = linprog(
-        -(gain[k, old] / scale + 2 * LINK),
+    solution = linprog(
+        -(gain[k, old] / scale + 2 * LINK_TIE),
         A_ub=at_most_one,
         b_ub=np.ones(sum(gain.shape)),
-        method="highs-ds",  # a simplex ends at a vertex
+        method="highs-ds",  # a simplex method ends at a vertex, which is integral
         options={"dual_feasibility_tolerance": DUAL_TOLERANCE},
     )
-    if found.status != 0:
-        raise RuntimeError(f"HiGHS found no matching: {found.message}")
-    chosen = found.x > 0.5
+    if solution.status != 0:
+        raise RuntimeError(f"HiGHS found no matching: {solution.message}")
+    chosen = solution.x > 0.5
     link[k[chosen]] = old[chosen]
     return link
 
 
-def thin(K, coefficients, budget):
-    """At most ``budget`` points and coefficients a' with sum a'_m phi(x_m) near phi.
+def thin_center(K, coefficients, budget):
+    """Indices of at most ``budget`` points, and coefficients a' with sum a'_m phi(x_m) near phi.
 
-    phi = sum_m a_m phi(x_m), ``coefficients`` a. Forward selection: the point whose addition
-    lowers ||phi - sum a' phi(x)||^2 most, at a tie the first one, all a' refit. Once nothing of
-    phi is left, which happens where many points are nearly the same for the kernel, the rest of
-    the budget goes to points spread evenly over |a|: for a kernel that depends on all points of a
-    step they may differ in the next. A small ridge in the last fit keeps coefficients near to what
-    they were.
+    phi = sum_m a_m phi(x_m) is the center with the ``coefficients`` a. Forward selection adds the
+    point that lowers ||phi - sum a' phi(x)||^2 most when all a' are refit, at a tie the first one.
+    If nothing is left to explain, as many points are nearly equal for the kernel, the rest of the
+    budget goes to points spread evenly over |a|: for a kernel that depends on all points of a step
+    they may differ in the next step. A small ridge in the last fit keeps coefficients near those
+    that they had.
     """
     m = len(coefficients)
     if m <= budget:
         return np.arange(m), coefficients
-    wanted = K @ coefficients
-    left, pivot = wanted.copy(), K.diagonal().copy()
-    norm, top = float(coefficients @ wanted), float(max(pivot.max(), 0.0))
-    L = np.zeros((budget, m))  # rows of the Cholesky factor
+    target = K @ coefficients
+    residual, pivot = target.copy(), K.diagonal().copy()
+    target_norm, largest = float(coefficients @ target), float(max(pivot.max(), 0.0))
+    L = np.zeros((budget, m))  # rows of the Cholesky factor of K for the chosen points
     chosen = []
     for t in range(budget):
-        pivot[pivot <= EXPLAINED * top] = np.inf  # no longer a candidate, with a gain of 0
-        gain = left * (left / pivot)  # a square may overflow
-        j = int((gain >= (1 - EQUAL_GAIN) * gain.max()).argmax())
-        if not gain[j] > EXPLAINED * abs(norm):
+        pivot[pivot <= MIN_GAIN * largest] = np.inf  # no candidate: its gain is 0
+        gain = residual * (residual / pivot)  # a square may overflow
+        j = int((gain >= (1 - GAIN_TIE) * gain.max()).argmax())
+        if not gain[j] > MIN_GAIN * abs(target_norm):
             break
         root = np.sqrt(pivot[j])
         L[t] = (K[j] - L[:t, j] @ L[:t]) / root
-        left -= L[t] * (left[j] / root)
+        residual -= L[t] * (residual[j] / root)
         pivot -= L[t] ** 2
         pivot[j] = np.inf
         chosen.append(j)
-    more = budget - len(chosen)
-    if more:
+    n_more = budget - len(chosen)
+    if n_more:
         rest = np.delete(np.arange(m), chosen)
-        mass = np.cumsum(np.abs(coefficients[rest]))
-        place = np.searchsorted(mass, mass[-1] * (np.arange(more) + 0.5) / more)
-        chosen = np.append(chosen, rest[np.unique(np.minimum(place, len(rest) - 1))]).astype(int)
+        cumulative = np.cumsum(np.abs(coefficients[rest]))
+        position = np.searchsorted(cumulative, cumulative[-1] * (np.arange(n_more) + 0.5) / n_more)
+        chosen = np.append(chosen, rest[np.unique(np.minimum(position, len(rest) - 1))]).astype(int)
     chosen = np.sort(chosen)
-    own, start = K[np.ix_(chosen, chosen)], coefficients[chosen]
-    return chosen, start + _change(own, wanted[chosen] - own @ start, top)
+    K, start = K[np.ix_(chosen, chosen)], coefficients[chosen]
+    return chosen, start + ridge_change(K, target[chosen] - K @ start, largest)
 
 
-def _change(K, missing, top):
-    """The coefficients that add ``missing`` to the kernel with each point, with a small ridge.
+def ridge_change(K, missing, largest):
+    """Changes c of coefficients with K c near ``missing``, by ridge regression.
 
-    Along an eigenvector of an indefinite K there is no least distance: they are 0 there.
+    Along eigenvectors with negative eigenvalues of an indefinite K there is no least distance, so c
+    is 0 there. ``largest`` is the largest K_ii.
     """
-    ridge, m = RIDGE * top or 1.0, len(K)
+    ridge, m = RIDGE * largest or 1.0, len(K)
     try:
-        cho_factor(K + DEFINITE * top * np.eye(m), overwrite_a=True, check_finite=False)
+        cho_factor(K + DEFINITE * largest * np.eye(m), overwrite_a=True, check_finite=False)
     except LinAlgError:
         values, vectors = eigh(K)
         change = vectors.T @ missing
@@ -176,17 +184,17 @@ class ClusterSums:
     """Sums of the kernel over the points of each of k clusters."""
 
     sizes: NDArray[np.int64]  # number of points n
-    rows: NDArray[np.float64]  # sum_j K_ij for every point i, of shape (k, n_points)
-    within: NDArray[np.float64]  # sum of K_ij over pairs of its points
-    cross: NDArray[np.float64]  # sum of K_i,phi over its points, of shape (k, n_old)
-    diagonal: NDArray[np.float64]  # sum of K_ii over its points
+    rows: NDArray[np.float64]  # sum_j K_ij over points j of a cluster, for every i: (k, n_points)
+    within: NDArray[np.float64]  # sum of K_ij over pairs of points of a cluster
+    cross: NDArray[np.float64]  # sum of K_i,phi over points of a cluster, shape (k, n_old)
+    diagonal: NDArray[np.float64]  # sum of K_ii over points of a cluster
 
 
-def to_centers(K, kept, coefficients):
-    """K_i,phi of each row of K with each center, and K_phi,phi.
+def kernel_to_centers(K, kept, coefficients):
+    """K_i,phi of each row of K with each center, and K_phi,phi of each center.
 
-    Center l is sum_m a_m phi(x_m), ``coefficients`` a, over its kept points: the columns of K are
-    those of all centers one after the other, ``kept`` the kernel of those of each center.
+    Center l is sum_m a_m phi(x_m) over its kept points, with a = ``coefficients[l]``. The columns
+    of K are the kept points of all centers, ``kept[l]`` is the kernel between those of center l.
     """
     if not coefficients:
         return np.zeros((len(K), 0)), np.zeros(0)
@@ -196,17 +204,18 @@ def to_centers(K, kept, coefficients):
 
 
 def cost_tie(lam, diagonal, norm):
-    """Difference of costs up to which they tie, for rows of this diagonal of K."""
+    """Difference up to which costs tie, for rows with this diagonal of K and these old centers."""
     largest = (float(np.abs(values).max(initial=0)) for values in (diagonal, norm))
     return TIE * max(lam, *largest)
 
 
 class Batch:
-    """What costs follow from: kernel sums of a batch with itself and with the old centers.
+    """The kernel of a batch with itself and with the old centers, from which costs follow.
 
-    gamma, penalty = Q D and lam are as in the objective, ``coefficients`` as in ``to_centers``.
-    ``K`` is the kernel of the batch with itself and then with the kept points, ``kept`` that of
-    those of each center with each other; if it is None, ``K`` has rows for the kept points, too.
+    ``K`` has a row for each point of the batch, and columns for these points and then for the kept
+    points of all centers. ``kept`` are the kernels between the kept points of each center; if it is
+    None, ``K`` has rows for the kept points, too. gamma, penalty = Q D and lam are those of the
+    objective, ``coefficients`` those of ``kernel_to_centers``.
     """
 
     def __init__(self, K, coefficients, gamma, penalty, lam, kept=None):
@@ -217,35 +226,37 @@ class Batch:
         self.rows, self.K = K[:n], np.ascontiguousarray(K[:n, :n])
         self.gamma, self.penalty, self.lam = gamma, penalty, lam
         self.diagonal = self.K.diagonal().copy()
-        self.cross, self.norm = to_centers(K[:n, n:], self.kept, coefficients)
+        self.cross, self.norm = kernel_to_centers(K[:n, n:], self.kept, coefficients)
         self.tie = cost_tie(lam, self.diagonal, self.norm)
 
     def kernel_of(self, rows, center=None):
-        """The kernel of some rows of the batch and, after them, the kept points of a center."""
+        """Kernel between rows of the batch, followed by the kept points of a center, if given."""
         if center is None:
             return self.K[np.ix_(rows, rows)]
-        which = np.append(rows, np.arange(self.first[center], self.first[center + 1]))
-        top = self.rows[np.ix_(rows, which)]
-        return np.vstack([top, np.hstack([top[:, len(rows) :].T, self.kept[center]])])
+        columns = np.append(rows, np.arange(self.first[center], self.first[center + 1]))
+        upper = self.rows[np.ix_(rows, columns)]
+        return np.vstack([upper, np.hstack([upper[:, len(rows) :].T, self.kept[center]])])
 
     def sums(self, labels, k):
-        """The sums of k clusters with these labels."""
+        """ClusterSums of k clusters with these labels."""
         labels = labels.astype(np.intp, copy=False)
-        S = sums_by_label(self.K, labels, k)
-        within = np.bincount(labels, weights=S[labels, np.arange(len(labels))], minlength=k)
-        cross, own = sums_by_label(self.cross, labels, k), np.bincount(labels, self.diagonal, k)
-        return ClusterSums(np.bincount(labels, minlength=k), S, within, cross, own)
+        rows = sums_by_label(self.K, labels, k)
+        within = np.bincount(labels, weights=rows[labels, np.arange(len(labels))], minlength=k)
+        cross = sums_by_label(self.cross, labels, k)
+        diagonal = np.bincount(labels, self.diagonal, k)
+        return ClusterSums(np.bincount(labels, minlength=k), rows, within, cross, diagonal)
 
     def costs(self, labels, k):
-        """Cost of each cluster if it is new, and if it continues each of the old ones."""
+        """Costs of the clusters if new, shape (k,), and if they continue old ones, (k, n_old)."""
         return self.costs_of(self.sums(labels, k))
 
     def costs_of(self, sums):
-        """``costs`` of clusters with these sums.
+        """``costs`` of clusters with these sums (CKH, section 5.1).
 
-        New: lam + sum K_ii - sum K_ij / n. Old: Q D + the line below.
+        A new cluster costs lam + sum K_ii - sum K_ij / n. One that continues an old cluster costs
+        Q D + sum K_ii + gamma n / (gamma + n) K_phi,phi
+        - (sum K_ij + 2 gamma sum K_i,phi) / (gamma + n).
         """
-        # sum K_ii + gamma n / (gamma + n) K_phiphi - (sum K_ij + 2 gamma sum K_i,phi) / (gamma + n)
         n, total = sums.sizes[:, None], self.gamma + sums.sizes[:, None]
         old = self.penalty + sums.diagonal[:, None] + self.gamma * n / total * self.norm
         old -= (sums.within[:, None] + 2.0 * self.gamma * sums.cross) / total
@@ -253,7 +264,7 @@ class Batch:
 
 
 def link_costs(new, old, link):
-    """Cost of each cluster under this link."""
+    """Cost of each cluster with these links to old clusters (-1: new)."""
     linked = link >= 0
     cost = new.copy()
     cost[linked] = old[linked, link[linked]]
@@ -261,9 +272,10 @@ def link_costs(new, old, link):
 
 
 class Exchange:
-    """Kernel D-Means on one batch: points move one at a time, then clusters are linked anew.
+    """One start of kernel D-Means on a batch: sweeps that move single points, then link clusters.
 
-    ``labels`` are numbers of clusters: the old ones, then those that are new.
+    ``labels`` are numbers of clusters: first the old clusters, then new ones. ``path`` has the
+    objective after every sweep.
     """
 
     def __init__(self, batch, order, max_iter):
@@ -283,22 +295,25 @@ class Exchange:
         self.objective = self.path[-1]
 
     def _relink(self):
-        """Match clusters with old ones; returns whether that made a difference."""
-        b = self.batch
-        found, labels = np.unique(self.labels, return_inverse=True)
-        sums = b.sums(labels, len(found))
-        new, old = b.costs_of(sums)
-        before = np.where(found < self.n_old, found, -1)
+        """Link the clusters to old ones again; returns whether that improved the links.
+
+        Links are replaced if the cost falls, or if more clusters continue old ones at equal cost.
+        """
+        batch = self.batch
+        ids, labels = np.unique(self.labels, return_inverse=True)
+        sums = batch.sums(labels, len(ids))
+        new, old = batch.costs_of(sums)
+        before = np.where(ids < self.n_old, ids, -1)
         link = match(new, old)
-        cost, other = (link_costs(new, old, one).sum() for one in (before, link))
-        tie = b.tie * len(self.labels)
-        better = other < cost - tie or (
-            other <= cost + tie and np.count_nonzero(link >= 0) > np.count_nonzero(before >= 0)
+        cost, new_cost = (link_costs(new, old, one).sum() for one in (before, link))
+        tie = batch.tie * len(self.labels)
+        better = new_cost < cost - tie or (
+            new_cost <= cost + tie and np.count_nonzero(link >= 0) > np.count_nonzero(before >= 0)
         )
         link = link if better else before
-        fresh = link < 0
-        link[fresh] = self.n_old + np.arange(fresh.sum())
+        is_new = link < 0
+        link[is_new] = self.n_old + np.arange(is_new.sum())
         self.labels = link[labels]
         self.sweep.set_clusters(link, sums.sizes, sums.rows, sums.within, sums.cross)
-        self.path.append(float(other if better else cost))
+        self.path.append(float(new_cost if better else cost))
         return better

@@ -1,4 +1,9 @@
-"""Clusters that move: what happens from one time step to the next, however a step is clustered."""
+"""``MovingClusters``, the base of D-Means and its kernel forms (Campbell, Kulis & How, 2017).
+
+It has what happens from one time step to the next: weights of old clusters fade, clusters are born,
+die and are revived, steps are recorded, and ``fit`` splits rows into steps. How the rows of one
+step are clustered is up to the subclasses. CKH is the paper; section 4 has D-Means.
+"""
 
 import math
 from collections.abc import Sequence
@@ -32,17 +37,17 @@ from smallvar._core.validation import (
     shown,
 )
 
-DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # those of the authors' own example
+DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # values of the example of the paper's authors
 LONGEST_GAP = NO_CAP  # steps without data at a time: ages are sums of them, and int64
 
 
-class Seen(NamedTuple):
-    """What is recorded of a step."""
+class StepRecord(NamedTuple):
+    """Record of a time step, by numbers (ids) of clusters."""
 
     time: Any
     objective: float
-    ids: NDArray[np.int64]  # of the clusters with points
-    marks: NDArray[np.float64]  # and what tracks say of them
+    ids: NDArray[np.int64]  # clusters with points
+    track_values: NDArray[np.float64]  # a row for each of these: the columns of ``tracks_``
     births: NDArray[np.int64]
     deaths: NDArray[np.int64]
     revivals: NDArray[np.int64]
@@ -53,9 +58,9 @@ class TimeStep:
     """The rows of a time step."""
 
     time: Any
-    rows: Sequence[int] | NDArray[np.intp]  # those with weight
-    idle: Sequence[int] | NDArray[np.intp]  # without weight, up to the next step
-    elapsed: int = 1  # steps since the one before
+    rows: Sequence[int] | NDArray[np.intp]  # with weight
+    weightless: Sequence[int] | NDArray[np.intp]  # without weight, up to the next step
+    elapsed: int = 1  # number of steps since the one before
 
 
 @dataclass
@@ -63,21 +68,26 @@ class ClusteredStep:
     """A clustering of a time step: clusters are the old ones in their order, then the new ones."""
 
     labels: NDArray[np.intp]
-    weights: NDArray[np.float64]  # of the points of each cluster
-    clusters: Any  # their centers, in the type of the form
+    weights: NDArray[np.float64]  # total weight of the points of each cluster
+    clusters: Any  # their centers, in the type of the subclass
     converged: bool
 
 
 class MovingClusters(ClusterMixin, Estimator):
     """Base of D-Means and its kernel forms: what happens from one time step to the next.
 
-    A form says how a step is clustered: ``_cluster`` returns a ``ClusteredStep``, its clusters in a
-    type of its own. ``_no_cluster`` is a step without data, ``_keep`` makes those
-    that ``alive`` selects the state, ``_mark`` is what tracks say of the seen ones, ``_penalty``
-    is lam from data. ``_cheapest`` returns, for each row, the first of the clusters ``among`` with
-    the least ``offset + factor`` times its squared distance, as an index into them; a ``factor`` of
-    None is 1 for each, without offsets. Weights are None but for a form whose ``fit`` and
-    ``partial_fit`` take them.
+    A subclass says how a step is clustered, by these methods:
+
+    - ``_cluster`` returns a ``ClusteredStep``, with clusters in a type of its own;
+    - ``_clusters_of_empty_step`` returns the clusters after a step without data, unchanged;
+    - ``_store_clusters`` stores the clusters that ``alive`` selects (None: all) as the state;
+    - ``_track_values`` returns what ``tracks_`` has for the clusters seen in a step;
+    - ``_penalty`` returns lam, derived from the data;
+    - ``_cheapest`` returns, for each row, the first of the clusters ``among`` with the least
+      ``offset + factor`` times its squared distance, as an index into them. A ``factor`` of None is
+      1 for each, without offsets.
+
+    Weights of rows are None but for subclasses whose ``fit`` and ``partial_fit`` take them.
     """
 
     _LAMS: tuple[str, ...] = ("farthest-first",)
@@ -113,8 +123,8 @@ class MovingClusters(ClusterMixin, Estimator):
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_flag(self.record, "record")
 
-    def _begin(self, d, recording):
-        """No clusters yet."""
+    def _reset(self, d, recording):
+        """Reset the state to that before the first step; ``d`` is the number of columns."""
         self.cluster_ids_ = np.zeros(0, dtype=np.int64)
         self.weights_ = np.zeros(0)
         self.ages_ = np.zeros(0, dtype=np.int64)
@@ -123,18 +133,19 @@ class MovingClusters(ClusterMixin, Estimator):
         self._generator = check_random_state(self.random_state)
         for name in ("lam_", "q_", "tau_", "path_"):
             vars(self).pop(name, None)
-        self._resolved, self._state = {}, self.random_state  # parameters that must stay
+        # parameters that must not change between steps
+        self._fixed_parameters, self._initial_random_state = {}, self.random_state
         self._recorded = [] if recording else None
 
-    def _draws(self):
+    def _uses_random_numbers(self):
         """Whether a step draws random numbers."""
         return self.n_init > 1
 
     @contextmanager
-    def _undone_on_error(self):
-        """Take back what a failed step did to the generator and to the record."""
+    def _restored_on_error(self):
+        """Context that restores the generator and the record if a step fails."""
         recorded = len(self._recorded or [])
-        state = self._generator.get_state() if self._draws() else None
+        state = self._generator.get_state() if self._uses_random_numbers() else None
         try:
             yield
         except BaseException:
@@ -145,9 +156,11 @@ class MovingClusters(ClusterMixin, Estimator):
             raise
 
     def _resolve_penalties(self, X, weight, n_threads):
-        """The penalties lam, Q and tau as numbers, from the first data."""
+        """Set the penalties lam, Q and tau as numbers, from the first batch with rows."""
         names = ("lam", "guess", "t_q", "k_tau", "q", "tau")
-        self._resolved = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        self._fixed_parameters = {
+            name: getattr(self, name) for name in names if hasattr(self, name)
+        }
         lam = self.lam
         if isinstance(lam, str):
             lam = self._penalty(X, weight, n_threads)
@@ -161,7 +174,7 @@ class MovingClusters(ClusterMixin, Estimator):
         # CKH 4.2.3: Q = lam / T_Q, tau = (T_Q (k_tau - 1) + 1) / (T_Q - 1)
         self.q_ = float(self.lam_ / t_q)
         self.tau_ = float(k_tau - 1 if np.isinf(t_q) else (t_q * (k_tau - 1) + 1) / (t_q - 1))
-        if isinstance(self.lam, str):  # old weights fade in the unit of the weights, as lam_ is
+        if isinstance(self.lam, str):  # tau is one over a weight: in the unit of the given weights
             self.tau_ /= mean_weight(weight)
         if not math.isfinite(self.tau_):
             raise ValueError(
@@ -169,94 +182,106 @@ class MovingClusters(ClusterMixin, Estimator):
                 f"t_q={shown(t_q)} and k_tau={shown(k_tau)}"
             )
 
-    def _wait(self, steps):
-        """So many steps without data, as one; returns the numbers of clusters forgotten in them."""
+    def _skip_steps(self, steps):
+        """Make ``steps`` steps without data; returns the ids of the clusters that die in them."""
         ids, ages = self.cluster_ids_, self.ages_ + steps
-        dead = self._dead(ages)
-        self._go_on(ids, self.weights_, ages, self._no_cluster(), dead)
+        dead = self._is_dead(ages)
+        self._set_state(ids, self.weights_, ages, self._clusters_of_empty_step(), dead)
         self.n_steps_ += steps
         return ids[dead]
 
-    def _go_on(self, ids, weights, ages, clusters, dead):
-        """The clusters that are not dead are the state."""
+    def _set_state(self, ids, weights, ages, clusters, dead):
+        """Set the state to the clusters that are not dead."""
         alive = None
         if dead.any():
             alive = ~dead
             ids, weights, ages = ids[alive], weights[alive], ages[alive]
-        self._keep(clusters, alive)
+        self._store_clusters(clusters, alive)
         self.cluster_ids_, self.weights_, self.ages_ = ids, weights, ages
         self.n_clusters_ = len(ids)
 
     def _step(self, X, weight, n_threads, time, elapsed=1):
-        """One time step, ``elapsed`` after the last; returns whether its sweeps came to an end."""
-        died = self._wait(elapsed - 1) if elapsed > 1 else self.cluster_ids_[:0]
-        old = len(self.ages_)
+        """Make one time step, ``elapsed`` after the last; returns whether it converged."""
+        forgotten_before = self._skip_steps(elapsed - 1) if elapsed > 1 else self.cluster_ids_[:0]
+        n_old = len(self.ages_)
         ids, converged = self.cluster_ids_, True
         if X.shape[0]:
             if not hasattr(self, "lam_"):
                 self._resolve_penalties(X, weight, n_threads)
             # gamma_k = 1 / (1 / v_k + tau D_k), CKH section 4; then v = gamma + n, D = 1
             gamma, penalty = self._costs(self.weights_, self.ages_)
-            found = self._cluster(X, weight, gamma, penalty, n_threads)
-            mass, clusters, converged = found.weights, found.clusters, found.converged
-            new = len(mass) - old
-            seen, weights, ages = mass > 0, self.weights_, self.ages_
-            if new:
-                ids = np.append(ids, self._next_id + np.arange(new))
-                weights, gamma = np.append(weights, np.zeros(new)), np.append(gamma, np.zeros(new))
-                ages = np.append(ages, np.zeros(new, dtype=np.int64))
-            weights = np.where(seen, gamma + mass, weights)
+            clustering = self._cluster(X, weight, gamma, penalty, n_threads)
+            cluster_weight, clusters, converged = (
+                clustering.weights,
+                clustering.clusters,
+                clustering.converged,
+            )
+            n_new = len(cluster_weight) - n_old
+            seen, weights, ages = cluster_weight > 0, self.weights_, self.ages_
+            if n_new:
+                ids = np.append(ids, self._next_id + np.arange(n_new))
+                weights, gamma = (
+                    np.append(weights, np.zeros(n_new)),
+                    np.append(gamma, np.zeros(n_new)),
+                )
+                ages = np.append(ages, np.zeros(n_new, dtype=np.int64))
+            weights = np.where(seen, gamma + cluster_weight, weights)
             ages = np.where(seen, 1, ages + 1)
-            self.labels_ = ids[found.labels]
+            self.labels_ = ids[clustering.labels]
         else:
-            weights, ages, new = self.weights_, self.ages_ + 1, 0
-            seen = np.zeros(old, dtype=bool)
+            weights, ages, n_new = self.weights_, self.ages_ + 1, 0
+            seen = np.zeros(n_old, dtype=bool)
             self.labels_ = np.zeros(0, dtype=np.int64)
-            clusters, mass = self._no_cluster(), np.zeros(old)
-        dead = self._dead(ages)
-        self._report(time, clusters, mass, ids, seen, died, dead)
-        self._go_on(ids, weights, ages, clusters, dead)
-        self._next_id += new
+            clusters, cluster_weight = self._clusters_of_empty_step(), np.zeros(n_old)
+        dead = self._is_dead(ages)
+        self._report_step(time, clusters, cluster_weight, ids, seen, forgotten_before, dead)
+        self._set_state(ids, weights, ages, clusters, dead)
+        self._next_id += n_new
         self.n_steps_ += 1
         return converged
 
-    def _report(self, time, clusters, mass, ids, seen, died, dead):
-        """Record a step whose clusters are not the state yet, and tell who listens.
+    def _report_step(self, time, clusters, cluster_weight, ids, seen, forgotten, dead):
+        """Record a step, before its clusters become the state, and call the callback, if any.
 
-        ``died`` are the numbers of those forgotten before it, ``dead`` says which die in it.
+        ``forgotten`` are the ids of clusters that died in the gap before the step, ``dead`` is the
+        mask of those that die in it.
         """
-        callback, old = self._callback(), len(self.ages_)
+        callback, n_old = self._callback(), len(self.ages_)
         if self._recorded is None and callback is None:
             return
-        died, revived = np.append(died, ids[dead]), ids[:old][seen[:old] & (self.ages_ > 1)]
+        forgotten, revived = (
+            np.append(forgotten, ids[dead]),
+            ids[:n_old][seen[:n_old] & (self.ages_ > 1)],
+        )
         if self._recorded is not None:
-            marks = self._mark(clusters, seen, mass)
+            marks = self._track_values(clusters, seen, cluster_weight)
             self._recorded.append(
-                Seen(time, self.objective_, ids[seen], marks, ids[old:], died, revived)
+                StepRecord(time, self.objective_, ids[seen], marks, ids[n_old:], forgotten, revived)
             )
         if callback is not None:
             number, k, n = self.n_steps_ + 1, int(seen.sum()), len(self.labels_)
             message = (
-                f"step {number}: {n} points, {k} clusters, {len(ids) - old} of them new, "
-                f"{len(revived)} revived, {len(died)} forgotten, objective {self.objective_:.8g}"
+                f"step {number}: {n} points, {k} clusters, {len(ids) - n_old} of them new, "
+                f"{len(revived)} revived, {len(forgotten)} forgotten, "
+                f"objective {self.objective_:.8g}"
             )
             callback(ProgressEvent("time step", number, message, k, self.objective_, n))
 
     def _costs(self, weights, ages):
-        """The faded weights of old clusters of these ages, and what reviving one costs: Q D."""
+        """Faded weights gamma of old clusters of these ages, and penalties Q D to revive them."""
         gamma = 1.0 / (1.0 / weights + self.tau_ * ages)
-        return gamma, np.minimum(self.q_ * ages, self.lam_)  # not above lam by rounding
+        return gamma, np.minimum(self.q_ * ages, self.lam_)  # rounding may exceed lam
 
-    def _dead(self, ages):
-        """Clusters to forget. Ages are compared with t_q: Q D may exceed lam by rounding."""
+    def _is_dead(self, ages):
+        """Mask of clusters to forget: Q D > lam. With t_q ages are compared, without rounding."""
         if not hasattr(self, "lam_"):
             return np.zeros(len(ages), dtype=bool)
         if self.q is not None:
             return self.q_ * ages > self.lam_
         return ages > (DEFAULT_T_Q if self.t_q is None else float(self.t_q))
 
-    def _record_of(self, field):
-        """One field of what was recorded, step by step."""
+    def _recorded_field(self, field):
+        """List of one field of the records of all steps."""
         if vars(self).get("_recorded") is None:
             raise AttributeError(
                 f"{type(self).__name__} has no record: use fit, or partial_fit with record=True"
@@ -266,47 +291,47 @@ class MovingClusters(ClusterMixin, Estimator):
     @property
     def times_(self) -> NDArray[Any]:  # numpydoc ignore=RT01
         """The times of the steps."""
-        return np.array(self._record_of("time"))
+        return np.array(self._recorded_field("time"))
 
     @property
     def step_objectives_(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
         """Objective of every step."""
-        return np.array(self._record_of("objective"))
+        return np.array(self._recorded_field("objective"))
 
     @property
     def births_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
         """List the ids of the clusters that are new in each step."""
-        return self._record_of("births")
+        return self._recorded_field("births")
 
     @property
     def deaths_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
         """List the ids of the clusters forgotten in the gap before each step, and at its end."""
-        return self._record_of("deaths")
+        return self._recorded_field("deaths")
 
     @property
     def revivals_(self) -> list[NDArray[np.int64]]:  # numpydoc ignore=RT01
         """List the ids of the clusters that came back in each step."""
-        return self._record_of("revivals")
+        return self._recorded_field("revivals")
 
     @property
     def tracks_(self) -> dict[int, NDArray[np.float64]]:  # numpydoc ignore=RT01
         """Map the id of each cluster to the steps in which it was seen."""
-        ids, marks = self._record_of("ids"), self._record_of("marks")
+        ids, marks = self._recorded_field("ids"), self._recorded_field("track_values")
         if not ids:
             return {}
         number = np.repeat(np.arange(len(ids)), [len(step) for step in ids])
         rows = np.column_stack([number, np.concatenate(marks)])
         ids = np.concatenate(ids)
         order = np.argsort(ids, kind="stable")
-        found, first = np.unique(ids[order], return_index=True)
-        pieces = np.split(rows[order], first[1:]) if len(found) else []
-        return dict(zip(found.tolist(), pieces, strict=True))
+        seen_ids, first = np.unique(ids[order], return_index=True)
+        tracks = np.split(rows[order], first[1:]) if len(seen_ids) else []
+        return dict(zip(seen_ids.tolist(), tracks, strict=True))
 
     def partial_fit(self, X: ArrayLike, y: object = None, *, elapsed: int = 1) -> Self:
-        """Take in one time step.
+        """Cluster one more time step.
 
-        ``lam``, ``t_q``, ``k_tau``, ``q``, ``tau`` and the kernel must stay what they were at the
-        first batch that was not empty, ``random_state`` what it was at the first.
+        ``lam``, ``t_q``, ``k_tau``, ``q``, ``tau`` and the kernel must not change after the first
+        batch that is not empty, ``random_state`` not after the first batch.
 
         Parameters
         ----------
@@ -315,15 +340,15 @@ class MovingClusters(ClusterMixin, Estimator):
         y : None
             Ignored.
         elapsed : int, default=1
-            Steps since the last batch, from 1 to 2**31 - 1: with 3, two steps without data lie in
-            between.
+            Number of steps since the last batch, from 1 to 2**31 - 1: with 3, two steps without
+            data lie in between.
 
         Returns
         -------
         self : estimator
             The updated estimator.
         """
-        return self._take(X, None, elapsed)
+        return self._fit_step(X, None, elapsed)
 
     def fit(
         self,
@@ -346,8 +371,8 @@ class MovingClusters(ClusterMixin, Estimator):
             are one step, steps are taken in ascending order, and rows within a step in the order
             given. None: all rows are one step.
         step : int, default=None
-            Length of a time step, for times that are integers: those in between that do not occur
-            count as steps without data. None: the times that occur follow each other, however far
+            Length of a time step, for times that are integers: steps at which no time occurs count
+            as steps without data. None: the times that occur are consecutive steps, however far
             apart they are.
 
         Returns
@@ -367,15 +392,15 @@ class MovingClusters(ClusterMixin, Estimator):
         X : array-like of shape (n_samples, n_features)
             New data. A callable kernel is evaluated on these rows and all kept points.
         dormant : bool, default=False
-            Whether dormant clusters, which live but were not active in the last step, take part
-            too. An active one costs the squared distance, a dormant one what it would have cost to
+            Include dormant clusters, which live but were not active in the last step. An active
+            cluster costs the squared distance. A dormant one costs what it would have cost to
             revive it in that step, when its age was D = ``ages_`` - 1: Q D + gamma / (1 + gamma)
             times the squared distance, with gamma = 1 / (1 / v + tau D) and its weight v.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,), int64
-            Out of ``cluster_ids_``; at a tie the first.
+            Numbers out of ``cluster_ids_``; at a tie the first.
         """
         check_is_fitted(self)
         self._check_parameters()
@@ -394,7 +419,7 @@ class MovingClusters(ClusterMixin, Estimator):
         return self._validate(X, reset=False)
 
     def _nearest(self, X, dormant, n_threads):
-        """The labels of ``predict``, -1 where there is no cluster to choose."""
+        """Labels of ``predict``; -1 if there is no cluster to choose from."""
         k = len(self.cluster_ids_)
         weights, ages = learned(self, "weights_", k), learned(self, "ages_", k)
         active = ages == 1
@@ -403,13 +428,14 @@ class MovingClusters(ClusterMixin, Estimator):
             return np.full(X.shape[0], -1, dtype=np.int64)
         offset, factor = np.zeros(among.sum()), None
         if dormant:
-            # active ones have age 0 in their own step: no penalty, and the center has moved
+            # ages before the last step; that of an active cluster is 0, so it has no penalty, and
+            # its center has moved already
             gamma, offset = self._costs(weights, ages - 1)
             factor = np.where(active, 1.0, gamma / (1.0 + gamma))
         return self.cluster_ids_[among][self._cheapest(X, among, offset, factor, n_threads)]
 
-    def _take(self, X, sample_weight, elapsed):
-        """One time step."""
+    def _fit_step(self, X, sample_weight, elapsed):
+        """Cluster one time step: the implementation of ``partial_fit``."""
         with unchanged_on_error(self):
             self._check_parameters()
             n_threads = self._threads()
@@ -418,57 +444,62 @@ class MovingClusters(ClusterMixin, Estimator):
             check_reach(X)
             if check_number(elapsed, "elapsed", low=1, integer=True) > LONGEST_GAP:
                 raise ValueError(f"elapsed must be <= {LONGEST_GAP}, got {shown(elapsed)}")
-            weight = _check_mass(sample_weight, X)
+            weight = check_step_weights(sample_weight, X)
             if first:
-                self._begin(X.shape[1], self.record)
+                self._reset(X.shape[1], self.record)
             elif not self.record:
                 self._recorded = None
             elif self._recorded is None:
                 raise ValueError("record must be set before the first step, got record=True")
             for name in ("weights_", "ages_"):
                 learned(self, name, len(self.cluster_ids_))
-            check_stays(self, {"random_state": self._state, **self._resolved})
-            with self._undone_on_error():
+            check_stays(
+                self, {"random_state": self._initial_random_state, **self._fixed_parameters}
+            )
+            with self._restored_on_error():
                 elapsed = int(elapsed)
                 time = self.n_steps_ + elapsed - 1
-                step = TimeStep(time, *_active(weight, X.shape[0]), elapsed)
-                if not self._follow(X, weight, [step], n_threads):
+                step = TimeStep(time, *rows_by_weight(weight, X.shape[0]), elapsed)
+                if not self._fit_steps(X, weight, [step], n_threads):
                     warn_not_converged(self, self.n_iter_, " of a time step")
         return self
 
     def _fit(self, X, sample_weight, times, step):
-        """All time steps, from scratch."""
+        """Cluster all time steps, from scratch: the implementation of ``fit``."""
         with unchanged_on_error(self):
             self._check_parameters()
             n_threads = self._threads()
             X = self._validate(X, reset=True)
             check_reach(X)
-            weight = _check_mass(sample_weight, X)
-            steps = _steps(times, step, X.shape[0], weight)
-            self._begin(X.shape[1], True)
-            with self._undone_on_error():
-                if not self._follow(X, weight, steps, n_threads):
+            weight = check_step_weights(sample_weight, X)
+            steps = time_steps(times, step, X.shape[0], weight)
+            self._reset(X.shape[1], True)
+            with self._restored_on_error():
+                if not self._fit_steps(X, weight, steps, n_threads):
                     warn_not_converged(self, self.n_iter_, " of a time step")
         return self
 
-    def _follow(self, X, weight, steps, n_threads):
-        """Take these steps, and label all rows; returns whether all sweeps came to an end."""
+    def _fit_steps(self, X, weight, steps, n_threads):
+        """Make these steps and set the labels of all rows; returns whether all converged."""
         labels, converged = np.empty(len(X), dtype=np.int64), True
         for step in steps:
             rows = step.rows
             if len(rows) == len(X):  # the only step, and rows as given
                 return self._step(X, weight, n_threads, step.time, step.elapsed)
-            mass = None if weight is None else weight[rows]
-            converged &= self._step(X[rows], mass, n_threads, step.time, step.elapsed)
+            step_weight = None if weight is None else weight[rows]
+            converged &= self._step(X[rows], step_weight, n_threads, step.time, step.elapsed)
             labels[rows] = self.labels_
-            if len(step.idle):
-                labels[step.idle] = self._nearest(X[step.idle], False, n_threads)
+            if len(step.weightless):
+                labels[step.weightless] = self._nearest(X[step.weightless], False, n_threads)
         self.labels_ = labels
         return converged
 
 
-def _check_mass(sample_weight, X):
-    """Weights that sums and squares of these rows can be taken with; None where all are 1."""
+def check_step_weights(sample_weight, X):
+    """Checked weights of the rows X, None if all are 1.
+
+    Weighted sums and squares of the rows must not overflow.
+    """
     if sample_weight is None:
         return None
     if not X.shape[0]:
@@ -482,15 +513,15 @@ def _check_mass(sample_weight, X):
     return weight
 
 
-def _active(weight, n):
-    """Rows with weight and without."""
+def rows_by_weight(weight, n):
+    """Numbers of the rows with weight, and of those without."""
     if weight is None:
         return range(n), ()
     return np.flatnonzero(weight), np.flatnonzero(weight == 0)
 
 
-def _steps(times, step, n, weight):
-    """The steps of these times, in ascending order."""
+def time_steps(times, step, n, weight):
+    """TimeSteps of n rows with these ``times``, in ascending order; ``step`` as in ``fit``."""
     check_number(step, "step", low=1, integer=True, none=True)
     if times is None:
         if step is not None:
@@ -510,20 +541,20 @@ def _steps(times, step, n, weight):
         order = np.argsort(times, kind="stable")
     except TypeError as error:
         raise ValueError(f"times must be all numbers, all dates or all strings: {error}") from None
-    idle = order[:0]
+    weightless = order[:0]
     if weight is not None:
-        order, idle = order[weight[order] > 0], order[weight[order] == 0]
+        order, weightless = order[weight[order] > 0], order[weight[order] == 0]
     values, first = np.unique(times[order], return_index=True)
-    after = np.maximum(np.searchsorted(values, times[idle], side="right"), 1)
-    idle = np.split(idle, np.searchsorted(after, np.arange(2, len(values) + 1)))
+    after = np.maximum(np.searchsorted(values, times[weightless], side="right"), 1)
+    weightless = np.split(weightless, np.searchsorted(after, np.arange(2, len(values) + 1)))
     gaps = [1] * len(values)
     if step is not None:
-        gaps[1:] = map(_gap, values[:-1].tolist(), values[1:].tolist(), repeat(int(step)))
-    return starmap(TimeStep, zip(values, np.split(order, first[1:]), idle, gaps, strict=True))
+        gaps[1:] = map(gap_between, values[:-1].tolist(), values[1:].tolist(), repeat(int(step)))
+    return starmap(TimeStep, zip(values, np.split(order, first[1:]), weightless, gaps, strict=True))
 
 
-def _gap(before, after, step):
-    """How many steps lie between these times."""
+def gap_between(before, after, step):
+    """Number of steps of length ``step`` from one time to another."""
     steps, rest = divmod(after - before, step)
     if rest:
         raise ValueError(f"times must be whole steps of {step} apart, got {before} and {after}")

@@ -1,4 +1,4 @@
-"""The order in which rows of sequences are visited."""
+"""``Visit``: the rows of several sequences in the order in which a sweep visits them."""
 
 import numpy as np
 
@@ -8,7 +8,11 @@ from smallvar._sweeps.segments import viterbi
 
 
 class Visit:
-    """Rows sequence by sequence; ``order`` are their numbers as given, None for 0, 1, 2 ..."""
+    """Rows of sequences, one sequence after another.
+
+    ``number`` is the sequence of each row; sequence j has the rows ``begin[j]`` to
+    ``begin[j + 1] - 1``. ``order`` are the numbers of the rows in the order given (None: the same).
+    """
 
     def __init__(self, X, weight, number, order=None):
         self.X, self.weight, self.number, self.order = X, weight, number, order
@@ -16,7 +20,7 @@ class Visit:
 
     @classmethod
     def of(cls, X, weight, groups):
-        """Rows as given, in the order of visit."""
+        """Visit of the rows ``X``, whose sequences are given by ``groups`` (None: one sequence)."""
         sets = Groups(groups, X.shape[0])
         number = sets.number
         if (number[1:] >= number[:-1]).all():
@@ -25,7 +29,7 @@ class Visit:
         return cls(X[order], None if weight is None else weight[order], number[order], order)
 
     def active(self):
-        """The rows that have weight."""
+        """Visit of the rows with positive weight only; it has no ``order``."""
         if self.weight is None or self.weight.all():
             return self
         rows = np.flatnonzero(self.weight)
@@ -33,19 +37,19 @@ class Visit:
         return Visit(self.X[rows], weight, self.number[rows])
 
     def viterbi(self, centers, price, n_threads):
-        """The cheapest labels, in the order of visit."""
+        """Labels of least cost at these centers and this penalty for a switch, in visit order."""
         return viterbi(self.X, self.begin, self.weight, centers, price, n_threads)
 
     def given(self, labels):
-        """The same in the order given."""
+        """Labels in the order in which rows were given, from labels in visit order."""
         if self.order is None:
             return labels
-        out = np.empty_like(labels)
-        out[self.order] = labels
-        return out
+        as_given = np.empty_like(labels)
+        as_given[self.order] = labels
+        return as_given
 
     def segments(self, labels):
-        """The rows, as given, at which segments begin."""
+        """Numbers (as given) of the rows at which segments of equal labels begin."""
         opens = np.zeros(len(labels), dtype=bool)
         opens[self.begin[:-1]] = True
         opens[1:] |= labels[1:] != labels[:-1]
