@@ -262,6 +262,7 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
         """Descent for ``lam="auto"`` or "plateau", and the penalty chosen; sets ``path_``."""
         length = DescriptionLength(graph)
         if self.lam == "plateau":
+            # the clusters of the widest plateau, from which the cut descends once more
             lams, clusterings = penalty_chain(self, graph, start)
             self.path_ = path = Clusterings(graph, clusterings, length, lams).widest(log=True)
             if path.best is None:
@@ -274,7 +275,7 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
                 order = rng.permutation(len(graph))
                 descents.append(Descent(self, graph, lam, order).run("multilevel", start))
             return best_of(descents, total=self.n_init, rounding=tie_of(graph, lam)), lam
-        shortest = {}
+        shortest = {}  # the clustering of least description length for each number of clusters
         for clustering in search_communities(self, graph, length, start, rng):
             k = clustering.n_clusters
             if k not in shortest or clustering.length < shortest[k].length:

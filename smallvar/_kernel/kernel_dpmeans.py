@@ -337,7 +337,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
     n_clusters_ : int
         Number of clusters found.
     inertia_ : float
-        Weighted sum of squared distances to the own means, in feature space.
+        Weighted sum of squared distances to the assigned means, in feature space.
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
@@ -374,7 +374,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
 
     See Also
     --------
-    DPMeans : The same for points themselves, much faster.
+    DPMeans : DP-means on points, without a kernel; much faster.
     KernelHDPMeans : Several data sets with shared clusters.
 
     Notes
@@ -623,7 +623,9 @@ def check_labels(init, weight, n, max_clusters):
     if label.shape != (n,):
         raise ValueError(f"init must have shape ({n},), got {label.shape}")
     label = np.unique(label, return_inverse=True)[1].astype(np.int32)
-    found = len(np.unique(label if weight is None else label[weight > 0]))
-    if max_clusters is not None and found > max_clusters:
-        raise ValueError(f"init must have at most max_clusters={max_clusters} labels, got {found}")
+    n_labels = len(np.unique(label if weight is None else label[weight > 0]))
+    if max_clusters is not None and n_labels > max_clusters:
+        raise ValueError(
+            f"init must have at most max_clusters={max_clusters} labels, got {n_labels}"
+        )
     return label

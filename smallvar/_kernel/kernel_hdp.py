@@ -346,7 +346,7 @@ class KernelHDPMeans(KernelClusters):
     n_clusters_ : int
         Number of global clusters.
     inertia_ : float
-        Sum of squared distances to the own means, in feature space.
+        Sum of squared distances to the assigned means, in feature space.
     objective_ : float
         ``inertia_ + lam_local_ * n_local_clusters_.sum() + lam_global_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
@@ -383,7 +383,7 @@ class KernelHDPMeans(KernelClusters):
 
     See Also
     --------
-    HDPMeans : The same for points themselves, much faster.
+    HDPMeans : The hard HDP on points, without a kernel; much faster.
     KernelDPMeans : One data set.
 
     Notes

@@ -78,6 +78,7 @@ class GramProblem:
 
     def centered_values(self, lam, rng, values, Y):
         K, u = self.weighted, self.u
+        # None: the Krylov space has no proof that it has all these eigenvalues
         if isinstance(self.solver_matrix, KrylovSpace):
             krylov_values = self.solver_matrix.largest(lam, without_first=True)
             if krylov_values is not None:
@@ -213,7 +214,7 @@ class LinearProblem:
         values, vectors = eigen_above(
             self._smaller(factor, None), lam, rng, least=least, max_memory=self.max_memory
         )
-        if factor.shape[1] < factor.shape[0]:
+        if factor.shape[1] < factor.shape[0]:  # eigenvectors of F' F; those of F F' are F v
             vectors = np.linalg.qr(factor @ vectors)[0]
         return values, vectors
 

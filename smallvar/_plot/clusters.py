@@ -159,8 +159,8 @@ class ClusterDisplay(Display):
         feature_names : array-like of shape (n_features,), default=None
             Names of the columns; None: those of a data frame, or numbers.
         max_points : int, default=None
-            Draw at most so many rows, a random sample, of which the title speaks. None: 50,000, or
-            fewer where there are more than 400 columns.
+            Largest number of rows to draw; of more rows a random sample is drawn, as the title then
+            says. None: 50,000, or fewer if there are more than 400 columns.
         legend : bool, default=True
             Show the sizes of up to 20 clusters.
         ax : Axes, default=None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GroupDisplay(Display):
-    """Which data set uses which cluster, and with which share of its rows.
+    """Picture of which data set uses which cluster, and with which share of its rows.
 
     Clusters that most data sets share come first. Create it by :meth:`from_estimator` or
     :meth:`from_predictions`.
@@ -141,6 +141,7 @@ class GroupDisplay(Display):
         ax = self._make_axes(ax, (7, 4.5))
         labels = np.arange(k) if self.labels is None else self.labels
         used = self.counts > 0
+        # clusters used by most data sets first, then the largest
         order = np.lexsort([np.arange(k), -self.counts.sum(axis=0), -used.sum(axis=0)])
         total = np.maximum(self.counts.sum(axis=1, keepdims=True), 1)
         shares = (self.counts / total)[:, order]
@@ -154,7 +155,7 @@ class GroupDisplay(Display):
         image = ax.imshow(
             np.ma.masked_equal(shares, 0.0),
             cmap=colors,
-            norm=PowerNorm(0.5, 0.0, top),
+            norm=PowerNorm(0.5, 0.0, top),  # so that small shares are visible
             aspect="auto",
             interpolation="nearest",
         )

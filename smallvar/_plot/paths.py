@@ -255,6 +255,7 @@ class PathDisplay(Display):
         ax.plot(K, above_lowest[finite], color=BLUE, linewidth=1.2, zorder=1)
         ax.scatter(K, above_lowest[finite], s=self._dot_size, color=BLUE, zorder=2)
         scale, top = self.tie or 1.0, above_lowest[finite].max()
+        # ties lie in the linear part of the scale
         ax.set_yscale("symlog", linthresh=scale, linscale=0.5)
         if self.tie:
             ax.axhspan(0, scale, color="#eeeeee", label="about as good", zorder=0)
@@ -302,7 +303,7 @@ class PathDisplay(Display):
         shown = self.lam_low < self.lam_high
         ends = np.concatenate([self.lam_low[shown], self.lam_high[shown]])
         ends = ends[np.isfinite(ends)]
-        if (ends < 0).any():
+        if (ends < 0).any():  # penalties of graphs are negative
             margin = 0.03 * np.ptp(ends) or 0.5
             return ends.min() - margin, ends.max() + margin, False
         ends = ends[ends > 0]

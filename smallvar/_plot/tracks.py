@@ -27,7 +27,7 @@ MAX_NUMBERED = 50  # the largest number of tracks with a color and a number each
 
 
 class TrackDisplay(Display):
-    """Where clusters moved over time, when they began and when they were forgotten.
+    """Picture of clusters over time: where they moved, when they began and were forgotten.
 
     Two columns are drawn as a plane, one over time; of more, the first two. Create it by
     :meth:`from_estimator`.
@@ -230,7 +230,7 @@ class TrackDisplay(Display):
         names = self.feature_names or [f"column {i}" for i in range(d)]
         titles = list(names[:2])
         numbered = k <= MAX_NUMBERED
-        by_time = d > 1 and not numbered
+        by_time = d > 1 and not numbered  # colors show time: there are too many clusters
         colors = np.full((k, 3), 0.6) if by_time else cluster_colors(k)
         points = self.points
         if d == 1:
@@ -292,6 +292,8 @@ class TrackDisplay(Display):
         k = len(labels)
         colors = cluster_colors(k) if k <= MAX_NUMBERED else np.full((k, 3), 0.4)
         width = float(np.clip(150 / k, 0.7, 5))
+        # lines as (row, first step, last step); a cluster is dotted between steps it was seen in,
+        # and from the last one to its death
         solid, dotted, crosses = [], [], []
         for i, (label, at) in enumerate(zip(labels, steps, strict=True)):
             gaps = np.flatnonzero(np.diff(at) > 1)

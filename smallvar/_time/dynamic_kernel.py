@@ -196,7 +196,7 @@ class KernelDynamicMeans(_KernelMovingClusters):
         Penalty for each new cluster, a squared distance in feature space, > 0 and finite.
         "farthest-first" derives it from the first batch that is not empty and a guess of 8 clusters
         (cut to the size of the batch), by the rule of :func:`farthest_first_lambda` in feature
-        space; there it stays.
+        space, and keeps it.
     t_q : float, default=None
         Number of time steps after which a cluster that was not seen is forgotten, > 1; infinity
         for never. Q = lam / t_q.
@@ -208,20 +208,21 @@ class KernelDynamicMeans(_KernelMovingClusters):
         Penalty for each step that a revived cluster was not seen, >= 0; with ``tau`` instead of
         ``t_q`` and ``k_tau``.
     tau : float, default=None
-        How fast the weight of an old center fades, >= 0. Both 0: one data set in batches.
+        How fast the weight of an old center fades, >= 0. With ``q`` and ``tau`` both 0, the batches
+        are parts of one data set.
     kernel : str or callable, default="rbf"
         A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels` (not "precomputed"), or a
         callable that takes two arrays of rows and returns the kernel of each row of the first with
-        each of the second. Once a step it is given the points of the step twice: the rows of the
-        batch, then the kept points. So it may depend on the whole set. A callable with a parameter
-        ``n_batch`` is told by it how many of the rows are the batch.
+        each of the second. It is called once in each step, with the points of the step as both
+        arrays: the rows of the batch, then the kept points. So its values may depend on the whole
+        set. If it has a parameter ``n_batch``, this is the number of rows of the batch.
     gamma : float, default=None
         Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
         "rbf", 0.3 / (median squared distance between rows); for "laplacian", the same with the
         distance that it is made of, the sum of absolute differences; for the others, and where all
         rows are equal, scikit-learn's default, for most 1 / n_features. The median is over the rows
-        of the first batch that has any, copies once, of 500 rows if there are more; there the value
-        stays. A function is given ``gamma`` if it is not None.
+        of the first batch that has any, copies once, of 500 rows if there are more; later batches
+        do not change it. A function is given ``gamma`` if it is not None.
     kernel_params : dict, default=None
         Further arguments of the kernel.
     budget : int, default=100
@@ -247,9 +248,9 @@ class KernelDynamicMeans(_KernelMovingClusters):
     kept_coefficients_ : list of ndarray of shape (n_kept,), float64
         Their coefficients: the center is the sum of coefficient times point, in feature space.
     cluster_ids_ : ndarray of shape (n_clusters,), int64
-        Numbers of the clusters, which stay; new ones count up and are never used again.
+        Numbers of the clusters, which do not change; new ones count up and are never used again.
     weights_ : ndarray of shape (n_clusters,), float64
-        How many points a center stands for, old ones faded.
+        Weight of each center: the number of its points, with those of earlier steps faded.
     ages_ : ndarray of shape (n_clusters,), int64
         Steps since a cluster was seen: 1 for those of the last step.
     labels_ : ndarray of shape (n_samples,), int64
@@ -283,9 +284,9 @@ class KernelDynamicMeans(_KernelMovingClusters):
     births_ : list of ndarray of int64
         Numbers of the clusters that are new in each step.
     deaths_ : list of ndarray of int64
-        Numbers of those forgotten in the gap before each step, and at its end.
+        Numbers of the clusters forgotten in the gap before each step, and at its end.
     revivals_ : list of ndarray of int64
-        Numbers of those seen again after at least one step in which they were not.
+        Numbers of the clusters seen again after at least one step in which they were not.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -300,24 +301,24 @@ class KernelDynamicMeans(_KernelMovingClusters):
 
     See Also
     --------
-    SpectralDynamicMeans : The same objective, less prone to poor optima.
+    SpectralDynamicMeans : A relaxation of the same objective, less prone to poor optima.
     DynamicMeans : Clusters that are round.
     KernelDPMeans : One data set, without time.
 
     Notes
     -----
     After a step, the center of a cluster is gamma / (gamma + n) of the old one plus 1 / (gamma +
-    n) of each of its n points. If these are more than ``budget`` kept points, some are chosen by
+    n) of each of its n points. If it is made of more than ``budget`` points, some are chosen by
     forward selection: always the one whose addition lowers the squared distance of center and
     approximation most, refit with a small ridge. A step takes memory for the kernel of its rows
-    with each other and all kept points, and the estimator for that of the kept points of each
-    cluster, in float64; a callable is evaluated, in each step, for all these points with each
+    with each other and all kept points. The estimator holds the kernel between the kept points of
+    each cluster, in float64. A callable is evaluated, in each step, for all these points with each
     other.
 
     A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
-    ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. The state of
-    an estimator, its generator included, can be pickled (with a kernel that can) and goes on where
-    it stopped.
+    ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. An estimator
+    can be pickled, with its generator (and a kernel that can be), and then goes on where it
+    stopped.
 
     References
     ----------
@@ -416,7 +417,7 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         Penalty for each new cluster, a squared distance in feature space, > 0 and finite.
         "farthest-first" derives it from the first batch that is not empty and a guess of 8 clusters
         (cut to the size of the batch), by the rule of :func:`farthest_first_lambda` in feature
-        space; there it stays.
+        space, and keeps it.
     t_q : float, default=None
         Number of time steps after which a cluster that was not seen is forgotten, > 1; infinity
         for never. Q = lam / t_q.
@@ -428,20 +429,21 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         Penalty for each step that a revived cluster was not seen, >= 0; with ``tau`` instead of
         ``t_q`` and ``k_tau``.
     tau : float, default=None
-        How fast the weight of an old center fades, >= 0. Both 0: one data set in batches.
+        How fast the weight of an old center fades, >= 0. With ``q`` and ``tau`` both 0, the batches
+        are parts of one data set.
     kernel : str or callable, default="rbf"
         A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels` (not "precomputed"), or a
         callable that takes two arrays of rows and returns the kernel of each row of the first with
-        each of the second. Once a step it is given the points of the step twice: the rows of the
-        batch, then the kept points. So it may depend on the whole set. A callable with a parameter
-        ``n_batch`` is told by it how many of the rows are the batch.
+        each of the second. It is called once in each step, with the points of the step as both
+        arrays: the rows of the batch, then the kept points. So its values may depend on the whole
+        set. If it has a parameter ``n_batch``, this is the number of rows of the batch.
     gamma : float, default=None
         Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
         "rbf", 1 / (median squared distance between rows); for "laplacian", the same with the
         distance that it is made of, the sum of absolute differences; for the others, and where all
         rows are equal, scikit-learn's default, for most 1 / n_features. The median is over the rows
-        of the first batch that has any, copies once, of 500 rows if there are more; there the value
-        stays. A function is given ``gamma`` if it is not None.
+        of the first batch that has any, copies once, of 500 rows if there are more; later batches
+        do not change it. A function is given ``gamma`` if it is not None.
     kernel_params : dict, default=None
         Further arguments of the kernel.
     budget : int, default=100
@@ -464,9 +466,9 @@ class SpectralDynamicMeans(_KernelMovingClusters):
     kept_coefficients_ : list of ndarray of shape (n_kept,), float64
         Their coefficients: the center is the sum of coefficient times point, in feature space.
     cluster_ids_ : ndarray of shape (n_clusters,), int64
-        Numbers of the clusters, which stay; new ones count up and are never used again.
+        Numbers of the clusters, which do not change; new ones count up and are never used again.
     weights_ : ndarray of shape (n_clusters,), float64
-        How many points a center stands for, old ones faded.
+        Weight of each center: the number of its points, with those of earlier steps faded.
     ages_ : ndarray of shape (n_clusters,), int64
         Steps since a cluster was seen: 1 for those of the last step.
     labels_ : ndarray of shape (n_samples,), int64
@@ -500,9 +502,9 @@ class SpectralDynamicMeans(_KernelMovingClusters):
     births_ : list of ndarray of int64
         Numbers of the clusters that are new in each step.
     deaths_ : list of ndarray of int64
-        Numbers of those forgotten in the gap before each step, and at its end.
+        Numbers of the clusters forgotten in the gap before each step, and at its end.
     revivals_ : list of ndarray of int64
-        Numbers of those seen again after at least one step in which they were not.
+        Numbers of the clusters seen again after at least one step in which they were not.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -524,17 +526,17 @@ class SpectralDynamicMeans(_KernelMovingClusters):
     Notes
     -----
     After a step, the center of a cluster is gamma / (gamma + n) of the old one plus 1 / (gamma +
-    n) of each of its n points. If these are more than ``budget`` kept points, some are chosen by
+    n) of each of its n points. If it is made of more than ``budget`` points, some are chosen by
     forward selection: always the one whose addition lowers the squared distance of center and
     approximation most, refit with a small ridge. A step takes memory for the kernel of its rows
-    with each other and all kept points, and the estimator for that of the kept points of each
-    cluster, in float64; a callable is evaluated, in each step, for all these points with each
+    with each other and all kept points. The estimator holds the kernel between the kept points of
+    each cluster, in float64. A callable is evaluated, in each step, for all these points with each
     other.
 
     A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
-    ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. The state of
-    an estimator, its generator included, can be pickled (with a kernel that can) and goes on where
-    it stopped.
+    ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. An estimator
+    can be pickled, with its generator (and a kernel that can be), and then goes on where it
+    stopped.
 
     References
     ----------

@@ -33,7 +33,7 @@ class Visit:
         if self.weight is None or self.weight.all():
             return self
         rows = np.flatnonzero(self.weight)
-        weight = check_weights(self.weight[rows], len(rows))
+        weight = check_weights(self.weight[rows], len(rows))  # None if all are 1
         return Visit(self.X[rows], weight, self.number[rows])
 
     def viterbi(self, centers, price, n_threads):

@@ -29,11 +29,12 @@ class CollectionParts:
                 "dask.array.from_array, or the estimator of smallvar itself for data of one machine"
             )
         self.collection, self.names = X, None
-        if columns is not None:
+        if columns is not None:  # a DataFrame, which does not know the lengths of its partitions
             self.n_features, self.sizes = len(columns), None
             if all(isinstance(name, str) for name in columns):
                 self.names = np.asarray(columns, dtype=object)
             self.rows = X.to_delayed()
+            # of columns of several types, the widest counts: they become one array
             itemsize = max(
                 [np.dtype(t).itemsize for t in X.dtypes if isinstance(t, np.dtype)] or [8]
             )
@@ -44,6 +45,7 @@ class CollectionParts:
                     f"{X.chunks}: use X.rechunk({{1: -1}})"
                 )
             self.n_features = X.shape[1]
+            # lengths are NaN after operations such as a selection by a mask
             self.sizes = X.chunks[0] if np.isfinite(X.chunks[0]).all() else None
             self.rows = X.to_delayed().ravel().tolist()
             itemsize = X.dtype.itemsize
@@ -53,6 +55,7 @@ class CollectionParts:
         self.weights = self._weights(sample_weight)
 
     def _weights(self, sample_weight):
+        """List of the weights of each partition: delayed arrays, numbers or None."""
         if sample_weight is None:
             return [None] * len(self.rows)
         if np.ndim(sample_weight) == 0 and not is_dask_collection(sample_weight):

@@ -49,20 +49,22 @@ def take_rows(parts, shared, each):
 
 def sample_rows(executor, facts, rng, max_rows):
     """Random sample of ``max_rows`` rows (all if there are no more) in order, and their weights."""
-    numbers = executor.numbers
-    ends = np.cumsum([facts.sizes[p] for p in numbers])
+    partitions = executor.numbers
+    ends = np.cumsum([facts.sizes[p] for p in partitions])
     n = int(ends[-1])
     rows = np.arange(n) if n <= max_rows else np.sort(rng.choice(n, max_rows, replace=False))
     chosen = np.split(rows, np.searchsorted(rows, ends[:-1]))
+    # indices within each partition
     each = {
-        p: part - (end - facts.sizes[p]) for p, part, end in zip(numbers, chosen, ends, strict=True)
+        p: part - (end - facts.sizes[p])
+        for p, part, end in zip(partitions, chosen, ends, strict=True)
     }
     taken = {}
     for rows_of_parts in executor.call(take_rows, None, each):
         taken.update(rows_of_parts)
-    X = [taken[p][0] for p in numbers]
+    X = [taken[p][0] for p in partitions]
     X = vstack(X, format="csr") if facts.sparse else np.concatenate(X)
-    weight = None if facts.unit_weights else np.concatenate([taken[p][1] for p in numbers])
+    weight = None if facts.unit_weights else np.concatenate([taken[p][1] for p in partitions])
     return X, weight
 
 
@@ -124,6 +126,7 @@ class DaskEstimator(LazyMethods):
         return self
 
     def _fit_on(self, client, parts):
+        """Fit on the workers of a client; returns whether the sweeps ended before max_iter."""
         prepare = partial(checked_block, self._as_local(), parts.n_features)
 
         def inspect(executor):
@@ -236,7 +239,7 @@ class DPMeans(DaskEstimator, smallvar.DPMeans):
 
     See Also
     --------
-    smallvar.DPMeans : The same on one machine: faster for all that fits its memory.
+    smallvar.DPMeans : DP-means on one machine, which is faster for data that fits its memory.
 
     References
     ----------
@@ -307,6 +310,7 @@ class DPMeans(DaskEstimator, smallvar.DPMeans):
         if not self._auto():
             fit = self._described(n, float(self.lam), init)
             return self._learn(run_starts(fit, rng, make_start)).ended
+        # the merge path of a sample gives the penalty, and the centers where the sweeps begin
         X, weight, scale = self._sample_for_path(executor, facts, rng)
 
         def path(rng, **options):
@@ -404,7 +408,7 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
 
     See Also
     --------
-    smallvar.SphericalDPMeans : The same on one machine: faster for all that fits its memory.
+    smallvar.SphericalDPMeans : The estimator for one machine, faster for data that fits its memory.
 
     References
     ----------

@@ -59,6 +59,7 @@ def predict_rows(model, X, pair):
     ``model`` is the fitted local estimator; weights may all be zero.
     """
     X, weight, sets = checked_sets(model, model.n_features_in_, X, pair)
+    # rows without a group, or of one that is not in the fit, have the number behind all groups
     group = np.full(len(X), len(model.groups_), dtype=np.int32)
     if len(X) == 0:
         return group, X, weight, sets
@@ -299,6 +300,7 @@ class HDPMeans(LocalCounterpart, smallvar.HDPMeans):
         return self
 
     def _fit_on(self, client, parts):
+        """Fit on the workers of a client; returns whether the sweeps ended before max_iter."""
         prepare = partial(checked_set_block, self._as_local(), parts.n_features)
 
         def inspect(executor):
@@ -322,6 +324,7 @@ class HDPMeans(LocalCounterpart, smallvar.HDPMeans):
         frame = CollectionFrame(executor, facts)
         sums = executor.call(sum_all_rows, frame.layout, fold=add_sums)[0]
         center, weight = as_sums(frame.layout, *sums).center(0)
+        # number the data sets of all partitions in the order of their names
         names = [info[p][2] for p in executor.numbers]
         sets = concatenated_names(names)
         ends = np.cumsum([len(part) for part in names])[:-1]
@@ -335,7 +338,7 @@ class HDPMeans(LocalCounterpart, smallvar.HDPMeans):
         start = HDPStart(sweep, lam_local, lam_global).run(facts.n, self._loop())
         self._dtype = facts.dtype
         self.groups_ = sets.names
-        lists = [None] * len(sets)
+        lists = [None] * len(sets)  # global clusters of each data set
         for part_sets in sweep.sets.values():
             used = np.split(part_sets.used, np.cumsum(part_sets.n_local)[:-1])
             for j, clusters in zip(part_sets.numbers.tolist(), used, strict=True):

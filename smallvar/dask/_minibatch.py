@@ -195,11 +195,12 @@ class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
         )
 
     def _fit_partitions(self, model, X, sample_weight):
+        """Fit a local estimator to one partition after another, and take over its attributes."""
         with unchanged_on_error(self):
             check_parameters(model)
             parts = CollectionParts(X, sample_weight)
             with current_client() as client:
-                chain = model
+                chain = model  # becomes the delayed result of the last call
                 pairs = zip(parts.rows, parts.weights, strict=True)
                 for p, (rows, weight) in enumerate(pairs):
                     chain = delayed(_updated)(chain, p, rows, weight)
