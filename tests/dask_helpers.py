@@ -18,16 +18,16 @@ from smallvar.dask._executor import LOOPBACK
 def listening():
     """Addresses that this process and its children listen at."""
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    found = [c for p in processes for c in p.net_connections() if c.status == "LISTEN"]
-    return {c.laddr for c in found}
+    connections = [c for p in processes for c in p.net_connections() if c.status == "LISTEN"]
+    return {c.laddr for c in connections}
 
 
 @contextmanager
 def threads_as_workers(n_workers=2, **options):
     """A client of workers that are threads of this process; nothing is left of them."""
     before = listening()
-    one = {"processes": False, "threads_per_worker": 1}
-    with Client(n_workers=n_workers, **one, **LOOPBACK, **options) as client:
+    in_threads = {"processes": False, "threads_per_worker": 1}
+    with Client(n_workers=n_workers, **in_threads, **LOOPBACK, **options) as client:
         assert {address.ip for address in listening() - before} <= {"127.0.0.1"}
         yield client
     assert listening() <= before
@@ -88,9 +88,9 @@ def assert_same_bits(model, local, names):
         assert ours.tobytes() == theirs.tobytes(), name
 
 
-def assert_lazy(labels, known, **options):
+def assert_lazy(labels, expected, **options):
     """A dask array of int32 that computes to what is known."""
     assert isinstance(labels, da.Array)
     labels = labels.compute(**options)
     assert labels.dtype == np.int32
-    assert np.array_equal(labels, known)
+    assert np.array_equal(labels, expected)

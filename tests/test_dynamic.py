@@ -285,11 +285,13 @@ def test_tie_of_lam_with_a_weighted_row(lam, labels):
 
 def test_weights_of_one_are_none():
     batches, _ = moving(np.random.default_rng(3), 2, 4, 8)
-    one, other = DynamicMeans(lam=0.05, random_state=0), DynamicMeans(lam=0.05, random_state=0)
+    first, second = DynamicMeans(lam=0.05, random_state=0), DynamicMeans(lam=0.05, random_state=0)
     for Y in batches:
-        assert bits(one.partial_fit(Y, sample_weight=np.ones(len(Y)))) == bits(other.partial_fit(Y))
-        assert bits(one.partial_fit(Y, sample_weight=1 if len(Y) else None)) == bits(
-            other.partial_fit(Y)
+        assert bits(first.partial_fit(Y, sample_weight=np.ones(len(Y)))) == bits(
+            second.partial_fit(Y)
+        )
+        assert bits(first.partial_fit(Y, sample_weight=1 if len(Y) else None)) == bits(
+            second.partial_fit(Y)
         )
 
 
@@ -299,15 +301,15 @@ def test_units_of_weight(seed):
     rng = np.random.default_rng(seed)
     batches, _ = moving(rng, 2, 4, 8)
     unit = 2.0 ** int(rng.integers(-20, 20))
-    one = DynamicMeans(lam=0.05, q=0.01, tau=0.5, random_state=0)
-    other = DynamicMeans(lam=0.05 * unit, q=0.01 * unit, tau=0.5 / unit, random_state=0)
+    first = DynamicMeans(lam=0.05, q=0.01, tau=0.5, random_state=0)
+    second = DynamicMeans(lam=0.05 * unit, q=0.01 * unit, tau=0.5 / unit, random_state=0)
     for Y in batches:
         w = rng.gamma(1.0, size=len(Y)) + 0.01
-        one.partial_fit(Y, sample_weight=w)
-        other.partial_fit(Y, sample_weight=unit * w)
-        assert np.array_equal(one.labels_, other.labels_)
-        assert np.array_equal(one.cluster_centers_, other.cluster_centers_)
-        assert np.array_equal(unit * one.weights_, other.weights_)
+        first.partial_fit(Y, sample_weight=w)
+        second.partial_fit(Y, sample_weight=unit * w)
+        assert np.array_equal(first.labels_, second.labels_)
+        assert np.array_equal(first.cluster_centers_, second.cluster_centers_)
+        assert np.array_equal(unit * first.weights_, second.weights_)
 
 
 @pytest.mark.parametrize("lam", [0.05, "auto", "farthest-first"])
@@ -383,14 +385,14 @@ def test_a_start_is_not_changed_by_those_before(seed):
     mass = rng.integers(1, 4, 90).astype(float) if seed % 2 else None
     lam = 0.001 if seed % 3 else 0.1  # many clusters: more than there is room for at first
     arguments = Y, mass, phi, rng.random(len(phi)) + 1, 0.3 * lam * np.ones(len(phi)), lam, 1
-    step, found = dynamic.DynamicStep(*arguments), []
+    step, results = dynamic.DynamicStep(*arguments), []
     for order in (rng.permutation(90), None, rng.permutation(90), None):
         alone = dynamic.DynamicStep(*arguments).run(order, 300)
         step.run(order, 300)
         assert (step.objective, step.n_iter) == (alone.objective, alone.n_iter)
-        found.append((step.result(), alone.result()))
-    for one, other in found:
-        assert all(map(np.array_equal, one, other))
+        results.append((step.result(), alone.result()))
+    for first, second in results:
+        assert all(map(np.array_equal, first, second))
 
 
 def test_order_of_memory_and_type_do_not_matter():
@@ -625,9 +627,9 @@ def test_predict_equals_twin(seed):
         model.partial_fit(Y)
         twin.take(twin.starts(Y, [None])[0] if len(Y) else None)
         if model.n_clusters_:
-            found = model.predict(new, dormant=True)
-            assert np.array_equal(found, twin.predict(new, dormant=True))
-            unseen += np.isin(found, model.cluster_ids_[model.ages_ > 1]).sum()
+            labels = model.predict(new, dormant=True)
+            assert np.array_equal(labels, twin.predict(new, dormant=True))
+            unseen += np.isin(labels, model.cluster_ids_[model.ages_ > 1]).sum()
         if len(Y):
             assert np.array_equal(model.predict(new), twin.predict(new))
             for dormant in (False, True):
@@ -637,11 +639,11 @@ def test_predict_equals_twin(seed):
 
 def test_max_iter_warns():
     Y = np.random.default_rng(0).random((300, 2))
-    told = r"in max_iter=1 sweeps of a time step; increase max_iter\.$"
-    with pytest.warns(ConvergenceWarning, match=told):
+    message = r"in max_iter=1 sweeps of a time step; increase max_iter\.$"
+    with pytest.warns(ConvergenceWarning, match=message):
         model = DynamicMeans(lam=0.05, max_iter=1).partial_fit(Y)
     assert model.n_iter_ == 1
-    with pytest.warns(ConvergenceWarning, match=told):
+    with pytest.warns(ConvergenceWarning, match=message):
         DynamicMeans(lam=0.05, max_iter=1).fit(Y, times=np.arange(300) % 3)
 
 
@@ -657,18 +659,18 @@ def test_verbose(capsys):
 
 def bits(model):
     """All that a model has learned, generator included, in comparable form."""
-    found = {}
+    state = {}
     for name, value in vars(model).items():
         if isinstance(value, np.ndarray):
-            found[name] = (value.dtype.str, value.shape, value.tobytes())
+            state[name] = (value.dtype.str, value.shape, value.tobytes())
         elif isinstance(value, np.random.RandomState):
-            found[name] = repr(value.get_state(legacy=False))
-            found[name] += value.get_state()[1].tobytes().hex()
+            state[name] = repr(value.get_state(legacy=False))
+            state[name] += value.get_state()[1].tobytes().hex()
         elif isinstance(value, (list, dict)):
-            found[name] = repr(value)
+            state[name] = repr(value)
         else:
-            found[name] = repr(value)
-    return found
+            state[name] = repr(value)
+    return state
 
 
 @pytest.mark.parametrize("record", [False, True])
@@ -887,19 +889,19 @@ def test_times_in_any_order():
     X, times = np.vstack(batches), np.repeat(np.arange(12), [len(Y) for Y in batches])
     mixed = rng.permutation(len(X))
     order = mixed[np.argsort(times[mixed], kind="stable")]
-    one = DynamicMeans(lam=0.05, random_state=0).fit(X[order], times=times[order])
-    other = DynamicMeans(lam=0.05, random_state=0).fit(X[mixed], times=times[mixed])
+    first = DynamicMeans(lam=0.05, random_state=0).fit(X[order], times=times[order])
+    second = DynamicMeans(lam=0.05, random_state=0).fit(X[mixed], times=times[mixed])
     labels = np.empty(len(X), dtype=int)
-    labels[order], back = one.labels_, np.empty(len(X), dtype=int)
-    back[mixed] = other.labels_
+    labels[order], back = first.labels_, np.empty(len(X), dtype=int)
+    back[mixed] = second.labels_
     assert np.array_equal(labels, back)
-    same_records(one, other)
+    same_records(first, second)
 
 
-def same_state(one, other):
+def same_state(first, second):
     """Assert equal clusters, objective and generator."""
     for name in (*STATE[:4], "objective_", "n_iter_", "n_steps_", "n_clusters_", "_next_id"):
-        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+        assert np.array_equal(getattr(first, name), getattr(second, name)), name
 
 
 @seeds(14)
@@ -1093,7 +1095,7 @@ def test_consistent_accuracy_by_hand():
 
 def test_moving_gaussians():
     """As in section 8.1 of the paper (sd, motion and deaths .05), with room to tell them apart."""
-    found = []
+    accuracies = []
     for seed in range(10):
         rng = np.random.default_rng(seed)
         centers, truth = 3 * rng.random((5, 2)), np.arange(5)
@@ -1108,8 +1110,8 @@ def test_moving_gaussians():
             model.partial_fit(centers[who] + 0.05 * rng.normal(size=(75, 2)))
             learned.append(model.labels_)
             truths.append(truth[who])
-        found.append(consistent_accuracy(learned, truths))
-    assert np.mean(found) > 0.95, found
+        accuracies.append(consistent_accuracy(learned, truths))
+    assert np.mean(accuracies) > 0.95, accuracies
 
 
 @seeds(3)
@@ -1147,8 +1149,8 @@ def test_same_bits_for_any_number_of_threads(d, dtype):
     for n_threads in (1, 2, 3):
         model = DynamicMeans(lam=lam, n_init=2, random_state=0, max_iter=6, n_threads=n_threads)
         model.partial_fit(X[:40_000]).partial_fit(X)
-        found = bits(model.set_params(n_threads=None))
-        models.append((found, model.predict(X + np.asarray(0.01, dtype)).tobytes()))
+        learned = bits(model.set_params(n_threads=None))
+        models.append((learned, model.predict(X + np.asarray(0.01, dtype)).tobytes()))
     assert model.n_clusters_ > 10
     assert models[1] == models[0] and models[2] == models[0]
 

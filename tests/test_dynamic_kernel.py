@@ -362,26 +362,26 @@ def test_linear_kernel_is_dynamic_means(seed):
     """Nothing thinned: same labels, objective and state, empty batches included."""
     options = {"lam": 2.0, "t_q": 2.5, "k_tau": 1.05, "random_state": 0, "record": True}
     model = KernelDynamicMeans(kernel="linear", budget=10_000, **options)
-    other = DynamicMeans(**options)
+    second = DynamicMeans(**options)
     for Y in stream(seed):
         model.partial_fit(Y)
-        other.partial_fit(Y)
-        assert np.array_equal(model.labels_, other.labels_)
-        assert model.objective_ == pytest.approx(other.objective_, rel=1e-6, abs=1e-8)
+        second.partial_fit(Y)
+        assert np.array_equal(model.labels_, second.labels_)
+        assert model.objective_ == pytest.approx(second.objective_, rel=1e-6, abs=1e-8)
         for name in ("cluster_ids_", "ages_"):
-            assert np.array_equal(getattr(model, name), getattr(other, name))
-        assert np.allclose(model.weights_, other.weights_)
+            assert np.array_equal(getattr(model, name), getattr(second, name))
+        assert np.allclose(model.weights_, second.weights_)
         centers = [a @ x for a, x in zip(model.kept_coefficients_, model.kept_points_, strict=True)]
-        assert np.allclose(np.reshape(centers, (-1, 2)), other.cluster_centers_)
+        assert np.allclose(np.reshape(centers, (-1, 2)), second.cluster_centers_)
         if len(Y):
             assert never_rises(model.objective_path_)
     for name in ("births_", "deaths_", "revivals_"):
-        for one, two in zip(getattr(model, name), getattr(other, name), strict=True):
-            assert np.array_equal(one, two)
+        for ours, theirs in zip(getattr(model, name), getattr(second, name), strict=True):
+            assert np.array_equal(ours, theirs)
     assert sum(map(len, model.revivals_)) and sum(map(len, model.deaths_))
-    assert model.tracks_.keys() == other.tracks_.keys()
+    assert model.tracks_.keys() == second.tracks_.keys()
     for number, track in model.tracks_.items():
-        assert np.array_equal(track[:, 0], other.tracks_[number][:, 0])
+        assert np.array_equal(track[:, 0], second.tracks_[number][:, 0])
         assert set(track[:, 1]) == {5.0}
 
 
@@ -438,8 +438,8 @@ def test_named_kernels_are_functions_of_pairs(estimator, name):
         if len(Y):
             for dormant in (False, True):
                 new = Y + 0.1
-                found = named.predict(new, dormant=dormant)
-                assert np.array_equal(found, given.predict(new, dormant=dormant))
+                actual = named.predict(new, dormant=dormant)
+                assert np.array_equal(actual, given.predict(new, dormant=dormant))
 
 
 @BOTH
@@ -489,12 +489,12 @@ def test_rings():
         truth, angle = rng.integers(3, size=240), 2 * np.pi * rng.random(240)
         radius = np.array([0.0, 0.2, 0.4])[truth] + 0.01 * rng.standard_normal(240)
         X = center + radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
-        found = [m.partial_fit(X).labels_ for m in (model, other)]
+        predicted = [m.partial_fit(X).labels_ for m in (model, other)]
         if names is None:  # the true clusters keep the numbers that most of their points have
             names = [
-                np.array([np.bincount(f[truth == t]).argmax() for t in range(3)]) for f in found
+                np.array([np.bincount(f[truth == t]).argmax() for t in range(3)]) for f in predicted
             ]
-        shares.append([np.mean(n[truth] == f) for n, f in zip(names, found, strict=True)])
+        shares.append([np.mean(n[truth] == f) for n, f in zip(names, predicted, strict=True)])
     spectral, plain = np.mean(shares, axis=0)
     assert spectral > 0.95
     assert plain < 0.7
@@ -733,9 +733,9 @@ def test_predict_of_the_linear_kernel(dormant):
         Y = places[seen] + 0.05 * rng.standard_normal((len(seen), 2))
         assert np.array_equal(model.partial_fit(Y).labels_, plain.partial_fit(Y).labels_)
         if len(Y):
-            found = plain.predict(new, dormant=dormant)
-            assert np.array_equal(model.predict(new, dormant=dormant), found)
-            unseen += np.isin(found, plain.cluster_ids_[plain.ages_ > 1]).sum()
+            actual = plain.predict(new, dormant=dormant)
+            assert np.array_equal(model.predict(new, dormant=dormant), actual)
+            unseen += np.isin(actual, plain.cluster_ids_[plain.ages_ > 1]).sum()
     assert (unseen > 0) == dormant
 
 

@@ -213,9 +213,9 @@ def test_no_single_move_helps(seed, algorithm, cut):
     if algorithm == "multilevel":  # nor does a merger of two clusters with links
         for a in range(model.n_clusters_):
             for b in range(a):
-                one, other = model.labels_ == a, model.labels_ == b
-                if A[one][:, other].any():
-                    merged = np.where(one, b, model.labels_)
+                first, second = model.labels_ == a, model.labels_ == b
+                if A[first][:, second].any():
+                    merged = np.where(first, b, model.labels_)
                     value = twins.graph.cut_value(A, merged, cut) + lam * (model.n_clusters_ - 1)
                     assert value >= model.objective_ - 1e-9
 
@@ -231,12 +231,12 @@ def test_invariants(seed, algorithm, cut):
     check(model, A)
     again = fit(A, lam, **options)
     assert np.array_equal(model.labels_, again.labels_)
-    one = fit(A, lam, **{**options, "n_init": 1})
+    first = fit(A, lam, **{**options, "n_init": 1})
     if algorithm != "batch":
-        assert model.objective_ <= one.objective_ + 1e-9
+        assert model.objective_ <= first.objective_ + 1e-9
     # weights in another unit
-    other = fit(4 * A, lam if cut == "normalized" else 4 * lam, **options)
-    assert np.array_equal(model.labels_, other.labels_)
+    second = fit(4 * A, lam if cut == "normalized" else 4 * lam, **options)
+    assert np.array_equal(model.labels_, second.labels_)
 
 
 def skewed_graph(seed, n=300):
@@ -641,10 +641,10 @@ def test_clusterings_know_their_cut_and_length(seed, cut):
     length = cuts.DescriptionLength(graph)
     labels = np.random.default_rng(seed).integers(5, size=len(A))
     labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
-    found = cuts.Clustering.of(graph, labels, length)
-    assert found.n_clusters == labels.max() + 1
-    assert found.cut == pytest.approx(twins.graph.cut_value(A, labels, cut), abs=1e-12)
-    assert found.length == length(labels)
+    actual = cuts.Clustering.of(graph, labels, length)
+    assert actual.n_clusters == labels.max() + 1
+    assert actual.cut == pytest.approx(twins.graph.cut_value(A, labels, cut), abs=1e-12)
+    assert actual.length == length(labels)
 
 
 @seeds(30)
@@ -710,13 +710,13 @@ def test_more_starts_only_where_descents_disagree():
         for n_init in (1, 6):
             model = PenalizedCut(n_init=n_init)
             rng = np.random.RandomState(0)
-            found = cuts.search_communities(model, graph, length, None, rng)
-            counts.append(len(found))
-            values.append(min(one.length for one in found))
+            clusterings = cuts.search_communities(model, graph, length, None, rng)
+            counts.append(len(clusterings))
+            values.append(min(first.length for first in clusterings))
             again = cuts.search_communities(model, graph, length, None, np.random.RandomState(0))
-            for one, other in zip(found, again, strict=True):
-                assert one.length == other.length
-                assert np.array_equal(one.labels, other.labels)
+            for first, second in zip(clusterings, again, strict=True):
+                assert first.length == second.length
+                assert np.array_equal(first.labels, second.labels)
         assert (counts[0] == counts[1]) == agree
         assert values[1] == values[0] if agree else values[1] < values[0]
 

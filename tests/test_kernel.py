@@ -225,11 +225,11 @@ def test_rbf_equals_twin(algorithm, seed):
     quiet(model, X, sample_weight=weights)
     order = np.random.RandomState(seed).permutation(len(X)) if seed % 3 == 1 else None
     K = rbf_kernel(X, gamma=gamma)
-    found, path, n_iter = twins.kernel.kernel_dp_means(
+    expected, path, n_iter = twins.kernel.kernel_dp_means(
         K, lam, collapsed=algorithm == "collapsed", weights=weights, order=order,
         cap=cap or np.inf, labels=labels, **options,
     )  # fmt: skip
-    assert np.array_equal(model.labels_, found)
+    assert np.array_equal(model.labels_, expected)
     np.testing.assert_allclose(model.objective_path_, path, rtol=1e-9, atol=1e-12)
     assert model.n_iter_ == n_iter and never_rises(model.objective_path_)
     assert model.labels_.dtype == np.int32 and model.objective_ == model.objective_path_[-1]
@@ -248,8 +248,8 @@ def test_rbf_hdp_equals_twin(seed):
     local, total = float(rng.choice([0.02, 0.1, 0.3])), float(rng.choice([0.05, 0.3, 1.0]))
     model = KernelHDPMeans(lam_local=local, lam_global=total, gamma=gamma).fit(X, groups=groups)
     K = rbf_kernel(X, gamma=gamma)
-    found, path, n_iter = twins.kernel.kernel_hdp(K, groups, local, total)
-    assert np.array_equal(model.labels_, found) and model.n_iter_ == n_iter
+    expected, path, n_iter = twins.kernel.kernel_hdp(K, groups, local, total)
+    assert np.array_equal(model.labels_, expected) and model.n_iter_ == n_iter
     np.testing.assert_allclose(model.objective_path_, path, rtol=1e-9, atol=1e-12)
     assert never_rises(model.objective_path_)
 
@@ -402,7 +402,7 @@ def test_merging_is_its_twin(seed):
     lam_local, lam_global = (unit * rng.uniform(0.01, 0.3, 2)).tolist()
     gram = Gram(Kernel("precomputed"), K, np.inf)
     clusters = Partition(gram, None, np.zeros(len(X), dtype=np.int32))
-    found = kernel_hdp.merge_path_start(clusters, Groups(groups, len(X)), lam_local, lam_global)
+    actual = kernel_hdp.merge_path_start(clusters, Groups(groups, len(X)), lam_local, lam_global)
     assert (clusters.label == 0).all()
     expected = twins.kernel.merged(
         K,
@@ -413,7 +413,7 @@ def test_merging_is_its_twin(seed):
         kernel_hdp.SEEDS_PER_ROOT,
         kernel_hdp.SEED_SWEEPS,
     )
-    assert np.array_equal(renumbered(found.label), renumbered(expected))
+    assert np.array_equal(renumbered(actual.label), renumbered(expected))
 
 
 def test_init_of_hdp():
@@ -422,8 +422,10 @@ def test_init_of_hdp():
     def fit(**options):
         return KernelHDPMeans(gamma=2.0, random_state=0, **options).fit(X, groups=groups)
 
-    def same(one, other):
-        return np.array_equal(one.labels_, other.labels_) and one.objective_ == other.objective_
+    def same(first, second):
+        return (
+            np.array_equal(first.labels_, second.labels_) and first.objective_ == second.objective_
+        )
 
     rules = fit(n_init=2)
     numbers = {"lam_local": rules.lam_local_, "lam_global": rules.lam_global_}

@@ -74,10 +74,10 @@ def test_viterbi_is_its_twin(seed):
     if seed % 3 == 0:
         centers = np.round(centers)
     price = float(rng.choice([0.0, 0.5, 1.0, 2.0, 5.0, 40.0]))
-    found = viterbi(X, begin, weight, centers, price, 1)
-    assert found.dtype == np.int32
+    actual = viterbi(X, begin, weight, centers, price, 1)
+    assert actual.dtype == np.int32
     expected = twins.segments.viterbi(X, begin, ones(weight, X), centers, price)
-    assert found.tolist() == expected.tolist()
+    assert actual.tolist() == expected.tolist()
 
 
 def cost_of(X, begin, weight, labels, centers, price):
@@ -91,12 +91,12 @@ def test_no_labels_cost_less_than_those_of_viterbi(seed):
     X, weight = X.astype(float), ones(weight, X)
     rng = np.random.default_rng(seed)
     centers, price = rng.normal(size=(3, X.shape[1])), float(rng.random() * 4)
-    found = viterbi(X, begin, weight, centers, price, 1)
+    actual = viterbi(X, begin, weight, centers, price, 1)
     costs = [
         cost_of(X, begin, weight, labels, centers, price)
         for labels in twins.segments.all_labels(len(X), 3)
     ]
-    np.testing.assert_allclose(cost_of(X, begin, weight, found, centers, price), min(costs))
+    np.testing.assert_allclose(cost_of(X, begin, weight, actual, centers, price), min(costs))
 
 
 def test_ties_are_read_from_the_end():
@@ -118,9 +118,9 @@ def test_pieces_are_those_without_pruning(seed):
         X = X + np.random.default_rng(seed).normal(size=X.shape).astype(X.dtype)  # no ties
     origin = np.asarray(X, dtype=float).mean(axis=0)
     for price in (0.3, 3.0, 10.0):
-        found = pieces(X, begin, weight, origin, price, 100)
+        actual = pieces(X, begin, weight, origin, price, 100)
         expected = twins.segments.pieces(X, begin, ones(weight, X), origin, price)
-        assert found.tolist() == expected.tolist()
+        assert actual.tolist() == expected.tolist()
 
 
 @seeds(30)
@@ -132,17 +132,17 @@ def test_no_pieces_cost_less(seed):
     first[begin[:-1]] = True
     ways = (np.array(way, dtype=bool) | first for way in product((0, 1), repeat=n))
     least = min(twins.segments.piece_cost(X, weight, way, price) for way in ways)
-    found = pieces(X, begin, weight, X.mean(axis=0), price, 100)
-    assert found[begin[:-1]].all()
-    np.testing.assert_allclose(twins.segments.piece_cost(X, weight, found, price), least)
+    actual = pieces(X, begin, weight, X.mean(axis=0), price, 100)
+    assert actual[begin[:-1]].all()
+    np.testing.assert_allclose(twins.segments.piece_cost(X, weight, actual, price), least)
 
 
 def test_pieces_with_few_openings_left():
     """Jumps that are clear are found whatever is given up."""
     X, truth = levels(0, n=3000, k=3, gap=8.0, stay=300)
     origin, begin = X.mean(axis=0), np.array([0, len(X)])
-    found = pieces(X, begin, None, origin, 30.0, 64)
-    assert np.flatnonzero(found)[1:].tolist() == (np.flatnonzero(np.diff(truth)) + 1).tolist()
+    actual = pieces(X, begin, None, origin, 30.0, 64)
+    assert np.flatnonzero(actual)[1:].tolist() == (np.flatnonzero(np.diff(truth)) + 1).tolist()
 
 
 def test_pieces_of_light_rows_after_heavy_ones():
@@ -449,12 +449,12 @@ def test_deviance_of_t_distributed_rows():
     rng = np.random.default_rng(0)
     for nu in (3.0, 10.0):
         x = 1.7 * rng.standard_t(nu, 4000)
-        found = t_deviance(np.square(x), np.full(4000, 1 / 4000), 1)
+        actual = t_deviance(np.square(x), np.full(4000, 1 / 4000), 1)
         best = -2.0 * stats.t.logpdf(x, *stats.t.fit(x, floc=0.0)).mean()
-        assert best - 1e-9 <= found <= best + 0.005
+        assert best - 1e-9 <= actual <= best + 0.005
     normal = rng.normal(size=(4000, 3))
-    found = t_deviance(np.square(normal).sum(axis=1), np.full(4000, 1 / 4000), 3)
-    assert found <= 3 * (np.log(2 * np.pi * np.square(normal).mean()) + 1.0) + 1e-12
+    actual = t_deviance(np.square(normal).sum(axis=1), np.full(4000, 1 / 4000), 3)
+    assert actual <= 3 * (np.log(2 * np.pi * np.square(normal).mean()) + 1.0) + 1e-12
     few = np.array([1.0, 50.0])
     assert t_deviance(few, np.array([2 / 3, 1 / 3]), 1) == pytest.approx(
         t_deviance(few[[0, 0, 1]], np.full(3, 1 / 3), 1)
@@ -469,9 +469,9 @@ def test_description_of_drift():
         X = noise + walk * np.cumsum(rng.normal(size=noise.shape), axis=0)
         record = Record(X, None, np.array([0, 2000]), 1)
         described = Description(record, noise_of(record))
-        found = described(np.zeros(2000, dtype=np.int32), 1)
+        actual = described(np.zeros(2000, dtype=np.int32), 1)
         plain = 2000 * (np.log(2 * np.pi * X.var()) + 1.0) + PRICE * np.log(2000)
-        assert (found < plain - 100.0) if longer else found == pytest.approx(plain, abs=15.0)
+        assert (actual < plain - 100.0) if longer else actual == pytest.approx(plain, abs=15.0)
 
 
 def test_more_starts_are_never_worse():
@@ -480,9 +480,9 @@ def test_more_starts_are_never_worse():
         X, _ = hard_record("normal", k, seed, gap=2.5, stay=25)
         auto = SegmentMeans().fit(X)
         lams = {"lam": auto.lam_, "lam_switch": auto.lam_switch_}
-        found = [SegmentMeans(**lams, n_init=n).fit(X).objective_ for n in (1, 2, 3, 6)]
-        assert all(b <= a * (1 + 1e-12) for a, b in pairwise(found))
-        assert SegmentMeans(**lams).fit(X).objective_ == found[2] < found[1] * (1 - 1e-6)
+        objectives = [SegmentMeans(**lams, n_init=n).fit(X).objective_ for n in (1, 2, 3, 6)]
+        assert all(b <= a * (1 + 1e-12) for a, b in pairwise(objectives))
+        assert SegmentMeans(**lams).fit(X).objective_ == objectives[2] < objectives[1] * (1 - 1e-6)
 
 
 def test_record_without_noise():
@@ -509,9 +509,9 @@ def test_estimate_of_the_noise():
     X = rng.normal(size=(20_000, 3)) @ np.array([[2.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0, 0, 0.1]])
     X += 30.0 * (np.arange(20_000) // 100 % 3)[:, None]
     record = Record(X, None, np.array([0, len(X)]), 1)
-    found = noise_of(record)
+    actual = noise_of(record)
     wanted = np.linalg.eigvalsh(np.array([[5.0, 1.0, 0], [1.0, 1.0, 0], [0, 0, 0.01]]))[::-1]
-    np.testing.assert_allclose(found, wanted, rtol=0.1)
+    np.testing.assert_allclose(actual, wanted, rtol=0.1)
 
 
 def test_rounding_is_no_difference():
@@ -525,8 +525,8 @@ def test_rounding_is_no_difference():
     wanted = noise_of(Record(np.round(X, 1), None, begin, 1))
     for dust in (np.spacing(X) * rng.integers(-1, 2, X.shape), np.where(X == 0.0, 5e-324, 0.0)):
         assert dust.any()
-        found = noise_of(Record(X + dust, None, begin, 1))
-        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+        actual = noise_of(Record(X + dust, None, begin, 1))
+        np.testing.assert_allclose(actual, wanted, rtol=1e-9)
     few = np.array([[5e-324, 0.0], [0.0, 0.0], [1.0, 1.0], [2.0, 1.0]])
     for scale in (1.0, 1e-139):
         model = SegmentMeans().fit(few * scale, groups=[0, 0, 1, 2])
@@ -603,9 +603,9 @@ def test_max_clusters():
     X, truth = levels(4, k=5, d=3)
     assert SegmentMeans().fit(X).n_clusters_ == 5
     assert SegmentMeans(max_clusters=3).fit(X).n_clusters_ == 3
-    told = SegmentMeans(lam=0, max_clusters=5).fit(X)
-    assert (told.n_clusters_, told.lam_) == (5, 0.0)
-    assert adjusted_rand_score(truth, told.labels_) > 0.98
+    capped = SegmentMeans(lam=0, max_clusters=5).fit(X)
+    assert (capped.n_clusters_, capped.lam_) == (5, 0.0)
+    assert adjusted_rand_score(truth, capped.labels_) > 0.98
     assert SegmentMeans(lam=1.0, max_clusters=1).fit(X).n_clusters_ == 1
 
 

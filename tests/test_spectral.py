@@ -104,9 +104,9 @@ KINDS = (
 )
 
 
-def check_pairs(found, K, threshold, all_of_K=None):
+def check_pairs(actual, K, threshold, all_of_K=None):
     """Number, values and span are those of a dense solver, where the threshold is clear."""
-    values, vectors = found
+    values, vectors = actual
     every, V = eigh(K) if all_of_K is None else all_of_K
     norm = max(np.abs(every).max(), 1e-300)
     above = every > threshold
@@ -141,8 +141,8 @@ def test_all_eigenpairs_are_found(kind, form, monkeypatch):
     for seed in range(14):
         K = matrix(kind, seed)
         for threshold in thresholds(K):
-            found = eigen_above(FORMS[form](K), threshold, seed)
-            check_pairs(found, K, threshold)
+            actual = eigen_above(FORMS[form](K), threshold, seed)
+            check_pairs(actual, K, threshold)
     if form != "dense" and kind not in ("zero", "cliques"):
         assert len(runs) > 10
 
@@ -179,8 +179,8 @@ def test_large_sparse(n, monkeypatch):
     K = K[shuffle][:, shuffle]
     all_of_K = eigh(K.toarray())
     for form in ("sparse", "operator"):
-        found = eigen_above(FORMS[form](K), 3.7, 0)
-        check_pairs(found, K.toarray(), 3.7, all_of_K)
+        actual = eigen_above(FORMS[form](K), 3.7, 0)
+        check_pairs(actual, K.toarray(), 3.7, all_of_K)
     assert len(runs) >= 4
 
 
@@ -244,9 +244,9 @@ def test_failing_dense_solver(monkeypatch):
 
 def test_eigen_above_reproduces_and_decides_signs():
     K = grid(cycle_graph(25), cycle_graph(20))
-    one, two, other = (eigen_above(K, 3.01, seed)[1] for seed in (0, 0, 1))
-    assert np.array_equal(one, two)
-    assert np.abs(one @ one.T - other @ other.T).max() < 1e-12
+    first, repeated, second = (eigen_above(K, 3.01, seed)[1] for seed in (0, 0, 1))
+    assert np.array_equal(first, repeated)
+    assert np.abs(first @ first.T - second @ second.T).max() < 1e-12
     simple = np.diag([3.0, 2.0, 1.0])
     assert np.array_equal(eigen_above(simple, 1.5, 0)[1], np.eye(3)[:, :2])
     flat = -np.ones((4, 4)) / 2 + 3 * np.outer([1, -1, 1, -1], [1, -1, 1, -1])
@@ -265,9 +265,9 @@ def indicator(rng, sizes):
 def test_rounding_undoes_a_rotation(seed):
     rng = np.random.default_rng(seed)
     Y, truth = indicator(rng, rng.integers(1, 30, size=rng.integers(1, 9)))
-    found = list(yu_shi(Y, seed, 5))
-    assert len(found) == 5
-    for labels in found:
+    actual = list(yu_shi(Y, seed, 5))
+    assert len(actual) == 5
+    for labels in actual:
         assert labels.dtype == np.int32
         assert np.array_equal(labels, first_appearance(truth))
 
@@ -298,15 +298,15 @@ def test_rounding_equals_its_twin(seed):
     Y = np.linalg.qr(rng.standard_normal((60, int(rng.integers(1, 9)))))[0]
     w = rng.integers(1, 4, size=60).astype(float) if seed % 2 else np.ones(60)
     draws = np.random.RandomState(seed)
-    found = rounded(Y, seed, w if seed % 2 else None)
-    for start, labels in enumerate(found):
+    actual = rounded(Y, seed, w if seed % 2 else None)
+    for start, labels in enumerate(actual):
         u = draws.random_sample() * w.sum() if start else -1
         expected, _, fits = twins.spectral.rows_to_labels(Y, int((np.cumsum(w) <= u).sum()), w)
         assert np.array_equal(labels, first_appearance(expected))
         assert np.all(np.diff(fits)[:-1] > 0)
     turned = Y @ np.linalg.qr(rng.standard_normal((Y.shape[1],) * 2))[0]
     again = rounded(turned, seed, w)
-    assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(actual, again, strict=True))
 
 
 def problem(seed):
@@ -602,12 +602,12 @@ def test_bound_of_moved_data(shift):
 
 def test_scale():
     X, _ = make_blobs(100, 4, centers=4, random_state=0)
-    one = SpectralDPMeans(lam=50.0, random_state=0, kernel="linear").fit(X)
+    first = SpectralDPMeans(lam=50.0, random_state=0, kernel="linear").fit(X)
     for scale in (2.0**-300, 2.0**-30, 2.0**30, 2.0**300):
         for data in (X * scale, sp.csr_array(X * scale)):
-            other = SpectralDPMeans(lam=50.0 * scale**2, random_state=0, kernel="linear").fit(data)
-            assert np.array_equal(other.labels_, one.labels_)
-            assert other.bound_ == pytest.approx(one.bound_ * scale**2, rel=1e-10)
+            second = SpectralDPMeans(lam=50.0 * scale**2, random_state=0, kernel="linear").fit(data)
+            assert np.array_equal(second.labels_, first.labels_)
+            assert second.bound_ == pytest.approx(first.bound_ * scale**2, rel=1e-10)
 
 
 def test_farthest_first_in_feature_space():
