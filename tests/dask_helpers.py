@@ -1,4 +1,4 @@
-"""What tests on Dask share: clusters on the loopback, partitions, and bits that must be equal."""
+"""Helpers of tests on Dask: clusters on the loopback, partitions, and comparisons bit by bit."""
 
 from contextlib import contextmanager
 from functools import partial

@@ -92,13 +92,13 @@ def collection(kind, X, weight, sizes):
 
 
 def assert_same(model, local):
-    """The same bits as those of one machine."""
+    """Assert that a fit is, bit for bit, that of one machine."""
     assert_same_bits(model, local, FITTED)
     assert_lazy(model.labels_, local.labels_, scheduler="sync")
 
 
 def test_tasks_are_given_aligned_arrays():
-    """Of blocks and messages; compiled code reads them as numbers."""
+    """Arrays of blocks and messages are aligned for compiled code."""
 
     def look(parts, shared, each):
         return [array.flags.aligned for array in (parts[0][1].X, shared, each[0])]
@@ -113,21 +113,21 @@ def test_tasks_are_given_aligned_arrays():
 
 
 class Task:
-    """What a worker of AtOnce is to do; run once, when its result is wanted."""
+    """A task of AtOnce; it runs once, when its result is needed."""
 
     def __init__(self, run):
         self.key, self.run, self.done = f"task-{id(self)}", run, False
 
     @property
     def value(self):
-        """Its result."""
+        """Result of the task."""
         if not self.done:
             self.result, self.done = self.run(), True
         return self.result
 
 
 def result_of(item):
-    """An argument of a task."""
+    """Value of an argument of a task, which may be another task."""
     if isinstance(item, list):
         return [result_of(one) for one in item]
     return item.value if isinstance(item, Task) else item
@@ -204,7 +204,7 @@ def check_pair(name, X, lam, sizes, kind="array", weight=None, *, persist="auto"
 
 
 def check_problem(p, algorithm, rng, seed, n_parts=50):
-    """The same for a problem, in one kind of partitions or another."""
+    """Fit a problem on one machine and in partitions of one kind or another."""
     held = seed % 3 > 0
     return check_pair(
         "DPMeans",
@@ -228,7 +228,7 @@ N_MAX = {"serial": 400, "delayed": 100}
 @pytest.mark.parametrize("algorithm", ["serial", "delayed"])
 @seeds(8)
 def test_equals_one_machine(algorithm, family, at_once, seed):
-    """In 1 to 50 uneven partitions of any kind, held by workers or read by every sweep."""
+    """Fits in 1 to 50 uneven partitions of any kind, held by workers or read by every sweep."""
     rng = np.random.default_rng([seed, 1])
     at_once(rng, copies=seed % 2 == 0)
     check_problem(random_problem(family, seed, N_MAX[algorithm]), algorithm, rng, seed)
@@ -237,7 +237,7 @@ def test_equals_one_machine(algorithm, family, at_once, seed):
 @pytest.mark.parametrize("algorithm", ["serial", "delayed"])
 @seeds(20)
 def test_equals_one_machine_at_ties(algorithm, at_once, seed):
-    """Grids and repeated rows; also sorted, so that a partition has clusters of its own."""
+    """Fits of grids and repeated rows; also sorted, so that a partition has clusters of its own."""
     rng = np.random.default_rng([seed, 2])
     at_once(rng, copies=seed % 2 == 0)
     p = tied_problem(seed, n=120)
@@ -320,7 +320,7 @@ def sphere_rows(rng, seed, n):
 @pytest.mark.parametrize("algorithm", ["serial", "delayed"])
 @seeds(50)
 def test_spherical_equals_one_machine(algorithm, at_once, seed):
-    """Directions: penalties from hardly any to one at which opposite rows share a cluster."""
+    """Fits of directions, for penalties from tiny ones to one that unites opposite rows."""
     rng = np.random.default_rng([seed, 6])
     at_once(rng, copies=seed % 2 == 0)
     n = int(rng.integers(2, 200 if algorithm == "serial" else 80)) // 2 * 2
@@ -365,7 +365,7 @@ def test_sums_that_vanish(algorithm, at_once):
 @pytest.mark.parametrize("algorithm", ["serial", "delayed"])
 @seeds(6)
 def test_equals_one_machine_on_threads(name, algorithm, seed):
-    """The same on the workers of the module, which share their memory."""
+    """Fits on the workers of the module, which share their memory."""
     rng = np.random.default_rng([seed, 8])
     X = rng.normal(size=(5, 3))[rng.integers(5, size=150)] + 0.2 * rng.normal(size=(150, 3))
     weight = rng.gamma(1.0, size=150) if seed % 2 else None
@@ -382,7 +382,7 @@ def test_equals_one_machine_on_threads(name, algorithm, seed):
 @pytest.mark.parametrize("algorithm", ["serial", "delayed"])
 @seeds(14)
 def test_states_that_are_forgotten(name, algorithm, at_once, monkeypatch, seed):
-    """Whatever workers forget, and whenever: the same bits."""
+    """Fits are the same whatever states workers forget, and whenever."""
     rng = np.random.default_rng([seed, 9])
     at_once(rng, copies=seed % 2 == 0)
     share, forgotten = (0.1, 0.3, 0.9, 1.0)[seed % 4], []
@@ -425,7 +425,7 @@ def kill_one(cluster, rng):
 @pytest.mark.parametrize("n_workers", [2, 4])
 @pytest.mark.parametrize("moments", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_a_worker_is_killed(n_workers, moments):
-    """At a random moment of the fit: the same bits."""
+    """A worker dies at a random moment of the fit: the result is the same."""
     rng = np.random.default_rng([n_workers, moments])
     X = some_rows()
     local = smallvar.DPMeans(lam=4.0).fit(X)
@@ -450,7 +450,7 @@ def test_a_worker_is_killed(n_workers, moments):
 
 
 def deadly(block):
-    """A partition that takes its worker with it."""
+    """A partition that kills its worker."""
     if len(block) == 3:
         os._exit(1)
     return block
@@ -460,7 +460,7 @@ def deadly(block):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("persist", [True, False])
 def test_a_partition_that_kills_its_workers(persist):
-    """A clear error, and the estimator is as it was."""
+    """The fit raises a clear error, and the estimator is as it was."""
     X = some_rows()
     good = da.from_array(X, chunks=((500, 497, 3), (3,)))
     with cluster_of(2):
@@ -473,7 +473,7 @@ def test_a_partition_that_kills_its_workers(persist):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("what", ["scheduler", "client"])
 def test_the_cluster_goes_away(what, monkeypatch):
-    """In the middle of a fit, at the same round: an error that says so, estimator unchanged."""
+    """The scheduler or client is lost in a fit: an error that says so, estimator unchanged."""
     good = da.from_array(some_rows(), chunks=((500, 500), (3,)))
     with cluster_of(2) as (cluster, client):
         model = smallvar.dask.DPMeans(lam=4.0, persist=True).fit(good)
@@ -500,7 +500,7 @@ def unreadable(block):
 
 @pytest.mark.parametrize("persist", [True, False])
 def test_a_partition_that_cannot_be_read(persist):
-    """The error of the reader, with its words; the estimator is as it was."""
+    """The error of the reader is raised, with its text; the estimator is as it was."""
     good = da.from_array(some_rows(), chunks=((500, 497, 3), (3,)))
     model = smallvar.dask.DPMeans(lam=4.0, persist=persist).fit(good)
     bad = good.map_blocks(unreadable, dtype=float, meta=np.empty((0, 0)))
@@ -512,7 +512,7 @@ def test_a_partition_that_cannot_be_read(persist):
 
 @pytest.mark.parametrize("dtype", [float, np.float32, int])
 def test_frames(dtype, at_once):
-    """Names of columns are learned and checked; whatever is asked of a frame is lazy."""
+    """Names of columns are learned and checked; results for a frame are lazy."""
     at_once(np.random.default_rng(0), copies=True)
     X = some_rows(n=90).astype(dtype)
     frame, weight = collection("frame", X, np.linspace(0.5, 2, 90), [30, 0, 60])
@@ -541,7 +541,7 @@ def test_frames(dtype, at_once):
 
 @pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
 def test_to_local(name, at_once):
-    """The estimator of one machine, which can be pickled; clones and parameters."""
+    """``to_local`` gives the estimator of one machine, which can be pickled; clones, parameters."""
     at_once(np.random.default_rng(0), copies=True)
     X = some_rows(n=90)
     local = getattr(smallvar, name)(lam=0.5, max_iter=99).fit(X)
@@ -564,7 +564,7 @@ def test_to_local(name, at_once):
 
 
 def rows_with(value, dtype=float):
-    """Two partitions; the second has this among its numbers."""
+    """Two partitions; the second one has this value."""
     X = np.ones((6, 2), dtype=dtype)
     X[4, 1] = value
     return da.from_array(X, chunks=(3, 2))
@@ -616,7 +616,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 @pytest.mark.parametrize("persist", [True, False])
 def test_refuses(case, persist, at_once):
-    """With the partition named; the estimator is as it was."""
+    """Errors name the partition; the estimator is as it was."""
     at_once(np.random.default_rng(0), copies=True)
     errors, (options, X, weight), words = BAD[case]
     model = smallvar.dask.DPMeans(lam=1.0, persist=persist).fit(ROWS)

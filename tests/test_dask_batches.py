@@ -36,7 +36,7 @@ def problem(seed):
 
 
 def one_machine(model, X, weight, sizes):
-    """``partial_fit`` with one partition after another."""
+    """Local estimator after ``partial_fit`` with one partition after another."""
     start = 0
     for size in sizes:
         rows, start = slice(start, start + size), start + size

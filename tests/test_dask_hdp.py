@@ -77,7 +77,7 @@ def shuffled_problem(seed, n_max=120):
 
 
 def arrays(X, groups, weight, sizes):
-    """The same as dask arrays: data, and what goes with them."""
+    """Dask arrays of the data, and a dict of those of groups and weights."""
     beside = {"groups": chunked(groups, sizes)}
     if weight is not None:
         beside["sample_weight"] = chunked(weight, sizes)
@@ -92,7 +92,7 @@ def fit(model, X, **beside):
 
 
 def assert_same(model, local):
-    """Every bit of a fit is that of one machine."""
+    """Assert that a fit is, bit for bit, that of one machine."""
     assert_same_bits(model, local, FITTED)
     assert model.groups_.dtype == local.groups_.dtype
     assert np.array_equal(model.groups_, local.groups_)
@@ -147,7 +147,7 @@ def test_states_may_be_lost_or_old(monkeypatch):
 
 @pytest.mark.parametrize("mixed", [False, True])
 def test_partitions_wait_for_each_other(mixed, monkeypatch):
-    """Clusters open in all partitions, by rows and by local clusters: some have to go again."""
+    """Clusters open in all partitions, in both steps: some are visited again."""
     rng = np.random.default_rng(3)
     groups = np.repeat(np.arange(48), 40)
     X = 6.0 * rng.integers(0, 6, (48 * 40, 2)) + rng.normal(size=(48 * 40, 2))
@@ -176,7 +176,7 @@ def test_partitions_wait_for_each_other(mixed, monkeypatch):
 @pytest.mark.filterwarnings("ignore")  # what dask has to say of workers that are gone
 @pytest.mark.parametrize("persist", [True, False])
 def test_a_worker_is_killed(persist, monkeypatch):
-    """In the middle of the fit: the same bits."""
+    """A worker dies in the middle of the fit: the result is the same."""
     rng = np.random.default_rng(5)
     groups = np.repeat(np.arange(24), 50)
     X = 5.0 * rng.integers(0, 5, (1200, 2)) + rng.normal(size=(1200, 2))
@@ -241,7 +241,7 @@ def test_data_frames(kind, how):
 
 @seeds(12)
 def test_what_is_asked_of_a_fit(seed):
-    """Labels of new rows, whose data sets need not be whole; scores; the estimator alone."""
+    """Predictions for data sets in several partitions, scores, and the local estimator."""
     X, groups, weight, sizes, lams = shuffled_problem(seed + 40)
     local = smallvar.HDPMeans(**lams).fit(X, groups=groups, sample_weight=weight)
     Y, beside = arrays(X, groups, weight, sizes)

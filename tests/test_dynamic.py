@@ -32,7 +32,7 @@ NOBODY = np.zeros((0, 1))
 
 
 def penalties(seed, lam):
-    """Parameters of a stream, in turn."""
+    """Parameters of the stream of a seed."""
     return (
         {},
         {"t_q": 3, "k_tau": 1.05},
@@ -60,7 +60,7 @@ def moving(rng, d, k, steps, *, most=6, motion=0.05, death=0.08, hidden=0.25, em
 
 
 def follow(twin, model, batches, n_init, generator, rounding, masses=None):
-    """Feed both; every attribute must agree after every step. Returns what happened to clusters."""
+    """Fit model and twin step by step, and compare all attributes; returns counts of events."""
     events = {"births": 0, "deaths": 0, "revivals": 0, "empty": 0}
     for Y, mass in zip(batches, masses or [None] * len(batches), strict=True):
         before = (twin.phi, twin.v, twin.ages, twin.ids)
@@ -166,7 +166,7 @@ def test_streams_show_everything():
 
 @pytest.mark.parametrize("d", [2, 9])
 def test_large_batches_equal_twin(d):
-    """Rounds longer than a chunk."""
+    """Batches of more rows than a chunk equal the twin."""
     rng = np.random.default_rng(d)
     centers = 10 * rng.random((8, d))
     batches = []
@@ -180,7 +180,7 @@ def test_large_batches_equal_twin(d):
 
 @seeds(6)
 def test_farthest_first_is_that_of_the_first_rows(seed):
-    """On the first batch that has rows, for a guess, the default cut to its size; then frozen."""
+    """The rule is applied to the first batch with rows, for a guess cut to its size; then kept."""
     rng = np.random.default_rng(seed)
     first, k = rng.random((4 + 3 * seed, 2)), 8 if seed % 2 else 3
     model = DynamicMeans(lam="farthest-first", guess=k).partial_fit(np.zeros((0, 2)))
@@ -196,7 +196,7 @@ def test_farthest_first_is_that_of_the_first_rows(seed):
 
 @seeds(4)
 def test_auto_is_that_of_the_first_rows(seed):
-    """Farthest-first for as many clusters as the path finds and for one more; then frozen."""
+    """Automatic lam is farthest-first for the number of the path and for one more; then kept."""
     rng = np.random.default_rng(seed)
     first = blobs(rng, 60, 2, 4, spread=0.02)
     weight = None if seed % 2 else rng.integers(1, 4, size=60).astype(float)
@@ -215,7 +215,7 @@ def test_auto_is_that_of_the_first_rows(seed):
 @pytest.mark.parametrize(("weight", "unit"), [(None, 1), (np.full(40, 3.0), 3)])
 @pytest.mark.parametrize("guess", [3, 8, 50])
 def test_auto_without_an_answer(weight, unit, guess):
-    """A single cluster tells no distance between two: the guess counts, cut to the rows."""
+    """With a single cluster on the path the guess is used, cut to the number of rows."""
     first = np.random.default_rng(0).normal(size=(40, 2))
     model = DynamicMeans(guess=guess, random_state=0)
     model.partial_fit(first, sample_weight=weight)
@@ -243,7 +243,7 @@ def test_auto_finds_the_tracks():
 
 @pytest.mark.parametrize("X", [line(3), line(2, 2, 2), line(0, 1)])
 def test_auto_of_few_rows(X):
-    """There is a penalty, whatever the first rows are."""
+    """There is a positive penalty, whatever the first rows are."""
     model = DynamicMeans().partial_fit(X).partial_fit(line(2))
     assert 0 < model.lam_ < np.inf and model.n_clusters_ >= 1
 
@@ -314,7 +314,7 @@ def test_units_of_weight(seed):
 
 @pytest.mark.parametrize("lam", [0.05, "auto", "farthest-first"])
 def test_rows_of_weight_zero_are_absent(lam):
-    """Their times too; they are labeled as by predict after the last step before them."""
+    """Rows of weight zero, and their times, are left out; predict labels them."""
     rng = np.random.default_rng(0)
     batches, _ = moving(rng, 2, 4, 10, empty=0, hidden=0, most=20)
     X, times = np.vstack(batches), np.repeat(np.arange(10), [len(Y) for Y in batches])
@@ -348,7 +348,7 @@ def test_rows_of_weight_zero_without_clusters():
 
 @seeds(120)
 def test_objective_never_rises_within_a_step(seed):
-    """From sweep to sweep; general, tied and far data, old clusters of all weights and ages."""
+    """The objective falls from sweep to sweep, for general, tied and remote data."""
     rng = np.random.default_rng(seed)
     n, d, k = (
         int(rng.integers(1, 70 if seed % 3 == 0 else 300)),
@@ -565,7 +565,7 @@ def test_other_orders_do_not_renumber():
 
 
 def test_better_of_several_starts():
-    """Never worse than the order given alone; now and then better."""
+    """Several starts are never worse than the given order alone, and sometimes better."""
     better = 0
     for seed in range(60):
         Y = np.random.default_rng(seed).random((60, 2))
@@ -658,7 +658,7 @@ def test_verbose(capsys):
 
 
 def bits(model):
-    """All that a model has learned, generator included, in comparable form."""
+    """All attributes that a model has learned, with its generator, in comparable form."""
     state = {}
     for name, value in vars(model).items():
         if isinstance(value, np.ndarray):
@@ -676,7 +676,7 @@ def bits(model):
 @pytest.mark.parametrize("record", [False, True])
 @pytest.mark.parametrize("state", [0, np.random.RandomState(3), None])
 def test_pickle_goes_on_where_it_stopped(state, record):
-    """The generator too."""
+    """A pickled model goes on with its generator."""
     batches, _ = moving(np.random.default_rng(1), 2, 5, 20)
     state = pickle.loads(pickle.dumps(state))
     model = DynamicMeans(lam=0.02, random_state=state, record=record)
@@ -729,7 +729,7 @@ def test_failed_step_changes_nothing(error, record, monkeypatch):
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_failed_first_step_changes_nothing(method, monkeypatch):
-    """Not even a generator that the caller handed in."""
+    """A failed first step does not change a generator that the caller passed, either."""
     Y, state = np.random.default_rng(0).random((40, 2)), np.random.RandomState(5)
     model = DynamicMeans(lam=0.02, random_state=state)
     before = bits(model)
@@ -802,7 +802,7 @@ def same_records(one, other):
 
 @seeds(8)
 def test_record_is_what_fit_gives(seed):
-    """Step by step or as a whole; both are what the twin saw."""
+    """The records of ``partial_fit`` and of ``fit`` are those of the twin."""
     rng = np.random.default_rng(seed)
     batches, _ = moving(rng, 2, 4, 15, empty=0)
     batches = [Y for Y in batches if len(Y)]
@@ -883,7 +883,7 @@ def test_partial_fit_goes_on_after_fit():
 
 
 def test_times_in_any_order():
-    """Steps in ascending order, rows of a step as given."""
+    """Steps are taken in ascending order, rows of a step as given."""
     rng = np.random.default_rng(0)
     batches, _ = moving(rng, 2, 4, 12, empty=0)
     X, times = np.vstack(batches), np.repeat(np.arange(12), [len(Y) for Y in batches])
@@ -906,7 +906,7 @@ def same_state(first, second):
 
 @seeds(14)
 def test_gaps_are_batches_without_rows(seed):
-    """With `elapsed`, and with times and `step`."""
+    """Gaps by `elapsed`, or by times and `step`, equal batches without rows."""
     rng = np.random.default_rng(seed)
     batches, _ = moving(rng, 2, 4, 25, empty=0.4)
     options = penalties(seed, 0.05) | {"random_state": seed, "record": True}
@@ -942,7 +942,7 @@ def test_gaps_are_batches_without_rows(seed):
 
 
 def test_long_gaps():
-    """No loop over the steps in between."""
+    """Long gaps take no loop over their steps."""
     for gap in (10**9, 2**31 - 1):
         for options, left in (({"t_q": 5, "k_tau": 1.1}, [1]), ({"q": 0, "tau": 0}, [0, 1])):
             model = DynamicMeans(lam=1.0, **options)
@@ -993,7 +993,7 @@ def test_elapsed_out_of_bounds(value):
 
 
 def test_kinds_of_times():
-    """Whatever sorts."""
+    """Times may be of any kind that sorts."""
     pd = pytest.importorskip("pandas")
     batches, _ = moving(np.random.default_rng(0), 2, 4, 8, empty=0, hidden=0)
     X, step = np.vstack(batches), np.repeat(np.arange(8), [len(Y) for Y in batches])
@@ -1341,7 +1341,7 @@ def test_n_clusters_out_of_bounds(guess):
 
 
 def test_failed_batch_after_one_without_rows(monkeypatch):
-    """The penalties are still free."""
+    """After batches without rows the penalties may still change."""
     model = DynamicMeans(lam=1.0, random_state=0).partial_fit(NOBODY)
     before = bits(model)
     with monkeypatch.context() as patch:
@@ -1353,7 +1353,7 @@ def test_failed_batch_after_one_without_rows(monkeypatch):
 
 
 def test_parameters_in_mid_stream():
-    """Refused where they could not be honored, honored otherwise."""
+    """Parameters that cannot change in a stream are refused, others take effect."""
     model = DynamicMeans(lam=1.0, random_state=0).partial_fit(NOBODY)
     for name, value in (("random_state", 1), ("random_state", None)):
         before = bits(model.set_params(**{name: value}))

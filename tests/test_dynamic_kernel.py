@@ -74,7 +74,7 @@ def test_matching_is_the_best(kind):
 
 @seeds(40)
 def test_matching_solves_the_linear_program(seed):
-    """Where each cluster may have the old one that suits it best, and where several want one."""
+    """Links equal those of the linear program, also where several clusters prefer one."""
     rng = np.random.default_rng(seed)
     new, old = 1 + rng.random(6), rng.random((6, 7)) + 5 * (seed % 2)
     if seed % 2:  # one old cluster each, and up to three have the same
@@ -129,7 +129,7 @@ def test_thinning_equals_twin(seed):
 
 
 def test_numbers_whose_squares_overflow():
-    """The same points, whatever the scale of the kernel."""
+    """The points chosen do not depend on the scale of the kernel."""
     x = np.random.default_rng(0).normal(size=(12, 5))
     a = np.arange(1.0, 13.0) / 78
     chosen, b = thin_center(x @ x.T, a, 2)
@@ -140,7 +140,7 @@ def test_numbers_whose_squares_overflow():
 
 @seeds(5)
 def test_of_equal_gains_the_first_is_taken(seed):
-    """Copies, and corners of a square: the rounding of the kernel does not matter."""
+    """Copies and corners of a square are chosen in order, whatever the rounding of the kernel."""
     rng = np.random.default_rng(seed)
     X = rng.permutation(np.repeat([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], 4, axis=0))
     K, a = np.exp(-cdist(X, X, "sqeuclidean")), np.full(16, 1 / 16)
@@ -195,7 +195,7 @@ def random_batch(seed, n=14, n_old=3, n_kept=4):
 
 @seeds(5)
 def test_costs(seed):
-    """Against the twin, and for points with coordinates against centers that are computed."""
+    """Costs equal the twin's and, for points with coordinates, those from computed centers."""
     K, coefficients, gamma, penalty, lam = random_batch(seed)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((len(K), 20))
@@ -239,7 +239,7 @@ def test_step_equals_twin(seed):
 
 @seeds(24)
 def test_exchange_equals_twin(seed, monkeypatch):
-    """Bit for bit, on ties too, from any order, with more clusters than there was room for."""
+    """Starts equal the twin bit for bit, also at ties, in any order, with many clusters."""
     rng = np.random.default_rng(seed)
     kind, n = seed % 4, int(rng.integers(1, 60))
     K, coefficients, gamma, penalty, lam = random_batch(seed, n=n, n_old=seed % 5)
@@ -309,7 +309,7 @@ def test_steps_show_everything():
 
 
 def test_many_new_clusters():
-    """More than there is room for at first."""
+    """More clusters open than arrays have room for at first."""
     K = np.eye(60)
     run = Exchange(Batch(K, [], np.zeros(0), np.zeros(0), 0.3), None, 100)
     assert np.array_equal(run.labels, np.arange(60))
@@ -325,7 +325,7 @@ def partitions(n):
 
 @seeds(6)
 def test_bound(seed):
-    """Below the best of all clusterings with all links."""
+    """The bound is below the best of all clusterings with all links."""
     K, coefficients, gamma, penalty, lam = random_batch(seed, n=6, n_old=2)
     batch = Batch(K, coefficients, gamma, penalty, lam)
     best = np.inf
@@ -359,7 +359,7 @@ def stream(seed, steps=12, d=2, sd=0.05):
 
 @seeds(4)
 def test_linear_kernel_is_dynamic_means(seed):
-    """Nothing thinned: same labels, objective and state, empty batches included."""
+    """Without thinning, labels, objective and state are those of D-Means, empty batches too."""
     options = {"lam": 2.0, "t_q": 2.5, "k_tau": 1.05, "random_state": 0, "record": True}
     model = KernelDynamicMeans(kernel="linear", budget=10_000, **options)
     second = DynamicMeans(**options)
@@ -540,7 +540,7 @@ def test_kernels_by_name_and_as_callables(estimator):
 
 @BOTH
 def test_penalty_from_the_first_batch(estimator):
-    """That of DynamicMeans, for the linear kernel."""
+    """For the linear kernel the penalty is that of DynamicMeans."""
     Y = np.random.default_rng(0).random((30, 2))
     empty = np.zeros((0, 2))
     model = estimator(kernel="linear").partial_fit(empty)
@@ -555,7 +555,7 @@ def test_penalty_from_the_first_batch(estimator):
 
 
 def bits(model):
-    """The state, comparable."""
+    """State of a model in comparable form."""
     state = [getattr(model, name).tobytes() for name in STATE[:4]]
     state += [getattr(model, name) for name in STATE[4:]]
     state += [a.tobytes() for a in [*model.kept_points_, *model.kept_coefficients_]]
@@ -719,7 +719,7 @@ def test_predict_by_hand(estimator):
 
 @pytest.mark.parametrize("dormant", [False, True])
 def test_predict_of_the_linear_kernel(dormant):
-    """Is that of D-Means, over many steps, with clusters of all weights and ages."""
+    """Predictions are those of D-Means, for clusters of all weights and ages."""
     rng = np.random.default_rng(0)
     places, new = (
         np.array([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]]),

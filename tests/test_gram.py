@@ -51,7 +51,7 @@ def test_products(kernel, memory, dtype):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("shift", [0.0, 1e5])
 def test_tiles_of_the_rbf_kernel(dtype, shift):
-    """Those of scikit-learn; where squares are large for gamma, differences are squared."""
+    """Tiles equal scikit-learn's kernel, also where squares are large for gamma."""
     data = (X + shift).astype(dtype)
     tolerance = 1e-12 if dtype == np.float64 else 1e-6
     for side in (1000, 300, 7):
@@ -65,7 +65,7 @@ def test_tiles_of_the_rbf_kernel(dtype, shift):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("k", [1, 5, 32, 33])
 def test_sums_of_most_rows(k, dtype):
-    """Over few clusters by products with the whole matrix, over more by their rows."""
+    """Sums over few clusters are products with the whole matrix, over more those of rows."""
     gram = Gram(Kernel("rbf"), X.astype(dtype), 1e9)
     rng = np.random.default_rng(k)
     for index in (np.arange(900), rng.permutation(900)[:500], rng.integers(900, size=700)):
@@ -86,7 +86,7 @@ def test_the_budget_is_kept():
 
 @pytest.mark.parametrize("n", [1, 2, 60, 500, 501, 900])
 def test_lowest_eigenvalue(n):
-    """Exact for few points, else a bound from above that finds what is there to find."""
+    """The lowest eigenvalue is exact for few points, else a useful bound from above."""
     K = X[:n] @ X[:n].T
     kernel = Kernel("precomputed")
 
@@ -109,7 +109,7 @@ def test_lowest_eigenvalue(n):
 
 
 def test_one_bad_direction_among_many_points():
-    """Neither part of the check alone needs to see it."""
+    """The two parts of the check together find a single negative eigenvalue."""
     rng = np.random.default_rng(0)
     Y = rng.normal(size=(4500, 4))
     v = rng.normal(size=4500)

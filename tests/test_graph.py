@@ -53,12 +53,12 @@ def random_graph(seed, n=None, *, loops=True, alone=True):
 
 
 def linked(A):
-    """With weak links between all nodes."""
+    """The graph with weak links added between all nodes."""
     return A + 1e-3 * (1 - np.eye(len(A)))
 
 
 def penalty(seed, A, cut):
-    """One that matters."""
+    """A penalty in the useful range."""
     factor = np.random.default_rng([seed, 3]).choice([0.2, 0.35, 0.5, 0.65, 0.8])
     return -factor if cut == "normalized" else -factor * max(A.sum(axis=1).mean(), 0.1)
 
@@ -306,7 +306,7 @@ def regular_graph(seed, n=300):
 @pytest.mark.parametrize("graph", [skewed_graph, regular_graph])
 @seeds(9)
 def test_moves_equal_rule(seed, graph, given):
-    """Many clusters, of many sizes; or many ties."""
+    """Incremental moves follow the rule with many clusters of many sizes, or many ties."""
     A = graph(seed)
     lam = -0.6 * A.sum(axis=1).mean()
     labels = np.arange(len(A))
@@ -323,7 +323,7 @@ def test_moves_equal_rule(seed, graph, given):
 
 
 def test_no_single_move_helps_among_many():
-    """Hundreds of clusters, of many sizes: again no single move helps."""
+    """No single move lowers the objective with hundreds of clusters of many sizes, either."""
     rng = np.random.default_rng(0)
     hub = rng.zipf(1.8, size=600).clip(1, 60)
     u, v = rng.choice(600, (2, 1500), p=hub / hub.sum())
@@ -411,7 +411,7 @@ def test_cliques(lam):
 @ALGORITHMS
 @CUTS
 def test_nodes_without_links(cut, algorithm):
-    """Their cut is 0, and each pays lam; a self-link changes nothing."""
+    """Nodes without links have a cut of 0 and pay lam each; a self-link changes nothing."""
     A = np.zeros((9, 9))
     A[1:4, 1:4] = A[5:8, 5:8] = 1
     np.fill_diagonal(A, 0)
@@ -596,7 +596,7 @@ def test_link_sweeps_end_where_no_move_helps(seed):
 @pytest.mark.parametrize("given", [False, True])
 @seeds(40)
 def test_link_sweeps_equal_twin(seed, given):
-    """The first sweep, then those over the nodes near others that moved."""
+    """The first sweep, and later ones over neighbors of moved nodes, equal the twin's."""
     A = random_graph(seed, loops=False)
     wave = np.sin(1 + np.arange(len(A)))
     A = A * (1 + 0.1 * np.outer(wave, wave))  # no ties
@@ -869,7 +869,7 @@ GOOD = cliques(2, 3)
 
 
 def changed(i, j, value, kind=float):
-    """A good matrix with another entry."""
+    """A valid matrix with one entry changed."""
     A = GOOD.astype(kind)
     A[i, j] = value
     return A

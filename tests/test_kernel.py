@@ -59,7 +59,7 @@ def quiet(model, X, **arguments):
 
 
 def direct_objective(K, labels, lam, weights=None):
-    """From the labels alone."""
+    """Objective of labels, computed from scratch."""
     weights = np.ones(len(K)) if weights is None else weights
     labels = twins.exact.without_gaps(labels)[0]
     A = twins.kernel.mean_coefficients(labels, weights)
@@ -67,7 +67,7 @@ def direct_objective(K, labels, lam, weights=None):
 
 
 def renumbered(labels):
-    """By first appearance."""
+    """Labels numbered by first appearance."""
     _, first, number = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[number]
 
@@ -146,7 +146,7 @@ def test_farthest_first(algorithm, guess):
 
 @pytest.mark.parametrize("n_global", [1, 3, 400])
 def test_global_penalty_by_points(n_global):
-    """That of all rows as one data set, for a guess that is cut to their number."""
+    """The rule "points" is that of all rows as one data set, for a guess cut to their number."""
     X, _, _, rng = small(4, 150)
     groups = rng.integers(0, 6, len(X))
     K = rbf_kernel(X, gamma=2.0)
@@ -268,7 +268,7 @@ KERNELS = {
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS, "hdp"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_all_forms_of_a_kernel_are_one(name, algorithm):
-    """Named, precomputed, a function; held or made again in blocks."""
+    """A kernel by name, precomputed, as a function, held or in blocks gives equal fits."""
     rng = np.random.default_rng(2)
     X, new = rng.random((150, 3)) + 0.2, rng.random((50, 3)) + 0.2
     options = KERNELS[name]
@@ -395,7 +395,7 @@ def test_hdp_reaches_the_objective_of_separated_clusters(d, sets, per, clusters,
 
 @seeds(12)
 def test_merging_is_its_twin(seed):
-    """Every union is tried, and its objective computed from scratch."""
+    """Merging equals a twin that computes the objective of every union from scratch."""
     X, _, groups, rng = small(seed, 40)
     unit = 2.0**140 if seed % 2 else 1.0  # beyond float32
     K = unit * rbf_kernel(X, gamma=1.0)
@@ -473,7 +473,7 @@ def test_default_gamma_of_hand_computed_distances():
 
 
 def test_default_gamma_where_rows_are_equal_or_alone():
-    """Nothing to go by: scikit-learn's."""
+    """Without distances between rows gamma is scikit-learn's default."""
     for kernel in ("rbf", "laplacian"):
         for X in (np.full((7, 4), 1 / 3), np.ones((1, 4))):
             assert KernelDPMeans(lam=0.1, kernel=kernel).fit(X).gamma_ == 0.25
@@ -484,7 +484,7 @@ def test_default_gamma_where_rows_are_equal_or_alone():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("order", ["shuffled", "sorted", "in turn"])
 def test_default_gamma_of_many_rows(dtype, order):
-    """Of some of them, the same ones every time, whatever their order."""
+    """The median is that of a fixed sample of rows, whatever their order."""
     rng = np.random.default_rng(1)
     truth = rng.integers(2, size=2500) if order == "shuffled" else np.arange(2500) % 2
     truth = np.sort(truth) if order == "sorted" else truth
@@ -500,7 +500,7 @@ def test_default_gamma_of_many_rows(dtype, order):
     [KernelDPMeans, KernelHDPMeans, SpectralDPMeans, KernelDynamicMeans, SpectralDynamicMeans],
 )
 def test_kernel_matrix(estimator):
-    """By hand; gamma is that of the fit."""
+    """The matrix equals one made by hand; gamma is that of the fit."""
     X, new = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [3.0, 1.0]]), [[1.0, 1.0]]
     model = estimator(gamma=0.5, random_state=0)
     with pytest.raises(NotFittedError):
@@ -550,7 +550,7 @@ def test_gamma_of_the_other_kernels():
 
 
 def test_gamma_is_that_of_the_fit():
-    """In the methods too, whatever becomes of the parameter; another fit starts afresh."""
+    """Methods use the gamma of the fit when the parameter changes; another fit starts afresh."""
     X, *_, rng = small(13, 200)
     new = rng.normal(size=(30, X.shape[1]))
     model = KernelDPMeans(lam=0.2, kernel="rbf").fit(X)
@@ -589,7 +589,7 @@ def test_transform_and_score():
 
 
 def test_updates_do_not_drift():
-    """Sums changed by what moved end at the value of sums from scratch."""
+    """Updated sums end at the value of sums from scratch."""
     rng = np.random.default_rng(0)
     X = blobs(rng, 1500, 3, 25)
     model = KernelDPMeans(lam=0.05, gamma=3.0, n_init=2, random_state=0).fit(X)
@@ -672,7 +672,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_tables_that_are_not_held(algorithm, kernel, weighted, monkeypatch):
-    """The same clusters with none of the sums held, and with those of up to five clusters."""
+    """Clusters are equal with no sums held, or with those of up to five clusters."""
     X, _ = make_blobs(200, 3, centers=8, random_state=0)
     w = np.random.default_rng(0).choice([0.0, 0.5, 2.0], 200) if weighted else None
     data = rbf_kernel(X, gamma=0.01) if kernel == "precomputed" else X
@@ -728,7 +728,7 @@ def test_tables_stay_within_the_budget(algorithm):
     "estimator", [KernelDPMeans(lam=0.1), KernelHDPMeans(lam_local=0.1, lam_global=0.1)]
 )
 def test_the_kernel_is_that_of_the_fit(estimator):
-    """Another one, set later, is refused."""
+    """A kernel set after the fit is refused."""
     X = np.random.default_rng(0).random((20, 3))
     model = clone(estimator).set_params(kernel="poly", kernel_params={"degree": 2})
     model.fit(X)
@@ -794,7 +794,7 @@ def test_edge_cases_of_hdp():
 
 
 def indefinite(n, seed=0):
-    """A symmetric matrix that is no kernel."""
+    """A symmetric indefinite matrix."""
     K = np.random.default_rng(seed).normal(size=(n, n))
     return K + K.T
 
@@ -804,7 +804,7 @@ def indefinite(n, seed=0):
 @pytest.mark.parametrize("n", [30, 700])
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS, "hdp"])
 def test_indefinite_matrix(n, algorithm):
-    """A warning, and an end; labels and objective belong together."""
+    """An indefinite matrix gives a warning; fits end, and labels and objective agree."""
     K = indefinite(n)
     model = KernelDPMeans(lam=2.0, kernel="precomputed", max_iter=6)
     if algorithm == "hdp":
@@ -969,7 +969,7 @@ def test_rows_without_weight_where_sweeps_end_early(seed):
 
 @pytest.mark.parametrize("algorithm", ["serial", "collapsed"])
 def test_the_matrix_is_free_after_a_fit(algorithm, monkeypatch):
-    """At once: not when cycles of references are looked for."""
+    """The matrix is free at once, not only after garbage collection."""
     alive = []
     made = Gram.__init__
 

@@ -138,7 +138,7 @@ def test_no_pieces_cost_less(seed):
 
 
 def test_pieces_with_few_openings_left():
-    """Jumps that are clear are found whatever is given up."""
+    """Clear jumps are found although few openings are kept."""
     X, truth = levels(0, n=3000, k=3, gap=8.0, stay=300)
     origin, begin = X.mean(axis=0), np.array([0, len(X)])
     actual = pieces(X, begin, None, origin, 30.0, 64)
@@ -206,7 +206,7 @@ def test_moves_lower_the_objective(seed):
 
 
 def check(model, X, lam, price, groups=None, weight=None):
-    """What holds of every fit."""
+    """Assert what holds after every fit."""
     X, weight = np.asarray(X, dtype=float), ones(weight, X)
     groups = np.zeros(len(X), dtype=int) if groups is None else np.asarray(groups)
     order = np.argsort(np.unique(groups, return_inverse=True)[1], kind="stable")
@@ -253,7 +253,7 @@ def least_objective(X, begin, lam, price):
 
 
 def test_tiny_records_against_all_answers():
-    """Never below the least objective of all labels; at it on most random records."""
+    """Fits of tiny records reach the least objective of all labels on most of them."""
     least, total = 0, 0
     for seed in range(24):
         rng = np.random.default_rng(seed)
@@ -445,7 +445,7 @@ def test_number_of_states_with_noise_of_any_kind(kind, least, exact):
 
 
 def test_deviance_of_t_distributed_rows():
-    """Against scipy's maximum likelihood."""
+    """The deviance is near that of scipy's maximum likelihood."""
     rng = np.random.default_rng(0)
     for nu in (3.0, 10.0):
         x = 1.7 * rng.standard_t(nu, 4000)
@@ -462,7 +462,7 @@ def test_deviance_of_t_distributed_rows():
 
 
 def test_description_of_drift():
-    """A random walk is told cheaper by what was before, independent noise is not."""
+    """Prediction shortens the description of a random walk, not of independent noise."""
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(2000, 1))
     for walk, longer in ((0.1, True), (0.0, False)):
@@ -475,7 +475,7 @@ def test_description_of_drift():
 
 
 def test_more_starts_are_never_worse():
-    """The default reaches what two starts do not."""
+    """The default number of starts finds a lower objective than two starts."""
     for seed, k in ((6, 3), (9, 6)):
         X, _ = hard_record("normal", k, seed, gap=2.5, stay=25)
         auto = SegmentMeans().fit(X)
@@ -497,14 +497,14 @@ def test_record_without_noise():
 
 
 def test_sequences_of_one_row():
-    """Nothing is known of the noise: all that varies is taken for it."""
+    """Without differences within sequences, all variance counts as noise."""
     X = np.random.default_rng(0).normal(size=(50, 2))
     model = SegmentMeans().fit(X, groups=np.arange(50))
     assert (model.n_clusters_, model.n_switches_, len(model.segments_)) == (1, 0, 50)
 
 
 def test_estimate_of_the_noise():
-    """Of equal variances, and of columns that go together."""
+    """The noise is estimated for equal variances, and for correlated columns."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20_000, 3)) @ np.array([[2.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0, 0, 0.1]])
     X += 30.0 * (np.arange(20_000) // 100 % 3)[:, None]

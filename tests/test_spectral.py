@@ -123,7 +123,7 @@ def check_pairs(actual, K, threshold, all_of_K=None):
 
 
 def thresholds(K):
-    """Some that lie clear of all eigenvalues."""
+    """Thresholds that are not close to any eigenvalue."""
     every = np.linalg.eigvalsh(K)
     norm = max(np.abs(every).max(), 1.0)
     wanted = np.array([-0.205, 0.051, 0.303, 0.805, 2.0]) * norm
@@ -133,7 +133,7 @@ def thresholds(K):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_eigenpairs_are_found(kind, form, monkeypatch):
-    """Against a dense solver: 14 matrices of each kind, small ones by Lanczos too."""
+    """Eigenpairs equal those of a dense solver, for 14 matrices of each kind."""
     monkeypatch.setattr(eigen, "DENSE", 20)
     runs = []
     eigsh = eigen.eigsh
@@ -185,7 +185,7 @@ def test_large_sparse(n, monkeypatch):
 
 
 def test_one_vector_of_each_eigenspace(monkeypatch):
-    """However many copies a Lanczos run loses, the following runs find them."""
+    """Later Lanczos runs find the copies of eigenvalues that a run missed."""
     monkeypatch.setattr(eigen, "DENSE", 20)
 
     def one_each(operator, k, **options):
@@ -204,7 +204,7 @@ def test_one_vector_of_each_eigenspace(monkeypatch):
 
 @pytest.mark.parametrize("failure", ["some", "none", "error"])
 def test_failing_lanczos(failure, monkeypatch):
-    """What converged is kept; what never does is left to the dense solver."""
+    """Converged pairs are kept; if some never converge, the dense solver is used."""
     monkeypatch.setattr(eigen, "DENSE", 20)
     eigsh, calls = eigen.eigsh, []
 
@@ -226,7 +226,7 @@ def test_failing_lanczos(failure, monkeypatch):
 
 
 def test_failing_dense_solver(monkeypatch):
-    """Where the solver for a part of the spectrum fails, one for all of it does not."""
+    """If the solver for a part of the spectrum fails, that for all of it is used."""
 
     whole = eigen.eigh
 
@@ -370,7 +370,7 @@ def test_equals_twin(seed):
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @seeds(24)
 def test_bound(seed, form):
-    """Below the objective of every clustering tried, at several penalties."""
+    """The bound is below the objective of every clustering tried, at several penalties."""
     K, lam, w, X, truth = problem(seed)
     rng = np.random.default_rng(seed)
     n = len(K)
@@ -395,7 +395,7 @@ def test_bound(seed, form):
 
 @seeds(5)
 def test_bound_and_the_best_of_all_clusterings(seed):
-    """Of 7 points; two thirds of the way from nothing to the minimum at least, in the mean."""
+    """For 7 points the bound is at least two thirds of the minimum, on average."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((7, 3))
     X -= X.mean(axis=0)
@@ -488,7 +488,7 @@ def test_components_of_a_large_sparse_gram(monkeypatch):
 
 @pytest.mark.parametrize("shape", [(600, 50), (50, 600), (600, 700)])
 def test_sparse_data_stay_sparse(shape, monkeypatch):
-    """Both sides of X X', by Lanczos: as the dense fit."""
+    """Sparse fits by X X' or X' X, with Lanczos, equal the dense fit."""
     for module in (eigen, relaxation, spectral):
         monkeypatch.setattr(module, "DENSE", 40)
     rng = np.random.default_rng(0)
@@ -676,7 +676,7 @@ def test_penalties_of_the_spectrum_where_there_is_none(lam):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_auto_finds_separate_clusters(weighted):
-    """By all forms of the same kernel, and with weights, zero too."""
+    """Automatic lam finds clusters by all forms of a kernel, and with weights, also zero."""
     for k, d, seed in ((2, 3, 0), (5, 4, 3), (7, 6, 1), (12, 8, 0)):
         X, truth = make_blobs(40 * k, d, centers=k, cluster_std=0.7, random_state=seed)
         w = np.random.default_rng(seed).choice([0.0, 0.7, 2.0], 40 * k) if weighted else None
@@ -724,7 +724,7 @@ def test_auto_takes_the_number_of_the_merge_path(kernel):
 
 
 def test_likeness_by_projectors():
-    """Against the projectors onto both spans, with and without the constant."""
+    """The likeness equals that from projectors onto both spans, with and without the constant."""
     rng = np.random.default_rng(0)
     for k in (2, 3, 6):
         w = rng.random(40) + 0.1
@@ -766,7 +766,7 @@ def test_gamma_is_that_of_the_fit():
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed", "function"])
 def test_small_memory_gives_the_same(kernel, weighted, monkeypatch):
-    """Solved by products with three blocks of the matrix, each made again every time."""
+    """Fits by products with three blocks of the matrix, computed again, are the same."""
     for module in (eigen, relaxation, spectral):
         monkeypatch.setattr(module, "DENSE", 20)
     monkeypatch.setattr(spectral, "MAX_EIGENVALUES", 6)
@@ -948,7 +948,7 @@ def test_bad_weights_and_predictions():
 
 
 def test_predict_with_another_kernel():
-    """What was learned is of one kernel: with another there is no answer."""
+    """``predict`` raises if the kernel is not that of the fit."""
     X = np.random.default_rng(0).normal(size=(20, 2))
     for before, after in (("linear", "rbf"), ("rbf", "linear"), ("rbf", "laplacian")):
         model = SpectralDPMeans(lam=2.0, kernel=before).fit(X)
