@@ -251,6 +251,7 @@ class KernelEstimator(Estimator):
         return 1  # all parallel work is in BLAS, whose threads the user sets
 
     def _check_kernel(self):
+        """Raise unless ``kernel``, ``gamma`` and ``kernel_params`` are valid and go together."""
         kernel, names = self.kernel, kernel_metrics()
         if isinstance(kernel, str):
             if kernel != "precomputed" and kernel not in names:

@@ -113,6 +113,7 @@ class _CollapsedSums:
         self.label[i] = new
 
     def _add_cluster(self):
+        """Add an empty cluster; the arrays grow if they are full."""
         k = self.k
         if k == self.capacity:
             self.capacity *= 2

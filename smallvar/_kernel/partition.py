@@ -293,6 +293,7 @@ class KernelClusters(ClusterMixin, KernelEstimator):
     _origin = None  # for the linear kernel and data far from zero, a point near the data
 
     def _gram(self, X, weight=None):
+        """Gram matrix of the data of a fit; sets ``gamma_`` and the origin, and may warn."""
         self.gamma_ = self._find_gamma(X, weight)
         self._remember_kernel()
         self._origin = remote_origin(X) if self._linear else None

@@ -230,6 +230,7 @@ class PathDisplay(Display):
         return self
 
     def _format_counts(self, ax):
+        """Set ticks, limits and grid of an axis of numbers K, and mark the best one."""
         from matplotlib.ticker import MaxNLocator
 
         if self.best is not None:
@@ -247,6 +248,7 @@ class PathDisplay(Display):
         ax.scatter(self.best, values[index], s=150, label=label, zorder=3, **ring)
 
     def _draw_criterion(self, ax, index, first):
+        """Draw the criterion above its lowest value."""
         from matplotlib.ticker import FuncFormatter, NullLocator
 
         finite = np.isfinite(self.criterion)
@@ -273,6 +275,7 @@ class PathDisplay(Display):
         self._format_counts(ax)
 
     def _draw_error(self, ax, index, first):
+        """Draw the error of each number, filled if it is best for some lam."""
         best = self.lam_low < self.lam_high
         ax.plot(self.counts, self.error, color=BLUE, linewidth=1.2, zorder=1)
         dots = {"s": self._dot_size, "edgecolors": BLUE, "linewidths": 1.0, "zorder": 2}
@@ -311,6 +314,7 @@ class PathDisplay(Display):
         return smallest, largest, True
 
     def _draw_ranges(self, ax, index, first):
+        """Draw the range of lam of each number as a vertical line."""
         K, shown = self.counts, self.lam_low < self.lam_high
         smallest, largest, log = self._limits()
         begin, end = np.maximum(self.lam_low, smallest), np.minimum(self.lam_high, largest)
@@ -325,6 +329,7 @@ class PathDisplay(Display):
         self._format_counts(ax)
 
     def _draw_steps(self, ax, index, first):
+        """Draw the best number over lam as steps."""
         from matplotlib.ticker import MaxNLocator
 
         shown = np.flatnonzero(self.lam_low < self.lam_high)
@@ -497,6 +502,7 @@ class DendrogramDisplay(Display):
 
 
 def _path_of(estimator):
+    """The ``path_`` of an estimator; raises a ValueError if it has none."""
     path = getattr(estimator, "path_", None)
     if path is None:
         raise ValueError(

@@ -225,6 +225,7 @@ class TrackDisplay(Display):
         return self
 
     def _draw_movement(self, ax, clock, steps, death_steps, d, times):
+        """Draw the positions of the clusters, over time if they have one column."""
         tracks, k = self.tracks, len(self.tracks)
         positions = [track[:, 1:3] for track in tracks.values()]
         names = self.feature_names or [f"column {i}" for i in range(d)]
@@ -285,6 +286,7 @@ class TrackDisplay(Display):
         return np.vstack([colors, [[0.75, 0.75, 0.75]]])[index]
 
     def _draw_lives(self, ax, clock, steps, death_steps, times):
+        """Draw a line for each cluster over the steps in which it lived."""
         from matplotlib.collections import LineCollection
         from matplotlib.ticker import MaxNLocator
 

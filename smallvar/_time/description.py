@@ -94,6 +94,7 @@ class Description:
         return self.lengths[key]
 
     def _compute(self, labels, k):
+        """Description length for these labels: of noise, switches and centers."""
         record = self.record
         n, d = record.X.shape
         centers = record.sums(labels, k)[0]

@@ -296,6 +296,7 @@ class DPMeans(DaskEstimator, smallvar.DPMeans):
         return isinstance(self.lam, str)
 
     def _fit_partitions(self, executor, facts, labels):
+        """Fit DP-means, and learn the result; returns whether the sweeps ended before max_iter."""
         rng, n_threads = self._rng(), self._threads()
         init = self._initial_centers(executor, facts, rng, "mean")
         n = sum(facts.sizes.values())
@@ -463,6 +464,7 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
         return self.min_cosine is None and (self.lam is None or isinstance(self.lam, str))
 
     def _fit_partitions(self, executor, facts, labels):
+        """Fit spherical DP-means, and learn the result; returns whether the sweeps ended."""
         rng, n_threads = self._rng(), self._threads()
         zero = np.zeros(self.n_features_in_)
         init = self._initial_centers(executor, facts, rng, "first")

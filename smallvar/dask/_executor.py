@@ -181,6 +181,7 @@ class Executor:
         return explain_failure(self.client, self._call, function, shared, each, numbers, fold)
 
     def _call(self, function, shared, each, numbers, fold):
+        """Results of ``call``, without its words for failures of the cluster."""
         groups = self.groups(numbers)
         shared_by_all = shared
         if self.held and len(groups) > MAX_DIRECT:

@@ -313,6 +313,7 @@ class HDPMeans(LocalCounterpart, smallvar.HDPMeans):
             return self._fit_partitions(executor, dict(sorted(info.items())), sizes, parts)
 
     def _fit_partitions(self, executor, info, sizes, parts):
+        """Fit the partitions, and set the fitted attributes; returns whether the sweeps ended."""
         if not any(sizes.values()):
             raise ValueError("X must have at least one row, got none in any partition")
         check_reach(np.array([[max(max_abs for *_, max_abs in info.values())]]))

@@ -144,6 +144,7 @@ class State:
         self._visit_locals(sets, opened_after, others)
 
     def _visit_rows(self, step, sets, others):
+        """Make step 4 on all rows, with the clusters ``others`` of other partitions."""
         sweep, begin = self.sweep, len(step.centers)
         self.iteration = self.rows = self.locals = None
         sweep.begin(step.centers, sets.n_local, sets.used)
@@ -159,6 +160,10 @@ class State:
         self.iteration, self.rows = step.iteration, (others, opened)
 
     def _visit_locals(self, sets, opened_after, others):
+        """Make step 5, with the clusters ``others`` that other partitions opened in it.
+
+        ``opened_after`` are clusters of step 4 that later data sets opened.
+        """
         sweep = self.sweep
         sweep.append(opened_after.centers)
         begin = sweep.k
@@ -206,6 +211,7 @@ def run_step(parts, step, each):
 
 
 def _run_step(p, block, step, sets):
+    """Results of a step on one partition."""
     state = take_state(step.fit, p) or State(block, step)
     result = StepResult({}, {}, {}, int(state.fresh))
     state.fresh = False

@@ -134,6 +134,7 @@ class LazyMethods(LocalCounterpart):
         return self._mapped("transform", X)
 
     def _mapped(self, method, X):
+        """Result of a method of the local estimator; lazy if X is a dask collection."""
         model = self._fitted_local()
         if not is_dask_collection(X):
             return _call_method(method, model, X)

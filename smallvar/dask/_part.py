@@ -294,6 +294,7 @@ def run_step(parts, step, each):
 
 
 def _run_step(p, block, step):
+    """Results of a step on one partition, from its state as far as that is of use."""
     state = take_state(step.fit, p)
     if state is not None and state.iteration != step.iteration:
         if step.previous is not None and state.matches(p, step.previous):
