@@ -59,7 +59,7 @@ def predict_rows(model, X, pair):
     ``model`` is the fitted local estimator; weights may all be zero.
     """
     X, weight, sets = checked_sets(model, model.n_features_in_, X, pair)
-    # rows without a group, or of one that is not in the fit, have the number behind all groups
+    # rows without a group, or of one that is not in the fit, have the number after all groups
     group = np.full(len(X), len(model.groups_), dtype=np.int32)
     if len(X) == 0:
         return group, X, weight, sets

@@ -103,7 +103,7 @@ class State:
 
     A state of any earlier sweep can follow the next one, as a sweep does not depend on labels.
     ``rows`` is, after step 4, (clusters of other partitions, clusters opened here); ``locals``,
-    after step 5, (clusters of others from step 4 behind the last data set, those from step 5,
+    after step 5, (clusters of others from step 4 after the last data set, those from step 5,
     clusters opened here, local clusters of the data sets).
     """
 
