@@ -320,7 +320,7 @@ def cut_path(
     n_lams: int = 50,
     **options: Any,
 ) -> CutPath:
-    """Cluster a graph over a range of penalties, and find the middle of the longest plateau.
+    """Cluster a graph over a range of penalties, and find the widest range with one number K.
 
     For each of the penalties this minimizes
 

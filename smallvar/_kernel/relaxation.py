@@ -78,7 +78,7 @@ class GramProblem:
 
     def centered_values(self, lam, rng, values, Y):
         K, u = self.weighted, self.u
-        # None: the Krylov space has no proof that it has all these eigenvalues
+        # None: a dense solver is needed, for instance as too many eigenvalues exceed lam
         if isinstance(self.solver_matrix, KrylovSpace):
             krylov_values = self.solver_matrix.largest(lam, without_first=True)
             if krylov_values is not None:

@@ -145,7 +145,7 @@ class ClusterDisplay(Display):
         legend: bool = True,
         ax: "Axes | None" = None,
     ) -> Self:
-        """Draw rows and their labels, from whatever made them.
+        """Draw rows and their labels, those of any clustering.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class ClusterDisplay(Display):
         return display.plot(ax, legend=legend)
 
     def plot(self, ax: "Axes | None" = None, *, legend: bool = True) -> Self:
-        """Draw.
+        """Draw rows in the colors of their clusters.
 
         Parameters
         ----------

@@ -130,7 +130,7 @@ class FeatureDisplay(Display):
         return display.plot(ax)
 
     def plot(self, ax: "Axes | None" = None) -> Self:
-        """Draw.
+        """Draw the features and the matrix of assignments.
 
         Parameters
         ----------

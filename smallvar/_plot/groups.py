@@ -123,7 +123,7 @@ class GroupDisplay(Display):
         return cls(counts=counts, groups=names, labels=clusters).plot(ax)
 
     def plot(self, ax: "Axes | None" = None) -> Self:
-        """Draw.
+        """Draw the matrix of data sets and clusters.
 
         Parameters
         ----------

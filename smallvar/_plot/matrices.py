@@ -180,7 +180,7 @@ class GramDisplay(Display):
         )
 
     def plot(self, ax: "Axes | None" = None) -> Self:
-        """Draw.
+        """Draw the sorted matrix.
 
         Parameters
         ----------

@@ -170,7 +170,7 @@ class PathDisplay(Display):
         *,
         panels: Sequence[str] | None = None,
     ) -> Self:
-        """Draw.
+        """Draw the panels of a path.
 
         Parameters
         ----------
@@ -448,7 +448,7 @@ class DendrogramDisplay(Display):
         return cls.from_path(_path_of(estimator), max_leaves=max_leaves, ax=ax)
 
     def plot(self, ax: "Axes | None" = None, *, max_leaves: int = 60) -> Self:
-        """Draw.
+        """Draw the tree of mergers.
 
         Parameters
         ----------

@@ -178,7 +178,7 @@ class TrackDisplay(Display):
         return display.plot(ax, kind=kind)
 
     def plot(self, ax: "Axes | None" = None, *, kind: str = "movement") -> Self:
-        """Draw.
+        """Draw the clusters over time.
 
         Parameters
         ----------
