@@ -19,7 +19,7 @@ BOXES = (  # lane, begin, width, text, color
     (2, 10.9, 1.1, "sums", SWEEP),
     (3, 12.3, 1.6, "means: the\nnext centers", DRIVER),
 )
-TIMES = ((0.0, 3.2, "wave of 1"), (3.5, 10.6, "wave of 4"), (10.9, 13.9, "means"))
+TIMES = ((0.0, 3.2, "1 partition"), (3.5, 10.6, "4 partitions"), (10.9, 13.9, "means"))
 ARROWS = (  # from box, to boxes
     (0, (1,)),
     (1, (2, 3, 4)),
