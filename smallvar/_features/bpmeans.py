@@ -140,12 +140,12 @@ class BPMeans(FeatureEstimator):
     -----
     A row of weight w counts w times in the objective, and opens a feature at w * residual >
     ``lam``, which goes with the mean weight where it is found, so that all weights times a constant
-    change no feature. Rows of weight zero take no part and are encoded as by ``transform``. With
-    "auto" constant columns take no part either: ``components_`` are 0 there, and errors leave them
-    out. A feature that
-    loses its last user is removed and its penalty refunded; so is one whose column of Z depends
-    on earlier columns, for the same fit is had without it. The data are not centered: a feature
-    that all rows share is what they have in common.
+    change no feature. Rows of weight zero take no part and are encoded as by ``transform``. Unless
+    ``lam`` is a number, constant columns take no part either: ``components_`` are 0 there, and
+    errors, ``reconstruction_err_`` among them, leave them out. A feature that loses its last user
+    is removed and its penalty refunded; so is one whose column of Z depends on earlier columns,
+    for the same fit is had without it. The data are not centered: a feature that all rows share is
+    what they have in common.
 
     References
     ----------
