@@ -3,6 +3,8 @@
 import numpy as np
 from sklearn.utils import column_or_1d
 
+BLOCK = 1 << 12  # labels looked at together, to find where each appears first
+
 
 class Groups:
     """The data set of each of ``n_samples`` rows; None: all are from one.
@@ -72,9 +74,16 @@ class Groups:
 
 def first_appearance(labels):
     """Labels (int32) numbered in the order in which they appear; given are some >= 0."""
-    first = np.full(int(labels.max(initial=-1)) + 1, len(labels), dtype=np.intp)
-    first[labels[::-1]] = np.arange(len(labels) - 1, -1, -1)  # of equal labels the last is set
-    used = np.flatnonzero(first < len(labels))
+    n, left = len(labels), int(labels.max(initial=-1)) + 1
+    first = np.full(left, n, dtype=np.intp)
+    for start in range(0, n, BLOCK):  # to where all have appeared
+        own = labels[start : start + BLOCK]
+        new = np.flatnonzero(first[own] == n)[::-1]
+        first[own[new]] = start + new  # of equal labels the last is set
+        left -= len(np.unique(own[new]))
+        if left == 0:
+            break
+    used = np.flatnonzero(first < n)
     number = np.empty(len(first), dtype=np.int32)
     number[used[np.argsort(first[used])]] = np.arange(len(used), dtype=np.int32)
     return number[labels]

@@ -16,7 +16,6 @@ to the beginning of the next one costs nothing.
 
 from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL
-from libc.stdint cimport uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcpy, memset
 
@@ -45,8 +44,8 @@ cdef extern from *:
     const double VALUE_ROUNDING "SMALLVAR_VALUE_ROUNDING"
 
 cdef enum:
-    BLOCK = 1 << 20     # costs in memory at a time, of all states of a block of rows
-    WORD = 64           # states in a word of bits
+    BLOCK = 1 << 16     # costs in memory at a time, of all states of a block of rows
+    WORD = 8            # states in a word of bits
     MANY = 64           # candidates for the beginning of the last piece; fewer are all evaluated at each row
 
 
@@ -98,7 +97,7 @@ cdef void compute_costs(
 
 
 cdef Py_ssize_t forward(
-    const double* cost, Py_ssize_t k, double price, int state, double* above, uint64_t* moved
+    const double* cost, Py_ssize_t k, double price, int state, double* above, unsigned char* moved
 ) noexcept nogil:
     """Take one row of the Viterbi recursion; returns the cheapest state (of several ``state``, else the first).
 
@@ -117,7 +116,7 @@ cdef Py_ssize_t forward(
             before = 0.0        # a sequence begins in any state, without a price
         elif before > price:
             before = price
-            moved[c // WORD] |= <uint64_t> 1 << (c % WORD)
+            moved[c // WORD] |= 1 << (c % WORD)
         above[c] = before + cost[c]
     for c in range(k):
         if above[c] < best:
@@ -132,7 +131,7 @@ cdef Py_ssize_t forward(
 
 
 cdef void trace_back(
-    Py_ssize_t begin, Py_ssize_t end, int* label, const uint64_t* moved, Py_ssize_t words
+    Py_ssize_t begin, Py_ssize_t end, int* label, const unsigned char* moved, Py_ssize_t words
 ) noexcept nogil:
     """Set the labels of a sequence, from its last row back.
 
@@ -174,7 +173,7 @@ def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doub
     cdef int[::1] label = label_array
     cdef double[:, ::1] columns = np.zeros((d, width)), buffers = np.empty((n_threads, d))
     cdef double[::1] costs = np.empty(min(n, block) * width), above = np.zeros(k)
-    cdef uint64_t[:, ::1] moved = np.zeros((n, words), dtype=np.uint64)
+    cdef unsigned char[:, ::1] moved = np.zeros((n, words), dtype=np.uint8)
     columns[:, :k] = centers.T
     packed.k, packed.width, packed.columns = k, width, &columns[0, 0]
     with nogil:

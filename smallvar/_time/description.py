@@ -5,6 +5,7 @@ from hashlib import blake2b
 import numpy as np
 from scipy.signal import lfilter
 from scipy.special import gammaln
+from sklearn.utils import gen_batches
 
 from smallvar._time.record import NORMAL
 
@@ -21,6 +22,7 @@ STEPS = 8  # for the scale, at each number of degrees
 CLIP = 3.0  # scales beyond which errors count as this, where predictions are compared
 LEAST = 0.01  # of the variance of the noise: errors that are smaller are rounding
 WINDOW, WINDOWS = 4096, 16  # of more rows, so many stretches of this length are looked at
+BLOCK = 1 << 16  # numbers at a time, some columns, which stay in the cache
 
 
 def _mean(values, weight):
@@ -28,13 +30,29 @@ def _mean(values, weight):
     return float(np.einsum("i,i->", weight, values))
 
 
-def _medians(values):
-    """The median of each column; along rows of memory, which is faster than np.median."""
-    columns = np.ascontiguousarray(values.T)
+def _medians(columns):
+    """The median of each row of memory; faster than np.median."""
     half = columns.shape[1] // 2
-    columns.partition(half, axis=1)
+    columns = np.partition(columns, half, axis=1)
     upper = columns[:, half]
     return upper if columns.shape[1] % 2 else 0.5 * (columns[:, :half].max(axis=1) + upper)
+
+
+def _predicted(left, number):
+    """Errors of prediction of this number, the first of PREDICTIONS being 1; 0: of none."""
+    if number == 0:
+        return left
+    phi, g = PREDICTIONS[number - 1]
+    if g < 1.0:
+        return lfilter([1.0, -phi], [1.0, -phi * (1.0 - g)], left)
+    errors = left.copy()
+    errors[:, 1:] -= phi * left[:, :-1]
+    return errors
+
+
+def _predictions(left):
+    """The errors of all predictions, one after the other."""
+    return (_predicted(left, number) for number in range(1 + len(PREDICTIONS)))
 
 
 def t_deviance(squares, weight, d):
@@ -70,12 +88,12 @@ class Description:
 
     def __init__(self, record, noise):
         self.record, n = record, record.n
-        self.rows, self.known = None, {}  # lengths, by what they are of
+        self.windows, self.known = [slice(0, n)], {}  # lengths, by what they are of
         if n > WINDOW * WINDOWS:
             first = np.linspace(0, n - WINDOW, WINDOWS).astype(np.intp)
-            self.rows = (first[:, None] + np.arange(WINDOW)).ravel()
-        weight = np.ones(n) if record.weight is None else record.weight
-        self.weight = weight if self.rows is None else weight[self.rows]
+            self.windows = [slice(start, start + WINDOW) for start in first]
+        self.weight = np.ones(n) if record.weight is None else record.weight
+        self.weight = self._looked_at(self.weight)
         self.weight = self.weight / self.weight.sum()
         variance = float(noise.sum()) / record.mass / record.X.shape[1]
         self.least = np.sqrt(LEAST * variance) or np.sqrt(np.finfo(float).tiny)
@@ -90,36 +108,49 @@ class Description:
     def _length(self, labels, k):
         record = self.record
         n, d = record.X.shape
-        centers = record.sums(labels, k)[0]
-        rows = slice(None) if self.rows is None else self.rows
-        left = record.X[rows] - centers[labels[rows]]
         sequences = len(record.begin) - 1
         switches, most = int(np.count_nonzero(record.opens(labels))) - sequences, n - sequences
         code = gammaln(most + 1.0) - gammaln(switches + 1.0) - gammaln(most - switches + 1.0)
         code += switches * np.log(max(k - 1, 1)) + sequences * np.log(k)
-        return self._noise(left) + 2.0 * code + PRICE * np.log(n) * d * k
+        noise = self._noise(record.sums(labels, k)[0], labels)
+        return noise + 2.0 * code + PRICE * np.log(n) * d * k
 
-    def _noise(self, left):
+    def _noise(self, centers, labels):
         """What is left of the rows, with the prediction that leaves the smallest errors."""
-        n, d = self.record.n, left.shape[1]
-        errors, scale = left, self._scale(left)
-        length = self._spread(errors, scale)
-        price, best = 0.0, length
-        for phi, g in PREDICTIONS:
-            predicted = lfilter([1.0, -phi], [1.0, -phi * (1.0 - g)], left, axis=0)
-            own = self._scale(predicted)
-            spread = self._spread(predicted, own) + 2.0 * np.log(n) / n
-            if spread < best:
-                errors, scale, price, best = predicted, own, 2.0 * np.log(n), spread
-        squares = np.square(errors / scale).sum(axis=1)
-        return n * (t_deviance(squares, self.weight, d) + 2.0 * np.log(scale).sum()) + price
+        n, d = self.record.n, self.record.X.shape[1]
+        scales, spreads = np.empty((1 + len(PREDICTIONS), d)), []
+        blocks = list(gen_batches(d, max(1, BLOCK // len(self.weight))))
+        labels = self._looked_at(labels)
+        for block in blocks:
+            left = self._left(centers, labels, block)
+            found = [self._scale_and_spread(errors) for errors in _predictions(left)]
+            scales[:, block] = [scale for scale, _ in found]
+            spreads.append([spread for _, spread in found])
+        lengths = np.sum(spreads, axis=0)
+        lengths[1:] += 2.0 * np.log(n) / n
+        best = int(lengths.argmin())
+        squares = np.zeros(len(self.weight))
+        for block in blocks:
+            errors = _predicted(self._left(centers, labels, block), best)
+            errors /= scales[best, block, None]
+            squares += np.einsum("ji,ji->i", errors, errors)
+        price = 2.0 * np.log(n) if best else 0.0
+        deviance = t_deviance(squares, self.weight, d) + 2.0 * np.log(scales[best]).sum()
+        return n * deviance + price
 
-    def _scale(self, errors):
-        """Of each column, robust."""
-        return np.maximum(_medians(np.abs(errors)) / NORMAL, self.least)
+    def _looked_at(self, rows):
+        """The rows in the windows."""
+        return np.concatenate([rows[window] for window in self.windows])
 
-    def _spread(self, errors, scale):
-        """The sum of log variances, of errors without the largest."""
-        clipped = np.clip(errors / scale, -CLIP, CLIP)
-        variance = np.maximum(np.einsum("i,ij->j", self.weight, np.square(clipped)), LEAST)
-        return float((np.log(variance) + 2.0 * np.log(scale)).sum())
+    def _left(self, centers, labels, block):
+        """Differences of rows and centers in these columns, a row of memory each."""
+        left = centers[:, block].T.take(labels, axis=1)
+        return np.subtract(self._looked_at(self.record.X[:, block]).T, left, out=left)
+
+    def _scale_and_spread(self, errors):
+        """A robust scale of each column; the sum of log variances, without the largest errors."""
+        sizes = np.abs(errors)
+        scale = np.maximum(_medians(sizes) / NORMAL, self.least)
+        clipped = np.minimum(sizes / scale[:, None], CLIP)
+        variance = np.maximum(np.einsum("i,ji->j", self.weight, np.square(clipped)), LEAST)
+        return scale, float((np.log(variance) + 2.0 * np.log(scale)).sum())
