@@ -82,8 +82,9 @@ class BPMeans(FeatureEstimator):
     n_swaps : int or "auto", default="auto"
         After each start, so many times: take a random feature away, seed another one, sweep
         again, and keep the result if the objective is lower; or only take one away, or only seed
-        one, since their number is free ("stepwise" keeps it). Not in the paper (0); worth more
-        than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
+        one, since their number is free ("stepwise" keeps it). One is given up where 20 sweeps
+        that gain as much as the last would not lower the objective. Not in the paper (0); worth
+        more than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
         over 8; on large data fewer, 2^24 divided by the size of ``X`` but at least 2; and 0
         after a start of your own.
     max_iter : int, default=300
@@ -328,8 +329,9 @@ class KFeatures(FeatureEstimator):
         only few are made for each number at first; see :func:`feature_path`.
     n_swaps : int or "auto", default="auto"
         After each start, so many times: take a random feature away, seed another one, sweep
-        again, and keep the result if the objective is lower. Not in the paper (0); worth more
-        than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
+        again, and keep the result if the objective is lower. One is given up where 20 sweeps
+        that gain as much as the last would not lower the objective. Not in the paper (0); worth
+        more than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
         over 8; on large data fewer, 2^24 divided by the size of ``X`` but at least 2; and 0
         after a start of your own.
     max_iter : int, default=300
