@@ -1264,7 +1264,12 @@ class Run:
             "assignments_ or components_ are wrong",
         )
         w = self.weights(about, len(X))
-        error = float(w @ np.square(X - Z @ A).sum(axis=1))
+        squares = np.square(X - Z @ A)
+        if isinstance(getattr(m, "lam", m.n_components), str):  # constant columns take no part
+            used = X[w > 0]
+            varying = used.min(axis=0) < used.max(axis=0)
+            squares = squares[:, varying] if varying.any() else squares
+        error = float(w @ squares.sum(axis=1))
         have = m.reconstruction_err_**2
         need(
             abs(error - have) <= slack,

@@ -23,7 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 from smallvar._sweeps.features.starts import FeatureSweep
 from smallvar._sweeps.sums import Layout, Sums
 
-from smallvar import BPMeans, KFeatures, feature_path
+from smallvar import BPMeans, KFeatures, feature_path, progress_callback
 from smallvar._features.feature_estimator import new_sweep, run_starts, swaps_of
 from smallvar._features.feature_path import Steps
 
@@ -1212,3 +1212,25 @@ def test_many_features(n):
         np.testing.assert_allclose(model.objective_, 0.5 * n)
         if algorithm == "sweep":
             assert np.array_equal(model.assignments_, np.eye(n))
+
+
+@seeds(4)
+def test_swaps_far_from_a_gain_are_given_up(seed):
+    """Where 20 sweeps like the last would not do; and what was found before is kept."""
+    rng = np.random.default_rng(seed)
+    X = (rng.random((400, 6)) < 0.4) @ rng.normal(size=(6, 12)) + 0.3 * rng.normal(size=(400, 12))
+    events = []
+    with progress_callback(events.append):
+        model = KFeatures(6, n_init=1, n_swaps=15, random_state=seed, n_threads=1).fit(X)
+    kept, last, ends, given_up = np.inf, np.inf, 0, 0
+    for event in events:
+        objective, limit = event.objective, kept * (1.0 - 1e-12)
+        far = limit < objective < np.inf and objective - limit > 20.0 * (last - objective)
+        given_up += far
+        last = objective
+        if far or ", 0 rows changed" in event.message:  # the start, then each swap, ends
+            kept, last, ends = min(kept, objective), np.inf, ends + 1
+    assert ends == 1 + 15
+    assert given_up > 0
+    np.testing.assert_allclose(model.objective_, kept, rtol=1e-9)
+    assert (np.diff(model.objective_path_) <= 0).all()

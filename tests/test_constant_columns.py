@@ -114,6 +114,22 @@ def test_features_have_nothing_of_a_constant_column():
     assert np.array_equal(path.criterion, wider.criterion)
 
 
+def test_errors_of_features_leave_constant_columns_out():
+    """Those of given rows of Z, too: what a constant column would cost is in no error."""
+    X = np.array([[2.0, 3.0], [2.0, 3.0], [2.0, 0.0]])
+    Z = np.array([[1, 0], [1, 0], [0, 0]])
+    model = BPMeans(init=Z, random_state=0).fit(X)
+    np.testing.assert_allclose(model.components_, [[0.0, 3.0]])
+    assert model.reconstruction_err_ == 0.0
+    assert model.objective_ == model.lam_
+    guess = BPMeans(lam="farthest-first", n_components=1, init=Z).fit(X)
+    assert guess.lam_ == 18.0  # what the feature (0, 3) saves two rows
+    assert guess.reconstruction_err_ == 0.0
+    number = BPMeans(lam=9.0, init=Z).fit(X)  # of a penalty that is given, all columns count
+    np.testing.assert_allclose(number.components_, [[2.0, 3.0]])
+    assert number.reconstruction_err_ == 2.0
+
+
 def test_equal_rows():
     """Where no column varies none is left out."""
     X = np.full((20, 3), 7.0)

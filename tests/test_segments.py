@@ -123,6 +123,26 @@ def test_pieces_are_those_without_pruning(seed):
         assert actual.tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("d", [1, 3, 10])
+def test_pieces_that_many_rows_may_begin(d, weighted, dtype):
+    """Long pieces, in which most candidates rest, and a level that slowly takes over from one."""
+    rng = np.random.default_rng(d)
+    levels = np.repeat([0.0, 0.0, 4.0, 0.0, 1.0], (300, 100, 150, 60, 250))
+    levels[700:] += np.linspace(0.0, 3.0, 160)
+    X = (rng.normal(size=(860, d)) + levels[:, None]).astype(dtype)
+    weight = rng.uniform(0.2, 3.0, 860) if weighted else None
+    origin, begin = X.mean(axis=0, dtype=float), np.array([0, 300, 860])
+    n_pieces = set()
+    for price in (6.0, 20.0, 40.0, 1e5):
+        found = pieces(X, begin, weight, origin, price, 1000)
+        expected = twins.segments.pieces(X, begin, ones(weight, X), origin, price)
+        assert found.tolist() == expected.tolist()
+        n_pieces.add(int(found.sum()))
+    assert min(n_pieces) == 2  # the sequences
+
+
 @seeds(30)
 def test_no_pieces_cost_less(seed):
     X, begin, weight = problem(3 * seed, n_max=8)

@@ -109,7 +109,12 @@ def begin_path(path, seeds, many, number, rng):
     if data is path.data:
         return begin
     coarse = type(path)(data.X, data.w, path.lam, path.scale, path.reg, path.known, data)
-    found = list(stops(coarse, begin, number))
+    found = []
+    for stop in stops(coarse, begin, number):
+        found.append(stop)
+        # the stops to come have fewer clusters than are taken up
+        if number is not None and stop[0] - 1 < COARSE * number:
+            break
     wanted = COARSE * (min(found, key=lambda stop: stop[2])[0] if number is None else number)
     above = [stop for stop in found if stop[0] >= wanted]
     k, label, _ = above[-1] if above else found[0]

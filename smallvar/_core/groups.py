@@ -3,6 +3,8 @@
 import numpy as np
 from sklearn.utils import column_or_1d
 
+BLOCK = 1 << 12  # labels looked at together, to find where each appears first
+
 
 class Groups:
     """The data set of each of ``n_samples`` rows; None: all are from one.
@@ -74,9 +76,16 @@ class Groups:
 
 def first_appearance(labels):
     """Labels >= 0 renumbered (int32) in the order of their first appearance."""
-    first = np.full(int(labels.max(initial=-1)) + 1, len(labels), dtype=np.intp)
-    first[labels[::-1]] = np.arange(len(labels) - 1, -1, -1)  # the last assignment to a label wins
-    used = np.flatnonzero(first < len(labels))
+    n, n_left = len(labels), int(labels.max(initial=-1)) + 1
+    first = np.full(n_left, n, dtype=np.intp)
+    for start in range(0, n, BLOCK):  # up to the row where all labels have appeared
+        own = labels[start : start + BLOCK]
+        new = np.flatnonzero(first[own] == n)[::-1]
+        first[own[new]] = start + new  # the last assignment to a label wins
+        n_left -= len(np.unique(own[new]))
+        if n_left == 0:
+            break
+    used = np.flatnonzero(first < n)
     number = np.empty(len(first), dtype=np.int32)
     number[used[np.argsort(first[used])]] = np.arange(len(used), dtype=np.int32)
     return number[labels]

@@ -82,8 +82,9 @@ class BPMeans(FeatureEstimator):
     n_swaps : int or "auto", default="auto"
         After each start, so many times: take a random feature away, seed another one, sweep
         again, and keep the result if the objective is lower; or only take one away, or only seed
-        one, since their number is free ("stepwise" keeps it). Not in the paper (0); worth more
-        than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
+        one, since their number is free ("stepwise" keeps it). One is given up where 20 sweeps
+        that gain as much as the last would not lower the objective. Not in the paper (0); worth
+        more than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
         over 8; on large data fewer, 2^24 divided by the size of ``X`` but at least 2; and 0
         after a start of your own.
     max_iter : int, default=300
@@ -140,12 +141,12 @@ class BPMeans(FeatureEstimator):
     -----
     A row of weight w counts w times in the objective, and opens a feature at w * residual >
     ``lam``, which goes with the mean weight where it is found, so that all weights times a constant
-    change no feature. Rows of weight zero take no part and are encoded as by ``transform``. With
-    "auto" constant columns take no part either: ``components_`` are 0 there, and errors leave them
-    out. A feature that
-    loses its last user is removed and its penalty refunded; so is one whose column of Z depends
-    on earlier columns, for the same fit is had without it. The data are not centered: a feature
-    that all rows share is what they have in common.
+    change no feature. Rows of weight zero take no part and are encoded as by ``transform``. Unless
+    ``lam`` is a number, constant columns take no part either: ``components_`` are 0 there, and
+    errors, ``reconstruction_err_`` among them, leave them out. A feature that loses its last user
+    is removed and its penalty refunded; so is one whose column of Z depends on earlier columns,
+    for the same fit is had without it. The data are not centered: a feature that all rows share is
+    what they have in common.
 
     References
     ----------
@@ -328,8 +329,9 @@ class KFeatures(FeatureEstimator):
         only few are made for each number at first; see :func:`feature_path`.
     n_swaps : int or "auto", default="auto"
         After each start, so many times: take a random feature away, seed another one, sweep
-        again, and keep the result if the objective is lower. Not in the paper (0); worth more
-        than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
+        again, and keep the result if the objective is lower. One is given up where 20 sweeps
+        that gain as much as the last would not lower the objective. Not in the paper (0); worth
+        more than as many starts. "auto" is 20; 50 on the path to a K that is chosen, where that is
         over 8; on large data fewer, 2^24 divided by the size of ``X`` but at least 2; and 0
         after a start of your own.
     max_iter : int, default=300

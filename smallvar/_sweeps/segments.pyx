@@ -16,7 +16,6 @@ to the beginning of the next one costs nothing.
 
 from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL
-from libc.stdint cimport uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcpy, memset
 
@@ -33,9 +32,21 @@ cdef extern from "_pieces.h" nogil:
     Py_ssize_t sp_best(double, double, const double*, const double*, const double*, Py_ssize_t, double*)
     Py_ssize_t sp_count(const double*, Py_ssize_t, double)
 
+cdef extern from *:
+    """
+    #define SMALLVAR_REST 0.5
+    #define SMALLVAR_VALUE_ROUNDING 0x1p-49
+    """
+    # of the price of a piece: candidates whose values exceed the least by that rest. Noise alone makes up for that
+    # seldom, in the rows for which they do
+    const double REST "SMALLVAR_REST"
+    # of the sum of squares so far, times the columns and some: what values and the bound of their growth may be off by
+    const double VALUE_ROUNDING "SMALLVAR_VALUE_ROUNDING"
+
 cdef enum:
-    BLOCK = 1 << 20     # costs in memory at a time, of all states of a block of rows
-    WORD = 64           # states in a word of bits
+    BLOCK = 1 << 16     # costs in memory at a time, of all states of a block of rows
+    WORD = 8            # states in a word of bits
+    MANY = 64           # candidates for the beginning of the last piece; fewer are all evaluated at each row
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -86,7 +97,7 @@ cdef void compute_costs(
 
 
 cdef Py_ssize_t forward(
-    const double* cost, Py_ssize_t k, double price, int state, double* above, uint64_t* moved
+    const double* cost, Py_ssize_t k, double price, int state, double* above, unsigned char* moved
 ) noexcept nogil:
     """Take one row of the Viterbi recursion; returns the cheapest state (of several ``state``, else the first).
 
@@ -105,7 +116,7 @@ cdef Py_ssize_t forward(
             before = 0.0        # a sequence begins in any state, without a price
         elif before > price:
             before = price
-            moved[c // WORD] |= <uint64_t> 1 << (c % WORD)
+            moved[c // WORD] |= 1 << (c % WORD)
         above[c] = before + cost[c]
     for c in range(k):
         if above[c] < best:
@@ -120,7 +131,7 @@ cdef Py_ssize_t forward(
 
 
 cdef void trace_back(
-    Py_ssize_t begin, Py_ssize_t end, int* label, const uint64_t* moved, Py_ssize_t words
+    Py_ssize_t begin, Py_ssize_t end, int* label, const unsigned char* moved, Py_ssize_t words
 ) noexcept nogil:
     """Set the labels of a sequence, from its last row back.
 
@@ -162,7 +173,7 @@ def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doub
     cdef int[::1] label = label_array
     cdef double[:, ::1] columns = np.zeros((d, width)), buffers = np.empty((n_threads, d))
     cdef double[::1] costs = np.empty(min(n, block) * width), above = np.zeros(k)
-    cdef uint64_t[:, ::1] moved = np.zeros((n, words), dtype=np.uint64)
+    cdef unsigned char[:, ::1] moved = np.zeros((n, words), dtype=np.uint8)
     columns[:, :k] = centers.T
     packed.k, packed.width, packed.columns = k, width, &columns[0, 0]
     with nogil:
@@ -311,6 +322,87 @@ cdef void prune(Candidates* candidates, double least, Py_ssize_t most) noexcept 
         thin_out(candidates)
 
 
+cdef struct Resting:        # candidates that are not evaluated for some rows, as they cannot be the best there
+    double least            # the least of their values at the row at which they were last evaluated,
+    Prefix then             # and the rows up to that one
+    Py_ssize_t rows         # since then
+
+
+cdef bint stay_behind(const Resting* resting, const Prefix* prefix, Py_ssize_t d, double best) noexcept nogil:
+    """Whether all resting candidates have higher values than this best one of the others, at this prefix.
+
+    The squared error of a piece is at least that of its first rows plus that of the others, each about a mean of its
+    own: since they were evaluated, values have grown by the squared error of the rows since then or more.
+    """
+    cdef Py_ssize_t j
+    cdef double difference, squared = 0.0, weight = prefix.weight - resting.then.weight, grown, rounding
+    if not weight > 0.0:
+        return False
+    for j in range(d):
+        difference = prefix.sums[j] - resting.then.sums[j]
+        squared += difference * difference
+    grown = (prefix.squares - resting.then.squares) - squared / weight
+    rounding = VALUE_ROUNDING * (d + 8) * (prefix.squares + resting.least)
+    return resting.least + grown - rounding > best
+
+
+cdef void rest(
+    const Candidates* candidates, Candidates* active, Resting* resting, const Prefix* prefix, double limit
+) noexcept nogil:
+    """Let the candidates rest, which were just evaluated, whose values are not below the limit.
+
+    OUT active: the others; none of them where it does not pay, and all are to be evaluated at the next row.
+    """
+    cdef Py_ssize_t j, c, size = candidates.size, high = sp_count(candidates.value, size, limit)
+    active.size = resting.rows = 0
+    # where a heavy row leaves nothing of the weight of light ones, values do not only grow
+    if size < MANY or 4 * (size - high) > size or not prefix.weight > candidates.weight[size - 1]:
+        return
+    resting.least, resting.then.squares, resting.then.weight = HUGE_VAL, prefix.squares, prefix.weight
+    memcpy(resting.then.sums, prefix.sums, candidates.d * sizeof(double))
+    for c in range(size):
+        if candidates.value[c] < limit:
+            for j in range(candidates.d):
+                active.sums[j * active.capacity + active.size] = candidates.sums[j * candidates.capacity + c]
+            active.squares[active.size], active.weight[active.size] = candidates.squares[c], candidates.weight[c]
+            active.least[active.size], active.row[active.size] = candidates.least[c], candidates.row[c]
+            active.size += 1
+        elif candidates.value[c] < resting.least:
+            resting.least = candidates.value[c]
+
+
+cdef Py_ssize_t take_row(
+    Candidates* candidates, Candidates* active, Resting* resting, Prefix* prefix, double price, Py_ssize_t most
+) noexcept nogil:
+    """Find the best candidate for the rows of the prefix, and set its least cost; returns where the last piece begins.
+    """
+    cdef Py_ssize_t best
+    resting.rows += 1
+    # about when the candidates that came since then have cost as much as to evaluate all
+    if active.size and candidates.size < most and resting.rows * resting.rows < 2 * candidates.size:
+        best = evaluate(active, prefix)
+        if stay_behind(resting, prefix, active.d, active.value[best]):
+            prefix.least = active.value[best] + price
+            return active.row[best]
+    best = evaluate(candidates, prefix)
+    prefix.least = candidates.value[best] + price
+    best = candidates.row[best]
+    prune(candidates, prefix.least, most)
+    rest(candidates, active, resting, prefix, prefix.least - REST * price)
+    return best
+
+
+cdef Candidates candidates_in(Py_ssize_t[::1] row, double[:, ::1] tables) noexcept nogil:
+    """No candidates, in this memory: rows (capacity,) and d + 5 tables of that length."""
+    cdef Candidates candidates
+    cdef Py_ssize_t d = tables.shape[0] - 5
+    candidates.size, candidates.capacity, candidates.d = 0, row.shape[0], d
+    candidates.row, candidates.sums, candidates.squares = &row[0], &tables[0, 0], &tables[d, 0]
+    candidates.weight, candidates.least = &tables[d + 1, 0], &tables[d + 2, 0]
+    candidates.value, candidates.sorted_values = &tables[d + 3, 0], &tables[d + 4, 0]
+    return candidates
+
+
 def pieces(X, const Py_ssize_t[::1] begin, const double[::1] weight, const double[::1] origin, double price,
            Py_ssize_t most):
     """Flags of the rows at which pieces begin that minimize squared errors about their means plus price for each piece.
@@ -318,42 +410,42 @@ def pieces(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doubl
     By dynamic programming over the row at which the last piece begins, where candidates that can be the best no more
     are dropped. As long as no more than ``most`` of them are left at any row, this is the minimum; where there are
     more, half of the older half of them are given up, those that are the worst now. Of candidates of equal value the
-    first is taken.
+    first is taken. Those whose values are far from the least are not evaluated for some rows.
 
     X : IN array (n, d), float32 or float64, any strides;  weight : IN array (n,), or None: 1 each
     begin : IN array (m + 1,), where sequences begin, ascending from 0, and n
     origin : IN array (d,), near the rows: what sums are taken from
     price : > 0;  most : >= 4
     """
-    cdef Py_ssize_t i, q, best, n = X.shape[0], d = X.shape[1], capacity = most + 8, work = 0
+    cdef Py_ssize_t i, q, n = X.shape[0], d = X.shape[1], capacity = most + 8, work = 0
     cdef Rows rows = rows_of(X, weight, None)
-    cdef Candidates candidates
+    cdef Candidates candidates, active
+    cdef Resting resting
     cdef Prefix prefix
     if origin.shape[0] != d or not 0.0 < price < HUGE_VAL or most < 4:
         raise ValueError(f"origin must have {d} entries, price be > 0, most >= 4, got {price}, {most}")
     check_begin(begin, n)
     cdef Py_ssize_t[::1] last = np.zeros(n, dtype=np.intp)  # for the rows up to each, where the last piece begins
-    cdef Py_ssize_t[::1] row = np.empty(capacity, dtype=np.intp)
-    cdef double[:, ::1] tables = np.empty((d + 5, capacity))
-    cdef double[::1] x = np.empty(d), sums = np.empty(d)
+    cdef Py_ssize_t[:, ::1] row = np.empty((2, capacity), dtype=np.intp)
+    cdef double[:, :, ::1] tables = np.empty((2, d + 5, capacity))
+    cdef double[:, ::1] vectors = np.empty((3, d))
+    cdef double* x = &vectors[0, 0]
     opens_array = np.zeros(n, dtype=bool)
     cdef unsigned char[::1] opens = opens_array.view(np.uint8)
-    candidates.capacity, candidates.d, candidates.row, candidates.sums = capacity, d, &row[0], &tables[0, 0]
-    candidates.squares, candidates.weight, candidates.least = &tables[d, 0], &tables[d + 1, 0], &tables[d + 2, 0]
-    candidates.value, candidates.sorted_values = &tables[d + 3, 0], &tables[d + 4, 0]
-    prefix.sums = &sums[0]
+    candidates, active = candidates_in(row[0], tables[0]), candidates_in(row[1], tables[1])
+    prefix.sums, resting.then.sums = &vectors[1, 0], &vectors[2, 0]
     with nogil:
         for q in range(begin.shape[0] - 1):
-            candidates.size = 0
+            candidates.size = active.size = resting.rows = 0
             prefix.squares = prefix.weight = prefix.least = 0.0
-            memset(&sums[0], 0, d * sizeof(double))
+            memset(prefix.sums, 0, d * sizeof(double))
             for i in range(begin[q], begin[q + 1]):
                 add_candidate(&candidates, &prefix, i)
-                read_row(&rows, i, &x[0], 1)
-                add_row(&prefix, &x[0], weight_of(&rows, i), &origin[0], d)
-                best = evaluate(&candidates, &prefix)
-                last[i], prefix.least = candidates.row[best], candidates.value[best] + price
-                prune(&candidates, prefix.least, most)
+                if active.size:
+                    add_candidate(&active, &prefix, i)
+                read_row(&rows, i, x, 1)
+                add_row(&prefix, x, weight_of(&rows, i), &origin[0], d)
+                last[i] = take_row(&candidates, &active, &resting, &prefix, price, most)
                 poll_signals(&work, (candidates.size + 8) * (d + 4), WORK)
             # from the end of the sequence back: the piece before ends where the last one begins
             i = begin[q + 1]

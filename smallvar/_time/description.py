@@ -9,6 +9,7 @@ from hashlib import blake2b
 import numpy as np
 from scipy.signal import lfilter
 from scipy.special import gammaln
+from sklearn.utils import gen_batches
 
 from smallvar._time.record import NORMAL
 
@@ -26,6 +27,7 @@ SCALE_STEPS = 8  # steps of the fixed point for the scale, for each number of de
 MAX_ERROR = 3.0  # in scales: larger errors count as this where predictions are compared
 LEAST_VARIANCE = 0.01  # relative to the variance of the noise: smaller errors are rounding
 WINDOW_LENGTH, N_WINDOWS = 4096, 16  # longer records are described by these stretches of rows
+BLOCK = 1 << 16  # numbers of the columns that are handled at a time, as many as fit the cache
 
 
 def weighted_mean(values, weight):
@@ -33,13 +35,27 @@ def weighted_mean(values, weight):
     return float(np.einsum("i,i->", weight, values))
 
 
-def column_medians(values):
-    """Median of each column, faster than np.median: columns are contiguous in memory first."""
-    columns = np.ascontiguousarray(values.T)
+def medians(columns):
+    """Median of each row of an array, faster than np.median."""
     half = columns.shape[1] // 2
-    columns.partition(half, axis=1)
+    columns = np.partition(columns, half, axis=1)
     upper = columns[:, half]
     return upper if columns.shape[1] % 2 else 0.5 * (columns[:, :half].max(axis=1) + upper)
+
+
+def prediction_errors(residuals, number):
+    """Errors of prediction ``number``, 1 being the first of PREDICTIONS; 0: of no prediction.
+
+    residuals : ndarray of shape (columns, rows)
+    """
+    if number == 0:
+        return residuals
+    phi, g = PREDICTIONS[number - 1]
+    if g < 1.0:
+        return lfilter([1.0, -phi], [1.0, -phi * (1.0 - g)], residuals)
+    errors = residuals.copy()
+    errors[:, 1:] -= phi * residuals[:, :-1]
+    return errors
 
 
 def t_deviance(squares, weight, d):
@@ -75,13 +91,13 @@ class Description:
 
     def __init__(self, record, noise):
         self.record, n = record, record.n
-        self.rows = None  # rows that the noise is described of; None: all
+        self.windows = [slice(0, n)]  # rows that the noise is described of
         self.lengths = {}  # lengths computed before, by number of states and hash of the labels
         if n > WINDOW_LENGTH * N_WINDOWS:
             first = np.linspace(0, n - WINDOW_LENGTH, N_WINDOWS).astype(np.intp)
-            self.rows = (first[:, None] + np.arange(WINDOW_LENGTH)).ravel()
+            self.windows = [slice(start, start + WINDOW_LENGTH) for start in first]
         weight = np.ones(n) if record.weight is None else record.weight
-        self.weight = weight if self.rows is None else weight[self.rows]
+        self.weight = self._in_windows(weight)
         self.weight = self.weight / self.weight.sum()
         variance = float(noise.sum()) / record.mass / record.X.shape[1]
         self.least = np.sqrt(LEAST_VARIANCE * variance) or np.sqrt(np.finfo(float).tiny)
@@ -97,38 +113,55 @@ class Description:
         """Description length for these labels: of noise, switches and centers."""
         record = self.record
         n, d = record.X.shape
-        centers = record.sums(labels, k)[0]
-        rows = slice(None) if self.rows is None else self.rows
-        residuals = record.X[rows] - centers[labels[rows]]
         sequences = len(record.begin) - 1
         m = n - sequences  # rows at which a switch is possible
         switches = int(np.count_nonzero(record.opens(labels))) - sequences
         # log of (m choose switches), and the states: any first one, then another than before
         code = gammaln(m + 1.0) - gammaln(switches + 1.0) - gammaln(m - switches + 1.0)
         code += switches * np.log(max(k - 1, 1)) + sequences * np.log(k)
-        return self._noise_length(residuals) + 2.0 * code + PRICE * np.log(n) * d * k
+        noise = self._noise_length(record.sums(labels, k)[0], labels)
+        return noise + 2.0 * code + PRICE * np.log(n) * d * k
 
-    def _noise_length(self, residuals):
+    def _noise_length(self, centers, labels):
         """Length of the residuals, with the prediction that leaves the smallest errors."""
-        n, d = self.record.n, residuals.shape[1]
-        errors, scale = residuals, self._robust_scale(residuals)
-        length = self._log_variance(errors, scale)
-        code, best = 0.0, length
-        for phi, g in PREDICTIONS:
-            predicted = lfilter([1.0, -phi], [1.0, -phi * (1.0 - g)], residuals, axis=0)
-            predicted_scale = self._robust_scale(predicted)
-            value = self._log_variance(predicted, predicted_scale) + 2.0 * np.log(n) / n
-            if value < best:
-                errors, scale, code, best = predicted, predicted_scale, 2.0 * np.log(n), value
-        squares = np.square(errors / scale).sum(axis=1)
-        return n * (t_deviance(squares, self.weight, d) + 2.0 * np.log(scale).sum()) + code
+        n, d = self.record.n, self.record.X.shape[1]
+        scales, log_variances = np.empty((1 + len(PREDICTIONS), d)), []
+        blocks = list(gen_batches(d, max(1, BLOCK // len(self.weight))))
+        labels = self._in_windows(labels)
+        for block in blocks:
+            residuals = self._residuals(centers, labels, block)
+            errors = (prediction_errors(residuals, i) for i in range(1 + len(PREDICTIONS)))
+            pairs = [self._scale_and_log_variance(error) for error in errors]
+            scales[:, block] = [scale for scale, _ in pairs]
+            log_variances.append([log_variance for _, log_variance in pairs])
+        lengths = np.sum(log_variances, axis=0)
+        lengths[1:] += 2.0 * np.log(n) / n
+        best = int(lengths.argmin())
+        squares = np.zeros(len(self.weight))
+        for block in blocks:
+            errors = prediction_errors(self._residuals(centers, labels, block), best)
+            errors /= scales[best, block, None]
+            squares += np.einsum("ji,ji->i", errors, errors)
+        code = 2.0 * np.log(n) if best else 0.0
+        deviance = t_deviance(squares, self.weight, d) + 2.0 * np.log(scales[best]).sum()
+        return n * deviance + code
 
-    def _robust_scale(self, errors):
-        """Robust scale of each column: that of normal errors with the same median of |error|."""
-        return np.maximum(column_medians(np.abs(errors)) / NORMAL, self.least)
+    def _in_windows(self, rows):
+        """The rows in the windows."""
+        return np.concatenate([rows[window] for window in self.windows])
 
-    def _log_variance(self, errors, scale):
-        """Sum over columns of the log variance of the errors, with large errors cut."""
-        clipped = np.clip(errors / scale, -MAX_ERROR, MAX_ERROR)
-        variance = np.maximum(np.einsum("i,ij->j", self.weight, np.square(clipped)), LEAST_VARIANCE)
-        return float((np.log(variance) + 2.0 * np.log(scale)).sum())
+    def _residuals(self, centers, labels, block):
+        """Rows minus their centers in a block of columns, one column after the other in memory."""
+        residuals = centers[:, block].T.take(labels, axis=1)
+        return np.subtract(self._in_windows(self.record.X[:, block]).T, residuals, out=residuals)
+
+    def _scale_and_log_variance(self, errors):
+        """Robust scale of each column, and the sum of log variances with large errors cut.
+
+        The scale is that of normal errors with the same median of |error|.
+        """
+        sizes = np.abs(errors)
+        scale = np.maximum(medians(sizes) / NORMAL, self.least)
+        clipped = np.minimum(sizes / scale[:, None], MAX_ERROR)
+        variance = np.maximum(np.einsum("i,ji->j", self.weight, np.square(clipped)), LEAST_VARIANCE)
+        return scale, float((np.log(variance) + 2.0 * np.log(scale)).sum())

@@ -16,6 +16,7 @@ from smallvar._sweeps.sums import Sums
 
 MOST_STEPS = 1 << 16  # differences that the noise is estimated from
 MOST_ENTRIES = 1 << 24  # of these differences in all
+COLUMNS = 4  # of these differences that are looked at together
 MOST_COLUMNS = 1024  # from so many columns on, as many differences are used for the covariance
 SMALLEST_STEP = 1e-150  # absolute: the square of a smaller difference of neighboring rows is lost
 SMALLEST_PRICE, LARGEST_PRICE = 1e-300, 1e300  # of a piece, of the mean weight: costs are finite
@@ -119,13 +120,13 @@ def _variance(steps):
     Where most are 0, numbers are rounded: the variance is that of rounding to the least difference.
     And the scale beyond which differences are too large.
     """
-    scale = np.median(np.abs(steps), axis=0) / NORMAL
-    noise = np.abs(steps) <= TRIM * scale
-    variance = np.square(np.where(noise, steps, 0.0)).sum(axis=0) / noise.sum(axis=0) / (2.0 * KEPT)
+    sizes = np.abs(steps)
+    scale = np.median(sizes, axis=0) / NORMAL
+    noise = sizes <= TRIM * scale
+    variance = np.square(np.where(noise, sizes, 0.0)).sum(axis=0) / noise.sum(axis=0) / (2.0 * KEPT)
     for j in np.flatnonzero(scale == 0.0):
-        size = np.abs(steps[:, j])
-        if size.any():
-            variance[j] = size[size > 0.0].min() ** 2 / 12.0
+        if sizes[:, j].any():
+            variance[j] = sizes[sizes[:, j] > 0.0, j].min() ** 2 / 12.0
             scale[j] = np.sqrt(2.0 * variance[j])
     return variance, scale
 
@@ -133,7 +134,7 @@ def _variance(steps):
 def _some(rows, d):
     """Evenly spread over these, not more than MOST_STEPS, and fewer of many columns."""
     most = max(2 * MOST_COLUMNS, min(MOST_STEPS, MOST_ENTRIES // d))
-    return rows[:: -(-len(rows) // most) or 1]
+    return rows[:: -(-len(rows) // most) or 1].copy()
 
 
 def noise_of(record):
@@ -142,16 +143,24 @@ def noise_of(record):
     The covariance is that of differences of neighboring rows, which states that last do not change
     much.
     """
-    near = _some(np.flatnonzero(~record.first[1:]), record.X.shape[1])
-    steps = np.subtract(record.X[near + 1], record.X[near], dtype=np.float64)
-    steps[np.abs(steps) <= np.maximum(record.frame.column_rounding(), SMALLEST_STEP)] = 0.0
-    if not steps.any():
+    d, rounding = record.X.shape[1], np.maximum(record.frame.column_rounding(), SMALLEST_STEP)
+    near = _some(np.flatnonzero(~record.first[1:]), d)
+    steps, used = np.empty((len(near), d), order="F"), np.zeros(d, dtype=bool)
+    # some columns at a time: memory beside the steps is little
+    for some in gen_batches(d, COLUMNS, min_batch_size=2):
+        after, before = record.X[near + 1, some], record.X[near, some]
+        own = np.subtract(after, before, dtype=np.float64, order="C")
+        own[np.abs(own) <= rounding[some]] = 0.0
+        if own.any():
+            variance, scale = _variance(own)
+            used[some] = kept = variance > 0.0
+            own = np.clip(own, -TRIM * scale, TRIM * scale, order="F")
+            square = np.where(kept, np.square(own).mean(axis=0), 1.0)
+            own *= np.sqrt(variance / square)
+        steps[:, some] = own
+    if not used.any():
         return _of_covariance(np.asarray(record.X, dtype=np.float64) - record.frame.mean)
-    variance, scale = _variance(steps)
-    used = variance > 0.0
-    steps = np.clip(steps[:, used], -TRIM * scale[used], TRIM * scale[used])
-    steps *= np.sqrt(variance[used] / np.square(steps).mean(axis=0))
-    return _of_covariance(steps)
+    return _of_covariance(steps if used.all() else steps[:, used])
 
 
 def _of_covariance(steps):

@@ -56,7 +56,7 @@ class _Start:
 
     def __init__(self, record, labels, lam, price, cap, parts=None):
         self.record, self.lam, self.price, self.cap, self.parts = record, lam, price, cap, parts
-        self.progress, self.counts, self.cheapest = None, [], (None, None)
+        self.progress, self.counts = None, []
         self.take(self.measured(labels))
 
     def measured(self, labels):
@@ -74,7 +74,7 @@ class _Start:
         """Make this the labeling of the start."""
         self.labels, self.centers = labeling.labels, labeling.centers
         self.error, self.switches = labeling.error, labeling.switches
-        self.objective = self.objective_of(labeling)
+        self.objective, self.cheapest = self.objective_of(labeling), None
 
     def objective_of(self, labeling):
         """The objective of a labeling."""
@@ -101,9 +101,10 @@ class _Start:
 
     def sweep(self):
         """The cheapest labels for the centers, found once for the same ones."""
-        if self.cheapest[0] is not self.centers:
-            self.cheapest = self.centers, self.record.viterbi(self.centers, self.price)
-        return self.cheapest[1]
+        if self.cheapest is None:
+            labels = self.record.viterbi(self.centers, self.price)
+            self.cheapest = self.labels if np.array_equal(labels, self.labels) else labels
+        return self.cheapest
 
     def run(self, loop):
         """Sweep to the end."""
@@ -112,9 +113,9 @@ class _Start:
         progress = self.progress
         while progress.should_continue:
             before, was = self.k, self.objective
-            labels = self.sweep()
-            moved = int(np.count_nonzero(labels != self.labels))
-            if moved:
+            labels, moved = self.sweep(), 0
+            if labels is not self.labels:
+                moved = int(np.count_nonzero(labels != self.labels))
                 self.take(self.measured(labels))
             # the same objective again: rows at a tie, which rounding of the means moves
             settled = not moved or (progress.n_iter > 0 and not self.objective < was)
@@ -135,7 +136,7 @@ class _Start:
     def finish(self):
         """Have the cheapest labels where the sweeps did not end at them; centers stay."""
         record, labels = self.record, self.sweep()
-        if (labels == self.labels).all():
+        if labels is self.labels:
             return
         _, first = np.unique(labels, return_index=True)
         centers = self.centers[labels[np.sort(first)]]
@@ -200,6 +201,16 @@ class _Start:
         """Let one of the pieces of the beginning be a state, if that pays."""
         if self.k >= self.cap:
             return False
+        record, parts, gain = self.record, self.parts, self._gains()
+        for best in np.argsort(-gain, kind="stable")[:TRIALS]:
+            if gain[best] + 2.0 * self.price > self.lam:
+                centers = np.vstack([self.centers, parts.means[best]])
+                if self.lower(record.viterbi(centers, self.price)):
+                    return True
+        return False
+
+    def _gains(self):
+        """What the rows of each piece would save in its mean."""
         record, parts = self.record, self.parts
         # within an atom both the piece and the state are the same
         atom = record.opens(self.labels)
@@ -210,13 +221,7 @@ class _Start:
         piece, state = parts.numbers[rows], self.labels[rows]
         own, new = mean - self.centers[state], mean - parts.means[piece]
         gain = mass * (np.einsum("ij,ij->i", own, own) - np.einsum("ij,ij->i", new, new))
-        gain = np.bincount(piece, gain)
-        for best in np.argsort(-gain, kind="stable")[:TRIALS]:
-            if gain[best] + 2.0 * self.price > self.lam:
-                centers = np.vstack([self.centers, parts.means[best]])
-                if self.lower(record.viterbi(centers, self.price)):
-                    return True
-        return False
+        return np.bincount(piece, gain)
 
 
 def _halves(mean, mass, center):

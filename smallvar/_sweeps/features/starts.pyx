@@ -60,6 +60,7 @@ cdef extern from *:
     #define SMALLVAR_CANCELLATION 1e-3
     #define SMALLVAR_SWAP_GAIN 1e-12
     #define SMALLVAR_SAME_OBJECTIVE 1e-9
+    #define SMALLVAR_SWEEPS_LEFT 20.0
     """
     # of the error before least squares: below, most digits of the difference are lost, and all rows are added up again
     const double CANCELLATION "SMALLVAR_CANCELLATION"
@@ -67,6 +68,8 @@ cdef extern from *:
     const double SWAP_GAIN "SMALLVAR_SWAP_GAIN"
     # of an objective: starts that differ by no more have found the same, though features may be in another order
     const double SAME_OBJECTIVE "SMALLVAR_SAME_OBJECTIVE"
+    # a swap is given up where so many sweeps that gain as much as the last one would not be enough
+    const double SWEEPS_LEFT "SMALLVAR_SWEEPS_LEFT"
 
 RULES = {"sweep": FREE, "collapsed": COLLAPSED, "coordinate": COORDINATE, "exact": EXACT}
 
@@ -114,12 +117,12 @@ cdef double sweep(const Problem* problem, State* state) except? -1.0 nogil:
     return error if not error < CANCELLATION * before else evaluate(problem, state)
 
 
-cdef int converge(const Problem* problem, State* state) except -1 nogil:
-    """Sweep until nothing changes, or tol or max_iter ends it."""
+cdef int converge(const Problem* problem, State* state, double limit) except -1 nogil:
+    """Sweep until nothing changes, tol or max_iter ends it, or the objective will hardly come down to the limit."""
     cdef Stopping stopping
     cdef Progress* progress = &state.progress
     cdef bint was_solved, fixed_point
-    cdef double previous
+    cdef double previous, excess
     begin_sweeps(&stopping, problem.max_iter, problem.tol, problem.points.n)
     progress.converged = False
     while should_continue(&stopping):
@@ -140,6 +143,9 @@ cdef int converge(const Problem* problem, State* state) except -1 nogil:
             &stopping, progress.objective, previous, progress.path[0], not fixed_point, progress.n_created > 0,
             fixed_point,
         )
+        excess = progress.objective - limit
+        if stopping.n_iter > 1 and excess > 0.0 and excess > SWEEPS_LEFT * (previous - progress.objective):
+            break
     progress.converged = stopping.converged or stopping.within_tol
     return 0
 
@@ -184,9 +190,9 @@ cdef int swap(const Problem* problem, State* state, State* before) except -1 nog
     copy_state(problem, state, before)
     reseed_feature(problem, state, drops_one, adds_one)
     state.round.n_tiles = round_tiles(problem)
-    converge(problem, state)
-    progress.n_path = n_path
     least_gain = SWAP_GAIN * (before.progress.objective + progress.path[0])
+    converge(problem, state, before.progress.objective - least_gain)
+    progress.n_path = n_path
     if progress.objective < before.progress.objective - least_gain:
         push(progress, progress.objective)
     else:
@@ -209,7 +215,7 @@ cdef int run_start(const Problem* problem, State* state, State* before, int mode
         least_squares(problem, state)
     if problem.rule == COLLAPSED:
         refresh(problem, state)
-    converge(problem, state)
+    converge(problem, state, HUGE_VAL)
     for _ in range(problem.n_swaps):
         swap(problem, state, before)
     least_squares(problem, state)
