@@ -4,7 +4,7 @@ import ctypes
 import threading
 
 import numpy as np
-from scipy.linalg import LinAlgError, cython_lapack
+from scipy.linalg import LinAlgError, cython_lapack, solve_triangular
 
 QUICK = 500  # rows up to which it takes so little time that Ctrl-C can wait
 QUICK_FACTOR = 2000  # rows up to which a Cholesky factor does
@@ -68,13 +68,24 @@ def r_factor(A):
     return (stoppable if A.shape[1] > QUICK else _at_once)(np.linalg.qr, A, mode="r")
 
 
+def cholesky(A):
+    """The lower Cholesky factor of a symmetric matrix, None if it has none."""
+    try:
+        return (stoppable if len(A) > QUICK_FACTOR else _at_once)(np.linalg.cholesky, A)
+    except LinAlgError:
+        return None
+
+
+def solve_lower(L, B):
+    """The solution X of L X = B, L lower triangular."""
+    run = stoppable if len(L) > QUICK_FACTOR else _at_once
+    return run(solve_triangular, L, B, lower=True, check_finite=False)
+
+
 def log_determinant(A):
     """The logarithm of the determinant of a symmetric matrix; -inf if it has no Cholesky factor."""
-    try:
-        L = (stoppable if len(A) > QUICK_FACTOR else _at_once)(np.linalg.cholesky, A)
-    except LinAlgError:
-        return -np.inf
-    return 2.0 * float(np.log(L.diagonal()).sum())
+    L = cholesky(A)
+    return -np.inf if L is None else 2.0 * float(np.log(L.diagonal()).sum())
 
 
 def _at_once(function, *args, **options):

@@ -290,7 +290,8 @@ def _survey_down(problem, sample, tell, grain=False, every=2):
     for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
         centers[k] = descent.sweep.centers
         if problem.number is None and (k == 1 or number % every == 0):
-            stops[k] = sample.stop(problem.lam is None, problem.lam is not None)
+            lowest = problem.lowest(list(stops.values()))
+            stops[k] = sample.stop(problem.lam is None, problem.lam is not None, lowest)
     if problem.number is not None:
         tell("coarse path", f"{n} rows, {max(centers)} clusters and fewer", problem.number, n)
         return centers[_top(centers, problem.number)], 1, problem.number
@@ -347,8 +348,8 @@ def _descend(problem, sample, start, step):
     descent.start(start)
     descent.settle(FINE_SWEEPS)
     found, lowest, with_metric = [], np.inf, []
-    for _ in descent.down(step, FINE_SWEEPS):
-        found.append(sample.stop(True, True))
+    for k in descent.down(step, FINE_SWEEPS):
+        found.append(sample.stop(True, True, problem.lowest(found) if k != problem.number else np.inf))
         lowest = min(lowest, found[-1].criterion)
         with_metric.append(found[-1])
         for stop in with_metric:
