@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from smallvar._core.lapack import cholesky, solve_lower
 from smallvar._selection.columns import count_different, recorded
 from smallvar._selection.confidence import LEAST_LOGARITHM, SPREAD
 from smallvar._selection.coordinates import Coordinates, RoundMetric, SpanCoordinates
@@ -139,9 +138,11 @@ class Criterion:
 
         S = self.coordinates.covariance(sweep) if d > 1 else None
         if lowest < np.inf and self._is_far(sweep, S, base, lowest - self.constant):
-            return np.inf, None, n * (float(np.trace(S)) - self.total_floor)
+            return np.inf, None, n * (S.trace - self.total_floor)
         most = min(d - 1, u // 3 - K)
         long = self.search(S, most) if most > 0 else None
+        if long is not None:
+            long.vectors = self.coordinates.unrotated(long.vectors)
         squares, rounded = self._squares(sweep, long)
         error, metric = self._sum(squares), None
         V = value(squares + self.total_floor, 0.0, 1)
@@ -188,27 +189,25 @@ class Criterion:
         n, d, u = self.X.shape[0], self.rank, self.distinct
         if sweep.k == 1 or d != len(S) or d <= 2 or n < ROWS_PER_COLUMN * d:
             return False
-        L = cholesky(S)
-        if L is None:
+        if S.factor is None:
             return False
         if self.probes is None:
             i = np.linspace(0, n - 1, PROBES).astype(np.intp)
-            rows = np.asarray(self.X[i], dtype=np.float64)
+            rows = np.asarray(self.X[i], dtype=np.float64) - self.coordinates.origin
+            rows = self.coordinates.rotated(rows)
             self.probes = i, rows, None if self.weight is None else self.weight[i]
         i, rows, weight = self.probes
-        R = rows - sweep.centers[sweep.labels[i]]
-        R = R if self.coordinates.basis is None else R @ self.coordinates.basis
-        squares = np.square(solve_lower(L, R.T)).sum(axis=0)
+        squares = S.squares(rows - S.centers[sweep.labels[i]])
         total = float(squares.sum() if weight is None else weight @ squares)
         mass = float(len(i) if weight is None else weight.sum())
         if not 0.0 < total < np.inf:
             return False
         squares *= d * mass / total
-        deviation = (d + LEAST_FREEDOM) * float(np.log(squares + LEAST_FREEDOM).std())
+        # what a Gaussian and a t density say of the rows differs by this, the mean of r2 being known
+        gains = squares - (d + LEAST_FREEDOM) * np.log(squares + LEAST_FREEDOM)
         label = np.zeros(len(i), dtype=np.int32)
         deviance, _ = fit_residual_density(squares, weight, label, np.zeros(1), mass, d)
-        logdet = 2.0 * float(np.log(L.diagonal()).sum())
-        estimate = deviance + logdet - ERRORS * deviation / np.sqrt(PROBES)
+        estimate = deviance + S.log_determinant() - ERRORS * float(gains.std()) / np.sqrt(len(i))
         return base + u * estimate > lowest + FAR * self.tie
 
     def _squares(self, sweep, long):
