@@ -20,7 +20,7 @@ from smallvar._core.lapack import all_pairs, is_positive_definite, r_factor, svd
 from smallvar._selection.covariance import Covariance, LowRankCovariance
 from smallvar._selection.directions import ZERO_VARIANCE
 
-BLOCK = 4096
+BLOCK, SCATTERED = 4096, 1024  # rows at a time; of a covariance, whose blocks are to stay in a cache
 PRODUCTS = 1 << 33  # multiply-adds of one product of matrices: between them Ctrl-C works
 # of columns more than rows: where floors differ in more coordinates, near ones become so many
 EXACT, FLOORS = 512, 4
@@ -73,7 +73,7 @@ class Coordinates:
     def _scatter(self, center, label=None):
         """Sum of w r r', r the residuals of rows from this center, or from one for each label."""
         n, d = self.rows.shape
-        out, size = np.zeros((d, d)), max(1, min(BLOCK, PRODUCTS // d**2))
+        out, size = np.zeros((d, d)), max(1, min(SCATTERED, PRODUCTS // d**2))
         for start in range(0, n, size):
             rows = slice(start, start + size)
             R = np.asarray(self.rows[rows], dtype=np.float64)

@@ -52,9 +52,9 @@ class Covariance:
         A.flat[:: len(A) + 1] += level
         return is_positive_definite(A)
 
-    def all_pairs(self):
-        """All eigenpairs, ascending."""
-        return all_pairs(self.S)
+    def in_full(self):
+        """The matrix."""
+        return self.S
 
 
 class LowRankCovariance(Covariance):
@@ -108,7 +108,3 @@ class LowRankCovariance(Covariance):
         S = -(self.N.T @ self.N)
         S.flat[:: len(S) + 1] += self.D
         return S
-
-    def all_pairs(self):
-        """All eigenpairs, ascending."""
-        return all_pairs(self.in_full())

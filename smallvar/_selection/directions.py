@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from smallvar._core.lapack import all_pairs
 from smallvar._selection.covariance import Covariance
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
@@ -79,7 +80,7 @@ class DirectionSearch:
                 found = self._iterated(S, trace, logdet, most)
                 if found is not None:
                     return self._kept(*found, trace, most)
-        e, U = S.all_pairs()
+        e, U = all_pairs(S.in_full())
         return self._kept(e[::-1].clip(0.0), U[:, ::-1], trace, most)
 
     def _kept(self, e, U, trace, most):

@@ -36,6 +36,7 @@ SURE = 0.95  # confidence beyond which no transforms are tried
 ROUNDING = 1e-3  # ties by which values of the same clusters, numbered otherwise, may differ
 TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
+PLAIN_SWEEPS = 2  # of the first fine ones, after which distances may be those of projections
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
 
 
@@ -346,7 +347,9 @@ def _descend(problem, sample, start, step):
     """The way down in single steps; the metric of its best clusters, None where that is plain."""
     descent, tie = sample.descent, sample.criterion.tie
     descent.start(start)
-    descent.settle(FINE_SWEEPS)
+    descent.settle(PLAIN_SWEEPS)
+    descent.project()
+    descent.settle(FINE_SWEEPS - PLAIN_SWEEPS)
     found, lowest, with_metric = [], np.inf, []
     for k in descent.down(step, FINE_SWEEPS):
         found.append(sample.stop(True, True, problem.lowest(found) if k != problem.number else np.inf))

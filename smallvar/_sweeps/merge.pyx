@@ -45,7 +45,9 @@ from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_lo
 from smallvar._sweeps.fast_centers cimport clear_fast_centers
 from smallvar._sweeps.rows cimport is_sparse, point, real_x
 from smallvar._sweeps.new_centers cimport assign_to_new_centers
-from smallvar._sweeps.state cimport BIG, CHUNK, WORK, Bounds, State, memory_of, squared_distance, upper_bound
+from smallvar._sweeps.state cimport (
+    BIG, CHUNK, WORK, Bounds, State, memory_of, record_move, squared_distance, upper_bound
+)
 from smallvar._sweeps.sums cimport sums_copy, sums_t, sums_total, sums_unite, sums_weight
 
 import numpy as np
@@ -253,6 +255,25 @@ cdef class MergeSweep(DPSweep):
                     centers = self.centers
             self.move_centers()
         return n_sweeps, centers
+
+    def follow(self, const int[::1] labels):
+        """Take these labels instead of those of ``assign``; to be followed by ``move_centers``.
+
+        Returns how many points have moved. Bounds no longer hold.
+        """
+        cdef State* state = &self.state
+        cdef Py_ssize_t i
+        if labels.shape[0] != state.points.n:
+            raise ValueError(f"there must be {state.points.n} labels, got {labels.shape[0]}")
+        for i in range(state.points.n):
+            if not 0 <= labels[i] < state.centers.n:
+                raise ValueError(f"labels must be >= 0 and < {state.centers.n}, got {labels[i]}")
+        self.present_sums()  # so that no move is listed
+        for i in range(state.points.n):
+            if labels[i] != state.points.labels[i]:
+                record_move(state, i, labels[i])
+        state.bounds.valid = state.bounds.shifts_taken = False
+        return self.count_listed()
 
     # ---- mergers ---------------------------------------------------------------------------------------------
 
