@@ -20,7 +20,10 @@ from smallvar._core.lapack import all_pairs, is_positive_definite, r_factor, svd
 from smallvar._selection.covariance import Covariance, LowRankCovariance
 from smallvar._selection.directions import ZERO_VARIANCE
 
-BLOCK, SCATTERED = 4096, 1024  # rows at a time; of a covariance, whose blocks are to stay in a cache
+BLOCK, SCATTERED = (
+    4096,
+    1024,
+)  # rows at a time; of a covariance, whose blocks are to stay in a cache
 PRODUCTS = 1 << 33  # multiply-adds of one product of matrices: between them Ctrl-C works
 # of columns more than rows: where floors differ in more coordinates, near ones become so many
 EXACT, FLOORS = 512, 4
@@ -110,8 +113,8 @@ class Coordinates:
     def covariance(self, sweep):
         """The pooled covariance within clusters, with the floor, along the axes."""
         centers = self.centers(sweep)
-        C = self._projected(centers - self.origin)
-        M = C * np.sqrt(sweep.weights / self.n)[:, None]
+        C, share = self._projected(centers - self.origin), np.sqrt(sweep.weights / self.n)
+        M = C * share[:, None]
         size = float(np.trace(self.total)) / self.n
         cancelled = size - np.square(M).sum() < CANCELLATION * size
         if cancelled or self.axes is None:
@@ -128,8 +131,9 @@ class Coordinates:
             Q = self.axes[1]
             return Covariance(Q.T @ within @ Q, C @ Q)
         D, Q = self.axes
-        S = LowRankCovariance(D, M @ Q, C @ Q)
-        return S if LOW_RANK * len(C) <= len(D) else Covariance(S.in_full(), S.centers)
+        C = C @ Q
+        S = LowRankCovariance(D, C * share[:, None], C)
+        return S if LOW_RANK * len(C) <= len(D) else Covariance(S.in_full(), C)
 
     def lifted(self, U):
         """Directions, in columns, as the rows are."""

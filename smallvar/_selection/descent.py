@@ -166,7 +166,9 @@ class Projected:
             part = np.asarray(X[start : start + ROWS], dtype=np.float64)
             rows[start : start + ROWS] = (part - self.origin) @ self.basis
         frame, label = RowsFrame(rows, weight, 1), np.zeros(len(X), dtype=np.int32)
-        self.sweep = DPSweep(rows, weight, None, label, frame, descent.n_threads, len(centers), False)
+        self.sweep = DPSweep(
+            rows, weight, None, label, frame, descent.n_threads, len(centers), False
+        )
 
     def nearest(self, centers):
         """The numbers of the centers nearest to the rows."""

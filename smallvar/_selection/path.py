@@ -352,7 +352,9 @@ def _descend(problem, sample, start, step):
     descent.settle(FINE_SWEEPS - PLAIN_SWEEPS)
     found, lowest, with_metric = [], np.inf, []
     for k in descent.down(step, FINE_SWEEPS):
-        found.append(sample.stop(True, True, problem.lowest(found) if k != problem.number else np.inf))
+        found.append(
+            sample.stop(True, True, problem.lowest(found) if k != problem.number else np.inf)
+        )
         lowest = min(lowest, found[-1].criterion)
         with_metric.append(found[-1])
         for stop in with_metric:
