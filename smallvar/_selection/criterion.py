@@ -203,7 +203,7 @@ class Criterion:
         if not 0.0 < total < np.inf:
             return False
         squares *= d * mass / total
-        # what a Gaussian and a t density say of the rows differs by this, the mean of r2 being known
+        # of a row, by this a Gaussian and a t density differ, where the mean of r2 is known
         gains = squares - (d + LEAST_FREEDOM) * np.log(squares + LEAST_FREEDOM)
         label = np.zeros(len(i), dtype=np.int32)
         deviance, _ = fit_residual_density(squares, weight, label, np.zeros(1), mass, d)

@@ -65,7 +65,8 @@ class DirectionSearch:
     def __call__(self, S, most):
         """The long directions of S, at ``most`` so many; None if there are none.
 
-        S, a matrix or a Covariance, may have fewer columns than d; the others then are as ``beyond`` says.
+        S, a matrix or a Covariance, may have fewer columns than d; the others then are as
+        ``beyond`` says.
         """
         S = Covariance(S) if isinstance(S, np.ndarray) else S
         D, trace = len(S), self.beyond + S.trace
