@@ -79,9 +79,9 @@ class LambdaPath(Path):
     -----
     The clusterings are fixed points of plain k-means sweeps, begun at those of the way down. After
     a fit with ``lam="auto"``, the one into ``best`` clusters is that of the fit: ``labels(best)``
-    are its ``labels_``. Of much data the others are brought to their fixed points when the path is
-    first asked for them, which takes about as long as finding the path; so the rows must not be
-    changed in between.
+    are its ``labels_``. Of much data the others are brought to their fixed points, and criteria far
+    above the lowest are computed, when the path is first asked for them, which takes about as long
+    as finding the path; so the rows must not be changed in between.
     """
 
     tie: float

@@ -481,6 +481,9 @@ def lambda_path(
     columns; 20 for each cluster in any case) a random sample is used; penalties and inertia are
     those of all rows.
 
+    *Many columns.* Where there are eight columns and more for each cluster, distances on the way
+    down, after its first sweeps, are those in the space of the centers that it begins at.
+
     References
     ----------
     Ward (1963), Hierarchical grouping to optimize an objective function. Biernacki, Celeux &
