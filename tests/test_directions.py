@@ -172,6 +172,15 @@ def test_criteria_far_above_the_lowest_are_computed_when_asked_for(weighted, mon
     assert not path._far
 
 
+@pytest.mark.parametrize("rank", [1, 2])
+def test_rows_in_few_directions_of_many_columns(rank):
+    rng = np.random.default_rng(0)
+    X = blobs(rng, 3000, rank, 6, spread=0.02) @ rng.normal(size=(rank, 30))
+    path = lambda_path(X, random_state=0, n_threads=1)
+    assert np.isfinite(path.criterion[:3]).all()
+    assert path.best == path.ranking[0]
+
+
 @seeds(3)
 def test_sweeps_in_the_space_of_centers(seed):
     """Labels that are taken from outside move the centers to the means of their rows."""

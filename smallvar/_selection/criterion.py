@@ -187,7 +187,7 @@ class Criterion:
         has fewer parameters is likelier. The sum of log f is estimated from a few rows.
         """
         n, d, u = self.X.shape[0], self.rank, self.distinct
-        if sweep.k == 1 or d != len(S) or d <= 2 or n < ROWS_PER_COLUMN * d:
+        if sweep.k == 1 or d <= 2 or d != len(S) or n < ROWS_PER_COLUMN * d:
             return False
         if S.factor is None:
             return False
