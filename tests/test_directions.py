@@ -19,6 +19,8 @@ from smallvar._selection import directions as directions_module
 from smallvar._selection import sample as sample_module
 from smallvar._selection.columns import fit_powers, recorded
 from smallvar._selection.coordinates import Coordinates, SpanCoordinates
+from smallvar._selection.covariance import Covariance, LowRankCovariance
+from smallvar._selection.descent import descent_by_squares
 from smallvar._selection.directions import PRICE, ZERO_VARIANCE, DirectionSearch
 
 WAIT = 3.0  # seconds in which Ctrl-C must work: one, and two for a machine that is busy
@@ -99,6 +101,128 @@ def test_directions_from_those_before(kind, seed, monkeypatch):
         more = rng.normal(size=d) * (0.0 if step == 3 else 0.5)
         S = S + np.outer(more, more)
     assert len(whole) <= (1 if kind == "long" else 3)
+
+
+@pytest.mark.parametrize("k", [1, 7, 40])
+@seeds(3)
+def test_covariance_of_low_rank_equals_that_in_full(k, seed):
+    rng = np.random.default_rng(seed)
+    D, centers = np.sort(rng.gamma(2.0, size=90)) + 0.1, rng.normal(size=(k, 90))
+    N = centers * 0.9 / np.linalg.norm(centers / np.sqrt(D), 2)
+    low, full = LowRankCovariance(D, N, centers), Covariance(np.diag(D) - N.T @ N)
+    np.testing.assert_allclose(low.in_full(), full.S, atol=1e-14)
+    np.testing.assert_allclose(low.trace, full.trace, rtol=1e-13)
+    np.testing.assert_allclose(low.log_determinant(), full.log_determinant(), rtol=1e-11)
+    B = rng.normal(size=(90, 4))
+    np.testing.assert_allclose(low @ B, full @ B, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(low.squares(B.T), full.squares(B.T), rtol=1e-9)
+    e, U = np.linalg.eigh(full.S)
+    e, U = e[::-1], U[:, ::-1]
+    for q in (0, 3):
+        for level in (e[q] * (1 + 1e-9), e[q] * (1 - 1e-9), e[q + 2] * (1 + 1e-9)):
+            expected = bool(level > e[q])
+            for S in (low, full):
+                assert S.is_below(level, e[:q], np.ascontiguousarray(U[:, :q])) == expected
+
+
+def test_covariance_that_is_singular_has_no_factor():
+    N = np.zeros((2, 30))
+    N[0, 3] = 2.0
+    low = LowRankCovariance(np.ones(30), N, N)
+    assert low.factor is None
+    assert low.log_determinant() == -np.inf
+
+
+@pytest.mark.parametrize("d", [270, 640])  # fewer columns than rows, and more
+@seeds(2)
+def test_criterion_along_axes_equals_twin(d, seed):
+    rng = np.random.default_rng(seed)
+    X, w = wide_rows(rng, 600, d, "long"), np.ones(600)
+    criterion, _ = sample_module.squared_euclidean(X, None, 1, 1.0)
+    about = twins.path.described(X, w)
+    for K in (1, 5):
+        labels = np.append(np.arange(K), rng.integers(K, size=600 - K)).astype(np.int32)
+        V, _, error = criterion(criterion.relabeled(labels, K))
+        assert isinstance(
+            criterion.coordinates.covariance(criterion.relabeled(labels, K)), LowRankCovariance
+        )
+        expected, _ = twins.path.path_criterion(X, w, labels, about)
+        np.testing.assert_allclose(V, expected, rtol=1e-5)
+        residuals = X - np.array([X[labels == k].mean(axis=0) for k in range(K)])[labels]
+        np.testing.assert_allclose(error, np.square(residuals).sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_criteria_far_above_the_lowest_are_computed_when_asked_for(weighted, monkeypatch):
+    """They are those of a path that computes all of them at once, as is everything else."""
+    rng = np.random.default_rng(0)
+    X = blobs(rng, 6000, 40, 8, spread=0.05)
+    w = rng.gamma(2.0, size=6000) + 0.1 if weighted else None
+    path = lambda_path(X, sample_weight=w, random_state=0, n_threads=1)
+    assert path.best == 8
+    assert set(path._far) >= {2, 3, 4}
+    monkeypatch.setattr(sample_module.Problem, "lowest", lambda self, stops: np.inf)
+    whole = lambda_path(X, sample_weight=w, random_state=0, n_threads=1)
+    assert not whole._far
+    assert (path.lam, path.confidence) == pytest.approx((whole.lam, whole.confidence), rel=1e-12)
+    np.testing.assert_array_equal(path.confidences, whole.confidences)
+    np.testing.assert_array_equal(path.labels(8), whole.labels(8))
+    np.testing.assert_array_equal(path.ranking, whole.ranking)
+    np.testing.assert_allclose(path.criterion, whole.criterion, rtol=1e-9)
+    assert not path._far
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_rows_in_few_directions_of_many_columns(rank):
+    rng = np.random.default_rng(0)
+    X = blobs(rng, 3000, rank, 6, spread=0.02) @ rng.normal(size=(rank, 30))
+    path = lambda_path(X, random_state=0, n_threads=1)
+    assert np.isfinite(path.criterion[:3]).all()
+    assert path.best == path.ranking[0]
+
+
+@seeds(3)
+def test_sweeps_in_the_space_of_centers(seed):
+    """Labels that are taken from outside move the centers to the means of their rows."""
+    rng = np.random.default_rng(seed)
+    X = blobs(rng, 3000, 400, 6, spread=0.3)
+    descent = descent_by_squares(X, None, 1)
+    descent.start(X[:12])
+    descent.settle(1)
+    descent.project()
+    assert (descent.projected is None) == (3000 * descent.sweep.k * 400 <= 1 << 26)
+    labels = rng.integers(descent.sweep.k, size=3000).astype(np.int32)
+    before = descent.sweep.labels.copy()
+    moved = descent.sweep.follow(labels)
+    assert moved == (before != labels).sum()
+    descent.sweep.move_centers()
+    means = [X[labels == k].mean(axis=0) for k in range(descent.sweep.k)]
+    np.testing.assert_allclose(descent.sweep.centers, means, atol=1e-12)
+    # bounds do not hold then: the next sweep finds the nearest of these centers
+    descent.sweep.assign()
+    distances = ((X[:, None, :40] - np.array(means)[None, :, :40]) ** 2).sum(axis=2)
+    for start in range(40, 400, 40):
+        part = slice(start, start + 40)
+        distances += ((X[:, None, part] - np.array(means)[None, :, part]) ** 2).sum(axis=2)
+    np.testing.assert_array_equal(descent.sweep.labels, distances.argmin(axis=1))
+    with pytest.raises(ValueError, match="labels must be >= 0 and <"):
+        descent.sweep.follow(np.full(3000, descent.sweep.k, dtype=np.int32))
+
+
+@seeds(3)
+def test_costs_of_pairs_that_are_kept(seed):
+    """Mergers are those of costs that are computed again each time, as in few columns."""
+    rng = np.random.default_rng(seed)
+    X = np.zeros((300, 24))
+    X[:, :4] = np.round(rng.standard_t(3, size=(300, 4)), 1)  # with ties
+    wide, narrow = descent_by_squares(X, None, 1), descent_by_squares(X[:, :4].copy(), None, 1)
+    for descent in (wide, narrow):
+        descent.start(descent.X)
+        for count in (1, 40, 7):
+            descent.merge(count)
+        descent.settle(2)
+        descent.merge(60)
+    np.testing.assert_array_equal(wide.tree, narrow.tree)
 
 
 # Rows fewer than columns ---------------------------------------------------------------------

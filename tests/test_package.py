@@ -92,7 +92,8 @@ LAYERS = {
         *("lapack", "krylov", "eigen", "frame"),
     ),
     "_selection": (
-        *("penalty", "columns", "confidence", "directions", "coordinates", "criterion"),
+        *("penalty", "columns", "confidence", "covariance", "directions", "coordinates"),
+        *("criterion",),
         *("envelope", "descent", "sample", "lambda_path", "path"),
     ),
     "_centers": (

@@ -8,7 +8,7 @@ import ctypes
 import threading
 
 import numpy as np
-from scipy.linalg import LinAlgError, cython_lapack
+from scipy.linalg import LinAlgError, cython_lapack, solve_triangular
 
 QUICK = 500  # rows of a matrix up to which decompositions are quick enough not to be interrupted
 QUICK_FACTOR = 2000  # the same for a Cholesky factor
@@ -73,13 +73,24 @@ def r_factor(A):
     return (stoppable if A.shape[1] > QUICK else _at_once)(np.linalg.qr, A, mode="r")
 
 
+def cholesky(A):
+    """The lower Cholesky factor of a symmetric matrix, None if it has none."""
+    try:
+        return (stoppable if len(A) > QUICK_FACTOR else _at_once)(np.linalg.cholesky, A)
+    except LinAlgError:
+        return None
+
+
+def solve_lower(L, B):
+    """The solution X of L X = B, L lower triangular."""
+    run = stoppable if len(L) > QUICK_FACTOR else _at_once
+    return run(solve_triangular, L, B, lower=True, check_finite=False)
+
+
 def log_determinant(A):
     """The log-determinant of a symmetric matrix; -inf if it is not positive definite."""
-    try:
-        L = (stoppable if len(A) > QUICK_FACTOR else _at_once)(np.linalg.cholesky, A)
-    except LinAlgError:
-        return -np.inf
-    return 2.0 * float(np.log(L.diagonal()).sum())
+    L = cholesky(A)
+    return -np.inf if L is None else 2.0 * float(np.log(L.diagonal()).sum())
 
 
 def _at_once(function, *args, **options):

@@ -19,7 +19,7 @@ CENTRAL = 0.1  # of the standard deviation: how far from mean or median such a v
 EXACT = 1e-4  # of the standard deviation: what is nearer to the mean is the mean
 SKEWED = 1.0  # skewness beyond which a column is one-sided
 FEW_ROWS, NEIGHBORS = 1000, 3  # rows for the spread of columns; rows compared with each
-BLOCK = 4096
+BLOCK, CACHED = 4096, 256
 NUMBERS = 1 << 20  # that are sorted at once
 # of Yeo-Johnson transforms: m L that is as good as 0 (of a derivative the square is taken, and the
 # difference of two such numbers is right to the root of the precision); where the range ends
@@ -125,8 +125,8 @@ def count_different(X):
     same = SAME * spread
     direction = np.random.default_rng(0).uniform(0.5, 1.0, size=d) / same
     shift, line = some[0], np.empty(n)
-    for start in range(0, n, BLOCK):
-        rows = slice(start, start + BLOCK)
+    for start in range(0, n, CACHED):
+        rows = slice(start, start + CACHED)
         line[rows] = (np.asarray(X[rows], dtype=np.float64) - shift) @ direction
     order = np.argsort(line, kind="stable")
     repeated = np.zeros(n, dtype=bool)

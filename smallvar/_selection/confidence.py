@@ -18,6 +18,7 @@ RATIOS = (0.5, 30.0)  # what a ratio of penalties counts at least and at most
 SINGLE = (0.085, 2.5, -0.25)
 GAPS = (-10.0, 25.0)
 LEAST, MOST = 0.1, 0.98  # share that is right of the numbers that least, and most, speaks for
+LEAST_LOGARITHM = 700.0  # of a share of the confidence, with the sign changed
 SPREAD = 4.0  # ties by which a number must be worse to be e times less likely than another
 SIMILAR = 1 / 3  # of the confidence of the chosen number: others that have as much fit as well
 PIECES = 5  # of so many clusters and more some may be pieces of one that is not compact
@@ -73,7 +74,7 @@ def _logistic(x):
 def shares(scores, best, confidence, tie):
     """Return the confidence in every number: the others share what is left by their criteria."""
     behind = (scores - scores[best]) / (tie if tie > 0.0 else 1.0) / SPREAD
-    weight = np.exp(-np.clip(behind, 0.0, 700.0))
+    weight = np.exp(-np.clip(behind, 0.0, LEAST_LOGARITHM))
     weight[best] = 0.0
     total = weight.sum()
     out = (1.0 - confidence) * weight / total if total > 0.0 else weight

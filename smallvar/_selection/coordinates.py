@@ -17,12 +17,18 @@ import numpy as np
 
 from smallvar._core.fit_loop import CANCELLATION
 from smallvar._core.lapack import all_pairs, is_positive_definite, r_factor, svd
+from smallvar._selection.covariance import Covariance, LowRankCovariance
 from smallvar._selection.directions import ZERO_VARIANCE
 
-BLOCK = 4096
+BLOCK, SCATTERED = (
+    4096,
+    1024,
+)  # rows at a time; of a covariance, whose blocks are to stay in a cache
 PRODUCTS = 1 << 33  # multiply-adds of one product of matrices: between them Ctrl-C works
 # of columns more than rows: where floors differ in more coordinates, near ones become so many
 EXACT, FLOORS = 512, 4
+# columns from which covariances are diagonal but for a low rank: at least so many for each cluster
+ROTATED, LOW_RANK = 256, 2
 ZERO_LENGTH = 1e-8  # of the longest direction of rows: what is shorter is left out of a basis
 
 
@@ -40,7 +46,7 @@ class Coordinates:
         self.rows, self.weight, self.start = X, weight, frame.origin
         self.origin = self.start  # in the coordinates of centers
         self.n = float(X.shape[0] if weight is None else weight.sum())
-        self.basis, self.rank = None, X.shape[1]
+        self.basis, self.rank, self._axes = None, X.shape[1], None
         self.total = self._scatter(self.origin)
         self.floor = np.diag(floor) if floor.any() else None
 
@@ -70,7 +76,7 @@ class Coordinates:
     def _scatter(self, center, label=None):
         """Sum of w r r', r the residuals of rows from this center, or from one for each label."""
         n, d = self.rows.shape
-        out, size = np.zeros((d, d)), max(1, min(BLOCK, PRODUCTS // d**2))
+        out, size = np.zeros((d, d)), max(1, min(SCATTERED, PRODUCTS // d**2))
         for start in range(0, n, size):
             rows = slice(start, start + size)
             R = np.asarray(self.rows[rows], dtype=np.float64)
@@ -84,20 +90,50 @@ class Coordinates:
         """The centers of a sweep, as the rows are."""
         return sweep.centers
 
+    @property
+    def axes(self):
+        """Eigenvalues and eigenvectors of the covariance from the origin; None for few columns."""
+        if self._axes is None and len(self.total) >= ROTATED:
+            G = self.total / self.n
+            self._axes = all_pairs(G if self.floor is None else G + self.floor)
+        return self._axes
+
+    def _projected(self, Y):
+        return Y if self.basis is None else Y @ self.basis
+
+    def rotated(self, Y):
+        """Rows or centers less the origin, along the axes of the covariance."""
+        Y = self._projected(Y)
+        return Y if self.axes is None else Y @ self.axes[1]
+
+    def unrotated(self, U):
+        """Directions along the axes of the covariance, in columns, as the coordinates are."""
+        return U if self.axes is None else self.axes[1] @ U
+
     def covariance(self, sweep):
-        """The pooled covariance within clusters, with the floor."""
+        """The pooled covariance within clusters, with the floor, along the axes."""
         centers = self.centers(sweep)
-        M = (centers - self.origin) * np.sqrt(sweep.weights)[:, None]
-        if self.basis is not None:
-            M = M @ self.basis
-        within = self.total - M.T @ M
-        if np.trace(within) < CANCELLATION * np.trace(self.total):
-            # the difference is mostly rounding
-            within = self._scatter(centers, sweep.labels)
-            if self.basis is not None:
-                within = self.basis.T @ within @ self.basis
-        within /= self.n
-        return within if self.floor is None else within + self.floor
+        C, share = self._projected(centers - self.origin), np.sqrt(sweep.weights / self.n)
+        M = C * share[:, None]
+        size = float(np.trace(self.total)) / self.n
+        cancelled = size - np.square(M).sum() < CANCELLATION * size
+        if cancelled or self.axes is None:
+            if cancelled:  # the difference is mostly rounding
+                within = self._scatter(centers, sweep.labels)
+                if self.basis is not None:
+                    within = self.basis.T @ within @ self.basis
+                within /= self.n
+            else:
+                within = self.total / self.n - M.T @ M
+            within = within if self.floor is None else within + self.floor
+            if self.axes is None:
+                return Covariance(within, C)
+            Q = self.axes[1]
+            return Covariance(Q.T @ within @ Q, C @ Q)
+        D, Q = self.axes
+        C = C @ Q
+        S = LowRankCovariance(D, C * share[:, None], C)
+        return S if LOW_RANK * len(C) <= len(D) else Covariance(S.in_full(), C)
 
     def lifted(self, U):
         """Directions, in columns, as the rows are."""
@@ -140,7 +176,8 @@ class SpanCoordinates(Coordinates):
     """
 
     def __init__(self, X, weight, frame, floor, most):
-        self.data, self.start, self.basis, self.rank = X, frame.origin, None, X.shape[1]
+        self.data, self.start, self.basis, self._axes = X, frame.origin, None, None
+        self.rank = X.shape[1]
         self.weight, self.n = weight, float(X.shape[0] if weight is None else weight.sum())
         self.groups, parts, floors = [], [], []
         for columns, value in _by_floor(floor, len(X)):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from smallvar._selection.columns import count_different, recorded
+from smallvar._selection.confidence import LEAST_LOGARITHM, SPREAD
 from smallvar._selection.coordinates import Coordinates, RoundMetric, SpanCoordinates
 from smallvar._selection.directions import (
     PRICE,
@@ -21,6 +22,11 @@ PER_COLUMN, PER_CLUSTER = 1.6, 3.0  # of a center's coordinate, and of a cluster
 SHORT = 1e2  # times the shortest variance is a longest one for which float32 is enough
 MARGIN = 0.3  # of a transformed column, in distinct rows
 SMALL = 1 << 17  # products of a covariance of all rows: up to here numpy takes longer to be called
+ROWS_PER_COLUMN, LEAST_FREEDOM = 4, 3.0  # that an estimate needs; of a t density that is tried
+PROBES = 128  # rows from which V is estimated before it is computed
+# standard errors of that, and ties, by which a criterion is so much above another that no share of
+# the confidence is left for it (confidence.py): it need not be known
+ERRORS, FAR = 6.0, 1.01 * LEAST_LOGARITHM * SPREAD
 
 
 class Criterion:
@@ -57,7 +63,7 @@ class Criterion:
             self._find_coordinates(columns.repeated.all())
         self.price_of_cluster = np.log(self.distinct) * (PER_COLUMN * self.rank + PER_CLUSTER)
         self.relabeled, self.n_threads = Relabeled(X, weight, frame, n_threads), n_threads
-        self.constant, self.small = 0.0, self._made_small()
+        self.constant, self.small, self.probes = 0.0, self._made_small(), None
 
     def _made_small(self):
         """The same in one call, where rows and columns are few; None where they are not."""
@@ -112,8 +118,11 @@ class Criterion:
         self.constant = -2.0 * u / self.n * total
         self.constant += columns * (2 * PRICE * np.log(u) + MARGIN * u)
 
-    def __call__(self, sweep):
-        """V, the metric that makes the clusters round (None if they are), the squared error."""
+    def __call__(self, sweep, lowest=np.inf):
+        """V, the metric that makes the clusters round (None if they are), the squared error.
+
+        V is infinite where an estimate exceeds ``lowest`` by so much that it does not matter.
+        """
         if self.small is not None:
             return self._by_small(sweep)
         K, n, d, u = sweep.k, self.n, self.rank, self.distinct
@@ -127,7 +136,13 @@ class Criterion:
             deviance, is_t = fit_residual_density(squares, self.weight, sweep.labels, back, n, d)
             return base + u * (deviance + logdet) + unit * (price * parameters + PRICE * is_t)
 
-        long = self._long_directions(sweep)
+        S = self.coordinates.covariance(sweep) if d > 1 else None
+        if lowest < np.inf and self._is_far(sweep, S, base, lowest - self.constant):
+            return np.inf, None, n * (S.trace - self.total_floor)
+        most = min(d - 1, u // 3 - K)
+        long = self.search(S, most) if most > 0 else None
+        if long is not None:
+            long.vectors = self.coordinates.unrotated(long.vectors)
         squares, rounded = self._squares(sweep, long)
         error, metric = self._sum(squares), None
         V = value(squares + self.total_floor, 0.0, 1)
@@ -165,10 +180,35 @@ class Criterion:
         logdet = float(sweep.weights @ np.log(det)) / self.n
         return squares, logdet - 4.0 * np.log(self.frame.scale)
 
-    def _long_directions(self, sweep):
-        """The long directions that are worth their price, None if there are none."""
-        most = min(self.rank - 1, self.distinct // 3 - sweep.k)
-        return self.search(self.coordinates.covariance(sweep), most) if most > 0 else None
+    def _is_far(self, sweep, S, base, lowest):
+        """Whether V is far above this one, by an estimate.
+
+        That is of a t or Gaussian density whose covariance is S: no Gaussian with a covariance that
+        has fewer parameters is likelier. The sum of log f is estimated from a few rows.
+        """
+        n, d, u = self.X.shape[0], self.rank, self.distinct
+        if sweep.k == 1 or d <= 2 or d != len(S) or n < ROWS_PER_COLUMN * d:
+            return False
+        if S.factor is None:
+            return False
+        if self.probes is None:
+            i = np.linspace(0, n - 1, PROBES).astype(np.intp)
+            rows = np.asarray(self.X[i], dtype=np.float64) - self.coordinates.origin
+            rows = self.coordinates.rotated(rows)
+            self.probes = i, rows, None if self.weight is None else self.weight[i]
+        i, rows, weight = self.probes
+        squares = S.squares(rows - S.centers[sweep.labels[i]])
+        total = float(squares.sum() if weight is None else weight @ squares)
+        mass = float(len(i) if weight is None else weight.sum())
+        if not 0.0 < total < np.inf:
+            return False
+        squares *= d * mass / total
+        # of a row, by this a Gaussian and a t density differ, where the mean of r2 is known
+        gains = squares - (d + LEAST_FREEDOM) * np.log(squares + LEAST_FREEDOM)
+        label = np.zeros(len(i), dtype=np.int32)
+        deviance, _ = fit_residual_density(squares, weight, label, np.zeros(1), mass, d)
+        estimate = deviance + S.log_determinant() - ERRORS * float(gains.std()) / np.sqrt(len(i))
+        return base + u * estimate > lowest + FAR * self.tie
 
     def _squares(self, sweep, long):
         """Squared lengths of residuals, and by the covariance of these directions.

@@ -8,7 +8,12 @@ from scipy.spatial.distance import cdist
 from smallvar._core.config import one_blas_thread
 from smallvar._core.frame import RowsFrame
 from smallvar._selection.columns import BLOCK
+from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.merge import MergeSweep
+
+# columns for each cluster, and products of a sweep, from which distances are measured in the space
+# of the centers; rows that are projected to it at a time
+COLUMNS, PROJECTED, ROWS = 8, 1 << 26, 512
 
 
 class Descent:
@@ -18,8 +23,9 @@ class Descent:
     into the first, in the numbers before them, and what they cost.
     """
 
-    def __init__(self, X, weight, sweep, frame=None):
+    def __init__(self, X, weight, sweep, frame=None, n_threads=1):
         self.X, self.weight, self.sweep, self.frame = X, weight, sweep, frame
+        self.projected, self.n_threads = None, n_threads
         self.rounding = 0.0 if frame is None else frame.rounding
 
     def seed(self, size, rng):
@@ -45,6 +51,7 @@ class Descent:
 
     def start(self, centers):
         """The clusters of the nearest of these centers."""
+        self.projected = None
         self.sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
         self.sweep.assign()
         self.sweep.move_centers()
@@ -76,10 +83,35 @@ class Descent:
     def settle(self, most):
         """Sweeps until no row moves, ``most`` at the most."""
         while most > 0:
-            swept, centers = self.sweep.settle(most)
+            swept, centers = self._sweeps(most)
             if centers is not None:
                 self._drop(self.sweep.remap[: len(centers)], centers)
             most = most - swept if centers is not None else 0
+
+    def _sweeps(self, most):
+        """How many there were, and the centers before the last one if that has emptied any."""
+        sweep = self.sweep
+        if self.projected is None:
+            return sweep.settle(most)
+        for swept in range(1, most + 1):
+            centers = sweep.centers
+            if not sweep.follow(self.projected.nearest(centers)):
+                break
+            sweep.move_centers()
+            if sweep.k < len(centers):
+                return swept, centers
+        return most, None
+
+    def project(self):
+        """From here on measure distances in the space of the centers, if it has few dimensions.
+
+        On the way down the centers hardly leave it: they are means of much the same rows, and what
+        is orthogonal to it is the same for all of them but for the noise in these means.
+        """
+        n, d = self.X.shape
+        k = self.sweep.k
+        if self.frame is not None and COLUMNS * k <= d and n * k * d > PROJECTED:
+            self.projected = Projected(self)
 
     def grow(self, centers, number):
         """Clusters of these centers and of rows far from them, ``number`` in all, at a fixed point.
@@ -120,6 +152,31 @@ class Descent:
                 return
             self.merge(step(self.sweep.k))
             self.settle(sweeps)
+
+
+class Projected:
+    """Rows in the space of the centers of a descent: in coordinates along an orthonormal basis."""
+
+    def __init__(self, descent):
+        X, weight, centers = descent.X, descent.weight, descent.sweep.centers
+        self.origin = centers.mean(axis=0)
+        self.basis = np.ascontiguousarray(np.linalg.qr((centers - self.origin).T)[0])
+        rows = np.empty((len(X), len(centers)))
+        for start in range(0, len(X), ROWS):
+            part = np.asarray(X[start : start + ROWS], dtype=np.float64)
+            rows[start : start + ROWS] = (part - self.origin) @ self.basis
+        frame, label = RowsFrame(rows, weight, 1), np.zeros(len(X), dtype=np.int32)
+        self.sweep = DPSweep(
+            rows, weight, None, label, frame, descent.n_threads, len(centers), False
+        )
+
+    def nearest(self, centers):
+        """The numbers of the centers nearest to the rows."""
+        self.sweep.set_centers((centers - self.origin) @ self.basis)
+        self.sweep.assign()
+        if self.sweep.needs_float64:
+            self.sweep.use_float64()
+        return self.sweep.labels
 
 
 def draw(total, size, rng):
@@ -164,4 +221,4 @@ def descent_by_squares(X, weight, n_threads):
     """A Descent by squared distances."""
     frame, label = RowsFrame(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
     sweep = MergeSweep(X, weight, None, label, frame, n_threads, 8, True)
-    return Descent(X, weight, sweep, frame)
+    return Descent(X, weight, sweep, frame, n_threads)

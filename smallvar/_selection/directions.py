@@ -23,7 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smallvar._core.lapack import all_pairs, is_positive_definite, log_determinant
+from smallvar._core.lapack import all_pairs
+from smallvar._selection.covariance import Covariance
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 ZERO_VARIANCE = 1e-9  # of the largest eigenvalue, or of a determinant: less is rounding
@@ -64,21 +65,23 @@ class DirectionSearch:
     def __call__(self, S, most):
         """The long directions of S, at ``most`` so many; None if there are none.
 
-        S may have fewer columns than d; the others then are as ``beyond`` says.
+        S, a matrix or a Covariance, may have fewer columns than d; the others then are as
+        ``beyond`` says.
         """
-        D, trace = len(S), self.beyond + float(np.trace(S))
+        S = Covariance(S) if isinstance(S, np.ndarray) else S
+        D, trace = len(S), self.beyond + S.trace
         if self.vectors is None and D >= ITERATED:
             self.vectors = self._more(np.empty((D, 0)), SPARE)
         least = CERTIFIED if self.none else ITERATED
         if least <= D:
-            logdet = -np.inf if self.d > D else log_determinant(S)
-            if self.none and self._certified(S, np.empty(0), None, trace, logdet, most):
+            logdet = -np.inf if self.d > D else S.log_determinant()
+            if self.none and self._certified(S, np.empty(0), np.empty((D, 0)), trace, logdet, most):
                 return None
             if D >= ITERATED and FEW * self.vectors.shape[1] < D:
                 found = self._iterated(S, trace, logdet, most)
                 if found is not None:
                     return self._kept(*found, trace, most)
-        e, U = all_pairs(S)
+        e, U = all_pairs(S.in_full())
         return self._kept(e[::-1].clip(0.0), U[:, ::-1], trace, most)
 
     def _kept(self, e, U, trace, most):
@@ -152,9 +155,7 @@ class DirectionSearch:
         level = c * (1.0 + _level(p, N, price[p - 1])) if p else np.inf
         if q:
             level = min(level, e[-1])
-        A = -S if U is None else (U * e) @ U.T - S
-        A.flat[:: len(S) + 1] += level
-        return level == np.inf or is_positive_definite(A)
+        return level == np.inf or S.is_below(level, e, U)
 
 
 def _level(p, N, most):

@@ -79,9 +79,9 @@ class LambdaPath(Path):
     -----
     The clusterings are fixed points of plain k-means sweeps, begun at those of the way down. After
     a fit with ``lam="auto"``, the one into ``best`` clusters is that of the fit: ``labels(best)``
-    are its ``labels_``. Of much data the others are brought to their fixed points when the path is
-    first asked for them, which takes about as long as finding the path; so the rows must not be
-    changed in between.
+    are its ``labels_``. Of much data the others are brought to their fixed points, and criteria far
+    above the lowest are computed, when the path is first asked for them, which takes about as long
+    as finding the path; so the rows must not be changed in between.
     """
 
     tie: float
@@ -90,7 +90,6 @@ class LambdaPath(Path):
     confidences: NDArray[np.float64]
     few_valued: NDArray[np.intp]
     skewed: NDArray[np.intp]
-    ranking: NDArray[np.intp]
     longest: int
     n_samples: int
     linkage: NDArray[np.float64]
@@ -99,9 +98,8 @@ class LambdaPath(Path):
 
     def __init__(self, problem, stops, best, ranges, tree, tie, n_samples, metric=None):
         self.counts = np.array([stop.k for stop in stops], dtype=np.intp)
-        self.criterion = np.array([stop.criterion for stop in stops])
+        self._criterion = np.array([stop.criterion for stop in stops])
         self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
-        self.ranking = self.n_clusters[np.argsort(self.criterion, kind="stable")]
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
         self.value = min((stop.criterion for stop in problem.allowed(stops)), default=np.inf)
         single = len(stops) == 1
@@ -117,6 +115,9 @@ class LambdaPath(Path):
         self._modeled = {stop.k: stop.modeled for stop in stops}
         self._X, self._family = problem.X, problem.family
         self._metric, self._unit = metric, 1.0
+        # labels of clusterings whose criteria are far above the lowest: computed when asked for
+        self._far = {stop.k: stop.labels for stop in stops if stop.labels is not None}
+        self._transform = problem.transform
         # what brings the clusterings to fixed points; those that are, or must stay as they are
         self._problem, self._rows, self._settled = problem, None, set()
         self._adopted, self._complete = False, not problem.varying.any()
@@ -138,6 +139,7 @@ class LambdaPath(Path):
     ) -> None:  # numpydoc ignore=PR01
         """Say how sure the number is, after the way down on this sample."""
         problem, criterion = self._problem, sample.criterion
+        self._rows = sample.rows
         given = not problem.lam is problem.number is None
         if given or problem.family is not squared_euclidean or len(stops) == 1:
             return
@@ -150,8 +152,8 @@ class LambdaPath(Path):
             gap = (others.min() - scores[i]) / criterion.tie
             confidence = of_several(ratios(own)[i], ratios(ranges)[i], gap)
         else:
-            second = 1 + int(self.criterion[1:].argmin())
-            gap = self.criterion[second] - self.criterion[0]
+            second = 1 + int(self._criterion[1:].argmin())
+            gap = self._criterion[second] - self._criterion[0]
             gap -= criterion.price_of_cluster * (self.counts[second] - 1)
             gap = gap / criterion.distinct if np.isfinite(gap) else np.inf
             self.plausible = bool(gap > 0.0)
@@ -220,7 +222,6 @@ class LambdaPath(Path):
         brought to fixed points; else when the path is first asked for them, and the penalty is
         that of the way down.
         """
-        self._rows = sample.rows
         if self._problem.lam is not None:
             return
         if plain is not self:
@@ -300,6 +301,26 @@ class LambdaPath(Path):
                 self._adopted, self._complete = True, False
 
     @property
+    def criterion(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
+        """The criterion of each number, the lower, the better."""
+        if self._far:
+            problem = self._problem
+            n, d = problem.X.shape
+            problem.transform = self._transform
+            with one_blas_thread(min(n, BLOCK), d):
+                V = problem.take(self._rows).criterion
+                values = {k: V(V.relabeled(labels, k))[0] for k, labels in self._far.items()}
+            problem.transform, self._far = None, {}
+            for k, value in values.items():
+                self._criterion[self.counts == k] = value
+        return self._criterion
+
+    @property
+    def ranking(self) -> NDArray[np.intp]:  # type: ignore[override]  # numpydoc ignore=RT01
+        """All numbers, those of the lowest criterion first."""
+        return self.n_clusters[np.argsort(self.criterion, kind="stable")]
+
+    @property
     def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
         """The numbers of clusters, ``counts``."""
         return self.counts
@@ -333,7 +354,8 @@ class LambdaPath(Path):
 
     def __getstate__(self):
         self._completed()
-        lost = ("_X", "_problem", "_rows", "_modeled")
+        self._criterion = self.criterion
+        lost = ("_X", "_problem", "_rows", "_modeled", "_transform")
         return {name: value for name, value in vars(self).items() if name not in lost}
 
     def centers(self, k: int | np.integer) -> NDArray[np.float64]:

@@ -36,6 +36,7 @@ SURE = 0.95  # confidence beyond which no transforms are tried
 ROUNDING = 1e-3  # ties by which values of the same clusters, numbered otherwise, may differ
 TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
+PLAIN_SWEEPS = 2  # of the first fine ones, after which distances may be those of projections
 ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
 
 
@@ -290,7 +291,8 @@ def _survey_down(problem, sample, tell, grain=False, every=2):
     for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
         centers[k] = descent.sweep.centers
         if problem.number is None and (k == 1 or number % every == 0):
-            stops[k] = sample.stop(problem.lam is None, problem.lam is not None)
+            lowest = problem.lowest(list(stops.values()))
+            stops[k] = sample.stop(problem.lam is None, problem.lam is not None, lowest)
     if problem.number is not None:
         tell("coarse path", f"{n} rows, {max(centers)} clusters and fewer", problem.number, n)
         return centers[_top(centers, problem.number)], 1, problem.number
@@ -345,10 +347,14 @@ def _descend(problem, sample, start, step):
     """The way down in single steps; the metric of its best clusters, None where that is plain."""
     descent, tie = sample.descent, sample.criterion.tie
     descent.start(start)
-    descent.settle(FINE_SWEEPS)
+    descent.settle(PLAIN_SWEEPS)
+    descent.project()
+    descent.settle(FINE_SWEEPS - PLAIN_SWEEPS)
     found, lowest, with_metric = [], np.inf, []
-    for _ in descent.down(step, FINE_SWEEPS):
-        found.append(sample.stop(True, True))
+    for k in descent.down(step, FINE_SWEEPS):
+        found.append(
+            sample.stop(True, True, problem.lowest(found) if k != problem.number else np.inf)
+        )
         lowest = min(lowest, found[-1].criterion)
         with_metric.append(found[-1])
         for stop in with_metric:
@@ -474,6 +480,9 @@ def lambda_path(
     clusters are found, of 20,000. Of more than 20,000 rows (5,000 where there are more than 3,500
     columns; 20 for each cluster in any case) a random sample is used; penalties and inertia are
     those of all rows.
+
+    *Many columns.* Where there are eight columns and more for each cluster, distances on the way
+    down, after its first sweeps, are those in the space of the centers that it begins at.
 
     References
     ----------

@@ -110,6 +110,16 @@ class Problem:
         """The criterion that is compared: the lower, the better."""
         return stop.criterion if self.lam is None else stop.error + self.lam * stop.k
 
+    def lowest(self, stops):
+        """The lowest criterion so far, if the next may be far above; else infinite.
+
+        That is where the last one was higher already.
+        """
+        if self.family is not squared_euclidean or not stops:
+            return np.inf
+        lowest = min((stop.criterion for stop in self.allowed(stops)), default=np.inf)
+        return lowest if stops[-1].criterion > lowest else np.inf
+
     def allowed(self, stops):
         """Those with as many clusters as are wanted, or no more."""
         if self.number is not None:
@@ -124,7 +134,7 @@ class Clustering:
     ``metric`` is the metric in which the clusters are round, None if they are so in that of
     the data; ``modeled`` are the centers of the rows that the criterion is of, and ``own_error`` is
     the error in the metric of the way down. A criterion or an error that was not computed is
-    infinite or NaN.
+    infinite or NaN; ``labels`` are kept of one whose criterion may be asked for.
     """
 
     k: int
@@ -134,6 +144,7 @@ class Clustering:
     metric: RoundMetric | None = None
     modeled: NDArray[np.float64] | None = None
     own_error: float = np.nan
+    labels: NDArray[np.int32] | None = None
 
 
 class Sample:
@@ -167,8 +178,11 @@ class Sample:
         self.turned = True
         return metric(centers)
 
-    def stop(self, judge, measure):
-        """The clustering at which the descent is now; its criterion and its error where wanted."""
+    def stop(self, judge, measure, lowest=np.inf):
+        """The clustering at which the descent is now; its criterion and its error where wanted.
+
+        A criterion far above the ``lowest`` is left infinite; then the labels are kept.
+        """
         sweep = self.descent.sweep
         own = sweep.squared_error() if (judge or measure) and (self.turned or self.raw) else None
         if self.turned:
@@ -176,7 +190,10 @@ class Sample:
         found = Clustering(sweep.k, sweep.centers)
         found.modeled = found.centers
         if judge and found.k <= max(1, self.criterion.cap):
-            found.criterion, found.metric, error = self.criterion(sweep)
+            options = (lowest,) if lowest < np.inf else ()
+            found.criterion, found.metric, error = self.criterion(sweep, *options)
+            if options and measure and found.criterion == np.inf:
+                found.labels = sweep.labels.copy()
             found.error = error / self.share
         elif measure:
             found.error = sweep.squared_error() / self.share

@@ -45,7 +45,9 @@ from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_lo
 from smallvar._sweeps.fast_centers cimport clear_fast_centers
 from smallvar._sweeps.rows cimport is_sparse, point, real_x
 from smallvar._sweeps.new_centers cimport assign_to_new_centers
-from smallvar._sweeps.state cimport BIG, CHUNK, WORK, Bounds, State, memory_of, squared_distance, upper_bound
+from smallvar._sweeps.state cimport (
+    BIG, CHUNK, WORK, Bounds, State, memory_of, record_move, squared_distance, upper_bound
+)
 from smallvar._sweeps.sums cimport sums_copy, sums_t, sums_total, sums_unite, sums_weight
 
 import numpy as np
@@ -57,6 +59,10 @@ cdef extern from "_exact.h" nogil:
                            const double* weight, Py_ssize_t self, double* costs, double* least)
 
 cdef enum:
+    # clusters, at most, whose costs with each other are all kept: also for each column, so that they take less time to
+    # be read than to be computed, and not much more memory than the means
+    MOST_PAIRED = 2048
+    PAIRED = 16
     SEEDS = 256         # centers opened before all points are compared with them
 
 cdef extern from *:
@@ -76,14 +82,29 @@ cdef struct Clusters:       # what mergers need to know of the clusters, those m
     int* partner            # capacity; -1: there is no other cluster
     double* partner_cost    # capacity: Ward's cost of merging with the partner
     double* scratch_costs   # threads x capacity: costs of merging one cluster with each of the others
+    double* pair_costs      # capacity x capacity: the same for each cluster; NULL: computed again when they are needed
 
 
 cdef void find_partner(Clusters* clusters, Py_ssize_t k, int thread) noexcept nogil:
     """Find the partner of cluster k among all others; scratch_costs of the thread get its costs with them."""
+    cdef double* costs = clusters.scratch_costs + thread * clusters.capacity
     clusters.partner[k] = <int> sc_cheapest(
         clusters.mean + k * clusters.d, clusters.d, clusters.columns, clusters.capacity, clusters.k, clusters.weight, k,
-        clusters.scratch_costs + thread * clusters.capacity, &clusters.partner_cost[k]
+        costs, &clusters.partner_cost[k]
     )
+    if clusters.pair_costs != NULL:
+        memcpy(clusters.pair_costs + k * clusters.capacity, costs, clusters.k * sizeof(double))
+
+
+cdef void find_partner_by_costs(Clusters* clusters, Py_ssize_t k) noexcept nogil:
+    """Find the partner of cluster k, by costs that are known."""
+    cdef const double* costs = clusters.pair_costs + k * clusters.capacity
+    cdef Py_ssize_t c, best = -1
+    cdef double least = HUGE_VAL
+    for c in range(clusters.k):
+        if costs[c] < least:
+            least, best = costs[c], c
+    clusters.partner[k], clusters.partner_cost[k] = <int> best, least
 
 
 cdef void set_mean(Clusters* clusters, Py_ssize_t k, const double* mean) noexcept nogil:
@@ -254,6 +275,25 @@ cdef class MergeSweep(DPSweep):
             self.move_centers()
         return n_sweeps, centers
 
+    def follow(self, const int[::1] labels):
+        """Take these labels instead of those of ``assign``; to be followed by ``move_centers``.
+
+        Returns how many points have moved. Bounds no longer hold.
+        """
+        cdef State* state = &self.state
+        cdef Py_ssize_t i
+        if labels.shape[0] != state.points.n:
+            raise ValueError(f"there must be {state.points.n} labels, got {labels.shape[0]}")
+        for i in range(state.points.n):
+            if not 0 <= labels[i] < state.centers.n:
+                raise ValueError(f"labels must be >= 0 and < {state.centers.n}, got {labels[i]}")
+        self.present_sums()  # so that no move is listed
+        for i in range(state.points.n):
+            if labels[i] != state.points.labels[i]:
+                record_move(state, i, labels[i])
+        state.bounds.valid = state.bounds.shifts_taken = False
+        return self.count_listed()
+
     # ---- mergers ---------------------------------------------------------------------------------------------
 
     def merge(self, Py_ssize_t count):
@@ -296,6 +336,7 @@ cdef class MergeSweep(DPSweep):
         """Make the tables suffice for all clusters that there are; where they grow, what was in them is lost."""
         cdef Py_ssize_t k = self.state.centers.n, d = self.state.points.d
         cdef double[::1] doubles
+        cdef double[::1] pairs
         cdef float[::1] floats
         cdef int[::1] ints
         cdef unsigned char[::1] flags
@@ -304,13 +345,16 @@ cdef class MergeSweep(DPSweep):
         self.merge_arrays = (
             np.zeros((2 * d + 2 + self.n_threads) * k), np.zeros(2 * k, dtype=np.float32),
             np.zeros(3 * k, dtype=np.int32), np.zeros(k, dtype=np.uint8),
+            np.empty(k * k if k <= min(<Py_ssize_t> MOST_PAIRED, PAIRED * d) else 1),
         )
-        doubles, floats, ints, flags = self.merge_arrays
+        doubles, floats, ints, flags, pairs = self.merge_arrays
         # with k = 0 clusters in the tables, take_clusters counts all as changed
         self.clusters = Clusters(
             0, d, k, &doubles[0], &doubles[d * k], &doubles[2 * d * k], &ints[0], &doubles[(2 * d + 1) * k],
-            &doubles[(2 * d + 2) * k]
+            &doubles[(2 * d + 2) * k], NULL
         )
+        if pairs.shape[0] == k * k:
+            self.clusters.pair_costs = &pairs[0]
         self.listed, self.merged_into, self.is_changed = &ints[k], &ints[2 * k], &flags[0]
         self.shared_drift, self.extra_drift = &floats[0], &floats[k]
 
@@ -338,7 +382,7 @@ cdef class MergeSweep(DPSweep):
                 for k in range(clusters.k):
                     if self.is_changed[k]:
                         self.offer_partner(k)  # and find its own, which no later offer changes: costs are symmetric
-            self.find_partners(n_listed)
+            self.find_partners(n_listed, not all_listed)
             self.check_signals((clusters.k if all_listed else n_changed + n_listed) * clusters.k)
 
     cdef Py_ssize_t take_clusters(self) noexcept nogil:
@@ -361,11 +405,17 @@ cdef class MergeSweep(DPSweep):
         clusters.k = self.state.centers.n
         return n_changed
 
-    cdef void find_partners(self, Py_ssize_t size) noexcept nogil:
-        """Find the partner of each of the ``size`` listed clusters among all others."""
+    cdef void find_partners(self, Py_ssize_t size, bint by_costs) noexcept nogil:
+        """Find the partner of each of the ``size`` listed clusters among all others; by costs that are known, if any.
+        """
         cdef Clusters* clusters = &self.clusters
         cdef Py_ssize_t i
-        cdef ParallelLoop loop = begin_loop(size, self.n_threads if size * clusters.k * clusters.d > PAYS else 1)
+        cdef ParallelLoop loop
+        if by_costs and clusters.pair_costs != NULL:
+            for i in range(size):
+                find_partner_by_costs(clusters, self.listed[i])
+            return
+        loop = begin_loop(size, self.n_threads if size * clusters.k * clusters.d > PAYS else 1)
         if loop.threads == 1:
             for i in range(size):
                 find_partner(clusters, self.listed[i], 0)
@@ -384,6 +434,8 @@ cdef class MergeSweep(DPSweep):
         cdef Py_ssize_t c
         find_partner(clusters, k, 0)
         for c in range(clusters.k):
+            if clusters.pair_costs != NULL:
+                clusters.pair_costs[c * clusters.capacity + k] = costs[c]
             if costs[c] < clusters.partner_cost[c] or (
                 costs[c] == clusters.partner_cost[c] and k < clusters.partner[c]
             ):
@@ -405,11 +457,13 @@ cdef class MergeSweep(DPSweep):
         clusters.partner_cost[b] = HUGE_VAL
         self.merged_into[b] = <int> a
         for k in range(clusters.k):
+            if clusters.pair_costs != NULL:
+                clusters.pair_costs[k * clusters.capacity + b] = HUGE_VAL
             if clusters.weight[k] > 0.0 and k != a and (clusters.partner[k] == a or clusters.partner[k] == b):
                 self.listed[n_listed] = <int> k
                 n_listed += 1
         self.offer_partner(a)
-        self.find_partners(n_listed)
+        self.find_partners(n_listed, True)
 
     cdef void end_mergers(self) noexcept nogil:
         """Make the unions the clusters of the sweep: centers, sums, labels and bounds follow."""
@@ -472,11 +526,26 @@ cdef class MergeSweep(DPSweep):
                 state.bounds.center_shift[kept] = self.shared_drift[k] * <float> SLACK
                 memcpy(state.centers.coordinates + kept * d, clusters.mean + kept * d, d * sizeof(double))
                 kept += 1
+        if clusters.pair_costs != NULL:
+            self.number_costs()
         for k in range(kept):
             clusters.partner[k] = self.remap[clusters.partner[k]] if kept > 1 else -1
         for k in range(state.centers.n):
             self.remap[k] = self.remap[self.merged_into[k]]
         return kept
+
+    cdef void number_costs(self) noexcept nogil:
+        """Bring the costs of pairs to the new numbers of the unions."""
+        cdef Clusters* clusters = &self.clusters
+        cdef Py_ssize_t k, c, capacity = clusters.capacity
+        for k in range(self.state.centers.n):
+            if self.merged_into[k] == k:
+                for c in range(self.state.centers.n):
+                    if self.merged_into[c] == c:
+                        # new numbers are not above old ones: nothing is overwritten that is still to be read
+                        clusters.pair_costs[self.remap[k] * capacity + self.remap[c]] = (
+                            clusters.pair_costs[k * capacity + c]
+                        )
 
     cdef void renumber_points(self) noexcept nogil:
         """Bring upper bounds and labels of all points up to date after mergers."""
