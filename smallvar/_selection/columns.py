@@ -64,11 +64,15 @@ def distinct_values(column, weight):
     return Values(middle[mass > 0.0], mass[mass > 0.0], n)
 
 
+def spaced(rows):
+    """Return evenly spaced ones of these, at most ROWS."""
+    return rows[:: -(-len(rows) // ROWS)]
+
+
 def look_at(X, weight):
     """Return evenly spaced rows, at most ROWS, and their weights: for a look at the columns."""
-    rows = slice(None, None, -(-X.shape[0] // ROWS))
-    X = np.asarray(X[rows], dtype=np.float64)
-    return X, np.ones(len(X)) if weight is None else weight[rows]
+    X = np.asarray(X[:: -(-X.shape[0] // ROWS)], dtype=np.float64)
+    return X, np.ones(len(X)) if weight is None else spaced(weight)
 
 
 def not_numbers(X, weight):
