@@ -44,7 +44,9 @@ from smallvar._sweeps.seeds import nearest_seed
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
 UNIT = 64  # of the type's epsilon: rows whose squared length is that near to 1 are used as they are
 BLOCK = 1 << 17  # numbers converted at a time
-COPIED = 1 << 22  # numbers of rows up to which these are divided once, in a copy: that takes less time
+COPIED = (
+    1 << 22
+)  # numbers of rows up to which these are divided once, in a copy: that takes less time
 SHORTEST, LONGEST = 1e-290, 1e290  # lengths of rows that can be divided by them at once
 LOOKED = 1 << 18  # numbers whose rows are compared with all centers at a time
 LOOK = 20_000  # rows of a path's first look: wide clusters are worth a center from some 20 rows on
@@ -364,9 +366,11 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     and centers have length 1, ||x - mu||^2 = 2 (1 - cos): every decision compares this squared
     distance, taken in float64 between the row as it is stored and the center, with 2 ``lam``, and a
     tie goes to the lowest index. A row counts as being of length 1 if its squared length is within
-    64 rounding errors of its type, and is then used where it lies; all others are divided by their
-    length into one copy of the data, of the same type (float32 for float16). An error e of the
-    length changes 1 - cos by the factor 1 + e.
+    64 rounding errors of its type, and is then used as it is; all others are divided by their
+    length and rounded to the type of the data (float32 for float16): of up to 4 million numbers in
+    one copy, of more whenever they are read, so that memory is needed for the lengths only, and
+    for the rows, at most 20,000 of them or 20 a cluster, that a penalty is found on. An error e of
+    the length changes 1 - cos by the factor 1 + e.
 
     ``partial_fit`` takes a batch at a time, as :class:`MiniBatchDPMeans` does: the row with the
     largest w (1 - cos) opens a cluster while its cosine is below ``min_cosine_``, then each center
@@ -467,8 +471,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Rows of any length but 0. float32 and float64 in any memory layout are used as they are
-            if all rows have length 1, else copied once; float16 is converted to float32, other
-            types to float64. Sparse data are used as CSR.
+            if all rows have length 1 or there are many numbers, else copied once; float16 is
+            converted to float32, other types to float64. Sparse data are used as CSR.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None

@@ -274,7 +274,8 @@ class LambdaPath(Path):
         first = first if not below.any() else int(below.argmax())
         with one_blas_thread(min(self._problem.X.shape[0], BLOCK), self._problem.X.shape[1]):
             self._settle(self._problem.take(self._rows), first, last + 1)
-        self._settled |= {k for k in self.counts[first : last + 1].tolist() if self._centers[k] is not None}
+        settled = self.counts[first : last + 1].tolist()
+        self._settled |= {k for k in settled if self._centers[k] is not None}
 
     def _settle(self, sample, first, last):
         """Clusterings at these places of ``counts``, for ``_settle_all``."""
