@@ -12,10 +12,10 @@ from helpers import fit, never_rises, seeds
 from numpy.testing import assert_allclose
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
+from smallvar._sweeps.rows import DividedRows
 
 from smallvar import DPMeans, SphericalDPMeans
 from smallvar._centers import spherical
-from smallvar._sweeps.rows import DividedRows
 
 FAMILIES = (
     "plain",
@@ -362,7 +362,7 @@ def test_many_numbers_are_not_copied(options, shape):
 
 def test_clusterings_beside_the_best_are_those_of_the_whole_path():
     """Those that the penalty follows from are found first: alone they are the same."""
-    X = planted(9000, 20, 30, 0.15)[0]
+    X = planted(9000, 20, 30, 0.9)[0]
     path = SphericalDPMeans(random_state=0).fit(X).path_
     assert path.best > 20 and not path._complete
     near = path.counts[[i + path.counts.tolist().index(path.best) for i in (-1, 0, 1)]]

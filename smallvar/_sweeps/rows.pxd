@@ -17,7 +17,7 @@ cdef struct Rows:
     Py_ssize_t d                # columns
     const Py_ssize_t* order     # point i, the i-th one visited, is row order[i]; NULL: as given
     const double* weight        # of point i, or NULL
-    # of dense row m: numbers are read divided by length[m], and rounded to their type, as if X were a copy of such rows;
+    # of dense row m: numbers are read divided by length[m], and rounded to their type, as in a copy of such rows;
     # NULL: as they lie
     const double* length
     # sparse rows (CSR, columns ascending): x are the entries, of which row m has begin[m]..begin[m + 1] - 1; of these
