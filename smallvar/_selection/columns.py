@@ -133,11 +133,11 @@ def count_different(X):
         rows = slice(start, start + BLOCK)
         line[rows] = (np.asarray(X[rows], dtype=np.float64) - shift) @ direction
     order = np.argsort(line, kind="stable")
-    repeated = np.zeros(n, dtype=bool)
+    repeated, some_rows = np.zeros(n, dtype=bool), max(1, min(BLOCK, NUMBERS // (8 * d)))
     for step in range(1, NEIGHBORS + 1):
         near = np.flatnonzero(line[order[step:]] - line[order[:-step]] <= np.sqrt(d))
-        for start in range(0, len(near), BLOCK):
-            i = near[start : start + BLOCK]
+        for start in range(0, len(near), some_rows):
+            i = near[start : start + some_rows]
             first, second = X[order[i]], X[order[i + step]]
             repeated[i + step] |= (np.abs(second - first) <= same).all(axis=1)
     return n - int(repeated.sum())
