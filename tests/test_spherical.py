@@ -12,8 +12,10 @@ from helpers import fit, never_rises, seeds
 from numpy.testing import assert_allclose
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
+from smallvar._sweeps.rows import DividedRows
 
 from smallvar import DPMeans, SphericalDPMeans
+from smallvar._centers import spherical
 
 FAMILIES = (
     "plain",
@@ -258,6 +260,119 @@ def test_rows_lie_where_they_are(unit):
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < (0.5 if unit else 2.3) * X.nbytes
+
+
+LEARNED = (
+    *("labels_", "cluster_centers_", "objective_path_", "inertia_", "lam_", "min_cosine_"),
+    *("resultant_lengths_", "n_iter_"),
+)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"min_cosine": 0.8},
+        {"lam": 0.1, "algorithm": "delayed", "shuffle": True, "n_init": 2},
+        {"lam": "farthest-first"},
+        {"lam": 0, "max_clusters": 120},
+        {"n_clusters": 4},
+        {},
+    ],
+)
+def test_rows_divided_when_they_are_read(monkeypatch, options, dtype):
+    """They are those of a copy, bit for bit, in any layout, with weights, for all that reads."""
+    rng = np.random.default_rng(0)
+    X = planted(700, 70, 30, 0.4)[0] * rng.uniform(0.01, 100.0, (700, 1))
+    X[::5] = twins.spherical.unit_rows(X[::5])
+    X[3] = X[4]
+    X = X.astype(dtype)
+    weights = rng.choice([0.0, 0.7, 3.0], size=700)
+
+    def found(X, weight, threads):
+        model = SphericalDPMeans(**options, random_state=0, n_threads=threads)
+        model.fit(X, sample_weight=weight)
+        out = [getattr(model, name) for name in LEARNED]
+        out += [*model.predict(X, return_cosines=True), model.transform(X), model.score(X)]
+        if hasattr(model, "path_"):
+            out += [model.path_.criterion, model.path_.error, model.path_.labels(2)]
+        for part in np.array_split(X, 3):
+            model.partial_fit(part)
+        return [*out, model.labels_, model.cluster_centers_, model.resultant_lengths_]
+
+    for weight in (None, weights):
+        monkeypatch.setattr(spherical, "COPIED", 1 << 40)
+        copied = found(X, weight, 1)
+        monkeypatch.setattr(spherical, "COPIED", 0)
+        for layout, threads in ((X, 1), (X.copy(order="F"), 2), (X[:, ::-1].copy()[:, ::-1], 3)):
+            for one, other in zip(copied, found(layout, weight, threads), strict=True):
+                assert np.array_equal(one, other)
+
+
+def test_divided_rows():
+    rows = np.arange(1.0, 13.0).reshape(4, 3).astype(np.float32)
+    length = np.array([1.0, 3.0, 7.0, 0.1])
+    expected = (rows / length[:, None]).astype(np.float32)
+    for order in "CF":
+        divided = DividedRows(rows.copy(order=order), length)
+        assert divided.shape == (4, 3) and divided.size == 12 and divided.dtype == np.float32
+        for some in (slice(None), slice(3, 0, -2), [2, 0], np.array([True, False, True, True]), 1):
+            assert np.array_equal(divided[some], expected[some])
+            assert divided[some].dtype == np.float32 and divided[some].flags.c_contiguous
+        assert np.array_equal(divided[:, 1], expected[:, 1])
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-130, 1e130, 1e300])
+def test_rows_of_extreme_lengths(monkeypatch, scale):
+    X = planted(300, 5, 3, 0.2)[0]
+    expected = SphericalDPMeans(min_cosine=0.5).fit(X).labels_
+    monkeypatch.setattr(spherical, "COPIED", 0)
+    X[::2] *= scale
+    assert np.array_equal(SphericalDPMeans(min_cosine=0.5).fit(X).labels_, expected)
+
+
+def test_zero_rows_among_many_numbers(monkeypatch):
+    monkeypatch.setattr(spherical, "COPIED", 0)
+    X = planted(300, 5, 3, 0.2)[0]
+    X[[7, 200]] = 0.0
+    with pytest.raises(ValueError, match=r"length zero.*got 2, the first at index 7"):
+        SphericalDPMeans(min_cosine=0.5).fit(X)
+
+
+@pytest.mark.parametrize("options", [{"min_cosine": 0.4}, {"n_clusters": 5}])
+@pytest.mark.parametrize("shape", [(500_000, 16), (60_000, 100)])
+def test_many_numbers_are_not_copied(options, shape):
+    """Labels, bounds, lengths and, for a path, 20,000 rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5, shape[1]))[rng.integers(5, size=shape[0])]
+    X += 0.2 * rng.normal(size=shape)
+    model = SphericalDPMeans(**options, random_state=0, n_threads=1)
+    tracemalloc.start()
+    try:
+        model.fit(X)
+        most = tracemalloc.get_traced_memory()[1]
+        labels = model.predict(X)
+        assert tracemalloc.get_traced_memory()[1] < 1.1 * most
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(labels, model.labels_) and model.n_clusters_ == 5
+    rows = 20_000 if "n_clusters" in options else 0
+    assert most < 0.25 * X.nbytes + 1.3 * 8 * rows * shape[1]
+
+
+def test_clusterings_beside_the_best_are_those_of_the_whole_path():
+    """Those that the penalty follows from are found first: alone they are the same."""
+    X = planted(9000, 20, 30, 0.9)[0]
+    path = SphericalDPMeans(random_state=0).fit(X).path_
+    assert path.best > 20 and not path._complete
+    near = path.counts[[i + path.counts.tolist().index(path.best) for i in (-1, 0, 1)]]
+    before = [path.centers(k) for k in near]
+    assert not path._complete
+    path.error  # noqa: B018
+    assert path._complete
+    for k, centers in zip(near, before, strict=True):
+        assert np.array_equal(path.centers(k), centers)
+    assert (np.diff(path.error) < 0.0).all()
 
 
 def test_threads(eight_cores):

@@ -1,5 +1,6 @@
 """Spherical DP-means: directions, clustered by cosine."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, Self, overload
 
@@ -37,11 +38,17 @@ from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, check_number_asked, cut_guess, farthest_row
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.means import ZERO_RESULTANT
+from smallvar._sweeps.rows import DividedRows
 from smallvar._sweeps.seeds import nearest_seed
 
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
 UNIT = 64  # of the type's epsilon: rows whose squared length is that near to 1 are used as they are
 BLOCK = 1 << 17  # numbers converted at a time
+COPIED = (
+    1 << 22
+)  # numbers of rows up to which these are divided once, in a copy: that takes less time
+SHORTEST, LONGEST = 1e-290, 1e290  # lengths of rows that can be divided by them at once
+LOOKED = 1 << 18  # numbers whose rows are compared with all centers at a time
 LOOK = 20_000  # rows of a path's first look: wide clusters are worth a center from some 20 rows on
 
 
@@ -88,21 +95,31 @@ def opening_penalty(X, weight, centers, n_threads):
     A cluster opens at a row, so the rows of one are to lie within the penalty of its first row. The
     geometric mean of the largest 1 - cosine of these, and of that between a row and other centers.
     """
-    sweep = nearest_sweep(X, weight, centers, n_threads)
-    used = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
-    mass = 1.0 if weight is None else weight[used]
-    to_center = 0.5 * sweep.assigned_distances()[used]
-    labels, first = np.unique(sweep.labels[used], return_index=True)
-    seeds = centers.copy()
-    few = some_rows(X, used[first])
-    seeds[labels] = few.toarray() if issparse(X) else few
-    sweep.set_centers(seeds)
-    within = float((0.5 * sweep.assigned_distances()[used]).max())
+    n, d = X.shape
+    to_center = np.empty(n if weight is None else np.count_nonzero(weight))
+    within = largest = 0.0
+    seeds, seen, done = centers.copy(), np.zeros(len(centers), dtype=bool), 0
+    for part in gen_batches(n, max(1, LOOKED // d)):
+        rows = some_rows(X, part)
+        used = np.arange(rows.shape[0]) if weight is None else np.flatnonzero(weight[part])
+        sweep = nearest_sweep(rows, None, centers, n_threads)
+        distances = 0.5 * sweep.assigned_distances()[used]
+        to_center[done : done + len(used)] = distances
+        done += len(used)
+        mass = 1.0 if weight is None else weight[part][used]
+        largest = max(largest, float((mass * distances).max(initial=0.0)))
+        labels, first = np.unique(sweep.labels[used], return_index=True)
+        new = ~seen[labels]
+        few = some_rows(rows, used[first[new]])
+        seeds[labels[new]] = few.toarray() if issparse(X) else few
+        seen[labels] = True
+        sweep.set_centers(seeds)
+        within = max(within, 0.5 * float(sweep.assigned_distances()[used].max(initial=0.0)))
     apart = 0.5 * pdist(centers, "sqeuclidean")
     cosine = 1.0 - float(apart[apart > 0.0].min(initial=1.0))
     between = 1.0 - cosine * (1.0 - float(to_center.mean()))
     lam = np.sqrt(within * max(within, between)) if within > 0.0 else 1.0
-    return max(lam * mean_weight(weight), float((mass * to_center).max()))
+    return max(lam * mean_weight(weight), largest)
 
 
 def saving(path, X, weight, n_threads, times=1.0):
@@ -113,11 +130,11 @@ def saving(path, X, weight, n_threads, times=1.0):
     counts = path.n_clusters
     i = int(np.searchsorted(counts, path.best))
     near = [k for k in counts[max(0, i - 1) : i + 2].tolist() if k <= path.longest]
+    path.settle_some(near)
     error = {}
     for k in near:
         centers = as_directions(path.centers(k), X, weight, n_threads)
-        sweep = nearest_sweep(X, weight, centers, n_threads)
-        error[k] = ERROR_SHARE * sweep.squared_error()
+        error[k] = ERROR_SHARE * nearest_sweep(X, weight, centers, n_threads).squared_error()
     slopes = [(error[a] - error[b]) / (b - a) for a, b in pairwise(near)]
     slopes = [max(slope, 0.0) for slope in slopes]
     if path.best == 1:
@@ -125,11 +142,16 @@ def saving(path, X, weight, n_threads, times=1.0):
     return times * penalty_within(slopes[1] if len(slopes) > 1 else 0.0, slopes[0])
 
 
-def not_unit(X, n_threads):
-    """The rows whose length is not 1 up to rounding."""
+def squared_lengths(X, n_threads):
+    """The squared length of each row of data."""
     squares = np.full(X.shape[0], np.inf)
     nearest_seed(X, None, np.zeros(X.shape[1]), squares, n_threads)
-    return np.flatnonzero(~(np.abs(squares - 1.0) <= UNIT * np.finfo(X.dtype).eps))
+    return squares
+
+
+def are_not_unit(squares, dtype):
+    """The rows of these squared lengths whose length is not 1 up to rounding."""
+    return np.flatnonzero(~(np.abs(squares - 1.0) <= UNIT * np.finfo(dtype).eps))
 
 
 def divided(values, largest, squares_of):
@@ -142,14 +164,18 @@ def divided(values, largest, squares_of):
     return values / np.sqrt(squares_of(values))
 
 
-def unit_rows(X, n_threads, name="X"):
+def unit_rows(X, n_threads, name="X", divided=False):
     """Rows of length 1: X itself if all are, up to rounding, else one copy in its own type.
 
-    float16 becomes float32. Rows that have length 1 are the same numbers in the copy.
+    float16 becomes float32. Rows that have length 1 are the same numbers in the copy. ``divided``:
+    of many dense numbers no copy is made, but DividedRows of the same numbers.
     """
+    copy, zero = None, []
     if issparse(X):
         copy, zero = unit_sparse_rows(X, n_threads)
-    else:
+    elif divided and X.size > COPIED and X.dtype != np.float16:
+        copy, zero = divided_rows(X, n_threads)
+    if copy is None:
         copy, zero = unit_dense_rows(X, n_threads)
     if len(zero):
         raise ValueError(
@@ -159,12 +185,33 @@ def unit_rows(X, n_threads, name="X"):
     return copy
 
 
+def divided_rows(X, n_threads):
+    """The rows, divided when they are read, and which are zero; None where lengths are extreme."""
+    length, zero, all_unit = squared_lengths(X, n_threads), [], True
+    for part in gen_batches(X.shape[0], max(1, BLOCK // X.shape[1])):
+        off = are_not_unit(length[part], X.dtype)
+        block = np.array(X[part][off], dtype=np.float64)
+        largest = np.abs(block).max(axis=1)
+        zero.append(part.start + off[largest == 0.0])
+        block[largest == 0.0] = 1.0
+        exponent = np.frexp(largest)[1]
+        with np.errstate(over="ignore", under="ignore"):
+            found = np.ldexp(np.sqrt(squares(np.ldexp(block, -exponent[:, None]))), exponent)
+        length[part] = 1.0
+        length[part][off] = found
+        if len(off):
+            all_unit = False
+            if not SHORTEST < found.min() <= found.max() < LONGEST:
+                return None, zero
+    return X if all_unit else DividedRows(X, length), np.concatenate(zero)
+
+
 def unit_dense_rows(X, n_threads):
     """The rows, and which are zero."""
     if X.dtype == np.float16:
         copy, off = np.empty(X.shape, dtype=np.float32), np.arange(X.shape[0])
     else:
-        off = not_unit(X, n_threads)
+        off = are_not_unit(squared_lengths(X, n_threads), X.dtype)
         if not len(off):
             return X, off
         copy = np.array(X, order="C")
@@ -184,7 +231,7 @@ def unit_sparse_rows(X, n_threads):
     """The same for sparse rows: the same numbers."""
     if X.dtype == np.float16:
         X = sparse_rows(X.astype(np.float32))
-    off = not_unit(X, n_threads)
+    off = are_not_unit(squared_lengths(X, n_threads), X.dtype)
     if not len(off):
         return X, off
     copy, row_of = sparse_rows(X), np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
@@ -319,9 +366,11 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     and centers have length 1, ||x - mu||^2 = 2 (1 - cos): every decision compares this squared
     distance, taken in float64 between the row as it is stored and the center, with 2 ``lam``, and a
     tie goes to the lowest index. A row counts as being of length 1 if its squared length is within
-    64 rounding errors of its type, and is then used where it lies; all others are divided by their
-    length into one copy of the data, of the same type (float32 for float16). An error e of the
-    length changes 1 - cos by the factor 1 + e.
+    64 rounding errors of its type, and is then used as it is; all others are divided by their
+    length and rounded to the type of the data (float32 for float16): of up to 4 million numbers in
+    one copy, of more whenever they are read, so that memory is needed for the lengths only, and
+    for the rows, at most 20,000 of them or 20 a cluster, that a penalty is found on. An error e of
+    the length changes 1 - cos by the factor 1 + e.
 
     ``partial_fit`` takes a batch at a time, as :class:`MiniBatchDPMeans` does: the row with the
     largest w (1 - cos) opens a cluster while its cosine is below ``min_cosine_``, then each center
@@ -413,7 +462,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
 
     def _validate(self, X: Data, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         X = super()._validate(X, reset=reset, least=least)
-        return unit_rows(X, self._threads())
+        return unit_rows(X, self._threads(), divided=True)
 
     def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data.
@@ -422,8 +471,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Rows of any length but 0. float32 and float64 in any memory layout are used as they are
-            if all rows have length 1, else copied once; float16 is converted to float32, other
-            types to float64. Sparse data are used as CSR.
+            if all rows have length 1 or there are many numbers, else copied once; float16 is
+            converted to float32, other types to float64. Sparse data are used as CSR.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -499,19 +548,20 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             return saving(path, X, weight, n_threads)
 
         fit = self._described(X.shape[0], lam, given)
-        # the directions of this fit are no means, which the path has
-        fitted = run_starts(fit, rng, make_start, path, penalty, adopt=False)
-        return self._learn(fitted, X, weight, n_threads)
+        # False: the directions of this fit are no means, which the path has
+        starts = fit, rng, make_start, path, penalty, False
+        return self._learn(run_starts(*starts), X, weight, n_threads)
 
     def _learn(self, fitted, X, weight, n_threads):
         """Set the attributes of a fit; X are the rows, or those that the path was found on."""
+        sums = fitted.sweep.cluster_sums()
+        self.resultant_lengths_ = resultants(*(part[: fitted.n_clusters] for part in sums.totals))
+        fitted = replace(fitted, sweep=None)  # its bounds take memory
         super()._learn(fitted)
         self._opening = fitted.lam
         if fitted.path is not None:
             self._opening = opening_penalty(X, weight, self.cluster_centers_, n_threads)
         self._note_cosine(weight)
-        sums = fitted.sweep.cluster_sums()
-        self.resultant_lengths_ = resultants(*(part[: fitted.n_clusters] for part in sums.totals))
         self._multiply("_opening", "resultant_lengths_")
         self._stream, self.n_steps_ = None, 0
         self._note()

@@ -64,11 +64,15 @@ def distinct_values(column, weight):
     return Values(middle[mass > 0.0], mass[mass > 0.0], n)
 
 
+def spaced(rows):
+    """Return evenly spaced ones of these, at most ROWS."""
+    return rows[:: -(-len(rows) // ROWS)]
+
+
 def look_at(X, weight):
     """Return evenly spaced rows, at most ROWS, and their weights: for a look at the columns."""
-    rows = slice(None, None, -(-X.shape[0] // ROWS))
-    X = np.asarray(X[rows], dtype=np.float64)
-    return X, np.ones(len(X)) if weight is None else weight[rows]
+    X = np.asarray(X[:: -(-X.shape[0] // ROWS)], dtype=np.float64)
+    return X, np.ones(len(X)) if weight is None else spaced(weight)
 
 
 def not_numbers(X, weight):
@@ -129,11 +133,11 @@ def count_different(X):
         rows = slice(start, start + CACHED)
         line[rows] = (np.asarray(X[rows], dtype=np.float64) - shift) @ direction
     order = np.argsort(line, kind="stable")
-    repeated = np.zeros(n, dtype=bool)
+    repeated, some_rows = np.zeros(n, dtype=bool), max(1, min(BLOCK, NUMBERS // (8 * d)))
     for step in range(1, NEIGHBORS + 1):
         near = np.flatnonzero(line[order[step:]] - line[order[:-step]] <= np.sqrt(d))
-        for start in range(0, len(near), BLOCK):
-            i = near[start : start + BLOCK]
+        for start in range(0, len(near), some_rows):
+            i = near[start : start + some_rows]
             first, second = X[order[i]], X[order[i + step]]
             repeated[i + step] |= (np.abs(second - first) <= same).all(axis=1)
     return n - int(repeated.sum())

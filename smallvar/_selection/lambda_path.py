@@ -257,9 +257,32 @@ class LambdaPath(Path):
 
         The best one, and others that have been at fixed points before, stay as they are.
         """
+        self._settle(sample, 0, len(self.counts))
+        self._settled = {k for k in self._centers if self._centers[k] is not None}
+        self._table = self._table[0], *envelope(self.counts, self._table[0])
+        self._complete = True
+
+    def settle_some(self, counts: NDArray[np.intp]) -> None:  # numpydoc ignore=PR01
+        """Bring the clusterings into these numbers to fixed points, before all others are.
+
+        Errors fall on the way to one, little as a rule: of those of fewer clusters, those matter
+        that may end below these.
+        """
+        if self._complete:
+            return
+        first, last = np.searchsorted(self.counts, [min(counts), max(counts)]).tolist()
+        below = MARGIN * self.found_error[:first] < self.found_error[first]
+        first = first if not below.any() else int(below.argmax())
+        with one_blas_thread(min(self._problem.X.shape[0], BLOCK), self._problem.X.shape[1]):
+            self._settle(self._problem.take(self._rows), first, last + 1)
+        settled = self.counts[first : last + 1].tolist()
+        self._settled |= {k for k in settled if self._centers[k] is not None}
+
+    def _settle(self, sample, first, last):
+        """Clusterings at these places of ``counts``, for ``_settle_all``."""
         varying, whole = self._problem.varying, self._problem.whole
         error, found, lowest = self._table[0].copy(), dict(self._centers), None
-        for i, k in enumerate(self.counts.tolist()):
+        for i, k in zip(range(first, last), self.counts[first:last].tolist(), strict=True):
             least = np.inf if lowest is None else error[lowest]
             if found[k] is None:
                 error[i] = min(error[i], least)
@@ -275,9 +298,8 @@ class LambdaPath(Path):
                 found[k] = whole(centers)
             if error[i] < least:
                 lowest = i
-        self._centers, self._settled = found, {k for k in found if found[k] is not None}
-        self._table = error, *envelope(self.counts, error)
-        self._complete = True
+        self._centers = found
+        self._table = error, *self._table[1:]
 
     def _completed(self):
         """Errors, and the penalties from low to high for which each number is best."""

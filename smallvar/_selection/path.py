@@ -32,6 +32,7 @@ REFINED = 4  # ways down at most, each finer around the best number than the one
 WIDE = 4.0  # ratio of penalties beyond which a number stands out no more
 SMALL = 2000  # rows that are merged from single rows on
 FEWEST = 2  # clusters: where no more are found in few rows, more rows are looked at
+PAST = 0.5  # of the best number: so far below it others are left to a way down that follows
 SURE = 0.95  # confidence beyond which no transforms are tried
 ROUNDING = 1e-3  # ties by which values of the same clusters, numbered otherwise, may differ
 TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
@@ -235,13 +236,14 @@ def _find_from(problem, rng, init, rough, size, tell, above=0):
         reach, turns = len(start), REFINED
         while True:
             way = _fine(low, single) if number is None else _about(number)
-            path, metric = _descend(problem, sample, start, way)
+            path, metric = _descend(problem, sample, start, way, not single)
             words = f"{path.n_samples} rows, {path.longest} clusters and fewer"
             tell("path", words, path.best, path.n_samples)
             if number is not None:
                 return path, metric, sample
             missed = path.best <= low and path.best > FEW
-            step = path.best // (10 if missed else STEPS)
+            whole = path.counts[0] == 1  # else it has ended early, and another one must follow
+            step = max(path.best // (10 if missed else STEPS), 0 if whole else 2)
             turns -= 1
             if step < 2 or (single and not missed) or not turns:
                 break
@@ -255,6 +257,18 @@ def _find_from(problem, rng, init, rough, size, tell, above=0):
             size, room = min(problem.n, 4 * size), 2 * room
             continue
         return path, metric, sample
+
+
+def _is_past(problem, stops, least):
+    """Whether the last of these stops is far below the best one, which has ``least`` clusters.
+
+    Another way down will come by all numbers below.
+    """
+    if not problem.lam is problem.number is None:
+        return False
+    stops = list(stops)
+    best = min(problem.allowed(stops), key=problem.value, default=stops[-1]).k
+    return best >= least and stops[-1].k <= PAST * best
 
 
 def _top(counts, best):
@@ -293,6 +307,8 @@ def _survey_down(problem, sample, tell, grain=False, every=2):
         if problem.number is None and (k == 1 or number % every == 0):
             lowest = problem.lowest(list(stops.values()))
             stops[k] = sample.stop(problem.lam is None, problem.lam is not None, lowest)
+            if _is_past(problem, stops.values(), 2 * FEW):
+                break
     if problem.number is not None:
         tell("coarse path", f"{n} rows, {max(centers)} clusters and fewer", problem.number, n)
         return centers[_top(centers, problem.number)], 1, problem.number
@@ -343,8 +359,11 @@ def _completed(problem, sample, found):
     return [*more, sample.stop(True, True), *fewer]
 
 
-def _descend(problem, sample, start, step):
-    """The way down in single steps; the metric of its best clusters, None where that is plain."""
+def _descend(problem, sample, start, step, first=False):
+    """The way down in single steps; the metric of its best clusters, None where that is plain.
+
+    The first one ends where it is past a number so large that a finer way down follows.
+    """
     descent, tie = sample.descent, sample.criterion.tie
     descent.start(start)
     descent.settle(PLAIN_SWEEPS)
@@ -356,6 +375,8 @@ def _descend(problem, sample, start, step):
             sample.stop(True, True, problem.lowest(found) if k != problem.number else np.inf)
         )
         lowest = min(lowest, found[-1].criterion)
+        if first and _is_past(problem, found, 2 * STEPS):
+            break
         with_metric.append(found[-1])
         for stop in with_metric:
             if lowest + tie < stop.criterion and stop.k != problem.number:

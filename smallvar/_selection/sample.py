@@ -8,11 +8,12 @@ from scipy.sparse import issparse
 from sklearn.utils.random import sample_without_replacement
 
 from smallvar._core.validation import some_rows, unit_of
-from smallvar._selection.columns import count_distinct, filled_values, rows_filled
+from smallvar._selection.columns import count_distinct, filled_values, rows_filled, spaced
 from smallvar._selection.coordinates import RoundMetric
 from smallvar._selection.criterion import Criterion, Relabeled
 from smallvar._selection.descent import check_distinct, descent_by_squares
 from smallvar._sweeps.ranges import column_range
+from smallvar._sweeps.rows import DividedRows
 
 DENSE_BYTES = 1 << 30  # of sparse data, what a path may hold as dense arrays
 LAST_SWEEPS = 300  # at most, that bring a clustering of a path to a fixed point
@@ -57,7 +58,8 @@ class Problem:
         if self.rows is None:
             found = filled_values(self.X, self.weight)
         else:
-            found = filled_values(self.X[self.rows], self.weight[self.rows])
+            some = spaced(self.rows)
+            found = filled_values(self.X[some], self.weight[some])
         if not found:
             return
         used = np.ones(self.X.shape[0], dtype=bool) if self.weight is None else self.weight > 0.0
@@ -85,6 +87,8 @@ class Problem:
         X, weight = self.X, self.weight
         if rows is not None:
             X, weight = some_rows(X, rows), None if weight is None else weight[rows]
+        elif isinstance(X, DividedRows):
+            X = X[:]
         if issparse(X):
             dense = 8 * X.shape[0] * X.shape[1]
             if self.number is not None and dense > DENSE_BYTES:

@@ -170,7 +170,7 @@ cdef void choose_fast_centers(State* state, Py_ssize_t new_center, Py_ssize_t mi
         need not be reduced; sv_filter_fast reduces lower_bounds_fast
     min_centers : centers from which others may be fast
     """
-    cdef bint may_be = state.bounds.valid and state.backend.copy_fast != NULL
+    cdef bint may_be = state.bounds.valid and state.bounds.lower_bounds_fast != NULL
     state.fast.has_new = new_center >= 0 and may_be and state.centers.n * state.points.d >= MIN_NUMBERS
     if may_be and state.centers.n >= (MIN_SLOW + 1 if state.fast.has_new else min_centers):
         reconsider(state)

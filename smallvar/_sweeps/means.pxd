@@ -36,5 +36,7 @@ cdef class MeansSweep(NearestSweep):
     cdef void move_center(self, Py_ssize_t k, Py_ssize_t kept, const double* center) noexcept nogil
     cdef void end_move(self, Py_ssize_t kept) noexcept nogil
     cdef void update_tables(self) noexcept nogil
+    cdef void reserve_fast_bounds(self) noexcept nogil
+    cdef make_fast_bounds(self)
     cdef void relabel(self) noexcept nogil
     cdef void reduce_to_nearest(self, Py_ssize_t first, float* table) noexcept nogil

@@ -7,7 +7,7 @@ from libc.string cimport memcpy, memset
 from smallvar._sweeps.fast_centers cimport choose_fast_centers, clear_fast_centers
 from smallvar._sweeps.nearest cimport NearestSweep
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport is_sparse, poll_signals, start_of
+from smallvar._sweeps.rows cimport is_sparse, length_of, poll_signals, start_of
 from smallvar._sweeps.sparse cimport exact_distances_of_chunk
 from smallvar._sweeps.state cimport (
     BIG,
@@ -90,13 +90,18 @@ cdef void add_moves_of_chunk(const State* state, Py_ssize_t chunk, const sums_t*
     cdef Py_ssize_t[CHUNK] starts
     cdef int[CHUNK] joined
     cdef double[CHUNK] weights
+    cdef double[CHUNK] lengths
+    cdef bint divided = state.points.rows.length != NULL
     cdef Py_ssize_t m, i, n = state.results.n_moved[chunk]
     for m in range(n):
         i = chunk * CHUNK + state.results.moved[chunk * CHUNK + m]
         starts[m] = start_of(&state.points.rows, i)
         joined[m] = state.points.labels[i]
         weights[m] = weight_at(state, i)
-    move_rows(&state.points.rows, n, starts, state.results.moved_from + chunk * CHUNK, joined, weights, sums)
+        if divided:
+            lengths[m] = length_of(&state.points.rows, i)
+    move_rows(&state.points.rows, n, starts, state.results.moved_from + chunk * CHUNK, joined, weights,
+              lengths if divided else NULL, sums)
 
 
 cdef void add_chunk(const State* state, Py_ssize_t chunk, bint moves, const sums_t* sums) noexcept nogil:
@@ -543,6 +548,7 @@ cdef class MeansSweep(NearestSweep):
         cdef Bounds* bounds = &state.bounds
         cdef Py_ssize_t k, n = state.centers.n
         # with very many centers the table would take as long as a sweep
+        cdef bint one_is_new = self.farthest_point >= 0
         cdef bint pays = bounds.upper_bounds != NULL and knows_center_distances(state) and 4 * n <= state.points.n
         for k in range(n):
             bounds.new_center_half_distances[k] = BIG
@@ -552,7 +558,23 @@ cdef class MeansSweep(NearestSweep):
             self.reduce_to_nearest(0, bounds.center_half_distances)
         for k in range(n):
             bounds.center_half_distances[k] *= <float> 0.5
-        choose_fast_centers(state, n - 1 if self.farthest_point >= 0 else -1, self.min_fast_centers)
+        if bounds.valid and (one_is_new or n >= self.min_fast_centers):
+            self.reserve_fast_bounds()
+        choose_fast_centers(state, n - 1 if one_is_new else -1, self.min_fast_centers)
+
+    cdef void reserve_fast_bounds(self) noexcept nogil:
+        """Memory for the lower bounds of fast centers; without it, there are none."""
+        if self.state.bounds.lower_bounds_fast != NULL or self.state.backend.copy_fast == NULL:
+            return
+        with gil:
+            try:
+                self.make_fast_bounds()
+            except MemoryError:
+                pass
+
+    cdef make_fast_bounds(self):
+        cdef float[::1] bound = self.keep(np.full(self.state.points.n, BIG, dtype=np.float32))
+        self.state.bounds.lower_bounds_fast = &bound[0]
 
     cdef void relabel(self) noexcept nogil:
         """Labels after clusters were dropped. Points of such a cluster get label 0 and no bound."""

@@ -293,7 +293,7 @@ cdef void test_again(State* state, Chunk* chunk, const unsigned short* listed, P
         i = chunk.start + listed[q]
         centers[q] = state.points.labels[i]
         lower[q] = state.bounds.lower_bounds[i]
-        lower_fast[q] = state.bounds.lower_bounds_fast[i]
+        lower_fast[q] = state.bounds.lower_bounds_fast[i] if state.fast.n > 0 else BIG
     state.backend.assigned_distances(state, chunk.start, listed, n, centers, distances)
     sv_upper(n, distances, state.frame.scale, upper)
     sv_filter_again(n, centers, upper, lower, lower_fast, state.bounds.center_half_distances,
@@ -480,10 +480,9 @@ cdef class NearestSweep:
         self.allocate_results()
         self.allocate_scratch()
         if bounds:
-            bound = self.keep(np.full(3 * n, BIG, dtype=np.float32))
+            bound = self.keep(np.full(2 * n, BIG, dtype=np.float32))
             state.bounds.upper_bounds = &bound[0]
             state.bounds.lower_bounds = &bound[n]
-            state.bounds.lower_bounds_fast = &bound[2 * n]
         self.reserve(capacity)
 
     cdef keep(self, array):

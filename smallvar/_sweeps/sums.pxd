@@ -17,9 +17,9 @@ cdef extern from "_sums.h" nogil:
     enum:
         ACCUMULATOR_DIGITS
     void sums_move_f(const float*, Py_ssize_t, Py_ssize_t, const Py_ssize_t*, const int*, const int*, const double*,
-                     const sums_t*)
+                     const double*, const sums_t*)
     void sums_move_d(const double*, Py_ssize_t, Py_ssize_t, const Py_ssize_t*, const int*, const int*, const double*,
-                     const sums_t*)
+                     const double*, const sums_t*)
     void sums_entries_f(const float*, const int*, Py_ssize_t, double, const sums_t*, Py_ssize_t)
     void sums_entries_d(const double*, const int*, Py_ssize_t, double, const sums_t*, Py_ssize_t)
     double sums_total(const sums_t*, Py_ssize_t, Py_ssize_t)
@@ -51,13 +51,16 @@ cdef inline double sums_length(const sums_t* sums, Py_ssize_t k) noexcept nogil:
 
 cdef inline void move_rows(
     const Rows* r, Py_ssize_t size, const Py_ssize_t* at, const int* left, const int* joined, const double* weight,
-    const sums_t* sums
+    const double* length, const sums_t* sums
 ) noexcept nogil:
-    """Move the rows that begin at these elements from clusters left (NULL: from none) to clusters joined; -1: none."""
+    """Move the rows that begin at these elements from clusters left (NULL: from none) to clusters joined; -1: none.
+
+    Each is divided by its length; NULL: it is not.
+    """
     if r.single:
-        sums_move_f(<const float*> r.x, r.col, size, at, left, joined, weight, sums)
+        sums_move_f(<const float*> r.x, r.col, size, at, left, joined, weight, length, sums)
     else:
-        sums_move_d(<const double*> r.x, r.col, size, at, left, joined, weight, sums)
+        sums_move_d(<const double*> r.x, r.col, size, at, left, joined, weight, length, sums)
 
 
 cdef inline void move_entries(const Rows* r, Py_ssize_t i, int k, double sign, const sums_t* sums) noexcept nogil:

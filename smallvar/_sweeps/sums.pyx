@@ -19,7 +19,7 @@ from libc.string cimport memset
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.ranges cimport CHUNKS_AT_ONCE, chunks_of, rows_of_chunk
-from smallvar._sweeps.rows cimport Rows, is_sparse, poll_signals, rows_of, start_of, value_of, weight_of
+from smallvar._sweeps.rows cimport Rows, is_sparse, length_of, poll_signals, rows_of, start_of, value_of, weight_of
 
 from smallvar._sweeps.ranges import column_range, count_small
 
@@ -65,6 +65,7 @@ cdef void move_points(
     -1 is no cluster, as for a point that is not in any sums yet; left may be NULL: -1 for all.
     """
     cdef Py_ssize_t[BLOCK] at
+    cdef double[BLOCK] length
     cdef Py_ssize_t done = 0, m, size
     if is_sparse(r):
         # entry by entry: an origin of 0 leaves nothing to add for those that are not stored
@@ -79,8 +80,11 @@ cdef void move_points(
         size = min(<Py_ssize_t> BLOCK, stop - start - done)
         for m in range(size):
             at[m] = start_of(r, start + done + m)
+        if r.length != NULL:
+            for m in range(size):
+                length[m] = length_of(r, start + done + m)
         move_rows(r, size, at, NULL if left == NULL else left + done, joined + done,
-                  NULL if r.weight == NULL else r.weight + start + done, sums)
+                  NULL if r.weight == NULL else r.weight + start + done, NULL if r.length == NULL else length, sums)
         done += size
 
 
@@ -274,7 +278,7 @@ cdef class Sums:
     def move_row(self, const double[::1] x, double w, int left, int joined):
         """Move one row of weight w from a cluster to another one; -1: no cluster. The numbers are not checked."""
         cdef Py_ssize_t at = 0
-        sums_move_d(&x[0], 1, 1, &at, &left, &joined, &w, &self.table)
+        sums_move_d(&x[0], 1, 1, &at, &left, &joined, &w, NULL, &self.table)
 
     def _check(self, Py_ssize_t d, Py_ssize_t n, const int[::1] label, weight):
         if d != self.table.d or label.shape[0] != n or (weight is not None) != self.table.weighted:
