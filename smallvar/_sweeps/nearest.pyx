@@ -70,6 +70,9 @@ import numpy as np
 cdef enum:
     BATCH_BYTES = 1 << 18   # of all tiles of a batch, at most, unless there is only one: a part of the cache
     LISTED = 128            # points whose distances to their assigned centers are computed together
+    ALMOST_ALL = 16         # a second test that fewer than one in so many pass is not made for the rest of a chunk
+    LITTLE = 768            # work of comparing a point with all centers, below which there is no second test;
+    OVERHEAD = 6            # a center counts as its columns and so many more
     FLOAT64_PER_COORDINATE = 6  # memory for one coordinate of a center, in all tables, sums and copies, at most
 
 cdef enum:                  # a chunk's flag of a point
@@ -137,15 +140,10 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
     cdef Batch* batch = &chunk.failed
     cdef Ambiguous* ambiguous = &chunk.ambiguous
     cdef double second[BATCH]
-    cdef double distances[BATCH]
     cdef float upper[BATCH]
     cdef float lower[BATCH]
-    # points whose distance to the nearest center is to be computed: it has another label, or was not known
-    cdef unsigned short measured[BATCH]     # their places in the batch
-    cdef unsigned short offsets[BATCH]      # and in the chunk
-    cdef int centers[BATCH]                 # their nearest centers
-    cdef double square = state.frame.scale * state.frame.scale
-    cdef Py_ssize_t m, i, place, n_measured = 0
+    cdef double per_square = 1.0 / (state.frame.scale * state.frame.scale)     # a power of two: exact
+    cdef Py_ssize_t m, i
     state.backend.two_nearest(state, batch, &state.centers.packed, 0, state.centers.n, chunk.thread)
     for m in range(batch.size):
         i = batch.points[m]
@@ -156,22 +154,10 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
             ambiguous.size += 1
             batch.assigned[m] = 0.0         # a placeholder: resolve_ambiguous sets bound and flag anew
         elif batch.assigned[m] < 0.0 or batch.nearest[m] != state.points.labels[i]:
-            measured[n_measured] = <unsigned short> m
-            offsets[n_measured] = <unsigned short> (i - chunk.start)
-            centers[n_measured] = batch.nearest[m]
-            n_measured += 1
+            # upper bound enough: test_again and exceeds_penalty compute a better one where that is needed
+            batch.assigned[m] = max(0.0, batch.least[m] + batch.error[m]) * per_square
             if batch.nearest[m] != state.points.labels[i]:
                 record_move(state, i, batch.nearest[m])
-    # of sparse rows, these would take a tenth of the time of all approximate distances; least + error is upper bound
-    # enough, and exceeds_penalty computes a better one where that is needed
-    if is_sparse(&state.points.rows):
-        for m in range(n_measured):
-            place = measured[m]
-            distances[m] = max(0.0, batch.least[place] + batch.error[place]) / square
-    else:
-        state.backend.assigned_distances(state, chunk.start, offsets, n_measured, centers, distances)
-    for m in range(n_measured):
-        batch.assigned[measured[m]] = distances[m]
     if state.bounds.upper_bounds != NULL:
         sv_upper(batch.size, batch.assigned, state.frame.scale, upper)
         sv_lower(batch.size, second, lower)
@@ -185,6 +171,13 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
                 chunk.flags[i - chunk.start] = EXCEEDS
     state.results.n_approximate[chunk.number] += batch.size * state.centers.n
     batch.size = 0
+
+
+cdef inline void add_failed(State* state, Chunk* chunk, Py_ssize_t i, double assigned) noexcept nogil:
+    """Put a point into the batch of those that are compared with all centers, and handle the batch if it is full."""
+    add_to_batch(&chunk.failed, i, assigned)
+    if chunk.failed.size == state.scratch.batch:
+        assign_batch(state, chunk)
 
 
 cdef void resolve_ambiguous(State* state, Chunk* chunk) noexcept nogil:
@@ -277,10 +270,11 @@ cdef void assign_batch_to_fast(State* state, Chunk* chunk) noexcept nogil:
     batch.size = 0
 
 
-cdef void test_again(State* state, Chunk* chunk, const unsigned short* listed, Py_ssize_t n) noexcept nogil:
+cdef Py_ssize_t test_again(State* state, Chunk* chunk, const unsigned short* listed, Py_ssize_t n) noexcept nogil:
     """Compute upper bounds of at most LISTED points from their distances, and test them again; batch those that fail.
 
-    A batch that is full is handled at once, while its rows are in the cache.
+    A batch that is full is handled at once, while its rows are in the cache. Returns how many are to be compared with
+    all centers.
     """
     cdef double distances[LISTED]
     cdef float upper[LISTED]
@@ -288,7 +282,7 @@ cdef void test_again(State* state, Chunk* chunk, const unsigned short* listed, P
     cdef float lower_fast[LISTED]
     cdef int centers[LISTED]
     cdef int verdict[LISTED]
-    cdef Py_ssize_t q, i
+    cdef Py_ssize_t q, i, n_failed = 0
     for q in range(n):
         i = chunk.start + listed[q]
         centers[q] = state.points.labels[i]
@@ -302,21 +296,23 @@ cdef void test_again(State* state, Chunk* chunk, const unsigned short* listed, P
         i = chunk.start + listed[q]
         state.bounds.upper_bounds[i] = upper[q]
         if verdict[q] == FAILS:
-            add_to_batch(&chunk.failed, i, distances[q])
-            if chunk.failed.size == state.scratch.batch:
-                assign_batch(state, chunk)
+            n_failed += 1
+            add_failed(state, chunk, i, distances[q])
         elif verdict[q] == FAILS_FAST:
             add_to_batch(&chunk.failed_fast, i, distances[q])
             if chunk.failed_fast.size == state.scratch.batch:
                 assign_batch_to_fast(state, chunk)
         elif state.penalty.find_exceeding:
             chunk.flags[listed[q]] = EXCEEDS * exceeds_penalty(state, i, centers[q], distances[q], chunk.thread)
+    return n_failed
 
 
 cdef void assign_by_bounds(State* state, Chunk* chunk) noexcept nogil:
     """Take the shifts of the centers off the bounds, and compare the points that fail the test."""
     cdef unsigned short listed[CHUNK + 8]   # sv_list may write 8 entries too many
-    cdef Py_ssize_t start = chunk.start, size = chunk.size, q = 0, n_listed
+    cdef Py_ssize_t start = chunk.start, size = chunk.size, q = 0, n_listed, n_tested, n_failed
+    # whether the points left are compared with all centers at once, since the test would save less time than it takes
+    cdef bint test_is_over = state.fast.n == 0 and state.centers.n * (state.points.d + OVERHEAD) < LITTLE
     cdef float* upper = state.bounds.upper_bounds + start
     cdef float* lower = state.bounds.lower_bounds + start
     cdef const int* labels = state.points.labels + start
@@ -340,8 +336,14 @@ cdef void assign_by_bounds(State* state, Chunk* chunk) noexcept nogil:
     if state.penalty.find_exceeding:
         memset(chunk.flags, 0, size)
     while q < n_listed:
-        test_again(state, chunk, listed + q, min(<Py_ssize_t> LISTED, n_listed - q))
-        q += LISTED
+        if test_is_over:
+            add_failed(state, chunk, start + listed[q], -1.0)
+            q += 1
+        else:
+            n_tested = min(<Py_ssize_t> LISTED, n_listed - q)
+            n_failed = test_again(state, chunk, listed + q, n_tested)
+            test_is_over = n_tested == LISTED and ALMOST_ALL * (n_tested - n_failed) < n_tested
+            q += n_tested
     if chunk.failed_fast.size > 0:
         assign_batch_to_fast(state, chunk)
 
@@ -374,9 +376,7 @@ cdef void assign_chunk(State* state, Py_ssize_t number, int thread) noexcept nog
     else:
         memset(chunk.flags, 0, chunk.size)
         for i in range(chunk.start, chunk.start + chunk.size):
-            add_to_batch(&chunk.failed, i, -1.0)
-            if chunk.failed.size == state.scratch.batch:
-                assign_batch(state, &chunk)
+            add_failed(state, &chunk, i, -1.0)
     if chunk.failed.size > 0:
         assign_batch(state, &chunk)
     if chunk.ambiguous.size > 0:
