@@ -33,6 +33,7 @@ from smallvar._sweeps.kernels cimport (
     LANES_SINGLE,
     PANEL,
     SMALLVAR_COMPILER,
+    SV_PREFETCH,
     sv_filter,
     sv_filter_again,
     sv_filter_fast,
@@ -44,7 +45,7 @@ from smallvar._sweeps.kernels cimport (
     sv_upper,
 )
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport is_sparse, poll_signals, rows_of
+from smallvar._sweeps.rows cimport Rows, is_sparse, poll_signals, rows_of, start_of
 from smallvar._sweeps.sparse cimport SPARSE_PAD, sparse_backend
 from smallvar._sweeps.state cimport (
     BATCH,
@@ -71,6 +72,7 @@ cdef enum:
     BATCH_BYTES = 1 << 18   # of all tiles of a batch, at most, unless there is only one: a part of the cache
     LISTED = 128            # points whose distances to their assigned centers are computed together
     ALMOST_ALL = 16         # a second test that fewer than one in so many pass is not made for the rest of a chunk
+    AHEAD = 48              # points that are listed before their rows are wanted in the cache
     LITTLE = 768            # work of comparing a point with all centers, below which there is no second test;
     OVERHEAD = 6            # a center counts as its columns and so many more
     FLOAT64_PER_COORDINATE = 6  # memory for one coordinate of a center, in all tables, sums and copies, at most
@@ -119,13 +121,18 @@ cdef struct Chunk:
     unsigned char flags[CHUNK]      # first 1 where a point fails the test, else 0; later EXCEEDS or 0
 
 
+cdef inline bint is_surely_within(const State* state, Py_ssize_t i, double distance) noexcept nogil:
+    """Whether a squared distance, good to DISTANCE_MARGIN or too large, is clearly below the penalty."""
+    return weight_at(state, i) * distance < state.penalty.lam * (1.0 - PENALTY_MARGIN)
+
+
 cdef bint exceeds_penalty(const State* state, Py_ssize_t i, Py_ssize_t k, double distance, int thread) noexcept nogil:
     """Whether point i is beyond the penalty from center k, in exact arithmetic.
 
     distance : squared, good to DISTANCE_MARGIN or too large; HUGE_VAL: not known
     """
     cdef double near, error
-    if weight_at(state, i) * distance < state.penalty.lam * (1.0 - PENALTY_MARGIN):
+    if is_surely_within(state, i, distance):
         return False
     state.backend.distances(state, i, k, k + 1, &near, &error)
     if not is_beyond(state, i, near + error):
@@ -167,10 +174,18 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
     if state.penalty.find_exceeding:
         for m in range(batch.size):
             i = batch.points[m]
-            if exceeds_penalty(state, i, state.points.labels[i], batch.assigned[m], chunk.thread):
+            if not is_surely_within(state, i, batch.assigned[m]) and exceeds_penalty(
+                state, i, state.points.labels[i], batch.assigned[m], chunk.thread
+            ):
                 chunk.flags[i - chunk.start] = EXCEEDS
     state.results.n_approximate[chunk.number] += batch.size * state.centers.n
     batch.size = 0
+
+
+cdef inline void prefetch_point(const Rows* r, Py_ssize_t i) noexcept nogil:
+    """Ask for the beginning of a dense row."""
+    if not is_sparse(r):
+        SV_PREFETCH(<const char*> r.x + start_of(r, i) * (4 if r.single else 8))
 
 
 cdef inline void add_failed(State* state, Chunk* chunk, Py_ssize_t i, double assigned) noexcept nogil:
@@ -337,6 +352,8 @@ cdef void assign_by_bounds(State* state, Chunk* chunk) noexcept nogil:
         memset(chunk.flags, 0, size)
     while q < n_listed:
         if test_is_over:
+            if q + AHEAD < n_listed:
+                prefetch_point(&state.points.rows, start + listed[q + AHEAD])
             add_failed(state, chunk, start + listed[q], -1.0)
             q += 1
         else:
