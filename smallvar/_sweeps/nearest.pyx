@@ -13,10 +13,11 @@ With u < l no other center is nearer. With u < h_z neither: the triangle inequal
 of at least 2 h_z - u > u. When centers move, u grows by the shift of z and l falls by the largest shift of another
 center.
 
-A sweep visits the points in chunks. Points that fail the test get a fresh u and are tested again. Those that fail
-again are compared with all centers: approximately, in batches, with a bound on the error; where the two nearest centers
-differ by less than twice that error the point is *ambiguous*, and exact distances decide. So labels depend neither on
-chunks nor on threads nor on the instruction set.
+A sweep visits the points in chunks. Points that fail the test get a fresh u and are tested again, unless this would
+take as long as it saves: where all centers have few numbers, or few points of the chunk have passed. Those that fail
+again are compared with all centers: approximately, in batches, with a bound on the error, which is added to u and taken
+off l; where the two nearest centers differ by less than twice that error the point is *ambiguous*, and exact distances
+decide. So labels depend neither on chunks nor on threads nor on the instruction set.
 
 Three things are added to the test: a lower bound of its own for the few centers that move far (fast_centers.pyx),
 centers that were opened since the bounds were made (new_centers.pyx), and points that exceed a penalty, which may open
@@ -33,7 +34,6 @@ from smallvar._sweeps.kernels cimport (
     LANES_SINGLE,
     PANEL,
     SMALLVAR_COMPILER,
-    SV_PREFETCH,
     sv_filter,
     sv_filter_again,
     sv_filter_fast,
@@ -45,7 +45,7 @@ from smallvar._sweeps.kernels cimport (
     sv_upper,
 )
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport Rows, is_sparse, poll_signals, rows_of, start_of
+from smallvar._sweeps.rows cimport is_sparse, poll_signals, rows_of
 from smallvar._sweeps.sparse cimport SPARSE_PAD, sparse_backend
 from smallvar._sweeps.state cimport (
     BATCH,
@@ -56,13 +56,14 @@ from smallvar._sweeps.state cimport (
     State,
     add_to_batch,
     is_beyond,
+    is_surely_within,
     lower_bound,
     record_move,
     set_lower_bounds,
     upper_bound,
     weight_at,
 )
-from smallvar._sweeps.tolerances cimport DISTANCE_MARGIN, FARTHEST_MARGIN, PENALTY_MARGIN
+from smallvar._sweeps.tolerances cimport DISTANCE_MARGIN, FARTHEST_MARGIN
 
 import os
 
@@ -72,7 +73,6 @@ cdef enum:
     BATCH_BYTES = 1 << 18   # of all tiles of a batch, at most, unless there is only one: a part of the cache
     LISTED = 128            # points whose distances to their assigned centers are computed together
     ALMOST_ALL = 16         # a second test that fewer than one in so many pass is not made for the rest of a chunk
-    AHEAD = 48              # points that are listed before their rows are wanted in the cache
     LITTLE = 768            # work of comparing a point with all centers, below which there is no second test;
     OVERHEAD = 6            # a center counts as its columns and so many more
     FLOAT64_PER_COORDINATE = 6  # memory for one coordinate of a center, in all tables, sums and copies, at most
@@ -119,11 +119,6 @@ cdef struct Chunk:
     Batch failed_fast               # points to be compared with the fast centers only
     Ambiguous ambiguous
     unsigned char flags[CHUNK]      # first 1 where a point fails the test, else 0; later EXCEEDS or 0
-
-
-cdef inline bint is_surely_within(const State* state, Py_ssize_t i, double distance) noexcept nogil:
-    """Whether a squared distance, good to DISTANCE_MARGIN or too large, is clearly below the penalty."""
-    return weight_at(state, i) * distance < state.penalty.lam * (1.0 - PENALTY_MARGIN)
 
 
 cdef bint exceeds_penalty(const State* state, Py_ssize_t i, Py_ssize_t k, double distance, int thread) noexcept nogil:
@@ -180,12 +175,6 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
                 chunk.flags[i - chunk.start] = EXCEEDS
     state.results.n_approximate[chunk.number] += batch.size * state.centers.n
     batch.size = 0
-
-
-cdef inline void prefetch_point(const Rows* r, Py_ssize_t i) noexcept nogil:
-    """Ask for the beginning of a dense row."""
-    if not is_sparse(r):
-        SV_PREFETCH(<const char*> r.x + start_of(r, i) * (4 if r.single else 8))
 
 
 cdef inline void add_failed(State* state, Chunk* chunk, Py_ssize_t i, double assigned) noexcept nogil:
@@ -288,8 +277,7 @@ cdef void assign_batch_to_fast(State* state, Chunk* chunk) noexcept nogil:
 cdef Py_ssize_t test_again(State* state, Chunk* chunk, const unsigned short* listed, Py_ssize_t n) noexcept nogil:
     """Compute upper bounds of at most LISTED points from their distances, and test them again; batch those that fail.
 
-    A batch that is full is handled at once, while its rows are in the cache. Returns how many are to be compared with
-    all centers.
+    A batch that is full is handled at once, while its rows are in the cache. Returns how many go to all centers.
     """
     cdef double distances[LISTED]
     cdef float upper[LISTED]
@@ -352,8 +340,6 @@ cdef void assign_by_bounds(State* state, Chunk* chunk) noexcept nogil:
         memset(chunk.flags, 0, size)
     while q < n_listed:
         if test_is_over:
-            if q + AHEAD < n_listed:
-                prefetch_point(&state.points.rows, start + listed[q + AHEAD])
             add_failed(state, chunk, start + listed[q], -1.0)
             q += 1
         else:
