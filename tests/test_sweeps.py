@@ -184,3 +184,24 @@ def test_all_distances_of_what_does_not_match():
     for shape in ((3, 2), (2, 1)):
         with pytest.raises(ValueError, match="X, centers and out must match"):
             distances_to_centers(X, np.zeros((1, 2)), np.zeros(shape), 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("d", "k"), [(1, 9), (2, 40), (3, 80), (3, 90), (5, 69), (5, 71), (7, 20)])
+def test_few_numbers_in_centers(d, k, dtype):
+    """Labels are those of exact distances whether or not there is a second test of a point.
+
+    Rows are points of a lattice, and so are centers at first: many rows are as far from one as
+    from another, and the lowest of these has to win.
+    """
+    rng = np.random.default_rng(k)
+    X = rng.integers(0, max(2, int(600 ** (1 / d))), size=(3001, d)).astype(dtype)
+    X[:, 0] += 100.0
+    centers = np.unique(X, axis=0)[:k].astype(float)
+    sweep = sweep_over(X, DPSweep)
+    sweep.start(centers)
+    for _ in range(12):
+        centers = sweep.centers
+        sweep.create(1e30, 10**6)
+        assert np.array_equal(sweep.labels, nearest(X.astype(float), centers))
+        sweep.move_centers()

@@ -264,7 +264,7 @@ def _is_past(problem, stops, least):
 
     Another way down will come by all numbers below.
     """
-    if not problem.lam is problem.number is None:
+    if problem.lam is not None or problem.number is not None:
         return False
     stops = list(stops)
     best = min(problem.allowed(stops), key=problem.value, default=stops[-1]).k

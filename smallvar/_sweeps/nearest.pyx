@@ -13,10 +13,11 @@ With u < l no other center is nearer. With u < h_z neither: the triangle inequal
 of at least 2 h_z - u > u. When centers move, u grows by the shift of z and l falls by the largest shift of another
 center.
 
-A sweep visits the points in chunks. Points that fail the test get a fresh u and are tested again. Those that fail
-again are compared with all centers: approximately, in batches, with a bound on the error; where the two nearest centers
-differ by less than twice that error the point is *ambiguous*, and exact distances decide. So labels depend neither on
-chunks nor on threads nor on the instruction set.
+A sweep visits the points in chunks. Points that fail the test get a fresh u and are tested again, unless this would
+take as long as it saves: where all centers have few numbers, or few points of the chunk have passed. Those that fail
+again are compared with all centers: approximately, in batches, with a bound on the error, which is added to u and taken
+off l; where the two nearest centers differ by less than twice that error the point is *ambiguous*, and exact distances
+decide. So labels depend neither on chunks nor on threads nor on the instruction set.
 
 Three things are added to the test: a lower bound of its own for the few centers that move far (fast_centers.pyx),
 centers that were opened since the bounds were made (new_centers.pyx), and points that exceed a penalty, which may open
@@ -55,13 +56,14 @@ from smallvar._sweeps.state cimport (
     State,
     add_to_batch,
     is_beyond,
+    is_surely_within,
     lower_bound,
     record_move,
     set_lower_bounds,
     upper_bound,
     weight_at,
 )
-from smallvar._sweeps.tolerances cimport DISTANCE_MARGIN, FARTHEST_MARGIN, PENALTY_MARGIN
+from smallvar._sweeps.tolerances cimport DISTANCE_MARGIN, FARTHEST_MARGIN
 
 import os
 
@@ -70,6 +72,9 @@ import numpy as np
 cdef enum:
     BATCH_BYTES = 1 << 18   # of all tiles of a batch, at most, unless there is only one: a part of the cache
     LISTED = 128            # points whose distances to their assigned centers are computed together
+    ALMOST_ALL = 16         # a second test that fewer than one in so many pass is not made for the rest of a chunk
+    LITTLE = 768            # work of comparing a point with all centers, below which there is no second test;
+    OVERHEAD = 6            # a center counts as its columns and so many more
     FLOAT64_PER_COORDINATE = 6  # memory for one coordinate of a center, in all tables, sums and copies, at most
 
 cdef enum:                  # a chunk's flag of a point
@@ -122,7 +127,7 @@ cdef bint exceeds_penalty(const State* state, Py_ssize_t i, Py_ssize_t k, double
     distance : squared, good to DISTANCE_MARGIN or too large; HUGE_VAL: not known
     """
     cdef double near, error
-    if weight_at(state, i) * distance < state.penalty.lam * (1.0 - PENALTY_MARGIN):
+    if is_surely_within(state, i, distance):
         return False
     state.backend.distances(state, i, k, k + 1, &near, &error)
     if not is_beyond(state, i, near + error):
@@ -137,15 +142,10 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
     cdef Batch* batch = &chunk.failed
     cdef Ambiguous* ambiguous = &chunk.ambiguous
     cdef double second[BATCH]
-    cdef double distances[BATCH]
     cdef float upper[BATCH]
     cdef float lower[BATCH]
-    # points whose distance to the nearest center is to be computed: it has another label, or was not known
-    cdef unsigned short measured[BATCH]     # their places in the batch
-    cdef unsigned short offsets[BATCH]      # and in the chunk
-    cdef int centers[BATCH]                 # their nearest centers
-    cdef double square = state.frame.scale * state.frame.scale
-    cdef Py_ssize_t m, i, place, n_measured = 0
+    cdef double per_square = 1.0 / (state.frame.scale * state.frame.scale)     # a power of two: exact
+    cdef Py_ssize_t m, i
     state.backend.two_nearest(state, batch, &state.centers.packed, 0, state.centers.n, chunk.thread)
     for m in range(batch.size):
         i = batch.points[m]
@@ -156,22 +156,10 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
             ambiguous.size += 1
             batch.assigned[m] = 0.0         # a placeholder: resolve_ambiguous sets bound and flag anew
         elif batch.assigned[m] < 0.0 or batch.nearest[m] != state.points.labels[i]:
-            measured[n_measured] = <unsigned short> m
-            offsets[n_measured] = <unsigned short> (i - chunk.start)
-            centers[n_measured] = batch.nearest[m]
-            n_measured += 1
+            # upper bound enough: test_again and exceeds_penalty compute a better one where that is needed
+            batch.assigned[m] = max(0.0, batch.least[m] + batch.error[m]) * per_square
             if batch.nearest[m] != state.points.labels[i]:
                 record_move(state, i, batch.nearest[m])
-    # of sparse rows, these would take a tenth of the time of all approximate distances; least + error is upper bound
-    # enough, and exceeds_penalty computes a better one where that is needed
-    if is_sparse(&state.points.rows):
-        for m in range(n_measured):
-            place = measured[m]
-            distances[m] = max(0.0, batch.least[place] + batch.error[place]) / square
-    else:
-        state.backend.assigned_distances(state, chunk.start, offsets, n_measured, centers, distances)
-    for m in range(n_measured):
-        batch.assigned[measured[m]] = distances[m]
     if state.bounds.upper_bounds != NULL:
         sv_upper(batch.size, batch.assigned, state.frame.scale, upper)
         sv_lower(batch.size, second, lower)
@@ -181,10 +169,19 @@ cdef void assign_batch(State* state, Chunk* chunk) noexcept nogil:
     if state.penalty.find_exceeding:
         for m in range(batch.size):
             i = batch.points[m]
-            if exceeds_penalty(state, i, state.points.labels[i], batch.assigned[m], chunk.thread):
+            if not is_surely_within(state, i, batch.assigned[m]) and exceeds_penalty(
+                state, i, state.points.labels[i], batch.assigned[m], chunk.thread
+            ):
                 chunk.flags[i - chunk.start] = EXCEEDS
     state.results.n_approximate[chunk.number] += batch.size * state.centers.n
     batch.size = 0
+
+
+cdef inline void add_failed(State* state, Chunk* chunk, Py_ssize_t i, double assigned) noexcept nogil:
+    """Put a point into the batch of those that are compared with all centers, and handle the batch if it is full."""
+    add_to_batch(&chunk.failed, i, assigned)
+    if chunk.failed.size == state.scratch.batch:
+        assign_batch(state, chunk)
 
 
 cdef void resolve_ambiguous(State* state, Chunk* chunk) noexcept nogil:
@@ -277,10 +274,10 @@ cdef void assign_batch_to_fast(State* state, Chunk* chunk) noexcept nogil:
     batch.size = 0
 
 
-cdef void test_again(State* state, Chunk* chunk, const unsigned short* listed, Py_ssize_t n) noexcept nogil:
+cdef Py_ssize_t test_again(State* state, Chunk* chunk, const unsigned short* listed, Py_ssize_t n) noexcept nogil:
     """Compute upper bounds of at most LISTED points from their distances, and test them again; batch those that fail.
 
-    A batch that is full is handled at once, while its rows are in the cache.
+    A batch that is full is handled at once, while its rows are in the cache. Returns how many go to all centers.
     """
     cdef double distances[LISTED]
     cdef float upper[LISTED]
@@ -288,7 +285,7 @@ cdef void test_again(State* state, Chunk* chunk, const unsigned short* listed, P
     cdef float lower_fast[LISTED]
     cdef int centers[LISTED]
     cdef int verdict[LISTED]
-    cdef Py_ssize_t q, i
+    cdef Py_ssize_t q, i, n_failed = 0
     for q in range(n):
         i = chunk.start + listed[q]
         centers[q] = state.points.labels[i]
@@ -302,21 +299,23 @@ cdef void test_again(State* state, Chunk* chunk, const unsigned short* listed, P
         i = chunk.start + listed[q]
         state.bounds.upper_bounds[i] = upper[q]
         if verdict[q] == FAILS:
-            add_to_batch(&chunk.failed, i, distances[q])
-            if chunk.failed.size == state.scratch.batch:
-                assign_batch(state, chunk)
+            n_failed += 1
+            add_failed(state, chunk, i, distances[q])
         elif verdict[q] == FAILS_FAST:
             add_to_batch(&chunk.failed_fast, i, distances[q])
             if chunk.failed_fast.size == state.scratch.batch:
                 assign_batch_to_fast(state, chunk)
         elif state.penalty.find_exceeding:
             chunk.flags[listed[q]] = EXCEEDS * exceeds_penalty(state, i, centers[q], distances[q], chunk.thread)
+    return n_failed
 
 
 cdef void assign_by_bounds(State* state, Chunk* chunk) noexcept nogil:
     """Take the shifts of the centers off the bounds, and compare the points that fail the test."""
     cdef unsigned short listed[CHUNK + 8]   # sv_list may write 8 entries too many
-    cdef Py_ssize_t start = chunk.start, size = chunk.size, q = 0, n_listed
+    cdef Py_ssize_t start = chunk.start, size = chunk.size, q = 0, n_listed, n_tested, n_failed
+    # whether the points left are compared with all centers at once, since the test would save less time than it takes
+    cdef bint test_is_over = state.fast.n == 0 and state.centers.n * (state.points.d + OVERHEAD) < LITTLE
     cdef float* upper = state.bounds.upper_bounds + start
     cdef float* lower = state.bounds.lower_bounds + start
     cdef const int* labels = state.points.labels + start
@@ -340,8 +339,14 @@ cdef void assign_by_bounds(State* state, Chunk* chunk) noexcept nogil:
     if state.penalty.find_exceeding:
         memset(chunk.flags, 0, size)
     while q < n_listed:
-        test_again(state, chunk, listed + q, min(<Py_ssize_t> LISTED, n_listed - q))
-        q += LISTED
+        if test_is_over:
+            add_failed(state, chunk, start + listed[q], -1.0)
+            q += 1
+        else:
+            n_tested = min(<Py_ssize_t> LISTED, n_listed - q)
+            n_failed = test_again(state, chunk, listed + q, n_tested)
+            test_is_over = n_tested == LISTED and ALMOST_ALL * (n_tested - n_failed) < n_tested
+            q += n_tested
     if chunk.failed_fast.size > 0:
         assign_batch_to_fast(state, chunk)
 
@@ -374,9 +379,7 @@ cdef void assign_chunk(State* state, Py_ssize_t number, int thread) noexcept nog
     else:
         memset(chunk.flags, 0, chunk.size)
         for i in range(chunk.start, chunk.start + chunk.size):
-            add_to_batch(&chunk.failed, i, -1.0)
-            if chunk.failed.size == state.scratch.batch:
-                assign_batch(state, &chunk)
+            add_failed(state, &chunk, i, -1.0)
     if chunk.failed.size > 0:
         assign_batch(state, &chunk)
     if chunk.ambiguous.size > 0:

@@ -149,6 +149,9 @@ SV_CHOOSE(sv_gather_dd)
 #define SV_LOOKUPS _Pragma("omp simd simdlen(4)")
 #endif
 
+#define SV_EIGHT(table) _mm256_setr_ps(table[z[0]], table[z[1]], table[z[2]], table[z[3]], \
+                                       table[z[4]], table[z[5]], table[z[6]], table[z[7]])
+
 /* Bounds after the centers moved, and the test by which a point keeps its label without any distance computed:
  *     upper + shift_z < max(lower - max_other_shift_z, half_z),  and  upper + shift_z < limit
  * with z the label, half_z half the distance from center z to the nearest other one, and limit the penalty, as a
@@ -158,9 +161,26 @@ static void SV_(sv_filter)(ptrdiff_t n, float *SV_RESTRICT upper, float *SV_REST
                            const float *SV_RESTRICT max_other_shift, const float *SV_RESTRICT half, float limit,
                            unsigned char *SV_RESTRICT fail)
 {
-    ptrdiff_t i;
+    ptrdiff_t i = 0, rest;
+#if SV_X86 && SV_SET == 3 /* eight loads take half the time of a gather */
+    const __m256 up = _mm256_set1_ps((float)SV_ROUND_UP), down = _mm256_set1_ps((float)SV_ROUND_DOWN);
+    const __m256 most = _mm256_set1_ps(limit), zero = _mm256_setzero_ps();
+    for (; i + 8 <= n; i += 8) {
+        const int *z = label + i;
+        const __m256 u = _mm256_mul_ps(_mm256_add_ps(_mm256_loadu_ps(upper + i), SV_EIGHT(shift)), up);
+        const __m256 l = _mm256_max_ps(
+            _mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(lower + i), SV_EIGHT(max_other_shift)), down), zero);
+        const __m256 bound = _mm256_min_ps(_mm256_max_ps(l, SV_EIGHT(half)), most);
+        const __m256i failed = _mm256_castps_si256(_mm256_cmp_ps(u, bound, _CMP_NLT_UQ));
+        const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(failed), _mm256_extracti128_si256(failed, 1));
+        _mm_storel_epi64((__m128i *)(fail + i), _mm_and_si128(_mm_packs_epi16(words, words), _mm_set1_epi8(1)));
+        _mm256_storeu_ps(upper + i, u);
+        _mm256_storeu_ps(lower + i, l);
+    }
+#endif
+    rest = i;
     SV_LOOKUPS
-    for (i = 0; i < n; i++) {
+    for (i = rest; i < n; i++) {
         int z = label[i];
         float u = SV_UP(upper[i] + shift[z]), l = SV_DOWN(lower[i] - max_other_shift[z]), bound;
         l = l > 0.0f ? l : 0.0f;
@@ -227,10 +247,34 @@ static void SV_(sv_filter_fast)(ptrdiff_t n, const float *SV_RESTRICT upper, flo
 }
 
 #undef SV_LOOKUPS
+#undef SV_EIGHT
 
 /* A full tile from rows: tile[j * LANES + l] = (rows[l][j] - shift[j]) * scale and its square sum over j, in order.
  * The first letter is the type of the rows, the second that of the tile.
  * IN rows: LANES pointers to d values (a row may come twice); shift: d.  OUT tile: d x LANES; squares: LANES. */
+#if SV_X86 && SV_BYTES == 32
+#define COLUMNS_LEFT(GIVE, LANES, TO)                                                                          \
+    for (; j < d; j++) {                                                                                       \
+        const V x = _mm256_setr_pd(rows[l][j], rows[l + 1][j], rows[l + 2][j], rows[l + 3][j]);                \
+        const V t = V_MUL(V_SUB(x, V_SPREAD(shift[j])), factor);                                               \
+        total = V_ADD(total, V_MUL(t, t));                                                                     \
+        GIVE(tile + j * LANES + l, t);                                                                         \
+    }                                                                                                          \
+    V_STORE(squares + l, total);
+#else
+#define COLUMNS_LEFT(GIVE, LANES, TO)                                                                          \
+    V_STORE(squares + l, total);                                                                               \
+    for (m = 0; m < V_LANES; m++) {                                                                            \
+        ptrdiff_t i;                                                                                           \
+        double s = squares[l + m];                                                                             \
+        for (i = j; i < d; i++) {                                                                              \
+            const double t = ((double)rows[l + m][i] - shift[i]) * scale;                                      \
+            s += t * t;                                                                                        \
+            tile[i * LANES + l + m] = (TO)t;                                                                   \
+        }                                                                                                      \
+        squares[l + m] = s;                                                                                    \
+    }
+#endif
 #define GATHER(TAKE, GIVE, LANES, TO)                                                              \
     ptrdiff_t j, l, m;                                                                             \
     for (l = 0; l < LANES; l += V_LANES) {                                                         \
@@ -246,17 +290,7 @@ static void SV_(sv_filter_fast)(ptrdiff_t n, const float *SV_RESTRICT upper, flo
                 GIVE(tile + (j + m) * LANES + l, t);                                               \
             }                                                                                      \
         }                                                                                          \
-        V_STORE(squares + l, total);                                                               \
-        for (m = 0; m < V_LANES; m++) {                                                            \
-            ptrdiff_t i;                                                                           \
-            double s = squares[l + m];                                                             \
-            for (i = j; i < d; i++) {                                                              \
-                const double t = ((double)rows[l + m][i] - shift[i]) * scale;                      \
-                s += t * t;                                                                        \
-                tile[i * LANES + l + m] = (TO)t;                                                   \
-            }                                                                                      \
-            squares[l + m] = s;                                                                    \
-        }                                                                                          \
+        COLUMNS_LEFT(GIVE, LANES, TO)                                                              \
     }
 
 static void SV_(sv_gather_ff)(const float *const *rows, ptrdiff_t d, const double *shift, double scale,
@@ -284,6 +318,7 @@ static void SV_(sv_gather_dd)(const double *const *rows, ptrdiff_t d, const doub
 }
 
 #undef GATHER
+#undef COLUMNS_LEFT
 
 /* Upper bounds: scaled distances from squared ones, as float32 that are not below. */
 static void SV_(sv_upper)(ptrdiff_t n, const double *squared, double scale, float *out)

@@ -8,7 +8,7 @@ result depends on is decided in it, so that it depends neither on threads nor on
 from libc.math cimport sqrtf
 
 from smallvar._sweeps.rows cimport Rows, length_of, point, real_x
-from smallvar._sweeps.tolerances cimport ROUND_DOWN, ROUND_UP, SMALLEST_DISTANCE, SMALLEST_SQUARE
+from smallvar._sweeps.tolerances cimport PENALTY_MARGIN, ROUND_DOWN, ROUND_UP, SMALLEST_DISTANCE, SMALLEST_SQUARE
 
 cdef enum:
     CHUNK = 1024            # points that a thread handles at a time; results do not depend on it
@@ -249,6 +249,11 @@ cdef inline double weight_at(const State* state, Py_ssize_t i) noexcept nogil:
 cdef inline bint is_beyond(const State* state, Py_ssize_t i, double squared) noexcept nogil:
     """The test of KJ12, Algorithm 1, with weights: w ||x - c||^2 > lam (and above what rounding makes of zero)."""
     return weight_at(state, i) * squared > state.penalty.lam and squared > state.frame.rounding
+
+
+cdef inline bint is_surely_within(const State* state, Py_ssize_t i, double squared) noexcept nogil:
+    """Whether a squared distance, good to DISTANCE_MARGIN or too large, is clearly below the penalty."""
+    return weight_at(state, i) * squared < state.penalty.lam * (1.0 - PENALTY_MARGIN)
 
 
 cdef inline void record_move(State* state, Py_ssize_t i, int label) noexcept nogil:
