@@ -1,0 +1,199 @@
+"""The family of the values of a column, found from its type and its values."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import poisson
+
+from smallvar._selection.columns import ROWS, Values, distinct_values, filled_values, step_of
+
+FEW_ROWS = 20  # of fewer, no column of different values is taken for a key or for text
+MOST_ORDERED = 20  # values of a column that are listed one by one
+MOST_CODES = 10  # whole numbers from 0 or 1 that may number the levels of a category
+SHARE_OF_ROWS = 0.5  # distinct values, of the rows: a column of words with more is text
+KEY = re.compile(
+    r"(?i)(.*[\W_])?(id|ids|idx|index|key|uuid|guid|nr|no|number)|.*[a-z]I[dD]|unnamed: \d+|"
+)
+OFTEN = 0.2  # of the rows: a value that is named because so many have it
+# Poisson: variance over mean, and the share of the rows by which the frequencies differ, at most
+DISPERSION, DIFFERENT = 0.1, 0.05
+# exponential: least skewness and least standard deviation over mean, and largest distance between
+# the distribution of the column and that of the family
+SKEWED, RELATIVE_SPREAD, DISTANCE = 1.0, 0.7, 0.2
+
+
+@dataclass
+class Found:
+    """What a look at a column gives: a kind, or None and the reason why it is left out."""
+
+    kind: str | None
+    reason: str
+    levels: tuple = ()
+    step: float = 0.0
+    filled: tuple | None = None
+    like_codes: bool = False
+
+
+def counted(number, thing):
+    """A number and its noun."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def plain(value):
+    """A level as it is shown: whole numbers without a decimal point."""
+    if isinstance(value, (float, np.floating)):
+        return int(value) if float(value).is_integer() else float(value)
+    return value
+
+
+def few_values(numbers, most):
+    """The distinct values, ascending, and how often each occurs; None if they are too many."""
+    value = np.unique(numbers[:: max(1, len(numbers) // ROWS)])
+    if len(value) > most:
+        return None
+    place = np.searchsorted(value, numbers)
+    place[place == len(value)] = 0
+    others = numbers[value[place] != numbers]
+    if len(others):
+        value = np.union1d(value, np.unique(others))
+        if len(value) > most:
+            return None
+        place = np.searchsorted(value, numbers)
+    return value, np.bincount(place, minlength=len(value))
+
+
+def look_at_levels(cells, name):
+    """What is Found in a column of words or of a declared category."""
+    count = np.bincount(cells.codes[cells.codes >= 0], minlength=len(cells.levels))
+    used = np.flatnonzero(count)
+    n = int(count.sum())
+    levels = tuple(cells.levels[i] for i in used)
+    if len(used) == 0:
+        return Found(None, "no value")
+    if len(used) == 1:
+        return Found(None, f"one value, {levels[0]!r}")
+    if cells.ordered:
+        return Found("ordered", f"{counted(len(used), 'level')} in order", levels, 1.0)
+    if n >= FEW_ROWS and len(used) > SHARE_OF_ROWS * n:
+        if len(used) == n:
+            return Found(None, "an identifier: another value in every row")
+        return Found(None, f"text: {len(used):,} different values in {n:,} rows")
+    what = "category: " if cells.declared else ""
+    return Found("categorical", f"{what}{counted(len(used), 'level')}", levels)
+
+
+def look_at_numbers(cells, name):
+    """What is Found in a column of numbers or flags."""
+    numbers = cells.numbers[~np.isnan(cells.numbers)]
+    if len(numbers) == 0:
+        return Found(None, "no value")
+    if numbers.min() == numbers.max():
+        return Found(None, f"one value, {plain(numbers[0])!r}")
+    if cells.flags:
+        return Found("bernoulli", "true or false", (False, True))
+    filled = _filled(numbers)
+    if filled is not None:
+        kept = np.abs(numbers - filled[0]) > filled[1]
+        share, numbers = 1.0 - kept.mean(), numbers[kept]
+    found = _look_at_values(numbers, cells, name)
+    if filled is not None and found.kind is not None:
+        found.filled = filled
+        found.reason += f"; {filled[0]:.6g}, in {share:.0%} of the rows, was filled in: missing"
+    return found
+
+
+def _filled(numbers):
+    """A mean or median that fills the gaps of a column, and a tolerance; None if there is none."""
+    if len(numbers) < FEW_ROWS:
+        return None
+    rows = np.asarray(numbers, dtype=np.float64)[:, np.newaxis]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return filled_values(rows, np.ones(len(rows))).get(0)
+
+
+def _look_at_values(numbers, cells, name):
+    n = len(numbers)
+    whole = cells.whole or bool((numbers == np.floor(numbers)).all())
+    few = few_values(numbers, MOST_ORDERED)
+    if few is not None and 2 * len(few[0]) <= n:
+        return _look_at_few(*few, whole)
+    if whole and n == len(cells.numbers) and n >= FEW_ROWS and _is_key(numbers, name):
+        return Found(None, "a key: another whole number in every row")
+    low, high = plain(numbers.min()), plain(numbers.max())
+    if whole and low >= 0 and _is_poisson(numbers):
+        return Found("poisson", f"counts, {low:,} to {high:,}", (), 1.0)
+    if low > 0 and _is_exponential(numbers):
+        return Found("exponential", f"positive amounts with a long tail, {low:.4g} to {high:.4g}")
+    return _found_normal(numbers, whole)
+
+
+def _found_normal(numbers, whole):
+    some = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
+    values = distinct_values(some, np.ones(len(some)))
+    step, often = float(step_of(values)), values.mass.max() / len(some)
+    if whole:
+        reason = f"whole numbers, {plain(numbers.min()):,} to {plain(numbers.max()):,}"
+    elif often >= OFTEN and len(values.value) > MOST_ORDERED:
+        reason = f"numbers, {often:.0%} of them {values.value[values.mass.argmax()]:.6g}"
+    else:
+        reason = f"numbers in steps of {step:.4g}" if step else "numbers"
+    return Found("normal", reason, (), step)
+
+
+def _look_at_few(value, count, whole):
+    levels = tuple(plain(v) for v in value)
+    if len(value) == 2:
+        return Found("bernoulli", f"2 values, {levels[0]} and {levels[1]}", levels)
+    words = f"{len(value)} values"
+    if whole and value[0] >= 0 and len(value) > MOST_CODES and _fits_poisson(value, count):
+        return Found("poisson", f"counts, {levels[0]} to {levels[-1]}", (), 1.0)
+    step = float(
+        step_of(Values(value.astype(np.float64), count.astype(np.float64), int(count.sum())))
+    )
+    found = Found("ordered", f"{words}, ordered", levels, step or float(np.diff(value).min()))
+    found.like_codes = (
+        whole and len(value) <= MOST_CODES and value[0] in (0, 1)
+        and value[-1] - value[0] <= len(value)
+    )  # fmt: skip
+    return found
+
+
+def _is_key(numbers, name):
+    """Whether whole numbers tell rows apart and say nothing else: counted up, or so called."""
+    steps = np.diff(numbers)
+    if (steps > 0).all():
+        return True
+    ascending = np.sort(numbers)
+    if not (np.diff(ascending) > 0).all():
+        return False
+    return ascending[-1] - ascending[0] == len(numbers) - 1 or bool(KEY.fullmatch(name))
+
+
+def _is_poisson(numbers):
+    few = few_values(numbers, 1000)
+    return few is not None and 4 * len(few[0]) <= len(numbers) and _fits_poisson(*few)
+
+
+def _fits_poisson(value, count):
+    """Whether all rows together are as counts around one mean."""
+    n = int(count.sum())
+    mean = (value * count).sum() / n
+    variance = ((value - mean) ** 2 * count).sum() / n
+    if abs(variance / mean - 1.0) > max(DISPERSION, 2.0 * np.sqrt(2.0 / n)):
+        return False
+    expected = poisson.pmf(value, mean)
+    different = 0.5 * (np.abs(count / n - expected).sum() + 1.0 - expected.sum())
+    return different <= DIFFERENT + 0.25 * np.sqrt(len(value) / n)
+
+
+def _is_exponential(numbers):
+    """Whether positive numbers have about the distribution of the family."""
+    some = np.sort(np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64))
+    mean, n = some.mean(), len(some)
+    centered = some / mean - 1.0
+    spread = np.sqrt((centered**2).mean())
+    if spread < RELATIVE_SPREAD or (centered**3).mean() < SKEWED * spread**3:
+        return False
+    distance = np.abs((np.arange(n) + 0.5) / n + np.expm1(-some / mean)).max()
+    return distance <= DISTANCE
