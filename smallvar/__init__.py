@@ -39,6 +39,7 @@ from smallvar._graph.penalized_cut import PenalizedCut, cut_path
 from smallvar._kernel.kernel_dpmeans import KernelDPMeans
 from smallvar._kernel.kernel_hdp import KernelHDPMeans
 from smallvar._kernel.spectral import SpectralDPMeans
+from smallvar._mixed.mixed_dpmeans import MixedDPMeans
 from smallvar._plot.clusters import ClusterDisplay
 from smallvar._plot.features import FeatureDisplay
 from smallvar._plot.groups import GroupDisplay
@@ -70,6 +71,7 @@ __all__ = [
     "KernelHDPMeans",
     "MahalanobisMeans",
     "MiniBatchDPMeans",
+    "MixedDPMeans",
     "PathDisplay",
     "PenalizedCut",
     "RobustDPMeans",
