@@ -52,8 +52,9 @@ class Measure:
 
     Attributes
     ----------
-    kind, place, floor : ndarray of shape (p,)
-        Of columns of numbers: the kind, the overall mean, the least variance (of normal ones).
+    kind, place, floor, step : ndarray of shape (p,)
+        Of columns of numbers: the kind, the overall mean, the least variance (of normal ones) and
+        the grid of the values.
     variance : ndarray of shape (p,)
         s_j^2.
     begin : ndarray of shape (q + 1,)
@@ -65,6 +66,7 @@ class Measure:
     kind: np.ndarray
     place: np.ndarray
     floor: np.ndarray
+    step: np.ndarray
     variance: np.ndarray
     begin: np.ndarray
     shares: np.ndarray
@@ -124,7 +126,7 @@ def measure_of(packed, weight, n_threads):
     kind = np.array([KINDS[c.kind] for c in columns], dtype=np.int32)
     size = [len(packed.columns[j].levels) for j in packed.code_of]
     begin = np.append(0, np.cumsum(size)).astype(np.intp)
-    facts = {"kind": kind, "begin": begin, "variance": np.ones(p), "floor": np.zeros(p)}
+    facts = {"kind": kind, "begin": begin, "variance": np.ones(p), "floor": np.zeros(p), "step": np.zeros(p)}
     first = Measure(place=np.zeros(p), shares=np.ones(begin[-1]), **facts)
     sums = sums_of(first.rows(packed.numbers, packed.codes, weight, None, n_threads), first, 1)
     with np.errstate(invalid="ignore"):
@@ -138,7 +140,7 @@ def measure_of(packed, weight, n_threads):
     step = np.array([c.step for c in columns])
     floor = np.maximum(step**2 / 12.0, LEAST_VARIANCE * variance)
     return Measure(
-        kind=kind, begin=begin, place=place, shares=shares, floor=floor,
+        kind=kind, begin=begin, place=place, shares=shares, floor=floor, step=step,
         variance=np.where(kind == NORMAL, variance + floor, 1.0),
     )  # fmt: skip
 
@@ -200,11 +202,14 @@ def variances(measure, errors, mass):
         elif kind == POISSON:
             out[j] = max(1.0, 2.0 * mean)
         else:
-            mean = min(max(mean, SMALLEST_MEAN), LARGEST_MEAN)
-            out[j] = 1.0 / brentq(
-                lambda a, mean=mean: np.log(a) - digamma(a) - mean, SMALLEST_SHAPE, 1.0 / mean + 1.0
-            )
+            out[j] = 1.0 / gamma_shape(mean)
     return out
+
+
+def gamma_shape(mean):
+    """The shape of a gamma law for this mean divergence: log a - psi(a) equals it."""
+    mean = min(max(mean, SMALLEST_MEAN), LARGEST_MEAN)
+    return brentq(lambda a: np.log(a) - digamma(a) - mean, SMALLEST_SHAPE, 1.0 / mean + 1.0)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from scipy.special import gammaln, xlogy
 
 from smallvar._core.progress import ProgressEvent
 from smallvar._mixed.measure import MixedSweep, sums_of, variances
+from smallvar._mixed.single import lowest
 from smallvar._selection.confidence import of_several, of_single, shares
 from smallvar._selection.descent import check_distinct, draw
 from smallvar._selection.envelope import Path, envelope, penalty_within
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
 COARSE, FINE, ROWS = 5000, 20_000, 20  # rows of the ways down, or so many for each cluster
-PRICE = 2.0  # of a parameter, in log(number of rows)
+PRICE, CLUSTER = 2.0, 6.0  # of a parameter, and of a cluster, in log(number of rows)
 FEW, STEPS = 32, 50  # single steps below so many clusters; others are 1 / STEPS of them
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 WIDE = 4.0  # ratio of penalties beyond which a number stands out no more
@@ -53,11 +54,12 @@ class Criterion:
     """Minus twice the log-likelihood of rows and labels, and the price of the parameters.
 
     V(K) = sum_j min(V_j of clusters + price K P_j, V_j of all + price P_j)
-           - 2 n sum_k p_k log p_k + price (K - 1),    price = PRICE log(n)
+           - 2 n sum_k p_k log p_k + CLUSTER log(n) (K - 1),    price = PRICE log(n)
 
     with P_j parameters of column j: 1, or levels - 1. A column in which clusters do not differ by
-    more than their parameters cost so costs what it costs in one cluster. n is the number of rows;
-    weights are taken relative to their mean. V_j are
+    more than their parameters cost so costs what it costs in one cluster, or by a single
+    distribution of another shape if that is less: see single.py. n is the number of rows; weights
+    are taken relative to their mean. V_j are
 
         normal        n_j log s_j^2
         poisson       2 n_j (D / s_j^2 + log s_j)           Efron's double Poisson law
@@ -67,7 +69,7 @@ class Criterion:
     of the n_j rows with a cell, but for terms that do not depend on the clusters.
     """
 
-    def __init__(self, sweep):
+    def __init__(self, sweep, numbers, weight):
         self.measure = sweep.measure
         self.sweep = sweep
         labels = sweep.labels.copy()
@@ -76,14 +78,30 @@ class Criterion:
         self.n = len(labels)
         self.unit = self.n / float(sums.weight[0])
         self.tie = PRICE * np.log(max(self.n, 2))
+        self.per_cluster = CLUSTER * np.log(max(self.n, 2))
         self.cap = max(1, self.n // 3)
         self.parameters = np.append(
             np.ones(len(self.measure.kind)), np.diff(self.measure.begin) - 1.0
         )
         sweep.rows.set_centers(self.measure.overall())
         raw = sweep.rows.column_errors()
-        self.alone = self.by_columns(sums, raw, variances(self.measure, raw, sums.mass.sum(axis=0)))
+        variance = variances(self.measure, raw, sums.mass.sum(axis=0))
+        price = self.tie * self.parameters
+        self.alone = self.by_columns(sums, raw, variance) + price
+        self.alone = np.minimum(self.alone, self._single(numbers, weight) + price)
         sweep.labels[:] = labels
+
+    def _single(self, numbers, weight):
+        """V_j of columns of numbers by single distributions; infinite for codes."""
+        out, measure = np.full(len(self.parameters), np.inf), self.measure
+        for j, kind in enumerate(measure.kind):
+            x = numbers[:, j].astype(np.float64)
+            there = ~np.isnan(x)
+            w = self.unit * (np.ones(len(x)) if weight is None else weight)
+            if there.sum() > 1 and np.ptp(x[there]) > 0.0:
+                value, more = lowest(kind, x[there], w[there], measure.step[j])
+                out[j] = value + self.tie * more
+        return out
 
     def by_columns(self, sums, raw, variance):
         """V_j of all columns."""
@@ -106,9 +124,9 @@ class Criterion:
             return np.inf
         own = self.by_columns(sums, raw, variance)
         price = self.tie * self.parameters
-        columns = np.minimum(own + k * price, self.alone + price)
+        columns = np.minimum(own + k * price, self.alone)
         p = sums.weight / sums.weight.sum()
-        return float(columns.sum() - 2.0 * self.n * xlogy(p, p).sum() + self.tie * (k - 1))
+        return float(columns.sum() - 2.0 * self.n * xlogy(p, p).sum() + self.per_cluster * (k - 1))
 
 
 class Way:
@@ -117,7 +135,7 @@ class Way:
     def __init__(self, measure, numbers, codes, weight, n_threads, moving, given=None):
         self.sweep = MixedSweep(measure, numbers, codes, weight, None, n_threads)
         self.weight, self.moving, self.given, self.n = weight, moving, given, len(numbers)
-        self.criterion = Criterion(self.sweep)
+        self.criterion = Criterion(self.sweep, numbers, weight)
 
     def seed(self, size, rng):
         """Centers at rows far apart, drawn in rounds by weight times divergence."""
