@@ -100,7 +100,9 @@ LAYERS = {
         *("divergence", "divergence_path", "bregman", "spherical", "gaussians"),
         *("gaussian_path", "mahalanobis", "hdp_choice", "hdp"),
     ),
-    "_mixed": ("reading", "kinds", "order", "columns", "measure", "path", "mixed_dpmeans"),
+    "_mixed": (
+        *("reading", "kinds", "order", "columns", "profiles", "measure", "path", "mixed_dpmeans"),
+    ),
     "_features": ("feature_estimator", "feature_path", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),
     "_time": (
