@@ -9,6 +9,8 @@ from scipy.special import rel_entr
 from smallvar._mixed.columns import CODES
 
 BLOCK = 1 << 16  # rows at a time
+LEAST_SHOWN = 0.005  # share of a level that is named
+SPACE = "\u00a0"  # where no line ends
 FIELDS = (
     *("cluster", "size", "column", "kind", "summary", "apart"),
     *("mean", "spread", "level", "share", "overall", "missing"),
@@ -162,13 +164,17 @@ def _of_codes(column, counts, mass):
 
 def shares_in_words(column, share, most=3):
     """The largest shares, and how many others there are; of two values the share of the second."""
+
+    def one(level):
+        name = column.levels[level]
+        return f"{name}{'' if isinstance(name, (str, bool)) else ':'}{SPACE}{share[level]:.0%}"
+
     if column.kind == "bernoulli":
-        return f"{column.levels[1]} {share[1]:.0%}"
+        return one(1)
     order = np.argsort(-share, kind="stable")
-    seen = [i for i in order[:most] if share[i] >= 0.005]
-    text = ", ".join(f"{column.levels[i]} {share[i]:.0%}" for i in seen)
+    seen = [i for i in order[:most] if share[i] >= LEAST_SHOWN]
     others = int((share > 0.0).sum()) - len(seen)
-    return f"{text}, {others} more" if others > 0 else text
+    return ", ".join([*map(one, seen), *([f"{others} more"] if others else [])])
 
 
 def shown(value, spread=None):
