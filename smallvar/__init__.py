@@ -45,6 +45,7 @@ from smallvar._plot.features import FeatureDisplay
 from smallvar._plot.groups import GroupDisplay
 from smallvar._plot.matrices import GramDisplay
 from smallvar._plot.paths import DendrogramDisplay, PathDisplay
+from smallvar._plot.profiles import ProfileDisplay
 from smallvar._plot.tracks import TrackDisplay
 from smallvar._selection.confidence import UnclearNumberWarning
 from smallvar._selection.path import lambda_path
@@ -74,6 +75,7 @@ __all__ = [
     "MixedDPMeans",
     "PathDisplay",
     "PenalizedCut",
+    "ProfileDisplay",
     "RobustDPMeans",
     "SegmentMeans",
     "SpectralDPMeans",

@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from smallvar._mixed.kinds import Found, counted, few_values, look_at_levels, look_at_numbers, plain
+from smallvar._mixed.kinds import (
+    Found,
+    counted,
+    few_values,
+    found_counts,
+    look_at_levels,
+    look_at_numbers,
+    plain,
+)
 from smallvar._mixed.order import are_in_order
 from smallvar._mixed.reading import MOST_LEVELS, TableReader
 from smallvar._selection.columns import ROWS, Values, distinct_values, step_of
@@ -277,6 +285,8 @@ def _decide_codes(reader, found, kept):
         if in_order:
             f.reason = f"{len(f.levels)} values, ordered"
             f.reason += " as other columns tell" if told else "; other columns do not tell"
+            if f.like_counts:
+                found[j] = found_counts(f.levels)
         else:
             found[j] = Found(
                 "categorical", f"{words}, codes without an order as other columns tell", f.levels

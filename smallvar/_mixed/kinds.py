@@ -4,23 +4,26 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import poisson
+from scipy.special import gammaln, xlogy
 
 from smallvar._selection.columns import ROWS, Values, distinct_values, filled_values, step_of
 
 FEW_ROWS = 20  # of fewer, no column of different values is taken for a key or for text
+LEAST_ROWS = 100  # fewer do not tell counts from other whole numbers
+MOST_COUNTS = 1000  # different counts in a column of them
 MOST_ORDERED = 20  # values of a column that are listed one by one
 MOST_CODES = 10  # whole numbers from 0 or 1 that may number the levels of a category
 SHARE_OF_ROWS = 0.5  # distinct values, of the rows: a column of words with more is text
 KEY = re.compile(
-    r"(?i)(.*[\W_])?(id|ids|idx|index|key|uuid|guid|nr|no|number)|.*[a-z]I[dD]|unnamed: \d+|"
+    r"((?i:(.*[\W_])?(id|ids|idx|index|key|uuid|guid|nr|no|number)|unnamed: \d+)|.*[a-z]I[dD])?"
 )
 OFTEN = 0.2  # of the rows: a value that is named because so many have it
 # Poisson: variance over mean, and the share of the rows by which the frequencies differ, at most
 DISPERSION, DIFFERENT = 0.1, 0.05
-# exponential: least skewness and least standard deviation over mean, and largest distance between
-# the distribution of the column and that of the family
-SKEWED, RELATIVE_SPREAD, DISTANCE = 1.0, 0.7, 0.2
+# one-sided: least skewness of counts, beyond which a normal law is cut to pieces, and of amounts;
+# the largest share of the highest count (a scale that ends there has more); least mean of amounts
+# in their steps (of coarser ones the likelihood of the law is that of the steps)
+COUNTS_SKEWED, SKEWED, HIGHEST, STEPS = 1.0, 1.3, 0.02, 20.0
 
 
 @dataclass
@@ -33,6 +36,7 @@ class Found:
     step: float = 0.0
     filled: tuple | None = None
     like_codes: bool = False
+    like_counts: bool = False
 
 
 def counted(number, thing):
@@ -121,11 +125,15 @@ def _look_at_values(numbers, cells, name):
     if whole and n == len(cells.numbers) and n >= FEW_ROWS and _is_key(numbers, name):
         return Found(None, "a key: another whole number in every row")
     low, high = plain(numbers.min()), plain(numbers.max())
-    if whole and low >= 0 and _is_poisson(numbers):
-        return Found("poisson", f"counts, {low:,} to {high:,}", (), 1.0)
-    if low > 0 and _is_exponential(numbers):
-        return Found("exponential", f"positive amounts with a long tail, {low:.4g} to {high:.4g}")
-    return _found_normal(numbers, whole)
+    if whole and low >= 0:
+        counts = few_values(numbers, MOST_COUNTS)
+        if counts is not None and (_fits_poisson(*counts) or _like_counts(*counts)):
+            return Found("poisson", f"counts, {low:,} to {high:,}", (), 1.0)
+    found = _found_normal(numbers, whole)
+    if low > 0 and _is_one_sided(numbers, found.step):
+        words = f"positive amounts with a long tail, {low:.4g} to {high:.4g}"
+        return Found("exponential", words, (), found.step)
+    return found
 
 
 def _found_normal(numbers, whole):
@@ -146,17 +154,23 @@ def _look_at_few(value, count, whole):
     if len(value) == 2:
         return Found("bernoulli", f"2 values, {levels[0]} and {levels[1]}", levels)
     words = f"{len(value)} values"
-    if whole and value[0] >= 0 and len(value) > MOST_CODES and _fits_poisson(value, count):
-        return Found("poisson", f"counts, {levels[0]} to {levels[-1]}", (), 1.0)
-    step = float(
-        step_of(Values(value.astype(np.float64), count.astype(np.float64), int(count.sum())))
-    )
+    counts = whole and value[0] >= 0 and _like_counts(value, count)
+    fits = whole and value[0] >= 0 and _fits_poisson(value, count)
+    if len(value) > MOST_CODES and (counts or fits):
+        return found_counts(levels)
+    step = _step(value, count)
     found = Found("ordered", f"{words}, ordered", levels, step or float(np.diff(value).min()))
     found.like_codes = (
         whole and len(value) <= MOST_CODES and value[0] in (0, 1)
         and value[-1] - value[0] <= len(value)
     )  # fmt: skip
+    found.like_counts = counts
     return found
+
+
+def found_counts(levels):
+    """Counts with these values."""
+    return Found("poisson", f"counts, {levels[0]} to {levels[-1]}", (), 1.0)
 
 
 def _is_key(numbers, name):
@@ -170,30 +184,52 @@ def _is_key(numbers, name):
     return ascending[-1] - ascending[0] == len(numbers) - 1 or bool(KEY.fullmatch(name))
 
 
-def _is_poisson(numbers):
-    few = few_values(numbers, 1000)
-    return few is not None and 4 * len(few[0]) <= len(numbers) and _fits_poisson(*few)
-
-
 def _fits_poisson(value, count):
     """Whether all rows together are as counts around one mean."""
     n = int(count.sum())
+    if n < LEAST_ROWS:
+        return False
     mean = (value * count).sum() / n
     variance = ((value - mean) ** 2 * count).sum() / n
-    if abs(variance / mean - 1.0) > max(DISPERSION, 2.0 * np.sqrt(2.0 / n)):
+    if abs(variance / mean - 1.0) > max(DISPERSION, 2.5 * np.sqrt(2.0 / n)):
         return False
-    expected = poisson.pmf(value, mean)
+    expected = np.exp(xlogy(value, mean) - mean - gammaln(value + 1.0))
     different = 0.5 * (np.abs(count / n - expected).sum() + 1.0 - expected.sum())
-    return different <= DIFFERENT + 0.25 * np.sqrt(len(value) / n)
+    return different <= DIFFERENT + 0.4 * np.sqrt(len(value) / n)
 
 
-def _is_exponential(numbers):
-    """Whether positive numbers have about the distribution of the family."""
-    some = np.sort(np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64))
-    mean, n = some.mean(), len(some)
+def _like_counts(value, count):
+    """Whether whole numbers from 0 or 1 on have a long tail, as counts have that vary much."""
+    n = count.sum()
+    mean = (value * count).sum() / n
+    centered = value - mean
+    variance = (centered**2 * count).sum() / n
+    skewness = (centered**3 * count).sum() / n / variance**1.5
+    return bool(
+        n >= LEAST_ROWS
+        and value[0] in (0, 1)
+        and skewness >= COUNTS_SKEWED
+        and count[-1] <= HIGHEST * n
+        and _step(value, count) == 1.0
+    )
+
+
+def _step(value, count):
+    values = Values(value.astype(np.float64), count.astype(np.float64), int(count.sum()))
+    return float(step_of(values))
+
+
+def _is_one_sided(numbers, step):
+    """Whether positive numbers have a long tail that a gamma law fits better than a normal one."""
+    some = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
+    mean = some.mean()
     centered = some / mean - 1.0
-    spread = np.sqrt((centered**2).mean())
-    if spread < RELATIVE_SPREAD or (centered**3).mean() < SKEWED * spread**3:
+    variance = (centered**2).mean()
+    skewed = (centered**3).mean() >= SKEWED * variance**1.5
+    if not skewed or mean < STEPS * step:
         return False
-    distance = np.abs((np.arange(n) + 0.5) / n + np.expm1(-some / mean)).max()
-    return distance <= DISTANCE
+    # the likeliest shape a: log(a) - digamma(a) = -mean log(x / mean), to two digits
+    s = max(-np.log1p(centered).mean(), 1e-12)
+    a = (3.0 - s + np.sqrt((s - 3.0) ** 2 + 24.0 * s)) / (12.0 * s)
+    gamma = a * np.log(a) - gammaln(a) - (a - 1.0) * s - a
+    return bool(gamma > -0.5 * (np.log(2.0 * np.pi * variance) + 1.0))
