@@ -318,15 +318,15 @@ def test_units_do_not_matter():
 def test_parameters_of_clusters():
     X = {
         "a": [1.0, 3.0, np.nan, 100.0, 102.0, np.nan],
-        "b": ["x", "x", "y", "z", None, "z"],
+        "b": ["x", "x", "x", "z", None, "z"],
         "c": [np.nan, np.nan, np.nan, 2.0, 3.0, 4.0],
     }
     model = fitted(X, n_clusters=2, random_state=0, columns={"a": "normal", "c": "normal"})
     low, high = np.argsort(model.cluster_parameters_["a"])
     assert model.cluster_parameters_["a"][[low, high]].tolist() == [2.0, 101.0]
-    # two rows at x, one at y, and one spread over all: 2/5, 1/5 and 2/5
-    expected = (np.array([2.0, 1.0, 0.0]) + np.array([0.4, 0.2, 0.4])) / 4.0
-    np.testing.assert_allclose(model.cluster_parameters_["b"][low], expected)
+    # three rows at x, and one that is spread over the levels as all are, 3/5 and 2/5
+    np.testing.assert_allclose(model.cluster_parameters_["b"][low], [3.6 / 4.0, 0.4 / 4.0])
+    np.testing.assert_allclose(model.cluster_parameters_["b"][high], [0.6 / 3.0, 2.4 / 3.0])
     assert model.cluster_parameters_["c"].tolist() == [3.0, 3.0]  # the mean of the column
 
 
@@ -356,7 +356,7 @@ def test_a_failed_fit_changes_nothing():
     X, _ = groups(np.random.default_rng(11), n=60)
     model = fitted(X, random_state=0)
     before = vars(model).copy()
-    for wrong in (X.assign(size=np.inf), X.assign(size=1e200)):
+    for wrong in (X.assign(size=np.inf), X.assign(size=1e200 * X["size"])):
         with pytest.raises(ValueError, match="column 'size'|'size'"):
             model.fit(wrong)
         assert vars(model) == before
