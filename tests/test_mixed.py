@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
+from twins import mixed as twin
 
 from smallvar import BregmanDPMeans, DPMeans, MixedDPMeans, UnclearNumberWarning
 from smallvar._mixed.columns import pack
 from smallvar._mixed.measure import MixedSweep, measure_of, sums_of
 from smallvar._sweeps import parallel
-from twins import mixed as twin
 
 KINDS = ("normal", "ordered", "poisson", "exponential", "bernoulli", "categorical")
 LETTERS = np.array(list("abcdefgh"))

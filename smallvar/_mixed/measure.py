@@ -97,7 +97,6 @@ class Measure:
         total = np.concatenate([np.zeros((*values.shape[:-1], 1)), values.cumsum(axis=-1)], axis=-1)
         return np.diff(total[..., self.begin], axis=-1)
 
-
     def prior(self, centers):
         """The prior of these clusters."""
         shares = centers[:, len(self.kind) :]
@@ -126,7 +125,13 @@ def measure_of(packed, weight, n_threads):
     kind = np.array([KINDS[c.kind] for c in columns], dtype=np.int32)
     size = [len(packed.columns[j].levels) for j in packed.code_of]
     begin = np.append(0, np.cumsum(size)).astype(np.intp)
-    facts = {"kind": kind, "begin": begin, "variance": np.ones(p), "floor": np.zeros(p), "step": np.zeros(p)}
+    facts = {
+        "kind": kind,
+        "begin": begin,
+        "variance": np.ones(p),
+        "floor": np.zeros(p),
+        "step": np.zeros(p),
+    }
     first = Measure(place=np.zeros(p), shares=np.ones(begin[-1]), **facts)
     sums = sums_of(first.rows(packed.numbers, packed.codes, weight, None, n_threads), first, 1)
     with np.errstate(invalid="ignore"):

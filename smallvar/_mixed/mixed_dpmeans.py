@@ -233,9 +233,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
                 f"follows, got n_clusters={number} and lam={self.lam!r}"
             )
         if number is not None and most is not None and number > most:
-            raise ValueError(
-                f"n_clusters must be <= max_clusters={most}, got n_clusters={number}"
-            )
+            raise ValueError(f"n_clusters must be <= max_clusters={most}, got n_clusters={number}")
         check_option(self.algorithm, "algorithm", ALGORITHMS)
         check_flag(self.shuffle, "shuffle")
         self._check_starts()

@@ -109,7 +109,9 @@ class Criterion:
         mean = self.unit * raw / np.maximum(mass, 1e-300)
         a = 1.0 / variance
         out = np.where(
-            self.measure.kind == NORMAL, mass * np.log(variance), mass * (2.0 * mean * a - np.log(a))
+            self.measure.kind == NORMAL,
+            mass * np.log(variance),
+            mass * (2.0 * mean * a - np.log(a)),
         )
         at = self.measure.kind == EXPONENTIAL
         shape = 2.0 * mass * (a * mean + a - a * np.log(a) + gammaln(a))
