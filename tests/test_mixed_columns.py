@@ -239,6 +239,40 @@ def test_values_that_were_filled_in_are_missing():
     assert not np.isnan(only(values, "normal")[0].numbers).any()  # as it was asked for
 
 
+def test_a_value_that_many_rows_have_is_a_flag():
+    g = np.random.default_rng(0)
+    amount = np.where(g.random(500) < 0.6, 0.0, g.exponential(size=500))
+    amount[:9] = np.nan
+    frame = pd.DataFrame({"amount": amount, "b": g.normal(size=500)})
+    packed = pack(frame)
+    assert kinds(packed) == {"amount": "exponential", "amount not 0": "bernoulli", "b": "normal"}
+    assert packed.n_columns == 2
+    zero = amount == 0.0
+    assert_array_equal(packed.numbers[:, 0], np.where(zero, np.nan, amount))
+    assert_array_equal(packed.codes[:, 0], np.where(np.isnan(amount), -1, ~zero))
+    assert "are 0, which is a flag" in packed.columns[0].reason
+    again = repack(frame[["b", "amount"]], packed.columns)
+    assert_array_equal(again.numbers, packed.numbers)
+    assert_array_equal(again.codes, packed.codes)
+    as_given = repack(frame, packed.columns, as_given=True)
+    assert_array_equal(as_given.numbers[:, 0], amount)
+    array = repack(frame.to_numpy(), packed.columns)
+    assert_array_equal(array.codes, packed.codes)
+    assert list(kinds(pack(frame, {"amount": "normal"}))) == ["amount", "b"]  # as asked for
+    with pytest.raises(ValueError, match="none called 'amount'"):
+        repack(frame[["b"]], packed.columns)
+
+
+def test_counts_with_a_long_tail():
+    g = np.random.default_rng(0)
+    for mean in (0.5, 1.0, 4.0, 40.0):
+        counts = g.poisson(g.gamma(1.0, mean, 1000))
+        assert only(counts)[1].kind == "poisson", mean
+        assert only(counts.astype(float))[1].kind == "poisson", mean
+    scale = np.minimum(g.poisson(0.8, 1000), 3)  # a scale that ends at 3
+    assert only(scale)[1].kind == "ordered"
+
+
 @pytest.mark.parametrize(
     ("values", "reason"),
     [

@@ -54,7 +54,7 @@ def test_by_hand():
     assert all(len(cells) == 8 for cells in table.values())
     size = line(table, 0, "size")
     assert (size["size"], size["mean"], size["spread"], size["overall"]) == (3, 2.0, 1.0, 8.0)
-    assert size["summary"] == "2.0 ± 1.0"
+    assert size["summary"] == "2.0 ±\u00a01.0"
     assert_allclose(size["missing"], 1 / 3)
     assert_allclose(size["apart"], 0.5 * ((2.0 - 8.0) / 2.0) ** 2)
     color = line(table, 0, "color")
@@ -164,7 +164,7 @@ def test_picture(library):
     assert_allclose(display.distances[1, 0], 2.0)
     assert display.directed.tolist() == [True, True, False, True]
     drawn = sorted(text.get_text().replace("\n", " ") for text in display.ax_.texts)
-    assert "2.0 ± 1.0" in drawn and "True\u00a0100%" in drawn
+    assert "2.0 ±\u00a01.0" in drawn and "True\u00a0100%" in drawn
     low, high = display.ax_.images[0].get_array()[:, 0, :3]
     assert low[2] > low[0] and high[0] > high[2]  # blue below, red above
     assert [label.get_text() for label in display.ax_.get_yticklabels()] == [

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,8 +45,11 @@ class Column:
     position : int
         Where it was in the table.
     filled : tuple of float or None
-        A value that fills gaps of the column, and by how much others may differ that do so too.
-        It counts as missing.
+        A value that counts as missing, and by how much others may differ that do so too: one that
+        fills gaps, or that so many rows have that a flag tells of it.
+    flag_of : str or None
+        Of a flag that tells whether a column has another value than ``filled``: the name of that
+        column.
     """
 
     name: str
@@ -56,6 +59,12 @@ class Column:
     reason: str
     position: int = 0
     filled: tuple[float, float] | None = None
+    flag_of: str | None = None
+
+    @property
+    def source(self):
+        """The name of the column of the table that it is made of."""
+        return self.name if self.flag_of is None else self.flag_of
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,10 @@ class Packed:
         Bernoulli and categorical columns; -1: missing.
     number_of, code_of : ndarray
         For each column of ``numbers`` and of ``codes``, its index in ``columns``.
+    named : bool
+        Whether the table has names of its columns.
+    n_columns : int
+        Number of columns of the table.
     """
 
     columns: tuple
@@ -82,7 +95,8 @@ class Packed:
     codes: np.ndarray
     number_of: np.ndarray
     code_of: np.ndarray
-    named: bool = field(default=True)
+    named: bool = True
+    n_columns: int = 0
 
     @property
     def empty_rows(self):
@@ -125,11 +139,7 @@ def pack(X, columns="auto"):
             cells.codes = cells.codes.astype(np.int16)
             kept[j] = cells
     _decide_codes(reader, found, kept)
-    used = [
-        Column(reader.names[j], f.kind, f.levels, f.step, f.reason, j, f.filled)
-        for j, f in enumerate(found)
-        if f.kind is not None
-    ]
+    used = [column for j, f in enumerate(found) for column in _columns_of(reader.names, j, f)]
     left_out = {reader.names[j]: f.reason for j, f in enumerate(found) if f.kind is None}
     if not used:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:SHOWN])
@@ -137,21 +147,43 @@ def pack(X, columns="auto"):
     return _packed(reader, used, left_out, kept)
 
 
-def repack(X, columns):
+def _columns_of(names, j, found):
+    """The Columns that one of the table becomes: none, one, or one and a flag."""
+    if found.kind is None:
+        return
+    name, often = names[j], found.often
+    filled = found.filled if often is None else (float(often), 0.0)
+    yield Column(name, found.kind, found.levels, found.step, found.reason, j, filled)
+    if often is None:
+        return
+    flag = f"{name} not {often:g}"
+    while flag in names:
+        flag += "_"
+    words = f"whether {name} is not {often:g}"
+    yield Column(flag, "bernoulli", (False, True), 0.0, words, j, filled, name)
+
+
+def repack(X, columns, as_given=False):
     """The rows of another table with the columns of a fit, by name; in an array, by position.
 
-    Levels that the fit has not seen are missing, of which a warning tells.
+    Levels that the fit has not seen are missing, of which a warning tells. ``as_given``: values
+    that fill gaps, or that a flag tells of, are not missing.
     """
     reader = TableReader(X)
     places = {name: j for j, name in enumerate(reader.names)}
     if not reader.named:
-        places = {c.name: c.position for c in columns if c.position < len(reader.names)}
-    lacking = [column.name for column in columns if column.name not in places]
+        places = {c.source: c.position for c in columns if c.position < len(reader.names)}
+    lacking = [column.source for column in columns if column.source not in places]
     if lacking:
         raise ValueError(
             "X must have the columns of the fit, got none called "
             f"{', '.join(map(repr, lacking[:SHOWN]))}"
         )
+    if as_given:  # the domain is that of the other values
+        columns = [
+            replace(c, filled=None, kind="normal") if c.filled and c.flag_of is None else c
+            for c in columns
+        ]
     return _packed(reader, columns, {}, {}, places)
 
 
@@ -295,7 +327,7 @@ def _decide_codes(reader, found, kept):
 
 def _packed(reader, columns, left_out, kept, places=None):
     """Fill the arrays, column by column."""
-    at = [c.position if places is None else places[c.name] for c in columns]
+    at = [c.position if places is None else places[c.source] for c in columns]
     number_of = [i for i, c in enumerate(columns) if c.kind in NUMBERS]
     code_of = [i for i, c in enumerate(columns) if c.kind in CODES]
     codes = np.empty((reader.n_rows, len(code_of)), dtype=np.int16)
@@ -322,6 +354,7 @@ def _packed(reader, columns, left_out, kept, places=None):
         np.array(number_of, dtype=np.intp),
         np.array(code_of, dtype=np.intp),
         reader.named,
+        len(reader.names),
     )
     _warn(packed, {name: levels for name, levels in unseen.items() if levels})
     return packed
@@ -329,6 +362,9 @@ def _packed(reader, columns, left_out, kept, places=None):
 
 def _as_codes(cells, column):
     """Codes of a column, and the levels that the fit has not seen."""
+    if column.flag_of is not None:
+        numbers = _numbers_of(cells, column)
+        return np.where(np.isnan(numbers), -1, numbers != column.filled[0]), []
     if cells.what == "levels":
         place = {level: c for c, level in enumerate(column.levels)}
         table = np.array([place.get(level, -1) for level in cells.levels] + [-1], dtype=np.int16)
@@ -362,15 +398,21 @@ def _as_numbers(cells, column):
             raise ValueError(_as_fitted(column, "numbers", "words"))
         codes, _ = _as_codes(cells, column)
         return np.where(codes < 0, np.nan, codes.astype(np.float64))
-    if cells.what == "dates":
-        raise ValueError(_as_fitted(column, "numbers", "dates"))
-    numbers = cells.numbers
-    check_domain(numbers, column.name, column.kind)
+    numbers = _numbers_of(cells, column)
     if column.filled is not None:
         value, same = column.filled
         with np.errstate(invalid="ignore"):
             numbers = np.where(np.abs(numbers - value) <= same, np.nan, numbers)
+    check_domain(numbers, column.name, column.kind)
     return numbers
+
+
+def _numbers_of(cells, column):
+    """The numbers of a column that has some."""
+    if cells.what != "numbers":
+        got = "dates" if cells.what == "dates" else "words"
+        raise ValueError(_as_fitted(column, "numbers", got))
+    return cells.numbers
 
 
 def _as_fitted(column, was, got):

@@ -17,7 +17,8 @@ SHARE_OF_ROWS = 0.5  # distinct values, of the rows: a column of words with more
 KEY = re.compile(
     r"((?i:(.*[\W_])?(id|ids|idx|index|key|uuid|guid|nr|no|number)|unnamed: \d+)|.*[a-z]I[dD])?"
 )
-OFTEN = 0.2  # of the rows: a value that is named because so many have it
+# of the rows: a value that so many have, none of the others this share of that as often, is apart
+OFTEN, ALIKE = 0.2, 0.2
 # Poisson: variance over mean, and the share of the rows by which the frequencies differ, at most
 DISPERSION, DIFFERENT = 0.1, 0.05
 # one-sided: least skewness of counts, beyond which a normal law is cut to pieces, and of amounts;
@@ -28,7 +29,11 @@ COUNTS_SKEWED, SKEWED, HIGHEST, STEPS = 1.0, 1.3, 0.02, 20.0
 
 @dataclass
 class Found:
-    """What a look at a column gives: a kind, or None and the reason why it is left out."""
+    """What a look at a column gives: a kind, or None and the reason why it is left out.
+
+    Where many rows have one value, ``often``, the kind is that of the others, and whether a row has
+    that value is a column of its own.
+    """
 
     kind: str | None
     reason: str
@@ -37,6 +42,7 @@ class Found:
     filled: tuple | None = None
     like_codes: bool = False
     like_counts: bool = False
+    often: float | None = None
 
 
 def counted(number, thing):
@@ -100,7 +106,7 @@ def look_at_numbers(cells, name):
     if filled is not None:
         kept = np.abs(numbers - filled[0]) > filled[1]
         share, numbers = 1.0 - kept.mean(), numbers[kept]
-    found = _look_at_values(numbers, cells, name)
+    found = _look_at_parts(numbers, cells, name)
     if filled is not None and found.kind is not None:
         found.filled = filled
         found.reason += f"; {filled[0]:.6g}, in {share:.0%} of the rows, was filled in: missing"
@@ -114,6 +120,30 @@ def _filled(numbers):
     rows = np.asarray(numbers, dtype=np.float64)[:, np.newaxis]
     with np.errstate(over="ignore", invalid="ignore"):
         return filled_values(rows, np.ones(len(rows))).get(0)
+
+
+def _look_at_parts(numbers, cells, name):
+    """What is Found in numbers, those apart that one value stands for in many rows."""
+    often = None if len(numbers) < LEAST_ROWS else _often(numbers)
+    if often is None:
+        return _look_at_values(numbers, cells, name)
+    others = numbers != often
+    found = _look_at_values(numbers[others], cells, name)
+    found.often = plain(often)
+    found.reason += f"; {1.0 - others.mean():.0%} of all are {found.often:g}, which is a flag"
+    return found
+
+
+def _often(numbers):
+    """A value that many rows have, in a column of many values that are rare; None if none."""
+    some = numbers[:: max(1, len(numbers) // ROWS)]
+    value, count = np.unique(some, return_counts=True)
+    if len(value) <= MOST_ORDERED:
+        return None
+    top = count.argmax()
+    if count[top] < OFTEN * len(some) or np.delete(count, top).max() > ALIKE * count[top]:
+        return None
+    return value[top]
 
 
 def _look_at_values(numbers, cells, name):
@@ -139,11 +169,9 @@ def _look_at_values(numbers, cells, name):
 def _found_normal(numbers, whole):
     some = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
     values = distinct_values(some, np.ones(len(some)))
-    step, often = float(step_of(values)), values.mass.max() / len(some)
+    step = float(step_of(values))
     if whole:
         reason = f"whole numbers, {plain(numbers.min()):,} to {plain(numbers.max()):,}"
-    elif often >= OFTEN and len(values.value) > MOST_ORDERED:
-        reason = f"numbers, {often:.0%} of them {values.value[values.mass.argmax()]:.6g}"
     else:
         reason = f"numbers in steps of {step:.4g}" if step else "numbers"
     return Found("normal", reason, (), step)

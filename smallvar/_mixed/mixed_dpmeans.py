@@ -26,6 +26,7 @@ from smallvar._core.validation import (
 from smallvar._mixed.columns import pack, repack
 from smallvar._mixed.measure import MixedSweep, check_values, measure_of, spreads_given
 from smallvar._mixed.path import find_path
+from smallvar._mixed.profiles import profiles
 from smallvar._selection.confidence import warn_if_unclear
 
 ALGORITHMS = ("serial", "delayed", "collapsed", "merge")
@@ -106,6 +107,12 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         n_levels). Ordered columns whose levels are words have the mean position.
     spreads_ : dict
         The s_j of the columns of numbers, by name.
+    profiles_ : DataFrame, Table or dict of arrays
+        A row for each cluster and column, first those that set the cluster apart: ``cluster``,
+        ``size``, ``column``, ``kind``, ``summary`` (in words), ``apart`` (by how much the cluster's
+        cells are likelier by its own parameters than by those of all rows, nats for each row),
+        ``mean`` and ``spread`` or ``level`` and its ``share``, ``overall`` (that of all rows), and
+        the share ``missing``. Of the library that the table is of; else a dict.
     inertia_ : float
         Weighted sum of the divergences from the own clusters, and the prior.
     objective_ : float
@@ -266,6 +273,9 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             measure = measure_of(packed, weight, n_threads)
             measure, given = spreads_given(self.spreads, measure, packed)
             best = self._fit(packed, measure, given, weight, rng, n_threads)
+            self.profiles_ = profiles(
+                packed, self.labels_, weight, self.cluster_parameters_, self.spreads_, X
+            )
             if not best.ended:
                 warn_not_converged(self, self.n_iter_)
             warn_if_unclear(self)
@@ -275,8 +285,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         """Set what scikit-learn knows of the columns."""
         for name in ("feature_names_in_", "n_features_in_"):
             vars(self).pop(name, None)
-        names = [*packed.left_out, *(column.name for column in packed.columns)]
-        self.n_features_in_ = len(names)
+        self.n_features_in_ = packed.n_columns
         if packed.named:
             self.feature_names_in_ = np.array(_names_of(X), dtype=object)
 
