@@ -321,7 +321,8 @@ def test_parameters_of_clusters():
         "b": ["x", "x", "x", "z", None, "z"],
         "c": [np.nan, np.nan, np.nan, 2.0, 3.0, 4.0],
     }
-    model = fitted(X, n_clusters=2, random_state=0, columns={"a": "normal", "c": "normal"})
+    kinds, spreads = {"a": "normal", "c": "normal"}, {"c": 100.0}
+    model = fitted(X, n_clusters=2, random_state=0, columns=kinds, spreads=spreads)
     low, high = np.argsort(model.cluster_parameters_["a"])
     assert model.cluster_parameters_["a"][[low, high]].tolist() == [2.0, 101.0]
     # three rows at x, and one that is spread over the levels as all are, 3/5 and 2/5
@@ -408,7 +409,7 @@ def test_predict_by_name():
     model = fitted(X, random_state=0)
     with pytest.raises(ValueError, match="'size'"):
         model.predict(X.drop(columns="size"))
-    other = X.assign(color=["violet"] + X["color"].astype(str).tolist()[1:])
+    other = X.assign(color=["violet", *X["color"].astype(str).tolist()[1:]])
     with pytest.warns(UserWarning, match="'violet'"):
         labels = model.predict(other)
     assert labels[1:].tolist() == model.labels_[1:].tolist()
@@ -441,10 +442,66 @@ def test_ctrl_c(options):
     before = vars(model).copy()
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        for _ in range(100):
-            model.fit(X)
+        fit_for_ever(model, X)
     timer.join()
     assert vars(model) == before
+
+
+def fit_for_ever(model, X):
+    while True:
+        model.fit(X)
+
+
+def in_library(X, library):
+    """A table of pandas as one of another library."""
+    if library == "pandas":
+        return X
+    module = pytest.importorskip(library)
+    if library == "polars":
+        return module.from_pandas(X)
+    return module.Table.from_pandas(X, preserve_index=False)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_impute(library):
+    whole, _ = groups(np.random.default_rng(18), n=300)
+    gapped, _ = groups(np.random.default_rng(18), n=300, gaps=0.2)
+    model = fitted(gapped, n_clusters=3, random_state=0)
+    table = in_library(gapped, library)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a row without a value
+        filled = model.impute(table)
+        again = model.predict(gapped)
+    assert type(filled) is type(table)
+    if library != "pandas":
+        assert (filled.columns if library == "polars" else filled.column_names) == list(gapped)
+        filled = filled.to_pandas()
+    missing = gapped.isna()
+    assert missing.to_numpy().any() and not filled.isna().to_numpy().any()
+    for name in gapped:
+        kept = ~missing[name].to_numpy()
+        assert (
+            filled[name][kept].astype(str).tolist() == gapped[name][kept].astype(str).tolist()
+            or (filled[name][kept].astype(float) == gapped[name][kept].astype(float)).all()
+        )
+    low = model.labels_[missing["size"].to_numpy()]
+    expected = model.cluster_parameters_["size"][low]
+    np.testing.assert_allclose(filled["size"][missing["size"]].to_numpy(), expected)
+    right = (filled["color"].astype(str) == whole["color"].astype(str))[missing["color"]]
+    assert right.mean() > 0.4  # of four levels
+    assert again.tolist() == model.labels_.tolist()  # the table is as it was
+
+
+def test_impute_of_arrays():
+    X = np.array([[0.0, 1.0], [0.5, np.nan], [9.0, 5.0], [np.nan, 5.5], [8.5, np.nan]])
+    model = fitted(X, n_clusters=2, columns={0: "normal", 1: "normal"}, random_state=0)
+    expected = [[0.0, 1.0], [0.5, 1.0], [9.0, 5.0], [8.75, 5.5], [8.5, 5.25]]
+    np.testing.assert_allclose(model.impute(X), expected)
+    assert np.isnan(X).sum() == 3
+    words = {"a": ["x", "x", None, "y"], "b": [1.0, 1.1, 1.05, 7.0]}
+    kinds = {"b": "normal"}
+    filled = fitted(words, n_clusters=2, columns=kinds, random_state=0).impute(words)
+    assert filled["a"].tolist() == ["x", "x", "x", "y"]
 
 
 def test_sums_are_exact():

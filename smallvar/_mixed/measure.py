@@ -11,19 +11,20 @@ The objective, of the rows i, their observed cells j, and their clusters z, is
 
     prior = a sum over clusters, columns of codes and their levels v of p_v log(p_v / mu_v),
 
-all in nats. The s_j are fixed during a fit: were they to follow the clusters, s_j would fall to 0 with
-as many clusters as rows. So are p_v, the overall shares, and the pseudo-count a of PSEUDO_COUNT
-rows, by which no share is 0: mu_v = (n_v + a p_v) / (n + a) is best for n members with a cell, n_v
-of them at level v. A cluster without a cell in a column has the overall mean or shares.
+all in nats. The s_j are fixed during a fit: were they to follow the clusters, s_j would fall to 0
+with as many clusters as rows. (Along a merge path they are those of the clusters before each
+merger; a fit that goes on from it keeps those of the number chosen.) So are p_v, the overall
+shares, and the pseudo-count a of PSEUDO_COUNT rows, by which no share is 0: for n members with a
+cell, n_v of them at level v, mu_v = (n_v + a p_v) / (n + a) is best. A cluster without a cell in a
+column has the overall mean or shares.
 
 Missing cells take no part. Columns are added in the order of the table, numbers before codes. Ties
-go to the cluster of the lowest index. In Algorithm 1 rows are visited in the order given, or in that
-of the start; a row opens a cluster where w D(x, mu) less what it costs in a cluster of its own (0
-but for codes, whose shares have the pseudo-count) exceeds lam for every cluster; in delayed creation
-the row for which that is most, if it exceeds lam.
+go to the cluster of the lowest index. In Algorithm 1 rows are visited in the order given, or in
+that of the start; a row opens a cluster where w D(x, mu) less what it costs in a cluster of its own
+(0 but for codes, whose shares have the pseudo-count) exceeds lam for every cluster; in delayed
+creation the row for which that is most, if it exceeds lam.
 """
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -179,9 +180,7 @@ def check_values(packed, name="X"):
     numbers = packed.numbers
     if not numbers.size:
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of columns without a number
-        reach = np.nanmax(np.abs(numbers), axis=0)
+    reach = np.fmax(np.fmax.reduce(numbers, axis=0), -np.fmin.reduce(numbers, axis=0))
     wrong = (reach > 0.0) & ~((reach > SMALLEST_REACH) & (reach < LARGEST_REACH))
     if wrong.any():
         j = int(np.argmax(wrong))
@@ -256,7 +255,7 @@ def sums_of(rows, measure, k):
     """The sums of the clusters of the labels of some rows."""
     raw, p, levels = rows.sums(k), len(measure.kind), int(measure.begin[-1])
     at = np.cumsum([0, p, p, p, p, p, levels, levels, 1, 1, 1])
-    part = [raw[:, start:stop] for start, stop in zip(at[:-1], at[1:], strict=True)]
+    part = np.split(raw, at[1:-1], axis=1)
     return Sums(
         part[2] + part[3], part[0] + part[1], part[4], part[5] + part[6],
         (part[7] + part[8])[:, 0], part[9][:, 0],

@@ -24,6 +24,7 @@ from smallvar._core.validation import (
     check_weights,
 )
 from smallvar._mixed.columns import pack, repack
+from smallvar._mixed.imputing import imputed
 from smallvar._mixed.measure import MixedSweep, check_values, measure_of, spreads_given
 from smallvar._mixed.path import find_path
 from smallvar._mixed.profiles import profiles
@@ -154,7 +155,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     ``lam`` for every cluster. That cost is 0 but for codes, whose shares have the prior.
 
     The weight of a row is that of so many equal rows. A level whose rows all have weight zero
-    counts as missing. A cluster without a cell in a column has the mean or the shares of all rows there.
+    counts as missing. A cluster without a cell in a column has the mean or the shares of all rows.
 
     References
     ----------
@@ -265,7 +266,8 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         with unchanged_on_error(self):
             self._check_parameters()
             rng, n_threads = self._rng(), self._threads()
-            packed = pack(X, self.columns)
+            with np.errstate(over="ignore", invalid="ignore"):
+                packed = pack(X, self.columns)
             self._note_columns(X, packed)
             weight = check_weights(sample_weight, len(packed.numbers))
             check_values(packed)
@@ -426,6 +428,27 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         rows = self._measure.rows(packed.numbers, packed.codes, None, None, self._threads())
         rows.set_centers(self._centers)
         return rows.divergences(False)
+
+    def impute(self, X: Any) -> Any:
+        """Fill missing cells with what is typical of the cluster of their row.
+
+        That is the mean of a column of numbers, rounded for counts and other whole numbers, the
+        nearest value of an ordered one, and the level with the largest share of a category. So all
+        rows of a cluster get the same, and what is computed from them is surer than the data are:
+        good to look at a table or to predict from it, not for variances, tests and correlations.
+
+        Parameters
+        ----------
+        X : DataFrame, Table, dict of arrays, or array-like of shape (n_samples, n_features)
+            Rows, as for ``predict``.
+
+        Returns
+        -------
+        filled : DataFrame, Table, dict or ndarray
+            A copy of the table, of the same library. Columns that take no part stay as they are.
+        """
+        labels = self.predict(X)
+        return imputed(X, self.columns_, labels, self.cluster_parameters_)
 
     def score(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Return minus the objective of rows at the fitted clusters.

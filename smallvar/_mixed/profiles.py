@@ -140,7 +140,9 @@ def _of_numbers(column, there, mean, variance, mass, fitted, s):
             if words
             else ""
         )
-        text = f"about {level}" if words else f"{shown(mean[c], spread[c])} ±{SPACE}{shown(spread[c])}"
+        text = (
+            f"about {level}" if words else f"{shown(mean[c], spread[c])} ±{SPACE}{shown(spread[c])}"
+        )
         missing = 1.0 - there[c] / mass[c] if mass[c] else 0.0
         yield text, apart[c], mean[c], spread[c], level, np.nan, mean[-1], max(missing, 0.0)
 

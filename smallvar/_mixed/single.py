@@ -1,8 +1,8 @@
 """How well one distribution describes a column of numbers, whatever its shape.
 
-A cluster of one shape fits a column that is flat, skewed or has many equal values badly, and cutting
-it into pieces would seem to say something. So a column is also compared with these distributions
-of all rows together, none of which has more than one hump besides a value of its own.
+A cluster of one shape fits a column that is flat, skewed or has many equal values badly, and
+cutting it into pieces would seem to say something. So a column is also compared with these
+distributions of all rows together, none of which has more than one hump besides a value of its own.
 """
 
 import numpy as np
