@@ -45,6 +45,7 @@ OPENED = 64  # clusters that it opens before all rows are compared with them
 LEAST_VARIANCE = 1e-10
 # the gamma law: mean divergences that a shape is fitted to, and the least shape; absolute
 SMALLEST_MEAN, LARGEST_MEAN, SMALLEST_SHAPE = 1e-12, 1e5, 1e-6
+LEAST_MASS = 1e-300  # absolute: what sums of no weight are divided by
 
 
 @dataclass(frozen=True)
@@ -137,12 +138,12 @@ def measure_of(packed, weight, n_threads):
     sums = sums_of(first.rows(packed.numbers, packed.codes, weight, None, n_threads), first, 1)
     with np.errstate(invalid="ignore"):
         place = (sums.total / sums.mass)[0]
-    share = [level / max(1e-300, level.sum()) for level in np.split(sums.level[0], begin[1:-1])]
+    share = [level / max(LEAST_MASS, level.sum()) for level in np.split(sums.level[0], begin[1:-1])]
     shares = np.concatenate(share) if q else np.zeros(0)
     overall = Measure(place=place, shares=shares, **facts)
     rows = overall.rows(packed.numbers, packed.codes, weight, None, n_threads)
     rows.set_centers(overall.overall())
-    variance = rows.column_errors() / np.maximum(sums.mass[0], 1e-300)
+    variance = rows.column_errors() / np.maximum(sums.mass[0], LEAST_MASS)
     step = np.array([c.step for c in columns])
     floor = np.maximum(step**2 / 12.0, LEAST_VARIANCE * variance)
     return Measure(

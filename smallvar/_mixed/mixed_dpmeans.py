@@ -1,6 +1,7 @@
 """DP-means for tables whose columns are of several kinds, with cells that are missing."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -21,12 +22,13 @@ from smallvar._core.validation import (
     check_lam,
     check_number,
     check_option,
+    check_sparse,
     check_weights,
 )
-from smallvar._mixed.columns import pack, repack
+from smallvar._mixed.columns import Column, pack, repack
 from smallvar._mixed.imputing import imputed
 from smallvar._mixed.measure import MixedSweep, check_values, measure_of, spreads_given
-from smallvar._mixed.path import find_path
+from smallvar._mixed.mixed_path import MixedPath, find_path
 from smallvar._mixed.profiles import profiles
 from smallvar._selection.confidence import warn_if_unclear
 
@@ -183,8 +185,17 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     labels_: NDArray[np.int32]
     n_clusters_: int
-    lam_: float
+    columns_: tuple[Column, ...]
+    left_out_: dict[str, str]
+    cluster_parameters_: dict[str, NDArray[np.float64]]
+    spreads_: dict[str, float]
+    profiles_: object  # a table of the library that X is of, or a dict
+    inertia_: float
     objective_: float
+    objective_path_: NDArray[np.float64]
+    lam_: float
+    n_iter_: int
+    path_: MixedPath
 
     @keywords_only("units of the divergence")
     def __init__(
@@ -267,7 +278,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             self._check_parameters()
             rng, n_threads = self._rng(), self._threads()
             with np.errstate(over="ignore", invalid="ignore"):
-                packed = pack(X, self.columns)
+                packed = pack(self._checked(X, reset=True), self.columns)
             self._note_columns(X, packed)
             weight = check_weights(sample_weight, len(packed.numbers))
             check_values(packed)
@@ -283,10 +294,26 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             warn_if_unclear(self)
         return self
 
+    def _checked(self, X, *, reset):
+        """The table, or an array that scikit-learn has checked but for its values."""
+        tables = "iloc", "column_names", "height"  # of pandas, pyarrow and polars
+        if isinstance(X, Mapping) or any(map(partial(hasattr, X), tables)):
+            return X
+        check_sparse(X, type(self).__name__, False)
+        if not hasattr(X, "dtype") and np.asarray(X).dtype.kind in "US":
+            X = np.asarray(X, dtype=object)  # numbers beside words stay numbers
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=None,
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=2 if reset else 1,
+        )
+
     def _note_columns(self, X, packed):
         """Set what scikit-learn knows of the columns."""
-        for name in ("feature_names_in_", "n_features_in_"):
-            vars(self).pop(name, None)
+        vars(self).pop("feature_names_in_", None)
         self.n_features_in_ = packed.n_columns
         if packed.named:
             self.feature_names_in_ = np.array(_names_of(X), dtype=object)
@@ -367,9 +394,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def _packed(self, X):
         """Rows with the columns of the fit."""
         check_fitted(self)
-        packed = repack(X, self.columns_)
-        if not packed.named and not hasattr(self, "feature_names_in_"):
-            validate_data(self, np.asarray(X), reset=False, skip_check_array=True)
+        packed = repack(self._checked(X, reset=False), self.columns_)
         check_values(packed)
         return packed
 

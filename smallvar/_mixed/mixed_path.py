@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
 from smallvar._core.progress import ProgressEvent
-from smallvar._mixed.measure import MixedSweep, sums_of, variances
+from smallvar._mixed.measure import LEAST_MASS, MixedSweep, sums_of, variances
 from smallvar._mixed.single import lowest
 from smallvar._selection.confidence import of_several, of_single, shares
 from smallvar._selection.descent import check_distinct, draw
@@ -18,6 +18,7 @@ COARSE, FINE, ROWS = 5000, 20_000, 20  # rows of the ways down, or so many for e
 PRICE, CLUSTER = 2.0, 6.0  # of a parameter, and of a cluster, in log(number of rows)
 FEW, STEPS = 32, 50  # single steps below so many clusters; others are 1 / STEPS of them
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
+SAME = 1e-9  # nats a row: what is left where all rows are equal to a seed
 WIDE = 4.0  # ratio of penalties beyond which a number stands out no more
 
 
@@ -106,7 +107,7 @@ class Criterion:
     def by_columns(self, sums, raw, variance):
         """V_j of all columns."""
         mass = self.unit * sums.mass.sum(axis=0)
-        mean = self.unit * raw / np.maximum(mass, 1e-300)
+        mean = self.unit * raw / np.maximum(mass, LEAST_MASS)
         a = 1.0 / variance
         out = np.where(
             self.measure.kind == NORMAL,
@@ -151,7 +152,7 @@ class Way:
             # of rows equal to a center more than nothing is left where the pseudo-count is
             distance = np.maximum(sweep.assigned_distances() - alone, 0.0)
             total = np.cumsum(distance if w is None else w * distance)
-            if not total[-1] > 1e-9 * self.n:
+            if not total[-1] > SAME * self.n:
                 break
             points = draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng)
             sweep.set_centers(np.vstack([sweep.centers, sweep.rows.centers_at(points)]))
