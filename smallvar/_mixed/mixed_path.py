@@ -15,7 +15,7 @@ from smallvar._selection.envelope import Path, envelope, penalty_within
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
 COARSE, FINE, ROWS = 5000, 20_000, 20  # rows of the ways down, or so many for each cluster
-PRICE, CLUSTER = 2.0, 6.0  # of a parameter, and of a cluster, in log(number of rows)
+PRICE, CLUSTER = 1.2, 4.0  # of a parameter, and of a cluster, in log(number of rows)
 FEW, STEPS = 32, 50  # single steps below so many clusters; others are 1 / STEPS of them
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 SAME = 1e-9  # nats a row: what is left where all rows are equal to a seed
