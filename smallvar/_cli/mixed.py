@@ -161,7 +161,7 @@ def profiles_in_words(model):
         sizes[cluster] = size
         words = told.setdefault(cluster, [])
         if len(words) < TELLING and apart > 0.0:
-            words.append(f"{short(column)} {summary}".replace("\u00a0", " "))
+            words.append(f"{short(column)} {summary}")
     lines = ["what sets the clusters apart (mean ± spread, or shares):"]
     for cluster in list(told)[:CLUSTERS]:
         lines.append(
