@@ -35,6 +35,7 @@ TREE = (
                         ("moving", "KernelDynamicMeans,\nSpectralDynamicMeans", None),
                     ],
                 ),
+                ("a table: words, flags, gaps", "MixedDPMeans", None),
                 ("links of a graph", "PenalizedCut", None),
             ],
         ),

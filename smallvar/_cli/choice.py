@@ -25,8 +25,8 @@ class Choice:
         The numbers of clusters and what the data say to each.
     most : int or None
         The bound on the number of clusters.
-    error_name : str
-        What the table of the path calls ``errors``.
+    error, error_name : str
+        The attribute of the path that has ``errors``, and what the table calls them.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Choice:
         The best number that was not allowed, if it is ahead of ``best`` by more than ``tie``.
     """
 
-    def __init__(self, path, most, error_name="SSE"):
+    def __init__(self, path, most, error="inertia", error_name="SSE"):
         self.error_name = error_name
         self.sample, self.tie = path.n_samples, getattr(path, "tie", 0.0)
         criterion = dict(zip(path.n_clusters.tolist(), path.criterion.tolist(), strict=True))
@@ -61,7 +61,7 @@ class Choice:
         self.best, self.lam, self.most = path.best, path.lam, most
         self.ranked = [k for k in known if most is None or k <= most]
         allowed = path.n_clusters <= (WHOLE if most is None else most)
-        self.counts, self.errors = path.n_clusters[allowed], path.error[allowed]
+        self.counts, self.errors = path.n_clusters[allowed], getattr(path, error)[allowed]
         self.low, self.high = path.lam_low[allowed], path.lam_high[allowed]
         self.behind = path.criterion[allowed] - criterion[self.ranked[0]]
         self.confidence, self.alike = getattr(path, "confidence", None), []

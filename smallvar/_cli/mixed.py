@@ -67,7 +67,7 @@ def show_table(args, table, reading):
     say(kinds_in_words(model))
     choice = None
     if isinstance(model.lam, str):
-        choice = Choice(model.path_, model.max_clusters, "divergence")
+        choice = Choice(model.path_, model.max_clusters, "error", "divergence")
     if args.path is not None:
         say(choice.as_table())
     gaps = gaps_in_words(model)
@@ -128,7 +128,7 @@ def kinds_needed(table):
     """Say why the columns count by their kinds."""
     if table.why is None:
         return "given by --kinds, others found"
-    return f"found, as this is no table of numbers without gaps: {table.why}"
+    return f"found, as not all are numbers without gaps ({table.why})"
 
 
 def gaps_in_words(model):
@@ -161,7 +161,7 @@ def profiles_in_words(model):
         sizes[cluster] = size
         words = told.setdefault(cluster, [])
         if len(words) < TELLING and apart > 0.0:
-            words.append(f"{short(column)} {summary}".replace("\u00a0", " "))
+            words.append(f"{short(column)} {summary}")
     lines = ["what sets the clusters apart (mean ± spread, or shares):"]
     for cluster in list(told)[:CLUSTERS]:
         lines.append(

@@ -11,6 +11,7 @@ from smallvar._cli.cells import MISSING, has_words, is_missing, is_number, short
 from smallvar._cli.progress import Progress
 from smallvar._cli.table import (
     TEXT,
+    THOUSANDS,
     UserError,
     Wanted,
     counted,
@@ -69,7 +70,7 @@ def read_mixed(source, wanted, error=None, kinds=None):
     table : MixedTable
         Without a name.
     """
-    why = None if error is None else str(error)
+    why = None if error is None else in_short(source, error)
     if source.kind in TEXT:
         with Progress("reading") as progress:
             X, titles, n_rows = parse(source, replace(wanted, drop_missing=True), progress, kinds)
@@ -88,6 +89,12 @@ def read_mixed(source, wanted, error=None, kinds=None):
     if not n_rows:
         raise UserError(f"{source.name} has no rows")
     return MixedTable(X, titles, n_rows, why=why)
+
+
+def in_short(source, error):
+    """What shows that a table is none of numbers, without its name and without advice."""
+    words, _, _ = str(error).partition("; choose")
+    return words.removeprefix(source.name).lstrip(",: ")
 
 
 class TextColumn:
@@ -161,10 +168,21 @@ def parse(source, wanted, progress, kinds):
         if not more:
             break
         words |= more
-    for column, title in zip(columns, titles, strict=True):
-        slip = None if column.numbers is not None or title in as_words else column.slip()
+    for place, (column, title) in enumerate(zip(columns, titles, strict=True)):
+        if column.numbers is not None or title in as_words:
+            continue
+        if column.place and all(is_like_number(word, wanted) for word in column.place):
+            word = next(iter(column.place))
+            sign = (
+                f" (or give --decimal {other_sign(wanted)})" if in_other_sign(word, wanted) else ""
+            )
+            raise UserError(
+                f"{source.name}: column {title} ({shortened(word)}) not numeric; choose others "
+                f"with --columns or --exclude{sign}"
+            )
+        slip = column.slip()
         if slip is not None:
-            raise UserError(slip_in_words(source, wanted, titles.index(title), title, slip))
+            raise UserError(slip_in_words(source, wanted, place, title, slip))
     return {t: c.cells() for t, c in zip(titles, columns, strict=True)}, titles, n_rows
 
 
@@ -208,9 +226,24 @@ def slip_in_words(source, wanted, place, title, word):
     at = picked[place]
     line = next((n for n, cells in chain([(1, first)], records)
                  if cells[at].strip() == word and not (n == 1 and names)), None)  # fmt: skip
-    other = Wanted(decimal="," if wanted.decimal == "." else ".")
-    hint = f"give --decimal {other.decimal}, or " if is_number(word, other.number) else ""
+    hint = f" (or give --decimal {other_sign(wanted)})" if in_other_sign(word, wanted) else ""
     return (
-        f"{source.name}, line {line}, column {title}: {shortened(word)} is not a number ({hint}"
-        f"--kinds {title}=categorical if all are names)"
+        f"{source.name}, line {line}, column {title}: {shortened(word)} is not a number{hint}; "
+        f"--kinds {title}=categorical takes all cells as names"
     )
+
+
+def is_like_number(word, wanted):
+    """Tell whether a word is a number but for its decimal sign, or signs between thousands."""
+    return in_other_sign(word, wanted) or bool(THOUSANDS.fullmatch(word))
+
+
+def other_sign(wanted):
+    """The decimal sign that was not asked for."""
+    return "," if wanted.decimal == "." else "."
+
+
+def in_other_sign(word, wanted):
+    """Tell whether a word is a number with the other decimal sign."""
+    other = Wanted(decimal=other_sign(wanted))
+    return is_number(word, other.number) and not THOUSANDS.fullmatch(word)

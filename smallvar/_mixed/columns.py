@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class Column:
 
     name: str
     kind: str
-    levels: tuple
+    levels: tuple[Any, ...]
     step: float
     reason: str
     position: int = 0
@@ -89,8 +90,8 @@ class Packed:
         Number of columns of the table.
     """
 
-    columns: tuple
-    left_out: dict
+    columns: tuple[Column, ...]
+    left_out: dict[str, str]
     numbers: np.ndarray
     codes: np.ndarray
     number_of: np.ndarray

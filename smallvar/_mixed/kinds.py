@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln, xlogy
@@ -37,9 +38,9 @@ class Found:
 
     kind: str | None
     reason: str
-    levels: tuple = ()
+    levels: tuple[Any, ...] = ()
     step: float = 0.0
-    filled: tuple | None = None
+    filled: tuple[float, float] | None = None
     like_codes: bool = False
     like_counts: bool = False
     often: float | None = None

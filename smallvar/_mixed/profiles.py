@@ -10,7 +10,6 @@ from smallvar._mixed.columns import CODES
 
 BLOCK = 1 << 16  # rows at a time
 LEAST_SHOWN = 0.005  # share of a level that is named
-SPACE = "\u00a0"  # where no line ends
 FIELDS = (
     *("cluster", "size", "column", "kind", "summary", "apart"),
     *("mean", "spread", "level", "share", "overall", "missing"),
@@ -140,9 +139,7 @@ def _of_numbers(column, there, mean, variance, mass, fitted, s):
             if words
             else ""
         )
-        text = (
-            f"about {level}" if words else f"{shown(mean[c], spread[c])} ±{SPACE}{shown(spread[c])}"
-        )
+        text = f"about {level}" if words else f"{shown(mean[c], spread[c])} ± {shown(spread[c])}"
         missing = 1.0 - there[c] / mass[c] if mass[c] else 0.0
         yield text, apart[c], mean[c], spread[c], level, np.nan, mean[-1], max(missing, 0.0)
 
@@ -169,7 +166,7 @@ def shares_in_words(column, share, most=3):
 
     def one(level):
         name = column.levels[level]
-        return f"{name}{'' if isinstance(name, (str, bool)) else ':'}{SPACE}{share[level]:.0%}"
+        return f"{name}{'' if isinstance(name, (str, bool)) else ':'} {share[level]:.0%}"
 
     if column.kind == "bernoulli":
         return one(1)

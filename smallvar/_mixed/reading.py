@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -46,7 +47,7 @@ class Cells:
     what: str
     numbers: np.ndarray | None = None
     codes: np.ndarray | None = None
-    levels: list | None = None
+    levels: list[Any] | None = None
     declared: bool = False
     ordered: bool = False
     flags: bool = False

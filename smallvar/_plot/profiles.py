@@ -191,7 +191,8 @@ class ProfileDisplay(Display):
         for label in ax.get_xticklabels():
             label.set_parse_math(False)
         for (i, j), words in np.ndenumerate(self.words):
-            text, size = _fitted(str(words), width, height)
+            whole = re.sub(r"(?<=±) | (?=\d+%)", "\u00a0", str(words))  # no line ends there
+            text, size = _fitted(whole, width, height)
             ax.text(j, i, text, ha="center", va="center", size=size, parse_math=False)
 
     def _title(self):
@@ -235,7 +236,7 @@ def _fitted(text, width, height):
 def _lines(text, longest):
     """The text in lines of about so many letters, parted where words, or parts of names, end."""
     lines = [""]
-    for piece in re.split(r"(?<=[ _.\-])", text):
+    for piece in re.split(r"(?<=[ _])|(?<=[.\-])(?=[A-Za-z])", text):
         if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > longest:
             lines.append("")
         lines[-1] += piece
