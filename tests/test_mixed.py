@@ -225,7 +225,14 @@ def test_finds_the_clusters_of_a_table(gaps):
     assert model.n_clusters_ == 3
     assert adjusted_rand_score(y, model.labels_) > (0.98 if gaps == 0.0 else 0.93)
     assert model.path_.confidence > 0.5
-    assert model.lam_ == model.path_.lam
+    path = model.path_
+    assert model.lam_ == path.lam
+    assert path.labels(3).tolist() == path.labels(3, X).tolist() == model.labels_.tolist()
+    assert len(np.unique(path.labels(2))) == 2
+    at = list(path.counts).index(3)
+    assert path.lam_low[at] < model.lam_ < path.lam_high[at]
+    assert (np.diff(path.error) < 0.0).all()
+    assert path.at(model.lam_) == 3
     assert model.predict(X).tolist() == model.labels_.tolist()
     assert model.score(X) == pytest.approx(-model.objective_, rel=CLOSE)
     least = model.transform(X).min(axis=1)
@@ -348,6 +355,8 @@ def test_pickle_clone_and_refit():
     again = pickle.loads(pickle.dumps(model))
     assert again.predict(X).tolist() == model.labels_.tolist()
     assert again.path_.best == model.path_.best
+    with pytest.raises(ValueError, match="lost its rows"):
+        again.path_.labels(1)
     assert clone(model).fit(X).labels_.tolist() == model.labels_.tolist()
     out = model.set_output(transform="pandas").transform(X)
     assert list(out.columns) == [f"mixeddpmeans{i}" for i in range(model.n_clusters_)]

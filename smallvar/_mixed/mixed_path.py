@@ -1,12 +1,15 @@
 """The merge path of a table: clusterings into every number of clusters, and the one to choose."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
 from smallvar._core.progress import ProgressEvent
+from smallvar._core.validation import check_number
+from smallvar._mixed.columns import repack
 from smallvar._mixed.measure import LEAST_MASS, MixedSweep, sums_of, variances
 from smallvar._mixed.single import lowest
 from smallvar._selection.confidence import of_several, of_single, shares
@@ -259,6 +262,8 @@ class MixedPath(Path):
         self.longest = int(self.counts[-1])
         self.value = problem.value(best)
         self.variance = best.variance
+        self._packed, self._columns = problem.packed, problem.packed.columns
+        self._measure = problem.measure.scaled(best.variance)
         self._centers = {stop.k: stop.centers for stop in stops}
         i = int(np.searchsorted(self.counts, self.best))
         self.lam = penalty_within(self.lam_low[i], self.lam_high[i], 2.0 * self.error[0] or 1.0)
@@ -286,6 +291,48 @@ class MixedPath(Path):
             confidence = of_single(gap, self.n_samples, False)
         self.confidence = confidence
         self.confidences = shares(scores, i, confidence, self.tie)
+
+    def labels(self, k: int, X: Any = None) -> NDArray[np.int32]:
+        """Label rows by the nearest of the centers of ``k`` clusters.
+
+        Parameters
+        ----------
+        k : int
+            One of ``counts``.
+        X : table, default=None
+            Rows with the columns of the fit; None means those of the fit. They are not pickled
+            along.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Cluster of each row.
+        """
+        check_number(k, "k", low=1, integer=True)
+        if k not in self._centers:
+            raise ValueError(f"k must be on the path, got k={k}: see counts")
+        if X is not None:
+            packed = repack(X, self._columns)
+        elif self._packed is not None:
+            packed = self._packed
+        else:
+            raise ValueError("X must be given: a path that was pickled has lost its rows")
+        sweep = MixedSweep(self._measure, packed.numbers, packed.codes)
+        sweep.start(self._centers[k])
+        sweep.assign()
+        return sweep.labels
+
+    def doubts(self, others: list[int]) -> list[str]:  # numpydoc ignore=PR01,RT01
+        """What may be the reason if the number is not clear."""
+        if self.best == 1:
+            return ["clusters that overlap may look like one: see path_.labels(2)"]
+        return [
+            "clusters overlap, or columns depend on each other within a cluster, for which several "
+            f"then stand: compare path_.labels({others[0]})"
+        ]
+
+    def __getstate__(self):
+        return vars(self) | {"_packed": None}
 
     def found(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
         """The centers as they were found on the way down."""
