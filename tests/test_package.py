@@ -102,7 +102,7 @@ LAYERS = {
     ),
     "_mixed": (
         *("reading", "kinds", "order", "columns", "profiles"),
-        *("measure", "single", "mixed_path", "imputing", "mixed_dpmeans"),
+        *("measure", "single", "mixed_path", "families", "imputing", "mixed_dpmeans"),
     ),
     "_features": ("feature_estimator", "feature_path", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),

@@ -1,6 +1,7 @@
 """DP-means for tables whose columns are of several kinds, with cells that are missing."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -26,6 +27,7 @@ from smallvar._core.validation import (
     check_weights,
 )
 from smallvar._mixed.columns import Column, pack, repack
+from smallvar._mixed.families import better_families
 from smallvar._mixed.imputing import imputed
 from smallvar._mixed.measure import MixedSweep, check_values, measure_of, spreads_given
 from smallvar._mixed.mixed_path import MixedPath, find_path
@@ -342,22 +344,41 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             return Start(point, sweep, start, centers is None, rows)
 
         def path(rng, **options):
-            moving = lam is None
-            return find_path(
-                packed, measure, weight, rng, n_threads, moving=moving, given=given, **options
-            )
+            nonlocal packed, measure
+            options |= {"moving": lam is None, "given": given}
+            found = find_path(packed, measure, weight, rng, n_threads, **options)
+            if lam is not None or init is not None or found.best == 1:
+                return found
+            families = better_families(packed, found, weight, found.rows, self._asked())
+            if families[0] == packed.columns:
+                return found
+            other = replace(packed, columns=families[0])
+            by = measure_of(other, weight, n_threads)
+            by = by.scaled(np.where(given, measure.variance, by.variance))
+            again = find_path(other, by, weight, rng, n_threads, **options)
+            if not again.value + families[1] < found.value:
+                return found
+            packed, measure = other, by
+            return again
 
         fit = Fit(
             n, lam, self._loop(), self.algorithm, self.max_clusters, self.n_clusters, init,
             self.n_init, self.shuffle,
         )  # fmt: skip
         best = run_starts(fit, rng, make_start, path)
+        self.columns_ = packed.columns
         self._learn(best)
         if active is not None:
             # idle rows, of weight zero, are not visited: they get the label that predict gives
             idle = np.flatnonzero(weight == 0)
             self.labels_[idle] = self._nearest(packed.numbers[idle], packed.codes[idle]).labels
         return best
+
+    def _asked(self):
+        """Names of the columns whose kind is given."""
+        columns = {} if isinstance(self.columns, str) else self.columns
+        asked = {key for key, kind in columns.items() if kind != "auto"}
+        return {f"x{key}" if isinstance(key, int) else str(key) for key in asked}
 
     def _centers_given(self, measure, n_threads):
         """The centers of the rows of ``init``; None for "mean"."""

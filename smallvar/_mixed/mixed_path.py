@@ -18,7 +18,8 @@ from smallvar._selection.envelope import Path, envelope, penalty_within
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
 COARSE, FINE, ROWS = 5000, 20_000, 20  # rows of the ways down, or so many for each cluster
-PRICE, CLUSTER = 1.2, 4.0  # of a parameter, and of a cluster, in log(number of rows)
+# in log(number of rows): of the mean of a column of numbers, of a share, and of a cluster
+PRICE, SHARE_PRICE, CLUSTER = 2.0, 1.0, 4.0
 FEW, STEPS = 32, 50  # single steps below so many clusters; others are 1 / STEPS of them
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 SAME = 1e-9  # nats a row: what is left where all rows are equal to a seed
@@ -84,9 +85,8 @@ class Criterion:
         self.tie = PRICE * np.log(max(self.n, 2))
         self.per_cluster = CLUSTER * np.log(max(self.n, 2))
         self.cap = max(1, self.n // 3)
-        self.parameters = np.append(
-            np.ones(len(self.measure.kind)), np.diff(self.measure.begin) - 1.0
-        )
+        of_codes = SHARE_PRICE / PRICE * (np.diff(self.measure.begin) - 1.0)
+        self.parameters = np.append(np.ones(len(self.measure.kind)), of_codes)
         sweep.rows.set_centers(self.measure.overall())
         raw = sweep.rows.column_errors()
         variance = variances(self.measure, raw, sums.mass.sum(axis=0))
@@ -262,6 +262,7 @@ class MixedPath(Path):
         self.longest = int(self.counts[-1])
         self.value = problem.value(best)
         self.variance = best.variance
+        self.rows = way.rows
         self._packed, self._columns = problem.packed, problem.packed.columns
         self._measure = problem.measure.scaled(best.variance)
         self._centers = {stop.k: stop.centers for stop in stops}
@@ -317,7 +318,14 @@ class MixedPath(Path):
             packed = self._packed
         else:
             raise ValueError("X must be given: a path that was pickled has lost its rows")
-        sweep = MixedSweep(self._measure, packed.numbers, packed.codes)
+        return self._labels(k, packed.numbers, packed.codes)
+
+    def labels_of(self, numbers, codes):  # numpydoc ignore=PR01,RT01
+        """Labels of packed rows by the centers of the number chosen."""
+        return self._labels(self.best, numbers, codes)
+
+    def _labels(self, k, numbers, codes):
+        sweep = MixedSweep(self._measure, numbers, codes)
         sweep.start(self._centers[k])
         sweep.assign()
         return sweep.labels
@@ -332,7 +340,7 @@ class MixedPath(Path):
         ]
 
     def __getstate__(self):
-        return vars(self) | {"_packed": None}
+        return vars(self) | {"_packed": None, "rows": None}
 
     def found(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
         """The centers as they were found on the way down."""
@@ -379,7 +387,9 @@ class Problem:
         if rows is not None:
             numbers, codes = numbers[rows], codes[rows]
             weight = None if weight is None else weight[rows]
-        return Way(self.measure, numbers, codes, weight, self.n_threads, self.moving, self.given)
+        way = Way(self.measure, numbers, codes, weight, self.n_threads, self.moving, self.given)
+        way.rows = rows
+        return way
 
     def value(self, stop):
         """What is compared: the lower, the better."""

@@ -26,8 +26,7 @@ def lowest(kind, x, w, step):
     if kind == EXPONENTIAL:
         return _lognormal(x, w, n), 0
     if kind != NORMAL:
-        saturated = 2.0 * float(w @ (x - x * np.log(np.maximum(x, 1.0)) + gammaln(x + 1.0)))
-        return _negative_binomial(x, w, n) - saturated, 1
+        return _negative_binomial(x, w, n) - saturated(x, w), 1
     found = [(_plain(x, w, n, step), 0)]
     if step == 1.0 and x.min() >= 0.0:
         found.append((_negative_binomial(x, w, n), 0))
@@ -44,6 +43,11 @@ def lowest(kind, x, w, step):
         found.append((both + _plain(apart, w[rest], n - mass[often], 0.0), 2))
     value, more = min(found)
     return value - n * CONSTANT, more
+
+
+def saturated(x, w):
+    """-2 log-likelihood of counts by Poisson laws of which each has its count for a mean."""
+    return 2.0 * float(w @ (x - x * np.log(np.maximum(x, 1.0)) + gammaln(x + 1.0)))
 
 
 def _plain(x, w, n, step):
