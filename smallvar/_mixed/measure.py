@@ -182,6 +182,7 @@ def check_values(packed, name="X"):
     if not numbers.size:
         return
     reach = np.fmax(np.fmax.reduce(numbers, axis=0), -np.fmin.reduce(numbers, axis=0))
+    reach = reach.astype(np.float64)  # bounds are beyond float32
     wrong = (reach > 0.0) & ~((reach > SMALLEST_REACH) & (reach < LARGEST_REACH))
     if wrong.any():
         j = int(np.argmax(wrong))
