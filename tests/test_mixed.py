@@ -242,9 +242,15 @@ def test_finds_the_clusters_of_a_table(gaps):
 
 def test_given_number_and_most():
     X, _ = groups(np.random.default_rng(1))
-    for k in (1, 2, 5):
+    for k in (1, 2, 5, 300):
         model = fitted(X, n_clusters=k, random_state=0)
         assert model.n_clusters_ == k == len(np.unique(model.labels_))
+    few = fitted(X, n_clusters=6, init=X.iloc[:2], random_state=0)
+    assert few.n_clusters_ == 6 == len(np.unique(few.labels_))
+    twice = {"a": ["x", "y", "x", "y"], "b": [1.0, 2.0, 1.0, 2.0]}
+    assert fitted(twice, n_clusters=2).labels_.tolist() in ([0, 1, 0, 1], [1, 0, 1, 0])
+    with pytest.raises(ValueError, match="n_clusters must be <= 2, the number of distinct rows"):
+        fitted(twice, n_clusters=3)
     assert fitted(X, max_clusters=2, random_state=0).n_clusters_ <= 2
 
 

@@ -161,6 +161,19 @@ class Way:
             sweep.set_centers(np.vstack([sweep.centers, sweep.rows.centers_at(points)]))
             sweep.assign()
 
+    def grow(self, number):
+        """While there are fewer clusters, the row farthest from its center opens one."""
+        sweep, w = self.sweep, self.weight
+        alone = sweep.rows.divergences_alone()
+        while sweep.k < number:
+            distance = np.maximum(sweep.assigned_distances() - alone, 0.0)
+            row = int((distance if w is None else w * distance).argmax())
+            if not distance[row] > SAME:
+                break
+            center = sweep.rows.centers_at(np.array([row], dtype=np.intp))
+            sweep.set_centers(np.vstack([sweep.centers, center]))
+            sweep.assign()
+
     def start(self, centers):
         """The clusters of the nearest of these centers."""
         self.sweep.start(centers)
@@ -440,6 +453,8 @@ def find_path(
     way.start(above[0].centers)
     way.settle(FINE_SWEEPS)
     stops = _valued(list(way.down(_fine(best.k), FINE_SWEEPS)), problem)
+    if number is not None and all(stop.k != number for stop in stops):
+        stops = _with_number(way, stops, number)
     best = problem.best(stops)
     share = 1.0 if weight is None else float(weight.sum())
     own = way.n if way.weight is None else float(way.weight.sum())
@@ -447,11 +462,16 @@ def find_path(
     for stop in stops:
         stop.error = share * (float(stop.raw @ _factor(measure, best)) + stop.codes)
     stops = _kept(stops, best)
-    if number is not None and best.k != number:
-        check_distinct(best.k, number)
-        raise ValueError(f"n_clusters must be at most {stops[-1].k} for these rows, got {number}")
     _tell(callback, "path", way, stops, best)
     return MixedPath(problem, stops, best, way)
+
+
+def _with_number(way, stops, number):
+    """The stops, and one with this number of clusters."""
+    way.start(max((stop for stop in stops if stop.k < number), key=lambda stop: stop.k).centers)
+    way.grow(number)
+    check_distinct(way.sweep.k, number)
+    return sorted([*stops, way.stop()], key=lambda stop: stop.k)
 
 
 def _factor(measure, stop):
