@@ -181,11 +181,11 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     ... }
     >>> model = MixedDPMeans(n_clusters=2, random_state=0).fit(X)
     >>> model.labels_
-    array([0, 0, 0, 0, 1, 1, 1, 1], dtype=int32)
+    array([1, 1, 1, 1, 0, 0, 0, 0], dtype=int32)
     >>> model.cluster_parameters_["height"].round(2).tolist()
-    [1.03, 5.03]
+    [5.03, 1.03]
     >>> model.predict({"height": [np.nan, 4.0], "color": ["red", None]})
-    array([0, 1], dtype=int32)
+    array([1, 0], dtype=int32)
     """
 
     labels_: NDArray[np.int32]
