@@ -92,12 +92,12 @@ def kinds_of(table):
     return {c.name: c.kind for c in model.columns_ if c.flag_of is None}
 
 
-def parts(table, kinds, fill):
+def parts(table, kinds, fill, words=WORDS):
     """Numbers with unit variance, and codes of words; gaps NaN or, ``fill``, mean and mode."""
     numbers, codes = {}, {}
     for name, kind in kinds.items():
         column = table[name]
-        if kind in WORDS:
+        if kind in words:
             code = pd.Series(pd.factorize(column)[0]).astype(float)
             code[code < 0] = np.nan
             codes[name] = code.fillna(code.mode()[0]) if fill else code
@@ -134,11 +134,14 @@ def k_prototypes(table, kinds, k):
 
 
 def stepmix_of(table, kinds, k):
-    """A fitted latent class model with k classes, and its data."""
+    """A fitted latent class model with k classes, and its data; ordered columns are categories.
+
+    As numbers it would not fit them where they have gaps: all is NaN.
+    """
     from stepmix.stepmix import StepMix
     from stepmix.utils import get_mixed_descriptor
 
-    numbers, codes = parts(table, kinds, fill=False)
+    numbers, codes = parts(table, kinds, False, (*WORDS, "ordered"))
     both = pd.concat([numbers, codes], axis=1)
     named = {}
     if numbers.shape[1]:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+from benchmarks.mixed import table
 from sklearn.metrics import adjusted_rand_score
 
 from smallvar import MixedDPMeans
@@ -10,30 +11,6 @@ from . import Comparison
 
 SMALL, LARGE, CLUSTERS = 10_000, 1_000_000, 10
 SECONDS = 20.0  # CPU seconds for the large table: ten by the clock on two cores
-
-
-def table(n, gaps=0.0):
-    """Eight columns of numbers, four of counts, four of flags and four of categories."""
-    g = np.random.default_rng(0)
-    truth = g.integers(CLUSTERS, size=n)
-    columns = {}
-    for j in range(8):
-        center = g.uniform(-5.0, 5.0, CLUSTERS)
-        columns[f"number{j}"] = center[truth] + g.standard_normal(n)
-    for j in range(4):
-        columns[f"count{j}"] = g.poisson(g.uniform(1.0, 30.0, CLUSTERS)[truth])
-    for j in range(4):
-        columns[f"flag{j}"] = g.random(n) < g.uniform(0.05, 0.95, CLUSTERS)[truth]
-    for j in range(4):
-        shares = g.dirichlet(np.full(6, 0.4), CLUSTERS).cumsum(axis=1)[truth]
-        code = np.minimum((shares < g.random(n)[:, None]).sum(axis=1), 5)
-        columns[f"word{j}"] = pd.Categorical.from_codes(code, list("abcdef"))
-    frame = pd.DataFrame(columns)
-    if gaps:
-        for name in frame:
-            if name.startswith("number"):
-                frame.loc[g.random(n) < gaps, name] = np.nan
-    return frame, truth
 
 
 def quality(truth):

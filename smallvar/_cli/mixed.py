@@ -58,7 +58,7 @@ def show_table(args, table, reading):
     reading : float
         The seconds it took to read the data.
     """
-    model = new_model(args, table)
+    model = new_model(args)
     _, fitting = fitted(args, model.fit, table.X)
     if args.out is not None:
         write_out(args, ["label"], model.labels_, None, write_labels)
@@ -87,12 +87,10 @@ def show_table(args, table, reading):
     say(f"\n{profiles_in_words(model)}")
 
 
-def new_model(args, table):
+def new_model(args):
     """Make the estimator that the options ask for."""
     from smallvar import MixedDPMeans
 
-    if args.guess is not None:
-        raise UserError(f"--guess has no meaning for a table of words or with gaps ({table.why})")
     given = {
         "lam": args.lam,
         "n_clusters": args.n_clusters,

@@ -171,18 +171,16 @@ def parse(source, wanted, progress, kinds):
     for place, (column, title) in enumerate(zip(columns, titles, strict=True)):
         if column.numbers is not None or title in as_words:
             continue
-        if column.place and all(is_like_number(word, wanted) for word in column.place):
-            word = next(iter(column.place))
-            sign = (
-                f" (or give --decimal {other_sign(wanted)})" if in_other_sign(word, wanted) else ""
-            )
-            raise UserError(
-                f"{source.name}: column {title} ({shortened(word)}) not numeric; choose others "
-                f"with --columns or --exclude{sign}"
-            )
         slip = column.slip()
         if slip is not None:
             raise UserError(slip_in_words(source, wanted, place, title, slip))
+        if column.place and all(is_like_number(word, wanted) for word in column.place):
+            word = next(iter(column.place))
+            hint = decimal_hint(word, wanted)
+            raise UserError(
+                f"{source.name}: column {title} ({shortened(word)}) not numeric; choose others "
+                f"with --columns or --exclude{hint}"
+            )
     return {t: c.cells() for t, c in zip(titles, columns, strict=True)}, titles, n_rows
 
 
@@ -226,7 +224,7 @@ def slip_in_words(source, wanted, place, title, word):
     at = picked[place]
     line = next((n for n, cells in chain([(1, first)], records)
                  if cells[at].strip() == word and not (n == 1 and names)), None)  # fmt: skip
-    hint = f" (or give --decimal {other_sign(wanted)})" if in_other_sign(word, wanted) else ""
+    hint = decimal_hint(word, wanted)
     return (
         f"{source.name}, line {line}, column {title}: {shortened(word)} is not a number{hint}; "
         f"--kinds {title}=categorical takes all cells as names"
@@ -238,12 +236,13 @@ def is_like_number(word, wanted):
     return in_other_sign(word, wanted) or bool(THOUSANDS.fullmatch(word))
 
 
-def other_sign(wanted):
-    """The decimal sign that was not asked for."""
-    return "," if wanted.decimal == "." else "."
+def decimal_hint(word, wanted):
+    """Advise the other decimal sign where the word is a number with it."""
+    sign = "," if wanted.decimal == "." else "."
+    return f" (or give --decimal {sign})" if in_other_sign(word, wanted) else ""
 
 
 def in_other_sign(word, wanted):
-    """Tell whether a word is a number with the other decimal sign."""
-    other = Wanted(decimal=other_sign(wanted))
+    """Tell whether a word is a number with the decimal sign that was not asked for."""
+    other = Wanted(decimal="," if wanted.decimal == "." else ".")
     return is_number(word, other.number) and not THOUSANDS.fullmatch(word)

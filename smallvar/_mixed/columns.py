@@ -427,12 +427,12 @@ def _warn(packed, unseen):
         warnings.warn(
             f"column {name!r} of X has levels that the fit has not seen, which count as missing: "
             f"{shown}",
-            stacklevel=4,
+            stacklevel=5,  # of fit or predict
         )
     empty = packed.empty_rows
     if len(empty):
         warnings.warn(
             f"X has {counted(len(empty), 'row')} without a value, the first at position "
             f"{empty[0]}: no cluster is better for them than another",
-            stacklevel=4,
+            stacklevel=5,  # of fit or predict
         )
