@@ -190,6 +190,8 @@ MODULES = (
     "merge",
     "residual_density",
     "gaussians",
+    "mixed",
+    "mixed_clusters",
     "in_order",
     "dynamic",
     "exchange",

@@ -39,11 +39,13 @@ from smallvar._graph.penalized_cut import PenalizedCut, cut_path
 from smallvar._kernel.kernel_dpmeans import KernelDPMeans
 from smallvar._kernel.kernel_hdp import KernelHDPMeans
 from smallvar._kernel.spectral import SpectralDPMeans
+from smallvar._mixed.mixed_dpmeans import MixedDPMeans
 from smallvar._plot.clusters import ClusterDisplay
 from smallvar._plot.features import FeatureDisplay
 from smallvar._plot.groups import GroupDisplay
 from smallvar._plot.matrices import GramDisplay
 from smallvar._plot.paths import DendrogramDisplay, PathDisplay
+from smallvar._plot.profiles import ProfileDisplay
 from smallvar._plot.tracks import TrackDisplay
 from smallvar._selection.confidence import UnclearNumberWarning
 from smallvar._selection.path import lambda_path
@@ -70,8 +72,10 @@ __all__ = [
     "KernelHDPMeans",
     "MahalanobisMeans",
     "MiniBatchDPMeans",
+    "MixedDPMeans",
     "PathDisplay",
     "PenalizedCut",
+    "ProfileDisplay",
     "RobustDPMeans",
     "SegmentMeans",
     "SpectralDPMeans",

@@ -177,6 +177,19 @@ PARAMETERS = {
         **CLUSTER, "lam": AUTO, "algorithm": PLAIN, "init": START, "shuffle": FLAG,
         "divergence": (["'squared_euclidean'", "'kl'", "'itakura_saito'", "'logistic'"], ["'x'", "None"]),
     },
+    "MixedDPMeans": {
+        **{name: values for name, values in CLUSTER.items() if name != "guess"},
+        "lam": ([*LAM, *LAM, "'auto'", "'auto'"], [*LAM_ODD, "'farthest-first'"]), "algorithm": PLAIN,
+        "init": (["'mean'", "'mean'", "X[:2]", "np.asarray(X)[:3]"], START[1]), "shuffle": FLAG,
+        "columns": (
+            ["'auto'", "{0: 'normal'}", "{0: 'categorical'}", "{0: 'auto', 1: None}", "{'c0': 'ordered'}", "{0: 'poisson'}"],
+            ["None", "'x'", "{0: 'x'}", "{99: None}", "{'nope': 'normal'}", "3", "{0: 3}", "{None: None}"],
+        ),
+        "spreads": (
+            ["'auto'", "'auto'", "{0: 1.0}", "{'c0': 2}"],
+            ["None", "'x'", "{0: 0}", "{0: 'x'}", "{0: np.nan}", "{0: 1e300}", "{9: 1}", "3", "{0: -1}"],
+        ),
+    },
     "SphericalDPMeans": {
         **CLUSTER, "lam": ([*AUTO[0], "None", "0.3", "1.2"], AUTO[1]), "shuffle": FLAG,
         "min_cosine": (["None", "0.5", "0.9", "-0.5", "np.float32(0.7)"], ["1", "-1.0", "'auto'", *NO_NUMBER]),
@@ -282,7 +295,7 @@ DEFAULTS = {
     "cut_path": {"n_lams": ["4"], "n_init": ["1"]},
 }  # fmt: skip
 READS = {
-    "predict", "transform", "score", "inverse_transform", "get_feature_names_out", "get_params",
+    "predict", "transform", "score", "impute", "inverse_transform", "get_feature_names_out", "get_params",
     "to_sklearn_kmeans", "other",
 }  # fmt: skip
 
@@ -423,6 +436,9 @@ class Case:
         }[form]
         self.set(name, text)
         self.domain(name)
+        if self.name == "MixedDPMeans" and self.chance(0.7):
+            self.table_of(name)
+            return
         if self.chance(0.25):
             change, scale = self.pick(
                 ("{0} + 1e8", None), ("{0} * 1e8", "1e8"), ("{0} * 1e-8", "1e-8"), ("{0} + 1e4", None),
@@ -457,6 +473,41 @@ class Case:
         if kernel in ("'chi2'", "'additive_chi2'") and not self.strange():
             self.set(name, f"np.abs({name})")
         self.dress(name)
+
+    def table_of(self, name):
+        """A table of columns of several kinds, with gaps."""
+        columns = [
+            f"rng.choice(['red', 'green', 'blue', {self.pick(None, 'chr(0)', 'str(1)')!s}], size=n)",
+            "rng.integers(0, 2, size=n).astype(bool)",
+            "rng.poisson(3, size=n)",
+            "rng.exponential(size=n)",
+            "pd.Categorical(rng.choice(list('abc'), size=n), ordered=True)",
+            "pd.Series(rng.choice([True, False, None], size=n), dtype='boolean')",
+            "pd.array(rng.choice([1, 2, 3, None], size=n), dtype='Int64')",
+            "np.arange(n)",
+            "[f'row {i}' for i in range(n)]",
+            "pd.date_range('2020', periods=n)",
+            "rng.normal(size=n).astype(np.float32)",
+            "np.full(n, np.nan)",
+            "np.where(rng.random(n) < 0.6, 0.0, rng.exponential(size=n))",
+            "rng.integers(1, 6, size=n)",
+        ]
+        if self.strange(3):
+            columns += [
+                "[1, 'a', None, 2.5] * n", "np.full(n, np.inf)", "[[1, 2]] * n", "[object()] * n",
+                "rng.normal(size=n) * 1j", "rng.normal(size=n) * 1e200", "[10**400] * n",
+            ]  # fmt: skip
+        chosen = self.r.sample(columns, self.pick(1, 2, 3, 5))
+        parts = ", ".join(
+            f"'c{j}': pd.Series({text}).iloc[:n].reset_index(drop=True)"
+            for j, text in enumerate(chosen)
+        )
+        self.set(name, f"pd.DataFrame({name}).assign(**{{{parts}}})")
+        self.set(name, f"{name}.rename(columns=str)")
+        if self.chance(0.5):
+            self.set(name, f"{name}.mask(rng.random({name}.shape) < {self.pick(0.1, 0.5)})")
+        if self.chance(0.2):
+            self.set(name, f"{{name: np.asarray(x) for name, x in {name}.items()}}")
 
     def domain(self, name):
         """Data where a divergence is defined."""
@@ -954,8 +1005,13 @@ def as_data(X):
         X = X.toarray()
     if scipy.sparse.issparse(X) or isinstance(X, nx.Graph):
         return None
-    with np.errstate(all="ignore"):
-        return np.asarray(X, dtype=np.float64)
+    if isinstance(X, dict):
+        X = pd.DataFrame(X)
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):  # a table of words
+        return np.full(np.shape(X), np.nan)
 
 
 def need(holds, what):
@@ -1077,7 +1133,8 @@ class Run:
             out = space["out"]
             if op == "score" and not np.isfinite(prices(m)).all():
                 return True
-            fine = ~np.isnan(out) if self.case.name == "BregmanDPMeans" else np.isfinite(out)
+            infinite = self.case.name in ("BregmanDPMeans", "MixedDPMeans")
+            fine = ~np.isnan(out) if infinite else np.isfinite(out)
             need(np.all(fine), f"{op} is not finite")
         return True
 
@@ -1099,10 +1156,26 @@ class Run:
             not changed, f"other bits with n_threads={getattr(again, 'n_threads', None)}: {changed}"
         )
 
+    def check_mixed(self, m, X):
+        """What a fit of a table promises."""
+        need(np.isfinite(m.objective_), f"objective_ is {m.objective_}")
+        worst, first = np.diff(m.objective_path_).max(initial=0.0), abs(m.objective_path_[0])
+        need(worst <= 1e-9 * first, f"objective rises by {worst:.3g} from {first:.3g}")
+        used = np.isin(np.arange(m.n_clusters_), m.labels_)
+        need(used.all() and m.labels_.max() < m.n_clusters_, "labels_ are not 0, 1, ...")
+        need(set(m.cluster_parameters_) == {c.name for c in m.columns_}, "columns_ do not match")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if m.algorithm != "collapsed":
+                need((m.predict(X) == m.labels_).all(), "predict gives other labels")
+
     def check_fit(self, m, op, about, converged):
         """What a fit promises."""
         name = self.case.name
         X = self.space[about["X"]]
+        if name == "MixedDPMeans":
+            self.check_mixed(m, X)
+            return
         n = X.number_of_nodes() if isinstance(X, nx.Graph) else np.shape(X)[0]
         need(
             m.n_features_in_ == (n if self.case.graph else np.shape(X)[1]),

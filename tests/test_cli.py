@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler, scale
 import smallvar
 from smallvar._cli import arguments as _arguments
 from smallvar._cli import batches as _batches
+from smallvar._cli import choice as _choice
 from smallvar._cli import cluster as _cluster
 from smallvar._cli import data as _data
 from smallvar._cli import features as _features
@@ -41,6 +42,7 @@ with contextlib.suppress(ImportError):
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="POSIX signals and pipes")
 ESTIMATORS = [smallvar.DPMeans, smallvar.BPMeans, smallvar.KFeatures, smallvar.DynamicMeans]
+ESTIMATORS += [smallvar.MixedDPMeans]
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
 
@@ -423,15 +425,15 @@ LOW, HIGH = [40, 20, 15, 10, 0], [np.inf, 40, 20, 15, 10]
 )
 def test_certainty_in_words(best, confidence, alike, words):
     counts = np.array([*range(1, 33), 34, 40, 60])
-    assert _cluster.certainty_in_words(best, confidence, counts, alike) == words
+    assert _choice.certainty_in_words(best, confidence, counts, alike) == words
 
 
 def test_numbers_about_as_good():
     counts = np.array([1, 2, 3, 4, 5, 8])
     confidences = np.array([0.1, 0.01, 0.45, 0.15, 0.14, 0.15])
-    assert _cluster.about_as_good(3, counts, confidences) == [4, 8]
-    assert _cluster.about_as_good(1, counts, confidences) == [3, 4, 5, 8]
-    assert _cluster.about_as_good(1, counts, np.zeros(6)) == []
+    assert _choice.about_as_good(3, counts, confidences) == [4, 8]
+    assert _choice.about_as_good(1, counts, confidences) == [3, 4, 5, 8]
+    assert _choice.about_as_good(1, counts, np.zeros(6)) == []
 
 
 @pytest.mark.parametrize(
@@ -451,7 +453,7 @@ def test_how_sure_the_number_is(criterion, best, most, confidences, words):
     more = {}
     if confidences is not None:
         more = {"confidences": np.array(confidences), "confidence": confidences[best - 1]}
-    choice = _cluster.Choice(made_up_path(criterion, LOW, HIGH, best, **more), most)
+    choice = _choice.Choice(made_up_path(criterion, LOW, HIGH, best, **more), most)
     assert words in choice.in_words(best)
     assert choice.in_words(best - 1).startswith(f"{best - 1} ({best} from the data, fewer after")
 
@@ -459,14 +461,14 @@ def test_how_sure_the_number_is(criterion, best, most, confidences, words):
 def test_numbers_that_fit_about_as_well_are_marked():
     confidences = np.array([0, 0.4, 0.3, 0.1, 0.2])
     path = made_up_path([90, 7, 5, 6, 60], LOW, HIGH, 2, confidence=0.4, confidences=confidences)
-    *rows, alike, chosen = _cluster.Choice(path, None).as_table().splitlines()[1:]
+    *rows, alike, chosen = _choice.Choice(path, None).as_table().splitlines()[1:]
     assert [row.split()[0] for row in rows if row[-1] == "="] == ["3", "5"]
     assert [row.split()[0] for row in rows if row[-1] == "*"] == ["2"]
     assert alike == "   = fits about as well as the one chosen"
     words = "about the lowest criterion, and of those the widest range of lam"
     assert chosen == f"   * chosen: {words}"
     path.confidence = 0.9
-    *_, last, chosen = _cluster.Choice(path, 2).as_table().splitlines()
+    *_, last, chosen = _choice.Choice(path, 2).as_table().splitlines()
     assert last.endswith("*")
     assert chosen == "   * chosen: the lowest criterion"
 
@@ -483,7 +485,7 @@ def test_numbers_that_fit_about_as_well_are_marked():
 )
 def test_the_range_of_lam(best, low, high, words):
     path = made_up_path([9, 9, 9][: len(low)], low, high, best)
-    choice = _cluster.Choice(path, None)
+    choice = _choice.Choice(path, None)
     assert choice.lam_in_words() == f"what a cluster must save, not a distance; {words}"
 
 
@@ -900,7 +902,10 @@ def test_text_is_read_exactly(run, fitted, tmp_path):
     ],
 )
 def test_bad_text(refused, no_fit, tmp_path, text, message):
-    assert message in refused(write(tmp_path / "t.csv", text))
+    path = write(tmp_path / "t.csv", text)
+    assert message in refused("features", path)
+    if "missing value" not in message and "not numeric" not in message:
+        assert message in refused(path)  # others are clustered as they are
 
 
 @pytest.mark.parametrize("text", ['a;b\n1;"12,000"\n', "a;b\n1;2\n1;12,000\n"])
@@ -1126,7 +1131,8 @@ def test_far_into_a_file_the_line_is_right(refused, no_fit, tmp_path):
     lines[2500] = "1,inf"
     assert "line 2501, column b: infinite" in refused(write(tmp_path / "t.csv", "\n".join(lines)))
     lines[2500] = "1,?"
-    assert "line 2501, column b: missing" in refused(write(tmp_path / "t.csv", "\n".join(lines)))
+    path = write(tmp_path / "t.csv", "\n".join(lines))
+    assert "line 2501, column b: missing" in refused("features", path)
 
 
 def test_files_that_cannot_be_read(refused, no_fit, tmp_path):
@@ -1240,7 +1246,7 @@ def test_excluded_columns(ran, fitted, tmp_path, suffix, argv, expected):
 
 def test_excluded_columns_by_name(ran, refused, fitted, tmp_path):
     path = write(tmp_path / "t.csv", 'a,b,"x,y",word\n1,2,3,u\n4,5,6,v\n')
-    assert "--exclude" in refused(path)
+    assert "--exclude" in refused("features", path)
     ran(path, "--exclude", 'word,"x,y"')
     assert np.array_equal(fitted[0][1], [[1, 2], [4, 5]])
     write(tmp_path / "i.csv", ",a,b\n0,1,2\n1,3,4\n")
@@ -1439,14 +1445,14 @@ def test_npy_is_mapped_not_read(ran, fitted, tmp_path, dtype, order):
 )
 def test_bad_npy(refused, no_fit, tmp_path, array, message):
     np.save(tmp_path / "t.npy", array)
-    assert message in refused(tmp_path / "t.npy")
+    assert message in refused("features", tmp_path / "t.npy")
 
 
 def test_gap_far_into_an_array(refused, no_fit, tmp_path):
     X = np.zeros((700_000, 3), dtype="f4")
     X[650_000, 1] = np.nan
     np.save(tmp_path / "t.npy", X)
-    assert "row 650001, column 2: missing value" in refused(tmp_path / "t.npy")
+    assert "row 650001, column 2: missing value" in refused("features", tmp_path / "t.npy")
 
 
 def test_damaged_npy(refused, no_fit, tmp_path):
@@ -1463,7 +1469,7 @@ def test_parquet(ran, refused, fitted, tmp_path):
     path = tmp_path / "t.parquet"
     frame = pd.DataFrame({"a": [1.0, 2.0], "b": [5, 6], "c": ["u", "v"], "d": [True, False]})
     frame.to_parquet(path)
-    assert "t.parquet: column c (" in refused(path)
+    assert "t.parquet: column c (" in refused("features", path)
     report = ran(path, "--columns", "b,d,a")
     assert np.array_equal(fitted[-1][1], [[5, 1, 1], [6, 0, 2]])
     assert report["data"] == "t.parquet, 3 columns: b, d, a"
@@ -1473,7 +1479,7 @@ def test_parquet(ran, refused, fitted, tmp_path):
     assert fitted[-1][1].dtype == np.float32
 
     pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}).to_parquet(path)
-    assert "row 2, column a: missing value" in refused(path)
+    assert "row 2, column a: missing value" in refused("features", path)
 
     path.write_bytes(path.read_bytes()[:-4])
     assert "t.parquet: " in refused(path)
@@ -1863,7 +1869,7 @@ def test_picture_of_the_path_of_clusters(iris):
     pytest.importorskip("matplotlib")
     X = iris[1]
     path = smallvar.lambda_path(X, random_state=0)
-    choice = _cluster.Choice(path, None)
+    choice = _choice.Choice(path, None)
     data = _table.Table(X, list("abcd"), "$t_{.npy")
     figure = _picture.merge_path_picture(data, choice)
     figure.draw_without_rendering()
@@ -1896,7 +1902,7 @@ def test_picture_of_the_path_of_clusters(iris):
 def test_picture_of_a_path_of_few_rows(X):
     pytest.importorskip("matplotlib")
     X = np.array(X)
-    choice = _cluster.Choice(smallvar.lambda_path(X, random_state=0), None)
+    choice = _choice.Choice(smallvar.lambda_path(X, random_state=0), None)
     figure = _picture.merge_path_picture(_table.Table(X, ["a", "b"], "t.npy"), choice)
     figure.draw_without_rendering()
     assert "K = 1, too few distinct rows" in figure.axes[0].get_title()
@@ -2960,7 +2966,7 @@ def test_steps_of_a_search_in_words(blobs):
     progress, shown = SimpleNamespace(), []
 
     def follow(event):
-        _cluster.note(progress, event)
+        _choice.note(progress, event)
         shown.append(progress.note)
 
     with smallvar.progress_callback(follow):
@@ -2981,7 +2987,7 @@ def test_steps_of_a_search_in_words(blobs):
 def test_words_of_a_step(stage, k, n, words):
     progress = SimpleNamespace()
     event = SimpleNamespace(stage=stage, n_clusters=k, n_samples=n, message="what is printed")
-    _cluster.note(progress, event)
+    _choice.note(progress, event)
     assert progress.note == words
 
 

@@ -101,6 +101,10 @@ LAYERS = {
         *("divergence", "divergence_path", "bregman", "spherical", "gaussians"),
         *("gaussian_path", "mahalanobis", "hdp_choice", "hdp"),
     ),
+    "_mixed": (
+        *("reading", "kinds", "order", "columns", "profiles"),
+        *("measure", "single", "mixed_path", "families", "imputing", "mixed_dpmeans"),
+    ),
     "_features": ("feature_estimator", "feature_path", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),
     "_time": (

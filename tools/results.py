@@ -197,6 +197,12 @@ SUBJECTS = {
     "BregmanDPMeans": Subject(
         {"divergence": "'kl' | 'itakura_saito' | 'logistic' | 'squared_euclidean'", **LAM_0},
         PLAIN, SOME, rows=120, points=16, middle=12, large=2),
+    "MixedDPMeans": Subject(
+        {"lam": "'auto' | 'auto', n_clusters=3 | 'auto', n_clusters=7 | 0.5 | 2 | 8"
+         " | 0, max_clusters=4"},
+        {**CAP, "init": "X[:1] | X[:3]", "n_init": "2 | 3", "shuffle": "True",
+         "algorithm": "'serial' | 'delayed' | 'collapsed' | 'merge'"},
+        SOME, rows=120, points=10, middle=6, large=2),
     "SphericalDPMeans": Subject(
         {"min_cosine": "0.5 | 0.9 | -0.3 | None, lam='auto' | None, lam=0.2 | None, lam=0.02"
          " | None, lam='farthest-first' | None, lam=0, max_clusters=4 | None"

@@ -147,7 +147,8 @@ def _add_input_arguments(parser, stand_in):
         "--drop-missing",
         action="store_true",
         help="leave out rows with a missing value in a column that is used (an empty cell, NA, "
-        "nan, ?, - or null) rather than refuse them. --out keeps a line for each: empty (in "
+        "nan, ?, - or null) rather than refuse the table, or cluster them by their other cells. "
+        "--out keeps a line for each: empty (in "
         'quotes, "", for a single column), -1 in .npy, null in .parquet',
     )
     parser.add_argument(

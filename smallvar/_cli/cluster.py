@@ -15,7 +15,10 @@ from smallvar._cli.arguments import (
     penalty_of,
 )
 from smallvar._cli.batches import cluster_by_batches
+from smallvar._cli.choice import WHOLE, Choice, fitted
 from smallvar._cli.data import load, of_data, scaled, wines, wines_in_words
+from smallvar._cli.mixed import kinds_of, reader_for, refuse_misplaced, show_table
+from smallvar._cli.mixed_table import MixedTable
 from smallvar._cli.output import (
     in_short,
     out_in_words,
@@ -29,11 +32,6 @@ from smallvar._cli.output import (
 from smallvar._cli.partitions import check_options, fit, label, opened
 from smallvar._cli.picture import merge_path_picture, picture
 from smallvar._cli.table import UserError, columns_in_short, counted
-
-WHOLE = float("inf")  # length of --path without a K
-CLEAR = 0.8  # least confidence in a number that is called clear
-ABOUT_AS_WELL = 1 / 3  # of the confidence in the number chosen: others with less are not named
-LISTED = 4  # most numbers, or ranges of numbers, that are named one by one
 
 
 def cluster(argv):
@@ -105,6 +103,16 @@ def cluster(argv):
         "start from merged clusters",
     )
     parser.add_argument(
+        "--kinds",
+        type=kinds_of,
+        metavar="A=KIND,...",
+        help="what columns are, where that is not what is found: normal, ordered, poisson "
+        "(counts), exponential (positive amounts), bernoulli (two values), categorical, or none to "
+        "leave one out. A table with a column of words or with gaps (empty cells, NA, nan, ? or "
+        "null) is clustered by the kinds of its columns, which are printed; a table of numbers "
+        "without gaps only where --kinds is given",
+    )
+    parser.add_argument(
         "--max-clusters", type=number(int, 1), metavar="M", help="never make more than M clusters"
     )
     parser.add_argument(
@@ -137,6 +145,8 @@ def cluster(argv):
         "those of the data",
     )
     path_and_data(args, WHOLE)
+    if args.kinds is not None:
+        refuse_misplaced(args)
     if args.dask:
         check_options(args)
         check_targets(args)
@@ -159,7 +169,10 @@ def cluster(argv):
     check_targets(args)
 
     args.scale = args.scale or args.data is None
-    table, reading = load(args, parser.prog, wines)
+    table, reading = load(args, parser.prog, wines, otherwise=reader_for(args))
+    if isinstance(table, MixedTable):
+        show_table(args, table, reading)
+        return
     X, scaler = scaled(args, table)
     if args.path is not None:
         show_path(args, table, X, scaler, reading)
@@ -190,11 +203,6 @@ def new_model(args):
     if lam == "auto" or args.algorithm == "merge":
         return model.set_params(random_state=args.seed or 0)
     return model.set_params(shuffle=args.seed is not None)
-
-
-def fitted(args, work, *data, **options):
-    """Fit, and return what `timed` does; the line of progress tells of the steps unless printed."""
-    return timed(work, *data, follow=None if args.verbose else note, **options)
 
 
 def show_clusters(args, table, X, scaler, reading):
@@ -327,186 +335,3 @@ def show_path(args, table, X, scaler, reading):
             "picture": args.plot,
         }
     )
-
-
-class Choice:
-    """The number of clusters chosen on a path, and how sure that is.
-
-    Parameters
-    ----------
-    path : LambdaPath
-        The numbers of clusters and what the data say to each.
-    most : int or None
-        The bound on the number of clusters.
-
-    Attributes
-    ----------
-    sample : int
-        Number of rows that the path is of.
-    lam : float
-        The penalty of the path.
-    counts, errors, behind : ndarray
-        The numbers that were allowed, the SSE of each, and by how much its criterion is above the
-        lowest among them; infinite where so few rows do not tell.
-    low, high : ndarray
-        The range of lam for which each is best; empty, that is low >= high, for some.
-    ranked : list of int
-        Those with a criterion, the lowest first.
-    best : int
-        The number chosen.
-    confidence : float or None
-        How sure the path is of ``best``, from 0 to 1; None if it does not say.
-    alike : list of int
-        The other numbers that fit about as well, ascending; none if ``best`` is clear.
-    tie : float
-        The difference in the criterion up to which the range of lam decides.
-    beyond : int or None
-        The best number that was not allowed, if it is ahead of ``best`` by more than ``tie``.
-    """
-
-    def __init__(self, path, most):
-        self.sample, self.tie = path.n_samples, getattr(path, "tie", 0.0)
-        criterion = dict(zip(path.n_clusters.tolist(), path.criterion.tolist(), strict=True))
-        known = [k for k in path.ranking.tolist() if np.isfinite(criterion[k])]
-        self.best, self.lam, self.most = path.best, path.lam, most
-        self.ranked = [k for k in known if most is None or k <= most]
-        allowed = path.n_clusters <= (WHOLE if most is None else most)
-        self.counts, self.errors = path.n_clusters[allowed], path.inertia[allowed]
-        self.low, self.high = path.lam_low[allowed], path.lam_high[allowed]
-        self.behind = path.criterion[allowed] - criterion[self.ranked[0]]
-        self.confidence, self.alike = getattr(path, "confidence", None), []
-        if self.confidence is not None and self.confidence < CLEAR:
-            self.alike = about_as_good(self.best, self.counts, path.confidences[allowed])
-        ahead = criterion[self.best] - criterion[known[0]]
-        self.beyond = known[0] if known[0] not in self.ranked and ahead > self.tie else None
-
-    def in_words(self, found):
-        """Say which number it is, where it comes from, and how sure it is.
-
-        Parameters
-        ----------
-        found : int
-            The number of clusters after the last sweep.
-        """
-        words = "from the data"
-        if found != self.best:
-            words = f"{self.best} {words}, fewer after the sweeps"
-        if self.beyond:
-            words += f", {self.most} at most: {self.beyond} fits better"
-        certainty = self.certainty()
-        return f"{found} ({words}; {certainty})" if certainty else f"{found} ({words})"
-
-    def certainty(self):
-        """Say how sure the number is, or why there is no other; empty if the path does not say."""
-        if self.ranked == [self.best]:
-            if self.most == 1:
-                return "no other was allowed"
-            return "too few distinct rows to support another"
-        if self.confidence is None:
-            return ""
-        return certainty_in_words(self.best, self.confidence, self.counts, self.alike)
-
-    def lam_in_words(self):
-        """Say what this lam is, and for which the number chosen is best."""
-        at = self.counts.searchsorted(self.best)
-        low, high = self.low[at], self.high[at]
-        if not low < high:
-            words = "for no lam"
-        elif low > 0:
-            words = f"from {low:.6g} " + (f"to {high:.6g}" if np.isfinite(high) else "on")
-        else:
-            words = f"up to {high:.6g}" if np.isfinite(high) else "for all lam"
-        return f"what a cluster must save, not a distance; K = {self.best} is best {words}"
-
-    def sample_in_words(self, n):
-        """Say how many rows the path was found on, where those are not all."""
-        return f"{self.sample:,} rows, drawn at random" if n > self.sample else None
-
-    def as_table(self):
-        """Print the path as a table: a row for each number, and what the marks mean."""
-        lines = [
-            f"{'K':>4}  {'SSE':>14}  {'criterion':>14}  {'rank':>4}  {'best for lam from':>17}  "
-            f"{'to':>14}"
-        ]
-        for k, error, behind, low, high in zip(
-            self.counts, self.errors, self.behind, self.low, self.high, strict=True
-        ):
-            place = f"{'-':>14}  {'-':>4}"
-            if np.isfinite(behind):
-                place = f"{f'+{behind:,.1f}':>14}  {self.ranked.index(k) + 1:>4}"
-            ends = "(path ends)" if low == 0 and error > 0 else f"{low:.8g}"
-            lam = f"{ends:>17}  {high:>14.8g}" if low < high else f"{'-':>17}  {'-':>14}"
-            mark = "  *" if k == self.best else "  =" if k in self.alike else ""
-            lines.append(f"{k:>4}  {error:>14.8g}  {place}  {lam}{mark}")
-        if self.alike:
-            lines.append("   = fits about as well as the one chosen")
-        meaning = "the lowest criterion"
-        if self.best != self.ranked[0]:
-            meaning = "about the lowest criterion, and of those the widest range of lam"
-        lines.append(f"   * chosen: {meaning}")
-        return "\n".join([*lines, ""])
-
-
-def about_as_good(best, counts, confidences):
-    """Find the numbers of clusters that fit about as well as the one chosen.
-
-    Parameters
-    ----------
-    best : int
-        The number chosen, one of ``counts``.
-    counts, confidences : ndarray of shape (n,)
-        The numbers, ascending, and the confidence in each.
-
-    Returns
-    -------
-    alike : list of int
-        The others whose confidence is at least a third of that of the one chosen, ascending.
-    """
-    least = ABOUT_AS_WELL * confidences[counts.searchsorted(best)]
-    alike = (confidences >= least) & (confidences > 0) & (counts != best)
-    return counts[alike].tolist()
-
-
-def certainty_in_words(best, confidence, counts, alike):
-    """Say whether a number of clusters is clear, and if not, which others fit about as well.
-
-    Parameters
-    ----------
-    best : int
-        The number chosen.
-    confidence : float
-        How sure it is, from 0 to 1.
-    counts : ndarray of int
-        All numbers, ascending: what stands between two of them was not looked at.
-    alike : list of int
-        Those that fit about as well, from `about_as_good`.
-
-    Returns
-    -------
-    words : str
-        Such as "clear", or "not clear: 16 to 19 fit about as well", the number chosen included.
-    """
-    if confidence >= CLEAR:
-        return "clear"
-    if not alike:
-        return "not clear"
-    numbers = np.sort([best, *alike])
-    gaps = np.diff(counts.searchsorted(numbers)) > 1
-    parts = []
-    for run in np.split(numbers, np.flatnonzero(gaps) + 1):
-        parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
-    if len(parts) > LISTED:
-        parts = [f"{len(numbers)} numbers from {numbers[0]} to {numbers[-1]}"]
-    *first, last = parts
-    words = f"{', '.join(first)} and {last}" if first else last
-    return f"not clear: {words} fit about as well"
-
-
-def note(progress, event):
-    """Show the latest sweep or stage of the search; how many there will be is not known."""
-    words = event.message
-    if event.stage in ("coarse path", "path"):
-        words = f"{counted(event.n_clusters, 'cluster')} by {counted(event.n_samples, 'row')}"
-    if event.stage == "coarse path":
-        words = f"about {words}, looking closer"
-    progress.note = words

@@ -19,7 +19,7 @@ UNEVEN = 10  # times that the columns may differ in spread before the user is wa
 FEW_ROWS, ROWS_LOOKED_AT = 10, 100_000  # fewer do not tell, and more are not needed
 
 
-def load(args, prog, stand_in, needed=""):
+def load(args, prog, stand_in, needed="", otherwise=None):
     """Read the data, or take those used when none are given.
 
     Parameters
@@ -32,6 +32,8 @@ def load(args, prog, stand_in, needed=""):
         Takes the columns wanted and returns a Table and what it is.
     needed : str
         What to type after the name of a file.
+    otherwise : callable, optional
+        Reads what is no table of numbers, see `read_table`.
 
     Returns
     -------
@@ -49,7 +51,8 @@ def load(args, prog, stand_in, needed=""):
         decimal=args.decimal,
     )
     if args.data is not None:
-        table = read_table(args.data, wanted)
+        always = getattr(args, "kinds", None) is not None
+        table = read_table(args.data, wanted, otherwise, always)
         return table, perf_counter() - begin
 
     table, words = stand_in(wanted)

@@ -6,7 +6,7 @@ matplotlib is imported when the first figure is made.
 
 import numpy as np
 
-from smallvar import ClusterDisplay, FeatureDisplay, PathDisplay, TrackDisplay
+from smallvar import ClusterDisplay, FeatureDisplay, PathDisplay, ProfileDisplay, TrackDisplay
 from smallvar._cli.table import UserError, clock_title, counted, explained, square_of
 
 
@@ -69,6 +69,34 @@ def picture(table, model, scaler=None):
     axes.set_title(
         f"{table.name}: n = {n:,}{drawn}{', columns scaled' if scaler else ''}\n"
         f"K = {k:,}{origin}, lam = {model.lam_:.6g}; centers {marks}",
+        size=11,
+        parse_math=False,
+    )
+    return figure
+
+
+def profile_picture(table, model):
+    """Draw what sets the clusters of a table apart.
+
+    Parameters
+    ----------
+    table : MixedTable
+        The data.
+    model : MixedDPMeans
+        Fitted to them.
+
+    Returns
+    -------
+    figure : matplotlib.figure.Figure
+        Made without pyplot: no display and no global state is touched.
+    """
+    k, d = model.n_clusters_, len(model.columns_)
+    figure = new_figure(float(np.clip(1.3 * d + 1.5, 5, 17)), 0.55 * min(k, 30) + 2)
+    axes = figure.add_subplot()
+    ProfileDisplay.from_estimator(model, ax=axes)
+    origin = ", chosen from the data" if isinstance(model.lam, str) else ""
+    axes.set_title(
+        f"{table.name}: n = {table.n_rows:,}, K = {k:,}{origin}\n{axes.get_title()}",
         size=11,
         parse_math=False,
     )

@@ -44,6 +44,10 @@ class UserError(Exception):
     """Something only the user can put right: told in one line, without a traceback."""
 
 
+class NotNumbersError(UserError):
+    """A column of words, or a missing value, where numbers are wanted."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Numbers in rows and columns, the titles of the columns, and what to call the whole.
@@ -95,7 +99,7 @@ class Source:
     lasting: bool = True  # False: it will be gone once it is read
 
 
-def read_table(path, wanted):
+def read_table(path, wanted, otherwise=None, always=False):
     """Read a table from a file or from standard input.
 
     Parameters
@@ -104,6 +108,11 @@ def read_table(path, wanted):
         The file, whose suffix tells how to read it, or ``-``.
     wanted : Wanted
         The columns to use, and how to read them.
+    otherwise : callable, optional
+        Reads a table of words or with gaps, from the Source, what is wanted, and the
+        NotNumbersError; None: such a table is refused.
+    always : bool
+        Read a table of numbers likewise.
 
     Returns
     -------
@@ -115,7 +124,7 @@ def read_table(path, wanted):
         with standard_input() if path == "-" else named_file(path, readers) as source:
             if wanted.decimal != "." and source.kind not in TEXT:
                 raise UserError(f"--decimal {wanted.decimal}: {source.name} is not a text file")
-            table = readers[source.kind](source, wanted)
+            table = read_source(source, wanted, readers[source.kind], otherwise, always)
     except (OSError, EOFError, zlib.error) as error:
         words = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read {in_words(path)}: {words}") from error
@@ -125,6 +134,18 @@ def read_table(path, wanted):
     # A name is bytes on some systems; what is not text in it becomes an escape.
     name = os.path.basename(in_words(path)).encode(errors="backslashreplace").decode()
     return replace(table, name=name)
+
+
+def read_source(source, wanted, read, otherwise, always):
+    """Read numbers, or what is none, as for `read_table`."""
+    if always:
+        return otherwise(source, wanted, None)
+    try:
+        return read(source, wanted)
+    except NotNumbersError as error:
+        if otherwise is None:
+            raise
+        return otherwise(source, wanted, error)
 
 
 def in_words(path):
@@ -215,7 +236,7 @@ def parse_text(source, wanted, progress):
         except ValueError:
             if not wanted.drop_missing or has_words(row, number):
                 complaint = explain_cells(titles, row, n == 0, wanted)
-                raise UserError(f"{path}, line {line}{complaint}") from None
+                raise NotNumbersError(f"{path}, line {line}{complaint}") from None
             del values[n * len(picked) :]
             values.extend(np.nan if is_missing(cell) else number(cell) for cell in row)
         if times is not None:
@@ -255,7 +276,7 @@ def text_records(source, wanted, progress=None):
                         gaps.append(line)
                     continue
                 if gaps and not wanted.drop_missing:
-                    raise UserError(f"{path}, line {gaps[0]}: missing value")
+                    raise NotNumbersError(f"{path}, line {gaps[0]}: missing value")
                 for gap in gaps:
                     yield gap, [""]
                 gaps.clear()
@@ -411,7 +432,7 @@ def read_parquet(source, wanted):
         if not pd.api.types.is_numeric_dtype(dtype)
     ]
     if columns_of_words:
-        raise UserError(f"{path}{not_numeric(columns_of_words)}")
+        raise NotNumbersError(f"{path}{not_numeric(columns_of_words)}")
     narrow = all(dtype == np.float32 for dtype in frame.dtypes)
     X = frame.to_numpy(dtype=np.float32 if narrow else np.float64, na_value=np.nan)
     if clock is None:
@@ -556,8 +577,9 @@ def find_gaps(source, wanted, X, titles, place):
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
             what = "missing" if missing[row, column] else "infinite"
+            refusal = NotNumbersError if missing[row, column] else UserError
             where = place(start + row + 1)
-            raise UserError(f"{source.name}, {where}, column {titles[column]}: {what} value")
+            raise refusal(f"{source.name}, {where}, column {titles[column]}: {what} value")
         kept[start : start + step] = ~missing.any(axis=1)
     return kept
 

@@ -192,7 +192,7 @@ def recorded(X, weight):
     step, count, in_steps = np.zeros(d), np.full(d, n), np.zeros(d, dtype=bool)
     for j in not_numbers(X, weight):
         values = distinct_values(X[:, j], weight)
-        step[j], count[j] = _step(values), len(values.value)
+        step[j], count[j] = step_of(values), len(values.value)
         in_steps[j] = not values.continuous and _on_grid_all(values)
     repeated = count <= np.sqrt(n)
     variance = step**2 / 12.0
@@ -203,7 +203,7 @@ def recorded(X, weight):
     return Recorded(variance, repeated | in_steps, repeated, few)
 
 
-def _step(values):
+def step_of(values):
     """The step in which a column was recorded, 0 for numbers."""
     if len(values.value) < 2:
         return 0.0

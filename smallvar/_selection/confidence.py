@@ -120,7 +120,7 @@ def warn_if_unclear(estimator):
 
     others = np.sort(as_good(path.counts, path.confidences, path.best)).tolist()
     fit = f"{', '.join(map(str, others[:5]))} fit{'s' if len(others) == 1 else ''} about as well"
-    reasons = []
+    reasons = path.doubts(others) if hasattr(path, "doubts") else []
     if len(path.few_valued):
         reasons.append(
             f"columns with few values ({listed(path.few_valued)}) may be what splits the rows: "

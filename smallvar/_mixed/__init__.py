@@ -1,0 +1,1 @@
+"""Tables whose columns are of several kinds, with cells that are missing."""

@@ -1,0 +1,438 @@
+"""The kinds of the columns of a table, and its rows, packed for the sweeps."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from smallvar._mixed.kinds import (
+    Found,
+    counted,
+    few_values,
+    found_counts,
+    look_at_levels,
+    look_at_numbers,
+    plain,
+)
+from smallvar._mixed.order import are_in_order
+from smallvar._mixed.reading import MOST_LEVELS, TableReader
+from smallvar._selection.columns import ROWS, Values, distinct_values, step_of
+
+NUMBERS = ("normal", "ordered", "poisson", "exponential")
+CODES = ("bernoulli", "categorical")
+KINDS = (*NUMBERS, *CODES)
+SHOWN = 5  # levels in a message
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is known of a column that takes part.
+
+    Attributes
+    ----------
+    name : str
+        As in the table, or "x0", "x1", ... for arrays.
+    kind : {"normal", "ordered", "poisson", "exponential", "bernoulli", "categorical"}
+        The family of its values.
+    levels : tuple
+        Of bernoulli and categorical columns: code c is ``levels[c]``; of ordered ones the sorted
+        values, or the declared levels, of which the numbers are the positions; else empty.
+    step : float
+        The grid that values lie on; 0 for none.
+    reason : str
+        In words.
+    position : int
+        Where it was in the table.
+    filled : tuple of float or None
+        A value that counts as missing, and by how much others may differ that do so too: one that
+        fills gaps, or that so many rows have that a flag tells of it.
+    flag_of : str or None
+        Of a flag that tells whether a column has another value than ``filled``: the name of that
+        column.
+    """
+
+    name: str
+    kind: str
+    levels: tuple[Any, ...]
+    step: float
+    reason: str
+    position: int = 0
+    filled: tuple[float, float] | None = None
+    flag_of: str | None = None
+
+    @property
+    def source(self):
+        """The name of the column of the table that it is made of."""
+        return self.name if self.flag_of is None else self.flag_of
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Rows of a table, packed.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        Those that take part, in the order of the table.
+    left_out : dict
+        Names of the others, and why.
+    numbers : ndarray of shape (n, p), float64 or float32
+        Normal, ordered, poisson and exponential columns; NaN: missing.
+    codes : ndarray of shape (n, q), int16
+        Bernoulli and categorical columns; -1: missing.
+    number_of, code_of : ndarray
+        For each column of ``numbers`` and of ``codes``, its index in ``columns``.
+    named : bool
+        Whether the table has names of its columns.
+    n_columns : int
+        Number of columns of the table.
+    """
+
+    columns: tuple[Column, ...]
+    left_out: dict[str, str]
+    numbers: np.ndarray
+    codes: np.ndarray
+    number_of: np.ndarray
+    code_of: np.ndarray
+    named: bool = True
+    n_columns: int = 0
+
+    @property
+    def empty_rows(self):
+        """The rows without a value in any column, which no cluster is better for than another."""
+        empty = np.ones(len(self.numbers), dtype=bool)
+        for j in range(self.numbers.shape[1]):
+            empty &= np.isnan(self.numbers[:, j])
+        for j in range(self.codes.shape[1]):
+            empty &= self.codes[:, j] < 0
+        return np.flatnonzero(empty)
+
+
+def pack(X, columns="auto"):
+    """The rows of a table, with the kinds of its columns found, or as ``columns`` says.
+
+    Parameters
+    ----------
+    X : DataFrame of pandas or polars, Table of pyarrow, dict of arrays, or array-like
+        The table. None, NaN and null are missing.
+    columns : "auto" or dict
+        The kind of a column, by its name or, in an array, its position; None leaves it out. What
+        is not named is found.
+
+    Returns
+    -------
+    packed : Packed
+        A constant column, or one without a value, is left out whatever ``columns`` says.
+    """
+    reader = TableReader(X)
+    asked = _asked(reader, columns)
+    found, kept = [], {}
+    for j, name in enumerate(reader.names):
+        kind = asked.get(name, "auto")
+        if kind is None:
+            found.append(Found(None, "left out by columns"))
+            continue
+        cells = reader.cells(j)
+        found.append(_look(cells, name, kind))
+        if cells.what == "levels" and found[j].kind is not None:
+            cells.codes = cells.codes.astype(np.int16)
+            kept[j] = cells
+    _decide_codes(reader, found, kept)
+    used = [column for j, f in enumerate(found) for column in _columns_of(reader.names, j, f)]
+    left_out = {reader.names[j]: f.reason for j, f in enumerate(found) if f.kind is None}
+    if not used:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:SHOWN])
+        raise ValueError(f"X must have a column that tells rows apart, got none ({reasons})")
+    return _packed(reader, used, left_out, kept)
+
+
+def _columns_of(names, j, found):
+    """The Columns that one of the table becomes: none, one, or one and a flag."""
+    if found.kind is None:
+        return
+    name, often = names[j], found.often
+    filled = found.filled if often is None else (float(often), 0.0)
+    yield Column(name, found.kind, found.levels, found.step, found.reason, j, filled)
+    if often is None:
+        return
+    flag = f"{name} not {often:g}"
+    while flag in names:
+        flag += "_"
+    words = f"whether {name} is not {often:g}"
+    yield Column(flag, "bernoulli", (False, True), 0.0, words, j, filled, name)
+
+
+def repack(X, columns, as_given=False):
+    """The rows of another table with the columns of a fit, by name; in an array, by position.
+
+    Levels that the fit has not seen are missing, of which a warning tells. ``as_given``: values
+    that fill gaps, or that a flag tells of, are not missing.
+    """
+    reader = TableReader(X)
+    places = {name: j for j, name in enumerate(reader.names)}
+    if not reader.named:
+        places = {c.source: c.position for c in columns if c.position < len(reader.names)}
+    lacking = [column.source for column in columns if column.source not in places]
+    if lacking:
+        raise ValueError(
+            "X must have the columns of the fit, got none called "
+            f"{', '.join(map(repr, lacking[:SHOWN]))}"
+        )
+    if as_given:  # the domain is that of the other values
+        columns = [
+            replace(c, filled=None, kind="normal") if c.filled and c.flag_of is None else c
+            for c in columns
+        ]
+    return _packed(reader, columns, {}, {}, places)
+
+
+def _asked(reader, columns):
+    """The kinds that are asked for, by name."""
+    if isinstance(columns, str) and columns == "auto":
+        return {}
+    if not isinstance(columns, Mapping):
+        raise TypeError(f"columns must be 'auto' or a dict of names and kinds, got {columns!r}")
+    asked = {}
+    for key, kind in columns.items():
+        position = isinstance(key, (int, np.integer)) and not reader.named
+        in_range = position and 0 <= key < len(reader.names)
+        name = reader.names[key] if in_range else str(key)
+        if name not in reader.names:
+            raise ValueError(
+                f"columns must be of X, got {key!r}; X has {', '.join(reader.names[:SHOWN])}"
+                f"{', ...' if len(reader.names) > SHOWN else ''}"
+            )
+        if kind is not None and (not isinstance(kind, str) or kind not in (*KINDS, "auto")):
+            options = ", ".join(map(repr, (*KINDS, "auto")))
+            raise ValueError(f"columns[{key!r}] must be None or one of {options}, got {kind!r}")
+        asked[name] = kind
+    return asked
+
+
+def _look(cells, name, kind):
+    """What is Found in a column, or what was asked for where that is possible."""
+    if cells.what == "dates":
+        if kind != "auto":
+            raise ValueError(f"columns[{name!r}] must be None or 'auto' for dates, got {kind!r}")
+        return Found(None, "dates")
+    found = (look_at_levels if cells.what == "levels" else look_at_numbers)(cells, name)
+    if kind != "auto" and found.reason != "no value" and not found.reason.startswith("one value"):
+        found = (_levels_as if cells.what == "levels" else _numbers_as)(cells, name, kind)
+    if found.kind in CODES and len(found.levels) > MOST_LEVELS:
+        raise ValueError(
+            f"column {name!r} of X must have at most {MOST_LEVELS:,} levels, got "
+            f"{len(found.levels):,}: leave it out by columns={{{name!r}: None}}"
+        )
+    return found
+
+
+def _levels_as(cells, name, kind):
+    """A column of words as the kind that was asked for."""
+    used = np.unique(cells.codes[cells.codes >= 0])
+    levels = tuple(cells.levels[i] for i in used)
+    if kind == "ordered" and cells.ordered:
+        return Found(kind, "as asked for", levels, 1.0)
+    if kind == "bernoulli" and len(levels) > 2:
+        raise ValueError(_needs(name, kind, "2 values", counted(len(levels), "level")))
+    if kind not in CODES:
+        more = " whose levels are declared in order" if kind == "ordered" else ""
+        raise ValueError(
+            _needs(
+                name,
+                kind,
+                f"numbers{' or a category' * bool(more)}{more}",
+                f"words like {levels[0]!r}",
+            )
+        )
+    return Found(kind, "as asked for", levels)
+
+
+def _numbers_as(cells, name, kind):
+    """A column of numbers as the kind that was asked for."""
+    numbers = cells.numbers[~np.isnan(cells.numbers)]
+    check_domain(numbers, name, kind)
+    if kind in CODES and cells.flags:
+        return Found(kind, "as asked for", (False, True))
+    few = few_values(numbers, MOST_LEVELS if kind == "categorical" else 1000)
+    if kind == "bernoulli" and (few is None or len(few[0]) > 2):
+        raise ValueError(_needs(name, kind, "2 values", "more"))
+    if kind in CODES or (kind == "ordered" and few is not None):
+        value = np.unique(numbers) if few is None else few[0]
+        levels = tuple(plain(v) for v in value)
+    else:
+        levels = ()
+    step = 1.0 if kind == "poisson" else 0.0
+    if kind in ("normal", "ordered"):
+        if few is None:
+            some = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
+            values = distinct_values(some, np.ones(len(some)))
+        else:
+            values = Values(few[0].astype(np.float64), few[1].astype(np.float64), len(numbers))
+        step = float(step_of(values))
+    return Found(kind, "as asked for", levels, step)
+
+
+def check_domain(numbers, name, kind):
+    """Raise where a number cannot be of the family."""
+    with np.errstate(invalid="ignore"):
+        if kind == "poisson":
+            wrong, needs = (numbers < 0) | (numbers != np.floor(numbers)), "whole numbers >= 0"
+            wrong &= ~np.isnan(numbers)
+        elif kind == "exponential":
+            wrong, needs = numbers <= 0, "numbers > 0"
+        else:
+            return
+    if wrong.any():
+        raise ValueError(_needs(name, kind, needs, repr(plain(numbers[np.argmax(wrong)]))))
+
+
+def _needs(name, kind, needs, got):
+    return f"column {name!r} of X must be {needs} for the kind {kind!r}, got {got}"
+
+
+def _decide_codes(reader, found, kept):
+    """Take small whole numbers for codes of a category where the other columns say so."""
+    unclear = [j for j, f in enumerate(found) if f.like_codes]
+    if not unclear:
+        return
+    rows = slice(None, None, -(-reader.n_rows // ROWS))
+    samples, place = [], {}
+    for j, f in enumerate(found):
+        if f.kind is None:
+            continue
+        place[j] = len(samples)
+        if j in kept:
+            cells = kept[j]
+            samples.append((len(cells.levels), cells.codes[rows]))
+            continue
+        numbers = np.asarray(reader.cells(j).numbers[rows], dtype=np.float64)
+        if f.like_codes:
+            samples.append((len(f.levels), _codes_of(numbers, f.levels)[0]))
+        else:
+            samples.append((None, numbers))
+    answers = are_in_order(samples, [place[j] for j in unclear])
+    for j, (in_order, told) in zip(unclear, answers, strict=True):
+        f, words = found[j], f"{counted(len(found[j].levels), 'whole number')}"
+        if in_order:
+            f.reason = f"{len(f.levels)} values, ordered"
+            f.reason += " as other columns tell" if told else "; other columns do not tell"
+            if f.like_counts:
+                found[j] = found_counts(f.levels)
+        else:
+            found[j] = Found(
+                "categorical", f"{words}, codes without an order as other columns tell", f.levels
+            )
+
+
+def _packed(reader, columns, left_out, kept, places=None):
+    """Fill the arrays, column by column."""
+    at = [c.position if places is None else places[c.source] for c in columns]
+    number_of = [i for i, c in enumerate(columns) if c.kind in NUMBERS]
+    code_of = [i for i, c in enumerate(columns) if c.kind in CODES]
+    codes = np.empty((reader.n_rows, len(code_of)), dtype=np.int16)
+    unseen = {}
+    for place, i in enumerate(code_of):
+        cells = kept.pop(at[i], None) or reader.cells(at[i])
+        codes[:, place], unseen[columns[i].name] = _as_codes(cells, columns[i])
+    numbers = None
+    for place, i in enumerate(number_of):
+        cells = kept.pop(at[i], None) or reader.cells(at[i])
+        values = _as_numbers(cells, columns[i])
+        if numbers is None:
+            numbers = np.zeros((reader.n_rows, len(number_of)), dtype=values.dtype)
+        elif numbers.dtype != values.dtype == np.float64:
+            numbers = numbers.astype(np.float64)
+        numbers[:, place] = values
+    if numbers is None:
+        numbers = np.zeros((reader.n_rows, 0))
+    packed = Packed(
+        tuple(columns),
+        left_out,
+        numbers,
+        codes,
+        np.array(number_of, dtype=np.intp),
+        np.array(code_of, dtype=np.intp),
+        reader.named,
+        len(reader.names),
+    )
+    _warn(packed, {name: levels for name, levels in unseen.items() if levels})
+    return packed
+
+
+def _as_codes(cells, column):
+    """Codes of a column, and the levels that the fit has not seen."""
+    if column.flag_of is not None:
+        numbers = _numbers_of(cells, column)
+        return np.where(np.isnan(numbers), -1, numbers != column.filled[0]), []
+    if cells.what == "levels":
+        place = {level: c for c, level in enumerate(column.levels)}
+        table = np.array([place.get(level, -1) for level in cells.levels] + [-1], dtype=np.int16)
+        lacking = np.flatnonzero(table[:-1] < 0)
+        if len(lacking):
+            lacking = lacking[np.isin(lacking, np.unique(cells.codes))]
+        return table[cells.codes], [cells.levels[i] for i in lacking[:SHOWN]]
+    if cells.what == "dates" or any(isinstance(level, str) for level in column.levels):
+        got = "dates" if cells.what == "dates" else "numbers"
+        if got == "dates" or not np.isnan(cells.numbers).all():
+            raise ValueError(_as_fitted(column, "words", got))
+    if cells.what == "numbers" and not any(isinstance(v, str) for v in column.levels):
+        return _codes_of(cells.numbers, column.levels)
+    return np.full(len(cells.numbers), -1, dtype=np.int16), []
+
+
+def _codes_of(numbers, levels):
+    """The place of each number among ascending levels; -1 where it is none of them."""
+    value = np.asarray(levels, dtype=np.float64)
+    place = np.searchsorted(value, numbers)
+    place[place == len(value)] = 0
+    there = value[place] == numbers
+    unseen = np.unique(numbers[~there & ~np.isnan(numbers)])
+    return np.where(there, place, -1).astype(np.int16), [plain(v) for v in unseen[:SHOWN]]
+
+
+def _as_numbers(cells, column):
+    """Numbers of a column: values, or the positions of levels in order."""
+    if cells.what == "levels":
+        if column.kind != "ordered" or not isinstance(column.levels[0], str):
+            raise ValueError(_as_fitted(column, "numbers", "words"))
+        codes, _ = _as_codes(cells, column)
+        return np.where(codes < 0, np.nan, codes.astype(np.float64))
+    numbers = _numbers_of(cells, column)
+    if column.filled is not None:
+        value, same = column.filled
+        with np.errstate(invalid="ignore"):
+            numbers = np.where(np.abs(numbers - value) <= same, np.nan, numbers)
+    check_domain(numbers, column.name, column.kind)
+    return numbers
+
+
+def _numbers_of(cells, column):
+    """The numbers of a column that has some."""
+    if cells.what != "numbers":
+        got = "dates" if cells.what == "dates" else "words"
+        raise ValueError(_as_fitted(column, "numbers", got))
+    return cells.numbers
+
+
+def _as_fitted(column, was, got):
+    return f"column {column.name!r} of X must be {was}, as in the fit, got {got}"
+
+
+def _warn(packed, unseen):
+    """Tell of levels that count as missing, and of rows without a value."""
+    for name, levels in unseen.items():
+        shown = ", ".join(map(repr, levels)) + (", ..." if len(levels) == SHOWN else "")
+        warnings.warn(
+            f"column {name!r} of X has levels that the fit has not seen, which count as missing: "
+            f"{shown}",
+            stacklevel=5,  # of fit or predict
+        )
+    empty = packed.empty_rows
+    if len(empty):
+        warnings.warn(
+            f"X has {counted(len(empty), 'row')} without a value, the first at position "
+            f"{empty[0]}: no cluster is better for them than another",
+            stacklevel=5,  # of fit or predict
+        )

@@ -1,0 +1,264 @@
+"""The family of the values of a column, found from its type and its values."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln, xlogy
+
+from smallvar._selection.columns import ROWS, Values, distinct_values, filled_values, step_of
+
+FEW_ROWS = 20  # of fewer, no column of different values is taken for a key or for text
+LEAST_ROWS = 100  # fewer do not tell counts from other whole numbers
+MOST_COUNTS = 1000  # different counts in a column of them
+MOST_ORDERED = 20  # values of a column that are listed one by one
+MOST_CODES = 10  # whole numbers from 0 or 1 that may number the levels of a category
+SHARE_OF_ROWS = 0.5  # distinct values, of the rows: a column of words with more is text
+KEY = re.compile(
+    r"((?i:(.*[\W_])?(id|ids|idx|index|key|uuid|guid|nr|no|number)|unnamed: \d+)|.*[a-z]I[dD])?"
+)
+# of the rows: a value that so many have, none of the others this share of that as often, is apart
+OFTEN, ALIKE = 0.2, 0.2
+# Poisson: variance over mean, and the share of the rows by which the frequencies differ, at most
+DISPERSION, DIFFERENT = 0.1, 0.05
+# one-sided: least skewness of counts, beyond which a normal law is cut to pieces, and of amounts;
+# the largest share of the highest count (a scale that ends there has more); least mean of amounts
+# in their steps (of coarser ones the likelihood of the law is that of the steps)
+COUNTS_SKEWED, SKEWED, HIGHEST, STEPS = 1.0, 1.3, 0.02, 20.0
+
+
+@dataclass
+class Found:
+    """What a look at a column gives: a kind, or None and the reason why it is left out.
+
+    Where many rows have one value, ``often``, the kind is that of the others, and whether a row has
+    that value is a column of its own.
+    """
+
+    kind: str | None
+    reason: str
+    levels: tuple[Any, ...] = ()
+    step: float = 0.0
+    filled: tuple[float, float] | None = None
+    like_codes: bool = False
+    like_counts: bool = False
+    often: float | None = None
+
+
+def counted(number, thing):
+    """A number and its noun."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def plain(value):
+    """A level as it is shown: whole numbers without a decimal point."""
+    if isinstance(value, (float, np.floating)):
+        return int(value) if float(value).is_integer() else float(value)
+    return value
+
+
+def few_values(numbers, most):
+    """The distinct values, ascending, and how often each occurs; None if they are too many."""
+    value = np.unique(numbers[:: max(1, len(numbers) // ROWS)])
+    if len(value) > most:
+        return None
+    place = np.searchsorted(value, numbers)
+    place[place == len(value)] = 0
+    others = numbers[value[place] != numbers]
+    if len(others):
+        value = np.union1d(value, np.unique(others))
+        if len(value) > most:
+            return None
+        place = np.searchsorted(value, numbers)
+    return value, np.bincount(place, minlength=len(value))
+
+
+def look_at_levels(cells, name):
+    """What is Found in a column of words or of a declared category."""
+    count = np.bincount(cells.codes[cells.codes >= 0], minlength=len(cells.levels))
+    used = np.flatnonzero(count)
+    n = int(count.sum())
+    levels = tuple(cells.levels[i] for i in used)
+    if len(used) == 0:
+        return Found(None, "no value")
+    if len(used) == 1:
+        return Found(None, f"one value, {levels[0]!r}")
+    if cells.ordered:
+        return Found("ordered", f"{counted(len(used), 'level')} in order", levels, 1.0)
+    if n >= FEW_ROWS and len(used) > SHARE_OF_ROWS * n:
+        if len(used) == n:
+            return Found(None, "an identifier: another value in every row")
+        return Found(None, f"text: {len(used):,} different values in {n:,} rows")
+    what = "category: " if cells.declared else ""
+    return Found("categorical", f"{what}{counted(len(used), 'level')}", levels)
+
+
+def look_at_numbers(cells, name):
+    """What is Found in a column of numbers or flags."""
+    numbers = cells.numbers[~np.isnan(cells.numbers)]
+    if len(numbers) == 0:
+        return Found(None, "no value")
+    if numbers.min() == numbers.max():
+        return Found(None, f"one value, {plain(numbers[0])!r}")
+    if cells.flags:
+        return Found("bernoulli", "true or false", (False, True))
+    filled = _filled(numbers)
+    if filled is not None:
+        kept = np.abs(numbers - filled[0]) > filled[1]
+        share, numbers = 1.0 - kept.mean(), numbers[kept]
+    found = _look_at_parts(numbers, cells, name)
+    if filled is not None and found.kind is not None:
+        found.filled = filled
+        found.reason += f"; {filled[0]:.6g}, in {share:.0%} of the rows, was filled in: missing"
+    return found
+
+
+def _filled(numbers):
+    """A mean or median that fills the gaps of a column, and a tolerance; None if there is none."""
+    if len(numbers) < FEW_ROWS:
+        return None
+    rows = np.asarray(numbers, dtype=np.float64)[:, np.newaxis]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return filled_values(rows, np.ones(len(rows))).get(0)
+
+
+def _look_at_parts(numbers, cells, name):
+    """What is Found in numbers, those apart that one value stands for in many rows."""
+    often = None if len(numbers) < LEAST_ROWS else _often(numbers)
+    if often is None:
+        return _look_at_values(numbers, cells, name)
+    others = numbers != often
+    found = _look_at_values(numbers[others], cells, name)
+    found.often = plain(often)
+    found.reason += f"; {1.0 - others.mean():.0%} of all are {found.often:g}, which is a flag"
+    return found
+
+
+def _often(numbers):
+    """A value that many rows have, in a column of many values that are rare; None if none."""
+    some = numbers[:: max(1, len(numbers) // ROWS)]
+    value, count = np.unique(some, return_counts=True)
+    if len(value) <= MOST_ORDERED:
+        return None
+    top = count.argmax()
+    if count[top] < OFTEN * len(some) or np.delete(count, top).max() > ALIKE * count[top]:
+        return None
+    return value[top]
+
+
+def _look_at_values(numbers, cells, name):
+    n = len(numbers)
+    whole = cells.whole or bool((numbers == np.floor(numbers)).all())
+    few = few_values(numbers, MOST_ORDERED)
+    if few is not None and 2 * len(few[0]) <= n:
+        return _look_at_few(*few, whole)
+    if whole and n == len(cells.numbers) and n >= FEW_ROWS and _is_key(numbers, name):
+        return Found(None, "a key: another whole number in every row")
+    low, high = plain(numbers.min()), plain(numbers.max())
+    if whole and low >= 0:
+        counts = few_values(numbers, MOST_COUNTS)
+        if counts is not None and (_fits_poisson(*counts) or _like_counts(*counts)):
+            return Found("poisson", f"counts, {low:,} to {high:,}", (), 1.0)
+    found = _found_normal(numbers, whole)
+    if low > 0 and _is_one_sided(numbers, found.step):
+        words = f"positive amounts with a long tail, {low:.4g} to {high:.4g}"
+        return Found("exponential", words, (), found.step)
+    return found
+
+
+def _found_normal(numbers, whole):
+    some = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
+    values = distinct_values(some, np.ones(len(some)))
+    step = float(step_of(values))
+    if whole:
+        reason = f"whole numbers, {plain(numbers.min()):,} to {plain(numbers.max()):,}"
+    else:
+        reason = f"numbers in steps of {step:.4g}" if step else "numbers"
+    return Found("normal", reason, (), step)
+
+
+def _look_at_few(value, count, whole):
+    levels = tuple(plain(v) for v in value)
+    if len(value) == 2:
+        return Found("bernoulli", f"2 values, {levels[0]} and {levels[1]}", levels)
+    words = f"{len(value)} values"
+    counts = whole and value[0] >= 0 and _like_counts(value, count)
+    fits = whole and value[0] >= 0 and _fits_poisson(value, count)
+    if len(value) > MOST_CODES and (counts or fits):
+        return found_counts(levels)
+    step = _step(value, count)
+    found = Found("ordered", f"{words}, ordered", levels, step or float(np.diff(value).min()))
+    found.like_codes = (
+        whole and len(value) <= MOST_CODES and value[0] in (0, 1)
+        and value[-1] - value[0] <= len(value)
+    )  # fmt: skip
+    found.like_counts = counts
+    return found
+
+
+def found_counts(levels):
+    """Counts with these values."""
+    return Found("poisson", f"counts, {levels[0]} to {levels[-1]}", (), 1.0)
+
+
+def _is_key(numbers, name):
+    """Whether whole numbers tell rows apart and say nothing else: counted up, or so called."""
+    steps = np.diff(numbers)
+    if (steps > 0).all():
+        return True
+    ascending = np.sort(numbers)
+    if not (np.diff(ascending) > 0).all():
+        return False
+    return ascending[-1] - ascending[0] == len(numbers) - 1 or bool(KEY.fullmatch(name))
+
+
+def _fits_poisson(value, count):
+    """Whether all rows together are as counts around one mean."""
+    n = int(count.sum())
+    if n < LEAST_ROWS:
+        return False
+    mean = (value * count).sum() / n
+    variance = ((value - mean) ** 2 * count).sum() / n
+    if abs(variance / mean - 1.0) > max(DISPERSION, 2.5 * np.sqrt(2.0 / n)):
+        return False
+    expected = np.exp(xlogy(value, mean) - mean - gammaln(value + 1.0))
+    different = 0.5 * (np.abs(count / n - expected).sum() + 1.0 - expected.sum())
+    return different <= DIFFERENT + 0.4 * np.sqrt(len(value) / n)
+
+
+def _like_counts(value, count):
+    """Whether whole numbers from 0 or 1 on have a long tail, as counts have that vary much."""
+    n = count.sum()
+    mean = (value * count).sum() / n
+    centered = value - mean
+    variance = (centered**2 * count).sum() / n
+    skewness = (centered**3 * count).sum() / n / variance**1.5
+    return bool(
+        n >= LEAST_ROWS
+        and value[0] in (0, 1)
+        and skewness >= COUNTS_SKEWED
+        and count[-1] <= HIGHEST * n
+        and _step(value, count) == 1.0
+    )
+
+
+def _step(value, count):
+    values = Values(value.astype(np.float64), count.astype(np.float64), int(count.sum()))
+    return float(step_of(values))
+
+
+def _is_one_sided(numbers, step):
+    """Whether positive numbers have a long tail that a gamma law fits better than a normal one."""
+    some = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
+    mean = some.mean()
+    centered = some / mean - 1.0
+    variance = (centered**2).mean()
+    skewed = (centered**3).mean() >= SKEWED * variance**1.5
+    if not skewed or mean < STEPS * step:
+        return False
+    # the likeliest shape a: log(a) - digamma(a) = -mean log(x / mean), to two digits
+    s = max(-np.log1p(centered).mean(), 1e-12)
+    a = (3.0 - s + np.sqrt((s - 3.0) ** 2 + 24.0 * s)) / (12.0 * s)
+    gamma = a * np.log(a) - gammaln(a) - (a - 1.0) * s - a
+    return bool(gamma > -0.5 * (np.log(2.0 * np.pi * variance) + 1.0))

@@ -1,0 +1,445 @@
+"""What the rows of a table are measured by, and the sweeps of DP-means over them.
+
+The objective, of the rows i, their observed cells j, and their clusters z, is
+
+    sum_i w_i sum_j D_j(x_ij, mu_zj) + prior + lam K
+
+    D_j   normal, ordered   (x - mu)^2 / (2 s_j^2)
+          poisson           (x log(x / mu) - x + mu) / s_j^2
+          exponential       (x / mu - log(x / mu) - 1) / s_j^2
+          bernoulli, categorical    -log mu_x, the share of the level of x
+
+    prior = a sum over clusters, columns of codes and their levels v of p_v log(p_v / mu_v),
+
+all in nats. The s_j are fixed during a fit: were they to follow the clusters, s_j would fall to 0
+with as many clusters as rows. (Along a merge path they are those of the clusters before each
+merger; a fit that goes on from it keeps those of the number chosen.) So are p_v, the overall
+shares, and the pseudo-count a of PSEUDO_COUNT rows, by which no share is 0: for n members with a
+cell, n_v of them at level v, mu_v = (n_v + a p_v) / (n + a) is best. A cluster without a cell in a
+column has the overall mean or shares.
+
+Missing cells take no part. Columns are added in the order of the table, numbers before codes. Ties
+go to the cluster of the lowest index. In Algorithm 1 rows are visited in the order given, or in
+that of the start; a row opens a cluster where w D(x, mu) less what it costs in a cluster of its own
+(0 but for codes, whose shares have the pseudo-count) exceeds lam for every cluster; in delayed
+creation the row for which that is most, if it exceeds lam.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import digamma, xlogy
+
+from smallvar._core.validation import LARGEST_REACH, SMALLEST_REACH, check_number
+from smallvar._mixed.columns import NUMBERS
+from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL, POISSON, MixedAssignment
+from smallvar._sweeps.mixed_clusters import MixedClusters
+
+KINDS = dict(zip(NUMBERS, (NORMAL, NORMAL, POISSON, EXPONENTIAL), strict=True))
+PSEUDO_COUNT = 1.0
+BLOCK = 1024  # rows that Algorithm 1 compares at a time where clusters open
+OPENED = 64  # clusters that it opens before all rows are compared with them
+# of the variance of a column: the least within clusters, so that divergences stay finite
+LEAST_VARIANCE = 1e-10
+# the gamma law: mean divergences that a shape is fitted to, and the least shape; absolute
+SMALLEST_MEAN, LARGEST_MEAN, SMALLEST_SHAPE = 1e-12, 1e5, 1e-6
+LEAST_MASS = 1e-300  # absolute: what sums of no weight are divided by
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What divergences depend on besides the clusters.
+
+    Attributes
+    ----------
+    kind, place, floor, step : ndarray of shape (p,)
+        Of columns of numbers: the kind, the overall mean, the least variance (of normal ones) and
+        the grid of the values.
+    variance : ndarray of shape (p,)
+        s_j^2.
+    begin : ndarray of shape (q + 1,)
+        Of columns of codes: levels begin[j]..begin[j + 1] - 1 are those of column j.
+    shares : ndarray of shape (levels,)
+        The overall shares; 0: cells of this level count as missing.
+    """
+
+    kind: np.ndarray
+    place: np.ndarray
+    floor: np.ndarray
+    step: np.ndarray
+    variance: np.ndarray
+    begin: np.ndarray
+    shares: np.ndarray
+
+    @property
+    def factor(self):
+        """What the divergences of numbers are multiplied by."""
+        return np.where(self.kind == NORMAL, 0.5, 1.0) / self.variance
+
+    def scaled(self, variance):
+        """The same with other s_j^2."""
+        facts = vars(self) | {"variance": variance}
+        return Measure(**facts)
+
+    def rows(self, numbers, codes, weight=None, order=None, n_threads=1):
+        """Packed rows, to be compared with centers."""
+        facts = self.kind, self.begin, self.place, self.shares, PSEUDO_COUNT, n_threads
+        rows = MixedAssignment(numbers, codes, weight, order, *facts)
+        rows.factor[:] = self.factor
+        return rows
+
+    def overall(self):
+        """The center of all rows: overall means and shares."""
+        return np.concatenate([self.place, self.shares])[None]
+
+    def by_column(self, values):
+        """Sums over the levels of each column of codes, along the last axis."""
+        total = np.concatenate([np.zeros((*values.shape[:-1], 1)), values.cumsum(axis=-1)], axis=-1)
+        return np.diff(total[..., self.begin], axis=-1)
+
+    def prior(self, centers):
+        """The prior of these clusters."""
+        shares = centers[:, len(self.kind) :]
+        return code_errors(self, np.zeros_like(shares), shares).sum()
+
+    def of_columns(self, columns, centers):
+        """Means and shares of the clusters, and spreads, by name of the column."""
+        parameters, spreads, p = {}, {}, len(self.kind)
+        j = level = 0
+        for column in columns:
+            if column.kind in NUMBERS:
+                parameters[column.name] = centers[:, j].copy()
+                spreads[column.name] = float(np.sqrt(self.variance[j]))
+                j += 1
+            else:
+                size = len(column.levels)
+                parameters[column.name] = centers[:, p + level : p + level + size].copy()
+                level += size
+        return parameters, spreads
+
+
+def measure_of(packed, weight, n_threads):
+    """The measure of a table as a whole: variances are those of the columns."""
+    p, q = packed.numbers.shape[1], packed.codes.shape[1]
+    columns = [packed.columns[j] for j in packed.number_of]
+    kind = np.array([KINDS[c.kind] for c in columns], dtype=np.int32)
+    size = [len(packed.columns[j].levels) for j in packed.code_of]
+    begin = np.append(0, np.cumsum(size)).astype(np.intp)
+    facts = {
+        "kind": kind,
+        "begin": begin,
+        "variance": np.ones(p),
+        "floor": np.zeros(p),
+        "step": np.zeros(p),
+    }
+    first = Measure(place=np.zeros(p), shares=np.ones(begin[-1]), **facts)
+    sums = sums_of(first.rows(packed.numbers, packed.codes, weight, None, n_threads), first, 1)
+    with np.errstate(invalid="ignore"):
+        place = (sums.total / sums.mass)[0]
+    share = [level / max(LEAST_MASS, level.sum()) for level in np.split(sums.level[0], begin[1:-1])]
+    shares = np.concatenate(share) if q else np.zeros(0)
+    overall = Measure(place=place, shares=shares, **facts)
+    rows = overall.rows(packed.numbers, packed.codes, weight, None, n_threads)
+    rows.set_centers(overall.overall())
+    variance = rows.column_errors() / np.maximum(sums.mass[0], LEAST_MASS)
+    step = np.array([c.step for c in columns])
+    floor = np.maximum(step**2 / 12.0, LEAST_VARIANCE * variance)
+    return Measure(
+        kind=kind, begin=begin, place=place, shares=shares, floor=floor, step=step,
+        variance=np.where(kind == NORMAL, variance + floor, 1.0),
+    )  # fmt: skip
+
+
+def spreads_given(spreads, measure, packed):
+    """The measure with the spreads that are given, and which these are, (p,)."""
+    given = np.zeros(len(measure.kind), dtype=bool)
+    if isinstance(spreads, str) and spreads == "auto":
+        return measure, given
+    if not isinstance(spreads, Mapping):
+        raise TypeError(f"spreads must be 'auto' or a dict of names and numbers, got {spreads!r}")
+    names = [packed.columns[j].name for j in packed.number_of]
+    variance = measure.variance.copy()
+    for key, value in spreads.items():
+        name = f"x{key}" if isinstance(key, int) and not packed.named else str(key)
+        if name not in names:
+            raise ValueError(
+                f"spreads must be of columns of numbers that take part, got {key!r}; these are "
+                f"{', '.join(map(repr, names[:5]))}"
+            )
+        number = check_number(value, f"spreads[{key!r}]", low=0, low_open=True)
+        if not SMALLEST_REACH < number < LARGEST_REACH:
+            raise ValueError(f"spreads[{key!r}] must be above 1e-140 and below 1e140, got {number}")
+        variance[names.index(name)] = number**2
+        given[names.index(name)] = True
+    return measure.scaled(variance), given
+
+
+def check_values(packed, name="X"):
+    """Raise where squares of numbers would leave float64."""
+    numbers = packed.numbers
+    if not numbers.size:
+        return
+    reach = np.fmax(np.fmax.reduce(numbers, axis=0), -np.fmin.reduce(numbers, axis=0))
+    reach = reach.astype(np.float64)  # bounds are beyond float32
+    wrong = (reach > 0.0) & ~((reach > SMALLEST_REACH) & (reach < LARGEST_REACH))
+    if wrong.any():
+        j = int(np.argmax(wrong))
+        column = packed.columns[packed.number_of[j]].name
+        raise ValueError(
+            f"column {column!r} of {name} must have its largest absolute value above 1e-140 and "
+            f"below 1e140, got {float(reach[j]):.3g}: squares would leave the range of float64"
+        )
+
+
+def variances(measure, errors, mass):
+    """s_j^2 for these sums of divergences and weights of the members with a number.
+
+    That of a normal column is the mean squared distance, and that within a recorded step; of a
+    poisson column twice the mean divergence, at least 1: counts may vary more than the law says;
+    of an exponential one 1 / the shape of the gamma law.
+    """
+    out = measure.variance.copy()
+    for j, kind in enumerate(measure.kind):
+        mean = errors[j] / mass[j] if mass[j] > 0.0 else 0.0
+        if kind == NORMAL:
+            out[j] = mean + measure.floor[j]
+        elif kind == POISSON:
+            out[j] = max(1.0, 2.0 * mean)
+        else:
+            out[j] = 1.0 / gamma_shape(mean)
+    return out
+
+
+def gamma_shape(mean):
+    """The shape of a gamma law for this mean divergence: log a - psi(a) equals it."""
+    mean = min(max(mean, SMALLEST_MEAN), LARGEST_MEAN)
+    return brentq(lambda a: np.log(a) - digamma(a) - mean, SMALLEST_SHAPE, 1.0 / mean + 1.0)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over the members of clusters.
+
+    Attributes
+    ----------
+    mass, total, count : ndarray of shape (k, p)
+        The weight of members with a number, its weighted sum, and how many there are.
+    level : ndarray of shape (k, levels)
+        The weight of the members at each level.
+    weight, size : ndarray of shape (k,)
+        The weight of all members, and their number.
+    """
+
+    mass: np.ndarray
+    total: np.ndarray
+    count: np.ndarray
+    level: np.ndarray
+    weight: np.ndarray
+    size: np.ndarray
+
+    def kept(self, rows):
+        """Those of some clusters."""
+        return Sums(*(array[rows] for array in vars(self).values()))
+
+    def centers(self, measure):
+        """The best centers."""
+        with np.errstate(invalid="ignore"):
+            mean = np.where(self.count > 0.0, self.total / self.mass, measure.place)
+        sizes = np.diff(measure.begin)
+        members = np.repeat(measure.by_column(self.level), sizes, axis=1)
+        prior = PSEUDO_COUNT * measure.shares
+        return np.hstack([mean, (self.level + prior) / (members + PSEUDO_COUNT)])
+
+
+def sums_of(rows, measure, k):
+    """The sums of the clusters of the labels of some rows."""
+    raw, p, levels = rows.sums(k), len(measure.kind), int(measure.begin[-1])
+    at = np.cumsum([0, p, p, p, p, p, levels, levels, 1, 1, 1])
+    part = np.split(raw, at[1:-1], axis=1)
+    return Sums(
+        part[2] + part[3], part[0] + part[1], part[4], part[5] + part[6],
+        (part[7] + part[8])[:, 0], part[9][:, 0],
+    )  # fmt: skip
+
+
+def code_errors(measure, level, shares):
+    """Divergences of the codes of the members of each cluster, by column, and the prior; (k, q)."""
+    prior = PSEUDO_COUNT * measure.shares
+    terms = xlogy(prior, measure.shares) - xlogy(level + prior, shares)
+    return measure.by_column(terms)
+
+
+class MixedSweep:
+    """The sweeps of DP-means over the rows of a table: a ``Sweep`` of ``starts.py``."""
+
+    needs_float64 = False
+
+    def __init__(self, measure, numbers, codes, weight=None, order=None, n_threads=1):
+        self.measure, self.weight = measure, weight
+        self.rows = measure.rows(numbers, codes, weight, order, n_threads)
+        self.limit, self.n_moved, self._scale = np.inf, 0, None
+
+    @property
+    def labels(self):
+        """Cluster of each row, in the order of visit."""
+        return self.rows.labels
+
+    @property
+    def k(self):
+        """Number of clusters."""
+        return self.rows.k
+
+    @property
+    def centers(self):
+        """Means and shares, (k, p + levels)."""
+        return self.rows.centers
+
+    @property
+    def total(self):
+        """The error of all rows in one cluster."""
+        return float(self._about[0] @ self.rows.factor + self._about[1])
+
+    @property
+    def _about(self):
+        """Of the overall center: the errors of the columns of numbers, and that of the codes."""
+        if self._scale is None:
+            rows, labels = self.rows, self.labels.copy()
+            centers = rows.centers
+            rows.labels[:] = 0
+            rows.set_centers(self.measure.overall())
+            sums, shares = sums_of(rows, self.measure, 1), self.measure.shares[None]
+            self._scale = rows.column_errors(), code_errors(self.measure, sums.level, shares).sum()
+            rows.labels[:] = labels
+            if centers is not None:
+                rows.set_centers(centers)
+        return self._scale
+
+    def start(self, centers):
+        """Begin at these centers; all labels are 0."""
+        self.labels[:] = 0
+        self.rows.set_centers(centers)
+
+    def set_centers(self, centers):
+        """Other centers."""
+        self.rows.set_centers(centers)
+
+    def rescale(self, variance):
+        """Other s_j^2."""
+        self.measure = self.measure.scaled(variance)
+        self.rows.factor[:] = self.measure.factor
+        self.rows.set_centers(self.centers)
+
+    def create(self, lam, cap):
+        """One sweep of Algorithm 1: nearest centers, opening clusters in the order of visit."""
+        rows, before, n = self.rows, self.labels.copy(), len(self.labels)
+        start, size = 0, BLOCK
+        while start < n:
+            stop, limit = min(n, start + size), lam if self.k < cap else np.inf
+            rows.assign_points(start, stop, limit)
+            if rows.farthest < 0:
+                start, size = stop, 2 * size
+                continue
+            start, centers = rows.open_in_order(start, stop, lam, cap, OPENED)
+            size = BLOCK
+            rows.set_centers(np.vstack([rows.centers, centers]))
+        self.n_moved = int(np.count_nonzero(self.labels != before))
+
+    def seek_farthest(self, lam, seek):
+        """Take lam for ``open_farthest``; whether ``assign`` looks for that row."""
+        self.limit = lam if seek else np.inf
+
+    def assign(self):
+        """All rows join their nearest center."""
+        self.rows.assign_points(0, len(self.labels), self.limit)
+        self.n_moved = self.rows.n_moved
+
+    def open_farthest(self):
+        """Delayed creation: the row that gains most opens a cluster, if that exceeds lam."""
+        row = self.rows.farthest
+        if row < 0:
+            return
+        center = self.rows.centers_at(np.array([row], dtype=np.intp))
+        self.labels[row] = self.k
+        self.rows.set_centers(np.vstack([self.centers, center]))
+
+    def moved(self):
+        """Rows with another label than before the sweep."""
+        return self.n_moved
+
+    def collapse(self, lam, cap):
+        """One collapsed sweep; ``move_centers`` ends it."""
+        sums = sums_of(self.rows, self.measure, self.k)
+        facts = sums.mass, sums.total, sums.count, sums.level, sums.size
+        return MixedClusters(self.rows, *facts).collapse(lam, min(cap, len(self.labels) + 1))
+
+    def move_centers(self):
+        """Best centers of the members, empty clusters dropped; returns the error."""
+        self.sums = self._kept_sums()
+        centers = self.sums.centers(self.measure)
+        self.rows.set_centers(centers)
+        # sum_i w_i D(x_i, m) = sum_i w_i D(x_i, mean) + sum_c s_c D(mean_c, m), m the overall mean
+        p = len(self.measure.kind)
+        errors = self._about[0] - np.array([
+            self.sums.mass[:, j] @ divergences(kind, centers[:, j], self.measure.place[j])
+            for j, kind in enumerate(self.measure.kind)
+        ]).reshape(p)  # fmt: skip
+        of_codes = code_errors(self.measure, self.sums.level, centers[:, p:]).sum()
+        return float(errors @ self.rows.factor + of_codes)
+
+    def _kept_sums(self):
+        """Sums of the clusters that have members; the labels are numbers of these."""
+        k = max(self.k, int(self.labels.max()) + 1)
+        sums = sums_of(self.rows, self.measure, k)
+        kept = sums.size > 0.0
+        self.remap = np.where(kept, np.cumsum(kept) - 1, -1)
+        if not kept.all():
+            self.labels[:] = self.remap[self.labels]
+            sums = sums.kept(kept)
+        return sums
+
+    def drop_empty(self):
+        """Forget clusters without members; whether there were any. Other centers stay."""
+        before = self.centers
+        self.sums = self._kept_sums()
+        dropped = len(self.sums.size) < len(before)
+        if dropped:
+            self.rows.set_centers(before[self.remap[: len(before)] >= 0])
+        return dropped
+
+    def errors(self):
+        """Sums of divergences from the own centers: of columns of numbers, and of codes."""
+        sums = sums_of(self.rows, self.measure, self.k)
+        shares = self.centers[:, len(self.measure.kind) :]
+        return self.rows.column_errors(), code_errors(self.measure, sums.level, shares).sum(axis=0)
+
+    def squared_error(self):
+        """The error from the own centers, row by row, and the prior."""
+        numbers, codes = self.errors()
+        return float(numbers @ self.rows.factor + codes.sum())
+
+    def assigned_distances(self):
+        """Divergence of each row from its own center."""
+        return self.rows.divergences(True)
+
+    def merge(self, count):
+        """Merge the cheapest pair, ``count`` times over; pairs as numbered before, and costs."""
+        sums = self.sums
+        facts = sums.mass, sums.total, sums.count, sums.level, sums.size
+        pairs, costs = MixedClusters(self.rows, *facts).merge(count)
+        target = np.arange(self.k)
+        for a, b in pairs:
+            target[target == b] = a
+        self.labels[:] = target[self.labels]
+        self.move_centers()
+        return pairs, costs
+
+
+def divergences(kind, x, mu):
+    """Divergences of numbers, without factors."""
+    if kind == NORMAL:
+        return np.square(x - mu)
+    if kind == POISSON:
+        return np.maximum(xlogy(x, x / mu) - (x - mu), 0.0)
+    return np.maximum((x - mu) / mu - np.log(x / mu), 0.0)

@@ -1,0 +1,534 @@
+"""DP-means for tables whose columns are of several kinds, with cells that are missing."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils.validation import validate_data
+
+from smallvar._centers.starts import Fit, Start, run_starts
+from smallvar._core.estimator import (
+    Estimator,
+    check_fitted,
+    keywords_only,
+    unchanged_on_error,
+    warn_not_converged,
+)
+from smallvar._core.validation import (
+    check_flag,
+    check_lam,
+    check_number,
+    check_option,
+    check_sparse,
+    check_weights,
+)
+from smallvar._mixed.columns import Column, pack, repack
+from smallvar._mixed.families import better_families
+from smallvar._mixed.imputing import imputed
+from smallvar._mixed.measure import MixedSweep, check_values, measure_of, spreads_given
+from smallvar._mixed.mixed_path import MixedPath, find_path
+from smallvar._mixed.profiles import profiles
+from smallvar._selection.confidence import warn_if_unclear
+
+ALGORITHMS = ("serial", "delayed", "collapsed", "merge")
+
+
+class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Estimator):
+    """DP-means for tables of numbers, counts, flags and categories, with cells that are missing.
+
+    Minimizes, over labels, the parameters of the clusters and their number K,
+
+        sum_i w_i sum_j D_j(x_ij, mu_{z_i j}) + prior + lam * K,
+
+    a sum over the cells that are there, with a divergence by the kind of the column ::
+
+        "normal", "ordered"          (x - mu)^2 / (2 s_j^2)
+        "poisson"                    (x log(x / mu) - x + mu) / s_j^2
+        "exponential"                (x / mu - log(x / mu) - 1) / s_j^2
+        "bernoulli", "categorical"   -log mu_x, mu_x the share of the level x in the cluster
+
+    which are, but for terms that do not depend on the clusters, minus log-likelihoods, so that all
+    columns count in one unit. The prior adds one row to each cluster, spread over the levels of a
+    column as all rows are, which keeps shares off 0.
+
+    Parameters
+    ----------
+    lam : float or "auto", default="auto"
+        Penalty for each cluster, in units of the divergence, > 0 (0 is allowed together with
+        ``max_clusters``). "auto" chooses the number of clusters by the likelihood of rows and
+        labels along a merge path (see Notes).
+    n_clusters : int, default=None
+        The exact number of clusters, with "auto" only.
+    columns : "auto" or dict, default="auto"
+        The kind of a column by its name (in an array, its position): one of those above, "auto",
+        or None to leave it out. Kinds that are not given are found from types and values.
+    spreads : "auto" or dict, default="auto"
+        The s_j of columns of numbers by name (or position). "auto", and what is not given: with
+        ``lam="auto"`` those within the clusters found, s_j^2 of poisson at least 1; for a number
+        for ``lam`` the standard deviations of normal columns, 1 for others. They stay as they are
+        during the sweeps.
+    max_clusters : int, default=None
+        Never have more clusters than this. At the cap a far row joins its nearest cluster.
+    algorithm : {"serial", "delayed", "collapsed", "merge"}, default="serial"
+        As for :class:`DPMeans`.
+    init : "mean" or table of shape (n_centers, n_features), default="mean"
+        Rows to start at; "mean" is the cluster of all rows. With "auto" and "merge" they are where
+        the path begins.
+    shuffle : bool, default=False
+        Visit the rows in random order instead of the given one.
+    n_init : int, default=1
+        Number of starts; the one with the lowest objective is kept; with "auto" that with the
+        lowest criterion.
+    max_iter : int, default=300
+        Largest number of sweeps; those that open clusters do not count.
+    tol : float, default=0.0
+        Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
+        sweep. 0 runs to a fixed point.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the random orders, and of the rows and first clusters of a merge path.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,), int32
+        Cluster of each row.
+    n_clusters_ : int
+        Number of clusters found.
+    columns_ : tuple of Column
+        The columns that take part: ``name``, ``kind``, ``levels``, ``step``, and the ``reason`` for
+        the kind in words.
+    left_out_ : dict
+        Names of the other columns, and why they are left out.
+    cluster_parameters_ : dict
+        For each column of ``columns_`` by name: the means of the clusters, of shape (n_clusters,);
+        of bernoulli and categorical columns the shares of their levels, of shape (n_clusters,
+        n_levels). Ordered columns whose levels are words have the mean position.
+    spreads_ : dict
+        The s_j of the columns of numbers, by name.
+    profiles_ : DataFrame, Table or dict of arrays
+        A row for each cluster and column, first those that set the cluster apart: ``cluster``,
+        ``size``, ``column``, ``kind``, ``summary`` (in words), ``apart`` (by how much the cluster's
+        cells are likelier by its own parameters than by those of all rows, nats for each row),
+        ``mean`` and ``spread`` or ``level`` and its ``share``, ``overall`` (that of all rows), and
+        the share ``missing``. Of the library that the table is of; else a dict.
+    inertia_ : float
+        Weighted sum of the divergences from the own clusters, and the prior.
+    objective_ : float
+        ``inertia_ + lam_ * n_clusters_``.
+    objective_path_ : ndarray of shape (n_sweeps,), float64
+        The objective after every sweep; it never rises.
+    lam_ : float
+        The penalty used.
+    n_iter_ : int
+        Sweeps, the last, unchanging one included.
+    path_ : MixedPath
+        The merge path, with "auto" or "merge" only: ``counts``, ``criterion``, ``confidence``,
+        ``lam_low`` and ``lam_high`` as of :func:`lambda_path`.
+    n_features_in_ : int
+        Number of columns of the data.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if all are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for columns that cannot be of their kind, and for parameters out of their
+        bounds. The estimator is then as it was before.
+
+    See Also
+    --------
+    DPMeans : Columns that are all numbers, in one unit.
+    BregmanDPMeans : Columns that are all of one kind.
+
+    Notes
+    -----
+    "auto" takes the K on the merge path that minimizes minus twice the log-likelihood of rows and
+    labels, with the families above (of poisson and exponential columns with a spread of their own:
+    Efron's double Poisson and the gamma law), plus 1.2 log(n) for every parameter and 4 log(n) for
+    every cluster. A column in which the clusters differ by less than that is taken to have one
+    distribution, be it flat, skewed or with a value that many rows share. Of more than 5,000 rows
+    (20,000 for the last part of the path) a sample is used. These laws take the columns to be
+    independent within a cluster: where they are not, as in many measurements of the same things,
+    several clusters stand for one.
+
+    A row opens a cluster where w * D(x, mu) less what it costs in a cluster of its own exceeds
+    ``lam`` for every cluster. That cost is 0 but for codes, whose shares have the prior.
+
+    The weight of a row is that of so many equal rows. A level whose rows all have weight zero
+    counts as missing. A cluster without a cell in a column has the mean or the shares of all rows.
+
+    References
+    ----------
+    Jiang, Kulis & Jordan (2012), Small-variance asymptotics for exponential family Dirichlet
+    process mixture models. Banerjee, Merugu, Dhillon & Ghosh (2005), Clustering with Bregman
+    divergences. Efron (1986), Double exponential families and their use in generalized linear
+    regression.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import MixedDPMeans
+    >>> X = {
+    ...     "height": [1.0, 1.2, 0.9, np.nan, 5.1, 5.0, 4.8, 5.2],
+    ...     "color": ["red", "red", "red", "red", "blue", None, "blue", "blue"],
+    ... }
+    >>> model = MixedDPMeans(n_clusters=2, random_state=0).fit(X)
+    >>> model.labels_
+    array([1, 1, 1, 1, 0, 0, 0, 0], dtype=int32)
+    >>> model.cluster_parameters_["height"].round(2).tolist()
+    [5.03, 1.03]
+    >>> model.predict({"height": [np.nan, 4.0], "color": ["red", None]})
+    array([1, 0], dtype=int32)
+    """
+
+    labels_: NDArray[np.int32]
+    n_clusters_: int
+    columns_: tuple[Column, ...]
+    left_out_: dict[str, str]
+    cluster_parameters_: dict[str, NDArray[np.float64]]
+    spreads_: dict[str, float]
+    profiles_: object  # a table of the library that X is of, or a dict
+    inertia_: float
+    objective_: float
+    objective_path_: NDArray[np.float64]
+    lam_: float
+    n_iter_: int
+    path_: MixedPath
+
+    @keywords_only("units of the divergence")
+    def __init__(
+        self,
+        *,
+        lam: float | Literal["auto"] = "auto",
+        n_clusters: int | None = None,
+        columns: Literal["auto"] | Mapping[Any, str | None] = "auto",
+        spreads: Literal["auto"] | Mapping[Any, float] = "auto",
+        max_clusters: int | None = None,
+        algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
+        init: Any = "mean",
+        shuffle: bool = False,
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lam = lam
+        self.n_clusters = n_clusters
+        self.columns = columns
+        self.spreads = spreads
+        self.max_clusters = max_clusters
+        self.algorithm = algorithm
+        self.init = init
+        self.shuffle = shuffle
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
+
+    @property
+    def _n_features_out(self):
+        return self.n_clusters_
+
+    def _check_parameters(self):
+        most, number = self.max_clusters, self.n_clusters
+        check_number(most, "max_clusters", low=1, integer=True, none=True)
+        check_lam(self.lam, capped=most is not None, options=("auto",))
+        check_number(number, "n_clusters", low=1, integer=True, none=True)
+        if number is not None and not isinstance(self.lam, str):
+            raise ValueError(
+                "n_clusters must be None where lam is a number, from which the number of clusters "
+                f"follows, got n_clusters={number} and lam={self.lam!r}"
+            )
+        if number is not None and most is not None and number > most:
+            raise ValueError(f"n_clusters must be <= max_clusters={most}, got n_clusters={number}")
+        check_option(self.algorithm, "algorithm", ALGORITHMS)
+        check_flag(self.shuffle, "shuffle")
+        self._check_starts()
+
+    def fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Cluster the rows of a table.
+
+        Parameters
+        ----------
+        X : DataFrame, Table, dict of arrays, or array-like of shape (n_samples, n_features)
+            The table, of pandas, polars, pyarrow or numpy. None, NaN and null are missing cells.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
+
+        Returns
+        -------
+        self : MixedDPMeans
+            The fitted estimator.
+        """
+        with unchanged_on_error(self):
+            self._check_parameters()
+            rng, n_threads = self._rng(), self._threads()
+            with np.errstate(over="ignore", invalid="ignore"):
+                packed = pack(self._checked(X, reset=True), self.columns)
+            self._note_columns(X, packed)
+            weight = check_weights(sample_weight, len(packed.numbers))
+            check_values(packed)
+            self.columns_, self.left_out_ = packed.columns, packed.left_out
+            measure = measure_of(packed, weight, n_threads)
+            measure, given = spreads_given(self.spreads, measure, packed)
+            best = self._fit(packed, measure, given, weight, rng, n_threads)
+            self.profiles_ = profiles(
+                packed, self.labels_, weight, self.cluster_parameters_, self.spreads_, X
+            )
+            if not best.ended:
+                warn_not_converged(self, self.n_iter_)
+            warn_if_unclear(self)
+        return self
+
+    def _checked(self, X, *, reset):
+        """The table, or an array that scikit-learn has checked but for its values."""
+        check_sparse(X, type(self).__name__, False)
+        tables = "iloc", "column_names", "height"  # of pandas, pyarrow and polars
+        if isinstance(X, Mapping) or any(map(partial(hasattr, X), tables)):
+            return X
+        if not hasattr(X, "dtype") and np.asarray(X).dtype.kind in "US":
+            X = np.asarray(X, dtype=object)  # numbers beside words stay numbers
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=None,
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=2 if reset else 1,
+        )
+
+    def _note_columns(self, X, packed):
+        """Set what scikit-learn knows of the columns."""
+        vars(self).pop("feature_names_in_", None)
+        self.n_features_in_ = packed.n_columns
+        if packed.named:
+            self.feature_names_in_ = np.array(_names_of(X), dtype=object)
+
+    def _fit(self, packed, measure, given, weight, rng, n_threads):
+        """All starts; the best one becomes the result."""
+        n = len(packed.numbers)
+        active = None if weight is None or weight.all() else np.flatnonzero(weight)
+        init = self._centers_given(measure, n_threads)
+        lam = None if isinstance(self.lam, str) else float(self.lam)
+
+        def make_start(point):
+            rows, order = active, point.order
+            if order is not None:
+                rows = order if active is None else order[weight[order] > 0]
+            w = weight if weight is None or rows is None else weight[rows]
+            own = measure
+            if point.path is not None and lam is None:
+                own = measure.scaled(point.path.variance)
+            sweep = MixedSweep(own, packed.numbers, packed.codes, w, rows, n_threads)
+            centers = point.centers
+            start = own.overall() if centers is None else centers
+            return Start(point, sweep, start, centers is None, rows)
+
+        def path(rng, **options):
+            nonlocal packed, measure
+            options |= {"moving": lam is None, "given": given}
+            found = find_path(packed, measure, weight, rng, n_threads, **options)
+            if lam is not None or init is not None or found.best == 1:
+                return found
+            families = better_families(packed, found, weight, found.rows, self._asked())
+            if families[0] == packed.columns:
+                return found
+            other = replace(packed, columns=families[0])
+            by = measure_of(other, weight, n_threads)
+            by = by.scaled(np.where(given, measure.variance, by.variance))
+            again = find_path(other, by, weight, rng, n_threads, **options)
+            if not again.value + families[1] < found.value:
+                return found
+            packed, measure = other, by
+            return again
+
+        fit = Fit(
+            n, lam, self._loop(), self.algorithm, self.max_clusters, self.n_clusters, init,
+            self.n_init, self.shuffle,
+        )  # fmt: skip
+        best = run_starts(fit, rng, make_start, path)
+        self.columns_ = packed.columns
+        self._learn(best)
+        if active is not None:
+            # idle rows, of weight zero, are not visited: they get the label that predict gives
+            idle = np.flatnonzero(weight == 0)
+            self.labels_[idle] = self._nearest(packed.numbers[idle], packed.codes[idle]).labels
+        return best
+
+    def _asked(self):
+        """Names of the columns whose kind is given."""
+        columns = {} if isinstance(self.columns, str) else self.columns
+        asked = {key for key, kind in columns.items() if kind != "auto"}
+        return {f"x{key}" if isinstance(key, int) else str(key) for key in asked}
+
+    def _centers_given(self, measure, n_threads):
+        """The centers of the rows of ``init``; None for "mean"."""
+        if isinstance(self.init, str):
+            check_option(self.init, "init", ("mean",))
+            return None
+        rows = repack(self.init, self.columns_)
+        check_values(rows, "init")
+        count = len(rows.numbers)
+        if self.max_clusters is not None and count > self.max_clusters:
+            raise ValueError(
+                f"init must have at most max_clusters={self.max_clusters} rows, got {count}"
+            )
+        made = measure.rows(rows.numbers, rows.codes, None, None, n_threads)
+        return made.centers_at(np.arange(count))
+
+    def _learn(self, best):
+        """Set the attributes of a fit."""
+        self.labels_, self.n_clusters_ = best.labels, best.n_clusters
+        self.inertia_, self.objective_ = best.inertia, best.objective
+        self.objective_path_, self.lam_ = best.objective_path, best.lam
+        self.n_iter_ = best.n_iter
+        self._measure, self._centers = best.sweep.measure, best.centers
+        vars(self).pop("path_", None)
+        if best.path is not None:
+            self.path_ = best.path
+        named = self._measure.of_columns(self.columns_, self._centers)
+        self.cluster_parameters_, self.spreads_ = named
+
+    def _nearest(self, numbers, codes, weight=None):
+        """A sweep over these rows, in their nearest clusters."""
+        sweep = MixedSweep(self._measure, numbers, codes, weight, None, self._threads())
+        sweep.start(self._centers)
+        sweep.assign()
+        return sweep
+
+    def _packed(self, X):
+        """Rows with the columns of the fit."""
+        check_fitted(self)
+        packed = repack(self._checked(X, reset=False), self.columns_)
+        check_values(packed)
+        return packed
+
+    def predict(self, X: Any) -> NDArray[np.int32]:
+        """Cluster of the least divergence from each row; no row opens a cluster.
+
+        Parameters
+        ----------
+        X : DataFrame, Table, dict of arrays, or array-like of shape (n_samples, n_features)
+            New rows. The columns of a table are found by name, in any order. A level that the fit
+            has not seen counts as missing, of which a warning tells.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Cluster of each row; at a tie the lowest one.
+        """
+        packed = self._packed(X)
+        return self._nearest(packed.numbers, packed.codes).labels
+
+    def fit_predict(
+        self, X: Any, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> NDArray[np.int32]:
+        """Fit and return the labels of the rows.
+
+        Parameters
+        ----------
+        X : DataFrame, Table, dict of arrays, or array-like of shape (n_samples, n_features)
+            The table, as for ``fit``.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, as for ``fit``.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            ``labels_`` of the fit.
+        """
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """Compute the divergence of each row from each cluster.
+
+        Parameters
+        ----------
+        X : DataFrame, Table, dict of arrays, or array-like of shape (n_samples, n_features)
+            New rows, as for ``predict``.
+
+        Returns
+        -------
+        divergences : ndarray of shape (n_samples, n_clusters)
+            In units of ``lam``; may be infinite: a positive count where all of a cluster are 0.
+        """
+        packed = self._packed(X)
+        rows = self._measure.rows(packed.numbers, packed.codes, None, None, self._threads())
+        rows.set_centers(self._centers)
+        return rows.divergences(False)
+
+    def impute(self, X: Any) -> Any:
+        """Fill missing cells with what is typical of the cluster of their row.
+
+        That is the mean of a column of numbers, rounded for counts and other whole numbers, the
+        nearest value of an ordered one, and the level with the largest share of a category. So all
+        rows of a cluster get the same, and what is computed from them is surer than the data are:
+        good to look at a table or to predict from it, not for variances, tests and correlations.
+
+        Parameters
+        ----------
+        X : DataFrame, Table, dict of arrays, or array-like of shape (n_samples, n_features)
+            Rows, as for ``predict``.
+
+        Returns
+        -------
+        filled : DataFrame, Table, dict or ndarray
+            A copy of the table, of the same library. Columns that take no part stay as they are.
+        """
+        labels = self.predict(X)
+        return imputed(X, self.columns_, labels, self.cluster_parameters_)
+
+    def score(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> float:
+        """Return minus the objective of rows at the fitted clusters.
+
+        Parameters
+        ----------
+        X : DataFrame, Table, dict of arrays, or array-like of shape (n_samples, n_features)
+            Rows, as for ``predict``.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            ``-(sum of w * least divergence + prior + lam_ * n_clusters_)``.
+        """
+        packed = self._packed(X)
+        weight = check_weights(sample_weight, len(packed.numbers))
+        sweep = self._nearest(packed.numbers, packed.codes)
+        least = sweep.assigned_distances()
+        total = float(least.sum() if weight is None else weight @ least)
+        prior = float(self._measure.prior(self._centers))
+        return -(total + prior + self.lam_ * self.n_clusters_)
+
+
+def _names_of(X):
+    """The names of the columns of a table."""
+    if hasattr(X, "column_names"):
+        return list(X.column_names)
+    if hasattr(X, "schema") and hasattr(X.schema, "names"):
+        return list(X.schema.names)
+    return list(X) if isinstance(X, dict) else list(X.columns)

@@ -1,0 +1,501 @@
+"""The merge path of a table: clusterings into every number of clusters, and the one to choose."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, xlogy
+
+from smallvar._core.progress import ProgressEvent
+from smallvar._core.validation import check_number
+from smallvar._mixed.columns import repack
+from smallvar._mixed.measure import LEAST_MASS, MixedSweep, sums_of, variances
+from smallvar._mixed.single import lowest
+from smallvar._selection.confidence import of_several, of_single, shares
+from smallvar._selection.descent import check_distinct, draw
+from smallvar._selection.envelope import Path, envelope, penalty_within
+from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
+
+COARSE, FINE, ROWS = 5000, 20_000, 20  # rows of the ways down, or so many for each cluster
+# in log(number of rows): of the mean of a column of numbers, of a share, and of a cluster
+PRICE, SHARE_PRICE, CLUSTER = 2.0, 1.0, 4.0
+FEW, STEPS = 32, 50  # single steps below so many clusters; others are 1 / STEPS of them
+FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
+SAME = 1e-9  # nats a row: what is left where all rows are equal to a seed
+WIDE = 4.0  # ratio of penalties beyond which a number stands out no more
+
+
+@dataclass
+class Stop:
+    """A clustering on the way down.
+
+    Attributes
+    ----------
+    k : int
+        Number of clusters.
+    centers : ndarray
+        Their centers.
+    criterion : float
+        The criterion, infinite where there are too many clusters.
+    raw : ndarray of shape (p,)
+        Sums of divergences of the columns of numbers, without s_j^2.
+    codes : float
+        Those of the codes, and the prior.
+    variance : ndarray of shape (p,)
+        s_j^2 within these clusters.
+    """
+
+    k: int
+    centers: NDArray[np.float64]
+    criterion: float
+    raw: NDArray[np.float64]
+    codes: float
+    variance: NDArray[np.float64]
+    error: float = np.nan
+
+
+class Criterion:
+    """Minus twice the log-likelihood of rows and labels, and the price of the parameters.
+
+    V(K) = sum_j min(V_j of clusters + price K P_j, V_j of all + price P_j)
+           - 2 n sum_k p_k log p_k + CLUSTER log(n) (K - 1),    price = PRICE log(n)
+
+    with P_j parameters of column j: 1, or levels - 1. A column in which clusters do not differ by
+    more than their parameters cost so costs what it costs in one cluster, or by a single
+    distribution of another shape if that is less: see single.py. n is the number of rows; weights
+    are taken relative to their mean. V_j are
+
+        normal        n_j log s_j^2
+        poisson       2 n_j (D / s_j^2 + log s_j)           Efron's double Poisson law
+        exponential   2 n_j (a D + a - a log a + log Gamma(a)),   the gamma law, a = 1 / s_j^2
+        codes         -2 sum_v n_v log(n_v / n)
+
+    of the n_j rows with a cell, but for terms that do not depend on the clusters.
+    """
+
+    def __init__(self, sweep, numbers, weight):
+        self.measure = sweep.measure
+        self.sweep = sweep
+        labels = sweep.labels.copy()
+        sweep.labels[:] = 0
+        sums = sums_of(sweep.rows, self.measure, 1)
+        self.n = len(labels)
+        self.unit = self.n / float(sums.weight[0])
+        self.tie = PRICE * np.log(max(self.n, 2))
+        self.per_cluster = CLUSTER * np.log(max(self.n, 2))
+        self.cap = max(1, self.n // 3)
+        of_codes = SHARE_PRICE / PRICE * (np.diff(self.measure.begin) - 1.0)
+        self.parameters = np.append(np.ones(len(self.measure.kind)), of_codes)
+        sweep.rows.set_centers(self.measure.overall())
+        raw = sweep.rows.column_errors()
+        variance = variances(self.measure, raw, sums.mass.sum(axis=0))
+        price = self.tie * self.parameters
+        self.alone = self.by_columns(sums, raw, variance) + price
+        self.alone = np.minimum(self.alone, self._single(numbers, weight) + price)
+        sweep.labels[:] = labels
+
+    def _single(self, numbers, weight):
+        """V_j of columns of numbers by single distributions; infinite for codes."""
+        out, measure = np.full(len(self.parameters), np.inf), self.measure
+        for j, kind in enumerate(measure.kind):
+            x = numbers[:, j].astype(np.float64)
+            there = ~np.isnan(x)
+            w = self.unit * (np.ones(len(x)) if weight is None else weight)
+            if there.sum() > 1 and np.ptp(x[there]) > 0.0:
+                value, more = lowest(kind, x[there], w[there], measure.step[j])
+                out[j] = value + self.tie * more
+        return out
+
+    def by_columns(self, sums, raw, variance):
+        """V_j of all columns."""
+        mass = self.unit * sums.mass.sum(axis=0)
+        mean = self.unit * raw / np.maximum(mass, LEAST_MASS)
+        a = 1.0 / variance
+        out = np.where(
+            self.measure.kind == NORMAL,
+            mass * np.log(variance),
+            mass * (2.0 * mean * a - np.log(a)),
+        )
+        at = self.measure.kind == EXPONENTIAL
+        shape = 2.0 * mass * (a * mean + a - a * np.log(a) + gammaln(a))
+        level = self.unit * sums.level
+        total = self.measure.by_column(level)
+        codes = 2.0 * (xlogy(total, total) - self.measure.by_column(xlogy(level, level)))
+        return np.append(np.where(at, shape, out), codes.sum(axis=0))
+
+    def __call__(self, sums, raw, variance):
+        k = len(sums.size)
+        if k > self.cap:
+            return np.inf
+        own = self.by_columns(sums, raw, variance)
+        price = self.tie * self.parameters
+        columns = np.minimum(own + k * price, self.alone)
+        p = sums.weight / sums.weight.sum()
+        return float(columns.sum() - 2.0 * self.n * xlogy(p, p).sum() + self.per_cluster * (k - 1))
+
+
+class Way:
+    """Clusters on some rows, on the way down from many to one."""
+
+    def __init__(self, measure, numbers, codes, weight, n_threads, moving, given=None):
+        self.sweep = MixedSweep(measure, numbers, codes, weight, None, n_threads)
+        self.weight, self.moving, self.given, self.n = weight, moving, given, len(numbers)
+        self.criterion = Criterion(self.sweep, numbers, weight)
+
+    def seed(self, size, rng):
+        """Centers at rows far apart, drawn in rounds by weight times divergence."""
+        sweep, w = self.sweep, self.weight
+        total = np.arange(1.0, self.n + 1.0) if w is None else np.cumsum(w)
+        points = draw(total, 1, rng)
+        sweep.start(sweep.rows.centers_at(points))
+        sweep.assign()
+        alone = sweep.rows.divergences_alone()
+        while sweep.k < size:
+            # of rows equal to a center more than nothing is left where the pseudo-count is
+            distance = np.maximum(sweep.assigned_distances() - alone, 0.0)
+            total = np.cumsum(distance if w is None else w * distance)
+            if not total[-1] > SAME * self.n:
+                break
+            points = draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng)
+            sweep.set_centers(np.vstack([sweep.centers, sweep.rows.centers_at(points)]))
+            sweep.assign()
+
+    def grow(self, number):
+        """While there are fewer clusters, the row farthest from its center opens one."""
+        sweep, w = self.sweep, self.weight
+        alone = sweep.rows.divergences_alone()
+        while sweep.k < number:
+            distance = np.maximum(sweep.assigned_distances() - alone, 0.0)
+            row = int((distance if w is None else w * distance).argmax())
+            if not distance[row] > SAME:
+                break
+            center = sweep.rows.centers_at(np.array([row], dtype=np.intp))
+            sweep.set_centers(np.vstack([sweep.centers, center]))
+            sweep.assign()
+
+    def start(self, centers):
+        """The clusters of the nearest of these centers."""
+        self.sweep.start(centers)
+        self.sweep.assign()
+        self.sweep.move_centers()
+        self.mergers, self.top = [], self.sweep.k
+
+    def settle(self, most):
+        """Sweeps until no row moves, ``most`` at the most."""
+        sweep = self.sweep
+        for _ in range(most):
+            sweep.assign()
+            if not sweep.moved():
+                return
+            sweep.move_centers()
+
+    def stop(self):
+        """The clustering that there is now; s_j from here on are those within its clusters."""
+        sweep = self.sweep
+        raw, codes = sweep.errors()
+        sums = sums_of(sweep.rows, sweep.measure, sweep.k)
+        variance = sweep.measure.variance
+        if self.moving:
+            variance = variances(sweep.measure, raw, sums.mass.sum(axis=0))
+            if self.given is not None:
+                variance[self.given] = sweep.measure.variance[self.given]
+        value = self.criterion(sums, raw, variance)
+        found = Stop(sweep.k, sweep.centers, value, raw, float(codes.sum()), variance)
+        if self.moving:
+            sweep.rescale(variance)
+        return found
+
+    def down(self, step, sweeps):
+        """Yield the clusterings on the way down."""
+        while True:
+            yield self.stop()
+            if self.sweep.k == 1:
+                return
+            self.sweep.merge(min(step(self.sweep.k), self.sweep.k - 1))
+            self.settle(sweeps)
+
+
+def _coarse(k):
+    return max(1, k // 10)
+
+
+def _fine(number):
+    """Single steps around a number of clusters and where few are left; else larger ones."""
+    span = 2 * (number // STEPS) + 2
+
+    def step(k):
+        if k <= FEW or abs(k - number) <= span:
+            return 1
+        return max(1, min(k - (number + span if k > number else FEW), k // STEPS))
+
+    return step
+
+
+class MixedPath(Path):
+    """Clusterings of the rows of a table into many numbers of clusters.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_path,), intp
+        The numbers of clusters K, ascending from 1.
+    error : ndarray of shape (n_path,), float64
+        The sum of divergences and the prior, in nats, by the spreads within the clusters chosen.
+    criterion : ndarray of shape (n_path,), float64
+        Minus twice the log-likelihood of rows and labels, and the price of parameters.
+    lam_low, lam_high : ndarray of shape (n_path,), float64
+        Between these penalties ``error + lam * K`` is lowest for this K.
+    best : int
+        The number chosen.
+    lam : float
+        A penalty for it.
+    confidence : float
+        How likely this number is right, from 0 to 1; NaN where the number or the penalty was given.
+    confidences : ndarray of shape (n_path,), float64
+        The confidence in every number.
+    tie : float
+        The price of a parameter.
+    ranking : ndarray of shape (n_path,), intp
+        All K, those of the lowest criterion first.
+    n_samples : int
+        The rows that the path was found on.
+    """
+
+    count_name = "number of clusters"
+    error_name = "divergence, in nats"
+    few_valued = skewed = np.empty(0, dtype=np.intp)
+
+    def __init__(self, problem, stops, best, way):
+        self.counts = np.array([stop.k for stop in stops], dtype=np.intp)
+        self.criterion = np.array([stop.criterion for stop in stops])
+        self.error = self.found_error = np.array([stop.error for stop in stops])
+        self.lam_low, self.lam_high = envelope(self.counts, self.error)
+        self.best, self.tie, self.n_samples = best.k, float(way.criterion.tie), way.n
+        self.ranking = self.counts[np.argsort(self.criterion, kind="stable")]
+        self.longest = int(self.counts[-1])
+        self.value = problem.value(best)
+        self.variance = best.variance
+        self.rows = way.rows
+        self._packed, self._columns = problem.packed, problem.packed.columns
+        self._measure = problem.measure.scaled(best.variance)
+        self._centers = {stop.k: stop.centers for stop in stops}
+        i = int(np.searchsorted(self.counts, self.best))
+        self.lam = penalty_within(self.lam_low[i], self.lam_high[i], 2.0 * self.error[0] or 1.0)
+        self.confidence = np.nan
+        self.confidences = np.full(len(stops), np.nan)
+        if problem.free:
+            self._weigh(problem, stops, i)
+
+    def _weigh(self, problem, stops, i):
+        """Say how sure the number is."""
+        if len(stops) == 1:
+            self.confidence = 1.0
+            self.confidences[:] = 1.0
+            return
+        scores = np.where(self.counts <= problem.most, scores_of(stops, self), np.inf)
+        others = np.delete(scores, i)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = self.lam_high[i] / self.lam_low[i]
+        if self.best > 1:
+            gap = (others.min() - scores[i]) / self.tie
+            confidence = of_several(ratio, ratio, gap)
+        else:
+            second = 1 + int(self.criterion[1:].argmin())
+            gap = (self.criterion[second] - self.criterion[0]) / self.n_samples
+            confidence = of_single(gap, self.n_samples, False)
+        self.confidence = confidence
+        self.confidences = shares(scores, i, confidence, self.tie)
+
+    def labels(self, k: int, X: Any = None) -> NDArray[np.int32]:
+        """Label rows by the nearest of the centers of ``k`` clusters.
+
+        Parameters
+        ----------
+        k : int
+            One of ``counts``.
+        X : table, default=None
+            Rows with the columns of the fit; None means those of the fit. They are not pickled
+            along.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Cluster of each row.
+        """
+        check_number(k, "k", low=1, integer=True)
+        if k not in self._centers:
+            raise ValueError(f"k must be on the path, got k={k}: see counts")
+        if X is not None:
+            packed = repack(X, self._columns)
+        elif self._packed is not None:
+            packed = self._packed
+        else:
+            raise ValueError("X must be given: a path that was pickled has lost its rows")
+        return self._labels(k, packed.numbers, packed.codes)
+
+    def labels_of(self, numbers, codes):  # numpydoc ignore=PR01,RT01
+        """Labels of packed rows by the centers of the number chosen."""
+        return self._labels(self.best, numbers, codes)
+
+    def _labels(self, k, numbers, codes):
+        sweep = MixedSweep(self._measure, numbers, codes)
+        sweep.start(self._centers[k])
+        sweep.assign()
+        return sweep.labels
+
+    def doubts(self, others: list[int]) -> list[str]:  # numpydoc ignore=PR01,RT01
+        """What may be the reason if the number is not clear."""
+        if self.best == 1:
+            return ["clusters that overlap may look like one: see path_.labels(2)"]
+        return [
+            "clusters overlap, or columns depend on each other within a cluster, for which several "
+            f"then stand: compare path_.labels({others[0]})"
+        ]
+
+    def __getstate__(self):
+        return vars(self) | {"_packed": None, "rows": None}
+
+    def found(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
+        """The centers as they were found on the way down."""
+        return self._centers[k].copy()
+
+    def adopt(self, centers: NDArray[np.float64]) -> None:  # numpydoc ignore=PR01
+        """Take the centers of a fit that went on from those of the best number, if as many."""
+        if centers.shape == self._centers[self.best].shape:
+            self._centers[self.best] = centers.copy()
+
+    @property
+    def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
+        """The numbers of clusters, ``counts``."""
+        return self.counts
+
+
+def scores_of(stops, path):
+    """The criterion of each number, less a bonus if it is best over a wide range of penalties."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wide = (path.lam_low > 0.0) & (path.lam_low < path.lam_high)
+        ratio = np.where(wide, path.lam_high / path.lam_low, 0.0)
+    bonus = path.tie * np.log(np.clip(ratio, 1.0, WIDE))
+    return np.array([stop.criterion - bonus[i] * (stop.k > 1) for i, stop in enumerate(stops)])
+
+
+class Problem:
+    """The rows of a path and what is wanted of it."""
+
+    def __init__(self, packed, measure, weight, n_threads, lam, most, number, moving, given):
+        self.packed, self.measure, self.n_threads, self.lam = packed, measure, n_threads, lam
+        self.most, self.number, self.moving = np.inf if most is None else most, number, moving
+        self.weight, self.given = weight, given
+        self.rows = None if weight is None or weight.all() else np.flatnonzero(weight)
+        self.n = len(packed.numbers) if self.rows is None else len(self.rows)
+        self.free = lam is number is None
+
+    def way(self, size, rng):
+        """A Way on so many rows."""
+        rows, packed, weight = self.rows, self.packed, self.weight
+        if size < self.n:
+            drawn = np.sort(rng.permutation(self.n)[:size])
+            rows = drawn if rows is None else rows[drawn]
+        numbers, codes = packed.numbers, packed.codes
+        if rows is not None:
+            numbers, codes = numbers[rows], codes[rows]
+            weight = None if weight is None else weight[rows]
+        way = Way(self.measure, numbers, codes, weight, self.n_threads, self.moving, self.given)
+        way.rows = rows
+        return way
+
+    def value(self, stop):
+        """What is compared: the lower, the better."""
+        return stop.criterion if self.lam is None else stop.error + self.lam * stop.k
+
+    def best(self, stops):
+        """The stop with the number asked for, the lowest objective, or the lowest criterion."""
+        if self.number is not None:
+            return min(stops, key=lambda stop: abs(stop.k - self.number))
+        allowed = [stop for stop in stops if stop.k <= self.most] or stops[:1]
+        return min(allowed, key=self.value)
+
+
+def find_path(
+    packed, measure, weight, rng, n_threads, *, lam=None, most=None, number=None, init=None,
+    callback=None, moving=True, given=None,
+):  # fmt: skip
+    """The path of a table, best by the criterion or, for a given ``lam``, by the objective.
+
+    ``moving``: the s_j are those within the clusters of the path; else those of the measure.
+    """
+    problem = Problem(packed, measure, weight, n_threads, lam, most, number, moving, given)
+    size = min(problem.n, COARSE if number is None else max(COARSE, 4 * number))
+    room = max(20, int(4 * np.sqrt(size)), 0 if number is None else 2 * number)
+    while True:
+        way = problem.way(size, rng)
+        room = min(room, size)
+        if init is None:
+            way.seed(room, rng)
+            way.start(way.sweep.centers)
+        else:
+            way.start(init)
+        top = way.sweep.k
+        way.settle(FIRST_SWEEPS)
+        stops = _valued(list(way.down(_coarse, COARSE_SWEEPS)), problem)
+        best = problem.best(stops)
+        _tell(callback, "coarse path", way, stops, best)
+        if best.k <= 0.5 * top or init is not None or (room == size == problem.n):
+            break
+        size, room = min(problem.n, 4 * size), 2 * room
+    above = [stop for stop in stops if stop.k >= best.k + best.k // 4 + 10] or stops[-1:]
+    more = min(problem.n, max(size, FINE, ROWS * above[0].k))
+    if more > size:
+        way = problem.way(more, rng)
+    if moving:
+        way.sweep.measure = way.sweep.measure.scaled(above[0].variance)
+        way.sweep.rows.factor[:] = way.sweep.measure.factor
+    way.start(above[0].centers)
+    way.settle(FINE_SWEEPS)
+    stops = _valued(list(way.down(_fine(best.k), FINE_SWEEPS)), problem)
+    if number is not None and all(stop.k != number for stop in stops):
+        stops = _with_number(way, stops, number)
+    best = problem.best(stops)
+    share = 1.0 if weight is None else float(weight.sum())
+    own = way.n if way.weight is None else float(way.weight.sum())
+    share = (problem.n if weight is None else share) / own
+    for stop in stops:
+        stop.error = share * (float(stop.raw @ _factor(measure, best)) + stop.codes)
+    stops = _kept(stops, best)
+    _tell(callback, "path", way, stops, best)
+    return MixedPath(problem, stops, best, way)
+
+
+def _with_number(way, stops, number):
+    """The stops, and one with this number of clusters."""
+    way.start(max((stop for stop in stops if stop.k < number), key=lambda stop: stop.k).centers)
+    way.grow(number)
+    check_distinct(way.sweep.k, number)
+    return sorted([*stops, way.stop()], key=lambda stop: stop.k)
+
+
+def _factor(measure, stop):
+    return measure.scaled(stop.variance).factor
+
+
+def _valued(stops, problem):
+    """Stops by ascending number, with their errors by the measure of the table."""
+    for stop in stops:
+        stop.error = float(stop.raw @ problem.measure.factor) + stop.codes
+    return sorted(stops, key=lambda stop: stop.k)
+
+
+def _kept(stops, best):
+    """From few clusters up, those with a smaller error than any of fewer, and the best."""
+    kept, least = [], np.inf
+    for stop in stops:
+        if stop.error < least or stop is best:
+            kept.append(stop)
+            least = min(least, stop.error)
+    return kept
+
+
+def _tell(callback, stage, way, stops, best):
+    if callback is not None:
+        message = f"{stage}: {way.n} rows, {stops[-1].k} clusters and fewer, best {best.k}"
+        callback(ProgressEvent(stage, 1, message, best.k, n_samples=way.n))

@@ -1,0 +1,206 @@
+"""What sets clusters apart: a table with a row for each cluster and column."""
+
+import sys
+
+import numpy as np
+from scipy.sparse import csc_array
+from scipy.special import rel_entr
+
+from smallvar._mixed.columns import CODES
+
+BLOCK = 1 << 16  # rows at a time
+LEAST_SHOWN = 0.005  # share of a level that is named
+FIELDS = (
+    *("cluster", "size", "column", "kind", "summary", "apart"),
+    *("mean", "spread", "level", "share", "overall", "missing"),
+)
+
+
+def profiles(packed, labels, weight, parameters, spreads, like=None):
+    """A row for each cluster and column, those first that set the cluster apart.
+
+    Parameters
+    ----------
+    packed : Packed
+        The rows.
+    labels : ndarray of shape (n,)
+        Their clusters.
+    weight : ndarray of shape (n,) or None
+        Their weights.
+    parameters : dict
+        Means of the clusters by name of the column, or shares of its levels.
+    spreads : dict
+        The spread s within clusters of the columns of numbers.
+    like : object
+        The table that was fitted. The profiles are a DataFrame or Table of the same library, for
+        whatever else a dict of arrays.
+
+    Returns
+    -------
+    table : DataFrame, Table or dict of arrays
+        With the columns of FIELDS: ``size`` is the number of rows, ``missing`` the share of the
+        weight whose cell is missing; ``mean`` and ``spread`` are those of the cluster in a column
+        of numbers; ``share`` is that of ``level``, in a column of codes the most frequent one
+        (of two values the second), and ``overall`` the mean, or that share, of all rows.
+        ``summary`` says so in words. ``apart`` is by how much the cluster's cells are likelier by
+        its own parameters than by those of all rows: nats for each row.
+    """
+    k = len(next(iter(parameters.values())))
+    size = np.bincount(labels, minlength=k)
+    sums = _Sums(packed, labels, weight, k)
+    rows = [[] for _ in range(k)]
+    for i, column in enumerate(packed.columns):
+        if column.kind in CODES:
+            lines = _of_codes(column, sums.counts[i], sums.mass)
+        else:
+            s = spreads[column.name]
+            lines = _of_numbers(column, *sums.moments[i], sums.mass, parameters[column.name], s)
+        for cluster, line in enumerate(lines):
+            rows[cluster].append((cluster, int(size[cluster]), column.name, column.kind, *line))
+    apart = FIELDS.index("apart")
+    lines = [line for cluster in rows for line in sorted(cluster, key=lambda row: -row[apart])]
+    fields = dict(zip(FIELDS, zip(*lines, strict=True), strict=True))
+    return _table({name: _array(name, cells) for name, cells in fields.items()}, like)
+
+
+class _Sums:
+    """Weights of the clusters, and sums over their cells in each column.
+
+    Attributes
+    ----------
+    mass : ndarray of shape (k,)
+        Weight of each cluster.
+    moments : dict
+        For each column of numbers, the weight of the cells that are there, their mean and their
+        variance, for each cluster, and last for all rows.
+    counts : dict
+        For each column of codes, the weight of each level in each cluster, (k, levels).
+    """
+
+    def __init__(self, packed, labels, weight, k):
+        n = len(labels)
+        weight = np.ones(n) if weight is None else weight
+        self.mass = np.bincount(labels, weights=weight, minlength=k)
+        p = packed.numbers.shape[1]
+        origin = np.zeros(p)  # squares of what is far from zero would cancel
+        for j in range(p):
+            some = packed.numbers[:: -(-n // BLOCK), j]
+            some = some[~np.isnan(some)]
+            origin[j] = some.mean(dtype=np.float64) if len(some) else 0.0
+        there, total, square = np.zeros((k, p)), np.zeros((k, p)), np.zeros((k, p))
+        for start in range(0, n if p else 0, BLOCK):
+            rows = slice(start, start + BLOCK)
+            x = packed.numbers[rows].astype(np.float64) - origin
+            seen = ~np.isnan(x)
+            x[~seen] = 0.0
+            facts = weight[rows], labels[rows], np.arange(len(x) + 1)
+            members = csc_array(facts, shape=(k, len(x)))
+            there += members @ seen.astype(np.float64)
+            total += members @ x
+            square += members @ x**2
+        self.moments = {
+            int(i): _mean_and_variance(there[:, j], total[:, j], square[:, j], origin[j])
+            for j, i in enumerate(packed.number_of)
+        }
+        self.counts = {}
+        for j, i in enumerate(packed.code_of):
+            size = len(packed.columns[i].levels)
+            cells = labels * np.intp(size + 1) + packed.codes[:, j] + 1
+            found = np.bincount(cells, weights=weight, minlength=k * (size + 1))
+            self.counts[int(i)] = found.reshape(k, size + 1)[:, 1:]
+
+
+def _mean_and_variance(mass, total, square, origin):
+    mass, total, square = (np.append(a, a.sum()) for a in (mass, total, square))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = total / mass
+        return mass, mean + origin, np.maximum(square / mass - mean**2, 0.0)
+
+
+def _of_numbers(column, there, mean, variance, mass, fitted, s):
+    """What the lines of a column of numbers say, for each cluster."""
+    spread = np.sqrt(variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = fitted / mean[-1]
+        if column.kind == "poisson":
+            apart = (fitted * np.log(ratio) - fitted + mean[-1]) / s**2
+            apart = np.where(fitted == 0.0, mean[-1] / s**2, apart)
+        elif column.kind == "exponential":
+            apart = (ratio - np.log(ratio) - 1.0) / s**2
+        else:
+            apart = 0.5 * ((fitted - mean[-1]) / s) ** 2
+    words = column.kind == "ordered" and isinstance(column.levels[0], str)
+    for c in range(len(fitted)):
+        if there[c] == 0.0:
+            yield "no value", 0.0, np.nan, np.nan, "", np.nan, mean[-1], 1.0
+            continue
+        level = (
+            column.levels[int(np.clip(np.round(mean[c]), 0, len(column.levels) - 1))]
+            if words
+            else ""
+        )
+        text = f"about {level}" if words else f"{shown(mean[c], spread[c])} ± {shown(spread[c])}"
+        missing = 1.0 - there[c] / mass[c] if mass[c] else 0.0
+        yield text, apart[c], mean[c], spread[c], level, np.nan, mean[-1], max(missing, 0.0)
+
+
+def _of_codes(column, counts, mass):
+    """What the lines of a column of codes say, for each cluster."""
+    whole = counts.sum(axis=0) / counts.sum()
+    for c, count in enumerate(counts):
+        there = count.sum()
+        if there == 0.0:
+            yield "no value", 0.0, np.nan, np.nan, "", np.nan, np.nan, 1.0
+            continue
+        share = count / there
+        first = 1 if column.kind == "bernoulli" else int(share.argmax())
+        missing = max(1.0 - there / mass[c], 0.0)
+        yield (
+            shares_in_words(column, share), rel_entr(share, whole).sum(), np.nan, np.nan,
+            str(column.levels[first]), share[first], whole[first], missing,
+        )  # fmt: skip
+
+
+def shares_in_words(column, share, most=3):
+    """The largest shares, and how many others there are; of two values the share of the second."""
+
+    def one(level):
+        name = column.levels[level]
+        return f"{name}{'' if isinstance(name, (str, bool)) else ':'} {share[level]:.0%}"
+
+    if column.kind == "bernoulli":
+        return one(1)
+    order = np.argsort(-share, kind="stable")
+    seen = [i for i in order[:most] if share[i] >= LEAST_SHOWN]
+    others = int((share > 0.0).sum()) - len(seen)
+    return ", ".join([*map(one, seen), *([f"{others} more"] if others else [])])
+
+
+def shown(value, spread=None):
+    """A number with as many digits as its spread gives a meaning to."""
+    scale = abs(value) if spread is None or not spread > 0.0 else spread
+    if not np.isfinite(value) or scale == 0.0:
+        return f"{value:g}"
+    digits = int(np.clip(1 - np.floor(np.log10(scale)), 0, 12))
+    if abs(value) >= 1e6 or digits > 6:
+        return f"{value:.3g}"
+    return f"{value:{',' if abs(value) >= 1e4 else ''}.{digits}f}"
+
+
+def _array(name, cells):
+    if name in ("cluster", "size"):
+        return np.array(cells, dtype=np.int64)
+    text = name in ("column", "kind", "summary", "level")
+    return np.array(cells, dtype=object if text else np.float64)
+
+
+def _table(fields, like):
+    """The fields as a table of the library of another one."""
+    pandas, polars, arrow = map(sys.modules.get, ("pandas", "polars", "pyarrow"))
+    if pandas is not None and isinstance(like, pandas.DataFrame):
+        return pandas.DataFrame(fields)
+    if polars is not None and isinstance(like, polars.DataFrame):
+        return polars.DataFrame({name: cells.tolist() for name, cells in fields.items()})
+    if arrow is not None and isinstance(like, (arrow.Table, arrow.RecordBatch)):
+        return arrow.table({name: cells.tolist() for name, cells in fields.items()})
+    return fields

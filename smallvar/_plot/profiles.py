@@ -1,0 +1,243 @@
+"""What sets clusters of a table apart, a cell for each cluster and column."""
+
+import re
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smallvar._core.validation import check_number
+from smallvar._plot.base import BLUE, RED, Display, counted, room, write_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMNS, CLUSTERS = 12, 30  # drawn at most
+GREEN = "#228833"
+FULL = 3.0  # standard deviations from all rows: the color is deepest
+DEEPEST = 0.75  # share of the color, so that letters can be read
+LETTERS = (4.0, 9.0)  # smallest and largest, in points
+LINES, LONGEST = 4, 30  # of a cell; letters of a line
+NAMES = 40.0  # height of the names of columns, in points
+
+
+class ProfileDisplay(Display):
+    """What sets the clusters of a table apart: a row for each cluster, a cell for each column.
+
+    A cell says in words what the cluster's rows are like, and is the deeper in color the farther
+    they are from all rows: red above their mean, blue below, green where the shares of levels
+    differ. Columns are sorted, the one that tells clusters apart most comes first. Create it by
+    :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    words : ndarray of shape (n_clusters, n_columns)
+        What the cells say.
+    distances : ndarray of shape (n_clusters, n_columns)
+        How far they are from all rows, in standard deviations within clusters or, in columns of
+        levels, what tells as much; negative below the mean.
+    directed : ndarray of shape (n_columns,), bool
+        Whether there is an above and a below.
+    names : list of str
+        Names of the columns.
+    clusters : ndarray of shape (n_clusters,)
+        Labels.
+    sizes : ndarray of shape (n_clusters,)
+        Rows of each.
+    n_columns : int
+        Columns, those that are not drawn included.
+    n_clusters : int
+        Clusters, those that are not drawn included.
+
+    Attributes
+    ----------
+    ax_ : Axes
+        What was drawn on.
+    figure_ : Figure
+        Its figure.
+
+    See Also
+    --------
+    MixedDPMeans : Finds such clusters, and has ``profiles_``.
+
+    Examples
+    --------
+    >>> from smallvar import MixedDPMeans, ProfileDisplay
+    >>> X = {"size": [1.0, 1.2, 0.9, 5.1, 5.0, 4.8] * 5, "color": (["red"] * 3 + ["blue"] * 3) * 5}
+    >>> display = ProfileDisplay.from_estimator(MixedDPMeans(random_state=0).fit(X))
+    >>> sorted(display.names)
+    ['color', 'size']
+    """
+
+    def __init__(
+        self,
+        *,
+        words: NDArray[np.object_],
+        distances: NDArray[np.float64],
+        directed: NDArray[np.bool_],
+        names: list[str],
+        clusters: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        n_columns: int,
+        n_clusters: int,
+    ) -> None:
+        self.words = words
+        self.distances = distances
+        self.directed = directed
+        self.names = names
+        self.clusters = clusters
+        self.sizes = sizes
+        self.n_columns = n_columns
+        self.n_clusters = n_clusters
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, max_columns: int | None = None, ax: "Axes | None" = None
+    ) -> Self:
+        """Draw the profiles of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : MixedDPMeans
+            An estimator with ``profiles_``.
+        max_columns : int, default=None
+            Columns to draw at most; None: 12.
+        ax : Axes, default=None
+            What to draw on; None makes a new figure.
+
+        Returns
+        -------
+        display : ProfileDisplay
+            What was drawn.
+        """
+        if not hasattr(estimator, "profiles_"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError(
+                f"this {type(estimator).__name__} has no profiles_: it must be fitted, and of "
+                "those that cluster tables"
+            )
+        most = COLUMNS if max_columns is None else max_columns
+        most = check_number(most, "max_columns", low=1, integer=True)
+        table = estimator.profiles_
+        fields = {
+            name: np.asarray(table[name])
+            for name in ("cluster", "size", "column", "kind", "summary", "apart")
+        }
+        rises = _signs(*(np.asarray(table[name]) for name in ("mean", "share", "overall")))
+        names, column = np.unique(fields["column"].astype(str), return_inverse=True)
+        k = int(fields["cluster"].max()) + 1
+        place = fields["cluster"].astype(np.intp), column
+        apart, words = np.zeros((k, len(names))), np.full((k, len(names)), "", dtype=object)
+        apart[place], words[place] = fields["apart"], fields["summary"]
+        distances = np.sqrt(2.0 * np.maximum(apart, 0.0))
+        distances[place] *= rises
+        sizes = np.zeros(k, dtype=np.int64)
+        sizes[fields["cluster"]] = fields["size"]
+        kind = np.full(len(names), "", dtype=object)
+        kind[column] = fields["kind"]
+        order = np.argsort(-(sizes @ apart), kind="stable")[:most]
+        shown = np.sort(np.argsort(-sizes, kind="stable")[:CLUSTERS])
+        return cls(
+            words=words[shown][:, order],
+            distances=distances[shown][:, order],
+            directed=kind[order] != "categorical",
+            names=[str(names[j]) for j in order],
+            clusters=shown,
+            sizes=sizes[shown],
+            n_columns=len(names),
+            n_clusters=k,
+        ).plot(ax)
+
+    def plot(self, ax: "Axes | None" = None) -> Self:
+        """Draw again, elsewhere.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            What to draw on; None makes a new figure.
+
+        Returns
+        -------
+        self : ProfileDisplay
+            With new ``ax_`` and ``figure_``.
+        """
+        k, d = self.distances.shape
+        own = ax is None
+        ax = self._begin(ax, (float(np.clip(1.3 * d + 1.2, 4, 16)), 0.55 * k + 1.5))
+        ax.imshow(self._colors(), aspect="auto", interpolation="nearest")
+        ax.set_xticks(np.arange(d + 1) - 0.5, minor=True)
+        ax.set_yticks(np.arange(k + 1) - 0.5, minor=True)
+        ax.grid(which="minor", color="white", linewidth=2)
+        ax.tick_params(which="both", length=0)
+        for side in ax.spines.values():
+            side.set_visible(False)
+        ax.xaxis.tick_top()
+        ax.set_yticks(range(k), [f"{c}: {counted(int(n), 'row')}" for c, n in
+                                 zip(self.clusters, self.sizes, strict=True)], size=8)  # fmt: skip
+        if own:
+            self.figure_.draw_without_rendering()  # which makes the layout: the room of the cells
+        width, height = room(ax)
+        self._write_cells(ax, width / d, height / k)
+        write_title(ax, self._title())
+        return self
+
+    def _write_cells(self, ax, width, height):
+        """The words, and the names of the columns, in letters that fit the cells."""
+        names = [_fitted(name, width, NAMES) for name in self.names]
+        size = min(size for _, size in names)
+        ax.set_xticks(range(len(names)), [text for text, _ in names], size=size)
+        for label in ax.get_xticklabels():
+            label.set_parse_math(False)
+        for (i, j), words in np.ndenumerate(self.words):
+            whole = re.sub(r"(?<=±) | (?=\d+%)", "\u00a0", str(words))  # no line ends there
+            text, size = _fitted(whole, width, height)
+            ax.text(j, i, text, ha="center", va="center", size=size, parse_math=False)
+
+    def _title(self):
+        parts = []
+        if len(self.names) < self.n_columns:
+            parts.append(f"{len(self.names)} of {counted(self.n_columns, 'column')}")
+        if len(self.clusters) < self.n_clusters:
+            parts.append(f"{len(self.clusters)} of {counted(self.n_clusters, 'cluster')}")
+        first = f"{counted(self.n_clusters, 'cluster')}" if not parts else ", ".join(parts)
+        return f"{first}: red above all rows, blue below, green other shares"
+
+    def _colors(self):
+        """The color of each cell."""
+        from matplotlib.colors import to_rgb
+
+        red, blue, green = (np.array(to_rgb(color)) for color in (RED, BLUE, GREEN))
+        depth = DEEPEST * np.minimum(np.abs(self.distances) / FULL, 1.0)[..., np.newaxis]
+        up = np.where(self.distances[..., np.newaxis] < 0.0, blue, red)
+        color = np.where(self.directed[:, np.newaxis], up, green)
+        return 1.0 - depth * (1.0 - color)
+
+
+def _signs(mean, share, overall):
+    """-1 where a cluster is below all rows, else 1."""
+    mean, share, overall = (np.asarray(a, dtype=np.float64) for a in (mean, share, overall))
+    value = np.where(np.isnan(mean), share, mean)
+    return np.where(value < overall, -1.0, 1.0)
+
+
+def _fitted(text, width, height):
+    """The text on lines that fit a cell, in points, and the size of its letters."""
+    best = text, 0.0
+    for lines in range(1, LINES + 1):
+        parts = _lines(text, -(-len(text) // lines) + 2)
+        size = min(0.9 * width / (0.6 * max(map(len, parts))), 0.9 * height / (1.25 * len(parts)))
+        if size > best[1]:
+            best = "\n".join(parts), size
+    return best[0], float(np.clip(best[1], *LETTERS))
+
+
+def _lines(text, longest):
+    """The text in lines of about so many letters, parted where words, or parts of names, end."""
+    lines = [""]
+    for piece in re.split(r"(?<=[ _])|(?<=[.\-])(?=[A-Za-z])", text):
+        if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > longest:
+            lines.append("")
+        lines[-1] += piece
+    return [part for line in lines for part in wrap(line.strip(" "), LONGEST) or [""]]

@@ -1,0 +1,691 @@
+"""Rows whose columns are of several kinds, with cells that are missing: nearest centers, sums and divergences.
+
+The divergence of a row from a cluster is a sum over the cells that are there,
+
+    factor_j (x - mu)^2                      normal,         factor_j (x log(x / mu) - x + mu)    poisson,
+    factor_j (x / mu - log(x / mu) - 1)      exponential,    -log mu_x                            codes,
+
+mu the mean of the cluster or its share of the level x. But for a term that all clusters share each is affine in x or
+is looked up, so that all clusters are compared by one pass over the cells (_mixed.h). Scores that differ by no more
+than rounding are not decided by that: there divergences are computed as above, in the order of the columns, numbers
+before codes; of equal ones the lowest cluster wins. So labels depend neither on threads nor on chunks.
+
+A share is that of the members and of ``pseudo_count`` more, which are distributed over the levels as all rows are. A
+row alone in a cluster so has a cost of its own, ``cost_alone``, and a point opens a cluster where
+
+    w D(x, mu) - cost_alone > lam.
+"""
+
+from cython.parallel cimport prange
+from libc.math cimport HUGE_VAL, fabs, log
+from libc.stdint cimport int8_t, int16_t, int32_t
+
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
+from smallvar._sweeps.rows cimport poll_signals
+
+import numpy as np
+
+cdef extern from "_mixed.h" nogil:
+    enum:
+        SM_PAD
+    void sm_scores(const double*, const Py_ssize_t*, Py_ssize_t, const double*, const double*, const Py_ssize_t*,
+                   Py_ssize_t, const double*, Py_ssize_t, double*)
+
+cdef enum:
+    CHUNK = 1024            # points that a thread handles at a time; results do not depend on it
+    WORK = 1 << 27          # multiply-adds between two checks for signals
+    SUM_ROWS = 4096         # points that are added up one after the other, at least
+    SUM_CHUNKS = 32         # parts of the points, each of which is added up one point after the other, at most
+    SUM_NUMBERS = 1 << 22   # numbers that the sums of all parts take, at most
+
+cdef extern from *:
+    """
+    #define SMALLVAR_MIXED_EPS 0x1p-52
+    """
+    const double EPS "SMALLVAR_MIXED_EPS"
+
+NORMAL, POISSON, EXPONENTIAL = C_NORMAL, C_POISSON, C_EXPONENTIAL
+# of the way from 0 to the overall mean: where scores have a poisson mean that is 0
+OFF_BORDER = 2.0**-20
+
+
+cdef struct Centers:
+    Py_ssize_t k
+    Py_ssize_t padded           # filled up to a multiple of SM_PAD
+    const double* means         # k x p
+    const double* slopes        # p x padded
+    const double* offsets       # p x padded
+    const double* costs         # levels x padded: -log of the shares
+    const double* most_slope    # p: of all centers
+    const double* most_offset   # p
+    const double* most_cost     # of each level
+    const unsigned char* walls  # k: whether a poisson mean is 0; or NULL: none is
+
+
+cdef struct ChunkResult:
+    Py_ssize_t moved            # points whose label has changed
+    Py_ssize_t farthest         # the point with the largest gain by opening a cluster, -1: none is above the limit
+    double gain                 # that gain
+    double pad[5]
+
+
+cdef inline void shift(const Table* table, Row* row, Py_ssize_t j, double x) noexcept nogil:
+    if x == x:
+        row.x[row.n_numbers] = x
+        row.shifted[row.n_numbers] = x - table.place[j]
+        row.at[row.n_numbers] = j
+        row.n_numbers += 1
+
+
+cdef inline void look_up(const Table* table, Row* row, Py_ssize_t j, Py_ssize_t code) noexcept nogil:
+    if code >= 0 and table.shares[table.begin[j] + code] > 0.0:
+        row.level[row.n_levels] = table.begin[j] + code
+        row.n_levels += 1
+
+
+cdef void read_point(const Table* table, Py_ssize_t i, Row* row) noexcept nogil:
+    """The cells of a point that are there."""
+    cdef Py_ssize_t j, at = i if table.order == NULL else table.order[i]
+    cdef const float* single = <const float*> table.numbers + at * table.p
+    cdef const double* double_ = <const double*> table.numbers + at * table.p
+    cdef const int8_t* small = <const int8_t*> table.codes + at * table.q
+    cdef const int16_t* short_ = <const int16_t*> table.codes + at * table.q
+    cdef const int32_t* long_ = <const int32_t*> table.codes + at * table.q
+    row.n_numbers = row.n_levels = 0
+    if table.single:
+        for j in range(table.p):
+            shift(table, row, j, single[j])
+    else:
+        for j in range(table.p):
+            shift(table, row, j, double_[j])
+    if table.code_size == 1:
+        for j in range(table.q):
+            look_up(table, row, j, small[j])
+    elif table.code_size == 2:
+        for j in range(table.q):
+            look_up(table, row, j, short_[j])
+    else:
+        for j in range(table.q):
+            look_up(table, row, j, long_[j])
+
+
+cdef double cost_alone(const Table* table, const Row* row, double w) noexcept nogil:
+    """What a point of weight w costs in a cluster of its own: that of shares with the pseudo-count.
+
+    For a column with n members in all, n_v of level v, whose overall share is p_v, and h(t) = t log t, that is
+
+        min over mu of -sum_v n_v log mu_v + a sum_v p_v log(p_v / mu_v)
+            = -sum_v h(n_v + a p_v) + h(n + a) + a sum_v p_v log p_v.
+    """
+    cdef double total = 0.0, share, a = table.pseudo_count
+    cdef Py_ssize_t m
+    for m in range(row.n_levels):
+        share = table.shares[row.level[m]]
+        total += times_log(w + a) - times_log(w + a * share) - (1.0 - share) * times_log(a) + a * times_log(share)
+    return total
+
+
+cdef inline double exact(const Table* table, const Centers* centers, const Row* row, Py_ssize_t k) noexcept nogil:
+    """The divergence of a row from center k."""
+    cdef double total = 0.0
+    cdef const double* mean = centers.means + k * table.p
+    cdef Py_ssize_t m
+    for m in range(row.n_numbers):
+        total += table.factor[row.at[m]] * divergence(table.kind[row.at[m]], row.x[m], mean[row.at[m]])
+    for m in range(row.n_levels):
+        total += centers.costs[row.level[m] * centers.padded + k]
+    return total
+
+
+cdef inline double rounding(const Table* table, const Centers* centers, const Row* row) noexcept nogil:
+    """How far scores, and divergences as ``exact`` adds them up, may be from the true ones, together.
+
+    The sizes are bounds on the terms that are added: for poisson x |log(x / m)| <= x^2 / m + m, for exponential
+    |log(x / m)| <= x / m + m / x.
+    """
+    cdef double size = 0.0, x, place
+    cdef Py_ssize_t m, j
+    for m in range(row.n_numbers):
+        j, x = row.at[m], row.x[m]
+        place = table.place[j]
+        size += fabs(row.shifted[m]) * centers.most_slope[j] + centers.most_offset[j]
+        if table.kind[j] == C_NORMAL:
+            size += table.factor[j] * row.shifted[m] * row.shifted[m]
+        elif table.kind[j] == C_POISSON:
+            size += table.factor[j] * (x * x / place + place)
+        else:
+            size += table.factor[j] * (x / place + place / x)
+    for m in range(row.n_levels):
+        size += centers.most_cost[row.level[m]]
+    return (2.0 * (row.n_numbers + row.n_levels) + 32.0) * EPS * size
+
+
+cdef bint is_walled_off(const Table* table, const Centers* centers, const Row* row, Py_ssize_t k) noexcept nogil:
+    """Whether the divergence from a center is infinite, where its score is not."""
+    cdef Py_ssize_t m
+    for m in range(row.n_numbers):
+        if table.kind[row.at[m]] == C_POISSON and row.x[m] > 0.0 and centers.means[k * table.p + row.at[m]] == 0.0:
+            return True
+    return False
+
+
+cdef Py_ssize_t nearest(const Table* table, const Centers* centers, const Row* row, double* score) noexcept nogil:
+    """The nearest center."""
+    cdef double least = HUGE_VAL, second = HUGE_VAL, error, value
+    cdef Py_ssize_t k, best = 0
+    cdef bint walled
+    if centers.k == 1:
+        return 0
+    sm_scores(
+        row.shifted, row.at, row.n_numbers, centers.slopes, centers.offsets, row.level, row.n_levels, centers.costs,
+        centers.padded, score,
+    )
+    for k in range(centers.k):
+        if score[k] < least:
+            second, least, best = least, score[k], k
+        elif score[k] < second:
+            second = score[k]
+    error = rounding(table, centers, row)
+    walled = centers.walls != NULL and centers.walls[best] and is_walled_off(table, centers, row, best)
+    if second - least > 2.0 * error and not walled:
+        return best
+    second = least + 4.0 * error
+    least = HUGE_VAL
+    best = 0
+    for k in range(centers.k):
+        if walled or not score[k] > second:     # a score may be NaN
+            value = exact(table, centers, row, k)
+            if value < least:
+                least, best = value, k
+    return best
+
+
+cdef void assign_chunk(
+    const Table* table, const Centers* centers, Py_ssize_t start, Py_ssize_t stop, double limit, Row* row,
+    double* score, int* labels, unsigned char* beyond, ChunkResult* result
+) noexcept nogil:
+    """Labels of some points, and where opening a cluster gains more than the limit."""
+    cdef Py_ssize_t i, label
+    cdef double w, gain
+    result.moved, result.farthest, result.gain = 0, -1, limit
+    for i in range(start, stop):
+        read_point(table, i, row)
+        label = nearest(table, centers, row, score)
+        if labels[i] != label:
+            labels[i] = <int> label
+            result.moved += 1
+        if limit < HUGE_VAL:
+            w = weight_of_point(table, i)
+            gain = w * exact(table, centers, row, label)
+            beyond[i] = gain > limit
+            if beyond[i]:
+                gain -= cost_alone(table, row, w)
+                beyond[i] = gain > limit
+                if gain > result.gain:
+                    result.farthest, result.gain = i, gain
+
+
+# ---- sums ------------------------------------------------------------------------------------------------------------
+
+
+cdef inline void add_exactly(double* high, double* low, double value) noexcept nogil:
+    """high + low += value: the rounding of ``high`` goes to ``low`` (Knuth's TwoSum)."""
+    cdef double total = high[0] + value, part = total - high[0]
+    low[0] += (high[0] - (total - part)) + (value - part)
+    high[0] = total
+
+
+cdef inline Py_ssize_t sums_width(const Table* table) noexcept nogil:
+    return 5 * table.p + 2 * table.begin[table.q] + 3
+
+
+cdef void add_part(
+    const Table* table, Py_ssize_t start, Py_ssize_t stop, Row* row, const int* labels, double* sums
+) noexcept nogil:
+    """Add points to the sums of their clusters.
+
+    These are: w x (high p, low p), w (high p, low p), members (p), weights of the levels (high, low), and weight (high,
+    low) and members of the cluster.
+    """
+    cdef Py_ssize_t i, m, j, p = table.p, levels = table.begin[table.q], width = sums_width(table)
+    cdef double w
+    cdef double* own
+    cdef double* of_level
+    for i in range(start, stop):
+        read_point(table, i, row)
+        w = weight_of_point(table, i)
+        own = sums + labels[i] * width
+        of_level = own + 5 * p
+        for m in range(row.n_numbers):
+            j = row.at[m]
+            add_exactly(own + j, own + p + j, w * row.x[m])
+            add_exactly(own + 2 * p + j, own + 3 * p + j, w)
+            own[4 * p + j] += 1.0
+        for m in range(row.n_levels):
+            j = row.level[m]
+            add_exactly(of_level + j, of_level + levels + j, w)
+        own = of_level + 2 * levels
+        add_exactly(own, own + 1, w)
+        own[2] += 1.0
+
+
+cdef void unite_parts(double* sums, const double* part, Py_ssize_t k, const Table* table) noexcept nogil:
+    """Add the sums of a part to those of the parts before."""
+    cdef Py_ssize_t c, j, p = table.p, levels = table.begin[table.q], width = sums_width(table)
+    cdef double* to
+    cdef const double* other
+    for c in range(k):
+        to, other = sums + c * width, part + c * width
+        for j in range(p):
+            add_exactly(to + j, to + p + j, other[j])
+            to[p + j] += other[p + j]
+            add_exactly(to + 2 * p + j, to + 3 * p + j, other[2 * p + j])
+            to[3 * p + j] += other[3 * p + j]
+            to[4 * p + j] += other[4 * p + j]
+        to, other = to + 5 * p, other + 5 * p
+        for j in range(levels):
+            add_exactly(to + j, to + levels + j, other[j])
+            to[levels + j] += other[levels + j]
+        to, other = to + 2 * levels, other + 2 * levels
+        add_exactly(to, to + 1, other[0])
+        to[1] += other[1]
+        to[2] += other[2]
+
+
+cdef void errors_of_part(
+    const Table* table, const Centers* centers, Py_ssize_t start, Py_ssize_t stop, Row* row, const int* labels,
+    double* errors
+) noexcept nogil:
+    """Weighted sums of the divergences of each column of numbers, without factors."""
+    cdef Py_ssize_t i, m, j
+    cdef const double* mean
+    for i in range(start, stop):
+        read_point(table, i, row)
+        mean = centers.means + labels[i] * table.p
+        for m in range(row.n_numbers):
+            j = row.at[m]
+            errors[j] += weight_of_point(table, i) * divergence(table.kind[j], row.x[m], mean[j])
+
+
+cdef void divergences_of_chunk(
+    const Table* table, const Centers* centers, Py_ssize_t start, Py_ssize_t stop, Row* row, const int* labels,
+    double* out
+) noexcept nogil:
+    """Divergences of points from their own centers, or from all where there are no labels."""
+    cdef Py_ssize_t i, k
+    for i in range(start, stop):
+        read_point(table, i, row)
+        if labels != NULL:
+            out[i] = exact(table, centers, row, labels[i])
+        else:
+            for k in range(centers.k):
+                out[i * centers.k + k] = exact(table, centers, row, k)
+
+
+cdef class MixedRows:
+    """Packed rows and their labels.
+
+    Parameters
+    ----------
+    numbers : IN array (m, p), float32 or float64, C order;  codes : IN array (m, q), int8, int16 or int32, C order
+    weight : IN array (n,) float64 > 0 in the order of visit, or None
+    order : IN array (n,) intp, the rows that are visited; None: all, as given
+    kind : IN array (p,) int32;  begin : IN array (q + 1,) intp
+    place : IN array (p,);  shares : IN array (levels,)
+    pseudo_count : float;  n_threads : int
+    """
+
+    def __init__(
+        self, numbers, codes, const double[::1] weight, const Py_ssize_t[::1] order, const int[::1] kind,
+        const Py_ssize_t[::1] begin, const double[::1] place, const double[::1] shares, double pseudo_count,
+        int n_threads,
+    ):
+        cdef Py_ssize_t p = numbers.shape[1], q = codes.shape[1], n = len(numbers) if order is None else len(order)
+        cdef double[::1] factor = np.ones(max(1, p))
+        for array in (numbers, codes):
+            if not (array.flags.c_contiguous and array.flags.aligned and array.ndim == 2):
+                raise ValueError("numbers and codes must be aligned matrices in C order")
+        if (
+            numbers.dtype not in (np.float32, np.float64) or codes.dtype not in (np.int8, np.int16, np.int32)
+            or len(codes) != len(numbers) or kind.shape[0] != p or place.shape[0] != p or begin.shape[0] != q + 1
+            or shares.shape[0] != begin[q] or (weight is not None and weight.shape[0] != n)
+        ):
+            raise ValueError("numbers, codes and what is said of them must match")
+        if order is not None and n and not (np.min(order) >= 0 and np.max(order) < len(numbers)):
+            raise ValueError("order must be rows")
+        if q and len(codes) and not (np.max(codes, axis=0) < np.diff(begin)).all():
+            raise ValueError("codes must be levels")
+        self.labels = np.zeros(n, dtype=np.int32)
+        self.n_threads = max(1, n_threads)
+        self.table.numbers, self.table.codes = <void*> <size_t> numbers.ctypes.data, <void*> <size_t> codes.ctypes.data
+        self.table.single, self.table.code_size = numbers.dtype == np.float32, codes.dtype.itemsize
+        self.table.p, self.table.q, self.table.n, self.table.pseudo_count = p, q, n, pseudo_count
+        self.table.order = &order[0] if order is not None and n else NULL
+        self.table.weight = &weight[0] if weight is not None and n else NULL
+        self.table.kind = &kind[0] if p else NULL
+        self.table.place = &place[0] if p else NULL
+        self.table.begin = &begin[0]
+        self.table.shares = &shares[0] if begin[q] else NULL
+        self.table.factor = &factor[0]
+        self.arrays = {
+            "rows": (numbers, codes, weight, order), "facts": (kind, begin, place, shares), "factor": np.asarray(factor)
+        }
+        self.make_scratch()
+
+    cdef make_scratch(self):
+        """Memory for a decoded row of each thread."""
+        cdef Py_ssize_t p = self.table.p, q = self.table.q, t, size = sizeof(Row)
+        cdef double[:, ::1] x = np.empty((self.n_threads, 2 * p + 8))
+        cdef Py_ssize_t[:, ::1] at = np.empty((self.n_threads, p + q + 8), dtype=np.intp)
+        cdef unsigned char[::1] rows = np.zeros(self.n_threads * size, dtype=np.uint8)
+        self.rows = <Row*> &rows[0]
+        for t in range(self.n_threads):
+            self.rows[t].x, self.rows[t].shifted = &x[t, 0], &x[t, p]
+            self.rows[t].at, self.rows[t].level = &at[t, 0], &at[t, p]
+        self.memory = x, at, rows
+
+    @property
+    def factor(self):
+        """What divergences of the columns of numbers are multiplied by, (p,): not a copy."""
+        return self.arrays["factor"][: self.table.p]
+
+
+cdef class MixedAssignment(MixedRows):
+    """Packed rows, centers, and the passes that compare them.
+
+    Centers are an array (k, p + levels): means of the numbers, shares of the levels.
+    """
+
+    cdef Centers centers_
+    cdef object center_arrays
+    cdef readonly object centers
+    cdef readonly object beyond
+    cdef readonly Py_ssize_t n_moved, farthest
+    cdef Py_ssize_t work
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.beyond = np.zeros(0, dtype=np.uint8)
+        self.farthest = -1
+
+    @property
+    def k(self):
+        """Number of centers."""
+        return len(self.centers)
+
+    def set_centers(self, centers):
+        """Measure by these centers, and by the factors as they are now."""
+        cdef Py_ssize_t p = self.table.p, k = len(centers), padded = (k + SM_PAD - 1) // SM_PAD * SM_PAD
+        kind, begin, place, shares = (np.asarray(a) for a in self.arrays["facts"])
+        levels = int(begin[-1])
+        centers = np.ascontiguousarray(centers, dtype=np.float64)
+        if centers.ndim != 2 or k < 1 or centers.shape[1] != p + levels:
+            raise ValueError("centers must have a mean for each column of numbers, and a share for each level")
+        means = np.ascontiguousarray(centers[:, :p])
+        slopes, offsets = np.zeros((max(1, p), padded)), np.zeros((max(1, p), padded))
+        costs = np.zeros((max(1, levels), padded))
+        walls = (kind == C_POISSON) & (means == 0.0)
+        with np.errstate(all="ignore"):     # beyond float64 scores are NaN or infinite, and nothing is decided by them
+            slope, offset = affine(kind, means, place, walls)
+            slopes[:p, :k], offsets[:p, :k] = (slope * self.factor).T, (offset * self.factor).T
+            costs[:levels, :k] = -np.log(centers[:, p:].T)
+        costs[:levels][shares == 0.0] = 0.0
+        most = [np.abs(a[:, :k]).max(axis=1) for a in (slopes, offsets, costs)]
+        has_walls = walls.any(axis=1)
+        self.keep_centers(centers, means, slopes, offsets, costs, most, has_walls.view(np.uint8), has_walls.any())
+
+    cdef keep_centers(self, centers, const double[:, ::1] means, const double[:, ::1] slopes,
+                      const double[:, ::1] offsets, const double[:, ::1] costs, most, const unsigned char[::1] walls,
+                      bint has_walls):
+        cdef const double[::1] most_slope = most[0], most_offset = most[1], most_cost = most[2]
+        cdef Centers* to = &self.centers_
+        self.centers, self.center_arrays = centers, (means, slopes, offsets, costs, most, walls)
+        to.k, to.padded = len(centers), slopes.shape[1]
+        to.means = &means[0, 0] if self.table.p else NULL
+        to.slopes, to.offsets, to.costs = &slopes[0, 0], &offsets[0, 0], &costs[0, 0]
+        to.most_slope, to.most_offset, to.most_cost = &most_slope[0], &most_offset[0], &most_cost[0]
+        to.walls = &walls[0] if has_walls else NULL
+
+    def assign_points(self, Py_ssize_t first, Py_ssize_t last, double limit):
+        """Points first..last-1 join their nearest centers; ``beyond`` tells where opening a cluster gains more.
+
+        Of these, ``farthest`` is the one that gains most, the first one at a tie; -1: there is none.
+        """
+        cdef Py_ssize_t n = last - first, per_point, at_once, n_chunks, chunk, done = first
+        cdef const Table* table = &self.table
+        cdef const Centers* centers = &self.centers_
+        cdef int[::1] labels = self.labels
+        cdef unsigned char[::1] beyond
+        cdef ParallelLoop loop
+        cdef int thread
+        cdef double gain = limit
+        if not 0 <= first <= last <= table.n or self.centers is None:
+            raise ValueError("there must be centers, and points first..last-1")
+        if limit < HUGE_VAL and len(self.beyond) < table.n:
+            self.beyond = np.zeros(table.n, dtype=np.uint8)
+        self.n_moved, self.farthest = 0, -1
+        if n == 0:
+            return
+        beyond = self.beyond
+        cdef unsigned char* flags = &beyond[0] if beyond.shape[0] else NULL
+        per_point = (table.p + table.q) * (centers.padded + 4) + 16
+        at_once = max(<Py_ssize_t> 2 * self.n_threads, WORK // (CHUNK * per_point))
+        cdef unsigned char[::1] memory = np.empty(at_once * sizeof(ChunkResult), dtype=np.uint8)
+        cdef ChunkResult* results = <ChunkResult*> &memory[0]
+        cdef double[:, ::1] score = np.empty((self.n_threads, centers.padded + 8))
+        with nogil:
+            while done < last:
+                n_chunks = min(at_once, (last - done + CHUNK - 1) // CHUNK)
+                loop = begin_loop(n_chunks, self.n_threads if n_chunks * CHUNK * per_point > PAYS else 1)
+                if loop.threads == 1:
+                    for chunk in range(n_chunks):
+                        assign_chunk(
+                            table, centers, done + chunk * CHUNK, min(last, done + (chunk + 1) * CHUNK), limit,
+                            &self.rows[0], &score[0, 0], &labels[0], flags, &results[chunk],
+                        )
+                else:
+                    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        thread = begin_chunk(&loop)
+                        assign_chunk(
+                            table, centers, done + chunk * CHUNK, min(last, done + (chunk + 1) * CHUNK), limit,
+                            &self.rows[thread], &score[thread, 0], &labels[0], flags, &results[chunk],
+                        )
+                end_loop(&loop)
+                for chunk in range(n_chunks):
+                    self.n_moved += results[chunk].moved
+                    if results[chunk].farthest >= 0 and results[chunk].gain > gain:
+                        self.farthest, gain = results[chunk].farthest, results[chunk].gain
+                poll_signals(&self.work, n_chunks * CHUNK * per_point, WORK)
+                done += n_chunks * CHUNK
+
+    def open_in_order(self, Py_ssize_t first, Py_ssize_t last, double lam, Py_ssize_t cap, Py_ssize_t most):
+        """Algorithm 1 on points that ``assign_points`` has compared with all centers, one after the other.
+
+        Each of them opens a cluster if that gains more than lam, or joins one opened here if it is nearer. Stops before
+        more than ``most`` clusters are opened; returns the point after the last one, and the centers opened.
+        """
+        cdef const Table* table = &self.table
+        cdef Centers* centers = &self.centers_
+        cdef Row* row = &self.rows[0]
+        cdef Centers opened
+        cdef Py_ssize_t i = first, k = centers.k, n = 0, c
+        cdef int[::1] labels = self.labels
+        cdef const unsigned char[::1] beyond = self.beyond
+        cdef double w, distance, other
+        levels = table.begin[table.q]
+        means, shares = np.zeros((most, max(1, table.p))), np.zeros((most, max(1, levels)))
+        cdef double[:, ::1] mean = means, share = shares, cost = np.zeros((max(1, levels), most))
+        opened.padded, opened.costs = most, &cost[0, 0]
+        opened.means = &mean[0, 0]
+        while i < last:
+            if n == 0 and not beyond[i]:
+                i += 1
+                continue
+            if n == most:
+                break
+            poll_signals(&self.work, (table.p + table.q) * (n + 2), WORK)
+            read_point(table, i, row)
+            w = weight_of_point(table, i)
+            distance = exact(table, centers, row, labels[i])
+            for c in range(n):
+                other = exact(table, &opened, row, c)
+                if other < distance:
+                    distance, labels[i] = other, <int> (k + c)
+            if k + n < cap and w * distance > lam and w * distance - cost_alone(table, row, w) > lam:
+                open_center(table, row, w, &mean[n, 0], &share[n, 0])
+                for c in range(table.begin[table.q]):
+                    cost[c, n] = -log(share[n, c]) if share[n, c] > 0.0 else 0.0
+                labels[i] = <int> (k + n)
+                n += 1
+            i += 1
+        return i, np.hstack([means[:n, : table.p], shares[:n, :levels]])
+
+    def centers_at(self, const Py_ssize_t[::1] points):
+        """The centers of clusters of these points alone."""
+        cdef Py_ssize_t m, n = points.shape[0], levels = self.table.begin[self.table.q]
+        means, shares = np.zeros((n, self.table.p + 1)), np.zeros((n, levels + 1))
+        cdef double[:, ::1] mean = means, share = shares
+        for m in range(n):
+            if not 0 <= points[m] < self.table.n:
+                raise ValueError("there must be such points")
+            read_point(&self.table, points[m], &self.rows[0])
+            open_center(&self.table, &self.rows[0], weight_of_point(&self.table, points[m]), &mean[m, 0], &share[m, 0])
+        return np.hstack([means[:, :-1], shares[:, :-1]])
+
+    def divergences_alone(self):
+        """Divergences of all points from the centers of clusters of their own: 0 but for codes."""
+        cdef const Table* table = &self.table
+        cdef double[::1] out = np.zeros(table.n)
+        cdef double w, a = table.pseudo_count
+        cdef Py_ssize_t i, m
+        with nogil:
+            for i in range(table.n):
+                read_point(table, i, &self.rows[0])
+                w = weight_of_point(table, i)
+                for m in range(self.rows[0].n_levels):
+                    out[i] -= log((w + a * table.shares[self.rows[0].level[m]]) / (w + a))
+                poll_signals(&self.work, table.p + table.q, WORK)
+        return np.asarray(out)
+
+    def sums(self, Py_ssize_t k):
+        """Sums of the clusters of the labels, (k, width), and their layout; see ``Sums`` in _mixed."""
+        cdef const Table* table = &self.table
+        cdef Py_ssize_t width = sums_width(table), n = table.n, parts, size, part, n_chunks
+        cdef const int[::1] labels = self.labels
+        cdef ParallelLoop loop
+        parts = max(<Py_ssize_t> 1, min(<Py_ssize_t> SUM_CHUNKS, SUM_NUMBERS // (k * width)))
+        size = max(<Py_ssize_t> SUM_ROWS, (n + parts - 1) // parts)
+        n_chunks = max(<Py_ssize_t> 1, (n + size - 1) // size)
+        cdef double[:, ::1] sums = np.zeros((n_chunks, k * width))
+        if n and not (np.min(labels) >= 0 and np.max(labels) < k):
+            raise ValueError(f"labels must be >= 0 and < {k}")
+        if n == 0:
+            return np.asarray(sums).reshape(k, width)
+        with nogil:
+            loop = begin_loop(n_chunks, self.n_threads if 8 * n * (table.p + table.q) > PAYS else 1)
+            if loop.threads == 1:
+                for part in range(n_chunks):
+                    add_part(table, part * size, min(n, (part + 1) * size), &self.rows[0], &labels[0], &sums[part, 0])
+            else:
+                for part in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    add_part(
+                        table, part * size, min(n, (part + 1) * size), &self.rows[begin_chunk(&loop)], &labels[0],
+                        &sums[part, 0],
+                    )
+            end_loop(&loop)
+            for part in range(1, n_chunks):
+                unite_parts(&sums[0, 0], &sums[part, 0], k, table)
+        poll_signals(&self.work, WORK, 0)
+        return np.asarray(sums)[0].reshape(k, width)
+
+    def column_errors(self):
+        """Weighted sums of the divergences of each column of numbers, without factors, from the own centers."""
+        cdef const Table* table = &self.table
+        cdef Py_ssize_t n = table.n, part, size = max(<Py_ssize_t> SUM_ROWS, (n + SUM_CHUNKS - 1) // SUM_CHUNKS)
+        cdef Py_ssize_t n_chunks = (n + size - 1) // size
+        cdef double[:, ::1] errors = np.zeros((max(<Py_ssize_t> 1, n_chunks), table.p + 8))
+        cdef const int[::1] labels = self.labels
+        cdef ParallelLoop loop
+        with nogil:
+            loop = begin_loop(n_chunks, self.n_threads if 8 * n * table.p > PAYS else 1)
+            if loop.threads == 1:
+                for part in range(n_chunks):
+                    errors_of_part(
+                        table, &self.centers_, part * size, min(n, (part + 1) * size), &self.rows[0], &labels[0],
+                        &errors[part, 0],
+                    )
+            else:
+                for part in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    errors_of_part(
+                        table, &self.centers_, part * size, min(n, (part + 1) * size), &self.rows[begin_chunk(&loop)],
+                        &labels[0], &errors[part, 0],
+                    )
+            end_loop(&loop)
+        poll_signals(&self.work, WORK, 0)
+        return np.asarray(errors)[:, : table.p].sum(axis=0)
+
+    def divergences(self, bint own):
+        """Divergences of all points from their own centers, (n,), or from all centers, (n, k)."""
+        cdef const Table* table = &self.table
+        cdef Py_ssize_t n = table.n, chunk, n_chunks = (n + CHUNK - 1) // CHUNK, k = 1 if own else self.centers_.k
+        cdef double[::1] out = np.empty(max(<Py_ssize_t> 1, n * k))
+        cdef const int[::1] labels = self.labels
+        cdef const int* label = &labels[0] if own and n else NULL
+        cdef ParallelLoop loop
+        with nogil:
+            loop = begin_loop(n_chunks, self.n_threads if 8 * n * k * (table.p + table.q) > PAYS else 1)
+            if loop.threads == 1:
+                for chunk in range(n_chunks):
+                    divergences_of_chunk(
+                        table, &self.centers_, chunk * CHUNK, min(n, (chunk + 1) * CHUNK), &self.rows[0], label, &out[0]
+                    )
+                    poll_signals(&self.work, CHUNK * k * (table.p + table.q), WORK)
+            else:
+                for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    divergences_of_chunk(
+                        table, &self.centers_, chunk * CHUNK, min(n, (chunk + 1) * CHUNK),
+                        &self.rows[begin_chunk(&loop)], label, &out[0],
+                    )
+            end_loop(&loop)
+        out_array = np.asarray(out)[: n * k]
+        return out_array if own else out_array.reshape(n, k)
+
+
+cdef void open_center(const Table* table, const Row* row, double w, double* mean, double* share) noexcept nogil:
+    """The center of a cluster of one row: overall means and shares where it has no cell."""
+    cdef Py_ssize_t j, m, v, level
+    cdef double a = table.pseudo_count
+    for j in range(table.p):
+        mean[j] = table.place[j]
+    for m in range(row.n_numbers):
+        mean[row.at[m]] = row.x[m]
+    for v in range(table.begin[table.q]):
+        share[v] = table.shares[v]
+    for m in range(row.n_levels):
+        level = row.level[m]
+        j = 0
+        while table.begin[j + 1] <= level:
+            j += 1
+        for v in range(table.begin[j], table.begin[j + 1]):
+            share[v] = (a * table.shares[v] + (w if v == level else 0.0)) / (a + w)
+
+
+def affine(kind, means, place, walls):
+    """Slopes g and offsets b of D(x, mu) = D(x, m) + g (x - m) + b, for means (k, p).
+
+    Where a poisson mean is 0, that is right for x = 0, and below the true divergence, which is infinite, for others.
+    """
+    slope, offset = np.zeros(means.shape), np.zeros(means.shape)
+    at = kind == C_NORMAL
+    delta = place[at] - means[:, at]
+    slope[:, at], offset[:, at] = 2.0 * delta, delta * delta
+    at = kind == C_POISSON
+    m = np.broadcast_to(place[at], means[:, at].shape)
+    mu = np.where(walls[:, at], m * OFF_BORDER, means[:, at])
+    ratio = np.where(np.abs(mu - m) <= 0.5 * m, np.log1p((mu - m) / m), np.log(mu) - np.log(m))
+    slope[:, at], offset[:, at] = -ratio, means[:, at] - m - m * ratio
+    at = kind == C_EXPONENTIAL
+    m, mu = place[at], means[:, at]
+    ratio = np.where(np.abs(mu - m) <= 0.5 * m, np.log1p((mu - m) / m), np.log(mu) - np.log(m))
+    slope[:, at], offset[:, at] = (m - mu) / m / mu, ratio + (m - mu) / mu
+    return slope, offset

@@ -1,0 +1,532 @@
+"""MixedDPMeans: tables whose columns are of several kinds, with cells that are missing."""
+
+import pickle
+import signal
+import threading
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
+from twins import mixed as twin
+
+from smallvar import BregmanDPMeans, DPMeans, MixedDPMeans, UnclearNumberWarning
+from smallvar._mixed.columns import pack
+from smallvar._mixed.measure import MixedSweep, measure_of, sums_of
+from smallvar._sweeps import parallel
+
+KINDS = ("normal", "ordered", "poisson", "exponential", "bernoulli", "categorical")
+LETTERS = np.array(list("abcdefgh"))
+# of the objective: sums of some hundred terms of any order
+CLOSE = 1e-9
+
+
+def random_table(g, n, gaps=0.15):
+    """Columns by name, their kinds and s_j, and weights; some rows are repeated."""
+    count, X, kinds, spreads = int(g.integers(1, 6)), {}, {}, {}
+    repeated = np.append(np.arange(n), g.integers(n, size=n // 4))
+    for j in range(count):
+        kind = str(g.choice(KINDS))
+        name = f"{kind}{j}"
+        group = g.integers(3, size=n)
+        if kind == "poisson":
+            x = g.poisson(3.0 * group).astype(float)
+        elif kind == "exponential":
+            x = g.exponential(1.0 + 20.0 * group, size=n)
+        elif kind == "ordered":
+            x = (group + g.integers(3, size=n)).astype(float)
+        elif kind == "normal":
+            x = g.normal(4.0 * group)
+        else:
+            x = (group + g.integers(2, size=n)) % (2 if kind == "bernoulli" else 5)
+        missing = g.random(n) < gaps
+        if kind in ("bernoulli", "categorical"):
+            x = np.where(missing, None, LETTERS[x.astype(int)])
+        else:
+            x = np.where(missing, np.nan, x)
+            spreads[name] = float(g.choice([0.5, 1.0, 2.0]))
+        X[name], kinds[name] = x[repeated], kind
+    return X, kinds, spreads
+
+
+def for_twin(X, model):
+    """The table as the twin takes it."""
+    numbers, codes = [], []
+    for column in model.columns_:
+        x = X[column.name]
+        if column.kind in twin.CODES:
+            place = {level: c for c, level in enumerate(column.levels)}
+            codes.append((column.kind, np.array([place.get(v, -1) for v in x]), None))
+        else:
+            spread = model.spreads_[column.name]
+            numbers.append((column.kind, x, spread * spread))
+    return numbers + codes
+
+
+def fitted(X, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return MixedDPMeans(n_threads=1, **options).fit(X)
+
+
+def usable(X):
+    """Whether a column of the table has two values."""
+    return any(len({v for v in x if v is not None and v == v}) > 1 for x in X.values())
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_labels_are_those_of_the_twin(block):
+    """On random tables of all kinds, with gaps, weights and rows that are equal."""
+    done = 0
+    g = np.random.default_rng([7, block])
+    while done < 20:
+        X, kinds, spreads = random_table(g, int(g.integers(5, 16)))
+        if not usable(X):
+            continue
+        n = len(next(iter(X.values())))
+        weights = [None, g.choice([0.0, 0.5, 1.0, 2.0, 3.0], size=n)][done % 2]
+        if weights is not None:
+            weights[0] = 1.0
+        lam, cap = float(g.choice([0.7, 2.0, 5.0])), int(g.choice([2, 4, 10**6]))
+        algorithms = ("serial", "delayed", "collapsed")[: 3 if done % 4 == 0 else 2]
+        for algorithm in algorithms:
+            options = {"lam": lam, "algorithm": algorithm, "columns": kinds, "max_clusters": cap}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                constant = pack(X, kinds).left_out
+                own = {name: s for name, s in spreads.items() if name not in constant}
+                model = MixedDPMeans(spreads=own, n_threads=1, **options)
+                model.fit(X, sample_weight=weights)
+            table = for_twin(X, model)
+            expected = twin.mixed(table, lam, algorithm, weights=weights, cap=cap)
+            assert model.labels_.tolist() == expected.labels.tolist()
+            assert model.n_clusters_ == len(expected.centers)
+            assert model.objective_ == pytest.approx(expected.objective, rel=CLOSE, abs=CLOSE)
+            assert model.n_iter_ == expected.n_iter
+            rises = np.diff(model.objective_path_)
+            assert (rises <= CLOSE * abs(model.objective_path_[0])).all()
+        done += 1
+
+
+def test_merging_finds_the_best_of_all_partitions():
+    found = 0
+    for seed in range(60):
+        g = np.random.default_rng([3, seed])
+        X, kinds, spreads = random_table(g, 6)
+        while len(pack_or_none(X, kinds)) < 1:
+            X, kinds, spreads = random_table(g, 6)
+        lam = float(g.choice([1.0, 2.0, 4.0]))
+        own = {name: s for name, s in spreads.items() if name in pack_or_none(X, kinds)}
+        options = {"columns": kinds, "spreads": own, "random_state": 0}
+        model = fitted(X, lam=lam, algorithm="merge", **options)
+        table = for_twin(X, model)
+        w = np.ones(len(table[0][1]))
+        best = twin.best_of_all(table, lam, w, len(w))
+        assert model.objective_ >= best - CLOSE * abs(best)
+        found += model.objective_ <= best + CLOSE * abs(best)
+    assert found >= 55
+
+
+def pack_or_none(X, kinds):
+    """Names of the columns that take part."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return [column.name for column in pack(X, kinds).columns]
+        except ValueError:
+            return []
+
+
+def test_mergers_are_those_of_the_twin():
+    for seed in range(12):
+        g = np.random.default_rng([5, seed])
+        X, kinds, _ = random_table(g, 12)
+        if not pack_or_none(X, kinds):
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            packed = pack(X, kinds)
+        measure = measure_of(packed, None, 1)
+        sweep = MixedSweep(measure, packed.numbers, packed.codes)
+        n = len(packed.numbers)
+        labels = np.arange(n) % 6
+        sweep.start(np.repeat(measure.overall(), 6, axis=0))
+        sweep.labels[:] = labels
+        sweep.move_centers()
+        spread = dict(zip(packed.number_of, measure.variance, strict=True))
+        table = [
+            (packed.columns[j].kind, x, spread[j])
+            for j, x in zip(packed.number_of, packed.numbers.T, strict=True)
+        ]
+        table += [
+            (packed.columns[j].kind, x.astype(int), None)
+            for j, x in zip(packed.code_of, packed.codes.T, strict=True)
+        ]
+        pairs, costs, merged = twin.merged(table, np.ones(n), labels, 4)
+        found_pairs, found_costs = sweep.merge(4)
+        np.testing.assert_allclose(found_costs, costs, rtol=1e-7, atol=1e-8)
+        assert found_pairs.tolist() == pairs.tolist()
+        assert sweep.labels.tolist() == np.unique(merged, return_inverse=True)[1].tolist()
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed"])
+def test_normal_columns_are_those_of_dpmeans(algorithm):
+    """Of X / s_j at 2 lam; on a grid, where rows are as far from one center as from another."""
+    kinds = dict.fromkeys(range(3), "normal")
+    for seed in range(12):
+        g = np.random.default_rng(seed)
+        X = 2.0 * np.round(g.normal(size=(60, 3)), seed % 2)
+        lam, spread = float(g.choice([0.5, 1.0, 3.0])), np.array([0.5, 1.0, 2.0])
+        spreads = dict(enumerate(spread.tolist()))
+        mixed = fitted(X, lam=lam, algorithm=algorithm, columns=kinds, spreads=spreads)
+        plain = DPMeans(lam=2.0 * lam, algorithm=algorithm, n_threads=1).fit(X / spread)
+        assert mixed.labels_.tolist() == plain.labels_.tolist()
+        assert mixed.objective_ == pytest.approx(plain.objective_ / 2.0, rel=CLOSE)
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+def test_counts_are_those_of_the_divergence(algorithm):
+    for seed in range(12):
+        g = np.random.default_rng(seed)
+        X = g.poisson(g.choice([0.5, 3.0, 12.0], size=(60, 1)), size=(60, 3)).astype(float)
+        lam = float(g.choice([0.7, 2.0]))
+        mixed = fitted(X, lam=lam, algorithm=algorithm, columns=dict.fromkeys(range(3), "poisson"))
+        plain = BregmanDPMeans(lam=lam, divergence="kl", algorithm=algorithm, n_threads=1).fit(X)
+        assert mixed.labels_.tolist() == plain.labels_.tolist()
+        assert mixed.objective_ == pytest.approx(plain.objective_, rel=CLOSE)
+        assert mixed.predict(X).tolist() == plain.predict(X).tolist()
+
+
+def groups(g, n=600, k=3, gaps=0.0):
+    """A table of all kinds with k clusters, and their labels."""
+    y = np.arange(n) % k
+    g.shuffle(y)
+    shares = g.dirichlet(np.full(4, 0.3), size=k).cumsum(axis=1)
+    X = pd.DataFrame({
+        "size": g.normal(7.0 * y, 1.0),
+        "count": g.poisson(2.0 + 20.0 * ((y + 1) % k)),
+        "amount": g.exponential(np.exp(2.0 * (y % 2))),
+        "color": pd.Categorical(LETTERS[(shares[y] < g.random(n)[:, None]).sum(axis=1).clip(0, 3)]),
+        "member": g.random(n) < np.where(y == 1, 0.9, 0.1),
+        "grade": np.clip(y + g.integers(0, 3, size=n), 0, 4),
+    })  # fmt: skip
+    X = X.astype({"member": "boolean", "grade": "Int64", "count": "Int64"})
+    for name in X:
+        X.loc[g.random(n) < gaps, name] = None
+    return X, y
+
+
+@pytest.mark.parametrize("gaps", [0.0, 0.2])
+def test_finds_the_clusters_of_a_table(gaps):
+    X, y = groups(np.random.default_rng(0), gaps=gaps)
+    model = MixedDPMeans(random_state=0).fit(X)
+    assert model.n_clusters_ == 3
+    assert adjusted_rand_score(y, model.labels_) > (0.98 if gaps == 0.0 else 0.93)
+    assert model.path_.confidence > 0.5
+    path = model.path_
+    assert model.lam_ == path.lam
+    assert path.labels(3).tolist() == path.labels(3, X).tolist() == model.labels_.tolist()
+    assert len(np.unique(path.labels(2))) == 2
+    at = list(path.counts).index(3)
+    assert path.lam_low[at] < model.lam_ < path.lam_high[at]
+    assert (np.diff(path.error) < 0.0).all()
+    assert path.at(model.lam_) == 3
+    assert model.predict(X).tolist() == model.labels_.tolist()
+    assert model.score(X) == pytest.approx(-model.objective_, rel=CLOSE)
+    least = model.transform(X).min(axis=1)
+    shares = model.objective_ - model.lam_ * 3 - least.sum()
+    assert 0.0 < shares < 20.0  # the prior
+
+
+def test_given_number_and_most():
+    X, _ = groups(np.random.default_rng(1))
+    for k in (1, 2, 5, 300):
+        model = fitted(X, n_clusters=k, random_state=0)
+        assert model.n_clusters_ == k == len(np.unique(model.labels_))
+    few = fitted(X, n_clusters=6, init=X.iloc[:2], random_state=0)
+    assert few.n_clusters_ == 6 == len(np.unique(few.labels_))
+    twice = {"a": ["x", "y", "x", "y"], "b": [1.0, 2.0, 1.0, 2.0]}
+    assert fitted(twice, n_clusters=2).labels_.tolist() in ([0, 1, 0, 1], [1, 0, 1, 0])
+    with pytest.raises(ValueError, match="n_clusters must be <= 2, the number of distinct rows"):
+        fitted(twice, n_clusters=3)
+    assert fitted(X, max_clusters=2, random_state=0).n_clusters_ <= 2
+
+
+def test_noise_is_one_cluster():
+    g = np.random.default_rng(2)
+    X = pd.DataFrame({
+        "a": g.normal(size=800), "b": g.random(800), "c": g.random(800) < 0.3,
+        "d": LETTERS[g.integers(5, size=800)], "e": g.integers(1, 6, size=800),
+    })  # fmt: skip
+    assert fitted(X, random_state=0).n_clusters_ == 1
+
+
+def test_threads_change_no_bit():
+    if not parallel.openmp_version():
+        pytest.skip("built without OpenMP")
+    X, _ = groups(np.random.default_rng(3), n=30_000, gaps=0.1)
+    weights = np.random.default_rng(4).choice([0.3, 1.0, 2.5], size=len(X))
+    parallel.guard_loops(False)
+    try:
+        for options in ({"lam": 3.0, "max_clusters": 40, "max_iter": 3}, {"n_clusters": 4}):
+            models = []
+            for n_threads in (1, 2, 3):
+                model = MixedDPMeans(n_threads=n_threads, random_state=0, **options)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    models.append(model.fit(X, sample_weight=weights))
+            for other in models[1:]:
+                assert (models[0].labels_ == other.labels_).all()
+                assert models[0].objective_path_.tolist() == other.objective_path_.tolist()
+                for name, values in models[0].cluster_parameters_.items():
+                    assert (values == other.cluster_parameters_[name]).all()
+                assert (models[0].transform(X) == other.transform(X)).all()
+    finally:
+        parallel.guard_loops(True)
+
+
+def test_weights_are_repeated_rows():
+    X, _ = groups(np.random.default_rng(5), n=60, gaps=0.1)
+    weights = np.random.default_rng(6).integers(1, 4, size=len(X))
+    spreads = {"size": 1.0, "count": 1.0, "amount": 1.0, "grade": 1.0}
+    options = {"lam": 1e6, "init": X.iloc[[0, 1, 2]], "spreads": spreads}
+    weighted = MixedDPMeans(n_threads=1, **options).fit(X, sample_weight=weights)
+    repeated = MixedDPMeans(n_threads=1, **options).fit(X.loc[X.index.repeat(weights)])
+    assert np.repeat(weighted.labels_, weights).tolist() == repeated.labels_.tolist()
+    assert weighted.objective_ == pytest.approx(repeated.objective_, rel=CLOSE)
+
+
+def test_rows_of_weight_zero_take_no_part():
+    X, _ = groups(np.random.default_rng(7), n=200)
+    weights = np.ones(200)
+    weights[150:] = 0.0
+    some = MixedDPMeans(random_state=0, n_threads=1).fit(X, sample_weight=weights)
+    assert some.labels_.tolist() == some.predict(X).tolist()
+    columns = {c.name: c.kind for c in some.columns_}
+    alone = MixedDPMeans(random_state=0, n_threads=1, columns=columns).fit(X.iloc[:150])
+    assert some.labels_[:150].tolist() == alone.labels_.tolist()
+
+
+def test_order_of_columns_does_not_matter():
+    X, _ = groups(np.random.default_rng(8), n=300, gaps=0.1)
+    first = fitted(X, random_state=0)
+    other = fitted(X[X.columns[::-1]], random_state=0)
+    assert adjusted_rand_score(first.labels_, other.labels_) == 1.0
+    assert first.predict(X[X.columns[::-1]]).tolist() == first.labels_.tolist()
+    assert first.objective_ == pytest.approx(other.objective_, rel=1e-6)
+
+
+def test_units_do_not_matter():
+    """Of normal columns, and of amounts."""
+    X, _ = groups(np.random.default_rng(9), n=300)
+    scaled = X.assign(size=1024.0 * X["size"], amount=X["amount"] / 64.0)
+    first, other = fitted(X, random_state=0), fitted(scaled, random_state=0)
+    assert first.labels_.tolist() == other.labels_.tolist()
+    assert first.objective_ == pytest.approx(other.objective_, rel=CLOSE)
+    assert other.spreads_["size"] == pytest.approx(1024.0 * first.spreads_["size"], rel=CLOSE)
+
+
+def test_parameters_of_clusters():
+    X = {
+        "a": [1.0, 3.0, np.nan, 100.0, 102.0, np.nan],
+        "b": ["x", "x", "x", "z", None, "z"],
+        "c": [np.nan, np.nan, np.nan, 2.0, 3.0, 4.0],
+    }
+    kinds, spreads = {"a": "normal", "c": "normal"}, {"c": 100.0}
+    model = fitted(X, n_clusters=2, random_state=0, columns=kinds, spreads=spreads)
+    low, high = np.argsort(model.cluster_parameters_["a"])
+    assert model.cluster_parameters_["a"][[low, high]].tolist() == [2.0, 101.0]
+    # three rows at x, and one that is spread over the levels as all are, 3/5 and 2/5
+    np.testing.assert_allclose(model.cluster_parameters_["b"][low], [3.6 / 4.0, 0.4 / 4.0])
+    np.testing.assert_allclose(model.cluster_parameters_["b"][high], [0.6 / 3.0, 2.4 / 3.0])
+    assert model.cluster_parameters_["c"].tolist() == [3.0, 3.0]  # the mean of the column
+
+
+def test_missing_cells_take_no_part():
+    model = fitted({"a": [0.0, 0.1, 9.0, 9.1], "b": [5.0, 5.5, 1.0, 1.5]}, n_clusters=2,
+                   columns={"a": "normal", "b": "normal"}, random_state=0)  # fmt: skip
+    rows = {"a": [0.0, np.nan, np.nan], "b": [np.nan, 5.2, np.nan]}
+    with pytest.warns(UserWarning, match="row without a value"):
+        table = model.transform(rows)
+    whole = model.transform({"a": [0.0], "b": [5.2]})
+    np.testing.assert_allclose(table[0] + table[1], whole[0])
+    assert table[2].tolist() == [0.0, 0.0]
+
+
+def test_pickle_clone_and_refit():
+    X, _ = groups(np.random.default_rng(10), n=120, gaps=0.1)
+    model = fitted(X, random_state=0)
+    again = pickle.loads(pickle.dumps(model))
+    assert again.predict(X).tolist() == model.labels_.tolist()
+    assert again.path_.best == model.path_.best
+    with pytest.raises(ValueError, match="lost its rows"):
+        again.path_.labels(1)
+    assert clone(model).fit(X).labels_.tolist() == model.labels_.tolist()
+    out = model.set_output(transform="pandas").transform(X)
+    assert list(out.columns) == [f"mixeddpmeans{i}" for i in range(model.n_clusters_)]
+
+
+def test_a_failed_fit_changes_nothing():
+    X, _ = groups(np.random.default_rng(11), n=60)
+    model = fitted(X, random_state=0)
+    before = vars(model).copy()
+    for wrong in (X.assign(size=np.inf), X.assign(size=1e200 * X["size"])):
+        with pytest.raises(ValueError, match="column 'size'|'size'"):
+            model.fit(wrong)
+        assert vars(model) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lam": -1.0}, "lam must be > 0"),
+        ({"lam": 0.0}, "lam must be > 0"),
+        ({"lam": 1.0, "n_clusters": 2}, "n_clusters must be None where lam is a number"),
+        ({"n_clusters": 5, "max_clusters": 2}, "n_clusters must be <= max_clusters=2"),
+        ({"algorithm": "x"}, "algorithm must be one of"),
+        ({"columns": {"size": "x"}}, "must be None or one of"),
+        ({"columns": {"nope": None}}, "got 'nope'"),
+        ({"columns": {"count": "bernoulli"}}, "must be 2 values"),
+        ({"spreads": {"size": 0.0}}, r"spreads\['size'\] must be > 0"),
+        ({"spreads": {"color": 1.0}}, "spreads must be of columns of numbers"),
+        ({"init": "x"}, "init must be one of 'mean'"),
+        ({"n_clusters": 61}, "n_clusters must be"),
+        ({"columns": {"size": "poisson"}}, "whole numbers >= 0"),
+        ({"columns": {"size": "exponential"}}, "numbers > 0"),
+    ],
+)
+def test_bad_parameters(options, message):
+    X, _ = groups(np.random.default_rng(12), n=60)
+    with pytest.raises(ValueError, match=message):
+        MixedDPMeans(**options).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X: X[[]], "column"),
+        (lambda X: X[["size"]].assign(size=np.nan), "tells rows apart"),
+        (lambda X: X.assign(size=np.arange(60).astype(object) * 1j), "size"),
+        (lambda X: X.assign(size=["a", 1.0] * 30), "several types"),
+        (lambda X: X.assign(size=-np.inf), "finite"),
+    ],
+)
+def test_bad_tables(change, message):
+    X, _ = groups(np.random.default_rng(13), n=60)
+    with pytest.raises(ValueError, match=message):
+        MixedDPMeans(lam=1.0).fit(change(X))
+
+
+def test_predict_by_name():
+    X, _ = groups(np.random.default_rng(14), n=90)
+    model = fitted(X, random_state=0)
+    with pytest.raises(ValueError, match="'size'"):
+        model.predict(X.drop(columns="size"))
+    other = X.assign(color=["violet", *X["color"].astype(str).tolist()[1:]])
+    with pytest.warns(UserWarning, match="'violet'"):
+        labels = model.predict(other)
+    assert labels[1:].tolist() == model.labels_[1:].tolist()
+
+
+def test_one_row_and_one_column():
+    model = fitted({"a": ["x", "y"]}, lam=1.0)
+    assert model.n_clusters_ == 1
+    with pytest.raises(ValueError, match="tells rows apart"):
+        MixedDPMeans().fit({"a": [1.0]})
+    assert fitted({"a": [1.0, 2.0, 9.0]}, lam=0.01, columns={"a": "normal"}).n_clusters_ == 3
+
+
+def test_tells_where_the_number_is_not_clear():
+    g = np.random.default_rng(15)
+    X = pd.DataFrame({"a": g.normal(2.2 * (np.arange(300) % 2), 1.0), "b": g.normal(size=300)})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = MixedDPMeans(random_state=0).fit(X)
+    unclear = [w for w in caught if issubclass(w.category, UnclearNumberWarning)]
+    assert len(unclear) == (model.path_.confidence < 0.5)
+
+
+@pytest.mark.parametrize("options", [{"lam": 1e-3, "max_clusters": 3000}, {"lam": "auto"}])
+def test_ctrl_c(options):
+    g = np.random.default_rng(16)
+    X = {f"x{j}": g.normal(size=200_000) for j in range(6)} | {"c": g.choice(LETTERS, 200_000)}
+    model = MixedDPMeans(columns={"x0": "normal"}, n_threads=1, **options)
+    timer = threading.Timer(1.5, signal.raise_signal, [signal.SIGINT])
+    before = vars(model).copy()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        fit_for_ever(model, X)
+    timer.join()
+    assert vars(model) == before
+
+
+def fit_for_ever(model, X):
+    while True:
+        model.fit(X)
+
+
+def in_library(X, library):
+    """A table of pandas as one of another library."""
+    if library == "pandas":
+        return X
+    module = pytest.importorskip(library)
+    if library == "polars":
+        return module.from_pandas(X)
+    return module.Table.from_pandas(X, preserve_index=False)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_impute(library):
+    whole, _ = groups(np.random.default_rng(18), n=300)
+    gapped, _ = groups(np.random.default_rng(18), n=300, gaps=0.2)
+    model = fitted(gapped, n_clusters=3, random_state=0)
+    table = in_library(gapped, library)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a row without a value
+        filled = model.impute(table)
+        again = model.predict(gapped)
+    assert type(filled) is type(table)
+    if library != "pandas":
+        assert (filled.columns if library == "polars" else filled.column_names) == list(gapped)
+        filled = filled.to_pandas()
+    missing = gapped.isna()
+    assert missing.to_numpy().any() and not filled.isna().to_numpy().any()
+    for name in gapped:
+        kept = ~missing[name].to_numpy()
+        assert (
+            filled[name][kept].astype(str).tolist() == gapped[name][kept].astype(str).tolist()
+            or (filled[name][kept].astype(float) == gapped[name][kept].astype(float)).all()
+        )
+    low = model.labels_[missing["size"].to_numpy()]
+    expected = model.cluster_parameters_["size"][low]
+    np.testing.assert_allclose(filled["size"][missing["size"]].to_numpy(), expected)
+    right = (filled["color"].astype(str) == whole["color"].astype(str))[missing["color"]]
+    assert right.mean() > 0.4  # of four levels
+    assert again.tolist() == model.labels_.tolist()  # the table is as it was
+
+
+def test_impute_of_arrays():
+    X = np.array([[0.0, 1.0], [0.5, np.nan], [9.0, 5.0], [np.nan, 5.5], [8.5, np.nan]])
+    model = fitted(X, n_clusters=2, columns={0: "normal", 1: "normal"}, random_state=0)
+    expected = [[0.0, 1.0], [0.5, 1.0], [9.0, 5.0], [8.75, 5.5], [8.5, 5.25]]
+    np.testing.assert_allclose(model.impute(X), expected)
+    assert np.isnan(X).sum() == 3
+    words = {"a": ["x", "x", None, "y"], "b": [1.0, 1.1, 1.05, 7.0]}
+    kinds = {"b": "normal"}
+    filled = fitted(words, n_clusters=2, columns=kinds, random_state=0).impute(words)
+    assert filled["a"].tolist() == ["x", "x", "x", "y"]
+
+
+def test_sums_are_exact():
+    """Sums do not depend on the order of the rows."""
+    g = np.random.default_rng(17)
+    x = np.concatenate([[1e15, 1.0, -1e15], g.normal(size=5000), [0.1] * 100])
+    totals = []
+    for order in (np.arange(len(x)), g.permutation(len(x)), np.argsort(x)):
+        packed = pack({"a": x[order]}, {"a": "normal"})
+        measure = measure_of(packed, None, 1)
+        rows = measure.rows(packed.numbers, packed.codes)
+        totals.append(float(sums_of(rows, measure, 1).total[0, 0]))
+    assert totals[0] == totals[1] == totals[2]
