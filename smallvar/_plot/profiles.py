@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallvar._core.validation import check_number
-from smallvar._plot.base import BLUE, RED, Display, counted, room, write_title
+from smallvar._plot.base import BLUE, RED, Display, count_text, size_in_points, write_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -165,7 +165,7 @@ class ProfileDisplay(Display):
         """
         k, d = self.distances.shape
         own = ax is None
-        ax = self._begin(ax, (float(np.clip(1.3 * d + 1.2, 4, 16)), 0.55 * k + 1.5))
+        ax = self._make_axes(ax, (float(np.clip(1.3 * d + 1.2, 4, 16)), 0.55 * k + 1.5))
         ax.imshow(self._colors(), aspect="auto", interpolation="nearest")
         ax.set_xticks(np.arange(d + 1) - 0.5, minor=True)
         ax.set_yticks(np.arange(k + 1) - 0.5, minor=True)
@@ -174,11 +174,11 @@ class ProfileDisplay(Display):
         for side in ax.spines.values():
             side.set_visible(False)
         ax.xaxis.tick_top()
-        ax.set_yticks(range(k), [f"{c}: {counted(int(n), 'row')}" for c, n in
+        ax.set_yticks(range(k), [f"{c}: {count_text(int(n), 'row')}" for c, n in
                                  zip(self.clusters, self.sizes, strict=True)], size=8)  # fmt: skip
         if own:
-            self.figure_.draw_without_rendering()  # which makes the layout: the room of the cells
-        width, height = room(ax)
+            self.figure_.draw_without_rendering()  # the layout, and so the size of the cells
+        width, height = size_in_points(ax)
         self._write_cells(ax, width / d, height / k)
         write_title(ax, self._title())
         return self
@@ -198,10 +198,10 @@ class ProfileDisplay(Display):
     def _title(self):
         parts = []
         if len(self.names) < self.n_columns:
-            parts.append(f"{len(self.names)} of {counted(self.n_columns, 'column')}")
+            parts.append(f"{len(self.names)} of {count_text(self.n_columns, 'column')}")
         if len(self.clusters) < self.n_clusters:
-            parts.append(f"{len(self.clusters)} of {counted(self.n_clusters, 'cluster')}")
-        first = f"{counted(self.n_clusters, 'cluster')}" if not parts else ", ".join(parts)
+            parts.append(f"{len(self.clusters)} of {count_text(self.n_clusters, 'cluster')}")
+        first = f"{count_text(self.n_clusters, 'cluster')}" if not parts else ", ".join(parts)
         return f"{first}: red above all rows, blue below, green other shares"
 
     def _colors(self):

@@ -338,7 +338,7 @@ class LambdaPath(Path):
         return self._criterion
 
     @property
-    def ranking(self) -> NDArray[np.intp]:  # type: ignore[override]  # numpydoc ignore=RT01
+    def ranking(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
         """All numbers, those of the lowest criterion first."""
         return self.n_clusters[np.argsort(self.criterion, kind="stable")]
 
