@@ -1,5 +1,7 @@
 """MixedDPMeans on large tables of several kinds, and beside KPrototypes and StepMix."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pandas as pd
 from benchmarks.mixed import table
@@ -23,7 +25,7 @@ def quality(truth):
 
 
 def k_prototypes(frame):
-    """Labels of KPrototypes, told the number of clusters."""
+    """Labels of KPrototypes, given the number of clusters."""
     from kmodes.kprototypes import KPrototypes
 
     words = [j for j, name in enumerate(frame) if name.startswith(("flag", "word"))]
@@ -34,7 +36,7 @@ def k_prototypes(frame):
 
 
 def stepmix(frame):
-    """Labels of StepMix, told the number of clusters."""
+    """Labels of StepMix, given the number of clusters."""
     from stepmix.stepmix import StepMix
     from stepmix.utils import get_mixed_descriptor
 
@@ -47,13 +49,17 @@ def stepmix(frame):
 
 
 def comparisons():
-    """Yield them."""
+    """Yield them; rivals that are not installed are left out."""
+    rivals = (
+        ("KPrototypes, k given", k_prototypes, ["kmodes"]),
+        ("StepMix, k given", stepmix, ["stepmix", "tqdm"]),
+    )
     frame, truth = table(SMALL)
     yield Comparison(
         f"MixedDPMeans {SMALL} x 20",
         lambda: MixedDPMeans(random_state=0, n_threads=1).fit_predict(frame),
-        {"KPrototypes, told k": lambda: k_prototypes(frame),
-         "StepMix, told k": lambda: stepmix(frame)},
+        {name: lambda fit=fit: fit(frame) for name, fit, packages in rivals
+         if all(map(find_spec, packages))},
         quality=quality(truth),
         turns=1,
     )  # fmt: skip
