@@ -31,8 +31,8 @@ points, columns, centers and of anything else. A *weighted* sum is one over the 
 points. *Exact* is float64 arithmetic in the order of the columns, on which all decisions are
 based; *approximate* distances come with a bound on their error. A trailing f or d of a C function
 is the type of its data, float32 or float64; a second one that of approximate distances. Their
-prefixes: ``sv_``, ``tile_`` nearest centers, ``sm_`` mixed columns, ``csr_`` sparse rows, ``sf_`` features, ``sc_`` exact
-costs, ``sums_``, ``accumulator_`` exact sums, ``V_``, ``VI_`` vectors.
+prefixes: ``sv_``, ``tile_`` nearest centers, ``sm_`` mixed columns, ``csr_`` sparse rows, ``sf_``
+features, ``sc_`` exact costs, ``sums_``, ``accumulator_`` exact sums, ``V_``, ``VI_`` vectors.
 
 KJ12 is Kulis & Jordan (2012), Revisiting k-means. MB13: Broderick, Kulis & Jordan (2013),
 MAD-Bayes. CKH: Campbell, Kulis & How (2017), Dynamic clustering algorithms.
