@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from smallvar import ProfileDisplay
+from smallvar import MixedDPMeans, ProfileDisplay
 from smallvar._mixed.columns import pack
 from smallvar._mixed.profiles import FIELDS, profiles, shown
 
@@ -145,6 +145,28 @@ def test_far_from_zero():
 )  # fmt: skip
 def test_digits(value, spread, text):
     assert shown(value, spread) == text
+
+
+def test_profiles_of_a_fit_are_of_the_kinds_found_last():
+    """Kinds of columns of numbers may change when the clusters are found."""
+    g = np.random.default_rng(0)
+    truth = g.integers(2, size=400)
+    size = np.array([2.0, 200.0])[truth] * g.gamma(20.0, 0.05, 400)
+    frame = pd.DataFrame({"size": size, "other": 9.0 * truth + g.normal(size=400)})
+    model = MixedDPMeans(random_state=0).fit(frame)
+    table = model.profiles_
+    for column in model.columns_:
+        rows = table[table["column"] == column.name]
+        assert (rows["kind"] == column.kind).all()
+        center = model.cluster_parameters_[column.name][rows["cluster"]]
+        overall = frame[column.name].mean()
+        s = model.spreads_[column.name]
+        if column.kind == "exponential":
+            want = (center / overall - np.log(center / overall) - 1.0) / s**2
+        else:
+            want = 0.5 * ((center - overall) / s) ** 2
+        assert_allclose(rows["apart"], want)
+    assert model.columns_[0].kind == "exponential"
 
 
 # -- the picture ------------------------------------------------------------------------------

@@ -291,6 +291,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             measure = measure_of(packed, weight, n_threads)
             measure, given = spreads_given(self.spreads, measure, packed)
             best = self._fit(packed, measure, given, weight, rng, n_threads)
+            packed = replace(packed, columns=self.columns_)  # of the families found
             self.profiles_ = profiles(
                 packed, self.labels_, weight, self.cluster_parameters_, self.spreads_, X
             )
