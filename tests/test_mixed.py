@@ -3,6 +3,7 @@
 import pickle
 import signal
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -302,10 +303,10 @@ def test_rows_of_weight_zero_take_no_part():
     X, _ = groups(np.random.default_rng(7), n=200)
     weights = np.ones(200)
     weights[150:] = 0.0
-    some = MixedDPMeans(random_state=0, n_threads=1).fit(X, sample_weight=weights)
+    kinds = {c.name: c.kind for c in pack(X).columns}
+    some = MixedDPMeans(random_state=0, n_threads=1, columns=kinds).fit(X, sample_weight=weights)
     assert some.labels_.tolist() == some.predict(X).tolist()
-    columns = {c.name: c.kind for c in some.columns_}
-    alone = MixedDPMeans(random_state=0, n_threads=1, columns=columns).fit(X.iloc[:150])
+    alone = MixedDPMeans(random_state=0, n_threads=1, columns=kinds).fit(X.iloc[:150])
     assert some.labels_[:150].tolist() == alone.labels_.tolist()
 
 
@@ -453,18 +454,20 @@ def test_ctrl_c(options):
     g = np.random.default_rng(16)
     X = {f"x{j}": g.normal(size=200_000) for j in range(6)} | {"c": g.choice(LETTERS, 200_000)}
     model = MixedDPMeans(columns={"x0": "normal"}, n_threads=1, **options)
-    timer = threading.Timer(1.5, signal.raise_signal, [signal.SIGINT])
-    before = vars(model).copy()
+    timer, models = threading.Timer(1.5, signal.raise_signal, [signal.SIGINT]), []
     timer.start()
+    begin = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
-        fit_for_ever(model, X)
+        fit_for_ever(model, X, models)
+    assert time.perf_counter() - begin < 20.0  # much more than it takes where nothing else runs
     timer.join()
-    assert vars(model) == before
+    assert vars(models[-1]).keys() == model.get_params().keys()
 
 
-def fit_for_ever(model, X):
+def fit_for_ever(model, X, models):
     while True:
-        model.fit(X)
+        models.append(clone(model))
+        models[-1].fit(X)
 
 
 def in_library(X, library):
@@ -517,6 +520,39 @@ def test_impute_of_arrays():
     kinds = {"b": "normal"}
     filled = fitted(words, n_clusters=2, columns=kinds, random_state=0).impute(words)
     assert filled["a"].tolist() == ["x", "x", "x", "y"]
+
+
+def test_families_follow_the_clusters():
+    """Counts around three means, and amounts, that together look like something else."""
+    g = np.random.default_rng(19)
+    y = np.arange(900) % 3
+    X = pd.DataFrame({
+        "count": g.poisson(np.array([8, 40, 80])[y]), "far": g.normal(9.0 * y),
+        "amount": g.gamma(4.0, np.array([10.0, 1.0, 4.0])[y]),
+    })  # fmt: skip
+    model = MixedDPMeans(random_state=0).fit(X)
+    kinds = {c.name: c.kind for c in model.columns_}
+    assert kinds == {"count": "poisson", "far": "normal", "amount": "exponential"}
+    assert model.n_clusters_ == 3
+    assert adjusted_rand_score(y, model.labels_) > 0.99
+    assert model.spreads_["amount"] == pytest.approx(0.5, abs=0.05)  # 1 / the root of the shape
+    assert 1.0 <= model.spreads_["count"] < 1.2
+    asked = MixedDPMeans(random_state=0, columns={"count": "normal"}).fit(X)
+    assert {c.name: c.kind for c in asked.columns_}["count"] == "normal"
+
+
+@pytest.mark.parametrize("shape", ["flat", "lognormal", "zeros", "counts"])
+def test_a_column_of_any_shape_is_no_cluster(shape):
+    g = np.random.default_rng(20)
+    X = {
+        "flat": g.random((1500, 3)),
+        "lognormal": np.exp(0.7 * g.normal(size=(1500, 3))),
+        "zeros": np.where(g.random((1500, 3)) < 0.6, 0.0, g.exponential(size=(1500, 3))),
+        "counts": g.poisson(g.gamma(1.0, 3.0, size=(1500, 3))).astype(float),
+    }[shape]
+    assert fitted(X, random_state=0).n_clusters_ == 1
+    X[:, 0] = g.normal(8.0 * (np.arange(1500) % 2))
+    assert fitted(X, random_state=0).n_clusters_ == 2
 
 
 def test_sums_are_exact():

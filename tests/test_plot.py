@@ -20,8 +20,10 @@ from smallvar import (
     HDPMeans,
     KernelDPMeans,
     KFeatures,
+    MixedDPMeans,
     PathDisplay,
     PenalizedCut,
+    ProfileDisplay,
     TrackDisplay,
     cut_path,
     feature_path,
@@ -75,6 +77,7 @@ def everything(path, moving):
     """One call for each display; each takes ``ax``."""
     model, X, times = moving
     features = KFeatures(2, n_init=1, random_state=0).fit(X3)
+    mixed = MixedDPMeans(n_clusters=2, random_state=0).fit(X3)
     return {
         "clusters": lambda **o: ClusterDisplay.from_predictions(X3, TRUTH, **o),
         "path": lambda **o: PathDisplay.from_path(path, **o),
@@ -83,10 +86,11 @@ def everything(path, moving):
         "tracks": lambda **o: TrackDisplay.from_estimator(model, X, times=times, **o),
         "groups": lambda **o: GroupDisplay.from_predictions([0, 1, 1], ["a", "a", "b"], **o),
         "gram": lambda **o: GramDisplay.from_predictions(CLIQUES, np.arange(15) // 5, **o),
+        "profiles": lambda **o: ProfileDisplay.from_estimator(mixed, **o),
     }
 
 
-NAMES = ["clusters", "path", "dendrogram", "features", "tracks", "groups", "gram"]
+NAMES = ["clusters", "path", "dendrogram", "features", "tracks", "groups", "gram", "profiles"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -32,6 +32,7 @@ from smallvar import (
     KFeatures,
     MahalanobisMeans,
     MiniBatchDPMeans,
+    MixedDPMeans,
     PenalizedCut,
     RobustDPMeans,
     SegmentMeans,
@@ -286,6 +287,47 @@ class Noise(Scaling):
         return len(np.unique(labels[labels >= 0]))
 
 
+class Prototypes:
+    """KPrototypes whose last columns, half of them, are categories."""
+
+    def __init__(self, k):
+        self.k = k
+
+    def fit(self, X):
+        """Fit, and keep the labels."""
+        from kmodes.kprototypes import KPrototypes
+
+        places = list(range(X.shape[1] // 2, X.shape[1]))
+        model = KPrototypes(self.k, n_init=1, init="random", random_state=0)
+        self.labels_ = model.fit_predict(X, categorical=places)
+        return self
+
+
+class Tables(Scaling):
+    """Half of the columns numbers, half categories of four levels; both are told the number."""
+
+    names = ("MixedDPMeans", "KPrototypes")
+    rows = (1000, 5000, 20_000, 100_000, 500_000)
+    columns = (4, 16, 64)
+    clusters = (5, 20, 80)
+    rival_rows = 5000
+    rival_from = "kmodes"
+
+    def data(self, n, d, k):
+        numbers, truth = blobs(n, d // 2, k)
+        rng = np.random.default_rng(1)
+        shares = rng.dirichlet(np.full(4, 0.4), (d - d // 2, k)).cumsum(axis=-1)
+        codes = [(own[truth] < rng.random(n)[:, None]).sum(axis=1).clip(max=3) for own in shares]
+        return np.hstack([numbers, np.column_stack(codes)]), truth
+
+    def ours(self, n, d, k):
+        kinds = {j: "normal" if j < d // 2 else "categorical" for j in range(d)}
+        return MixedDPMeans(n_clusters=k, columns=kinds, random_state=0, n_threads=1)
+
+    def rival(self, n, d, k):
+        return Prototypes(k)
+
+
 class Record(Scaling):
     """A record that stays in a state for 50 rows or so; ours is told nothing."""
 
@@ -513,6 +555,7 @@ class Graphs(Scaling):
 
 
 FAMILIES = (
-    *(Points, Batches, Directions, Divergence, Shapes, Noise, Record, Features, GivenFeatures),
-    *(DataSets, Steps, Kernels, Spectrum, KernelSets, KernelSteps, SpectralSteps, Graphs),
+    *(Points, Batches, Directions, Divergence, Shapes, Tables, Noise, Record, Features),
+    *(GivenFeatures, DataSets, Steps, Kernels, Spectrum, KernelSets, KernelSteps, SpectralSteps),
+    Graphs,
 )

@@ -9,12 +9,12 @@ KPrototypes (kmodes; KModes and KMeans where all columns are of one kind) cannot
 they are filled by mean or mode, and its numbers are standardized. StepMix is a latent class model
 by maximum likelihood, gaps allowed; "BIC" takes the number of classes with the lowest BIC, from 1
 to 5 more than there are groups, 20 at most. Both start three times. All are given the kinds of
-columns that MixedDPMeans finds. HDBSCAN, by its defaults, clusters Gower distances, which takes
-memory for the square of the number of rows.
+columns that MixedDPMeans finds, but StepMix takes ordered columns as categories. HDBSCAN, by its
+defaults, clusters Gower distances, which takes memory for the square of the number of rows.
 
     SMALLVAR_DATA=folder python docs/reproductions/mixed_tables.py
 
-takes ten minutes of one core, most of them StepMix's; --quick only the penguins without StepMix by
+takes four minutes of one core, most of them StepMix's; --quick only the penguins without StepMix by
 BIC. It needs kmodes, stepmix, palmerpenguins and statsmodels. With a folder in SMALLVAR_DATA that
 has uci/NAME.csv (the last column is "class") the sets of the UCI repository are there too.
 """

@@ -27,6 +27,8 @@ DISPERSION, DIFFERENT = 0.1, 0.05
 # in their steps (of coarser ones the likelihood of the law is that of the steps)
 COUNTS_SKEWED, SKEWED, HIGHEST, STEPS = 1.0, 1.3, 0.02, 20.0
 
+LEAST_LOG_RATIO = 1e-12  # of the means, arithmetic over geometric, of amounts that are nearly equal
+
 
 @dataclass
 class Found:
@@ -258,7 +260,7 @@ def _is_one_sided(numbers, step):
     if not skewed or mean < STEPS * step:
         return False
     # the likeliest shape a: log(a) - digamma(a) = -mean log(x / mean), to two digits
-    s = max(-np.log1p(centered).mean(), 1e-12)
+    s = max(-np.log1p(centered).mean(), LEAST_LOG_RATIO)
     a = (3.0 - s + np.sqrt((s - 3.0) ** 2 + 24.0 * s)) / (12.0 * s)
     gamma = a * np.log(a) - gammaln(a) - (a - 1.0) * s - a
     return bool(gamma > -0.5 * (np.log(2.0 * np.pi * variance) + 1.0))

@@ -306,8 +306,8 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         tables = "iloc", "column_names", "height"  # of pandas, pyarrow and polars
         if isinstance(X, Mapping) or any(map(partial(hasattr, X), tables)):
             return X
-        if not hasattr(X, "dtype") and np.asarray(X).dtype.kind in "US":
-            X = np.asarray(X, dtype=object)  # numbers beside words stay numbers
+        if not hasattr(X, "dtype"):
+            X = _array_of(X)
         return validate_data(
             self,
             X,
@@ -524,6 +524,15 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         total = float(least.sum() if weight is None else weight @ least)
         prior = float(self._measure.prior(self._centers))
         return -(total + prior + self.lam_ * self.n_clusters_)
+
+
+def _array_of(rows):
+    """An array of rows in lists, in which numbers beside words stay numbers."""
+    try:
+        array = np.asarray(rows)
+        return np.asarray(rows, dtype=object) if array.dtype.kind in "US" else array
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X must be a table, or rows of one length: {error}") from None
 
 
 def _names_of(X):

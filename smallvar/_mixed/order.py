@@ -15,6 +15,7 @@ MOST_FEATURES = 400
 LOW, HIGH, MOST_OF_OTHERS = -2.0, 2.0, 3.0
 # least log odds: an order where there is none costs more than a category where there is one
 LEAST = 0.5
+ROUNDING = 1e-9  # of the largest distance: lengths that are closer are the same
 
 
 def features_of(values):
@@ -68,7 +69,7 @@ def evidence(codes, levels, features):
     orders = _orders(len(kept))
     length = apart[orders[:, :-1], orders[:, 1:]].sum(axis=1)
     own = apart[np.arange(len(kept) - 1), np.arange(1, len(kept))].sum()
-    same = np.abs(length - own) <= 1e-9 * np.abs(apart).max()
+    same = np.abs(length - own) <= ROUNDING * np.abs(apart).max()
     rank = ((length < own) & ~same).mean() + 0.5 * same.mean()
     rank = np.clip(rank, 0.01, 0.99)
     return float(np.clip(np.log(0.93) - 0.7 * np.log(rank) + 2.0 * np.log1p(-rank), LOW, HIGH))

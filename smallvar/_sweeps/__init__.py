@@ -17,6 +17,7 @@ means                                sums and means of clusters, and how centers
 dpmeans, collapsed, noise, merge     sweeps of DP-means and its variants; mergers of clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed
 gaussians                            sweeps over clusters with covariances, moments, mergers
+mixed, mixed_clusters                rows of several kinds of columns: nearest centers, mergers
 draws                                systematic draws of rows
 in_order, dynamic, hdp, segments     sweeps in which a point sees what points before have changed
 exchange                             the same for points that are known by a kernel alone
@@ -30,8 +31,8 @@ points, columns, centers and of anything else. A *weighted* sum is one over the 
 points. *Exact* is float64 arithmetic in the order of the columns, on which all decisions are
 based; *approximate* distances come with a bound on their error. A trailing f or d of a C function
 is the type of its data, float32 or float64; a second one that of approximate distances. Their
-prefixes: ``sv_``, ``tile_`` nearest centers, ``csr_`` sparse rows, ``sf_`` features, ``sc_`` exact
-costs, ``sums_``, ``accumulator_`` exact sums, ``V_``, ``VI_`` vectors.
+prefixes: ``sv_``, ``tile_`` nearest centers, ``sm_`` mixed columns, ``csr_`` sparse rows, ``sf_``
+features, ``sc_`` exact costs, ``sums_``, ``accumulator_`` exact sums, ``V_``, ``VI_`` vectors.
 
 KJ12 is Kulis & Jordan (2012), Revisiting k-means. MB13: Broderick, Kulis & Jordan (2013),
 MAD-Bayes. CKH: Campbell, Kulis & How (2017), Dynamic clustering algorithms.
