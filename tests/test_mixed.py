@@ -1,8 +1,6 @@
 """MixedDPMeans: tables whose columns are of several kinds, with cells that are missing."""
 
 import pickle
-import signal
-import threading
 import time
 import warnings
 
@@ -450,17 +448,16 @@ def test_tells_where_the_number_is_not_clear():
 
 
 @pytest.mark.parametrize("options", [{"lam": 1e-3, "max_clusters": 3000}, {"lam": "auto"}])
-def test_ctrl_c(options):
+def test_ctrl_c(options, interrupt):
     g = np.random.default_rng(16)
     X = {f"x{j}": g.normal(size=200_000) for j in range(6)} | {"c": g.choice(LETTERS, 200_000)}
     model = MixedDPMeans(columns={"x0": "normal"}, n_threads=1, **options)
-    timer, models = threading.Timer(1.5, signal.raise_signal, [signal.SIGINT]), []
-    timer.start()
+    models = []
+    interrupt(1.5)
     begin = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
         fit_for_ever(model, X, models)
     assert time.perf_counter() - begin < 20.0  # much more than it takes where nothing else runs
-    timer.join()
     assert vars(models[-1]).keys() == model.get_params().keys()
 
 
