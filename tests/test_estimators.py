@@ -193,6 +193,10 @@ WAYS = {
         f"n_local=3 {IN_A_SET} or n_global=3 {IN_ALL}"
     ),
     "MiniBatchDPMeans": f"lam=3 {UNIT} or {EITHER}",
+    "MixedDPMeans": (
+        "lam=3 (a penalty, in units of the divergence) or "
+        'n_clusters=3 (with lam="auto" the exact number of clusters)'
+    ),
     "PenalizedCut": "lam=3 (a penalty, in units of the cut, negative)",
     "RobustDPMeans": (
         f"lam=3 {UNIT} or price=3 (the penalty of a row that is noise, in squared data units)"
