@@ -27,6 +27,7 @@ FITS = {
     "KernelHDPMeans": ({"lam_local": 1.0, "lam_global": 1.0}, {"sweep"}),
     "MahalanobisMeans": ({"n_clusters": 2, "n_init": 2}, {"sweep", "start"}),
     "MiniBatchDPMeans": ({"lam": 2.0}, {"pass"}),
+    "MixedDPMeans": ({}, {"coarse path", "path", "sweep"}),
     "PenalizedCut": ({"lam": -0.5, "n_init": 2}, {"sweep", "start"}),
     "RobustDPMeans": ({}, {"coarse path", "path", "sweep"}),
     "SegmentMeans": ({}, {"sweep"}),

@@ -638,6 +638,11 @@ LONG = {
         lambda: rows(2 * 10**5, 12),
     ),
     "MiniBatchDPMeans": (smallvar.MiniBatchDPMeans(lam=0.01), "fit", lambda: rows(3 * 10**6)),
+    "MixedDPMeans": (
+        smallvar.MixedDPMeans(lam=0.01, max_clusters=500, n_init=N),
+        "fit",
+        lambda: rows(10**5, 4),
+    ),
     "MiniBatchDPMeans-partial_fit": (
         smallvar.MiniBatchDPMeans(lam=0.001, max_clusters=2000),
         "partial_fit",
