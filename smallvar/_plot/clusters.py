@@ -71,7 +71,7 @@ class ClusterDisplay(Display):
     >>> X = load_iris().data
     >>> display = ClusterDisplay.from_estimator(DPMeans(random_state=0).fit(X), X)
     >>> display.ax_.get_xlabel()
-    'discriminant axis 1 (99% of the separation)'
+    'discriminant axis 1 (98% of the separation)'
     >>> display.sizes
     array([50, 61, 39])
     """
