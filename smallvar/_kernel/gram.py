@@ -163,10 +163,10 @@ def rbf_tile_function(X, gamma):
             K *= -2.0
             K += squares[rows, None]
             K += squares[columns]
-        np.maximum(K, 0.0, out=K)
-        K = K.astype(X.dtype, copy=False)
-        K *= -gamma
-        return np.exp(K, out=K)
+            np.maximum(K, 0.0, out=K)
+            K = K.astype(X.dtype, copy=False)
+            K *= -gamma  # inf * 0 where gamma is 0
+            return np.exp(K, out=K)
 
     return tile
 
