@@ -165,7 +165,9 @@ def rbf_tile_function(X, gamma):
             K += squares[columns]
             np.maximum(K, 0.0, out=K)
             K = K.astype(X.dtype, copy=False)
-            K *= -gamma  # inf * 0 where gamma is 0
+            if gamma == 0.0:
+                K[:] = 0.0  # also where a squared distance overflows
+            K *= -gamma
             return np.exp(K, out=K)
 
     return tile
