@@ -275,6 +275,7 @@ default="squared_euclidean"
         """Run all starts and set the result from the best one, which is returned."""
         n = X.shape[0]
         active = None if weight is None or weight.all() else np.flatnonzero(weight)
+        # sums from the origin of the rows: centers are means for every divergence (Banerjee et al.)
         frame = SumsFrame(X, weight, n_threads)
         lam = None if self.lam == "auto" else self.lam
         if isinstance(lam, str):
@@ -283,6 +284,7 @@ default="squared_euclidean"
             equal = None if active is None else (weight > 0).astype(np.float64)
             center = frame.mean if weight is None else SumsFrame(X, equal, n_threads).mean
             lam = mean_weight(weight) * farthest_first(rule, X, active, center, guess)
+        # D(x, mu) - D(x, m0) is affine in x, with m0 the mean of all rows
         reference = Reference(rule, X, frame.mean, frame)
         from_m0 = reference.divergences
         total = float(from_m0.sum() if weight is None else weight @ from_m0)
@@ -295,17 +297,14 @@ default="squared_euclidean"
             )
 
         def make_start(point):
-            # rows of positive weight, in the order of visit
-            rows, order = active, point.order
-            if order is not None:
-                rows = order if active is None else order[weight[order] > 0]
-            w = weight if weight is None or rows is None else weight[rows]
+            rows, w = point.visited(active, weight)
             sweep = DivergenceSweep(rule, X, w, rows, reference, n_threads)
             given = point.centers is not None
             centers = point.centers if given else frame.mean[None]
             return Start(point, sweep, centers, not given, rows)
 
         def path(rng, **options):
+            # the criterion is the likelihood of the family; transformed columns leave the family
             options |= {"family": Family(rule), "transforms": False}
             return find_path(X, weight, rng, n_threads, **options)
 
@@ -369,6 +368,7 @@ default="squared_euclidean"
         X = self._validate(X, reset=False)
         centers = self._centers(rule, X.shape[1])
         out = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
+        # block by block: the table of rows, centers and columns is large
         for rows in blocks(X.shape[0], centers.size):
             x = X[rows].astype(np.float64, copy=False)
             table = (

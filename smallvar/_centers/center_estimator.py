@@ -77,6 +77,7 @@ class NearestCenters(Estimator):
             kind = None
         if kind not in DTYPES:
             raise ValueError(f"dtype must be numpy.float64, numpy.float32 or None, got {dtype!r}")
+        # centers that the user has replaced are checked, and may be beyond the wanted type
         centers = learned(self, "cluster_centers_", None, self.n_features_in_)
         reach = float(np.abs(centers).max())
         with np.errstate(over="ignore"):
@@ -193,13 +194,14 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """
         check_fitted(self)
         X = self._validate(X, reset=False)
-        dtype = X.dtype
+        dtype = X.dtype  # of the result; in another metric rows become float64
         X, centers = self._measured(X)
         distances = np.empty((X.shape[0], len(centers)), dtype=dtype)
         if issparse(X):
             largest = _distances_of_sparse(X, centers, distances)
         else:
             largest = distances_to_centers(X, centers, distances, self._threads())
+        # distances are computed in float64, and may be beyond float32
         with np.errstate(over="ignore"):
             finite = np.isfinite(dtype.type(largest))
         if not finite:

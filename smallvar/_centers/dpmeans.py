@@ -51,10 +51,12 @@ def fit_dpmeans(X, weight, fit, rng, n_threads, in_metric=False):
         given, order = point.centers is not None, point.order
         # rows in the metric of the path, if it has one
         rows = X if point.path is None else point.path.measured()
+        # KJ12, Algorithm 1, starts from one cluster at the mean
         frame = RowsFrame(rows, weight, n_threads, point.centers)
         centers = point.centers if given else frame.mean.reshape(1, -1)
         w = weight if order is None or weight is None else weight[order]
         labels = np.zeros(X.shape[0], dtype=np.int32)
+        # collapsed sweeps move means with every row, so they visit rows in order and have no bounds
         collapsed = point.algorithm == "collapsed"
         make = CollapsedSweep if collapsed else DPSweep
         sweep = make(rows, w, order, labels, frame, n_threads, len(centers), not collapsed)
@@ -337,6 +339,7 @@ class DPMeans(NearestCenters, CenterEstimator):
             if self.algorithm in ("collapsed", "merge"):
                 check_ratio(weight, WEIGHTS, self.algorithm)
             given = check_init(self.init, X.shape[1], self.max_clusters)
+            # a penalty that is found does not depend on the scale of the weights
             relative = self._relative(weight, isinstance(self.lam, str))
             best = self._fit(X, relative, given, rng, n_threads)
             if self.algorithm == "collapsed" and weight is not None and not weight.all():
@@ -435,6 +438,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         vars(self).pop("path_", None)
         if fitted.path is not None:
             self.path_ = fitted.path
+        # back from relative weights to those that were given
         self._multiply("inertia_", "objective_", "objective_path_", "lam_")
         if fitted.path is not None:
             self._multiply("path_")
@@ -445,6 +449,7 @@ class DPMeans(NearestCenters, CenterEstimator):
 
         It compares the objective with that of a rough merge path.
         """
+        # one cluster costs inertia_ + lam, so more cannot be better if lam exceeds inertia_
         alone = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
         if not alone or not self.lam_ < self.inertia_:
             return None

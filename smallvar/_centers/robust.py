@@ -41,6 +41,7 @@ def _sample(rows, weight, seed):
     """At most SAMPLE_ROWS rows at random, their weights, and their share of the total weight."""
     if len(rows) <= SAMPLE_ROWS:
         return rows, weight, 1.0
+    # a generator of its own: the same sample for the same rows on every call
     rng = np.random.RandomState(seed)
     drawn = sample_without_replacement(len(rows), SAMPLE_ROWS, random_state=rng)
     sample = some_rows(rows, drawn)
@@ -314,6 +315,7 @@ class RobustDPMeans(CenterEstimator):
                 init=given,
                 callback=self._callback(),
             )
+            # distances and sizes in the clusters of this path, from a sample of its rows
             centers = path.found(path.best)
             sample, w, share = _sample(rows, w, seed)
             labels, distances = labels_and_distances(sample, centers, n_threads)
@@ -328,11 +330,11 @@ class RobustDPMeans(CenterEstimator):
                     price = estimate
                 elif n_paths == 1:  # all rows are at centers; later the price before is kept
                     price = path.lam / common
-                if lam is not None:
+                if lam is not None:  # a cluster of average size must be able to save lam
                     price = min(price, lam / (sizes.sum() / len(rows)))
             # drop small clusters, which may consist of outliers
             large = sizes >= TINY * common
-            if lam is not None:
+            if lam is not None:  # a cluster stays if its rows would cost more as noise
                 saved = np.maximum(price - distances, 0.0)
                 saved = np.bincount(labels, saved if w is None else w * saved, len(centers))
                 large = saved / share > lam * (1.0 + TIE)
@@ -385,6 +387,7 @@ class RobustDPMeans(CenterEstimator):
         """
         labels, distances = self._labeled(X)
         weight = check_weights(sample_weight, len(labels))
+        # min(squared distance, price) for each row
         cost = np.where(labels < 0, self.price_, distances)
         error = exact_total(cost if weight is None else weight * cost)
         return -(error + self.lam_ * len(self.cluster_centers_))

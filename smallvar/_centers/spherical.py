@@ -98,6 +98,7 @@ def opening_penalty(X, weight, centers, n_threads):
     n, d = X.shape
     to_center = np.empty(n if weight is None else np.count_nonzero(weight))
     within = largest = 0.0
+    # seeds[k] becomes the first row of cluster k, at which the cluster would open
     seeds, seen, done = centers.copy(), np.zeros(len(centers), dtype=bool), 0
     for part in gen_batches(n, max(1, LOOKED // d)):
         rows = some_rows(X, part)
@@ -113,8 +114,10 @@ def opening_penalty(X, weight, centers, n_threads):
         few = some_rows(rows, used[first[new]])
         seeds[labels[new]] = few.toarray() if issparse(X) else few
         seen[labels] = True
+        # 1 - cos = ||x - mu||^2 / 2 for vectors of length 1
         sweep.set_centers(seeds)
         within = max(within, 0.5 * float(sweep.assigned_distances()[used].max(initial=0.0)))
+    # a row at the mean distance from its center, seen from the nearest other center
     apart = 0.5 * pdist(centers, "sqeuclidean")
     cosine = 1.0 - float(apart[apart > 0.0].min(initial=1.0))
     between = 1.0 - cosine * (1.0 - float(to_center.mean()))
@@ -135,6 +138,7 @@ def saving(path, X, weight, n_threads, times=1.0):
     for k in near:
         centers = as_directions(path.centers(k), X, weight, n_threads)
         error[k] = ERROR_SHARE * nearest_sweep(X, weight, centers, n_threads).squared_error()
+    # the objective saved by each cluster more, below and above the best number
     slopes = [(error[a] - error[b]) / (b - a) for a, b in pairwise(near)]
     slopes = [max(slope, 0.0) for slope in slopes]
     if path.best == 1:
@@ -445,6 +449,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     def _check_parameters(self):
         cosine = check_number(self.min_cosine, "min_cosine", none=True)
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+        # min_cosine and lam = 1 - min_cosine are two names of one parameter
         if cosine is not None:
             if not -1.0 < cosine < 1.0:
                 raise ValueError(f"min_cosine must be > -1 and < 1, got {shown(self.min_cosine)}")
@@ -532,7 +537,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             centers, order = point.centers, point.order
             if centers is None:
                 centers = first_row(X, weight, order)
-            elif lam is None:
+            elif lam is None:  # the centers of a path are means inside the sphere
                 centers = as_directions(centers, X, weight, n_threads)
             frame = Sphere(X, weight, n_threads, centers)
             w = weight if order is None or weight is None else weight[order]
@@ -554,6 +559,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
 
     def _learn(self, fitted, X, weight, n_threads):
         """Set the attributes of a fit; X are the rows, or those that the path was found on."""
+        # the length of the sum of its rows is the weight of a center in later partial fits
         sums = fitted.sweep.cluster_sums()
         self.resultant_lengths_ = resultants(*(part[: fitted.n_clusters] for part in sums.totals))
         fitted = replace(fitted, sweep=None)  # its bounds take memory
@@ -586,9 +592,11 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         return first_row(X, weight)
 
     def _reach(self):
+        # a squared distance: twice 1 - cos
         return 2.0 * self._opening
 
     def _moved(self, centers, total, weights):
+        # a center is the sum of its rows at length 1; where the sum vanishes it stays as it was
         size = resultants(total, weights)
         some = size > ZERO_RESULTANT * weights
         centers[some] = total[some] / size[some, None]

@@ -88,6 +88,16 @@ class StartPoint:
     path: LambdaPath | None = None
     exact: bool = False
 
+    def visited(self, active, weight):
+        """Rows of positive weight in the order of visit, None for all as given, and their weights.
+
+        ``active`` are the rows of positive weight, None for all.
+        """
+        rows = active
+        if self.order is not None:
+            rows = self.order if active is None else self.order[weight[self.order] > 0]
+        return rows, weight if weight is None or rows is None else weight[rows]
+
 
 @dataclass(frozen=True)
 class Fitted:

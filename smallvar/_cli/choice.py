@@ -63,10 +63,12 @@ class Choice:
         allowed = path.n_clusters <= (WHOLE if most is None else most)
         self.counts, self.errors = path.n_clusters[allowed], getattr(path, error)[allowed]
         self.low, self.high = path.lam_low[allowed], path.lam_high[allowed]
+        # criteria relative to the best number that is allowed
         self.behind = path.criterion[allowed] - criterion[self.ranked[0]]
         self.confidence, self.alike = getattr(path, "confidence", None), []
         if self.confidence is not None and self.confidence < CLEAR:
             self.alike = about_as_good(self.best, self.counts, path.confidences[allowed])
+        # a better number than --max-clusters allows is named, if it is better by more than a tie
         ahead = criterion[self.best] - criterion[known[0]]
         self.beyond = known[0] if known[0] not in self.ranked and ahead > self.tie else None
 

@@ -14,6 +14,7 @@ def imputed(X, columns, labels, parameters):
     places = {name: j for j, name in enumerate(reader.names)}
     if not reader.named:
         places = {column.source: column.position for column in columns}
+    # a column with a frequent value is two: its other values, and a flag for that value
     flags = {column.flag_of: column for column in columns if column.flag_of is not None}
     changes = {}
     for column in columns:
@@ -27,6 +28,7 @@ def imputed(X, columns, labels, parameters):
         of_cluster = _typical(column, parameters[column.name], cells.whole)
         flag = flags.get(column.name)
         if flag is not None:
+            # clusters in which the frequent value is the more likely one get that
             differs = parameters[flag.name].argmax(axis=1) == 1
             value = int(column.filled[0]) if cells.whole else column.filled[0]
             of_cluster = [
@@ -57,6 +59,7 @@ def _typical(column, parameter, whole):
 
 def _changed(X, names, changes):
     """A copy of the table with other values in some cells: by position, rows and values."""
+    # neither is imported here: a table of one of them means that it is loaded
     arrow, polars = sys.modules.get("pyarrow"), sys.modules.get("polars")
     if isinstance(X, dict):
         return {

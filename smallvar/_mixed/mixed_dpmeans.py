@@ -33,6 +33,7 @@ from smallvar._mixed.measure import MixedSweep, check_values, measure_of, spread
 from smallvar._mixed.mixed_path import MixedPath, find_path
 from smallvar._mixed.profiles import profiles
 from smallvar._selection.confidence import warn_if_unclear
+from smallvar._selection.penalty import check_exact_number
 
 ALGORITHMS = ("serial", "delayed", "collapsed", "merge")
 
@@ -247,17 +248,10 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return self.n_clusters_
 
     def _check_parameters(self):
-        most, number = self.max_clusters, self.n_clusters
+        most = self.max_clusters
         check_number(most, "max_clusters", low=1, integer=True, none=True)
         check_lam(self.lam, capped=most is not None, options=("auto",))
-        check_number(number, "n_clusters", low=1, integer=True, none=True)
-        if number is not None and not isinstance(self.lam, str):
-            raise ValueError(
-                "n_clusters must be None where lam is a number, from which the number of clusters "
-                f"follows, got n_clusters={number} and lam={self.lam!r}"
-            )
-        if number is not None and most is not None and number > most:
-            raise ValueError(f"n_clusters must be <= max_clusters={most}, got n_clusters={number}")
+        check_exact_number(self)
         check_option(self.algorithm, "algorithm", ALGORITHMS)
         check_flag(self.shuffle, "shuffle")
         self._check_starts()
@@ -282,6 +276,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         with unchanged_on_error(self):
             self._check_parameters()
             rng, n_threads = self._rng(), self._threads()
+            # casts of numbers beyond float32 and of nulls warn, and are checked afterwards
             with np.errstate(over="ignore", invalid="ignore"):
                 packed = pack(self._checked(X, reset=True), self.columns)
             self._note_columns(X, packed)
@@ -289,6 +284,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             check_values(packed)
             self.columns_, self.left_out_ = packed.columns, packed.left_out
             measure = measure_of(packed, weight, n_threads)
+            # spreads that are given stay fixed on the merge path, too
             measure, given = spreads_given(self.spreads, measure, packed)
             best = self._fit(packed, measure, given, weight, rng, n_threads)
             packed = replace(packed, columns=self.columns_)  # of the families found
@@ -304,6 +300,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         """The table, or an array that scikit-learn has checked but for its values."""
         check_sparse(X, type(self).__name__, False)
         tables = "iloc", "column_names", "height"  # of pandas, pyarrow and polars
+        # tables have columns of several types, which validate_data would make into one array
         if isinstance(X, Mapping) or any(map(partial(hasattr, X), tables)):
             return X
         if not hasattr(X, "dtype"):
@@ -332,11 +329,8 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         lam = None if isinstance(self.lam, str) else float(self.lam)
 
         def make_start(point):
-            rows, order = active, point.order
-            if order is not None:
-                rows = order if active is None else order[weight[order] > 0]
-            w = weight if weight is None or rows is None else weight[rows]
-            own = measure
+            rows, w = point.visited(active, weight)
+            own = measure  # with a path, the spreads are those within the clusters chosen
             if point.path is not None and lam is None:
                 own = measure.scaled(point.path.variance)
             sweep = MixedSweep(own, packed.numbers, packed.codes, w, rows, n_threads)
@@ -520,6 +514,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         packed = self._packed(X)
         weight = check_weights(sample_weight, len(packed.numbers))
         sweep = self._nearest(packed.numbers, packed.codes)
+        # the prior belongs to the clusters, not to the rows, so it is added once
         least = sweep.assigned_distances()
         total = float(least.sum() if weight is None else weight @ least)
         prior = float(self._measure.prior(self._centers))

@@ -14,7 +14,7 @@ from smallvar._mixed.measure import LEAST_MASS, MixedSweep, sums_of, variances
 from smallvar._mixed.single import lowest
 from smallvar._selection.confidence import of_several, of_single, shares
 from smallvar._selection.descent import check_distinct, draw
-from smallvar._selection.envelope import Path, envelope, penalty_within
+from smallvar._selection.envelope import Path, envelope, penalty_within, scores
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
 COARSE, FINE, ROWS = 5000, 20_000, 20  # rows of the ways down, or so many for each cluster
@@ -23,7 +23,6 @@ PRICE, SHARE_PRICE, CLUSTER = 2.0, 1.0, 4.0
 FEW, STEPS = 32, 50  # single steps below so many clusters; others are 1 / STEPS of them
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 SAME = 1e-9  # nats a row: what is left where all rows are equal to a seed
-WIDE = 4.0  # ratio of penalties beyond which a number stands out no more
 
 
 @dataclass
@@ -76,17 +75,18 @@ class Criterion:
 
     def __init__(self, sweep, numbers, weight):
         self.measure = sweep.measure
-        self.sweep = sweep
         labels = sweep.labels.copy()
         sweep.labels[:] = 0
         sums = sums_of(sweep.rows, self.measure, 1)
         self.n = len(labels)
+        # weights relative to their mean: the likelihood then is that of n rows
         self.unit = self.n / float(sums.weight[0])
         self.tie = PRICE * np.log(max(self.n, 2))
         self.per_cluster = CLUSTER * np.log(max(self.n, 2))
         self.cap = max(1, self.n // 3)
         of_codes = SHARE_PRICE / PRICE * (np.diff(self.measure.begin) - 1.0)
         self.parameters = np.append(np.ones(len(self.measure.kind)), of_codes)
+        # V_j where all clusters share one distribution, by the family or by another shape
         sweep.rows.set_centers(self.measure.overall())
         raw = sweep.rows.column_errors()
         variance = variances(self.measure, raw, sums.mass.sum(axis=0))
@@ -111,7 +111,7 @@ class Criterion:
         """V_j of all columns."""
         mass = self.unit * sums.mass.sum(axis=0)
         mean = self.unit * raw / np.maximum(mass, LEAST_MASS)
-        a = 1.0 / variance
+        a = 1.0 / variance  # the shape of a gamma law, the precision of the others
         out = np.where(
             self.measure.kind == NORMAL,
             mass * np.log(variance),
@@ -121,6 +121,7 @@ class Criterion:
         shape = 2.0 * mass * (a * mean + a - a * np.log(a) + gammaln(a))
         level = self.unit * sums.level
         total = self.measure.by_column(level)
+        # -2 sum_v n_v log(n_v / n) of the members of each cluster
         codes = 2.0 * (xlogy(total, total) - self.measure.by_column(xlogy(level, level)))
         return np.append(np.where(at, shape, out), codes.sum(axis=0))
 
@@ -130,6 +131,7 @@ class Criterion:
             return np.inf
         own = self.by_columns(sums, raw, variance)
         price = self.tie * self.parameters
+        # a column pays for a parameter in every cluster only where that describes it more briefly
         columns = np.minimum(own + k * price, self.alone)
         p = sums.weight / sums.weight.sum()
         return float(columns.sum() - 2.0 * self.n * xlogy(p, p).sum() + self.per_cluster * (k - 1))
@@ -157,6 +159,7 @@ class Way:
             total = np.cumsum(distance if w is None else w * distance)
             if not total[-1] > SAME * self.n:
                 break
+            # half as many again in each round, as in k-means|| (Bahmani et al. 2012)
             points = draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng)
             sweep.set_centers(np.vstack([sweep.centers, sweep.rows.centers_at(points)]))
             sweep.assign()
@@ -292,19 +295,20 @@ class MixedPath(Path):
             self.confidence = 1.0
             self.confidences[:] = 1.0
             return
-        scores = np.where(self.counts <= problem.most, scores_of(stops, self), np.inf)
-        others = np.delete(scores, i)
+        values = scores(stops, (self.lam_low, self.lam_high), self.tie)
+        values = np.where(self.counts <= problem.most, values, np.inf)
+        others = np.delete(values, i)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = self.lam_high[i] / self.lam_low[i]
         if self.best > 1:
-            gap = (others.min() - scores[i]) / self.tie
+            gap = (others.min() - values[i]) / self.tie
             confidence = of_several(ratio, ratio, gap)
         else:
             second = 1 + int(self.criterion[1:].argmin())
             gap = (self.criterion[second] - self.criterion[0]) / self.n_samples
             confidence = of_single(gap, self.n_samples, False)
         self.confidence = confidence
-        self.confidences = shares(scores, i, confidence, self.tie)
+        self.confidences = shares(values, i, confidence, self.tie)
 
     def labels(self, k: int, X: Any = None) -> NDArray[np.int32]:
         """Label rows by the nearest of the centers of ``k`` clusters.
@@ -370,15 +374,6 @@ class MixedPath(Path):
         return self.counts
 
 
-def scores_of(stops, path):
-    """The criterion of each number, less a bonus if it is best over a wide range of penalties."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        wide = (path.lam_low > 0.0) & (path.lam_low < path.lam_high)
-        ratio = np.where(wide, path.lam_high / path.lam_low, 0.0)
-    bonus = path.tie * np.log(np.clip(ratio, 1.0, WIDE))
-    return np.array([stop.criterion - bonus[i] * (stop.k > 1) for i, stop in enumerate(stops)])
-
-
 class Problem:
     """The rows of a path and what is wanted of it."""
 
@@ -425,13 +420,14 @@ def find_path(
     ``moving``: the s_j are those within the clusters of the path; else those of the measure.
     """
     problem = Problem(packed, measure, weight, n_threads, lam, most, number, moving, given)
+    # first a coarse pass over a part of the rows; more rows and seeds while it ends near its top
     size = min(problem.n, COARSE if number is None else max(COARSE, 4 * number))
-    room = max(20, int(4 * np.sqrt(size)), 0 if number is None else 2 * number)
+    n_seeds = max(20, int(4 * np.sqrt(size)), 0 if number is None else 2 * number)
     while True:
         way = problem.way(size, rng)
-        room = min(room, size)
+        n_seeds = min(n_seeds, size)
         if init is None:
-            way.seed(room, rng)
+            way.seed(n_seeds, rng)
             way.start(way.sweep.centers)
         else:
             way.start(init)
@@ -440,9 +436,10 @@ def find_path(
         stops = _valued(list(way.down(_coarse, COARSE_SWEEPS)), problem)
         best = problem.best(stops)
         _tell(callback, "coarse path", way, stops, best)
-        if best.k <= 0.5 * top or init is not None or (room == size == problem.n):
+        if best.k <= 0.5 * top or init is not None or (n_seeds == size == problem.n):
             break
-        size, room = min(problem.n, 4 * size), 2 * room
+        size, n_seeds = min(problem.n, 4 * size), 2 * n_seeds
+    # then a fine one from somewhat more clusters than the best number, on more rows
     above = [stop for stop in stops if stop.k >= best.k + best.k // 4 + 10] or stops[-1:]
     more = min(problem.n, max(size, FINE, ROWS * above[0].k))
     if more > size:
@@ -456,6 +453,7 @@ def find_path(
     if number is not None and all(stop.k != number for stop in stops):
         stops = _with_number(way, stops, number)
     best = problem.best(stops)
+    # errors are those of all rows, of which the path may have seen a part
     share = 1.0 if weight is None else float(weight.sum())
     own = way.n if way.weight is None else float(way.weight.sum())
     share = (problem.n if weight is None else share) / own

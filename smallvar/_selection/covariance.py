@@ -76,6 +76,7 @@ class LowRankCovariance(Covariance):
         """The Cholesky factor of I - N D^-1 N', None if there is none."""
         if self._factor is False:
             self._factor = None
+            # eigenvalues ascend: if the first is positive, D has an inverse
             if self.D[0] > 0.0:
                 small = -((self.N / self.D) @ self.N.T)
                 small.flat[:: len(small) + 1] += 1.0
@@ -90,11 +91,13 @@ class LowRankCovariance(Covariance):
 
     def squares(self, R):
         """Squared lengths r S^-1 r' of rows; the matrix must be positive definite."""
+        # Woodbury: r D^-1 r' + (N D^-1 r')' (I - N D^-1 N')^-1 (N D^-1 r')
         scaled = R / self.D
         return (R * scaled).sum(axis=1) + super().squares(scaled @ self.N.T)
 
     def is_below(self, level, e, U):
         """Whether all eigenvalues are below the level, after U diag(e) U' was taken out."""
+        # level I - S + U diag(e) U' = E + P' P with E = level - D, see the head of the module
         E = level - self.D
         if not E.all():
             return False

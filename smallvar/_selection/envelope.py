@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 AT_ONCE = 256  # numbers of clusters that are compared with all others at a time
+WIDE = 4.0  # ratio of penalties: wider ranges count as this
 
 
 def envelope(counts, errors, least=0.0):
@@ -29,6 +30,24 @@ def envelope(counts, errors, least=0.0):
         low[rows] = np.where(gap > 0.0, saved, least).max(axis=1, initial=least)
         high[rows] = np.where(gap < 0.0, saved, np.inf).min(axis=1, initial=np.inf)
     return low, high
+
+
+def ratios(ranges):
+    """The largest penalty for which each number is best over the smallest; 0 if it never is."""
+    low, high = ranges
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((low > 0.0) & (low < high), high / low, 0.0)
+
+
+def scores(stops, ranges, tie):
+    """The criterion of each number, less a bonus if it is best over a wide range of penalties.
+
+    Criteria that differ by less than ``tie``, the price of a parameter, are nearly as good as
+    equal: the number is preferred that is best over the wider range.
+    """
+    bonus = tie * np.log(np.clip(ratios(ranges), 1.0, WIDE))
+    several = np.array([stop.k > 1 for stop in stops])
+    return np.array([stop.criterion for stop in stops]) - bonus * several
 
 
 def penalty_within(low, high, alone=1.0):

@@ -9,18 +9,11 @@ from smallvar._core.validation import Data, check_data, check_number
 from smallvar._selection.columns import BLOCK
 from smallvar._selection.confidence import of_several, of_single, shares
 from smallvar._selection.descent import Metric
-from smallvar._selection.envelope import Path, envelope, penalty_within
+from smallvar._selection.envelope import Path, envelope, penalty_within, ratios
 from smallvar._selection.sample import Clustering, Problem, Sample, squared_euclidean
 
 CHEAP = 1 << 22  # multiply-adds of one sweep for each: so many are no matter, and all are brought
 MARGIN = 0.99  # of an error: what sweeps to a fixed point may leave, when a penalty is chosen
-
-
-def ratios(ranges):
-    """The largest penalty for which each number is best over the smallest; 0 if it never is."""
-    low, high = ranges
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((low > 0.0) & (low < high), high / low, 0.0)
 
 
 class LambdaPath(Path):

@@ -16,8 +16,8 @@ from smallvar._core.validation import (
 )
 from smallvar._selection.columns import BLOCK, PowerTransform
 from smallvar._selection.descent import Metric, check_distinct
-from smallvar._selection.envelope import envelope
-from smallvar._selection.lambda_path import LambdaPath, ratios
+from smallvar._selection.envelope import envelope, scores
+from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.sample import DENSE_BYTES, Clustering, Problem, squared_euclidean
 
 COARSE = 5000  # rows of the first, rough way down,
@@ -29,7 +29,6 @@ FINE, WIDE_COLUMNS, ROWS = 20_000, 3500, 20
 STEPS, FEW = 50, 32
 WIDER, GRAIN = 4, 1.5  # seeds tried for each there is room for; how much more the others must save
 REFINED = 4  # ways down at most, each finer around the best number than the one before
-WIDE = 4.0  # ratio of penalties beyond which a number stands out no more
 SMALL = 2000  # rows that are merged from single rows on
 FEWEST = 2  # clusters: where no more are found in few rows, more rows are looked at
 PAST = 0.5  # of the best number: so far below it others are left to a way down that follows
@@ -318,21 +317,10 @@ def _survey_down(problem, sample, tell, grain=False, every=2):
     return centers[_top(centers, best)], wider, best
 
 
-def _scores(stops, ranges, tie):
-    """The criterion of each number, less a bonus if it is best over a wide range of penalties.
-
-    Criteria that differ by less than ``tie``, the price of a parameter, are nearly as good as
-    equal: the number is preferred whose clustering stands out.
-    """
-    bonus = tie * np.log(np.clip(ratios(ranges), 1.0, WIDE))
-    several = np.array([stop.k > 1 for stop in stops])
-    return np.array([stop.criterion for stop in stops]) - bonus * several
-
-
-def _best(problem, stops, scores):
+def _best(problem, stops, values):
     """The stop with the number asked for, the lowest objective, or the lowest criterion.
 
-    Where the lowest criterion is not that of a single cluster, scores decide.
+    Where the lowest criterion is not that of a single cluster, ``values`` (see scores) decide.
     """
     allowed = problem.allowed(stops)
     if problem.number is not None:  # in another metric a path may lack it: it is not taken then
@@ -342,7 +330,7 @@ def _best(problem, stops, scores):
         return best
     allowed = {stop.k for stop in allowed}
     several = [i for i, stop in enumerate(stops) if stop.k > 1 and stop.k in allowed]
-    return stops[min(several, key=lambda i: scores[i])]
+    return stops[min(several, key=lambda i: values[i])]
 
 
 def _completed(problem, sample, found):
@@ -389,8 +377,8 @@ def _descend(problem, sample, start, step, first=False):
             stops.append(stop)
             least = stop.error
     ranges = envelope([stop.k for stop in stops], [stop.error for stop in stops])
-    scores = _scores(stops, ranges, tie)
-    best = _best(problem, stops, scores)
+    values = scores(stops, ranges, tie)
+    best = _best(problem, stops, values)
     taken = 0
     for stop in stops:
         taken += stop.centers.size
@@ -400,7 +388,7 @@ def _descend(problem, sample, start, step, first=False):
     tree[:, 2] /= np.sqrt(sample.share)
     path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0])
     path.value_per_row = path.value / sample.criterion.distinct
-    path.weigh(stops, scores, ranges, sample)
+    path.weigh(stops, values, ranges, sample)
     return path, best.metric
 
 

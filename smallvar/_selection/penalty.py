@@ -129,9 +129,18 @@ def check_number_asked(estimator, given=("lam",)):
 
     ``given`` names the parameters that make a penalty, of which each is None where it does not.
     """
+    check_number(estimator.n_clusters, "n_clusters", low=1, integer=True, none=True)
+    check_number(estimator.guess, "guess", low=1, integer=True)
+    check_exact_number(estimator, given)
+
+
+def check_exact_number(estimator, given=("lam",)):
+    """Raise unless ``n_clusters`` of an estimator is in bounds, and fits its penalty.
+
+    ``given`` names the parameters that make a penalty, of which each is None where it does not.
+    """
     number, most = estimator.n_clusters, estimator.max_clusters
     check_number(number, "n_clusters", low=1, integer=True, none=True)
-    check_number(estimator.guess, "guess", low=1, integer=True)
     if number is None:
         return
     for name in given:

@@ -180,15 +180,18 @@ cdef Py_ssize_t nearest(const Table* table, const Centers* centers, const Row* r
         row.shifted, row.at, row.n_numbers, centers.slopes, centers.offsets, row.level, row.n_levels, centers.costs,
         centers.padded, score,
     )
+    # the two least scores, the first one at a tie
     for k in range(centers.k):
         if score[k] < least:
             second, least, best = least, score[k], k
         elif score[k] < second:
             second = score[k]
+    # each of the two may be off by the error; a score is finite where a divergence may be infinite
     error = rounding(table, centers, row)
     walled = centers.walls != NULL and centers.walls[best] and is_walled_off(table, centers, row, best)
     if second - least > 2.0 * error and not walled:
         return best
+    # ambiguous: exact divergences of all centers that may be the nearest
     second = least + 4.0 * error
     least = HUGE_VAL
     best = 0
@@ -218,7 +221,7 @@ cdef void assign_chunk(
             w = weight_of_point(table, i)
             gain = w * exact(table, centers, row, label)
             beyond[i] = gain > limit
-            if beyond[i]:
+            if beyond[i]:  # the cost alone is not negative, and takes logarithms: only where it can matter
                 gain -= cost_alone(table, row, w)
                 beyond[i] = gain > limit
                 if gain > result.gain:
@@ -251,6 +254,7 @@ cdef void add_part(
     cdef double w
     cdef double* own
     cdef double* of_level
+    # the layout of a cluster's numbers is that of the docstring, part after part
     for i in range(start, stop):
         read_point(table, i, row)
         w = weight_of_point(table, i)
