@@ -416,6 +416,8 @@ def of_value(value, name):
         return
     for column, values in value.to_dict().items():  # a path
         yield from of_value(values, f"{name}.{column}")
+    if not hasattr(value, "counts"):  # a data frame
+        return
     for part in (
         *("best", "lam", "ranking", "linkage", "lams", "longest", "n_samples"),
         *("confidence", "confidences", "metric"),
