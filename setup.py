@@ -197,6 +197,8 @@ MODULES = (
     "exchange",
     "hdp",
     "segments",
+    "direct",
+    "direct_dynamic",
     "graph",
     "features.state",
     "features.solver",
@@ -213,6 +215,12 @@ SHARED = "smallvar._sweeps._cyutility"
 setup(
     ext_modules=[
         *(extension(name) for name in MODULES),
+        Extension(
+            "smallvar.cython_api",
+            [str(Path("smallvar", "cython_api.pyx"))],
+            include_dirs=[str(SWEEPS)],
+            depends=[str(path) for path in SWEEPS.glob("*.[hp]*")],
+        ),
         Extension(SHARED, [str(SWEEPS / "_cyutility.c")]),
     ],
     cmdclass={"build_ext": BuildExt},

@@ -22,7 +22,7 @@ from smallvar._centers.divergence import (
     sweep_at,
 )
 from smallvar._centers.divergence_path import Family
-from smallvar._centers.dpmeans import WEIGHTS, DPMeans
+from smallvar._centers.dpmeans import DPMeans
 from smallvar._centers.starts import Start, run_starts
 from smallvar._core.config import at_most_blas_threads
 from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
@@ -38,6 +38,7 @@ from smallvar._core.validation import (
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import cut_guess
+from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
@@ -259,7 +260,7 @@ default="squared_euclidean"
             X = self._validate(X, reset=True)
             weight = check_weights(sample_weight, X.shape[0])
             if self.algorithm in ("collapsed", "merge"):
-                check_ratio(weight, WEIGHTS, self.algorithm)
+                check_ratio(weight, LARGEST_WEIGHT_RATIO, self.algorithm)
             given = check_init(self.init, X.shape[1], self.max_clusters)
             if given is not None:
                 rule.check(given, "init", self.divergence)

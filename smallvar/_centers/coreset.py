@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.utils import check_random_state, gen_batches
 
-from smallvar._centers.dpmeans import WEIGHTS
 from smallvar._core.config import resolve_threads
 from smallvar._core.frame import RowsFrame
 from smallvar._core.validation import (
@@ -27,6 +26,7 @@ from smallvar._core.validation import (
 from smallvar._selection.descent import draw
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.draws import SURE, systematic_draw
+from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 ROWS_A_SEED = 32  # rows of the coreset for each seed: an error of about 3 % in a cluster's cost
 # size of the sample on which seeds are found: rows for each seed; one row in 16, within limits
@@ -278,7 +278,7 @@ def coreset(
     lam = check_number(lam, "lam", low=0)
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
     weight = check_weights(sample_weight, X.shape[0])
-    check_ratio(weight, WEIGHTS)
+    check_ratio(weight, LARGEST_WEIGHT_RATIO)
     rng, threads = check_random_state(random_state), resolve_threads(n_threads)
     # weights near 1, whatever their unit
     unit = unit_of(weight)

@@ -33,11 +33,11 @@ from smallvar._selection.penalty import LAMS, check_number_asked, resolve_lam
 from smallvar._selection.sample import DENSE_BYTES
 from smallvar._sweeps.collapsed import CollapsedSweep
 from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
-WEIGHTS = 1e12  # largest ratio of weights if rows are subtracted from sums of clusters
 MUCH_BETTER = 0.9  # of the objective: a warning tells of lower ones
 
 
@@ -337,7 +337,7 @@ class DPMeans(NearestCenters, CenterEstimator):
                 )
             weight = check_weights(sample_weight, X.shape[0])
             if self.algorithm in ("collapsed", "merge"):
-                check_ratio(weight, WEIGHTS, self.algorithm)
+                check_ratio(weight, LARGEST_WEIGHT_RATIO, self.algorithm)
             given = check_init(self.init, X.shape[1], self.max_clusters)
             # a penalty that is found does not depend on the scale of the weights
             relative = self._relative(weight, isinstance(self.lam, str))

@@ -15,12 +15,13 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammainccinv, gammaincinv
 from sklearn.utils.random import sample_without_replacement
 
-from smallvar._core.fit_loop import CANCELLATION, NO_CAP, TIE, Progress
+from smallvar._core.fit_loop import NO_CAP, TIE, Progress
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import some_rows
 from smallvar._selection.descent import draw
 from smallvar._sweeps.noise import NoiseSweep
 from smallvar._sweeps.seeds import nearest_seed
+from smallvar._sweeps.stopping import CANCELLATION
 from smallvar._sweeps.sums import exact_total
 
 LEVEL = 0.05  # expected number of rows beyond the price if squared distances follow the law

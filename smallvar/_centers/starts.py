@@ -11,9 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smallvar._core.fit_loop import CANCELLATION, NO_CAP, LoopSettings, Progress, best_of
+from smallvar._core.fit_loop import NO_CAP, LoopSettings, Progress, best_of
 from smallvar._selection.descent import check_reached
 from smallvar._selection.lambda_path import LambdaPath
+from smallvar._sweeps.stopping import CANCELLATION
 
 CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
 

@@ -13,9 +13,6 @@ from smallvar._core.progress import ProgressEvent
 from smallvar._sweeps.stopping import StoppingRule
 
 TIE = 1e-12  # relative accuracy of an objective: closer ones are equal
-# an error below this part of the error of all rows about one point, computed as a difference of
-# sums, is mostly rounding: it is then summed row by row
-CANCELLATION = 1e-6
 PATIENCE = 10.0  # seconds after which the lines printed estimate the time left
 NO_CAP = 2**31 - 1  # labels are int32
 

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from smallvar._core.validation import LARGEST_REACH, SMALLEST_REACH, check_spread
+from smallvar._core.validation import check_spread
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.exact import nearest_of_few
 from smallvar._sweeps.ranges import column_range
-from smallvar._sweeps.sums import Layout, Sums, exact_total, round_origin
+from smallvar._sweeps.rows import LARGEST_REACH, SMALLEST_REACH
+from smallvar._sweeps.sums import COLUMN_ROUNDING, Layout, Sums, exact_total, round_origin
 
-# rounding of a mean, relative to the largest value of its column: about 1e-15
-COLUMN_ROUNDING = 2.0**-49
 # multiply-adds, and an overhead for each distance, up to which no sweep is made
 FEW, PER_DISTANCE = 1 << 19, 8
 FEW_SUMMED = 127  # rows up to which sums are exact without bins
@@ -32,7 +31,8 @@ def column_rounding(low, high):
 
 def mean_rounding(low, high):
     """Bound on the squared distance of a rounded mean of rows from the exact one."""
-    return float(np.square(column_rounding(low, high)[high > low]).sum())
+    # added in the order of the columns, as in direct.pyx
+    return float(np.cumsum(np.square(column_rounding(low, high)))[-1])
 
 
 class Frame:

@@ -17,7 +17,14 @@ from sklearn.utils import check_array, gen_batches
 
 from smallvar._core.tables import naming_columns, opened, types_of
 from smallvar._sweeps.nearest import check_memory
-from smallvar._sweeps.rows import is_canonical
+from smallvar._sweeps.rows import (
+    LARGEST_ERROR,
+    LARGEST_REACH,
+    LARGEST_WEIGHT,
+    SMALLEST_REACH,
+    SMALLEST_WEIGHT,
+    is_canonical,
+)
 
 Data: TypeAlias = ArrayLike | sparray | spmatrix  # data of estimators that accept sparse rows
 DTYPES = (np.float64, np.float32)
@@ -26,10 +33,6 @@ MOST_COLUMNS = 2**31 - 1  # of sparse data
 # "absolute" below: in the unit of the data or weights
 # symmetric entries may differ by this part of the largest entry, or by 8 epsilon of the type
 ASYMMETRY = 1e-10
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-300, 1e100  # absolute: sums and quotients stay in float64
-# absolute, of the largest value of X or its distance from the origin: squares are normal float64
-SMALLEST_REACH, LARGEST_REACH = 1e-140, 1e140
-LARGEST_ERROR = 1e290  # absolute, the sum of weights times the squared spread: stays in float64
 # weights up to this ratio are divided by the lightest; they are then rounded to this number of bits
 MOST_RELATIVE, RELATIVE_BITS = 2.0**40, 48
 TILE = 1 << 19  # numbers compared with their transposes at a time

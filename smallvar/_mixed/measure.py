@@ -32,10 +32,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma, xlogy
 
-from smallvar._core.validation import LARGEST_REACH, SMALLEST_REACH, check_number
+from smallvar._core.validation import check_number
 from smallvar._mixed.columns import NUMBERS
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL, POISSON, MixedAssignment
 from smallvar._sweeps.mixed_clusters import MixedClusters
+from smallvar._sweeps.rows import LARGEST_REACH, SMALLEST_REACH
 
 KINDS = dict(zip(NUMBERS, (NORMAL, NORMAL, POISSON, EXPONENTIAL), strict=True))
 PSEUDO_COUNT = 1.0

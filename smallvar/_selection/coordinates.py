@@ -15,10 +15,10 @@ vary, but the floor is.
 
 import numpy as np
 
-from smallvar._core.fit_loop import CANCELLATION
 from smallvar._core.lapack import all_pairs, is_positive_definite, r_factor, svd
 from smallvar._selection.covariance import Covariance, LowRankCovariance
 from smallvar._selection.directions import ZERO_VARIANCE
+from smallvar._sweeps.stopping import CANCELLATION
 
 BLOCK, SCATTERED = (
     4096,

@@ -38,4 +38,24 @@
 /* Of the weight of a cluster: a sum of rows of length 1 that is no longer than this has no direction. */
 #define SV_ZERO_RESULTANT 0x1p-46
 
+/* Of the largest value of a column: how far a mean may be off by rounding; about 1e-15. */
+#define SV_COLUMN_ROUNDING 0x1p-49
+
+/* An error below this part of the error of all rows about one point, computed as a difference of sums, is mostly
+ * rounding: it is then summed row by row. */
+#define SV_CANCELLATION 1e-6
+
+/* The largest absolute value of the data lies between these, so that squares stay within float64; */
+#define SV_SMALLEST_REACH 1e-140
+#define SV_LARGEST_REACH 1e140
+/* and so does the sum of weights times its square. */
+#define SV_LARGEST_ERROR 1e290
+
+/* Weights that are not 0 lie between these, so that sums and quotients stay within float64. */
+#define SV_SMALLEST_WEIGHT 1e-300
+#define SV_LARGEST_WEIGHT 1e100
+
+/* The largest ratio of weights where rows are subtracted from sums of clusters. */
+#define SV_LARGEST_WEIGHT_RATIO 1e12
+
 #endif

@@ -3,6 +3,8 @@
 from smallvar._sweeps.nearest cimport NearestSweep
 from smallvar._sweeps.sums cimport Sums, sums_t
 
+cdef int center_of(const sums_t* sums, Py_ssize_t k, bint spherical, double* center, double* error) noexcept nogil
+
 cdef class MeansSweep(NearestSweep):
     cdef Py_ssize_t n_before        # centers at the start of the sweep
     cdef Py_ssize_t farthest_point  # the point that open_farthest moved, or -1

@@ -15,3 +15,9 @@ cdef inline Py_ssize_t rows_of_chunk(Py_ssize_t d) noexcept nogil:
 cdef inline Py_ssize_t chunks_of(const Rows* r) noexcept nogil:
     """How many chunks the rows make."""
     return (r.n + rows_of_chunk(r.d) - 1) // rows_of_chunk(r.d)
+
+
+cdef void range_of_values(const Rows* r, bint weighted, double* low, double* high) noexcept nogil
+cdef void count_small_of_chunk(
+    const Rows* r, Py_ssize_t chunk, int thread, const double* origin, const double* limit, double* count
+) noexcept nogil

@@ -4,7 +4,7 @@ They are what the bins of exact sums are chosen by (see sums.pyx), and depend on
 """
 
 from cython.parallel cimport prange
-from libc.math cimport fabs
+from libc.math cimport HUGE_VAL, fabs
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport (
@@ -154,16 +154,26 @@ def column_range(X, weight, int n_threads):
 
 cdef tuple range_of_few(const Rows* r):
     """column_range of few dense rows."""
+    cdef double[::1] low = np.empty(r.d), high = np.empty(r.d)
+    range_of_values(r, True, &low[0], &high[0])
+    return np.asarray(low), np.asarray(high)
+
+
+cdef void range_of_values(const Rows* r, bint weighted, double* low, double* high) noexcept nogil:
+    """Least and greatest value of each column of dense rows, over those of positive weight or over all.
+
+    OUT low, high : d
+    """
     cdef Py_ssize_t i, j
-    cdef double[::1] low = np.full(r.d, np.inf), high = np.full(r.d, -np.inf)
     cdef double x
+    for j in range(r.d):
+        low[j], high[j] = HUGE_VAL, -HUGE_VAL
     for i in range(r.n):
-        if weight_of(r, i) == 0.0:
+        if weighted and weight_of(r, i) == 0.0:
             continue
         for j in range(r.d):
-            x = value_of(r, i, j) + 0.0
+            x = value_of(r, i, j) + 0.0  # -0 becomes 0, whichever came first
             low[j], high[j] = min(low[j], x), max(high[j], x)
-    return np.asarray(low), np.asarray(high)
 
 
 cdef range_of_entries(X, const double[::1] weight):

@@ -2,6 +2,15 @@
 
 from libc.stdint cimport int64_t
 
+from smallvar._sweeps.tolerances cimport (
+    C_LARGEST_ERROR,
+    C_LARGEST_REACH,
+    C_LARGEST_WEIGHT,
+    C_LARGEST_WEIGHT_RATIO,
+    C_SMALLEST_REACH,
+    C_SMALLEST_WEIGHT,
+)
+
 import numpy as np
 from scipy.sparse import issparse
 
@@ -15,6 +24,9 @@ ctypedef fused column_t:
 
 cdef int NO_COLUMN = 0  # of data without any entry
 TAKEN = 1024            # rows copied at a time
+# the same numbers for Python
+SMALLEST_REACH, LARGEST_REACH, LARGEST_ERROR = C_SMALLEST_REACH, C_LARGEST_REACH, C_LARGEST_ERROR
+SMALLEST_WEIGHT, LARGEST_WEIGHT, LARGEST_WEIGHT_RATIO = C_SMALLEST_WEIGHT, C_LARGEST_WEIGHT, C_LARGEST_WEIGHT_RATIO
 
 
 def is_canonical(const begin_t[::1] begin, const column_t[::1] column):

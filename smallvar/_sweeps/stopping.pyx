@@ -4,6 +4,10 @@ They are over at a fixed point, once a sweep lowers the objective by no more tha
 first one, or after max_iter sweeps, of which those that open clusters and lower the objective do not count.
 """
 
+from smallvar._sweeps.tolerances cimport C_CANCELLATION
+
+CANCELLATION = C_CANCELLATION  # the same number for Python
+
 
 cdef class StoppingRule:
     """The rule for a start whose sweeps are called from Python: see Progress in _core/fit_loop.py."""

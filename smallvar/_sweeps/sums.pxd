@@ -33,6 +33,7 @@ cdef extern from "_sums.h" nogil:
 
 
 cdef enum:
+    RARE_ONE_IN = 128           # except in one row of so many, 50 bits of a number are kept; see Layout
     MAX_SUM_THREADS = 64        # most threads that add up at the same time, each into sums of its own
 
 
@@ -82,6 +83,23 @@ cdef void move_points(
 
 cdef struct Accumulator:    # an exact sum, see _sums.h
     int64_t[ACCUMULATOR_DIGITS] digit
+
+
+cdef struct Bins:           # how the numbers of some rows are cut into pieces, see Layout
+    Py_ssize_t count            # bins
+    int width                   # bits of a bin
+    int bits                    # that are kept of the largest numbers
+
+
+cdef double origin_of_column(double low, double high) noexcept nogil
+cdef bint begin_bins(
+    const double* low, const double* high, const double* origin, Py_ssize_t d, Py_ssize_t n, double lightest,
+    double heaviest, double* reach, double* unit, Bins* bins
+) noexcept nogil
+cdef void limits_of_bins(const double* reach, Py_ssize_t d, const Bins* bins, double* limit) noexcept nogil
+cdef bint add_bin(const double* small, Py_ssize_t d, double most, Bins* bins) noexcept nogil
+cdef void magic_of_bins(const double* unit, Py_ssize_t d, const Bins* bins, double* magic) noexcept nogil
+cdef void mean_of_sums(const sums_t* sums, Py_ssize_t k, double* mean) noexcept nogil
 
 
 cdef class Sums:

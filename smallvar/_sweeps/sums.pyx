@@ -20,6 +20,7 @@ from libc.string cimport memset
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.ranges cimport CHUNKS_AT_ONCE, chunks_of, rows_of_chunk
 from smallvar._sweeps.rows cimport Rows, is_sparse, length_of, poll_signals, rows_of, start_of, value_of, weight_of
+from smallvar._sweeps.tolerances cimport C_COLUMN_ROUNDING
 
 from smallvar._sweeps.ranges import column_range, count_small
 
@@ -31,7 +32,6 @@ cdef extern from "_sums.h" nogil:
 cdef enum:
     BLOCK = 256                 # rows handed to the sums at a time
     KEPT_BITS = 50              # bits that are kept of a number,
-    RARE_ONE_IN = 128           # except in one row of so many, where the caller gives no other share
     MAX_WIDTH = 40              # most bits of a bin
     MAX_BINS = 64
     ROWS_BITS = 64              # a stream may have up to 2^64 rows
@@ -45,7 +45,8 @@ cdef extern from *:
     const double C_SMALLEST_POSITIVE "SMALLVAR_SMALLEST_POSITIVE"
     const double LARGEST_TERM "SMALLVAR_LARGEST_TERM"  # of X times weights, so that sums stay within float64
 
-SMALLEST_POSITIVE = C_SMALLEST_POSITIVE  # the same number for Python
+# the same numbers for Python
+SMALLEST_POSITIVE, COLUMN_ROUNDING = C_SMALLEST_POSITIVE, C_COLUMN_ROUNDING
 
 
 # ---- rows to and from clusters ---------------------------------------------------------------------------------------
@@ -98,6 +99,19 @@ cdef double power_above(double value) noexcept nogil:
     return ldexp(1.0, exponent - (fraction == 0.5)) if fraction > 0.0 else 0.0
 
 
+cdef double origin_of_column(double low, double high) noexcept nogil:
+    """The origin of the sums of a column between these values, see round_origin."""
+    cdef double half = 0.5 * high - 0.5 * low, middle = low + half, step
+    cdef int exponent
+    if fabs(middle) <= 2.0 * half:
+        return 0.0
+    if half <= 0.0:
+        return low
+    frexp(half, &exponent)
+    step = ldexp(1.0, exponent - 1)  # the power of two that is not above half
+    return rint(middle / step) * step
+
+
 def round_origin(const double[::1] low, const double[::1] high):
     """The origin of the sums of each column, so that sums of round numbers stay exact.
 
@@ -105,21 +119,67 @@ def round_origin(const double[::1] low, const double[::1] high):
     constant column, its value.
     """
     cdef double[::1] origin = np.empty(low.shape[0])
-    cdef double half, middle, step
     cdef Py_ssize_t j
-    cdef int exponent
     for j in range(low.shape[0]):
-        half = 0.5 * high[j] - 0.5 * low[j]
-        middle = low[j] + half
-        if fabs(middle) <= 2.0 * half:
-            origin[j] = 0.0
-        elif half > 0.0:
-            frexp(half, &exponent)
-            step = ldexp(1.0, exponent - 1)  # the power of two that is not above half
-            origin[j] = rint(middle / step) * step
-        else:
-            origin[j] = low[j]
+        origin[j] = origin_of_column(low[j], high[j])
     return np.asarray(origin)
+
+
+cdef bint begin_bins(
+    const double* low, const double* high, const double* origin, Py_ssize_t d, Py_ssize_t n, double lightest,
+    double heaviest, double* reach, double* unit, Bins* bins
+) noexcept nogil:
+    """The least bins for n rows between ``low`` and ``high``, of weights between these (0: no weights).
+
+    False where sums might leave float64.  OUT reach: d;  unit: d + 1, see Layout
+    """
+    cdef Py_ssize_t j, rows = n - 1
+    cdef double top = 1.0
+    cdef int exponent, top_exponent, row_bits = 0
+    cdef bint fits = True
+    bins.bits = KEPT_BITS
+    if heaviest > 0.0:  # the lightest row keeps as many bits as the heaviest
+        top = power_above(heaviest)
+        frexp(top, &top_exponent)
+        frexp(lightest, &exponent)
+        bins.bits += top_exponent - exponent
+    unit[d] = top
+    fits = top < LARGEST_TERM
+    for j in range(d):
+        reach[j] = power_above(max(fabs(high[j] - origin[j]), fabs(low[j] - origin[j])))
+        unit[j] = reach[j] * top
+        fits = fits and unit[j] < LARGEST_TERM
+    while rows > 0:
+        rows, row_bits = rows >> 1, row_bits + 1
+    # n pieces, each at most 2^width grains in size, stay below 2^53 of them
+    bins.width = max(1, min(<int> MAX_WIDTH, 52 - row_bits))
+    bins.count = max(2, (bins.bits + bins.width - 1) // bins.width)
+    return fits
+
+
+cdef void limits_of_bins(const double* reach, Py_ssize_t d, const Bins* bins, double* limit) noexcept nogil:
+    """The size below which a number of each column loses some of its bits.  OUT limit: d"""
+    cdef Py_ssize_t j
+    for j in range(d):
+        limit[j] = ldexp(reach[j], bins.bits - <int> bins.count * bins.width)
+
+
+cdef bint add_bin(const double* small, Py_ssize_t d, double most, Bins* bins) noexcept nogil:
+    """Add a bin if any column has more than so many rows below its limit, and MAX_BINS allows it."""
+    cdef Py_ssize_t j
+    for j in range(d):
+        if small[j] > most:
+            bins.count += 1
+            return bins.count < MAX_BINS
+    return False
+
+
+cdef void magic_of_bins(const double* unit, Py_ssize_t d, const Bins* bins, double* magic) noexcept nogil:
+    """The numbers that cut off the pieces, see _sums.h.  OUT magic: bins.count x (d + 1)"""
+    cdef Py_ssize_t b, j
+    for b in range(bins.count):
+        for j in range(d + 1):
+            magic[b * (d + 1) + j] = ldexp(1.5 * ldexp(unit[j], <int> (-bins.width * (b + 1))), 52)
 
 
 class Layout:
@@ -160,42 +220,30 @@ class Layout:
 
     def _choose(self, low, high, origin, n, extremes, rare, count):
         """Set origin, unit, width, bins and magic, see of_statistics."""
-        cdef Py_ssize_t j, b, d = len(low)
+        cdef Py_ssize_t d = len(low)
         self.low, self.high = low, high
         self.origin = round_origin(low, high) if origin is None else np.ascontiguousarray(origin, dtype=np.float64)
         self.unit = np.empty(d + 1)
-        cdef const double[::1] least = low, most = high, middle = self.origin
+        cdef const double[::1] least = low, most = high, middle = self.origin, small
         cdef double[::1] unit = self.unit, reach = np.empty(d), limit = np.empty(d)
         cdef double[:, ::1] magic
+        cdef Bins bins
+        cdef double lightest = 0.0, heaviest = 0.0
         self.weighted = extremes is not None
-        cdef double top = 1.0
-        cdef int width, bits = KEPT_BITS
-        if self.weighted:  # the lightest row keeps as many bits as the heaviest
-            top = power_above(extremes[1])
-            bits += int(np.ceil(np.log2(top) - np.log2(extremes[0])))
-        unit[d] = top
-        for j in range(d):
-            reach[j] = power_above(max(fabs(most[j] - middle[j]), fabs(least[j] - middle[j])))
-            unit[j] = reach[j] * top
-        for j in range(d + 1):
-            if not unit[j] < LARGEST_TERM:
-                raise ValueError(
-                    "X must stay below 1e300 in size, times sample_weight, got rows whose sums leave float64"
-                )
-        # n pieces, each at most 2^width grains in size, stay below 2^53 of them
-        self.width = width = max(1, min(MAX_WIDTH, 52 - (n - 1).bit_length()))
-        self.bins = max(2, (bits + width - 1) // width)
-        while self.bins < MAX_BINS:  # a number below the limit loses some of its 50 bits
-            for j in range(d):
-                limit[j] = ldexp(reach[j], bits - <int> self.bins * width)
-            if count(self.origin, np.asarray(limit)).max() <= rare * n:
-                break
-            self.bins += 1
-        self.magic = np.empty((self.bins, d + 1))
-        magic = self.magic
-        for b in range(magic.shape[0]):
-            for j in range(d + 1):
-                magic[b, j] = ldexp(1.5 * ldexp(unit[j], <int> (-width * (b + 1))), 52)
+        if self.weighted:
+            lightest, heaviest = extremes
+        if not begin_bins(&least[0], &most[0], &middle[0], d, n, lightest, heaviest, &reach[0], &unit[0], &bins):
+            raise ValueError(
+                "X must stay below 1e300 in size, times sample_weight, got rows whose sums leave float64"
+            )
+        more = bins.count < MAX_BINS
+        while more:
+            limits_of_bins(&reach[0], d, &bins, &limit[0])
+            small = count(self.origin, np.asarray(limit))
+            more = add_bin(&small[0], d, rare * n, &bins)
+        self.width, self.bins = bins.width, bins.count
+        self.magic = magic = np.empty((self.bins, d + 1))
+        magic_of_bins(&unit[0], d, &bins, &magic[0, 0])
 
     def center(self, X, weight, n_threads):
         """Mean of these rows, and their weight."""
@@ -206,6 +254,18 @@ class Layout:
     def mean(self, X, weight, n_threads):
         """Mean of these rows."""
         return self.center(X, weight, n_threads)[0]
+
+
+cdef void mean_of_sums(const sums_t* sums, Py_ssize_t k, double* mean) noexcept nogil:
+    """The mean of a cluster that has members."""
+    cdef double weight = sums_weight(sums, k), total, offset
+    cdef Py_ssize_t j
+    for j in range(sums.d):
+        total = sums_total(sums, k, j)
+        offset = total / weight
+        if offset == 0.0 and total != 0.0:  # as in means
+            offset = copysign(C_SMALLEST_POSITIVE, total)
+        mean[j] = sums.origin[j] + offset
 
 
 cdef class Sums:
@@ -325,16 +385,9 @@ cdef class Sums:
 
     def center(self, Py_ssize_t k):
         """Mean of a cluster that has members, and its weight."""
-        cdef Py_ssize_t j
-        cdef double weight = sums_weight(&self.table, k), total, offset
         cdef double[::1] mean = np.empty(self.table.d)
-        for j in range(self.table.d):
-            total = sums_total(&self.table, k, j)
-            offset = total / weight
-            if offset == 0.0 and total != 0.0:  # as in means
-                offset = copysign(C_SMALLEST_POSITIVE, total)
-            mean[j] = self.table.origin[j] + offset
-        return np.asarray(mean), weight
+        mean_of_sums(&self.table, k, &mean[0])
+        return np.asarray(mean), sums_weight(&self.table, k)
 
     def unite(self, Py_ssize_t a, Py_ssize_t b):
         """Add all members of cluster b to cluster a; b is left without any."""

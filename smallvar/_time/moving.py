@@ -18,7 +18,6 @@ from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from smallvar._centers.dpmeans import WEIGHTS
 from smallvar._core.estimator import Estimator, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.progress import ProgressEvent
@@ -36,6 +35,7 @@ from smallvar._core.validation import (
     mean_weight,
     shown,
 )
+from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # values of the example of the paper's authors
 LONGEST_GAP = NO_CAP  # steps without data at a time: ages are sums of them, and int64
@@ -507,7 +507,7 @@ def check_step_weights(sample_weight, X):
             raise ValueError(f"sample_weight must have shape (0,), got {np.shape(sample_weight)}")
         return None
     weight = check_weights(sample_weight, X.shape[0])
-    check_ratio(weight, WEIGHTS)
+    check_ratio(weight, LARGEST_WEIGHT_RATIO)
     if weight is not None:
         check_spread(float(weight.sum()), float(np.abs(X).max()))
     return weight

@@ -1,0 +1,57 @@
+"""Clustering of small tables in C memory, for callers that hold no Python objects. See direct.pyx."""
+
+from smallvar._sweeps.rows cimport Rows
+from smallvar._sweeps.sums cimport sums_t
+
+cdef enum:                  # outcomes of the functions, see smallvar/cython_api.pxd
+    OK = 0
+    NOT_CONVERGED = 1
+    BAD_SIZE = -1
+    BAD_VALUE = -2
+    OUT_OF_RANGE = -3
+    FULL = -4
+    NO_MEMORY = -5
+    MAX_BLOCKS = 16
+
+
+cdef struct Memory:         # blocks that are freed together
+    int n
+    void* blocks[MAX_BLOCKS]
+
+
+cdef struct Table:          # checked rows, the frame they are computed in, and sums of clusters
+    Rows rows
+    double* origin          # d: taken from rows before they are summed
+    double rounding         # squared distance up to which a row may be as far from a mean by rounding alone
+    sums_t sums
+    Py_ssize_t capacity     # clusters that sums have memory for
+    Memory memory
+
+
+cdef struct Centers:
+    Py_ssize_t n
+    Py_ssize_t d
+    Py_ssize_t capacity
+    double* columns         # d x capacity: value j of center k at [j * capacity + k]
+    double* zero            # capacity: costs beside the distance, all 0
+
+
+cdef void* take(Memory* memory, Py_ssize_t n, size_t size) noexcept nogil
+cdef bint extend(Memory* memory, void** block, Py_ssize_t old, Py_ssize_t new) noexcept nogil
+cdef void free_all(Memory* memory) noexcept nogil
+cdef Rows plain_rows(
+    const void* x, bint single, Py_ssize_t n, Py_ssize_t d, Py_ssize_t stride, const double* weight
+) noexcept nogil
+cdef int check_rows(const Rows* rows) noexcept nogil
+cdef int begin_table(Table* table, const Rows* rows, const double* sums_from, Py_ssize_t capacity) noexcept nogil
+cdef int reserve_sums(Table* table, Py_ssize_t capacity) noexcept nogil
+cdef int nearest_centers(
+    const Rows* rows, const double* centers, Py_ssize_t k, int* labels, double* squares
+) noexcept nogil
+cdef int means_of_labels(
+    const Rows* rows, const int* labels, Py_ssize_t k, double* means, double* weights
+) noexcept nogil
+cdef int dp_means(
+    const Rows* rows, double lam, bint delayed, Py_ssize_t max_clusters, int max_iter, int* labels, double* centers,
+    Py_ssize_t capacity, Py_ssize_t* n_clusters, double* objective, int* n_iter
+) noexcept nogil

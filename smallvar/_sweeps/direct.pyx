@@ -1,0 +1,639 @@
+"""Clustering of small tables in C memory: nearest centers, means of labels, and DP-means, without Python objects.
+
+These functions are for callers that cluster many tables in loops of their own, without the GIL (see
+smallvar/cython_api.pxd). They give the bits of the estimators: the same exact distances, the same exact sums, the same
+rule for when sweeps end. But they keep no bounds on distances: each sweep computes the n k distances of all rows to all
+centers, eight rows side by side. For many thousand rows the sweeps of dpmeans.pyx are faster.
+
+A function returns OK, or a negative number that says what is wrong with its arguments, and frees what it allocates.
+"""
+
+from libc.math cimport HUGE_VAL, INFINITY, fabs
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy, memset
+
+from smallvar._sweeps.means cimport center_of
+from smallvar._sweeps.ranges cimport chunks_of, count_small_of_chunk, range_of_values
+from smallvar._sweeps.rows cimport Rows, point, read_row, real_x, weight_of
+from smallvar._sweeps.state cimport squared_distance
+from smallvar._sweeps.stopping cimport Stopping, begin_sweeps, record_sweep, should_continue
+from smallvar._sweeps.sums cimport (
+    ACCUMULATOR_DIGITS,
+    RARE_ONE_IN,
+    Accumulator,
+    Bins,
+    accumulator_add,
+    accumulator_round,
+    add_bin,
+    begin_bins,
+    limits_of_bins,
+    magic_of_bins,
+    mean_of_sums,
+    move_points,
+    origin_of_column,
+    sums_clear,
+    sums_copy,
+    sums_weight,
+)
+from smallvar._sweeps.tolerances cimport (
+    C_CANCELLATION,
+    C_COLUMN_ROUNDING,
+    C_LARGEST_ERROR,
+    C_LARGEST_REACH,
+    C_LARGEST_WEIGHT,
+    C_SMALLEST_REACH,
+    C_SMALLEST_WEIGHT,
+)
+
+cdef extern from "_exact.h" nogil:
+    void sc_least_block(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*,
+                        double*)
+    enum:
+        TILE "SC_POINTS"        # rows that are compared with the centers side by side
+
+cdef enum:
+    AT_FIRST = 8                # clusters that there is memory for at first
+    NO_CAP = 0x7fffffff         # on the number of clusters: labels are ints
+    SQUARES = 512               # squared distances that are added up at a time
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+cdef void* take(Memory* memory, Py_ssize_t n, size_t size) noexcept nogil:
+    """A new block of n elements, all 0; NULL: there is no memory."""
+    cdef void* block = NULL
+    if memory.n < MAX_BLOCKS:
+        block = calloc(max(<Py_ssize_t> 1, n), size)
+    if block != NULL:
+        memory.blocks[memory.n] = block
+        memory.n += 1
+    return block
+
+
+cdef bint extend(Memory* memory, void** block, Py_ssize_t old, Py_ssize_t new) noexcept nogil:
+    """Make a block of ``old`` bytes longer, with 0 behind them; returns whether there was memory for it."""
+    cdef void* longer
+    cdef int m
+    for m in range(memory.n):
+        if memory.blocks[m] == block[0]:
+            longer = realloc(block[0], new)
+            if longer == NULL:
+                return False
+            memset(<char*> longer + old, 0, new - old)
+            memory.blocks[m] = block[0] = longer
+            return True
+    return False
+
+
+cdef void free_all(Memory* memory) noexcept nogil:
+    """Free all blocks."""
+    cdef int m
+    for m in range(memory.n):
+        free(memory.blocks[m])
+    memory.n = 0
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+cdef Rows plain_rows(
+    const void* x, bint single, Py_ssize_t n, Py_ssize_t d, Py_ssize_t stride, const double* weight
+) noexcept nogil:
+    """n rows of d numbers each, ``stride`` apart, float32 or float64; weights, or NULL: 1 each."""
+    cdef Rows rows
+    memset(&rows, 0, sizeof(rows))
+    rows.x, rows.single, rows.n, rows.d, rows.row, rows.col, rows.weight = x, single, n, d, stride, 1, weight
+    return rows
+
+
+cdef bint are_finite(const Rows* rows, const real_x* x) noexcept nogil:
+    """Whether no number of the rows is NaN or infinite."""
+    cdef Py_ssize_t i, j
+    cdef const real_x* row
+    cdef real_x zero
+    for i in range(rows.n):
+        row = point(x, rows, i)
+        zero = 0
+        for j in range(rows.d):
+            zero += row[j] - row[j]  # NaN where a number is not finite
+        if zero != 0:
+            return False
+    return True
+
+
+cdef int check_rows(const Rows* rows) noexcept nogil:
+    """OK where there are rows of finite numbers, and weights >= 0 that are not all 0."""
+    cdef Py_ssize_t i
+    cdef double largest = 0.0
+    cdef int status = OK
+    if rows.x == NULL or rows.n < 1 or rows.d < 1 or rows.row < rows.d:
+        return BAD_SIZE
+    if not (are_finite(rows, <const float*> rows.x) if rows.single else are_finite(rows, <const double*> rows.x)):
+        return BAD_VALUE
+    if rows.weight == NULL:
+        return OK
+    for i in range(rows.n):
+        if not 0.0 <= rows.weight[i] < INFINITY:
+            return BAD_VALUE
+        if 0.0 < rows.weight[i] < C_SMALLEST_WEIGHT or rows.weight[i] > C_LARGEST_WEIGHT:
+            status = OUT_OF_RANGE
+        largest = max(largest, rows.weight[i])
+    return status if largest > 0.0 else BAD_VALUE
+
+
+# ---- the frame and the sums of a table -------------------------------------------------------------------------------
+
+
+cdef int begin_table(Table* table, const Rows* rows, const double* sums_from, Py_ssize_t capacity) noexcept nogil:
+    """Set up checked rows as RowsFrame and Layout do, with memory for the sums of so many clusters.
+
+    sums_from : IN d: the origin of the sums, or NULL: a round point near the rows
+
+    The caller frees ``table.memory``, also where this fails.
+    """
+    cdef Py_ssize_t i, j, n_used = 0, d = rows.d
+    cdef double lightest = HUGE_VAL, heaviest = 0.0, total = 0.0, reach = 0.0, rounding
+    cdef bint ones = True, zeros = False
+    cdef double *low
+    cdef double *high
+    memset(table, 0, sizeof(table[0]))
+    table.rows = rows[0]
+    if rows.weight != NULL:
+        for i in range(rows.n):
+            if rows.weight[i] > 0.0:
+                n_used += 1
+                lightest, heaviest = min(lightest, rows.weight[i]), max(heaviest, rows.weight[i])
+            total += rows.weight[i]
+            ones, zeros = ones and rows.weight[i] == 1.0, zeros or rows.weight[i] == 0.0
+        if ones:
+            table.rows.weight = NULL  # as check_weights has it
+    if table.rows.weight == NULL:
+        n_used, lightest, heaviest, total = rows.n, 0.0, 0.0, 0.0
+    low = <double*> take(&table.memory, 2 * d, sizeof(double))
+    table.origin = <double*> take(&table.memory, d, sizeof(double))
+    if low == NULL or table.origin == NULL:
+        return NO_MEMORY
+    high = low + d
+    range_of_values(&table.rows, False, low, high)
+    # the spread of all rows about the origin of those that have weight
+    if zeros:
+        range_of_values(&table.rows, True, low, high)
+    for j in range(d):
+        table.origin[j] = origin_of_column(low[j], high[j]) if sums_from == NULL else sums_from[j]
+        rounding = C_COLUMN_ROUNDING * max(fabs(low[j]), fabs(high[j])) if high[j] > low[j] else 0.0
+        table.rounding += rounding * rounding
+    if zeros:
+        reach = reach_of_rows(&table.rows, table.origin)
+    else:
+        for j in range(d):
+            reach = max(reach, max(high[j] - table.origin[j], table.origin[j] - low[j]))
+    if (reach > 0.0 and not C_SMALLEST_REACH < reach < C_LARGEST_REACH) or total * reach * reach > C_LARGEST_ERROR:
+        return OUT_OF_RANGE
+    return begin_sums(table, low, high, n_used, lightest, heaviest, capacity)
+
+
+cdef double reach_of_rows(const Rows* rows, const double* origin) noexcept nogil:
+    """The largest difference of any number of the rows from the origin of its column."""
+    cdef double reach = 0.0, x
+    cdef Py_ssize_t i, j
+    for i in range(rows.n):
+        for j in range(rows.d):
+            x = point(<const float*> rows.x, rows, i)[j] if rows.single else point(<const double*> rows.x, rows, i)[j]
+            reach = max(reach, fabs(x - origin[j]))
+    return reach
+
+
+cdef int begin_sums(
+    Table* table, const double* low, const double* high, Py_ssize_t n_used, double lightest, double heaviest,
+    Py_ssize_t capacity
+) noexcept nogil:
+    """Choose the bins of the sums, as Layout does, and make memory for so many clusters."""
+    cdef Py_ssize_t d = table.rows.d, chunk, j
+    cdef Bins bins
+    cdef bint more
+    cdef double* magic
+    cdef double* reach = <double*> take(&table.memory, 4 * d + 1, sizeof(double))
+    if reach == NULL:
+        return NO_MEMORY
+    cdef double* limit = reach + d
+    cdef double* small = reach + 2 * d
+    cdef double* unit = reach + 3 * d
+    if not begin_bins(low, high, table.origin, d, n_used, lightest, heaviest, reach, unit, &bins):
+        return OUT_OF_RANGE
+    more = True
+    while more:
+        limits_of_bins(reach, d, &bins, limit)
+        for j in range(d):
+            small[j] = 0.0
+        for chunk in range(chunks_of(&table.rows)):
+            count_small_of_chunk(&table.rows, chunk, 0, table.origin, limit, small)
+        more = add_bin(small, d, <double> n_used / RARE_ONE_IN, &bins)
+    magic = <double*> take(&table.memory, bins.count * (d + 1), sizeof(double))
+    table.sums.cell = <double*> take(&table.memory, capacity * bins.count * (d + 1), sizeof(double))
+    table.sums.count = <double*> take(&table.memory, capacity, sizeof(double))
+    if magic == NULL or table.sums.cell == NULL or table.sums.count == NULL:
+        return NO_MEMORY
+    magic_of_bins(unit, d, &bins, magic)
+    table.sums.d, table.sums.bins, table.sums.weighted = d, bins.count, table.rows.weight != NULL
+    table.sums.origin, table.sums.magic, table.capacity = table.origin, magic, capacity
+    return OK
+
+
+cdef int reserve_sums(Table* table, Py_ssize_t capacity) noexcept nogil:
+    """Make the memory of the sums suffice for so many clusters; those that are there stay."""
+    cdef Py_ssize_t size = table.sums.bins * (table.sums.d + 1) * sizeof(double), old = table.capacity
+    if capacity <= old:
+        return OK
+    if not extend(&table.memory, <void**> &table.sums.cell, old * size, capacity * size):
+        return NO_MEMORY
+    if not extend(&table.memory, <void**> &table.sums.count, old * sizeof(double), capacity * sizeof(double)):
+        return NO_MEMORY
+    table.capacity = capacity
+    return OK
+
+
+# ---- centers ---------------------------------------------------------------------------------------------------------
+
+
+cdef int reserve_centers(Centers* centers, Memory* memory, Py_ssize_t capacity) noexcept nogil:
+    """Make the memory of the centers suffice for so many; those that are there stay."""
+    cdef Py_ssize_t j, old = centers.capacity
+    cdef bint first = centers.columns == NULL
+    if capacity <= old:
+        return OK
+    if first:
+        centers.columns = <double*> take(memory, centers.d * capacity, sizeof(double))
+        centers.zero = <double*> take(memory, capacity, sizeof(double))
+        if centers.columns == NULL or centers.zero == NULL:
+            return NO_MEMORY
+    else:
+        if not extend(memory, <void**> &centers.columns, centers.d * old * sizeof(double),
+                      centers.d * capacity * sizeof(double)):
+            return NO_MEMORY
+        if not extend(memory, <void**> &centers.zero, old * sizeof(double), capacity * sizeof(double)):
+            return NO_MEMORY
+        # columns are farther apart now: the last one moves first
+        for j in range(centers.d - 1, 0, -1):
+            memcpy_back(centers.columns + j * capacity, centers.columns + j * old, centers.n)
+    centers.capacity = capacity
+    return OK
+
+
+cdef void memcpy_back(double* target, const double* source, Py_ssize_t n) noexcept nogil:
+    """Copy n numbers to a place behind theirs, which may overlap it."""
+    cdef Py_ssize_t k
+    for k in range(n - 1, -1, -1):
+        target[k] = source[k]
+
+
+cdef void set_center(Centers* centers, Py_ssize_t k, const double* values, Py_ssize_t step) noexcept nogil:
+    """Set center k to d values that lie ``step`` apart."""
+    cdef Py_ssize_t j
+    for j in range(centers.d):
+        centers.columns[j * centers.capacity + k] = values[j * step]
+
+
+cdef double distance_in_tile(const Centers* centers, Py_ssize_t k, const double* x) noexcept nogil:
+    """The exact squared distance of a row of a tile from center k."""
+    cdef double total = 0.0, t
+    cdef Py_ssize_t j
+    for j in range(centers.d):
+        t = x[j * TILE] - centers.columns[j * centers.capacity + k]
+        total += t * t
+    return total
+
+
+cdef Py_ssize_t load_tile(const Rows* rows, Py_ssize_t start, double* x) noexcept nogil:
+    """Read the rows from ``start`` on side by side, the last one as often as there is room; returns their number."""
+    cdef Py_ssize_t lane, size = min(<Py_ssize_t> TILE, rows.n - start)
+    for lane in range(TILE):
+        read_row(rows, start + min(lane, size - 1), x + lane, TILE)
+    return size
+
+
+# ---- nearest centers -------------------------------------------------------------------------------------------------
+
+
+cdef int nearest_centers(
+    const Rows* rows, const double* centers, Py_ssize_t k, int* labels, double* squares
+) noexcept nogil:
+    """The nearest center of each row, the first one at a tie, and the squared distance to it."""
+    cdef Memory memory
+    cdef Centers table
+    cdef Rows of_centers
+    cdef double[TILE] least
+    cdef double[TILE] nearest
+    cdef double* x
+    cdef Py_ssize_t start = 0, size, lane, c
+    cdef int status = check_rows(rows)
+    if status != OK:
+        return status
+    if centers == NULL or labels == NULL or k < 1 or k > NO_CAP:
+        return BAD_SIZE
+    of_centers = plain_rows(centers, False, k, rows.d, rows.d, NULL)
+    status = check_rows(&of_centers)
+    if status != OK:
+        return status
+    memset(&memory, 0, sizeof(memory))
+    memset(&table, 0, sizeof(table))
+    table.d = rows.d
+    x = <double*> take(&memory, rows.d * TILE, sizeof(double))
+    status = NO_MEMORY if x == NULL else reserve_centers(&table, &memory, k)
+    if status == OK:
+        table.n = k
+        for c in range(k):
+            set_center(&table, c, centers + c * rows.d, 1)
+        while start < rows.n:
+            size = load_tile(rows, start, x)
+            sc_least_block(x, rows.d, table.columns, table.capacity, k, table.zero, least, nearest)
+            for lane in range(size):
+                labels[start + lane] = <int> nearest[lane]
+                if nearest[lane] < 0.0 or not least[lane] < INFINITY:
+                    status = OUT_OF_RANGE  # squares beyond float64
+                if squares != NULL:
+                    squares[start + lane] = least[lane]
+            start += size
+    free_all(&memory)
+    return status
+
+
+# ---- means of labels -------------------------------------------------------------------------------------------------
+
+
+cdef int means_of_labels(
+    const Rows* rows, const int* labels, Py_ssize_t k, double* means, double* weights
+) noexcept nogil:
+    """The mean of the rows of each label 0..k-1, and their weight; NaN and 0 where there are none."""
+    cdef Table table
+    cdef Py_ssize_t i, c, j
+    cdef double error
+    cdef int status = check_rows(rows)
+    if status != OK:
+        return status
+    if labels == NULL or means == NULL or k < 1 or k > NO_CAP:
+        return BAD_SIZE
+    for i in range(rows.n):
+        if not -1 <= labels[i] < k:
+            return BAD_VALUE
+    status = begin_table(&table, rows, NULL, k)
+    if status == OK:
+        move_points(&table.rows, 0, rows.n, NULL, labels, &table.sums)
+        for c in range(k):
+            if center_of(&table.sums, c, False, means + c * rows.d, &error) == 0:
+                for j in range(rows.d):
+                    means[c * rows.d + j] = HUGE_VAL - HUGE_VAL
+            if weights != NULL:
+                weights[c] = sums_weight(&table.sums, c)
+    free_all(&table.memory)
+    return status
+
+
+# ---- DP-means --------------------------------------------------------------------------------------------------------
+
+
+cdef struct Fit:
+    Table table
+    Centers centers
+    double lam
+    Py_ssize_t cap          # largest number of clusters
+    Py_ssize_t allowed      # clusters beyond which the caller's memory does not suffice
+    int* labels             # n
+    int* before             # n: labels of the sweep before
+    double* x               # d x TILE: rows of a tile
+    double* mean            # d
+    int* remap              # new number of each cluster, of which there is memory for centers.capacity
+    double total            # sum of w ||x - origin||^2
+    bint moved              # whether a row of positive weight got another label in this sweep
+    Py_ssize_t farthest     # row farthest beyond the penalty, -1: there is none
+    double farthest_distance
+
+
+cdef int dp_means(
+    const Rows* rows, double lam, bint delayed, Py_ssize_t max_clusters, int max_iter, int* labels, double* centers,
+    Py_ssize_t capacity, Py_ssize_t* n_clusters, double* objective, int* n_iter
+) noexcept nogil:
+    """DP-means from the mean of the rows: DPMeans(lam, algorithm="serial" or "delayed").  See smallvar/cython_api.pxd.
+
+    KJ12, Algorithm 1: a row opens a cluster where w ||x - c||^2 > lam for every center c. With delayed creation
+    (Dinari & Freifeld 2022) a sweep opens one cluster at most, at the row farthest beyond the penalty.
+    """
+    cdef Fit fit
+    cdef int status = check_rows(rows)
+    cdef Py_ssize_t k, j
+    if status != OK:
+        return status
+    if labels == NULL or centers == NULL or n_clusters == NULL or capacity < 1 or max_clusters < 0 or max_iter < 1:
+        return BAD_SIZE
+    if not 0.0 <= lam <= INFINITY or (lam == 0.0 and max_clusters == 0):
+        return BAD_VALUE
+    memset(&fit, 0, sizeof(fit))
+    status = begin_table(&fit.table, rows, NULL, AT_FIRST)
+    if status == OK:
+        fit.lam, fit.cap = lam, NO_CAP if max_clusters == 0 else min(max_clusters, <Py_ssize_t> NO_CAP)
+        # one more than the caller has memory for: the first cluster, at the mean, often loses all its rows
+        fit.allowed, fit.labels = capacity + 1, labels
+        status = begin_fit(&fit)
+    if status == OK:
+        status = run(&fit, delayed, max_iter, objective, n_iter)
+    if status >= 0 and fit.centers.n > capacity:
+        status = FULL
+    if status >= 0:
+        n_clusters[0] = fit.centers.n
+        for k in range(fit.centers.n):
+            for j in range(rows.d):
+                centers[k * rows.d + j] = fit.centers.columns[j * fit.centers.capacity + k]
+    free_all(&fit.table.memory)
+    return status
+
+
+cdef int begin_fit(Fit* fit) noexcept nogil:
+    """One cluster of all rows, at their mean."""
+    cdef Memory* memory = &fit.table.memory
+    cdef Py_ssize_t n = fit.table.rows.n, d = fit.table.rows.d
+    fit.centers.d = d
+    fit.before = <int*> take(memory, n, sizeof(int))
+    fit.x = <double*> take(memory, d * TILE, sizeof(double))
+    fit.mean = <double*> take(memory, d, sizeof(double))
+    fit.remap = <int*> take(memory, AT_FIRST, sizeof(int))
+    if fit.before == NULL or fit.x == NULL or fit.mean == NULL or fit.remap == NULL:
+        return NO_MEMORY
+    if reserve_centers(&fit.centers, memory, AT_FIRST) != OK:
+        return NO_MEMORY
+    memset(fit.labels, 0, n * sizeof(int))
+    move_points(&fit.table.rows, 0, n, NULL, fit.labels, &fit.table.sums)
+    mean_of_sums(&fit.table.sums, 0, fit.mean)
+    set_center(&fit.centers, 0, fit.mean, 1)
+    fit.centers.n = 1
+    fit.total = squared_error(fit, fit.table.origin)
+    return OK
+
+
+cdef int run(Fit* fit, bint delayed, int max_iter, double* objective, int* n_iter) noexcept nogil:
+    """Sweeps until nothing changes, or max_iter ends them, as Start.run has them."""
+    cdef Stopping stopping
+    cdef Py_ssize_t k_before
+    cdef double first = 0.0, previous = 0.0, value = 0.0
+    cdef bint changed, opened
+    cdef int status = OK
+    begin_sweeps(&stopping, max_iter, 0.0, fit.table.rows.n)
+    while should_continue(&stopping):
+        k_before = fit.centers.n
+        memcpy(fit.before, fit.labels, fit.table.rows.n * sizeof(int))
+        status = assign(fit, not delayed, delayed and k_before < fit.cap)
+        if status == OK and fit.farthest >= 0:
+            status = open_at(fit, fit.farthest)
+        if status != OK:
+            return status
+        opened = fit.centers.n > k_before
+        changed = fit.moved or opened
+        if changed or stopping.n_iter == 0:  # else the objective is that of the sweep before
+            move_points(&fit.table.rows, 0, fit.table.rows.n, fit.before, fit.labels, &fit.table.sums)
+            value = move_centers(fit)
+            if not value > C_CANCELLATION * fit.total:
+                value = squared_error(fit, NULL)
+            value += fit.lam * fit.centers.n
+        if stopping.n_iter == 0:
+            first = previous = value
+        record_sweep(&stopping, value, previous, first, changed, opened, not changed)
+        previous = value
+    if not stopping.converged:  # labels of the nearest centers, and no empty cluster
+        memcpy(fit.before, fit.labels, fit.table.rows.n * sizeof(int))
+        status = assign(fit, False, False)
+        move_points(&fit.table.rows, 0, fit.table.rows.n, fit.before, fit.labels, &fit.table.sums)
+        if drop_empty(fit):
+            status = assign(fit, False, False)
+    if n_iter != NULL:
+        n_iter[0] = <int> stopping.n_iter
+    if objective != NULL:
+        objective[0] = squared_error(fit, NULL) + fit.lam * fit.centers.n
+    return OK if stopping.converged else NOT_CONVERGED
+
+
+cdef int assign(Fit* fit, bint create, bint seek) noexcept nogil:
+    """One sweep: each row joins its nearest center, or, with ``create``, opens a cluster where it exceeds the penalty.
+
+    With ``seek`` the row farthest beyond the penalty is found.
+    """
+    cdef double[TILE] least
+    cdef double[TILE] nearest
+    cdef Rows* rows = &fit.table.rows
+    cdef Centers* centers = &fit.centers
+    cdef Py_ssize_t start = 0, size, lane, i, k, new, first_new
+    cdef double w, distance, other
+    cdef int status
+    fit.moved, fit.farthest, fit.farthest_distance = False, -1, fit.lam
+    while start < rows.n:
+        size = load_tile(rows, start, fit.x)
+        first_new = centers.n
+        sc_least_block(fit.x, rows.d, centers.columns, centers.capacity, first_new, centers.zero, least, nearest)
+        for lane in range(size):
+            i, w, k = start + lane, weight_of(rows, start + lane), <Py_ssize_t> nearest[lane]
+            distance = least[lane]
+            for new in range(first_new, centers.n):  # opened by rows of this tile
+                other = distance_in_tile(centers, new, fit.x + lane)
+                if other < distance:
+                    distance, k = other, new
+            if w * distance > fit.lam and distance > fit.table.rounding:
+                if create and centers.n < fit.cap:
+                    fit.labels[i] = -1
+                    status = open_at(fit, i)
+                    if status != OK:
+                        return status
+                    continue
+                if seek and w * distance > fit.farthest_distance:
+                    fit.farthest, fit.farthest_distance = i, w * distance
+            if fit.labels[i] != k and w > 0.0:
+                fit.moved = True
+            fit.labels[i] = <int> k
+        start += size
+    return OK
+
+
+cdef int open_at(Fit* fit, Py_ssize_t i) noexcept nogil:
+    """Row i opens a cluster."""
+    cdef Centers* centers = &fit.centers
+    cdef Py_ssize_t capacity = 2 * centers.capacity
+    if centers.n == fit.allowed:
+        return FULL
+    if centers.n == centers.capacity:
+        if not extend(&fit.table.memory, <void**> &fit.remap, centers.capacity * sizeof(int), capacity * sizeof(int)):
+            return NO_MEMORY
+        if reserve_centers(centers, &fit.table.memory, capacity) != OK or reserve_sums(&fit.table, capacity) != OK:
+            return NO_MEMORY
+    read_row(&fit.table.rows, i, fit.mean, 1)
+    set_center(centers, centers.n, fit.mean, 1)
+    fit.labels[i] = <int> centers.n
+    centers.n += 1
+    return OK
+
+
+cdef double move_centers(Fit* fit) noexcept nogil:
+    """Centers become the means of their rows, empty clusters are dropped; returns the error, a difference of sums."""
+    cdef double error = fit.total
+    cdef Py_ssize_t k, kept = 0, n = fit.centers.n
+    for k in range(n):
+        fit.remap[k] = -1
+        if center_of(&fit.table.sums, k, False, fit.mean, &error) > 0:
+            set_center(&fit.centers, kept, fit.mean, 1)
+            keep(fit, k, kept)
+            kept += 1
+    end_moves(fit, n, kept)
+    return error
+
+
+cdef bint drop_empty(Fit* fit) noexcept nogil:
+    """Drop clusters without a member of positive weight; the other centers stay. Returns whether there were any."""
+    cdef Py_ssize_t j, k, kept = 0, n = fit.centers.n
+    for k in range(n):
+        fit.remap[k] = -1
+        if fit.table.sums.count[k] > 0.0:
+            for j in range(fit.centers.d):
+                fit.centers.columns[j * fit.centers.capacity + kept] = fit.centers.columns[j * fit.centers.capacity + k]
+            keep(fit, k, kept)
+            kept += 1
+    end_moves(fit, n, kept)
+    return kept < n
+
+
+cdef void keep(Fit* fit, Py_ssize_t k, Py_ssize_t kept) noexcept nogil:
+    """Cluster k goes on as number ``kept``."""
+    fit.remap[k] = <int> kept
+    sums_copy(&fit.table.sums, kept, k)
+
+
+cdef void end_moves(Fit* fit, Py_ssize_t n, Py_ssize_t kept) noexcept nogil:
+    """Labels after n clusters have become fewer; sums of numbers that are free again are 0."""
+    cdef Py_ssize_t i
+    if kept == n:
+        return
+    sums_clear(&fit.table.sums, kept, n)
+    for i in range(fit.table.rows.n):
+        fit.labels[i] = max(0, fit.remap[fit.labels[i]])
+    fit.centers.n = kept
+
+
+cdef double squared_error(Fit* fit, const double* place) noexcept nogil:
+    """The sum of the weighted squared distances from a place, or from the assigned centers (NULL), rounded once."""
+    cdef Accumulator total
+    cdef double[SQUARES] squares
+    cdef const Rows* rows = &fit.table.rows
+    cdef const double* c = place
+    cdef Py_ssize_t i, j, m = 0
+    memset(&total, 0, sizeof(total))
+    for i in range(rows.n):
+        if place == NULL:
+            for j in range(rows.d):
+                fit.mean[j] = fit.centers.columns[j * fit.centers.capacity + fit.labels[i]]
+            c = fit.mean
+        if rows.single:
+            squares[m] = squared_distance(point(<const float*> rows.x, rows, i), 1, c, rows.d)
+        else:
+            squares[m] = squared_distance(point(<const double*> rows.x, rows, i), 1, c, rows.d)
+        squares[m] *= weight_of(rows, i)
+        m += 1
+        if m == SQUARES:
+            accumulator_add(total.digit, squares, m)
+            m = 0
+    accumulator_add(total.digit, squares, m)
+    return accumulator_round(total.digit, 0, ACCUMULATOR_DIGITS)
