@@ -32,7 +32,7 @@ from smallvar._centers.mahalanobis import MahalanobisMeans
 from smallvar._centers.minibatch import MiniBatchDPMeans
 from smallvar._centers.robust import RobustDPMeans
 from smallvar._centers.spherical import SphericalDPMeans
-from smallvar._core.config import show_config
+from smallvar._core.config import get_include, show_config
 from smallvar._core.progress import progress_callback
 from smallvar._features.bpmeans import BPMeans, KFeatures, feature_path
 from smallvar._graph.penalized_cut import PenalizedCut, cut_path
@@ -88,6 +88,7 @@ __all__ = [
     "cut_path",
     "farthest_first_lambda",
     "feature_path",
+    "get_include",
     "hdp_lambdas",
     "lambda_path",
     "match_clusters",

@@ -278,10 +278,12 @@ PARAMETERS = {
     "match_clusters": {},
     "show_config": {},
     "progress_callback": {},
+    "get_include": {},
 }  # fmt: skip
 # How often a class or function is the subject of a case.
 SHARE = {"DPMeans": 6, "BPMeans": 3, "HDPMeans": 3, "DynamicMeans": 3, "MiniBatchDPMeans": 3,
-         "show_config": 0.02, "progress_callback": 0.02, "SpectralDynamicMeans": 0.5, "KernelDynamicMeans": 0.5}  # fmt: skip
+         "show_config": 0.02, "progress_callback": 0.02, "get_include": 0.02,
+         "SpectralDynamicMeans": 0.5, "KernelDynamicMeans": 0.5}  # fmt: skip
 # Parameters for the length of time that they cost, or so that something is reached, taken where
 # the case does not choose others.
 DEFAULTS = {
@@ -313,8 +315,11 @@ class Case:
         self.scale = "1.0"
         self.set("rng", f"np.random.default_rng({self.r.randrange(10**6)})")
         self.chosen = {}
-        if self.name in ("match_clusters", "show_config", "progress_callback"):
-            calls = {"show_config": "show_config()", "progress_callback": "progress_callback(str)"}
+        calls = {
+            "show_config": "show_config()", "progress_callback": "progress_callback(str)",
+            "get_include": "get_include()",
+        }  # fmt: skip
+        if self.name == "match_clusters" or self.name in calls:
             self.call(calls[self.name], "other") if self.name in calls else self.costs()
             return
         self.choose()

@@ -1,10 +1,11 @@
-"""The number of threads, limits for BLAS, and ``show_config``, which describes the build."""
+"""The number of threads, limits for BLAS, and what describes the build (``show_config``)."""
 
 import functools
 import os
 import sys
 import threading
 from contextlib import nullcontext
+from pathlib import Path
 
 import joblib
 from threadpoolctl import ThreadpoolController
@@ -125,6 +126,26 @@ def _blas_names():
             continue
         names.append(f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip())
     return names or ["unknown"]
+
+
+def get_include() -> str:
+    """Return the folder of ``smallvar.h``, the header for C and C++.
+
+    Cython code needs no header: ``from smallvar.cython_api cimport dp_means_d``.
+
+    Returns
+    -------
+    folder : str
+        A folder for the compiler's ``-I``.
+
+    Examples
+    --------
+    >>> import os
+    >>> from smallvar import get_include
+    >>> os.listdir(get_include())
+    ['smallvar.h']
+    """
+    return str(Path(__file__).resolve().parents[1] / "include")
 
 
 def show_config() -> None:
