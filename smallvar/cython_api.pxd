@@ -64,8 +64,8 @@ cdef int means_of_labels_d(
 # max_clusters : the most clusters, at which rows beyond the penalty join their nearest center; 0: no bound
 # max_iter : the most sweeps, >= 1; sweeps that open clusters and lower the objective do not count
 # labels : OUT (n,);  centers : OUT (capacity, d), of which n_clusters are set
-# capacity : clusters that centers has memory for, >= 1; max_clusters is enough, and so is n. FULL where more clusters are
-#     open at a time, beside one that has lost all its rows
+# capacity : clusters that centers has memory for, >= 1; max_clusters is enough, and so is n. FULL where more clusters
+#     are open at a time, beside one that has lost all its rows
 # n_clusters : OUT;  objective, n_iter : OUT, or NULL
 cdef int dp_means_f(
     const float* x, Py_ssize_t n, Py_ssize_t d, Py_ssize_t stride, const double* weight, double lam, int delayed,

@@ -111,7 +111,7 @@ cdef struct Step:
 cdef int step(
     DynamicMeans* state, const Rows* rows, int64_t elapsed, int max_iter, int64_t* ids, double* objective, int* n_iter
 ) noexcept nogil:
-    """One step of D-Means, ``elapsed`` after the last. See smallvar/cython_api.pxd. If it fails, the state is as it was.
+    """One step of D-Means, ``elapsed`` after the last; see smallvar/cython_api.pxd. A failed one leaves the state.
 
     Rows n = 0 is a step without points.
     """
@@ -400,11 +400,12 @@ cdef void end_step(
     """The clusters that live after the step, and the number of each point's cluster."""
     cdef const OldClusters* old = &state.old
     cdef Py_ssize_t i, k, m, d = state.d
-    cdef int64_t age
+    cdef double weight
     for k in range(work.n_old):
         m = work.number[k]
         if work.count[k] > 0:
-            add_living(state, after, work.theta + k * d, work.gamma[k] + sums_weight(&work.table.sums, k), 1, old.ids[m])
+            weight = work.gamma[k] + sums_weight(&work.table.sums, k)
+            add_living(state, after, work.theta + k * d, weight, 1, old.ids[m])
         else:
             add_living(state, after, old.centers + m * d, old.weights[m], old.ages[m] + elapsed, old.ids[m])
     for k in range(work.n_old, work.k):
@@ -420,7 +421,7 @@ cdef void end_step(
 cdef void add_living(
     const DynamicMeans* state, OldClusters* after, const double* center, double weight, int64_t age, int64_t number
 ) noexcept nogil:
-    """Add a cluster behind those that there are, unless it is forgotten: to revive it would cost more than a new one."""
+    """Add a cluster behind those that there are, unless it is forgotten."""
     cdef Py_ssize_t d = state.d, k = after.n
     if dies(state, age):
         return
