@@ -37,5 +37,23 @@ def docs(session):
     session.run("sphinx-build", "-W", "--keep-going", "docs", "docs/_build/html")
 
 
+@nox.session(default=False)
+def benchmarks(session):
+    """Run benchmarks for two commits and compare them, HEAD^ and HEAD unless others are given."""
+    session.install("asv", "virtualenv")
+    session.chdir("asv_bench")
+    session.run("asv", "machine", "--yes")
+    commits = session.posargs or ["HEAD^", "HEAD"]
+    session.run("asv", "continuous", "--factor", "1.5", *commits)
+
+
+@nox.session(default=False)
+def benchmark_pages(session):
+    """Make the pages of all results, in asv_bench/.asv/html."""
+    session.install("asv", "virtualenv")
+    session.chdir("asv_bench")
+    session.run("asv", "publish")
+
+
 if __name__ == "__main__":
     nox.main()

@@ -1,0 +1,255 @@
+"""Compare two builds: CPU time, peak memory and quality of twelve fits, one of each family.
+
+    python tools/regressions.py BEFORE AFTER
+
+runs the fits with the smallvar in the folder BEFORE and with that in AFTER, in turns, each time in
+a new process on one thread, and prints a table. The exit status is 1 where a fit has become slower:
+where the least CPU time of AFTER is more than LIMIT times that of BEFORE in each of ROUNDS rounds. A
+fit that is within the limit in one round is not run in the next, so that noise does not make it fail.
+A fit that BEFORE does not have, or cannot do, is named and passed over.
+
+``.ci/run`` calls it with the commit before and the present one; see docs/benchmarks.rst.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import tracemalloc
+import warnings
+
+LIMIT = 1.5  # ratio of the least CPU times from which a fit counts as slower
+ROUNDS, TURNS, REPEATS = 3, 3, 3  # rounds; processes of each build in a round; fits of each in one
+LEAST = 0.02  # seconds that a measurement lasts at least: shorter fits are repeated within it
+
+
+def cases():
+    """The fits by name: functions that make the data and return a fit without arguments."""
+    import numpy as np
+
+    import smallvar as sv
+
+    rng = np.random.default_rng(0)
+
+    def blobs(n, d, k):
+        centers = rng.uniform(-1, 1, size=(k, d)) * 6 * k ** (1 / d)
+        return centers[rng.integers(k, size=n)] + rng.normal(size=(n, d))
+
+    def steps(n_steps, n):
+        centers = 6 * rng.normal(size=(8, 2))
+        for _ in range(n_steps):
+            centers = centers + 0.1 * rng.normal(size=centers.shape)
+            yield centers[rng.integers(8, size=n)] + 0.3 * rng.normal(size=(n, 2))
+
+    def given_penalty():
+        X = blobs(20_000, 16, 50)
+        return lambda: sv.DPMeans(lam=100.0, n_threads=1).fit(X)
+
+    def automatic():
+        X = blobs(1_000, 2, 5)
+        return lambda: sv.DPMeans(n_threads=1).fit(X)
+
+    def batches():
+        X = blobs(20_000, 8, 20)
+
+        def fit():
+            model = sv.MiniBatchDPMeans(lam=80.0, n_threads=1)
+            for first in range(0, len(X), 100):
+                model.partial_fit(X[first : first + 100])
+            return model
+
+        return fit
+
+    def directions():
+        X = blobs(10_000, 32, 20)
+        return lambda: sv.SphericalDPMeans(min_cosine=0.7, n_threads=1).fit(X)
+
+    def counts():
+        X = rng.poisson(np.exp(blobs(5_000, 8, 10) / 4)).astype(float)
+        return lambda: sv.BregmanDPMeans(divergence="kl", lam=40.0, n_threads=1).fit(X)
+
+    def shapes():
+        X = blobs(5_000, 4, 8)
+        return lambda: sv.MahalanobisMeans(n_clusters=8, random_state=0).fit(X)
+
+    def features():
+        A = rng.normal(size=(6, 16))
+        X = (rng.random((500, 6)) < 0.3) @ A + 0.2 * rng.normal(size=(500, 16))
+        return lambda: sv.KFeatures(6, n_init=2, n_threads=1, random_state=0).fit(X)
+
+    def data_sets():
+        X, groups = blobs(10_000, 8, 20), np.repeat(np.arange(100), 100)
+        model = sv.HDPMeans(lam_local=60.0, lam_global=60.0, n_threads=1)
+        return lambda: model.fit(X, groups=groups)
+
+    def moving():
+        record = list(steps(40, 200))
+
+        def fit():
+            model = sv.DynamicMeans(lam=4.0, n_threads=1, random_state=0)
+            for X in record:
+                model.partial_fit(X)
+            return model
+
+        return fit
+
+    def segments():
+        X = np.repeat(blobs(60, 4, 6), 40, axis=0) + 0.3 * rng.normal(size=(2_400, 4))
+        return lambda: sv.SegmentMeans(n_threads=1).fit(X)
+
+    def kernels():
+        X = blobs(800, 4, 8)
+        return lambda: sv.KernelDPMeans(lam=0.5, gamma=0.05).fit(X)
+
+    def graph():
+        groups = rng.integers(20, size=1_000)
+        same = groups[:, None] == groups
+        A = np.triu(rng.random((1_000, 1_000)) < np.where(same, 0.2, 0.002), 1)
+        A = (A + A.T).astype(float)
+        return lambda: sv.PenalizedCut(random_state=0).fit(A)
+
+    functions = (
+        *(given_penalty, automatic, batches, directions, counts, shapes, features, data_sets),
+        *(moving, segments, kernels, graph),
+    )
+    return {function.__name__.replace("_", " "): function for function in functions}
+
+
+def seconds(fit):
+    """The least CPU time of a fit."""
+    begin, number = time.process_time(), 0
+    while number == 0 or time.process_time() - begin < LEAST:
+        fit()
+        number += 1
+    times = [(time.process_time() - begin) / number]
+    for _ in range(REPEATS - 1):
+        begin = time.process_time()
+        for _ in range(number):
+            fit()
+        times.append((time.process_time() - begin) / number)
+    return min(times)
+
+
+def quality(model):
+    """The number of clusters or features, and the objective."""
+    names = ("n_clusters_", "n_components_", "n_states_")
+    number = next((getattr(model, name) for name in names if hasattr(model, name)), None)
+    objective = getattr(model, "objective_", None)
+    return None if number is None else int(number), None if objective is None else float(objective)
+
+
+def measure(names, full):
+    """Measure these fits in this process; a dictionary, with a text in place of what cannot be done.
+
+    ``full``: memory and quality, too.
+    """
+    warnings.simplefilter("ignore")
+    results = {}
+    for name, make in cases().items():
+        if name not in names:
+            continue
+        try:
+            fit = make()
+            model = fit()  # what is made once is made now
+            results[name] = {"seconds": seconds(fit), "quality": quality(model)}
+            if full:
+                tracemalloc.start()
+                fit()
+                results[name]["memory"] = tracemalloc.get_traced_memory()[1]
+                tracemalloc.stop()
+        except Exception as error:
+            results[name] = {"error": f"{type(error).__name__}: {error}"}
+    return results
+
+
+def run(folder, names, full):
+    """``measure`` in a new process, with the smallvar of a folder."""
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    done = subprocess.run(
+        [sys.executable, __file__, "--measure", json.dumps([names, full])],
+        env={**os.environ, **one, "PYTHONPATH": os.path.abspath(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{folder}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def compare(before, after, names, run=run):
+    """Names of the fits that have become slower, those not in ``before``, and the first results.
+
+    ``run`` measures: ``run(folder, names, full)``.
+    """
+    results = {}
+    missing, left = {}, list(names)
+    for number in range(ROUNDS):
+        least = {}
+        for turn in range(TURNS):
+            for folder in (before, after):
+                full = number == turn == 0
+                for name, result in run(folder, left, full).items():
+                    if "error" in result:
+                        missing[name, folder] = result["error"]
+                        continue
+                    key = name, folder
+                    least[key] = min(least.get(key, float("inf")), result["seconds"])
+                    if full:
+                        results[key] = result
+            broken = {name for name, folder in missing if folder == after}
+            if broken:
+                raise SystemExit(
+                    "\n".join(f"{name}: {missing[name, after]}" for name in sorted(broken))
+                )
+            left = [name for name in left if (name, before) not in missing]
+        if number == 0:
+            for key, value in least.items():
+                results[key]["seconds"] = value
+        left = [name for name in left if least[name, after] > LIMIT * least[name, before]]
+        if not left:
+            break
+    return left, {name: text for (name, _), text in missing.items()}, results
+
+
+def table(before, after, names, results):
+    """Lines of a table: seconds, memory and quality of both builds."""
+    yield f"{'fit':16s}{'before':>10s}{'after':>10s}{'ratio':>8s}{'memory':>9s}  quality"
+    for name in names:
+        if (name, before) not in results or (name, after) not in results:
+            continue
+        old, new = results[name, before], results[name, after]
+        ratio, memory = new["seconds"] / old["seconds"], new["memory"] / old["memory"]
+        same = old["quality"] == new["quality"]
+        words = "the same" if same else f"{old['quality']} -> {new['quality']}"
+        times = "".join(f"{1e3 * result['seconds']:7.2f} ms" for result in (old, new))
+        yield f"{name:16s}{times}{ratio:8.2f}{memory:9.2f}  {words}"
+
+
+def main():
+    """Compare the builds named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("folders", nargs="*", metavar="FOLDER", help="BEFORE and AFTER")
+    arguments = parser.parse_args()
+    if arguments.measure:
+        names, full = json.loads(arguments.measure)
+        print(json.dumps(measure(names, full)))
+        return
+    if len(arguments.folders) != 2:
+        parser.error("two folders are needed: BEFORE and AFTER")
+    before, after = arguments.folders
+    names = list(cases())
+    slower, missing, results = compare(before, after, names)
+    print("\n".join(table(before, after, names, results)))
+    for name, text in missing.items():
+        print(f"{name}: not in {before} ({text})")
+    if slower:
+        print(f"More than {LIMIT} times slower, {ROUNDS} times over: {', '.join(slower)}")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
