@@ -4,9 +4,9 @@
 
 runs the fits with the smallvar in the folder BEFORE and with that in AFTER, in turns, each time in
 a new process on one thread, and prints a table. The exit status is 1 where a fit has become slower:
-where the least CPU time of AFTER is more than LIMIT times that of BEFORE in each of ROUNDS rounds. A
-fit that is within the limit in one round is not run in the next, so that noise does not make it fail.
-A fit that BEFORE does not have, or cannot do, is named and passed over.
+where the least CPU time of AFTER is more than LIMIT times that of BEFORE in each of ROUNDS rounds.
+A fit that is within the limit in one round is not run in the next: noise does not make it fail. A
+fit that BEFORE does not have, or cannot do, is named and passed over.
 
 ``.ci/run`` calls it with the commit before and the present one; see docs/benchmarks.rst.
 """
@@ -141,7 +141,7 @@ def quality(model):
 
 
 def measure(names, full):
-    """Measure these fits in this process; a dictionary, with a text in place of what cannot be done.
+    """Measure these fits in this process: a dictionary, with a text for what cannot be done.
 
     ``full``: memory and quality, too.
     """
