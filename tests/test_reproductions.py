@@ -42,6 +42,38 @@ def run():
     return reproduction("run")
 
 
+def test_results_are_those_of_the_code(run):
+    """Each file of results was made by the script as it is, and no page shows another file."""
+    results = FOLDER / "results"
+    files = {path.stem for path in results.glob("*.txt")}
+    sums = json.loads((results / "sources.json").read_text(encoding="utf-8"))
+    assert files == set(sums)
+    stale = [name for name in sorted(files) if run.checksum(name) != sums[name]]
+    assert not stale, f"python docs/reproductions/run.py {' '.join(stale)}"
+    if not (FOLDER.parent / "guide").is_dir():
+        pytest.skip("the source tree is not at hand")
+    pages = [path.read_text(encoding="utf-8") for path in FOLDER.parent.rglob("*.rst")]
+    shown = {name for page in pages for name in re.findall(r"results/(\w+)\.txt", page)}
+    assert shown == files
+
+
+def test_a_checksum_is_of_the_code(run, tmp_path, monkeypatch):
+    """Docstrings, comments and blank lines do not count; what a script imports does."""
+    monkeypatch.setattr(run, "HERE", tmp_path)
+    texts = {"script": 'import other\nprint("a")\n', "other": "x = 1\n"}
+
+    def checksum(**changes):
+        for name, text in {**texts, **changes}.items():
+            (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        return run.checksum("script")
+
+    before = checksum()
+    same = '"""What it does."""\n\nimport other\n# a comment\nprint("a")\n'
+    assert checksum(script=same) == before
+    assert checksum(script='import other\nprint("b")\n') != before
+    assert checksum(other="x = 2\n") != before
+
+
 def imported():
     """Modules that scripts import."""
     names = set()

@@ -2,16 +2,24 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/run.py [--quick] [--results FOLDER] [NAME ...]
 
-runs those named, or all of them, which takes two hours or so of one core. What NAME.py prints goes
-to results/NAME.txt beside this file, its figures to results/NAME.png and, if there are several,
-results/NAME_*.png. At the end there is a line for each: seconds by the clock, and "ok", "failed",
-"too long", or "skipped" where a script needs files of SMALLVAR_DATA and that is not set. The exit
-status is 1 if one failed or took too long. --quick passes --quick on, which takes each script under
-some 20 seconds, and keeps nothing unless --results names a folder.
+runs those named, or all scripts of this folder, which takes two hours or so of one core. What
+NAME.py prints goes to results/NAME.txt beside this file, its figures to results/NAME.png and, if
+there are several, results/NAME_*.png. At the end there is a line for each: seconds by the clock,
+and "ok", "failed", "too long", or "skipped" where a script needs files of SMALLVAR_DATA and that is
+not set. The exit status is 1 if one failed or took too long. --quick passes --quick on, which takes
+each script under some 20 seconds, and keeps nothing unless --results names a folder. Some NAMEs are
+programs of asv_bench, which are run only if they are named.
+
+results/sources.json gets a checksum of the code that has made a file, by which a test finds results
+of code that has changed since.
 """
 
 import argparse
+import ast
+import hashlib
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,8 +74,66 @@ SCRIPTS = {
 }
 
 
+# Programs of asv_bench whose output pages show; they have no --quick.
+PROGRAMS = {
+    "compare_auto": ("compare.py", "auto"),
+    "compare_features": ("compare.py", "features"),
+    "compare_kmeans": ("compare.py", "kmeans"),
+    "known_k": ("known_k.py", "--rivals"),
+}
+
+
+def code(path):
+    """The lines of a script without docstrings, comments on lines of their own, and blank lines."""
+    text = path.read_text(encoding="utf-8")
+    tree, lines = ast.parse(text), text.splitlines()
+    for node in ast.walk(tree):
+        documented = isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef)
+        if documented and ast.get_docstring(node):
+            for number in range(node.body[0].lineno, node.body[0].end_lineno + 1):
+                lines[number - 1] = ""
+    return [line.rstrip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def sources(path):
+    """A script and what it imports of its folder and of asv_bench, directly or not: paths."""
+    found, left = set(), [path]
+    folders = (HERE, HERE.parents[1] / "asv_bench")
+    while left:
+        path = left.pop()
+        if path in found:
+            continue
+        found.add(path)
+        imports = re.findall(r"(?m)^ *(?:from|import) ([\w.]+)", path.read_text(encoding="utf-8"))
+        names = [name.replace(".", "/") + ".py" for name in imports]
+        left += [folder / name for folder in folders for name in names if (folder / name).is_file()]
+    return sorted(found)
+
+
+def checksum(name):
+    """Of the code that makes the results of a script."""
+    path = HERE / f"{name}.py"
+    if name in PROGRAMS:
+        path = HERE.parents[1] / "asv_bench" / PROGRAMS[name][0]
+    lines = [line for path in sources(path) for line in code(path)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def note(name, results):
+    """Keep the checksum of the code beside the results that it has made."""
+    path = results / "sources.json"
+    sums = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    sums = dict(sorted({**sums, name: checksum(name)}.items()))
+    path.write_text(json.dumps(sums, indent=4) + "\n", encoding="utf-8")
+
+
 def run(name, results, quick):
-    """Run a script; return what became of it."""
+    """Run a script or program; return what became of it."""
+    if name in PROGRAMS:
+        program, *arguments = PROGRAMS[name]
+        command = [sys.executable, str(HERE.parents[1] / "asv_bench" / program), *arguments]
+        with open(results / f"{name}.txt", "w", encoding="utf-8") as output:
+            return finish(command, output, 3600)
     script = SCRIPTS[name]
     if script.data and "SMALLVAR_DATA" not in os.environ:
         return "skipped"
@@ -123,13 +189,14 @@ def stop(process):
 def main():
     """Run them; return 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("name", nargs="*", metavar="NAME", help=", ".join(SCRIPTS))
+    parser.add_argument("name", nargs="*", metavar="NAME", help=", ".join([*SCRIPTS, *PROGRAMS]))
     parser.add_argument("--quick", action="store_true", help="smaller problems, nothing is kept")
     parser.add_argument("--results", type=Path, help="folder in place of results, also if quick")
     options = parser.parse_args()
     names = [name.removesuffix(".py") for name in options.name] or list(SCRIPTS)
-    if unknown := [name for name in names if name not in SCRIPTS]:
-        parser.error(f"no such script: {', '.join(unknown)}; there are {', '.join(SCRIPTS)}")
+    known = [*SCRIPTS, *PROGRAMS]
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"no such script: {', '.join(unknown)}; there are {', '.join(known)}")
     lines = []
     with ExitStack() as stack:
         results = options.results or HERE / "results"
@@ -139,6 +206,8 @@ def main():
         for name in names:
             begin = time.perf_counter()
             outcome = run(name, results, options.quick)
+            if outcome == "ok" and not options.quick:
+                note(name, results)
             lines.append((name, time.perf_counter() - begin, outcome))
             print("{:20s}{:8.1f} s  {}".format(*lines[-1]), flush=True)
     counts = {}
