@@ -414,12 +414,15 @@ def test_recipe_is_in_step(project):
     assert "pytest -m smoke" in recipe
 
 
+DEVELOPERS_PAGES = ("developer", "exactness", "recipes", "benchmarks")
+
+
 @pytest.fixture(scope="module")
 def developers_guide():
-    path = SOURCES.parent / "docs" / "developer.rst"
-    if not path.is_file():
+    pages = [SOURCES.parent / "docs" / f"{name}.rst" for name in DEVELOPERS_PAGES]
+    if not pages[0].is_file():
         pytest.skip("the source tree is not at hand")
-    return path.read_text(encoding="utf-8")
+    return "\n".join(path.read_text(encoding="utf-8") for path in pages)
 
 
 def sources():
