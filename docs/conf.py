@@ -67,11 +67,18 @@ html_theme_options = {
     "show_toc_level": 2,
     "footer_start": ["copyright"],
     "footer_end": [],
+    "use_edit_page_button": True,
+}
+html_context = {
+    "github_user": "smallvar",
+    "github_repo": "smallvar",
+    "github_version": "main",
+    "doc_path": "docs",
 }
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
-html_sidebars = {page: [] for page in ("install", "developer", "changelog")}
+html_sidebars = {page: [] for page in ("install", "changelog")}
 
 
 CODE = r"(?:\.\. GENERATED FROM .*\n\n)?\.\. code-block:: Python\n(?:\n|    .*\n)+"
