@@ -2,7 +2,7 @@
 
     python tools/release.py [--work FOLDER]
 
-checks that version, changelog, citation, recipe and README agree; builds the sdist, and a wheel from
+checks that version, changelog, citation, recipe and README agree; builds the sdist and a wheel from
 it; repairs the wheel for manylinux, where this is Linux; checks both with twine and
 check-wheel-contents; installs each into new environments, with the newest and with the lowest
 dependencies, and fits a model there; and prints sizes and the checksum that the recipe for
