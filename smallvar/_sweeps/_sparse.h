@@ -45,7 +45,7 @@ SV_CHOOSE(csr_tile)
             const V_REAL *next = table + column[m + CSR_AHEAD < n ? m + CSR_AHEAD : n - 1] * stride;                   \
             SV_UNROLL                                                                                                  \
             for (q = 0; q < pieces; q++) {                                                                             \
-                if (q * V_LANES * sizeof(V_REAL) % 64 == 0) SV_PREFETCH(next + q * V_LANES);                           \
+                if ((size_t)(q * V_LANES) * sizeof(V_REAL) % 64 == 0) SV_PREFETCH(next + q * V_LANES);                  \
                 sum[q] = V_MULADD(factor, V_LOAD(row + q * V_LANES), sum[q]);                                          \
             }                                                                                                          \
         }                                                                                                              \

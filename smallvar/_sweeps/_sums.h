@@ -327,7 +327,7 @@ SUMS_ENTRIES(double, SV_(sums_entries_d))
             if (w && w[i] == 0.0) continue;                                                                            \
             for (j = 0; j < d; j++) {                                                                                  \
                 const double t = fabs((double)xi[j * col] - origin[j]);                                                \
-                count[j] += (t < limit[j]) & (t > 0.0) ? 1.0 : 0.0;                                                    \
+                count[j] += ((t < limit[j]) & (t > 0.0)) ? 1.0 : 0.0;                                                  \
             }                                                                                                          \
         }                                                                                                              \
     }

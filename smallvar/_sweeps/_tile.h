@@ -112,7 +112,7 @@ static void SV_(T(tile_top2))(const REAL *x, ptrdiff_t d, const REAL *c, const R
 #if !SV_SINGLE
     for (i = LANES - 1; i >= 0; i--) {
         const long long index = best[i];
-        memcpy((char *)best + i * sizeof(index), &index, sizeof(index));
+        memcpy((char *)best + i * (ptrdiff_t)sizeof(index), &index, sizeof(index));
     }
 #endif
     for (q = 0; q < LANES; q += PARTS * V_LANES) {
@@ -132,7 +132,7 @@ static void SV_(T(tile_top2))(const REAL *x, ptrdiff_t d, const REAL *c, const R
 #if !SV_SINGLE
     for (i = 0; i < LANES; i++) {
         long long index;
-        memcpy(&index, (const char *)best + i * sizeof(index), sizeof(index));
+        memcpy(&index, (const char *)best + i * (ptrdiff_t)sizeof(index), sizeof(index));
         best[i] = (int)index;
     }
 #endif
