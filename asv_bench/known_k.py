@@ -43,7 +43,7 @@ from smallvar import DPMeans
 
 NOISE = -1
 COMPACT = 0.8  # least ARI of k-means from the true means where clusters are compact
-COLUMNS = ("exact", "within 10%", "over twice", "wrongly 1", "ARI", "CPU s")
+COLUMNS = ("exact", "within 10%", "over twice", "K = 1", "ARI", "CPU s")
 BINS = (0.0, 0.2, 0.5, 0.8, 1.0)  # of confidence
 
 

@@ -57,6 +57,31 @@ def test_results_are_those_of_the_code(run):
     assert shown == files
 
 
+def test_readme_shows_the_results():
+    """Each row of the table in README is a line of results/known_k.txt."""
+    path = FOLDER.parents[1] / "README.md"
+    if not path.is_file():
+        pytest.skip("the source tree is not at hand")
+    text = (FOLDER / "results" / "known_k.txt").read_text(encoding="utf-8")
+    line = r"(?m)^(.*), (\d+ \w+) +(\d+) +\d+ +(\d+) +\d+ +0(\.\d+) +([\d.]+)$"
+    results = {
+        (kind, name): (exact, ari, twice, seconds)
+        for name, kind, exact, twice, ari, seconds in re.findall(line, text)
+    }
+    kind, rows = None, {}
+    for row in re.findall(r"(?m)^\| (.*) \|$", path.read_text(encoding="utf-8")):
+        name, *cells = (cell.strip().replace("`", "").strip("*") for cell in row.split("|"))
+        if name.endswith(" sets"):
+            kind = name.removesuffix(" sets")
+        elif kind is not None and len(cells) == 4:
+            rows[kind, name] = tuple(cells)
+    assert len(rows) == 8
+    for key, cells in rows.items():
+        exact, ari, twice, seconds = results[key]
+        shown = seconds if float(seconds) < 100 else f"{float(seconds):.0f}"
+        assert cells == (exact, ari, twice, shown), key
+
+
 def test_a_checksum_is_of_the_code(run, tmp_path, monkeypatch):
     """Docstrings, comments and blank lines do not count; what a script imports does."""
     monkeypatch.setattr(run, "HERE", tmp_path)
