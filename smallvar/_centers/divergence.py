@@ -403,6 +403,7 @@ class DivergenceSweep:
     def _open(self, block, lam, cap):
         """Open clusters at the rows of a block beyond lam, in order; later rows may join them."""
         self._join_nearest(block, np.inf, False)
+        # rows before ``after`` are done; ``least`` are divergences from the nearest center so far
         rows, x, after = np.arange(block.start, block.stop), self.rows_of(block), 0
         label, w = self.labels[block], np.broadcast_to(self.weights_of(block), len(x))
         least, tolerance = self._decided(rows, lam), self.tolerance(rows)
@@ -415,6 +416,8 @@ class DivergenceSweep:
             self.open_at(x[first])
             if after == len(x):
                 return
+            # compare the rows that are left with the new center: by scores, exactly where these leave
+            # open which center is nearer
             rest, new = rows[after:], self.table(x[after:], rows[after:], self.k - 1)[:, 0]
             tolerance[after:] = np.maximum(tolerance[after:], self.tolerance(rest))
             slack = 4.0 * (tolerance[after:] + LOGARITHMS * np.fmin(new, least[after:]))

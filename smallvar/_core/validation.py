@@ -56,7 +56,7 @@ def as_number(value, name, integer):
             raise ValueError(f"{name} must be <= {LARGEST}, got {shown(value)}")
         return int(value)
     try:
-        number = float(value)
+        number = float(value)  # OverflowError for a huge int; a huge Decimal becomes infinite
         if math.isinf(number) and value != number:
             raise OverflowError
     except OverflowError:

@@ -64,7 +64,9 @@ class GramProblem:
         self.scale = abs(diagonal).sum()
 
     def farthest_first(self, guess):
+        """Penalty of the farthest-first rule for so many clusters, by distances of the kernel."""
         K, diagonal, n = self.K, self.K.diagonal(), self.n
+        # ||phi(x_j) - mean||^2 = K_jj - 2 (mean of row j) + (mean of all entries)
         mean = np.asarray(K.sum(axis=0)).ravel() / n
         return _farthest_first(
             diagonal,
@@ -143,7 +145,8 @@ class BlockProblem:
         return B - np.multiply.outer(self.u, self.u @ B)
 
     def farthest_first(self, guess):
-        gram, n = self.gram, self.n
+        """Penalty of the farthest-first rule for so many clusters, by distances of the kernel."""
+        gram, n = self.gram, self.n  # squared distances from the mean as for a matrix
         mean = gram.product(np.ones(n)) / n
         return _farthest_first(
             gram.diagonal,
@@ -193,6 +196,7 @@ class LinearProblem:
         self.scale = self.centered_trace
 
     def farthest_first(self, guess):
+        """Penalty of the farthest-first rule for so many clusters, by Euclidean distances."""
         X = self.X
         if not issparse(X):
             return farthest_first(X, guess, None, resolve_threads(None))

@@ -189,7 +189,7 @@ def repack(X, columns, as_given=False):
 
 
 def _asked(reader, columns):
-    """The kinds that are asked for, by name."""
+    """The kinds that the user has given, by name of the column (None: leave it out)."""
     if isinstance(columns, str) and columns == "auto":
         return {}
     if not isinstance(columns, Mapping):

@@ -466,7 +466,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         Returns
         -------
         divergences : ndarray of shape (n_samples, n_clusters)
-            In units of ``lam``; may be infinite: a positive count where all of a cluster are 0.
+            In units of ``lam``; infinite for a positive count where a cluster has only zeros.
         """
         packed = self._packed(X)
         rows = self._measure.rows(packed.numbers, packed.codes, None, None, self._threads())

@@ -32,8 +32,8 @@ def profiles(packed, labels, weight, parameters, spreads, like=None):
     spreads : dict
         The spread s within clusters of the columns of numbers.
     like : object
-        The table that was fitted. The profiles are a DataFrame or Table of the same library, for
-        whatever else a dict of arrays.
+        The table that was fitted. The profiles are a DataFrame or Table of the same library; a
+        dict of arrays for other types.
 
     Returns
     -------
@@ -42,8 +42,8 @@ def profiles(packed, labels, weight, parameters, spreads, like=None):
         weight whose cell is missing; ``mean`` and ``spread`` are those of the cluster in a column
         of numbers; ``share`` is that of ``level``, in a column of codes the most frequent one
         (of two values the second), and ``overall`` the mean, or that share, of all rows.
-        ``summary`` says so in words. ``apart`` is by how much the cluster's cells are likelier by
-        its own parameters than by those of all rows: nats for each row.
+        ``summary`` says the same in words. ``apart`` is the mean gain in log likelihood, in nats a
+        row, of the cluster's cells by its own parameters over those of all rows.
     """
     k = len(next(iter(parameters.values())))
     size = np.bincount(labels, minlength=k)

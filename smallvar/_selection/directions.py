@@ -97,7 +97,12 @@ class DirectionSearch:
         return LongDirections(np.ascontiguousarray(U[:, :q]), e[:q], float(rest[q]))
 
     def _costs(self, e, trace):
-        """What 0, 1, ... of these directions cost, and the mean of the other variances."""
+        """Cost of a covariance with 0, 1, ... directions of their own, (q + 1,); lower is better.
+
+        Also the mean variance of the other directions, (q + 1,). ``e`` (q,) are the largest
+        variances, falling, and ``trace`` is the sum of all d. The cost is u times the logarithm of
+        the determinant, and the price of d q - q (q - 1) / 2 numbers, those of the directions.
+        """
         q = np.arange(len(e) + 1)
         rest = np.maximum(trace - np.append(0.0, np.cumsum(e)), 0.0) / (self.d - q)
         usable = rest > ZERO_VARIANCE * e[0]
