@@ -416,8 +416,8 @@ class DivergenceSweep:
             self.open_at(x[first])
             if after == len(x):
                 return
-            # compare the rows that are left with the new center: by scores, exactly where these leave
-            # open which center is nearer
+            # compare the rows that are left with the new center: by scores, and exactly where these
+            # leave open which center is nearer
             rest, new = rows[after:], self.table(x[after:], rows[after:], self.k - 1)[:, 0]
             tolerance[after:] = np.maximum(tolerance[after:], self.tolerance(rest))
             slack = 4.0 * (tolerance[after:] + LOGARITHMS * np.fmin(new, least[after:]))
