@@ -5,6 +5,7 @@ by options are checked (``check_targets``) before any work is done.
 """
 
 import argparse
+import difflib
 import os
 import select
 import stat
@@ -15,14 +16,17 @@ from collections.abc import Callable
 from itertools import combinations
 
 from smallvar import __version__
+from smallvar._cli.errors import UserError
 from smallvar._cli.output import complain
 from smallvar._cli.picture import import_matplotlib
-from smallvar._cli.table import UserError, one_of, suffix_of
+from smallvar._cli.table import BY_BATCHES, TEXT, one_of, suffix_of
 
 # the functions of the commands by name, set by `main`; the first one is the default
 COMMANDS: dict[str, Callable[[list[str]], None]] = {}
 TARGETS = ("out", "components", "tracks", "plot")  # options that name a file to write
 PICTURE_FORMATS = (".png", ".pdf", ".svg")
+DATA_FORMATS = (*TEXT, *(f"{suffix}.gz" for suffix in TEXT), *BY_BATCHES)  # endings of names
+PNG, OURS = b"\x89PNG\r\n\x1a\n", b"tEXtSoftware\0smallvar "  # how pictures of `save` begin
 OUT_FORMATS = (".csv", ".npy", ".parquet")
 PIPE_PATIENCE = 2.0  # seconds to wait for data on standard input if DATA is left out
 
@@ -30,9 +34,29 @@ PIPE_PATIENCE = 2.0  # seconds to wait for data on standard input if DATA is lef
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises UserError, so that errors are one line."""
 
-    def error(self, message):
+    def parse_args(self, args=None, namespace=None):
+        """Parse; a UserError for arguments that are not known names the nearest option."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            options = [*self._option_string_actions]
+            near = [nearest(word.partition("=")[0], options) for word in unknown if word[:1] == "-"]
+            names = [option for option in near if option]
+            hint = f"; did you mean {names[0]}?" if names else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}", hint)
+        return parsed
+
+    def _print_message(self, message, file=None):
+        """Print a text such as that of --help; argparse would be silent where that fails."""
+        print(message, end="", file=file)
+
+    def error(self, message, hint=""):
         """Raise a UserError for a wrong command line."""
-        raise UserError(f"{message} (see {self.prog} --help)")
+        raise UserError(f"{message} (see {self.prog} --help){hint}")
+
+
+def nearest(word, known):
+    """The name among those known that is spelled most like a word; None if none is much alike."""
+    return next(iter(difflib.get_close_matches(word, known, n=1)), None)
 
 
 class ShowConfig(argparse.Action):
@@ -109,10 +133,15 @@ def parse(
         parser.add_argument("--scale", action="store_true", help=scale)
     _add_output_arguments(parser, out, seed, lines)
     args = parser.parse_args(argv)
+    plot_and_data(args)
+    if args.encoding is not None:
+        check_encoding(args)
     if args.data is None and not isinstance(getattr(args, "path", None), str) and is_piped():
         args.data = "-"
     if args.data is None and args.decimal != ".":
         raise UserError(f"--decimal {args.decimal} has no meaning without DATA")
+    if args.data is None and args.encoding is not None:
+        raise UserError(f"--encoding {args.encoding} has no meaning without DATA")
     if args.out == "-":  # the report goes to standard error; `main` restores sys.stdout
         args.stdout, sys.stdout = sys.stdout, sys.stderr
     return args
@@ -159,6 +188,12 @@ def _add_input_arguments(parser, stand_in):
         help="the decimal sign in text, . (default) or a comma; with a comma, cells must be "
         "separated by semicolons, tabs or spaces",
     )
+    parser.add_argument(
+        "--encoding",
+        metavar="NAME",
+        help="the encoding of text, such as cp1252 (western European Windows) or utf-16; default: "
+        "UTF-8, and what is not is refused",
+    )
 
 
 def _add_output_arguments(parser, out, seed, lines):
@@ -170,7 +205,13 @@ def _add_output_arguments(parser, out, seed, lines):
         "goes to standard error",
     )
     parser.add_argument(
-        "--plot", metavar="FILE", help="draw the result as a .png, .pdf or .svg picture"
+        "--plot",
+        metavar="FILE",
+        nargs="?",
+        const=True,
+        help="draw the result as a .png, .pdf or .svg picture. Without FILE the picture goes "
+        "beside DATA, table-clusters.png beside table.csv, or into the current folder if there is "
+        "no file of DATA; it then replaces only what smallvar has drawn",
     )
     parser.add_argument(
         "--threads", type=number(int, 1), metavar="N", help="threads to use (default: all cores)"
@@ -264,14 +305,70 @@ def path_and_data(args, length):
         args.data, args.path = args.path, length
 
 
-def check_targets(args):
+def plot_and_data(args):
+    """Set ``args.plot`` and ``args.data`` if DATA follow ``--plot`` in place of FILE."""
+    plot = args.plot
+    has_data = args.data is not None or isinstance(getattr(args, "path", None), str)
+    if not has_data and isinstance(plot, str) and plot.lower().endswith(DATA_FORMATS):
+        args.data, args.plot = plot, True
+
+
+def picture_beside(data, noun):
+    """The name of the picture of ``--plot`` without FILE.
+
+    Parameters
+    ----------
+    data : str or None
+        The file of the data; None or ``-`` if there is none.
+    noun : str
+        What the picture shows, which is the last part of its name.
+
+    Returns
+    -------
+    path : str
+        The name, of a .png file.
+    """
+    stem = "smallvar" if data in (None, "-") else os.path.splitext(data)[0]
+    if data is not None and suffix_of(data) == ".gz":
+        stem = os.path.splitext(stem)[0]
+    path = f"{stem}-{noun}.png"
+    if os.path.lexists(path) and not is_our_picture(path):
+        raise UserError(
+            f"--plot: {path} is there, and no picture of smallvar; name another file: --plot FILE"
+        )
+    return path
+
+
+def is_our_picture(path):
+    """Tell whether a file is a .png picture that smallvar has drawn."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(1024)
+    except OSError:
+        return False
+    return start.startswith(PNG) and OURS in start
+
+
+def check_encoding(args):
+    """Raise a UserError if the encoding of ``--encoding`` is not known."""
+    try:
+        "".encode(args.encoding)
+    except (LookupError, ValueError) as error:
+        raise UserError(f"--encoding {args.encoding}: this encoding is not known") from error
+
+
+def check_targets(args, noun):
     """Raise a UserError if an output file could not be written, or a picture not drawn.
 
     Parameters
     ----------
     args : argparse.Namespace
-        The parsed arguments.
+        The parsed arguments. ``plot`` becomes a name where the user gave none.
+    noun : str
+        What the picture shows, for such a name.
     """
+    if args.plot is True:
+        args.plot = picture_beside(args.data, "path" if getattr(args, "path", None) else noun)
     targets = {f"--{name}": getattr(args, name, None) for name in TARGETS}
     targets = {option: path for option, path in targets.items() if path is not None}
     if args.out == "-":

@@ -9,15 +9,16 @@ from time import perf_counter
 import numpy as np
 
 from smallvar._cli.arguments import penalty_of
+from smallvar._cli.errors import UserError
 from smallvar._cli.output import in_short, labels_by_batches, out_in_words, report, timed
 from smallvar._cli.progress import Progress
 from smallvar._cli.table import (
     BY_BATCHES,
-    UserError,
     Wanted,
     columns_in_short,
     counted,
     find_gaps,
+    in_types,
     in_words,
     named_file,
     not_numeric,
@@ -25,6 +26,7 @@ from smallvar._cli.table import (
     open_npy,
     pick_columns,
     suffix_of,
+    without_option,
 )
 
 SAMPLE = 20_000  # rows from which the first clusters are found
@@ -48,6 +50,8 @@ def cluster_by_batches(args):
             raise UserError(f"--batch-size: --{option} needs the whole table at once")
     if args.decimal != ".":
         raise UserError(f"--decimal {args.decimal} has no meaning with --batch-size")
+    if args.encoding is not None:
+        raise UserError(f"--encoding {args.encoding} has no meaning with --batch-size")
     if args.data is None or suffix_of(args.data) not in BY_BATCHES:
         raise UserError(f"--batch-size: the name of DATA must end in {one_of(BY_BATCHES)}")
     begin = perf_counter()
@@ -165,13 +169,10 @@ class ParquetBatches(Batches):
         _, self.titles, _ = pick_columns(path, self.wanted, names, len(names))
         kinds = [schema.field(title).type for title in self.titles]
         types = pyarrow.types
-        refused = [
-            f"{title} ({kind})"
-            for title, kind in zip(self.titles, kinds, strict=True)
-            if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
-        ]
+        numeric = (types.is_integer, types.is_floating, types.is_boolean)
+        refused = in_types(self.titles, kinds, lambda kind: any(test(kind) for test in numeric))
         if refused:
-            raise UserError(f"{path}{not_numeric(refused)}")
+            raise UserError(f"{path}{not_numeric(*refused)}; {without_option('--batch-size')}")
         self.kind = "float32" if all(map(types.is_float32, kinds)) else "float64"
 
     def read(self):

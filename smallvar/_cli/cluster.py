@@ -17,6 +17,7 @@ from smallvar._cli.arguments import (
 from smallvar._cli.batches import cluster_by_batches
 from smallvar._cli.choice import WHOLE, Choice, fitted
 from smallvar._cli.data import load, of_data, scaled, wines, wines_in_words
+from smallvar._cli.errors import UserError
 from smallvar._cli.mixed import kinds_of, reader_for, refuse_misplaced, show_table
 from smallvar._cli.mixed_table import MixedTable
 from smallvar._cli.output import (
@@ -31,7 +32,7 @@ from smallvar._cli.output import (
 )
 from smallvar._cli.partitions import check_options, fit, label, opened
 from smallvar._cli.picture import merge_path_picture, picture
-from smallvar._cli.table import UserError, columns_in_short, counted
+from smallvar._cli.table import columns_in_short, counted
 
 
 def cluster(argv):
@@ -42,6 +43,51 @@ def cluster(argv):
     argv : list of str
         The arguments that follow the name of the command.
     """
+    parser = cluster_parser()
+    args = parse(
+        parser,
+        argv,
+        out="write the labels, 0 to K - 1, one per row",
+        seed="draw from S what is random: where the data choose K, and with merge, the rows that "
+        "the search begins from (default: 0, so that the same command gives the same result); "
+        "otherwise the order in which the points are visited (default: the order given)",
+        lines="sweep, and for every stage of the search for K",
+        scale="standardize the columns, each to mean 0 and standard deviation 1, so that all "
+        "count alike; lam is then in these units. The picture of one or two columns stays in "
+        "those of the data",
+    )
+    path_and_data(args, WHOLE)
+    if args.kinds is not None:
+        refuse_misplaced(args)
+    if args.dask:
+        check_options(args)
+        check_targets(args, "clusters")
+        show_folder(args)
+        return
+    if args.batch_size is not None:
+        check_targets(args, "clusters")
+        cluster_by_batches(args)
+        return
+    if args.data is not None and os.path.isdir(args.data):
+        raise UserError(f"{args.data} is a directory; --dask reads one of .parquet files")
+    if args.path is not None:
+        bound_by_path(args)
+    check_targets(args, "clusters")
+
+    args.scale = args.scale or args.data is None
+    table, reading = load(args, parser.prog, wines, otherwise=reader_for(args))
+    if isinstance(table, MixedTable):
+        show_table(args, table, reading)
+        return
+    X, scaler = scaled(args, table)
+    if args.path is not None:
+        show_path(args, table, X, scaler, reading)
+    else:
+        show_clusters(args, table, X, scaler, reading)
+
+
+def cluster_parser():
+    """The parser of the command, without the arguments that all commands share."""
     parser = new_parser(
         prog="smallvar",
         usage="smallvar [cluster] [DATA] [--n-clusters K | --lam L | --guess K | --path [K]]\n"
@@ -58,6 +104,14 @@ def cluster(argv):
             smallvar points.npy --lam 2.5 --algorithm delayed --plot clusters.png
             sort -u samples.txt | smallvar --scale --drop-missing --out - > labels.csv""",
     )
+    _add_number_arguments(parser)
+    _add_model_arguments(parser)
+    _add_size_arguments(parser)
+    return parser
+
+
+def _add_number_arguments(parser):
+    """Add the arguments that say how the number of clusters is found; one excludes the others."""
     penalty = parser.add_mutually_exclusive_group()
     penalty.add_argument(
         "--lam",
@@ -92,6 +146,10 @@ def cluster(argv):
         "K at most (if left out, somewhat more than the data support); the number chosen among "
         "these is marked, and --out writes its labels",
     )
+
+
+def _add_model_arguments(parser):
+    """Add the arguments that say what is fitted."""
     parser.add_argument(
         "--algorithm",
         choices=["serial", "delayed", "collapsed", "merge"],
@@ -115,6 +173,10 @@ def cluster(argv):
     parser.add_argument(
         "--max-clusters", type=number(int, 1), metavar="M", help="never make more than M clusters"
     )
+
+
+def _add_size_arguments(parser):
+    """Add the arguments for data that are read a part at a time."""
     parser.add_argument(
         "--batch-size",
         type=number(int, 1),
@@ -132,52 +194,17 @@ def cluster(argv):
         "in which Dask reads: files by their names, numbers in these counted as numbers. It runs "
         "on the scheduler that DASK_SCHEDULER_ADDRESS names, otherwise on threads of this process",
     )
-    args = parse(
-        parser,
-        argv,
-        out="write the labels, 0 to K - 1, one per row",
-        seed="draw from S what is random: where the data choose K, and with merge, the rows that "
-        "the search begins from (default: 0, so that the same command gives the same result); "
-        "otherwise the order in which the points are visited (default: the order given)",
-        lines="sweep, and for every stage of the search for K",
-        scale="standardize the columns, each to mean 0 and standard deviation 1, so that all "
-        "count alike; lam is then in these units. The picture of one or two columns stays in "
-        "those of the data",
-    )
-    path_and_data(args, WHOLE)
-    if args.kinds is not None:
-        refuse_misplaced(args)
-    if args.dask:
-        check_options(args)
-        check_targets(args)
-        show_folder(args)
-        return
-    if args.batch_size is not None:
-        check_targets(args)
-        cluster_by_batches(args)
-        return
-    if args.data is not None and os.path.isdir(args.data):
-        raise UserError(f"{args.data} is a directory; --dask reads one of .parquet files")
-    if args.path is not None:
-        for option in ("algorithm", "max_clusters"):
-            if getattr(args, option) is not None:
-                instead = ": give --path M" if option == "max_clusters" else ""
-                name = option.replace("_", "-")
-                raise UserError(f"--{name} has no meaning with --path{instead}")
-        if args.path != WHOLE:
-            args.max_clusters = args.path
-    check_targets(args)
 
-    args.scale = args.scale or args.data is None
-    table, reading = load(args, parser.prog, wines, otherwise=reader_for(args))
-    if isinstance(table, MixedTable):
-        show_table(args, table, reading)
-        return
-    X, scaler = scaled(args, table)
-    if args.path is not None:
-        show_path(args, table, X, scaler, reading)
-    else:
-        show_clusters(args, table, X, scaler, reading)
+
+def bound_by_path(args):
+    """Take the length of ``--path`` as the bound on the number of clusters."""
+    for option in ("algorithm", "max_clusters"):
+        if getattr(args, option) is not None:
+            instead = ": give --path M" if option == "max_clusters" else ""
+            name = option.replace("_", "-")
+            raise UserError(f"--{name} has no meaning with --path{instead}")
+    if args.path != WHOLE:
+        args.max_clusters = args.path
 
 
 def penalty_or_auto(text):

@@ -4,17 +4,19 @@ from time import perf_counter
 
 import numpy as np
 
+from smallvar._cli.errors import UserError, WordsError
 from smallvar._cli.output import complain, say
 from smallvar._cli.table import (
     Table,
-    UserError,
     Wanted,
     columns_in_short,
     counted,
     pick_columns,
     read_table,
+    without_option,
 )
 
+NOT_FOR_TABLES = ("guess", "scale", "drop_missing", "batch_size", "dask")  # of numbers only
 UNEVEN = 10  # times that the columns may differ in spread before the user is warned
 FEW_ROWS, ROWS_LOOKED_AT = 10, 100_000  # fewer do not tell, and more are not needed
 
@@ -49,10 +51,14 @@ def load(args, prog, stand_in, needed="", otherwise=None):
         time=getattr(args, "time", None),
         drop_missing=args.drop_missing,
         decimal=args.decimal,
+        encoding=args.encoding,
     )
     if args.data is not None:
         always = getattr(args, "kinds", None) is not None
-        table = read_table(args.data, wanted, otherwise, always)
+        try:
+            table = read_table(args.data, wanted, otherwise, always)
+        except WordsError as error:
+            raise UserError(f"{error}; {way_of_words(args)}") from error
         return table, perf_counter() - begin
 
     table, words = stand_in(wanted)
@@ -63,6 +69,14 @@ def load(args, prog, stand_in, needed="", otherwise=None):
         f"input); all options: {prog} --help\n"
     )
     return table, seconds
+
+
+def way_of_words(args):
+    """Say how a table of words can be clustered."""
+    for name in NOT_FOR_TABLES if hasattr(args, "kinds") else ():
+        if getattr(args, name):
+            return without_option(f"--{name.replace('_', '-')}")
+    return "smallvar cluster takes words and gaps, too"
 
 
 def digits(wanted):

@@ -17,6 +17,7 @@ from smallvar._cli.arguments import (
     path_and_data,
 )
 from smallvar._cli.data import digits, load, of_data
+from smallvar._cli.errors import UserError
 from smallvar._cli.output import (
     in_short,
     out_in_words,
@@ -29,13 +30,7 @@ from smallvar._cli.output import (
     write_rows,
 )
 from smallvar._cli.picture import feature_picture, path_picture
-from smallvar._cli.table import (
-    UserError,
-    columns_in_short,
-    counted,
-    explained,
-    square_of,
-)
+from smallvar._cli.table import columns_in_short, counted, explained, square_of
 
 DIGITS_SHAPE = (8, 8)
 PATH = 10  # largest number of features of --path by default
@@ -61,7 +56,7 @@ def features(argv):
     )
     path_and_data(args, PATH)
     refuse_misplaced(args)
-    check_targets(args)
+    check_targets(args, "features")
 
     table, reading = load(args, parser.prog, digits)
     has_columns = args.columns is not None or args.exclude is not None

@@ -1,16 +1,16 @@
 """``smallvar cluster`` of a table as it is: words, flags, counts and gaps beside numbers."""
 
-import csv
-
 import numpy as np
 
 from smallvar._cli.choice import Choice, fitted
+from smallvar._cli.data import NOT_FOR_TABLES
+from smallvar._cli.errors import UserError
 from smallvar._cli.mixed_table import read_mixed
 from smallvar._cli.output import in_short, out_in_words, report, save, say, write_labels, write_out
 from smallvar._cli.picture import profile_picture
-from smallvar._cli.table import UserError, columns_in_short, counted
+from smallvar._cli.table import columns_in_short, counted
+from smallvar._cli.words import names_of_option, visible
 
-NOT_FOR_TABLES = ("guess", "scale", "drop_missing", "batch_size", "dask")
 COLUMNS, CLUSTERS, TELLING = 40, 20, 3  # lines that are printed at most; columns in each
 WIDEST = 30  # letters of a name
 
@@ -18,7 +18,7 @@ WIDEST = 30  # letters of a name
 def kinds_of(text):
     """Convert the argument of ``--kinds``: names and kinds, None for what is left out."""
     kinds = {}
-    for item in next(csv.reader([text], skipinitialspace=True)):
+    for item in names_of_option("argument --kinds", text):
         name, equals, kind = (part.strip() for part in item.rpartition("="))
         if not equals or not name or not kind:
             raise UserError(f"argument --kinds: must be NAME=KIND,..., got {text!r}")
@@ -171,5 +171,6 @@ def profiles_in_words(model):
 
 
 def short(name):
-    """Cut a name that is long."""
+    """Cut a name that is long; its control characters are escaped."""
+    name = visible(name)
     return name if len(name) <= WIDEST else f"{name[: WIDEST - 3]}..."

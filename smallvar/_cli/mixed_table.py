@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 
 from smallvar._cli.cells import MISSING, has_words, is_missing, is_number, shortened
+from smallvar._cli.errors import UserError
 from smallvar._cli.progress import Progress
 from smallvar._cli.table import (
     TEXT,
     THOUSANDS,
-    UserError,
     Wanted,
     counted,
-    is_header,
+    not_numeric,
     open_npy,
     pick_columns,
-    text_records,
 )
+from smallvar._cli.text import is_header, text_records
+from smallvar._cli.words import option_of_names
 
 ROWS = 4096  # parsed at a time
 NO_WORDS = MISSING - {"none", "-"}  # which may be levels
@@ -177,10 +178,8 @@ def parse(source, wanted, progress, kinds):
         if column.place and all(is_like_number(word, wanted) for word in column.place):
             word = next(iter(column.place))
             hint = decimal_hint(word, wanted)
-            raise UserError(
-                f"{source.name}: column {title} ({shortened(word)}) not numeric; choose others "
-                f"with --columns or --exclude{hint}"
-            )
+            words = f"{title} ({shortened(word)})"
+            raise UserError(f"{source.name}{not_numeric([words], [title], hint)}")
     return {t: c.cells() for t, c in zip(titles, columns, strict=True)}, titles, n_rows
 
 
@@ -227,7 +226,7 @@ def slip_in_words(source, wanted, place, title, word):
     hint = decimal_hint(word, wanted)
     return (
         f"{source.name}, line {line}, column {title}: {shortened(word)} is not a number{hint}; "
-        f"--kinds {title}=categorical takes all cells as names"
+        f"{option_of_names('--kinds', [f'{title}=categorical'])} takes all cells as names"
     )
 
 

@@ -11,9 +11,11 @@ from time import perf_counter
 
 import numpy as np
 
-from smallvar import progress_callback
+from smallvar import __version__, progress_callback
+from smallvar._cli.errors import UserError
 from smallvar._cli.progress import Progress
-from smallvar._cli.table import UserError, suffix_of
+from smallvar._cli.table import suffix_of
+from smallvar._cli.words import in_one_line, visible
 
 
 def timed(work, *args, follow=None, **options):
@@ -155,6 +157,8 @@ def labels_by_batches(args, n):
 @contextmanager
 def standard_output(args):
     """Context of standard output for bytes."""
+    if args.stdout is None:
+        raise UserError("--out -: standard output is closed")
     yield args.stdout.buffer
     args.stdout.buffer.flush()
 
@@ -183,9 +187,11 @@ def write_rows(file, titles, rows):
 
 
 def save(path, figure):
-    """Write a figure in the format given by the ending of the path."""
+    """Write a figure in the format given by the ending of the path; a .png says who drew it."""
+    kind = suffix_of(path)[1:]
+    metadata = {"Software": f"smallvar {__version__}"} if kind == "png" else None
     with replacing(path) as file:
-        figure.savefig(file, format=suffix_of(path)[1:])
+        figure.savefig(file, format=kind, metadata=metadata)
 
 
 def in_short(counts, noun):
@@ -199,7 +205,12 @@ def in_short(counts, noun):
 def report(facts):
     """Print facts (name: value), one per line; values of None are left out."""
     width = max(map(len, facts)) + 2
-    say("\n".join(f"{name:<{width}}{value}" for name, value in facts.items() if value is not None))
+    lines = [
+        f"{name:<{width}}{visible(str(value))}"
+        for name, value in facts.items()
+        if value is not None
+    ]
+    say("\n".join(lines))
 
 
 def out_in_words(args):
@@ -208,12 +219,17 @@ def out_in_words(args):
 
 
 def say(text):
-    """Print text; characters that the encoding of the terminal lacks are escaped."""
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
+    """Print text; what the terminal cannot show, and what it would obey, is escaped."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(visible(text, "\n").encode(encoding, "backslashreplace").decode(encoding))
 
 
 def complain(*words):
     """Print one line on standard error; a line of progress is cleared first."""
-    with nullcontext() if Progress.current is None else Progress.current.cleared():
-        print("smallvar:", *" ".join(map(str, words)).split(), file=sys.stderr)
+    line = visible(in_one_line(" ".join(map(str, ("smallvar:", *words)))))
+    # where standard error cannot be written either, the exit code has to say it
+    with (
+        suppress(OSError),
+        nullcontext() if Progress.current is None else Progress.current.cleared(),
+    ):
+        print(line, file=sys.stderr)

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from smallvar._cli.errors import UserError
 from smallvar._cli.output import labels_by_batches
 from smallvar._cli.progress import Progress
-from smallvar._cli.table import UserError, Wanted, counted, not_numeric, pick_columns
+from smallvar._cli.table import Wanted, counted, in_types, not_numeric, pick_columns
 
 WHOLE = ("path", "guess", "plot", "scale", "drop_missing")  # options that need all rows at once
 ALGORITHMS = ("serial", "delayed")
@@ -52,6 +53,8 @@ def check_options(args):
         raise UserError("--dask: --seed has no meaning with --lam, rows are visited as given")
     if args.decimal != ".":
         raise UserError(f"--decimal {args.decimal} has no meaning with --dask")
+    if args.encoding is not None:
+        raise UserError(f"--encoding {args.encoding} has no meaning with --dask")
     if args.data in (None, "-"):
         raise UserError("--dask: DATA must be a folder of .parquet files")
     folder = Path(args.data)
@@ -122,13 +125,9 @@ def pick_numbers(args, X):
     wanted = Wanted(columns=args.columns, exclude=args.exclude)
     columns, titles, _ = pick_columns(args.data, wanted, names, len(names))
     X = X[[X.columns[j] for j in columns]]
-    refused = [
-        f"{title} ({kind})"
-        for title, kind in zip(titles, X.dtypes, strict=True)
-        if not is_numeric_dtype(kind)
-    ]
+    refused = in_types(titles, X.dtypes, is_numeric_dtype)
     if refused:
-        raise UserError(f"{args.data}{not_numeric(refused)}")
+        raise UserError(f"{args.data}{not_numeric(*refused)}")
     return X, titles
 
 

@@ -7,7 +7,9 @@ matplotlib is imported when the first figure is made.
 import numpy as np
 
 from smallvar import ClusterDisplay, FeatureDisplay, PathDisplay, ProfileDisplay, TrackDisplay
-from smallvar._cli.table import UserError, clock_title, counted, explained, square_of
+from smallvar._cli.errors import UserError
+from smallvar._cli.table import clock_title, counted, explained, square_of
+from smallvar._cli.words import visible
 
 
 def import_matplotlib():
@@ -26,7 +28,7 @@ def new_figure(width, height):
 
 def column_titles(table):
     """The names of the columns in a picture."""
-    return [f"column {title}" if title.isdigit() else title for title in table.titles]
+    return [f"column {title}" if title.isdigit() else visible(title) for title in table.titles]
 
 
 def picture(table, model, scaler=None):

@@ -4,9 +4,6 @@ Whatever is the user's to put right in them is raised as `UserError`, whose word
 file, the line or row and the column.
 """
 
-import csv
-import gzip
-import io
 import os
 import re
 import shutil
@@ -32,20 +29,15 @@ from smallvar._cli.cells import (
     shortened,
     ticks,
 )
+from smallvar._cli.errors import NotNumbersError, UserError, WordsError
 from smallvar._cli.progress import Progress
+from smallvar._cli.text import is_header, text_records
+from smallvar._cli.words import names_of_option, option_of_names
 
 BY_BATCHES = (".npy", ".parquet")
 TEXT = (".csv", ".tsv", ".txt", ".dat")
 THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}([.,]\d{3})+\s*")  # rather than a decimal sign
-CELL = re.compile(r'"([^"]*)"(?!\S)|(\S+)')  # between spaces
-
-
-class UserError(Exception):
-    """Something only the user can put right: told in one line, without a traceback."""
-
-
-class NotNumbersError(UserError):
-    """A column of words, or a missing value, where numbers are wanted."""
+LOOK_FOR_WORDS = 1000  # rows in which a column may begin
 
 
 @dataclass(frozen=True)
@@ -81,6 +73,7 @@ class Wanted:
     time: str | None = None
     drop_missing: bool = False
     decimal: str = "."
+    encoding: str | None = None
 
     @property
     def number(self):
@@ -124,6 +117,8 @@ def read_table(path, wanted, otherwise=None, always=False):
         with standard_input() if path == "-" else named_file(path, readers) as source:
             if wanted.decimal != "." and source.kind not in TEXT:
                 raise UserError(f"--decimal {wanted.decimal}: {source.name} is not a text file")
+            if wanted.encoding is not None and source.kind not in TEXT:
+                raise UserError(f"--encoding {wanted.encoding}: {source.name} is not a text file")
             table = read_source(source, wanted, readers[source.kind], otherwise, always)
     except (OSError, EOFError, zlib.error) as error:
         words = getattr(error, "strerror", None) or error
@@ -235,8 +230,9 @@ def parse_text(source, wanted, progress):
             values.extend(map(number, row))
         except ValueError:
             if not wanted.drop_missing or has_words(row, number):
-                complaint = explain_cells(titles, row, n == 0, wanted)
-                raise NotNumbersError(f"{path}, line {line}{complaint}") from None
+                later = (pick(cells) for _, cells in records if len(cells) == d) if n == 0 else None
+                error = explain_cells(titles, row, later, wanted)
+                raise type(error)(f"{path}, line {line}{error}") from None
             del values[n * len(picked) :]
             values.extend(np.nan if is_missing(cell) else number(cell) for cell in row)
         if times is not None:
@@ -260,97 +256,23 @@ def parse_text(source, wanted, progress):
     return checked(source, wanted, X, titles, times.array(), title, place)
 
 
-def text_records(source, wanted, progress=None):
-    """Yield the line number and the cells of every row that is not blank."""
-    path, size = source.name, os.stat(source.path).st_size
-    with open(source.path, "rb", buffering=0) as raw, as_text(source, raw) as file:
-        sample = list(islice(file, 20))
-        if any("\0" in line for line in sample):
-            raise UserError(f"{path} is not a text file in UTF-8")
-        width, gaps = None, []
-        try:
-            delimiter = "\t" if source.kind == ".tsv" else sniff_delimiter(sample, wanted, path)
-            for line, cells in split_lines(chain(sample, file), delimiter):
-                if not cells or (len(cells) == 1 and width != 1 and not cells[0]):
-                    if width == 1:  # in a table of one column this may be a missing value
-                        gaps.append(line)
-                    continue
-                if gaps and not wanted.drop_missing:
-                    raise NotNumbersError(f"{path}, line {gaps[0]}: missing value")
-                for gap in gaps:
-                    yield gap, [""]
-                gaps.clear()
-                width = width or len(cells)
-                if progress is not None and not line % 1024:
-                    progress.done = raw.tell() / size
-                yield line, cells
-        except csv.Error as error:
-            raise UserError(f"{path}: {error}") from error
+def explain_cells(titles, cells, later, wanted):
+    """Say what is wrong with a row of which not every cell is a number.
 
+    Parameters
+    ----------
+    titles, cells : list of str
+        The names of the columns, and the cells of the row.
+    later : iterable of list of str, or None
+        If this is the first row: the others, where columns with a gap in the first one begin.
+    wanted : Wanted
+        How to read numbers.
 
-def as_text(source, raw):
-    """Decode a file, and where need be decompress it."""
-    stream = gzip.GzipFile(fileobj=raw) if source.packed else io.BufferedReader(raw)
-    return io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
-
-
-def split_lines(lines, delimiter):
-    """Yield the number and the cells of every line; a run of spaces counts as one."""
-    if delimiter != " ":
-        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
-        for cells in reader:
-            yield reader.line_num, cells
-        return
-    for number, line in enumerate(lines, 1):
-        if '"' in line:
-            yield number, [quoted or word for quoted, word in CELL.findall(line)]
-        else:
-            yield number, line.split()
-
-
-def sniff_delimiter(lines, wanted, path):
-    """Tell how cells are separated: by tab, semicolon, comma or spaces.
-
-    The comma is more likely than the first two inside text, and spaces are most likely of all.
+    Returns
+    -------
+    error : NotNumbersError
+        Its words stand behind the name of the file and the number of the line.
     """
-    lines = [line for line in lines if line.strip()]
-
-    def widths(delimiter):
-        return [len(cells) for _, cells in split_lines(lines, delimiter) if cells]
-
-    def agree(delimiter):
-        found = set(widths(delimiter))
-        return len(found) == 1 and found != {1}
-
-    with_comma = wanted.decimal == ","
-    for delimiter in "\t; " if with_comma else "\t;, ":
-        if agree(delimiter):
-            return delimiter
-    if not lines:
-        return ","
-    if with_comma and agree(",") and not all(is_number(line, wanted.number) for line in lines):
-        raise UserError(
-            f"--decimal ,: {path} is separated by commas; it must be by semicolons, tabs or spaces"
-        )
-    likely = max(";\t" if with_comma else ",;\t", key=lines[0].count)
-    if likely not in lines[0]:
-        spaced = widths(" ")
-        if spaced[0] > 1 and 2 * spaced.count(spaced[0]) > len(spaced):
-            return " "
-    return likely
-
-
-def is_header(cells, number=float):
-    """Tell whether the first row holds names: words only, or pandas' 0, 1, 2, ..."""
-    numbered = cells if cells[0].strip() else cells[1:]
-    if len(numbered) > 2 and numbered == [str(i) for i in range(len(numbered))]:
-        return True
-    words = [cell for cell in cells if not is_missing(cell)]
-    return bool(words) and not any(is_number(word, number) for word in words)
-
-
-def explain_cells(titles, cells, in_first_row, wanted):
-    """Say what is wrong with a row of which not every cell is a number."""
     bad = [
         (title, cell)
         for title, cell in zip(titles, cells, strict=True)
@@ -361,20 +283,50 @@ def explain_cells(titles, cells, in_first_row, wanted):
     hint = ""
     if any(is_number(cell, other.number) and not THOUSANDS.fullmatch(cell) for _, cell in bad):
         hint = f" (or give --decimal {other.decimal})"
-    if in_first_row and words:  # columns of words, rather than a slip in one row
-        return f"{not_numeric(words)}{hint}"
+    if later is not None and words:  # columns of words, rather than a slip in one row
+        return WordsError(not_numeric(words, columns_of_words(titles, cells, later, wanted), hint))
     title, cell = bad[0]
     problem = "missing value" if is_missing(cell) else f"{shortened(cell)} is not a number{hint}"
-    return f", column {title}: {problem}"
+    return NotNumbersError(f", column {title}: {problem}")
 
 
-def not_numeric(words):
-    """Refuse columns that do not hold numbers."""
+def columns_of_words(titles, cells, later, wanted):
+    """Find the columns whose first cell that is not missing is no number."""
+    begin = list(cells)
+    for row in islice(later, LOOK_FOR_WORDS):
+        if not any(map(is_missing, begin)):
+            break
+        begin = [new if is_missing(old) else old for old, new in zip(begin, row, strict=True)]
+    return [
+        title for title, cell in zip(titles, begin, strict=True) if has_words([cell], wanted.number)
+    ]
+
+
+def not_numeric(words, titles, hint=""):
+    """Refuse columns that do not hold numbers.
+
+    Parameters
+    ----------
+    words : list of str
+        Names of columns, and in brackets what they hold.
+    titles : list of str
+        The names of all such columns, for the option that leaves them out.
+    hint : str
+        More advice.
+
+    Returns
+    -------
+    words : str
+        To stand behind the name of the file.
+    """
     more = f" and {len(words) - 5} more" if len(words) > 5 else ""
-    noun = "column" if len(words) == 1 else "columns"
+    noun, them = ("column", "it") if len(words) == 1 else ("columns", "them")
+    without = ""
+    if len(set(titles)) == len(titles):  # otherwise no option can name them
+        without = f"; without {them}: {option_of_names('--exclude', titles)}"
     return (
         f": {noun} {', '.join(words[:5])}{more} not numeric; choose others with --columns or "
-        "--exclude"
+        f"--exclude{hint}{without}"
     )
 
 
@@ -426,13 +378,9 @@ def read_parquet(source, wanted):
     picked, titles, clock = pick_columns(path, wanted, names, len(names))
     moments = None if clock is None else frame.iloc[:, clock]
     frame = frame.iloc[:, picked]
-    columns_of_words = [
-        f"{title} ({dtype})"
-        for title, dtype in zip(titles, frame.dtypes, strict=True)
-        if not pd.api.types.is_numeric_dtype(dtype)
-    ]
-    if columns_of_words:
-        raise NotNumbersError(f"{path}{not_numeric(columns_of_words)}")
+    refused = in_types(titles, frame.dtypes, pd.api.types.is_numeric_dtype)
+    if refused:
+        raise WordsError(f"{path}{not_numeric(*refused)}")
     narrow = all(dtype == np.float32 for dtype in frame.dtypes)
     X = frame.to_numpy(dtype=np.float32 if narrow else np.float64, na_value=np.nan)
     if clock is None:
@@ -454,6 +402,15 @@ def read_parquet(source, wanted):
         kind = moments.dtype
         raise UserError(f"{path}, column {names[clock]} ({kind}): times must be {TIMES}") from None
     return checked(source, wanted, X, titles, times, names[clock])
+
+
+def in_types(titles, types, is_numeric):
+    """The columns that are not numeric: with their types, and their names alone; or None."""
+    columns = zip(titles, types, strict=True)
+    refused = [(title, kind) for title, kind in columns if not is_numeric(kind)]
+    if not refused:
+        return None
+    return [f"{title} ({kind})" for title, kind in refused], [title for title, _ in refused]
 
 
 def pick_columns(source, wanted, names, d):
@@ -493,7 +450,7 @@ def pick_columns(source, wanted, names, d):
 
     def listed(option, spec):
         option, found = f"{option} {spec}", []
-        items = next(csv.reader([spec], skipinitialspace=True))
+        items = names_of_option(option, spec)
         if not items and "" in titles:  # a column without a name
             items = [""]
         for item in items:
@@ -609,6 +566,11 @@ def one_of(options):
     """List options with an "or" before the last."""
     *others, last = options
     return f"{', '.join(others)} or {last}"
+
+
+def without_option(option):
+    """Say that a table of words or with gaps is taken without an option."""
+    return f"without {option}, words and gaps are taken, too, each column by its kind (--kinds)"
 
 
 def columns_in_short(titles):

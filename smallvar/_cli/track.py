@@ -10,6 +10,7 @@ import numpy as np
 
 from smallvar._cli.arguments import check_targets, new_parser, number, parse
 from smallvar._cli.data import load, of_data, scaled
+from smallvar._cli.errors import UserError
 from smallvar._cli.output import (
     complain,
     out_in_words,
@@ -22,14 +23,7 @@ from smallvar._cli.output import (
     write_rows,
 )
 from smallvar._cli.picture import original_tracks, track_picture
-from smallvar._cli.table import (
-    Table,
-    UserError,
-    clock_title,
-    counted,
-    moment,
-    pick_columns,
-)
+from smallvar._cli.table import Table, clock_title, counted, moment, pick_columns
 
 FLEETING = 1 / 3  # clusters per row beyond which a warning is given
 FEW_ROWS = 10  # least number of rows for the warning
@@ -57,7 +51,7 @@ def track(argv):
         "those of the data",
     )
     refuse_halves(args)
-    check_targets(args)
+    check_targets(args, "tracks")
 
     table, reading = load(args, parser.prog, moving_groups, " --time COLUMN")
     X, scaler = scaled(args, table)

@@ -1,0 +1,134 @@
+"""Rows of text files: decoded, and taken apart at the sign that separates their cells."""
+
+import codecs
+import csv
+import gzip
+import io
+import os
+import re
+from itertools import chain, islice
+
+from smallvar._cli.cells import is_missing, is_number
+from smallvar._cli.errors import NotNumbersError, UserError
+
+CELL = re.compile(r'"([^"]*)"(?!\S)|(\S+)')  # between spaces
+MARKS_OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # that a file may begin with
+
+
+def text_records(source, wanted, progress=None):
+    """Yield the line number and the cells of every row that is not blank."""
+    path, size = source.name, os.stat(source.path).st_size
+    with open(source.path, "rb", buffering=0) as raw, as_text(source, wanted, raw) as file:
+        width, gaps = None, []
+        try:
+            sample = list(islice(file, 20))
+            if any("\0" in line for line in sample):
+                raise UserError(f"{path} is not a text file in {wanted.encoding or 'UTF-8'}")
+            delimiter = "\t" if source.kind == ".tsv" else sniff_delimiter(sample, wanted, path)
+            for line, cells in split_lines(chain(sample, file), delimiter):
+                if not cells or (len(cells) == 1 and width != 1 and not cells[0]):
+                    if width == 1:  # in a table of one column this may be a missing value
+                        gaps.append(line)
+                    continue
+                if gaps and not wanted.drop_missing:
+                    raise NotNumbersError(f"{path}, line {gaps[0]}: missing value")
+                for gap in gaps:
+                    yield gap, [""]
+                gaps.clear()
+                width = width or len(cells)
+                if progress is not None and not line % 1024:
+                    progress.done = raw.tell() / size
+                yield line, cells
+        except csv.Error as error:
+            raise UserError(f"{path}: {error}") from error
+        except UnicodeError as error:
+            raise UserError(explain_encoding(source, wanted, error)) from error
+
+
+def as_bytes(source, raw):
+    """Decompress a file where need be."""
+    return gzip.GzipFile(fileobj=raw) if source.packed else io.BufferedReader(raw)
+
+
+def as_text(source, wanted, raw):
+    """Decode a file, and where need be decompress it."""
+    encoding = codecs.lookup(wanted.encoding or "utf-8").name
+    if encoding == "utf-8":
+        encoding = "utf-8-sig"  # which skips a mark of the byte order
+    return io.TextIOWrapper(as_bytes(source, raw), encoding=encoding, newline="")
+
+
+def explain_encoding(source, wanted, error):
+    """Say where a file is not in its encoding, and which option helps."""
+    if wanted.encoding is not None:
+        return f"{source.name} is not a text file in {wanted.encoding}: {error}"
+    what = f"{source.name} is not a text file in UTF-8"
+    with open(source.path, "rb", buffering=0) as raw, as_bytes(source, raw) as file:
+        for number, line in enumerate(file, 1):
+            if number == 1 and line.startswith(MARKS_OF_UTF_16):
+                return f"{what}, but perhaps in UTF-16: try --encoding utf-16"
+            try:
+                line.decode()
+            except UnicodeDecodeError as slip:
+                byte, at = line[slip.start], slip.start
+                around = line[max(0, at - 10) : at + 10].decode("cp1252", "replace").strip()
+                return (
+                    f"{what}: byte 0x{byte:02x} in line {number}; --encoding cp1252 (western "
+                    f"European) reads {around!r} there, or name another encoding"
+                )
+    return f"{what}: {error}"
+
+
+def split_lines(lines, delimiter):
+    """Yield the number and the cells of every line; a run of spaces counts as one."""
+    if delimiter != " ":
+        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+        for cells in reader:
+            yield reader.line_num, cells
+        return
+    for number, line in enumerate(lines, 1):
+        if '"' in line:
+            yield number, [quoted or word for quoted, word in CELL.findall(line)]
+        else:
+            yield number, line.split()
+
+
+def sniff_delimiter(lines, wanted, path):
+    """Tell how cells are separated: by tab, semicolon, comma or spaces.
+
+    The comma is more likely than the first two inside text, and spaces are most likely of all.
+    """
+    lines = [line for line in lines if line.strip()]
+
+    def widths(delimiter):
+        return [len(cells) for _, cells in split_lines(lines, delimiter) if cells]
+
+    def agree(delimiter):
+        found = set(widths(delimiter))
+        return len(found) == 1 and found != {1}
+
+    with_comma = wanted.decimal == ","
+    for delimiter in "\t; " if with_comma else "\t;, ":
+        if agree(delimiter):
+            return delimiter
+    if not lines:
+        return ","
+    if with_comma and agree(",") and not all(is_number(line, wanted.number) for line in lines):
+        raise UserError(
+            f"--decimal ,: {path} is separated by commas; it must be by semicolons, tabs or spaces"
+        )
+    likely = max(";\t" if with_comma else ",;\t", key=lines[0].count)
+    if likely not in lines[0]:
+        spaced = widths(" ")
+        if spaced[0] > 1 and 2 * spaced.count(spaced[0]) > len(spaced):
+            return " "
+    return likely
+
+
+def is_header(cells, number=float):
+    """Tell whether the first row holds names: words only, or pandas' 0, 1, 2, ..."""
+    numbered = cells if cells[0].strip() else cells[1:]
+    if len(numbered) > 2 and numbered == [str(i) for i in range(len(numbered))]:
+        return True
+    words = [cell for cell in cells if not is_missing(cell)]
+    return bool(words) and not any(is_number(word, number) for word in words)

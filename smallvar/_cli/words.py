@@ -1,0 +1,95 @@
+"""Names of columns and files in what is printed: escaped, and quoted for a shell."""
+
+import csv
+import io
+import re
+import shlex
+import unicodedata
+
+from smallvar._cli.errors import UserError
+
+# Control characters, directions of writing and line separators can hide or change what a terminal
+# shows. The joiners among them are part of the spelling of some languages.
+HIDDEN = frozenset(["Cc", "Cf", "Cs", "Zl", "Zp"])
+JOINERS = "\u200c\u200d"
+
+
+def visible(text, keep=""):
+    """Text in which control characters, also those for the direction of writing, are escaped.
+
+    Parameters
+    ----------
+    text : str
+        Any text.
+    keep : str
+        Characters to leave as they are.
+
+    Returns
+    -------
+    text : str
+        With escapes as in Python: ``\\x1b``, ``\\u202e``, ``\\n``.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        char
+        if char in keep or char in JOINERS or unicodedata.category(char) not in HIDDEN
+        else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def shell_quoted(text):
+    """Text quoted for a POSIX shell; with control characters as ``$'...'`` of bash and zsh."""
+    if visible(text) == text:
+        return shlex.quote(text)
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{visible(escaped)}'"
+
+
+def option_of_names(option, names):
+    """An option with names of columns as its argument, to be copied to a command line.
+
+    Parameters
+    ----------
+    option : str
+        Such as ``--exclude``.
+    names : list of str
+        The names, which are joined by commas; csv quotes hold those with a comma in them.
+
+    Returns
+    -------
+    text : str
+        Such as ``--exclude 'a,"b, c"'``.
+    """
+    text = io.StringIO()
+    csv.writer(text).writerow(names)
+    argument = shell_quoted(text.getvalue().removesuffix("\r\n"))
+    # an argument that begins like an option must be joined to its own
+    return f"{option}{'=' if names[0].startswith('-') else ' '}{argument}"
+
+
+def names_of_option(option, argument):
+    """Take apart the names that an option has as its argument.
+
+    Parameters
+    ----------
+    option : str
+        What to call the option in an error message.
+    argument : str
+        Names joined by commas, as from `option_of_names`.
+
+    Returns
+    -------
+    names : list of str
+        The names; empty for an empty argument.
+    """
+    try:
+        return next(csv.reader([argument], skipinitialspace=True))
+    except csv.Error as error:
+        raise UserError(f"{option}: {error}") from error
+
+
+def in_one_line(text):
+    """Text in one line: line breaks become spaces."""
+    return re.sub(r"\s*[\r\n]\s*", " ", text).strip()
