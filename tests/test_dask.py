@@ -318,6 +318,61 @@ def sphere_rows(rng, seed, n):
 
 
 @pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@seeds(12)
+def test_rows_without_direction(algorithm, at_once, seed):
+    """They may fill partitions, and take no part: the fit is that of one machine without them."""
+    rng = np.random.default_rng([seed, 7])
+    at_once(rng, copies=seed % 2 == 0)
+    n = 60
+    X = sphere_rows(rng, seed, n)
+    sizes = [10, 0, 20, 5, 25]
+    zero = rng.random(n) < 0.2
+    zero[10:30] = True
+    X[zero] = 0.0
+    weight = rng.gamma(1.0, size=n) if seed % 3 == 0 else None
+    kind = KINDS[seed % 4]
+    data, mass = collection(kind, X, weight, sizes)
+    options = {"min_cosine": 0.8, "algorithm": algorithm} if seed % 4 else {"random_state": 0}
+    model = smallvar.dask.SphericalDPMeans(**options, persist=seed % 3 > 0)
+    with pytest.warns(UserWarning, match=f"X has {zero.sum()} rows of length zero: without"):
+        model.fit(data, sample_weight=mass)
+    few, few_mass = X[~zero], None if weight is None else weight[~zero]
+    few = csr_array(few) if kind == "sparse" else few
+    local = smallvar.SphericalDPMeans(**options).fit(few, sample_weight=few_mass)
+    expected = np.full(n, -1, dtype=np.int32)
+    expected[~zero] = local.labels_
+    assert np.array_equal(model.labels_.compute(), expected)
+    for name in ("cluster_centers_", "resultant_lengths_", "objective_", "inertia_", "n_iter_"):
+        rtol = 0.0 if "min_cosine" in options else 1e-12  # equal bits for a given penalty only
+        np.testing.assert_allclose(getattr(model, name), getattr(local, name), rtol=rtol)
+    labels, cosines = model.predict(data, return_cosines=True)
+    assert np.array_equal(labels.compute(), expected)
+    assert (cosines.compute()[zero] == 0.0).all()
+    assert (model.transform(data).compute()[zero] == 1.0).all()
+    score = local.score(few, sample_weight=few_mass)
+    assert model.score(data, sample_weight=mass) == pytest.approx(score, rel=1e-12)
+
+
+@pytest.mark.parametrize("sizes", [[3, 3], [6, 0], [0, 0, 6]])
+def test_only_rows_without_direction(sizes):
+    with pytest.raises(ValueError, match="X must have a row that has a direction, got 6 of length"):
+        smallvar.dask.SphericalDPMeans().fit(da.zeros((6, 2), chunks=(tuple(sizes), 2)))
+
+
+@pytest.mark.parametrize("name", ["DPMeans", "MiniBatchDPMeans", "SphericalDPMeans"])
+@pytest.mark.parametrize("method", ["fit", "score"])
+def test_weights_of_a_partition_without_rows_are_checked(name, method):
+    """They must be as few."""
+    X = da.ones((6, 2), chunks=((3, 0, 3), 2))
+    weight = da.ones(6, chunks=((3, 0, 3),))
+    model = getattr(smallvar.dask, name)(lam=1.0).fit(X, sample_weight=weight)
+    wrong = da.concatenate([weight[:3], da.ones(2, chunks=2), weight[3:]])
+    assert wrong.numblocks == (3,) and wrong.chunks == ((3, 2, 3),)
+    with pytest.raises(ValueError, match=r"sample_weight must have shape \(0,\), got \(2,\)"):
+        getattr(model, method)(X, sample_weight=wrong)
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
 @seeds(50)
 def test_spherical_equals_one_machine(algorithm, at_once, seed):
     """Fits of directions, for penalties from tiny ones to one that unites opposite rows."""

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from smallvar._sweeps.rows import DividedRows
 
 from smallvar import DPMeans, SphericalDPMeans
-from smallvar._centers import spherical
+from smallvar._centers import unit_rows
 
 FAMILIES = (
     "plain",
@@ -301,9 +301,9 @@ def test_rows_divided_when_they_are_read(monkeypatch, options, dtype):
         return [*out, model.labels_, model.cluster_centers_, model.resultant_lengths_]
 
     for weight in (None, weights):
-        monkeypatch.setattr(spherical, "COPIED", 1 << 40)
+        monkeypatch.setattr(unit_rows, "COPIED", 1 << 40)
         copied = found(X, weight, 1)
-        monkeypatch.setattr(spherical, "COPIED", 0)
+        monkeypatch.setattr(unit_rows, "COPIED", 0)
         for layout, threads in ((X, 1), (X.copy(order="F"), 2), (X[:, ::-1].copy()[:, ::-1], 3)):
             for one, other in zip(copied, found(layout, weight, threads), strict=True):
                 assert np.array_equal(one, other)
@@ -326,17 +326,9 @@ def test_divided_rows():
 def test_rows_of_extreme_lengths(monkeypatch, scale):
     X = planted(300, 5, 3, 0.2)[0]
     expected = SphericalDPMeans(min_cosine=0.5).fit(X).labels_
-    monkeypatch.setattr(spherical, "COPIED", 0)
+    monkeypatch.setattr(unit_rows, "COPIED", 0)
     X[::2] *= scale
     assert np.array_equal(SphericalDPMeans(min_cosine=0.5).fit(X).labels_, expected)
-
-
-def test_zero_rows_among_many_numbers(monkeypatch):
-    monkeypatch.setattr(spherical, "COPIED", 0)
-    X = planted(300, 5, 3, 0.2)[0]
-    X[[7, 200]] = 0.0
-    with pytest.raises(ValueError, match=r"length zero.*got 2, the first at index 7"):
-        SphericalDPMeans(min_cosine=0.5).fit(X)
 
 
 @pytest.mark.parametrize("options", [{"min_cosine": 0.4}, {"n_clusters": 5}])
@@ -505,22 +497,136 @@ def test_bad_parameters(parameters, error, match):
     assert vars(model) == before
 
 
-def test_rows_without_direction():
-    """Refused by name, in every method; nothing changes."""
+def test_bad_rows():
+    """Refused by name; nothing changes."""
     model = SphericalDPMeans(min_cosine=0.4).fit(X)
-    bad = X.copy()
-    bad[[11, 40]] = 0.0
     before = vars(model).copy()
-    for method in ("fit", "predict", "transform", "score", "fit_predict"):
-        with pytest.raises(ValueError, match="X must have no rows of length zero.*got 2.*index 11"):
-            getattr(model, method)(bad)
-    assert vars(model) == before
+    bad = X.copy()
     for value in (np.nan, np.inf):
         bad[11] = value
         with pytest.raises(ValueError, match="NaN|inf"):
             model.fit(bad.astype(np.float16))
+    for method in ("fit", "partial_fit", "fit_predict"):
+        message = r"X must have a row that has a direction, got 60 of length zero"
+        with pytest.raises(ValueError, match=message):
+            getattr(model, method)(0 * X)
+    weight = np.zeros(60)
+    weight[11] = 1.0
+    bad[11] = 0.0
+    with pytest.raises(ValueError, match="sample_weight must be positive for a row that has a dir"):
+        model.fit(bad, sample_weight=weight)
+    for short in (np.ones(59), np.ones(61)):
+        with pytest.raises(ValueError, match=r"sample_weight must have shape \(60,\)"):
+            model.fit(bad, sample_weight=short)
     with pytest.raises(TypeError, match="return_cosines must be True or False"):
         model.predict(X, return_cosines=1)
+    assert vars(model) == before
+
+
+# Rows of length zero ---------------------------------------------------------------------------
+
+LEARNED = (
+    "cluster_centers_",
+    "resultant_lengths_",
+    "objective_path_",
+    *("objective_", "inertia_", "lam_", "min_cosine_", "n_clusters_", "n_iter_"),
+)
+
+
+def assert_as_without(model, bare, used):
+    """A fit is, bit for bit, the one without the rows that are not used, whose label is -1."""
+    expected = np.full(len(used), -1)
+    expected[used] = bare.labels_
+    assert model.labels_.dtype == np.int32
+    assert np.array_equal(model.labels_, expected)
+    for name in LEARNED:
+        assert np.array_equal(getattr(model, name, None), getattr(bare, name, None)), name
+
+
+def fit_with_warning(model, X, count, method="fit", **options):
+    """Fit, with one warning of so many rows of length zero."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        getattr(model, method)(X, **options)
+    words = [str(w.message) for w in caught if "of length zero" in str(w.message)]
+    assert len(words) == (count > 0)
+    assert all(word.startswith(f"X has {count} row") for word in words)
+    files = [w.filename for w in caught if "of length zero" in str(w.message)]
+    assert files == [__file__] * (count > 0)
+    return model
+
+
+@pytest.mark.parametrize("kind", ["dense", "float32", "float16", "sparse", "divided", "unit"])
+@seeds(40)
+def test_rows_of_length_zero_take_no_part(kind, monkeypatch, seed):
+    rng = np.random.default_rng([seed, 99])
+    if kind == "divided":
+        monkeypatch.setattr(unit_rows, "COPIED", 0)
+    n, d = int(rng.integers(2, 150)), int(rng.integers(1, 12))
+    rows = rng.normal(size=(6, d))[rng.integers(6, size=n)] + 0.2 * rng.normal(size=(n, d))
+    rows[~rows.any(axis=1)] = 1.0
+    if kind == "unit":
+        rows = twins.spherical.unit_rows(rows)
+    used = rng.random(n) < rng.choice([0.2, 0.9])
+    used[rng.integers(n)] = True
+    rows[~used] = 0.0
+    rows = rows.astype({"float32": np.float32, "float16": np.float16}.get(kind, float))
+    data = sp.csr_array(rows) if kind == "sparse" else rows
+    few = sp.csr_array(rows[used]) if kind == "sparse" else rows[used]
+    weight = [None, np.ones(n), rng.choice([0.0, 0.5, 1.0, 3.0], n)][seed % 3]
+    if weight is not None and not weight[used].any():
+        weight = None
+    mass = {} if weight is None else {"sample_weight": weight}
+    few_mass = {} if weight is None else {"sample_weight": weight[used]}
+    options = [
+        {"min_cosine": 0.5},
+        {"min_cosine": 0.8, "algorithm": "delayed"},
+        {"min_cosine": 0.8, "shuffle": True, "n_init": 2, "random_state": 0},
+        {"lam": "farthest-first", "guess": 2 if used.sum() > 1 else 1},
+        {"random_state": 0},
+        {"n_clusters": 1, "random_state": 0},
+        {"lam": 0, "max_clusters": 2},
+        {"min_cosine": 0.3, "init": np.eye(d)},
+    ][seed % 8]
+    count = n - int(used.sum())
+    model = fit_with_warning(SphericalDPMeans(**options), data, count, **mass)
+    bare = SphericalDPMeans(**options).fit(few, **few_mass)
+    assert_as_without(model, bare, used)
+    labels, cosines = model.predict(data, return_cosines=True)
+    assert (labels[~used] == -1).all() and (cosines[~used] == 0.0).all()
+    assert np.array_equal(labels[used], bare.predict(few))
+    assert np.array_equal(cosines[used], bare.predict(few, return_cosines=True)[1])
+    distances = model.transform(data)
+    assert distances.dtype == bare.transform(few).dtype
+    assert (distances[~used] == 1.0).all()
+    assert np.array_equal(distances[used], bare.transform(few))
+    assert model.score(data, **mass) == bare.score(few, **few_mass)
+    twice = fit_with_warning(SphericalDPMeans(**options), data, count, "partial_fit", **mass)
+    fit_with_warning(twice, data, count, "partial_fit")
+    bare = SphericalDPMeans(**options).partial_fit(few, **few_mass).partial_fit(few)
+    assert_as_without(twice, bare, used)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, np.asfortranarray])
+def test_only_rows_of_length_zero(make):
+    """They are predicted, and cost nothing but the clusters, whatever they weigh."""
+    model = SphericalDPMeans(min_cosine=0.4).fit(X)
+    zero = make(0 * X[:3])
+    assert model.predict(zero).tolist() == [-1, -1, -1]
+    assert model.predict(zero).dtype == np.int32
+    assert model.predict(zero, return_cosines=True)[1].tolist() == [0.0, 0.0, 0.0]
+    assert model.transform(zero).tolist() == [[1.0] * model.n_clusters_] * 3
+    assert model.score(zero) == -model.lam_ * model.n_clusters_
+    some = make(np.vstack([X[:1], 0 * X[:1]]))
+    assert model.score(some, sample_weight=[0.0, 5.0]) == -model.lam_ * model.n_clusters_
+    assert model.score(some) == model.score(make(X[:1]))
+
+
+def test_rows_that_only_seem_to_vanish():
+    """Their squares do; their directions are known."""
+    tiny = np.array([[3e-320, 4e-320], [0.0, -0.0], [1e-200, 0.0]])
+    model = fit_with_warning(SphericalDPMeans(min_cosine=0.9), tiny, 1)
+    assert model.labels_.tolist() == [0, -1, 1]
 
 
 # Sparse rows -----------------------------------------------------------------------------------
@@ -571,9 +677,11 @@ def test_sparse_rows_are_the_same_rows(algorithm, seed):
     assert np.array_equal(two[0].labels_, two[1].labels_)
 
 
-def test_sparse_rows_without_entries_are_refused():
+def test_sparse_rows_without_entries():
     X = sp.csr_array(np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]))
-    with pytest.raises(ValueError, match="no rows of length zero.*got 2, the first at index 1"):
-        SphericalDPMeans(min_cosine=0.5).fit(X)
+    X.data = np.append(X.data, 0.0)  # an entry that is zero
+    X.indices, X.indptr = np.append(X.indices, 1), np.array([0, 1, 1, 2])
+    with pytest.warns(UserWarning, match="X has 2 rows of length zero, the first at index 1: wit"):
+        assert SphericalDPMeans(min_cosine=0.5).fit_predict(X).tolist() == [0, -1, -1]
     half = sp.csr_array(np.eye(3, dtype=np.float32))
     assert SphericalDPMeans(min_cosine=0.5).fit(half).n_clusters_ == 3

@@ -58,6 +58,15 @@ def _threshold(X, weight, centers, n_threads):
     return max(2.0 * within, np.sqrt(within) * np.sqrt(between), 0.25 * between)
 
 
+def labels_of_all(labels, used, n):
+    """Labels of n rows from those of the rows used, by their numbers; -1 for the others."""
+    if used is None:
+        return labels
+    all_labels = np.full(n, -1, dtype=np.int32)
+    all_labels[used] = labels
+    return all_labels
+
+
 class BatchEstimator(CenterEstimator):
     """Base of estimators whose centers are updated batch by batch.
 
@@ -94,6 +103,10 @@ class BatchEstimator(CenterEstimator):
         """Arguments of ``find_path`` for the first data."""
         options = {"most": self.max_clusters, "number": self.n_clusters}
         return options | {"callback": self._callback()}
+
+    def _taking_part(self, X, sample_weight):
+        """The rows that take part in a fit, their weights, and their numbers (None: all)."""
+        return X, check_weights(sample_weight, X.shape[0]), None
 
     def _first(self, X, weight, n_threads):
         """The starting center where none is given, of shape (1, n_features)."""
@@ -196,7 +209,8 @@ class BatchEstimator(CenterEstimator):
             n_threads = self._threads()
             first = not hasattr(self, "cluster_centers_")
             X = self._validate(X, reset=first)
-            weight = check_weights(sample_weight, X.shape[0])
+            n = X.shape[0]
+            X, weight, used = self._taking_part(X, sample_weight)
             if first:
                 self._begin(X, weight, self._rng(), n_threads)
                 self.n_iter_ = 1
@@ -207,6 +221,7 @@ class BatchEstimator(CenterEstimator):
                 self.cluster_centers_ = centers
             before = self._step(X, weight, n_threads)
             self._finish(nearest_again(before, X, weight, self.cluster_centers_, n_threads))
+            self.labels_ = labels_of_all(self.labels_, used, n)
             if first:
                 warn_if_unclear(self)
         return self

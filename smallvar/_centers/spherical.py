@@ -12,10 +12,18 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.dpmeans import DPMeans
-from smallvar._centers.minibatch import BatchEstimator
+from smallvar._centers.minibatch import BatchEstimator, labels_of_all
 from smallvar._centers.starts import Start, run_starts
+from smallvar._centers.unit_rows import (
+    length_rounding,
+    lengths,
+    no_direction,
+    rows_with_direction,
+    unit_rows,
+    warn_of_zero_rows,
+)
 from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
-from smallvar._core.frame import RowsFrame, nearest_sweep
+from smallvar._core.frame import RowsFrame, nearest, nearest_sweep
 from smallvar._core.validation import (
     DTYPES,
     Data,
@@ -30,7 +38,6 @@ from smallvar._core.validation import (
     one_row,
     shown,
     some_rows,
-    sparse_rows,
 )
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.envelope import penalty_within
@@ -38,42 +45,16 @@ from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, check_number_asked, cut_guess, farthest_row
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.means import ZERO_RESULTANT
-from smallvar._sweeps.rows import DividedRows
-from smallvar._sweeps.seeds import nearest_seed
 
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
-UNIT = 64  # of the type's epsilon: rows whose squared length is that near to 1 are used as they are
-BLOCK = 1 << 17  # numbers converted at a time
-COPIED = (
-    1 << 22
-)  # numbers of rows up to which these are divided once, in a copy: that takes less time
-SHORTEST, LONGEST = 1e-290, 1e290  # lengths of rows that can be divided by them at once
 LOOKED = 1 << 18  # numbers whose rows are compared with all centers at a time
 LOOK = 20_000  # rows of a path's first look: wide clusters are worth a center from some 20 rows on
-
-
-def squares(X):
-    """The squared length of each row, added in the order of the columns."""
-    total = np.zeros(X.shape[0])
-    for column in X.T:
-        total += np.square(column)
-    return total
-
-
-def lengths(X):
-    """The length of each row."""
-    return np.sqrt(squares(X))
 
 
 def resultants(totals, weights):
     """The lengths of sums of rows of length 1, of these weights: squares of light sums vanish."""
     unit = np.ldexp(1.0, np.frexp(weights)[1])  # powers of two, which change no bit
     return lengths(totals / unit[:, None]) * unit
-
-
-def length_rounding(X):
-    """The squared distance that errors of lengths may make."""
-    return float(np.square(UNIT * np.finfo(X.dtype).eps))
 
 
 def first_row(X, weight, order=None):
@@ -146,114 +127,6 @@ def saving(path, X, weight, n_threads, times=1.0):
     return times * penalty_within(slopes[1] if len(slopes) > 1 else 0.0, slopes[0])
 
 
-def squared_lengths(X, n_threads):
-    """The squared length of each row of data."""
-    squares = np.full(X.shape[0], np.inf)
-    nearest_seed(X, None, np.zeros(X.shape[1]), squares, n_threads)
-    return squares
-
-
-def are_not_unit(squares, dtype):
-    """The rows of these squared lengths whose length is not 1 up to rounding."""
-    return np.flatnonzero(~(np.abs(squares - 1.0) <= UNIT * np.finfo(dtype).eps))
-
-
-def divided(values, largest, squares_of):
-    """Numbers of rows divided by the lengths of these, of whose numbers ``largest`` is the largest.
-
-    ``squares_of(values)`` are the squared lengths. By a power of two first: squares then neither
-    vanish nor overflow.
-    """
-    values = np.ldexp(values, -np.frexp(largest)[1])
-    return values / np.sqrt(squares_of(values))
-
-
-def unit_rows(X, n_threads, name="X", divided=False):
-    """Rows of length 1: X itself if all are, up to rounding, else one copy in its own type.
-
-    float16 becomes float32. Rows that have length 1 are the same numbers in the copy. ``divided``:
-    of many dense numbers no copy is made, but DividedRows of the same numbers.
-    """
-    copy, zero = None, []
-    if issparse(X):
-        copy, zero = unit_sparse_rows(X, n_threads)
-    elif divided and X.size > COPIED and X.dtype != np.float16:
-        copy, zero = divided_rows(X, n_threads)
-    if copy is None:
-        copy, zero = unit_dense_rows(X, n_threads)
-    if len(zero):
-        raise ValueError(
-            f"{name} must have no rows of length zero, which have no direction, got {len(zero)}, "
-            f"the first at index {zero[0]}"
-        )
-    return copy
-
-
-def divided_rows(X, n_threads):
-    """The rows, divided when they are read, and which are zero; None where lengths are extreme."""
-    length, zero, all_unit = squared_lengths(X, n_threads), [], True
-    for part in gen_batches(X.shape[0], max(1, BLOCK // X.shape[1])):
-        off = are_not_unit(length[part], X.dtype)
-        block = np.array(X[part][off], dtype=np.float64)
-        largest = np.abs(block).max(axis=1)
-        zero.append(part.start + off[largest == 0.0])
-        block[largest == 0.0] = 1.0
-        exponent = np.frexp(largest)[1]
-        with np.errstate(over="ignore", under="ignore"):
-            found = np.ldexp(np.sqrt(squares(np.ldexp(block, -exponent[:, None]))), exponent)
-        length[part] = 1.0
-        length[part][off] = found
-        if len(off):
-            all_unit = False
-            if not SHORTEST < found.min() <= found.max() < LONGEST:
-                return None, zero
-    return X if all_unit else DividedRows(X, length), np.concatenate(zero)
-
-
-def unit_dense_rows(X, n_threads):
-    """The rows, and which are zero."""
-    if X.dtype == np.float16:
-        copy, off = np.empty(X.shape, dtype=np.float32), np.arange(X.shape[0])
-    else:
-        off = are_not_unit(squared_lengths(X, n_threads), X.dtype)
-        if not len(off):
-            return X, off
-        copy = np.array(X, order="C")
-    zero = []
-    for part in gen_batches(len(off), max(1, BLOCK // X.shape[1])):
-        rows = off[part]
-        block = np.array(X[rows], dtype=np.float64)
-        largest = np.abs(block).max(axis=1)
-        none = largest == 0.0
-        zero.append(rows[none])
-        block[none], largest[none] = 1.0, 1.0
-        copy[rows] = divided(block, largest[:, None], lambda rows: squares(rows)[:, None])
-    return copy, np.concatenate(zero)
-
-
-def unit_sparse_rows(X, n_threads):
-    """The same for sparse rows: the same numbers."""
-    if X.dtype == np.float16:
-        X = sparse_rows(X.astype(np.float32))
-    off = are_not_unit(squared_lengths(X, n_threads), X.dtype)
-    if not len(off):
-        return X, off
-    copy, row_of = sparse_rows(X), np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    copy.data = X.data.copy()
-    largest = np.zeros(X.shape[0])
-    np.maximum.at(largest, row_of, np.abs(X.data))
-    zero = np.flatnonzero(largest == 0.0)
-    at = np.flatnonzero(np.isin(row_of, off) & (largest[row_of] > 0.0))
-
-    def squares_of(values):
-        total = np.zeros(X.shape[0])
-        np.add.at(total, row_of[at], np.square(values))  # in the order of the columns
-        return total[row_of[at]]
-
-    copy.data[at] = divided(X.data[at].astype(np.float64), largest[row_of[at]], squares_of)
-    return copy, zero
-
-
 class Sphere(RowsFrame):
     """Where rows of length 1 lie: sums are from 0, and the rounding of lengths is no distance."""
 
@@ -324,11 +197,11 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
         Centers of length 1, the normalized sums of the rows, in order of creation.
     labels_ : ndarray of shape (n_samples,), int32
-        Cluster of each row.
+        Cluster of each row; -1 for a row of length zero.
     n_clusters_ : int
         Number of clusters found.
     inertia_ : float
-        Weighted sum of 1 - cosine with the own center.
+        Weighted sum of 1 - cosine with the own center, of the rows that have one.
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
@@ -348,7 +221,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     n_steps_ : int
         Batches seen by ``partial_fit`` since the last ``fit``.
     path_ : LambdaPath
-        The merge path of the rows of length 1, with "auto" only.
+        The merge path of the rows at length 1, without those of length zero, with "auto" only.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -357,7 +230,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     Raises
     ------
     ValueError, TypeError
-        From ``fit``, for data that are not finite, numeric and two-dimensional or have rows of
+        From ``fit``, for data that are not finite, numeric and two-dimensional or have only rows of
         length zero, and for parameters out of their bounds. The estimator is then as it was.
 
     See Also
@@ -385,6 +258,10 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     is found goes with the mean weight, ``min_cosine_`` being for a row of that weight. Rows of
     weight zero take no part and are labeled as by ``predict``. A cluster whose rows sum to zero has
     no direction; it is dropped, and its rows go elsewhere.
+
+    A row of length zero, such as an empty document, has no direction. It takes no part: the fit is
+    the one of the other rows, which are copied, with a warning. Its label is -1, also in
+    ``predict``, and its distance to every center is 1.
 
     References
     ----------
@@ -465,9 +342,23 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         check_flag(self.shuffle, "shuffle")
         self._check_starts()
 
-    def _validate(self, X: Data, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
-        X = super()._validate(X, reset=reset, least=least)
-        return unit_rows(X, self._threads(), divided=True)
+    def _usable_rows(self, X):
+        return rows_with_direction(X, self._threads())
+
+    def _taking_part(self, X, sample_weight):
+        n = X.shape[0]
+        weight = check_weights(sample_weight, n)
+        X, used = self._usable_rows(X)
+        if used is None:
+            return X, weight, None
+        if not len(used):
+            raise ValueError(no_direction(n))
+        if weight is not None and not weight[used].any():
+            raise ValueError("sample_weight must be positive for a row that has a direction")
+        # the first number that is missing among those of the rows used
+        first = int(np.argmax(np.append(used, n) != np.arange(len(used) + 1)))
+        warn_of_zero_rows(n - len(used), first)
+        return X, None if weight is None else check_weights(weight[used], len(used)), used
 
     def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data.
@@ -475,9 +366,10 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows of any length but 0. float32 and float64 in any memory layout are used as they are
-            if all rows have length 1 or there are many numbers, else copied once; float16 is
-            converted to float32, other types to float64. Sparse data are used as CSR.
+            Rows of any length; those of length zero get the label -1. float32 and float64 in any
+            memory layout are used as they are if all rows have length 1 or there are many numbers,
+            else copied once; float16 is converted to float32, other types to float64. Sparse data
+            are used as CSR.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -492,10 +384,12 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             self._check_parameters()
             rng, n_threads = self._rng(), self._threads()
             X = self._validate(X, reset=True)
-            weight = check_weights(sample_weight, X.shape[0])
+            n = X.shape[0]
+            X, weight, used = self._taking_part(X, sample_weight)
             given = self._given_centers(X, n_threads)
             relative = self._relative(weight, self._finds_penalty)
             best = self._fit(X, relative, given, rng, n_threads)
+            self.labels_ = labels_of_all(self.labels_, used, n)
             if not best.ended:
                 warn_not_converged(self, self.n_iter_)
             warn_if_unclear(self)
@@ -624,7 +518,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            New data, rows of any length but 0.
+            New data.
         return_cosines : bool, default=False
             Return these cosines, too: what is below ``min_cosine_`` would have opened a
             cluster.
@@ -632,18 +526,25 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         Returns
         -------
         labels : ndarray of shape (n_samples,), int32
-            Index into ``cluster_centers_``; at a tie the lowest one.
+            Index into ``cluster_centers_``; at a tie the lowest one; -1 for a row of length zero.
         cosines : ndarray of shape (n_samples,), float64
-            Only if ``return_cosines``.
+            Only if ``return_cosines``; 0 for a row of length zero.
         """
         check_is_fitted(self)
         check_flag(return_cosines, "return_cosines")
         X = self._validate(X, reset=False)
+        n = X.shape[0]
         centers = learned(self, "cluster_centers_", None, X.shape[1])
-        sweep = nearest_sweep(X, None, centers, self._threads())
+        X, used = self._usable_rows(X)
+        sweep = nearest_sweep(X, None, centers, self._threads()) if X.shape[0] else None
+        labels = labels_of_all(np.empty(0) if sweep is None else sweep.labels, used, n)
         if not return_cosines:
-            return sweep.labels
-        return sweep.labels, np.maximum(1.0 - 0.5 * sweep.assigned_distances(), -1.0)
+            return labels
+        cosines = np.zeros(n)
+        if sweep is not None:
+            found = np.maximum(1.0 - 0.5 * sweep.assigned_distances(), -1.0)
+            cosines[slice(None) if used is None else used] = found
+        return labels, cosines
 
     def transform(self, X: Data) -> NDArray[np.floating]:
         """Compute 1 - cosine of each row with each center.
@@ -651,24 +552,33 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            New data, rows of any length but 0.
+            New data.
 
         Returns
         -------
         distances : ndarray of shape (n_samples, n_clusters)
             Cosine distances, from 0 to 2, in units of ``lam``: like distances elsewhere, the least
-            is that of the nearest center. float32 for float32 and float16 data.
+            is that of the nearest center. A row of length zero has distance 1 to every center, as
+            in scikit-learn's ``cosine_distances``. float32 for float32 and float16 data.
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
+        n = X.shape[0]
         centers = learned(self, "cluster_centers_", None, X.shape[1])
+        X, used = self._usable_rows(X)
+        if not X.shape[0]:
+            return np.ones((n, len(centers)), dtype=X.dtype)
         out = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
         for rows in gen_batches(X.shape[0], 4096):  # cdist makes a float64 copy of what it gets
             if issparse(X):
                 out[rows] = np.clip(1.0 - some_rows(X, rows) @ centers.T, 0.0, 2.0)
             else:
                 out[rows] = 0.5 * cdist(X[rows], centers, "sqeuclidean")
-        return out
+        if used is None:
+            return out
+        distances = np.ones((n, len(centers)), dtype=out.dtype)
+        distances[used] = out
+        return distances
 
     def score(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Return minus the objective of data at the fitted centers.
@@ -685,6 +595,18 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         Returns
         -------
         score : float
-            ``-(sum of w * (1 - largest cosine with a center) + lam_ * n_clusters_)``.
+            ``-(sum of w * (1 - largest cosine with a center) + lam_ * n_clusters_)``, the sum over
+            the rows that have a direction.
         """
-        return super().score(X, sample_weight=sample_weight)
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        weight = check_weights(sample_weight, X.shape[0])
+        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        X, used = self._usable_rows(X)
+        if used is not None and weight is not None:
+            weight = weight[used]
+        error = 0.0
+        if X.shape[0] and (weight is None or weight.any()):
+            sweep = nearest(X, weight, centers, self._threads())
+            error = self._error_share * sweep.squared_error()
+        return -(error + self.lam_ * len(centers))

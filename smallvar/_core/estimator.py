@@ -133,6 +133,11 @@ def checked_rows(estimator, X):
     return estimator._validate(X, reset=True)
 
 
+def usable_rows(estimator, X):
+    """Those of checked rows that an estimator can use, and their numbers; None for all."""
+    return estimator._usable_rows(X)
+
+
 def check_parameters(estimator):
     """Raise if a parameter of an estimator is out of its bounds."""
     estimator._check_parameters()
@@ -209,6 +214,10 @@ class Estimator(CallbackMixin, BaseEstimator):
                 ensure_min_samples=least,
             )
         return sparse_rows(X) if issparse(X) else aligned(X)
+
+    def _usable_rows(self, X):
+        """The rows that can be used, and their numbers; None where these are all."""
+        return X, None
 
     def _takes_columns(self, count, reset):
         """Set the number of columns (no names); if not ``reset``, whether the fit had as many."""

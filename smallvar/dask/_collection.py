@@ -9,7 +9,7 @@ import dask.array as da
 import numpy as np
 from dask import is_dask_collection
 
-from smallvar._core.estimator import checked_rows
+from smallvar._core.estimator import checked_rows, usable_rows
 from smallvar._core.validation import as_floats, as_weights
 from smallvar.dask._executor import Block
 
@@ -90,8 +90,11 @@ def checked_block(model, n_features, X, weight):
     """Block of a partition: rows checked as ``model`` checks them, and weights as float64."""
     if X.shape[1:] != (n_features,):
         raise ValueError(f"X must have {n_features} columns, got shape {X.shape}")
-    if X.shape[0] == 0:
-        return Block(np.empty((0, n_features)), None if weight is None else np.empty(0))
     n = X.shape[0]
-    X = checked_rows(model, X)
-    return Block(X, None if weight is None else as_weights(weight, n))
+    weight = None if weight is None else as_weights(weight, n)
+    if n == 0:
+        return Block(np.empty((0, n_features)), weight)
+    X, used = usable_rows(model, checked_rows(model, X))
+    if used is None:
+        return Block(X, weight)
+    return Block(X, None if weight is None else weight[used], n_total=n)

@@ -13,8 +13,9 @@ from scipy.sparse import vstack
 
 import smallvar
 from smallvar._centers.center_estimator import at_centers
-from smallvar._centers.spherical import LOOK, as_directions, length_rounding, saving, unit_rows
+from smallvar._centers.spherical import LOOK, as_directions, saving
 from smallvar._centers.starts import Start, run_starts
+from smallvar._centers.unit_rows import length_rounding, unit_rows, warn_of_zero_rows
 from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
 from smallvar._core.validation import (
     check_flag,
@@ -131,11 +132,12 @@ class DaskEstimator(LazyMethods):
 
         def inspect(executor):
             facts = gather_facts(executor)
-            return facts, facts.sizes
+            return facts, facts.all_sizes
 
         arguments = client, parts, parts.weights, prepare, self.persist, inspect
         with open_executor(*arguments) as (executor, facts, sizes):
-            executor.restrict(p for p, size in sizes.items() if size)
+            executor.restrict(p for p, size in facts.sizes.items() if size)
+            warn_of_zero_rows(sum(sizes.values()) - sum(facts.sizes.values()), stacklevel=4)
             self._learn_columns(parts)
             self._dtype = facts.dtype
 
@@ -381,11 +383,11 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
     resultant_lengths_ : ndarray of shape (n_clusters,), float64
         Lengths of the sums of their members.
     labels_ : dask Array of shape (n_samples,), int32
-        Cluster of each row. Lazy: computed from the data when used.
+        Cluster of each row; -1 for a row of length zero. Lazy: computed from the data when used.
     n_clusters_ : int
         Number of clusters found.
     inertia_ : float
-        Weighted sum of 1 - cosine with the assigned center.
+        Weighted sum of 1 - cosine with the assigned center, of the rows that have one.
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
@@ -405,7 +407,7 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
     Raises
     ------
     ValueError, TypeError, RuntimeError
-        As from :class:`smallvar.dask.DPMeans`, and for rows of length 0.
+        As from :class:`smallvar.dask.DPMeans`, and where no row has a length above 0.
 
     See Also
     --------
@@ -504,7 +506,7 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
         Parameters
         ----------
         X : dask Array or DataFrame, or array-like, of shape (n_samples, n_features)
-            New data, rows of any length but 0.
+            New data.
         return_cosines : bool, default=False
             Return these cosines, too. A row whose cosine is below ``min_cosine_`` would have opened
             a cluster in the fit.
@@ -512,11 +514,11 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
         Returns
         -------
         labels : dask Array of shape (n_samples,), int32
-            Index into ``cluster_centers_``; at a tie the lowest one. Lazy; an ndarray if X is not a
-            dask collection.
+            Index into ``cluster_centers_``; at a tie the lowest one; -1 for a row of length zero.
+            Lazy; an ndarray if X is not a dask collection.
         cosines : dask Array of shape (n_samples,), float64
-            Cosine of each row with its center, if ``return_cosines``. Lazy; an ndarray if X is not
-            a dask collection.
+            Cosine of each row with its center, if ``return_cosines``; 0 for a row of length zero.
+            Lazy; an ndarray if X is not a dask collection.
         """
         check_flag(return_cosines, "return_cosines")
         labels = self._mapped("predict", X)

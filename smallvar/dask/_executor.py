@@ -11,7 +11,7 @@ import contextlib
 import uuid
 import warnings
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from dask import delayed
@@ -31,10 +31,14 @@ MAX_FITS = 2  # fits whose states a worker keeps
 
 @dataclass
 class Block:
-    """Checked rows of a partition, and their weights (None: all 1)."""
+    """Checked rows of a partition that can be used, and their weights (None: all 1).
+
+    ``n_total`` counts all rows, also those that cannot be used; None where there are none of these.
+    """
 
     X: NDArray[np.floating]
     weight: NDArray[np.float64] | None
+    n_total: int | None = field(default=None, kw_only=True)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from dask import compute, delayed, is_dask_collection
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import learned_attributes, with_learned
+from smallvar._core.validation import as_weights
 from smallvar.dask._collection import CollectionParts
 from smallvar.dask._executor import call_realigned
 
@@ -40,7 +41,8 @@ def _call_on_part(method, model, X):
 
 def _error_score(model, X, weight):
     """Minus the weighted error of a partition: its score without the penalty for clusters."""
-    if X.shape[0] == 0 or (weight is not None and not np.any(weight)):
+    weight = None if weight is None else as_weights(weight, X.shape[0])
+    if X.shape[0] == 0 or (weight is not None and not weight.any()):
         return 0.0
     return model.score(X, sample_weight=weight) + model.lam_ * len(model.cluster_centers_)
 

@@ -19,6 +19,7 @@ from smallvar._core.estimator import (
     unchanged_on_error,
     with_learned,
 )
+from smallvar._core.validation import as_weights
 from smallvar.dask._collection import CollectionParts
 from smallvar.dask._executor import current_client, explain_failure, name_partition
 from smallvar.dask._lazy import LazyMethods, lazy_result
@@ -29,7 +30,10 @@ def _updated(model, number, X, weight):
 
     ``model`` stays as it was, as dask may run a task twice.
     """
-    if X.shape[0] == 0 or (weight is not None and not np.any(weight)):
+    if weight is not None:
+        with name_partition(number):
+            weight = as_weights(weight, X.shape[0])
+    if X.shape[0] == 0 or (weight is not None and not weight.any()):
         return model
     model = copy.copy(model)
     with name_partition(number):

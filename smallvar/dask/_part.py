@@ -25,7 +25,8 @@ from smallvar.dask._executor import put_state, take_state, threads_here
 class Facts:
     """Facts about the rows of some partitions; a range is a pair: least and largest, by column."""
 
-    sizes: dict[int, int]  # number of rows of each partition
+    sizes: dict[int, int]  # number of usable rows of each partition
+    all_sizes: dict[int, int]  # number of rows of each partition
     weighted_range: tuple[Any, Any] | None = None  # of the rows of positive weight
     full_range: tuple[Any, Any] | None = None  # of all rows
     n: int = 0  # rows of positive weight
@@ -51,7 +52,9 @@ def facts_of_parts(parts, shared, each):
 def _facts_of_part(p, block):
     """Facts about the rows of partition ``p``."""
     X, weight = block.X, block.weight
-    facts = Facts({p: X.shape[0]}, sparse=not isinstance(X, np.ndarray), dtype=X.dtype.type)
+    sizes, sparse = {p: X.shape[0]}, not isinstance(X, np.ndarray)
+    all_sizes = sizes if block.n_total is None else {p: block.n_total}
+    facts = Facts(sizes, all_sizes, sparse=sparse, dtype=X.dtype.type)
     if X.shape[0] == 0:
         return facts
     facts.full_range = column_range(X, None, threads_here())
@@ -74,9 +77,10 @@ def _facts_of_part(p, block):
 
 def merge_facts(several):
     """Facts about all rows, from the facts about some partitions each."""
-    total = Facts({})
+    total = Facts({}, {})
     for facts in several:
         total.sizes.update(facts.sizes)
+        total.all_sizes.update(facts.all_sizes)
         total.weighted_range = _range_of_both(total.weighted_range, facts.weighted_range)
         total.full_range = _range_of_both(total.full_range, facts.full_range)
         total.n, total.total_weight = total.n + facts.n, total.total_weight + facts.total_weight

@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from smallvar._centers.unit_rows import no_direction
 from smallvar._core.frame import Frame
 from smallvar._sweeps.means import next_centers
 from smallvar._sweeps.sums import Layout, Stream, Sums
@@ -43,8 +44,11 @@ def gather_facts(executor):
     """Facts about all rows; the executor is restricted to the partitions that have rows."""
     facts = executor.call(facts_of_parts, None, fold=merge_facts)[0]
     executor.restrict(p for p, size in facts.sizes.items() if size)
-    if not executor.numbers:
+    n = sum(facts.all_sizes.values())
+    if not n:
         raise ValueError("X must have at least one row, got none in any partition")
+    if not executor.numbers:
+        raise ValueError(no_direction(n))
     if facts.n == 0:
         raise ValueError("sample_weight must have a positive entry, got all zeros")
     return facts
