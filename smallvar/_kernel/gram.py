@@ -239,6 +239,14 @@ class Kernel:
         return diagonal
 
 
+def in_row_order(X):
+    """The array itself, or a copy where its rows do not lie one after another.
+
+    BLAS, and so a kernel, rounds otherwise for arrays in another order.
+    """
+    return np.ascontiguousarray(X)
+
+
 class KernelEstimator(Estimator):
     """Base of estimators that depend on the data only by a kernel.
 
@@ -251,6 +259,9 @@ class KernelEstimator(Estimator):
 
     def _threads(self):
         return 1  # all parallel work is in BLAS, whose threads the user sets
+
+    def _validate(self, X: Any, *, reset: bool, least: int = 1) -> Any:
+        return in_row_order(super()._validate(X, reset=reset, least=least))
 
     def _check_kernel(self):
         """Raise unless ``kernel``, ``gamma`` and ``kernel_params`` are valid and go together."""
@@ -373,7 +384,7 @@ class KernelEstimator(Estimator):
             self._check_same_kernel()
         if isinstance(self.kernel, str) and self.kernel == "precomputed":
             raise ValueError("kernel must not be 'precomputed' for kernel_matrix: X is the matrix")
-        rows = [check_data(Z) for Z in (X, Y) if Z is not None]
+        rows = [in_row_order(check_data(Z)) for Z in (X, Y) if Z is not None]
         for name, Z in zip("XY", rows, strict=False):
             if Z.shape[1] != self.n_features_in_:
                 raise ValueError(

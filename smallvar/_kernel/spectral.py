@@ -50,6 +50,7 @@ from smallvar._kernel.gram import (
     KernelEstimator,
     block_size,
     check_gram,
+    in_row_order,
     warn_remote,
 )
 from smallvar._kernel.relaxation import (
@@ -306,7 +307,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
                 accept_sparse="csr",
                 ensure_min_samples=least,
             )
-        return csr_array(X) if issparse(X) else aligned(X)
+        return csr_array(X) if issparse(X) else in_row_order(aligned(X))
 
     def _validate_kernel(self, X: Any, *, reset: bool, least: int = 1) -> Any:
         if not issparse(X):
