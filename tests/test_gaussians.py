@@ -188,3 +188,16 @@ def test_a_path_begins_on_few_rows(monkeypatch):
         assert full.n_clusters_ == few.n_clusters_ == 3
         assert few.objective_ == pytest.approx(full.objective_, rel=1e-9)
         assert adjusted_rand_score(full.labels_, few.labels_) == 1.0
+
+
+@pytest.mark.parametrize("exponent", [-110, -60, 60, 64, 123])
+@pytest.mark.parametrize("options", [{}, {"n_clusters": 3}])
+def test_float32_of_any_size(exponent, options):
+    """A power of two changes no label; squares beyond float32 overflow nowhere."""
+    rng = np.random.default_rng(3)
+    X = np.repeat([[0.0, 0, 0], [5, 0, 0], [0, 5, 0]], 60, axis=0) + rng.normal(size=(180, 3))
+    X = X.astype(np.float32)
+    expected = MahalanobisMeans(random_state=0, **options).fit(X)
+    model = MahalanobisMeans(random_state=0, **options).fit(np.ldexp(X, exponent))
+    assert np.array_equal(model.labels_, expected.labels_)
+    assert model.n_clusters_ == 3

@@ -15,6 +15,7 @@ PLAIN_SWEEPS = 20  # of a k-means that seeds a start
 # the first mergers see so many rows for each cluster at first, or for each cluster and column; they
 # end at COARSE times the number of clusters that they find
 ROWS_A_CLUSTER, ROWS_A_COLUMN, COARSE = 100, 4, 1.5
+SMALL, LARGE = 1e-12, 1e12  # of float32: numbers whose squares can be summed in that type
 # by weight: how far a path rises before a lower minimum, at most. Halves of a Gaussian that merge
 # lower the objective by 0.37
 WORSE = 0.5
@@ -26,6 +27,10 @@ def distant_rows(X, k, w, rng):
     """Rows drawn by k-means++: from columns that vary, as others have nothing but rounding."""
     varying = varying_columns(X)
     columns = X if varying is None else X[:, varying]
+    largest = float(np.abs(columns).max())
+    if columns.dtype == np.float32 and not SMALL < largest < LARGE:
+        # k-means++ squares in the type of the rows; a power of two changes none of its draws
+        columns = np.ldexp(columns, -np.frexp(largest)[1])
     return X[kmeans_plusplus(columns, k, sample_weight=w, random_state=rng)[1]]
 
 
