@@ -30,7 +30,7 @@ from smallvar._cli import features as _features
 from smallvar._cli import picture as _picture
 from smallvar._cli import progress as _progress
 from smallvar._cli import table as _table
-from smallvar._cli.main import COMMANDS, main
+from smallvar._cli.main import COMMANDS, in_options, main
 from smallvar._features.feature_path import FeaturePath
 from smallvar._plot import base as _base
 from smallvar._plot.base import cluster_colors
@@ -333,6 +333,12 @@ def test_warnings_become_one_line(run, blobs, monkeypatch):
     assert code == 0
     assert "objective" in out
     assert err == "smallvar: warning: not converged\n"
+
+
+def test_warnings_name_options():
+    words = "With n_clusters the number is given, with algorithm='merge' not"
+    expected = "With --n-clusters the number is given, with --algorithm merge not"
+    assert in_options(UserWarning(words)) == expected
 
 
 def test_names_the_terminal_cannot_show(tmp_path):
@@ -2006,6 +2012,8 @@ def test_pictures_say_how_the_number_was_chosen():
     ):
         figure = _picture.picture(data, smallvar.DPMeans(lam=lam, random_state=0).fit(X))
         assert words in figure.axes[0].get_title()
+    figure = _picture.picture(data, smallvar.DPMeans(n_clusters=2, random_state=0).fit(X))
+    assert "K = 2, given, lam" in figure.axes[0].get_title()
 
 
 @pytest.mark.parametrize("suffix", ["png", "PDF", "svg"])

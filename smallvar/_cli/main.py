@@ -19,6 +19,7 @@ from smallvar._cli.output import complain
 from smallvar._cli.track import track
 
 COMMANDS.update(cluster=cluster, features=features, track=track)
+NUMBER = re.compile(r"\bn_clusters\b")
 ARGUMENT = re.compile(r"\b(algorithm|lam)='(\w+)'")  # a parameter in a warning of an estimator
 
 
@@ -82,4 +83,4 @@ def discard_output():
 
 def in_options(warning):
     """The text of a warning, with parameters of estimators as options of the command line."""
-    return ARGUMENT.sub(r"--\1 \2", str(warning))
+    return NUMBER.sub("--n-clusters", ARGUMENT.sub(r"--\1 \2", str(warning)))

@@ -31,19 +31,27 @@ def column_titles(table):
     return [f"column {title}" if title.isdigit() else visible(title) for title in table.titles]
 
 
+def origin_of_number(model):
+    """Say where the number of clusters comes from, unless it follows from a penalty."""
+    if model.lam != "auto":
+        return ""
+    return ", chosen from the data" if model.n_clusters is None else ", given"
+
+
 def picture(table, model, scaler=None):
     """Draw the clusters in a plane.
 
     Parameters
     ----------
     table : Table
-        The data. More than two columns are projected on their first two principal components; the
-        values of a single column are stacked like a histogram.
+        The data. Of more than two columns the picture shows the axes that separate the clusters
+        best (discriminant axes; principal components where there are no two clusters); the values
+        of a single column are stacked like a histogram.
     model : DPMeans
         The model fitted to these data.
     scaler : StandardScaler, optional
         The scaler of the data that were fitted. One or two columns are drawn in their own units;
-        for more, the principal components are those of the scaled columns.
+        for more, the axes are those of the scaled columns.
 
     Returns
     -------
@@ -52,7 +60,7 @@ def picture(table, model, scaler=None):
     """
     (n, d), k = table.X.shape, model.n_clusters_
     X, centers = table.X, model.cluster_centers_
-    # principal components need the scaled columns; otherwise draw in the units of the data
+    # axes of many columns are those of the scaled ones; otherwise draw in the units of the data
     if scaler is not None and d > 2:
         X = scaler.transform(X)
     elif scaler is not None:
@@ -67,10 +75,9 @@ def picture(table, model, scaler=None):
     size = len(display.points)
     drawn = f", {size:,} of them drawn" if size < n else ""
     marks = "numbered by label" if axes.texts else "as ringed dots"
-    origin = ", chosen from the data" if isinstance(model.lam, str) and model.lam == "auto" else ""
     axes.set_title(
         f"{table.name}: n = {n:,}{drawn}{', columns scaled' if scaler else ''}\n"
-        f"K = {k:,}{origin}, lam = {model.lam_:.6g}; centers {marks}",
+        f"K = {k:,}{origin_of_number(model)}, lam = {model.lam_:.6g}; centers {marks}",
         size=11,
         parse_math=False,
     )
@@ -96,9 +103,9 @@ def profile_picture(table, model):
     figure = new_figure(float(np.clip(1.3 * d + 1.5, 5, 17)), 0.55 * min(k, 30) + 2)
     axes = figure.add_subplot()
     ProfileDisplay.from_estimator(model, ax=axes)
-    origin = ", chosen from the data" if isinstance(model.lam, str) else ""
+    number = f"K = {k:,}{origin_of_number(model)}"
     axes.set_title(
-        f"{table.name}: n = {table.n_rows:,}, K = {k:,}{origin}\n{axes.get_title()}",
+        f"{table.name}: n = {table.n_rows:,}, {number}\n{axes.get_title()}",
         size=11,
         parse_math=False,
     )

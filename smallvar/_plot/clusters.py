@@ -32,8 +32,9 @@ class ClusterDisplay(Display):
     """Rows in the colors of their clusters, in two dimensions.
 
     Two columns are drawn as they are. Of more columns the picture shows the two directions that
-    separate the clusters best (linear discriminant axes), or the first two principal components. A
-    single column is stacked up like a histogram. Create it by :meth:`from_estimator` or
+    separate the clusters best (linear discriminant axes). With ``projection="principal"``, and
+    where there are no two clusters, it shows the first two principal components. A single column is
+    stacked up like a histogram. Create it by :meth:`from_estimator` or
     :meth:`from_predictions`.
 
     Parameters
@@ -333,8 +334,8 @@ def draw_clusters(axes, points, labels, centers, rng, names, sizes):
 def project(points, centers, titles, labels=None):
     """Coordinates of points and centers in two dimensions.
 
-    A single column is stacked up in bins. More than two are projected: by discriminant axes if
-    there are labels, else by principal components.
+    A single column is stacked up in bins. More than two are projected: on discriminant axes if
+    there are labels of two clusters, else on principal components.
 
     Parameters
     ----------
