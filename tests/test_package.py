@@ -97,7 +97,8 @@ LAYERS = {
         *("envelope", "descent", "sample", "lambda_path", "path"),
     ),
     "_centers": (
-        *("center_estimator", "starts", "dpmeans", "coreset", "minibatch", "noise", "robust"),
+        *("unit_rows", "center_estimator", "starts", "dpmeans", "coreset", "minibatch"),
+        *("noise", "robust"),
         *("divergence", "divergence_path", "bregman", "spherical", "gaussians"),
         *("gaussian_path", "mahalanobis", "hdp_choice", "hdp"),
     ),

@@ -16,9 +16,7 @@ from smallvar._sweeps.seeds import nearest_seed
 
 UNIT = 64  # of the type's epsilon: rows whose squared length is that near to 1 are used as they are
 BLOCK = 1 << 17  # numbers converted at a time
-COPIED = (
-    1 << 22
-)  # numbers of rows up to which these are divided once, in a copy: that takes less time
+COPIED = 1 << 22  # numbers of rows up to which one copy is made of these: that takes less time
 SHORTEST, LONGEST = 1e-290, 1e290  # lengths of rows that can be divided by them at once
 
 
