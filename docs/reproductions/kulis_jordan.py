@@ -241,8 +241,8 @@ Gibbs sampling is ahead of the published NMI where it makes many more clusters t
 classes (Pima, Car, Balance Scale, Breast Cancer, Vehicle: 9 to 37 for 2 to 4): alpha and sigma are
 chosen by NMI, which rewards that, and the smallest sigma of the grid is mostly taken. The paper's
 grid is not given. By ARI it is behind DP-means on four of the eight.
-"auto" finds one cluster, or a few, where columns are codes of categories: such tables are not what its
-densities describe. "mixture" uses 18 or more of its 20 components on five of the eight.
+"auto" finds one cluster, or a few, where columns are codes of categories, which its densities
+do not describe. "mixture" uses 18 or more of its 20 components on five of the eight.
 """
 
 
