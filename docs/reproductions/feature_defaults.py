@@ -2,8 +2,8 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/feature_defaults.py [--quick]
 
-takes about three minutes and prints two tables of docs/guide/features.rst; --quick takes fewer
-seeds, swaps and rows. The folder may have
+takes about three minutes and prints tables of feature_starts.rst and features_theory.rst in
+docs/guide; --quick takes fewer seeds, swaps and rows. The folder may have
 bp_means_tabletop_pca100.csv (see feature_quality.py) and bp_means_simulated.csv (see
 docs/examples/plot_dice.py); sets that are not there are left out.
 """
