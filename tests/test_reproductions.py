@@ -83,6 +83,21 @@ def test_readme_shows_the_results():
         assert cells == (exact, ari, twice, shown), key
 
 
+def test_the_sets_with_a_wrong_number():
+    """The guide lists all real sets whose number is wrong, as in results/known_k.txt."""
+    path = FOLDER.parent / "guide" / "how_often_right.rst"
+    if not path.is_file():
+        pytest.skip("the source tree is not at hand")
+    text = (FOLDER / "results" / "known_k.txt").read_text(encoding="utf-8")
+    line = r"(?m)^smallvar DPMeans\(\), (.+): (\d+), found (\d+), .* confidence 0(\.\d+)$"
+    results = re.findall(line, text)
+    real = int(re.search(r"smallvar DPMeans\(\), (\d+) real", text)[1])  # they stand first
+    wrong = {row[0]: row[1:] for row in results[:real] if row[1] != row[2]}
+    page = path.read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^(\w+) +(\d+) +(\d+) +(\.\d+)  +\w", page)
+    assert {name: tuple(cells) for name, *cells in rows} == wrong
+
+
 def test_a_checksum_is_of_the_code(run, tmp_path, monkeypatch):
     """Docstrings, comments and blank lines do not count; what a script imports does."""
     monkeypatch.setattr(run, "HERE", tmp_path)
