@@ -8,7 +8,7 @@ there are several, results/NAME_*.png. At the end there is a line for each: seco
 and "ok", "failed", "too long", or "skipped" where a script needs files of SMALLVAR_DATA and that is
 not set. The exit status is 1 if one failed or took too long. --quick passes --quick on, which takes
 each script under some 20 seconds, and keeps nothing unless --results names a folder. Some NAMEs are
-programs of asv_bench, which are run only if they are named.
+programs of asv_bench or parts of a script, which are run only if they are named.
 
 results/sources.json gets a checksum of the code that has made a file, by which a test finds results
 of code that has changed since.
@@ -74,12 +74,14 @@ SCRIPTS = {
 }
 
 
-# Programs of asv_bench whose output pages show; they have no --quick.
+# Programs of asv_bench, and parts of a script, whose output pages show; run without --quick.
 PROGRAMS = {
-    "compare_auto": ("compare.py", "auto"),
-    "compare_features": ("compare.py", "features"),
-    "compare_kmeans": ("compare.py", "kmeans"),
-    "known_k": ("known_k.py", "--rivals"),
+    "compare_auto": ("asv_bench/compare.py", "auto"),
+    "compare_features": ("asv_bench/compare.py", "features"),
+    "compare_kmeans": ("asv_bench/compare.py", "kmeans"),
+    "defaults_data_sets": ("docs/reproductions/defaults.py", "data_sets"),
+    "defaults_moving": ("docs/reproductions/defaults.py", "moving"),
+    "known_k": ("asv_bench/known_k.py", "--rivals"),
 }
 
 
@@ -114,7 +116,7 @@ def checksum(name):
     """Of the code that makes the results of a script."""
     path = HERE / f"{name}.py"
     if name in PROGRAMS:
-        path = HERE.parents[1] / "asv_bench" / PROGRAMS[name][0]
+        path = HERE.parents[1] / PROGRAMS[name][0]
     lines = [line for path in sources(path) for line in code(path)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
@@ -131,7 +133,7 @@ def run(name, results, quick):
     """Run a script or program; return what became of it."""
     if name in PROGRAMS:
         program, *arguments = PROGRAMS[name]
-        command = [sys.executable, str(HERE.parents[1] / "asv_bench" / program), *arguments]
+        command = [sys.executable, str(HERE.parents[1] / program), *arguments]
         with open(results / f"{name}.txt", "w", encoding="utf-8") as output:
             return finish(command, output, 3600)
     script = SCRIPTS[name]
