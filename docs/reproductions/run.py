@@ -80,7 +80,12 @@ PROGRAMS = {
     "compare_features": ("asv_bench/compare.py", "features"),
     "compare_kmeans": ("asv_bench/compare.py", "kmeans"),
     "defaults_data_sets": ("docs/reproductions/defaults.py", "data_sets"),
+    "defaults_features": ("docs/reproductions/defaults.py", "features"),
+    "defaults_graphs": ("docs/reproductions/defaults.py", "graphs"),
+    "defaults_kernels": ("docs/reproductions/defaults.py", "kernels"),
     "defaults_moving": ("docs/reproductions/defaults.py", "moving"),
+    "defaults_outliers": ("docs/reproductions/defaults.py", "outliers"),
+    "defaults_shapes": ("docs/reproductions/defaults.py", "shapes", "real_shapes"),
     "known_k": ("asv_bench/known_k.py", "--rivals"),
 }
 
