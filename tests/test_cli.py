@@ -360,7 +360,7 @@ def iris(tmp_path):
 
 def number_of(k, low, high):
     words = f"K = {k} is best from {low:.6g} to {high:.6g}"
-    return f"(what a cluster must save, not a distance; {words})"
+    return f"(a price for each cluster, not a distance; {words})"
 
 
 @pytest.mark.parametrize("argv", [[], ["--lam", "auto"], ["--algorithm", "merge"]])
@@ -492,7 +492,7 @@ def test_numbers_that_fit_about_as_well_are_marked():
 def test_the_range_of_lam(best, low, high, words):
     path = made_up_path([9, 9, 9][: len(low)], low, high, best)
     choice = _choice.Choice(path, None)
-    assert choice.lam_in_words() == f"what a cluster must save, not a distance; {words}"
+    assert choice.lam_in_words() == f"a price for each cluster, not a distance; {words}"
 
 
 def test_at_most_so_many_clusters(ran, blobs, tmp_path):

@@ -32,7 +32,7 @@ for name, (rows, _) in drawn.items():
     print(f"{name:14s} rows of each cluster: {np.bincount(truth[rows], minlength=len(sizes))}")
 
 # %%
-# `lam` is what a cluster must save over all rows. The weights sum to about their number, so it is
+# `lam` is a price for a cluster of all its rows. The weights sum to about their number, so it is
 # the same for the few. All rows tell how good the centers are: `score` is minus the objective.
 
 full = DPMeans(lam=lam, algorithm="merge", random_state=0).fit(X)

@@ -104,8 +104,8 @@ ax.spines[["top", "right", "bottom"]].set_visible(False)
 # The penalty
 # -----------
 #
-# `lam_` is what a cluster must save: much more than any squared distance between a picture and the
-# mean of all. Algorithm 1, which starts at that mean, would read it as a distance and open nothing.
+# `lam_` is a price for a whole cluster: much more than any squared distance between a picture and
+# the mean of all. Algorithm 1, which starts at that mean, would read it as a distance and open nothing.
 # It leads back to the clusters from their centers.
 
 farthest = ((X - X.mean(axis=0)) ** 2).sum(axis=1).max()

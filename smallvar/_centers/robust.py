@@ -66,10 +66,10 @@ class RobustDPMeans(CenterEstimator):
     Parameters
     ----------
     lam : float or "auto", default="auto"
-        Penalty for each cluster, in squared data units times weight, > 0 and finite: how much of
-        the objective a cluster must save. It is of the order of the squared error of a whole
-        cluster, and no distance. "auto" takes the clusters that :func:`lambda_path` finds among the
-        rows that are left when rows far from all clusters are set aside.
+        Penalty for each cluster, in squared data units times weight, > 0 and finite: the amount
+        by which a cluster must lower the squared error and the prices of noise, not a distance.
+        "auto" takes the clusters that :func:`lambda_path` finds among the rows that are left when
+        rows far from all clusters are set aside.
     price : float or "auto", default="auto"
         Cost of a row of weight 1 that is noise, in squared data units, > 0 and finite: the square
         of the distance from a center at which noise begins. "auto" estimates it from the squared

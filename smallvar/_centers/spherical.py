@@ -209,7 +209,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         ended the fit; it never rises.
     lam_ : float
         The penalty used; with "auto" one for which the number of clusters chosen is better than
-        those next to it on the path: what a cluster must save, and no 1 - cosine.
+        those next to it on the path: a price for a whole cluster, not a 1 - cosine.
     min_cosine_ : float
         Cosine below which ``partial_fit`` opens a cluster: 1 - ``lam_``, over the mean weight where
         ``lam_`` was found; after a ``fit`` with "auto" one between those of rows of one cluster and

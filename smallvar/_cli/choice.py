@@ -108,7 +108,7 @@ class Choice:
             words = f"from {low:.6g} " + (f"to {high:.6g}" if np.isfinite(high) else "on")
         else:
             words = f"up to {high:.6g}" if np.isfinite(high) else "for all lam"
-        return f"what a cluster must save, not a distance; K = {self.best} is best {words}"
+        return f"a price for each cluster, not a distance; K = {self.best} is best {words}"
 
     def sample_in_words(self, n):
         """Say how many rows the path was found on, where those are not all."""

@@ -119,8 +119,8 @@ def _add_number_arguments(parser):
         metavar="L",
         help="the penalty per cluster, in squared data units: a point farther than sqrt(L) from "
         "every center opens a cluster, so a smaller L gives more clusters. auto (default): K is "
-        "chosen from the data, and the lam that goes with it is what a cluster must save of the "
-        "SSE, not a distance",
+        "chosen from the data, and the lam that goes with it is the amount by which a cluster "
+        "must lower the SSE, not a distance",
     )
     penalty.add_argument(
         "--n-clusters",

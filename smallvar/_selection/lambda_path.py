@@ -47,15 +47,15 @@ class LambdaPath(Path):
     confidences : ndarray of shape (n_path,), float64
         The confidence in every number; what ``confidence`` leaves is shared by the criterion.
     few_valued, skewed : ndarray of intp
-        Columns with fewer than ten values, and one-sided ones.
+        Columns with fewer than ten values, and columns with a long tail.
     lam : float
         A penalty for it: the geometric mean of its ``lam_low`` and ``lam_high`` (whichever is the
-        larger), or twice ``lam_low`` where it is 1; of much data nearly so. It is what a cluster
-        must save, of the order of the squared error of a whole cluster, and no distance.
+        larger), or twice ``lam_low`` where it is 1; of much data nearly so. It is the
+        amount by which a cluster must lower the squared error, not a distance.
     ranking : ndarray of shape (n_path,), intp
         All K, those of the lowest criterion first.
     longest : int
-        The largest K whose centers are kept; of more clusters only what was known on the way down.
+        The largest K whose centers are kept; for larger K there are only the errors.
     n_samples : int
         The rows that the path was found on: all, or a random sample of them.
     metric : ndarray of shape (n_features, n_directions) or None

@@ -285,11 +285,11 @@ class SegmentMeans(CenterEstimator):
     ----------
     lam : float or "auto", default="auto"
         Penalty for each state, in squared data units, > 0 (0 is allowed together with
-        ``max_clusters``). It is what a state must save, of the order of the squared error of all
-        its segments. With "auto" the data choose the number of states: see Notes.
+        ``max_clusters``). It is the amount by which a state must lower the squared error of all its
+        segments. With "auto" the data choose the number of states: see Notes.
     lam_switch : float or "auto", default="auto"
-        Penalty for each switch, in squared data units, >= 0. "auto" is what a switch must save,
-        from the noise between neighboring rows: see Notes.
+        Penalty for each switch, in squared data units, >= 0. "auto" derives
+        it from the noise between neighboring rows: see Notes.
     max_clusters : int, default=None
         Never have more states than this.
     n_init : int, default=3
