@@ -105,8 +105,8 @@ ax.spines[["top", "right", "bottom"]].set_visible(False)
 # -----------
 #
 # `lam_` is a price for a whole cluster: much more than any squared distance between a picture and
-# the mean of all. Algorithm 1, which starts at that mean, would read it as a distance and open nothing.
-# It leads back to the clusters from their centers.
+# the mean of all. Algorithm 1, which starts at that mean, would read it as a distance and open no
+# cluster. From the centers it leads back to the clusters.
 
 farthest = ((X - X.mean(axis=0)) ** 2).sum(axis=1).max()
 print(f"lam_ {model.lam_:.0f}, the largest squared distance from the mean {farthest:.0f}")
