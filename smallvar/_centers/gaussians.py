@@ -63,7 +63,7 @@ class Data:
         self.order = _order_of_values(X, w)
 
     def sample(self, size, rng):
-        """So many of the rows, if there are more; their weights add up to those of all."""
+        """A sample of at most ``size`` rows; their weights add up to those of all rows."""
         n = len(self.w)
         if n <= size:
             return self
@@ -263,7 +263,7 @@ class Gaussians:
 
 
 class PointGaussians(Gaussians):
-    """The same where each point pays for the volume of its cluster, and for how rare that is.
+    """Gaussian clusters whose points pay for the volume of their cluster, and for its rarity.
 
     A point of cluster k pays its squared distance + log det S_k - 2 log p_k, p_k the cluster's
     share of the weight: -2 log of the joint likelihood of point and label, less d log(2 pi). A

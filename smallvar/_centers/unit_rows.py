@@ -161,7 +161,7 @@ def unit_dense_rows(X, n_threads):
 
 
 def unit_sparse_rows(X, n_threads):
-    """The same for sparse rows: the same numbers."""
+    """``unit_and_zero_rows`` of sparse rows, with the numbers of the dense ones."""
     if X.dtype == np.float16:
         X = sparse_rows(X.astype(np.float32))
     off = are_not_unit(squared_lengths(X, n_threads), X.dtype)

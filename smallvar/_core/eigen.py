@@ -80,7 +80,7 @@ def _dense(K, threshold, least):
 
 
 def _by_component(K, threshold, rng, least, max_memory):
-    """The same for a sparse K, one connected component at a time."""
+    """Eigenpairs of a sparse K above the threshold, one connected component at a time."""
     component = connected_components(K, directed=False)[1]
     order = np.argsort(component, kind="stable")
     K = K[order][:, order]
@@ -122,7 +122,7 @@ def _by_component(K, threshold, rng, least, max_memory):
 
 
 def _implicit(product, n, threshold, rng, least, max_memory):
-    """The same for a K known by its products."""
+    """Eigenpairs above the threshold of a K that is known by its products with vectors."""
     if n <= DENSE:
         K = product(np.eye(n))
         return _dense((K + K.T) / 2, threshold, least)
@@ -134,10 +134,11 @@ def _implicit(product, n, threshold, rng, least, max_memory):
 
 
 def lanczos(product, n, norm, threshold, rng, least=0, known=None, max_memory=np.inf):
-    """The same by Lanczos runs, each on what the runs before it left; no eigenvalue exceeds norm.
+    """Eigenpairs above the threshold by Lanczos runs, each on the space that those before left.
 
     A run sees one vector of each eigenspace, so the last one, which finds nothing, must start from
-    a random vector of the space that is left. ``known`` are orthonormal eigenvectors found before.
+    a random vector of the space that is left. ``known`` are orthonormal eigenvectors found before;
+    no eigenvalue exceeds ``norm``.
     """
     Q = np.empty((n, 0)) if known is None else known
     if norm == 0 and threshold >= 0:  # K = 0

@@ -134,7 +134,7 @@ def checked_rows(estimator, X):
 
 
 def usable_rows(estimator, X):
-    """Those of checked rows that an estimator can use, and their numbers; None for all."""
+    """The rows that an estimator can use, of checked ones, and their numbers (None: all)."""
     return estimator._usable_rows(X)
 
 

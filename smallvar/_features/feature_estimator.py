@@ -154,7 +154,7 @@ def draw_starts(model, rng, count=None):
 
 
 def enough_starts(model):
-    """So many starts that find the lowest objective are enough; 0: all are wanted."""
+    """Number of starts with the lowest objective after which no more are made; 0: make all."""
     return ENOUGH if isinstance(model.n_init, str) else 0
 
 

@@ -65,7 +65,7 @@ class Graph:
         return ratio
 
     def unions(self):
-        """Both nodes of each link, and the cut of a cluster of these two."""
+        """The two nodes of each link, and the cut of a cluster of these two nodes."""
         row, column = np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.indices
         links = self.out[row] + self.out[column] - 2 * self.weight
         return row, column, links / (self.size[row] + self.size[column])

@@ -239,7 +239,7 @@ class Kernel:
         return diagonal
 
 
-def in_row_order(X):
+def in_row_order(X: NDArray[Any]) -> NDArray[Any]:
     """The array itself, or a copy where its rows do not lie one after another.
 
     BLAS, and so a kernel, rounds otherwise for arrays in another order.
@@ -260,7 +260,7 @@ class KernelEstimator(Estimator):
     def _threads(self):
         return 1  # all parallel work is in BLAS, whose threads the user sets
 
-    def _validate(self, X: Any, *, reset: bool, least: int = 1) -> Any:
+    def _validate(self, X: Any, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         return in_row_order(super()._validate(X, reset=reset, least=least))
 
     def _check_kernel(self):

@@ -80,7 +80,7 @@ class Measure:
         return np.where(self.kind == NORMAL, 0.5, 1.0) / self.variance
 
     def scaled(self, variance):
-        """The same with other s_j^2."""
+        """A measure that differs only in the variances s_j^2."""
         facts = vars(self) | {"variance": variance}
         return Measure(**facts)
 
@@ -241,7 +241,7 @@ class Sums:
     size: np.ndarray
 
     def kept(self, rows):
-        """Those of some clusters."""
+        """The sums of the clusters with these numbers."""
         return Sums(*(array[rows] for array in vars(self).values()))
 
     def centers(self, measure):

@@ -66,7 +66,7 @@ class Criterion:
         self.constant, self.small, self.probes = 0.0, self._made_small(), None
 
     def _made_small(self):
-        """The same in one call, where rows and columns are few; None where they are not."""
+        """A compiled criterion, for few rows and columns; None where there are more."""
         n, d = self.X.shape
         if self.rank < d or d > n or n * d**2 > SMALL:
             return None

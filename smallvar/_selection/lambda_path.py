@@ -172,7 +172,7 @@ class LambdaPath(Path):
         weight: NDArray[np.float64] | None,
         sample: Sample,
     ) -> "LambdaPath":  # numpydoc ignore=PR01,RT01
-        """The same way down with centers, errors, labels and penalties in this metric."""
+        """A path with the same mergers; centers, errors, labels and penalties in this metric."""
         old = self._problem
         problem = Problem(metric(X), weight, old.n_threads, old.family, None, old.most)
         turned, stops = problem.take(sample.rows), []

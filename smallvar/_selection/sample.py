@@ -68,7 +68,7 @@ class Problem:
             self.rows = np.flatnonzero(kept)
 
     def sample(self, size, rng):
-        """So many rows, to go down on; more if too few of them are distinct."""
+        """A sample of ``size`` rows for the path; more if too few of them are distinct."""
         rows = self.rows
         if size < self.n:
             drawn = np.sort(sample_without_replacement(self.n, size, random_state=rng))
@@ -125,7 +125,7 @@ class Problem:
         return lowest if stops[-1].criterion > lowest else np.inf
 
     def allowed(self, stops):
-        """Those with as many clusters as are wanted, or no more."""
+        """The clusterings with the number of clusters that is given, or at most the largest."""
         if self.number is not None:
             return [stop for stop in stops if stop.k == self.number]
         return [stop for stop in stops if self.most is None or stop.k <= self.most]

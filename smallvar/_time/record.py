@@ -241,7 +241,10 @@ def _united(mean, mass, n_threads):
 
 
 def _nearest_united(mean, mass, n_threads):
-    """The same by unions of some of the pieces, to which all go, but for those far from all."""
+    """Unions of many pieces: some of them are merged, the others join the nearest union.
+
+    Pieces that are far from all unions are merged among themselves.
+    """
     some = np.arange(0, len(mean), -(-len(mean) // MOST_UNITED))
     centers = _united(mean[some], mass[some], n_threads)[0]
     sweep = nearest_sweep(mean, mass, centers, n_threads)
