@@ -534,10 +534,11 @@ class DivergenceSweep:
     # ---- collapsed updates -----------------------------------------------------------------------
 
     def collapse(self, lam, cap):
-        """One collapsed sweep (MB13, eq. 8-9): means are those of the present labels at all times.
+        """Do one collapsed sweep; returns the numbers of rows moved and of clusters opened.
 
-        Costs of a block of rows are computed as if none of them moved. The first that moves changes
-        two clusters, whose costs are computed anew for the rows after it.
+        After each move the means are those of the present labels (MB13, eq. 8-9). ``cap`` is the
+        largest number of clusters with members. Costs of a block are computed as if no row moved; a
+        move changes two clusters, whose costs are computed anew for the rows after it.
         """
         state = _Collapsed(self, lam, cap)
         n, start, step = len(self.labels), 0, 64
@@ -545,6 +546,7 @@ class DivergenceSweep:
             most = max(1, min(ROWS, BLOCK // max(1, len(state.weights) * self.X.shape[1])))
             stop = min(n, start + min(step, most))
             changes = state.run(slice(start, stop))
+            # each move recomputes costs of the rest of the block: shorter blocks where many move
             step = max(16, step // 2) if changes > 4 else 2 * step
             start = stop
         self.n_moved, self.bounded_by = state.n_moved, None

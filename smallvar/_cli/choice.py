@@ -73,7 +73,7 @@ class Choice:
         self.beyond = known[0] if known[0] not in self.ranked and ahead > self.tie else None
 
     def in_words(self, found):
-        """Say which number it is, where it comes from, and how sure it is.
+        """Text of the number of clusters: where it comes from, and how sure it is.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class Choice:
         return f"{found} ({words}; {certainty})" if certainty else f"{found} ({words})"
 
     def certainty(self):
-        """Say how sure the number is, or why there is no other; empty if the path does not say."""
+        """Text of how sure the number is, or why there is no other; empty if neither is known."""
         if self.ranked == [self.best]:
             if self.most == 1:
                 return "no other was allowed"
@@ -99,7 +99,7 @@ class Choice:
         return certainty_in_words(self.best, self.confidence, self.counts, self.alike)
 
     def lam_in_words(self):
-        """Say what this lam is, and for which the number chosen is best."""
+        """Text of what lam means, and of the range of lam for which the number chosen is best."""
         at = self.counts.searchsorted(self.best)
         low, high = self.low[at], self.high[at]
         if not low < high:
@@ -111,11 +111,11 @@ class Choice:
         return f"a price for each cluster, not a distance; K = {self.best} is best {words}"
 
     def sample_in_words(self, n):
-        """Say how many rows the path was found on, where those are not all."""
+        """Text of the number of rows the path was found on; None if they are all n."""
         return f"{self.sample:,} rows, drawn at random" if n > self.sample else None
 
     def as_table(self):
-        """Print the path as a table: a row for each number, and what the marks mean."""
+        """Text of the path as a table: a row for each number of clusters, and the marks."""
         lines = [
             f"{'K':>4}  {self.error_name:>14}  {'criterion':>14}  {'rank':>4}  "
             f"{'best for lam from':>17}  "

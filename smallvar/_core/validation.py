@@ -28,7 +28,7 @@ from smallvar._sweeps.rows import (
 
 Data: TypeAlias = ArrayLike | sparray | spmatrix  # data of estimators that accept sparse rows
 DTYPES = (np.float64, np.float32)
-LARGEST = 2**63 - 1  # integer parameter
+LARGEST = 2**63 - 1  # largest value of an integer parameter
 MOST_COLUMNS = 2**31 - 1  # of sparse data
 # "absolute" below: in the unit of the data or weights
 # symmetric entries may differ by this part of the largest entry, or by 8 epsilon of the type
@@ -68,7 +68,8 @@ def as_number(value, name, integer):
 def check_number(value, name, *, low=None, low_open=False, integer=False, none=False):
     """Return ``value`` as int or float if it is a number within its bound; raise if not.
 
-    ``low`` is the bound (None: none), excluded if ``low_open``; ``none``: None is allowed, too.
+    ``low`` is the lower bound, or None without one; it is excluded if ``low_open``. ``none`` allows
+    None, which is returned. NaN, and integers above LARGEST, raise whatever the bound.
     """
     if none and value is None:
         return value

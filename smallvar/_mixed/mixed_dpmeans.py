@@ -478,8 +478,9 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
         That is the mean of a column of numbers, rounded for counts and other whole numbers, the
         nearest value of an ordered one, and the level with the largest share of a category. So all
-        rows of a cluster get the same, and what is computed from them is surer than the data are:
-        good to look at a table or to predict from it, not for variances, tests and correlations.
+        filled cells of a column have the same value within a cluster, and vary less than real data.
+        Use the table to look at or to predict from. Variances, tests and correlations computed from
+        it are biased.
 
         Parameters
         ----------

@@ -73,7 +73,7 @@ def write_label(ax, axis, text):
 
 
 def write_legend(ax):
-    """Draw a legend in the axes, or above them if they are not high enough."""
+    """Draw a legend in the axes, or in one line above them if they are lower than 130 points."""
     width, height = size_in_points(ax)
     _, texts = ax.get_legend_handles_labels()
     if not texts:
@@ -81,6 +81,7 @@ def write_legend(ax):
     if height >= 130:
         ax.legend(frameon=False, fontsize=8)
         return
+    # fontsize: a letter is about 0.55 of it wide, and a line and its gaps take 6 letters an entry
     ax.legend(
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),
