@@ -1053,13 +1053,16 @@ def test_state_of_a_fit_of_points():
             model.weights_, np.bincount(label, w, minlength=k) / w.sum(), rtol=1e-12
         )
         np.testing.assert_allclose(model.score(X, sample_weight=w), -model.objective_, rtol=1e-10)
+        # where the number is found, scale counts rows of the mean weight, else of weight 1
+        unit = w[used].mean() if K == "auto" else 1.0
+        reg = model.reg_covar_ / unit
         np.testing.assert_allclose(
             model.objective_ - (model.lam_ or 0.0) * k,
-            twins.mahalanobis.classification_objective(X, w, label, model.reg_covar_, 2.0, None),
+            unit * twins.mahalanobis.classification_objective(X, w / unit, label, reg, 2.0, None),
             rtol=1e-10,
         )
         variance = w @ np.square(X - np.average(X, axis=0, weights=w)).mean(axis=1) / w.sum()
-        np.testing.assert_allclose(model.reg_covar_, 0.1 * 2.0 * variance, rtol=1e-10)
+        np.testing.assert_allclose(reg, 0.1 * 2.0 * variance, rtol=1e-10)
 
 
 def test_degenerate_data_and_volumes_of_points():

@@ -96,7 +96,8 @@ def split_lines(lines, delimiter):
 def sniff_delimiter(lines, wanted, path):
     """Tell how cells are separated: by tab, semicolon, comma or spaces.
 
-    The comma is more likely than the first two inside text, and spaces are most likely of all.
+    Tabs and semicolons are tried first, since commas, and spaces still more, also occur within
+    cells of text.
     """
     lines = [line for line in lines if line.strip()]
 
