@@ -94,10 +94,14 @@ def split_lines(lines, delimiter):
 
 
 def sniff_delimiter(lines, wanted, path):
-    """Tell how cells are separated: by tab, semicolon, comma or spaces.
+    """Find the character between cells: tab, semicolon, comma, or " " for runs of spaces.
 
-    Tabs and semicolons are tried first, since commas, and spaces still more, also occur within
-    cells of text.
+    ``lines`` are the first lines of the file. In this order, the first that splits all of them into
+    the same number of cells, two or more, is taken: text in a cell often has spaces, sometimes
+    commas, seldom tabs or semicolons. Where none does, it is the most frequent of tab, semicolon
+    and comma in the first line; or spaces, if that has none of them but two or more words, as many
+    as most lines; or else the comma. With a decimal comma, it is no candidate; the last resort is
+    then the semicolon.
     """
     lines = [line for line in lines if line.strip()]
 
