@@ -1226,11 +1226,15 @@ class Run:
                 "weights_ or ages_ are out of range",
             )
             return
-        K, lowest = m.n_clusters_, -1 if name == "RobustDPMeans" else 0
+        K = m.n_clusters_
+        lowest = -1 if name in ("RobustDPMeans", "SphericalDPMeans") else 0
         need(
             labels.dtype == np.int32 and labels.min() >= lowest and labels.max() < K,
             "labels_ out of range",
         )
+        if name == "SphericalDPMeans":
+            zero = ~as_data(X).any(axis=1)
+            need(np.array_equal(labels < 0, zero), "label -1 is not that of rows of length zero")
         weighted = "weight" in about
         if not weighted and op != "partial_fit":
             few = name == "MahalanobisMeans" and (
