@@ -1232,7 +1232,7 @@ class Run:
             labels.dtype == np.int32 and labels.min() >= lowest and labels.max() < K,
             "labels_ out of range",
         )
-        if name == "SphericalDPMeans":
+        if name == "SphericalDPMeans" and as_data(X) is not None:
             zero = ~as_data(X).any(axis=1)
             need(np.array_equal(labels < 0, zero), "label -1 is not that of rows of length zero")
         weighted = "weight" in about
