@@ -1127,8 +1127,11 @@ class Run:
             need(out.shape == (rows,), f"predict has shape {out.shape}")
             if len(out):
                 labels = m.cluster_ids_ if "Dynamic" in self.case.name else np.arange(m.n_clusters_)
-                labels = np.append(labels, -1) if self.case.name == "RobustDPMeans" else labels
-                need(np.isin(out, labels).all(), "predict gives labels that are none")
+                none = [-1] if self.case.name in ("RobustDPMeans", "SphericalDPMeans") else []
+                need(np.isin(out, [*labels, *none]).all(), "predict gives labels that are none")
+            if self.case.name == "SphericalDPMeans" and Y is not None:
+                zero = ~Y.any(axis=1)
+                need(np.array_equal(out < 0, zero), "label -1 is not that of rows of length zero")
         elif op == "to_sklearn_kmeans" and not self.replaced:
             out = space["out"]
             rows = out.predict(out.cluster_centers_)
