@@ -25,8 +25,7 @@ BLOCK = 1 << 18  # numbers in a temporary table at most
 ROWS = 4096  # rows of a block at most
 FEW = 1 << 14  # rows * numbers in centers up to which exact divergences are faster than a sweep
 EPS = float(np.finfo(float).eps)
-# relative rounding of a divergence by its logarithms: they are at most 745, and where a divergence
-# has two, it is at least a tenth of their factors
+# relative rounding of a divergence: its logarithms are at most 745, with factors below ten times it
 LOGARITHMS = 8000 * EPS
 SMALLEST_QUOTIENT = 1e-300  # absolute: for smaller a / b, log(a) - log(b) is more accurate
 # absolute: least distance of the reference of "logistic" from 0 and 1, for its logarithms
@@ -416,8 +415,7 @@ class DivergenceSweep:
             self.open_at(x[first])
             if after == len(x):
                 return
-            # compare the rows that are left with the new center: by scores, and exactly where these
-            # leave open which center is nearer
+            # compare the other rows with the new center: by scores, exactly where these are near
             rest, new = rows[after:], self.table(x[after:], rows[after:], self.k - 1)[:, 0]
             tolerance[after:] = np.maximum(tolerance[after:], self.tolerance(rest))
             slack = 4.0 * (tolerance[after:] + LOGARITHMS * np.fmin(new, least[after:]))
@@ -536,9 +534,8 @@ class DivergenceSweep:
     def collapse(self, lam, cap):
         """Do one collapsed sweep; returns the numbers of rows moved and of clusters opened.
 
-        After each move the means are those of the present labels (MB13, eq. 8-9). ``cap`` is the
-        largest number of clusters with members. Costs of a block are computed as if no row moved; a
-        move changes two clusters, whose costs are computed anew for the rows after it.
+        Means are those of the present labels (MB13, eq. 8-9); ``cap`` bounds the clusters. Costs of
+        a block are as if no row moved; those of the two clusters of a move are computed anew.
         """
         state = _Collapsed(self, lam, cap)
         n, start, step = len(self.labels), 0, 64

@@ -126,7 +126,8 @@ def divided_rows(X, n_threads):
         block = np.array(X[part][off], dtype=np.float64)
         largest = np.abs(block).max(axis=1)
         zero.append(part.start + off[largest == 0.0])
-        block[largest == 0.0] = 1.0
+        block[largest == 0.0] = 1.0  # any number: the caller leaves these rows out
+        # by a power of two before they are squared: squares neither vanish nor overflow
         exponent = np.frexp(largest)[1]
         with np.errstate(over="ignore", under="ignore"):
             found = np.ldexp(np.sqrt(squares(np.ldexp(block, -exponent[:, None]))), exponent)
@@ -134,6 +135,7 @@ def divided_rows(X, n_threads):
         length[part][off] = found
         if len(off):
             all_unit = False
+            # such lengths cannot divide at once: the caller makes a copy, scaled first
             if not SHORTEST < found.min() <= found.max() < LONGEST:
                 return None, zero
     return X if all_unit else DividedRows(X, length), np.concatenate(zero)
@@ -155,7 +157,7 @@ def unit_dense_rows(X, n_threads):
         largest = np.abs(block).max(axis=1)
         none = largest == 0.0
         zero.append(rows[none])
-        block[none], largest[none] = 1.0, 1.0
+        block[none], largest[none] = 1.0, 1.0  # any numbers: the caller leaves these rows out
         copy[rows] = divided(block, largest[:, None], lambda rows: squares(rows)[:, None])
     return copy, np.concatenate(zero)
 
@@ -172,6 +174,7 @@ def unit_sparse_rows(X, n_threads):
     largest = np.zeros(X.shape[0])
     np.maximum.at(largest, row_of, np.abs(X.data))
     zero = np.flatnonzero(largest == 0.0)
+    # entries of rows that must be divided; a row of unit length keeps its very numbers
     at = np.flatnonzero(np.isin(row_of, off) & (largest[row_of] > 0.0))
 
     def squares_of(values):
