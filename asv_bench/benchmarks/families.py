@@ -1,4 +1,4 @@
-"""The twelve fits of tools/regressions.py, one of each family; results/ keeps a baseline of these."""
+"""The twelve fits of tools/regressions.py, one a family: results/ keeps a baseline of these."""
 
 import importlib.util
 import warnings

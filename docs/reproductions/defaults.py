@@ -4,8 +4,8 @@
 
 prints a table for each family: clusters (or features) found and there, agreement with the truth
 (adjusted Rand index, normalized mutual information; of features, rows that have the same ones are
-a cluster) and seconds. Sets that need files are left out without them. All families take some ten
-minutes; --quick takes the first set of each.
+a cluster) and CPU seconds. Sets that need files are left out without them. All families take some
+ten minutes; --quick takes the first set of each.
 """
 
 import argparse
@@ -63,9 +63,9 @@ class Case:
 
 def outcome(model, case):
     """One line: clusters, agreement, seconds."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     model.fit(case.data, **case.fit)
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     if hasattr(model, "assignments_"):
         labels, truth = labels_of(model.assignments_), labels_of(case.truth)
         found, true = model.n_components_, case.truth.shape[1]
