@@ -1,10 +1,13 @@
-"""What every estimator makes of data and nothing else, now and with its former defaults.
+"""How often each estimator finds the number of clusters by default, and by other rules.
 
     SMALLVAR_DATA=folder python docs/reproductions/defaults.py [--quick] [family ...]
 
-prints a table for each family: clusters (or features) found and there, agreement with the truth
-(adjusted Rand index, normalized mutual information; of features, rows that have the same ones are
-a cluster) and CPU seconds. Sets that need files are left out without them. All families take some
+prints two tables for each family. The first has a line for each data set: the true number of
+clusters (or features) and, for each estimator, the number found and in brackets the agreement of
+the labels with the truth, 1 is perfect. The second has a line for each estimator: in how many data
+sets it found the true number and in how many a larger one, and the means of the adjusted Rand
+index, of the normalized mutual information and of the CPU seconds. Rows that have the same features
+count as a cluster. Sets that need files are left out without them. All families take some
 ten minutes; --quick takes the first set of each.
 """
 
@@ -62,7 +65,7 @@ class Case:
 
 
 def outcome(model, case):
-    """One line: clusters, agreement, seconds."""
+    """Numbers of clusters found and true, both measures of agreement, seconds."""
     begin = time.process_time()
     model.fit(case.data, **case.fit)
     seconds = time.process_time() - begin
@@ -87,16 +90,17 @@ def labels_of(Z):
 
 def points():
     """DP-means, of all rows and in batches."""
-    now, before = {"now": DPMeans}, {"before": lambda: DPMeans(lam="farthest-first")}
-    now |= {
-        "batches": MiniBatchDPMeans,
-        "b. before": lambda: MiniBatchDPMeans(lam="farthest-first"),
+    estimators = {
+        "DPMeans()": DPMeans,
+        "farthest-first": lambda: DPMeans(lam="farthest-first"),
+        "MiniBatchDPMeans()": MiniBatchDPMeans,
+        "batches, f.-first": lambda: MiniBatchDPMeans(lam="farthest-first"),
     }
     for name in ("iris", "wine", "breast_cancer", "digits"):
         X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-        yield Case(name, X if name == "digits" else scale(X), y, now | before)
+        yield Case(name, X if name == "digits" else scale(X), y, estimators)
     X, y = datasets.make_blobs(2000, 8, centers=12, random_state=0)
-    yield Case("12 blobs", X, y, now | before)
+    yield Case("12 blobs", X, y, estimators)
 
 
 def counts():
@@ -118,11 +122,11 @@ def counts():
 def bregman(name, X, y, divergence):
     """A case with a divergence that suits the data."""
     estimators = {
-        divergence: lambda: BregmanDPMeans(divergence=divergence),
-        "before": lambda: BregmanDPMeans(lam="farthest-first", divergence=divergence),
-        "squared": BregmanDPMeans,
+        "divergence": lambda: BregmanDPMeans(divergence=divergence),
+        "farthest-first": lambda: BregmanDPMeans(lam="farthest-first", divergence=divergence),
+        "squared distances": BregmanDPMeans,
     }
-    return Case(name, X, y, {key[:10]: make for key, make in estimators.items()})
+    return Case(name, X, y, estimators)
 
 
 def kernel_sets():
@@ -151,26 +155,19 @@ def kernel_sets():
 
 
 def kernels():
-    """Spectral and kernel DP-means: "guess" knows the number, "matrix" has no rows to look at."""
+    """Spectral and kernel DP-means. "matrix": by eigenvectors, "K": given the true number."""
     for name, X, y in kernel_sets():
-        k, scikit, median = len(np.unique(y)), 1 / X.shape[1], np.median(pdist(X, "sqeuclidean"))
+        k, median = len(np.unique(y)), np.median(pdist(X, "sqeuclidean"))
         estimators = {
-            "SP now": SpectralDPMeans,
-            "SP matrix": lambda g=1 / median: SpectralDPMeans(kernel=rbf_kernel, gamma=g),
-            "SP guess": lambda k=k: SpectralDPMeans(lam="spectrum", guess=k),
-            "SP before": lambda: SpectralDPMeans(lam="farthest-first", kernel="linear"),
-            "K now": KernelDPMeans,
-            "K guess": lambda k=k: KernelDPMeans(guess=k),
-            "K 1/d": lambda g=scikit: KernelDPMeans(gamma=g),
+            "Spectral": SpectralDPMeans,
+            "matrix": lambda g=1 / median: SpectralDPMeans(kernel=rbf_kernel, gamma=g),
+            "Spectral, K": lambda k=k: SpectralDPMeans(lam="spectrum", guess=k),
+            "far.-first": lambda: SpectralDPMeans(lam="farthest-first", kernel="linear"),
+            "Kernel": KernelDPMeans,
+            "Kernel, K": lambda k=k: KernelDPMeans(guess=k),
+            "gamma=1/d": lambda g=1 / X.shape[1]: KernelDPMeans(gamma=g),
         }
         yield Case(name, X, y, estimators)
-    X, y = datasets.make_blobs(600, 5, centers=5, random_state=0)
-    rules = {
-        "HDP": HDPMeans,
-        "KHDP now": KernelHDPMeans,
-        "KHDP sums": lambda: KernelHDPMeans(lam_global="farthest-first"),
-    }
-    yield Case("5 blobs, 6 groups", X, y, rules, {"groups": np.arange(600) % 6})
 
 
 def tracks(k, d, rows, *, steps=40, motion=0.05, hidden=0.1, death=0.02, size=10.0, seed=0):
@@ -210,8 +207,12 @@ def aircraft(folder):
 
 def moving():
     """D-Means and its kernel forms; truth and clusters are those of the whole record."""
-    now = {"now": DynamicMeans, "kernel": KernelDynamicMeans, "spectral": SpectralDynamicMeans}
-    before = {"before": lambda: DynamicMeans(lam="farthest-first", t_q=6.8, k_tau=1.01)}
+    estimators = {
+        "DynamicMeans()": DynamicMeans,
+        "farthest-first": lambda: DynamicMeans(lam="farthest-first", t_q=6.8, k_tau=1.01),
+        "kernel": KernelDynamicMeans,
+        "spectral": SpectralDynamicMeans,
+    }
     X, truth, times = tracks(5, 2, 15, steps=25, hidden=0.0, seed=1)
     later = (times > 4) | (truth == 0)
     sets = [
@@ -231,7 +232,7 @@ def moving():
     if (folder / "adsb_quickstart_20s.csv").exists():
         sets.append(aircraft(folder))
     for name, X, truth, times in sets:
-        yield Case(name, X, truth, now | before, {"times": times})
+        yield Case(name, X, truth, estimators, {"times": times})
 
 
 def share(y, sets, used, per, seed):
@@ -257,15 +258,15 @@ class Pooled(DPMeans):
 
 def data_sets():
     """The hard HDP, where each data set has some of the clusters."""
-    former = {"lam_local": "farthest-first", "lam_global": "farthest-first"}
+    farthest = {"lam_local": "farthest-first", "lam_global": "farthest-first"}
     estimators = {
-        "now": HDPMeans,
+        "HDPMeans()": HDPMeans,
         "10 starts": lambda: HDPMeans(n_init=10),
-        "before": lambda: HDPMeans(**former),
-        "before, 10": lambda: HDPMeans(**former, n_init=10),
+        "f.-first": lambda: HDPMeans(**farthest),
+        "f.-first, 10": lambda: HDPMeans(**farthest, n_init=10),
         "pooled": Pooled,
         "kernel": KernelHDPMeans,
-        "k. before": lambda: KernelHDPMeans(**former),
+        "k., f.-first": lambda: KernelHDPMeans(**farthest),
     }
     rng = np.random.default_rng(0)
     for name, means, sd, sets, used, per in (
@@ -281,6 +282,8 @@ def data_sets():
         rows, groups = share(y, 20, used, per, 0)
         X = (X if name == "digits" else scale(X))[rows]
         yield Case(f"{name}, {used} of the classes", X, y[rows], estimators, {"groups": groups})
+    X, y = datasets.make_blobs(600, 5, centers=5, random_state=0)
+    yield Case("5 blobs, all in each", X, y, estimators, {"groups": np.arange(600) % 6})
     if "SMALLVAR_DATA" in os.environ:
         known = np.load(os.path.join(os.environ["SMALLVAR_DATA"], "known_k", "known_k.npz"))
         for name, used, per in (("r15", 4, 10), ("d31", 4, 10)):
@@ -338,7 +341,7 @@ def shaped_sets():
 
 
 def shapes(sets=None):
-    """Clusters of any shape; those with a "K" are told their number."""
+    """Clusters of any shape by MahalanobisMeans and others. "K": given the true number."""
     for name, X, y in sets if sets is not None else map(long_set, range(12)):
         k = len(np.unique(y[y >= 0]))
         yield Case(
@@ -346,14 +349,13 @@ def shapes(sets=None):
             X,
             y,
             {
-                "now": MahalanobisMeans,
-                "before": lambda: MahalanobisMeans(8, volume="clusters"),
-                "now K": lambda k=k: MahalanobisMeans(k),
-                "seeds K": lambda k=k: MahalanobisMeans(k, init="k-means++"),
-                "before K": lambda k=k: MahalanobisMeans(k, volume="clusters"),
-                "KMeans K": lambda k=k: KMeans(k, n_init=10),
-                "mixture K": lambda k=k: Mixture(k, n_init=10),
-                "BIC": lambda: Mixture(range(1, 13)),
+                "default": MahalanobisMeans,
+                "K": lambda k=k: MahalanobisMeans(k),
+                "K, k-means++": lambda k=k: MahalanobisMeans(k, init="k-means++"),
+                "K, volume": lambda k=k: MahalanobisMeans(k, volume="clusters"),
+                "KMeans, K": lambda k=k: KMeans(k, n_init=10),
+                "mixture, K": lambda k=k: Mixture(k, n_init=10),
+                "mixture, BIC": lambda: Mixture(range(1, 13)),
             },
         )
 
@@ -404,11 +406,14 @@ def benchmark(mixing, degree):
 class Leiden:
     """The median of ten seeds, by NMI, of leidenalg's modularity; needs leidenalg and igraph."""
 
+    def __init__(self, truth):
+        self.truth = truth
+
     def get_params(self):
-        """None."""
+        """No parameters that can be set."""
         return {}
 
-    def fit(self, A, truth):
+    def fit(self, A):
         """Clusters of the nodes."""
         import igraph
         import leidenalg
@@ -422,7 +427,7 @@ class Leiden:
             ).membership
             for seed in range(10)
         ]
-        found.sort(key=lambda labels: normalized_mutual_info_score(truth, labels))
+        found.sort(key=lambda labels: normalized_mutual_info_score(self.truth, labels))
         self.labels_ = np.array(found[5])
 
 
@@ -451,15 +456,15 @@ def graphs_of_neighbors():
 
 
 def graphs():
-    """Penalized cuts: networks by "auto"; where points are linked to neighbors, "plateau" too."""
-    tried = {"now": PenalizedCut, "before": lambda: PenalizedCut(lam=None)}
-    points = tried | {"plateau": lambda: PenalizedCut(lam="plateau")}
-    networks = ((*case, tried) for case in networks_with_communities())
-    neighbors = ((*case, points) for case in graphs_of_neighbors())
-    for name, A, truth, estimators in chain(networks, neighbors):
-        yield Case(name, csr_array(A), truth, estimators)
-        if find_spec("leidenalg"):
-            yield Case(name, csr_array(A), truth, {"leiden x 10": Leiden}, {"truth": truth})
+    """PenalizedCut: networks, and points that are linked to their nearest neighbors."""
+    estimators = {
+        "PenalizedCut()": PenalizedCut,
+        "plateau": lambda: PenalizedCut(lam="plateau"),
+        "lam=None": lambda: PenalizedCut(lam=None),
+    }
+    for name, A, truth in chain(networks_with_communities(), graphs_of_neighbors()):
+        leiden = {"Leiden": lambda truth=truth: Leiden(truth)} if find_spec("leidenalg") else {}
+        yield Case(name, csr_array(A), truth, estimators | leiden)
 
 
 def sums(seed, n, d, k, *, noise=0.5, share=0.5, positive=False):
@@ -470,12 +475,12 @@ def sums(seed, n, d, k, *, noise=0.5, share=0.5, positive=False):
 
 
 def features():
-    """BP-means, and K-features with its default of eight."""
-    now = {"now": BPMeans, "KF now": KFeatures}
-    before = {
-        "before": lambda: BPMeans(lam="farthest-first", n_swaps=0),
-        "KF before": lambda: KFeatures(n_swaps=0),
-        "KF auto": lambda: KFeatures("auto"),
+    """BPMeans, and KFeatures with "auto" and with its default of eight features."""
+    estimators = {
+        "BPMeans()": BPMeans,
+        "farthest-first": lambda: BPMeans(lam="farthest-first", n_swaps=0),
+        'KFeatures("auto")': lambda: KFeatures("auto"),
+        "KFeatures()": KFeatures,
     }
     kinds = {
         "150 x 12": sums(0, 150, 12, 5),
@@ -496,7 +501,11 @@ def features():
         combinations = labels_of(X)  # without noise: equal rows have the same of four features
         kinds["pictures of dice"] = X, (combinations[:, None] >> np.arange(4)) & 1
     for name, (X, Z) in kinds.items():
-        yield Case(name, X, Z, now | before)
+        yield Case(name, X, Z, estimators)
+
+
+# how many rows are added to data, and where
+PLACES = ((0, "far"), (5, "far"), (20, "far"), (5, "clump"), (20, "clump"))
 
 
 def add_outliers(X, n_outliers, where, seed=0):
@@ -513,8 +522,26 @@ def add_outliers(X, n_outliers, where, seed=0):
     return np.vstack([X, (low + high) / 2 + rows])
 
 
+class Outliers:
+    """DP-means by a farthest-first rule after outliers are added; labels of the other rows."""
+
+    def __init__(self, n_outliers, where, guess, published):
+        self.n_outliers, self.where = n_outliers, where
+        self.guess, self.published = guess, published
+
+    def get_params(self):
+        """No parameters that can be set."""
+        return {}
+
+    def fit(self, X):
+        """Labels of the rows of X."""
+        data = add_outliers(X, self.n_outliers, self.where)
+        lam = farthest_first_lambda(data, self.guess, count_alone=self.published)
+        self.labels_ = DPMeans(lam=lam).fit(data).labels_[: len(X)]
+
+
 def outliers():
-    """Farthest-first with rows far away, for the true number as the guess."""
+    """DPMeans(lam="farthest-first") given the true number, with outliers, by both rules."""
     sets = {}
     for name in ("iris", "wine", "breast_cancer", "digits"):
         X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
@@ -531,32 +558,59 @@ def outliers():
     sets["five copies"] = np.repeat(X, 5, axis=0), np.repeat(y, 5)
     for name, (X, y) in sets.items():
         k = len(np.unique(y))
-        for n_outliers, where in ((0, "far"), (5, "far"), (20, "far"), (5, "clump"), (20, "clump")):
-            data = add_outliers(X, n_outliers, where)
-            published = farthest_first_lambda(data, k, count_alone=True)
-            models = {
-                "now": lambda k=k: DPMeans(lam="farthest-first", guess=k),
-                "before": lambda lam=published: DPMeans(lam=lam),
+        for rule in ("published", "default"):
+            estimators = {
+                f"{n_outliers} {where}"
+                if n_outliers
+                else "none": lambda args=(*(n_outliers, where, k, rule == "published"),): Outliers(
+                    *args
+                )
+                for n_outliers, where in PLACES
             }
-            label = name if n_outliers == 0 else f"{name}, {n_outliers} {where}"
-            yield Case(label, data, np.append(y, np.full(n_outliers, -1)), models)
+            yield Case(f"{name}, {rule}", X, y, estimators)
 
 
-HEADER = (
-    f"{'data':24s} {'defaults':10s} {'found':>6s} {'true':>5s} {'ARI':>6s} {'NMI':>6s} {'s':>8s}"
-)
+# the measure of agreement in the table of data sets: NMI where there are many small clusters
 FAMILIES = {
-    "points": points,
-    "counts": counts,
-    "kernels": kernels,
-    "graphs": graphs,
-    "features": features,
-    "data_sets": data_sets,
-    "moving": moving,
-    "outliers": outliers,
-    "shapes": shapes,
-    "real_shapes": real_shapes,
+    "points": (points, "ARI"),
+    "counts": (counts, "ARI"),
+    "kernels": (kernels, "ARI"),
+    "graphs": (graphs, "NMI"),
+    "features": (features, "ARI"),
+    "data_sets": (data_sets, "ARI"),
+    "moving": (moving, "NMI"),
+    "outliers": (outliers, "ARI"),
+    "shapes": (shapes, "ARI"),
+    "real_shapes": (real_shapes, "ARI"),
 }
+
+
+def tables(cases, measure):
+    """Lines of both tables, those of the first as soon as they are known."""
+    results = {}
+    for case in cases:
+        if not results:
+            names = list(case.estimators)
+            widths = [max(len(name), 10) + 2 for name in names]
+            cells = "".join(f"{name:>{width}s}" for name, width in zip(names, widths, strict=True))
+            yield f"{'data':26s}{'true':>5s}{cells}"
+        line = ""
+        for (name, make), width in zip(case.estimators.items(), widths, strict=True):
+            model = make()
+            if "random_state" in model.get_params():
+                model.set_params(random_state=0)
+            found, true, ari, nmi, seconds = outcome(model, case)
+            result = found == true, found > true, ari, nmi, seconds
+            results.setdefault(name, []).append(result)
+            agreement = f"({ari if measure == 'ARI' else nmi:.3f})"
+            line += f"{f'{found} {agreement:>7s}':>{width}s}"
+        yield f"{case.name:26s}{true:5d}{line}"
+    yield ""
+    yield f"{'means':26s}{'right':>6s}{'more':>6s}{'ARI':>7s}{'NMI':>7s}{'CPU s':>8s}"
+    for name, lines in results.items():
+        right, more = np.sum(lines, axis=0)[:2]
+        ari, nmi, seconds = np.mean(lines, axis=0)[2:]
+        yield f"{name:26s}{right:6.0f}{more:6.0f}{ari:7.3f}{nmi:7.3f}{seconds:8.2f}"
 
 
 def main():
@@ -566,25 +620,11 @@ def main():
     parser.add_argument("--quick", action="store_true", help="the first set of each family")
     options = parser.parse_args()
     for family in options.family:
-        print(f"{family}: {FAMILIES[family].__doc__}")
-        print(HEADER)
-        lines = {}
-        for case in islice(FAMILIES[family](), 1 if options.quick else None):
-            for which, make in case.estimators.items():
-                model = make()
-                if "random_state" in model.get_params():
-                    model.set_params(random_state=0)
-                k, true, ari, nmi, s = outcome(model, case)
-                lines.setdefault(which, []).append((k == true, k > true, ari, nmi, s))
-                print(
-                    f"{case.name:24s} {which:10s} {k:6d} {true:5d} {ari:6.3f} {nmi:6.3f} {s:8.2f}"
-                )
-        for which, all_of in lines.items():
-            right, more, ari, nmi, s = np.mean(all_of, axis=0)
-            print(
-                f"{'mean':24s} {which:10s} {right:6.2f} {more:5.2f} {ari:6.3f} {nmi:6.3f} {s:8.2f}"
-            )
-        print("(in the mean: how often as many clusters as there are, and how often more)\n")
+        function, measure = FAMILIES[family]
+        print(f"{family}: {function.__doc__}\nNumber found, and {measure} in brackets.")
+        for line in tables(islice(function(), 1 if options.quick else None), measure):
+            print(line, flush=True)
+        print()
 
 
 if __name__ == "__main__":
