@@ -257,7 +257,7 @@ class Pooled(DPMeans):
 
 
 def data_sets():
-    """The hard HDP, where each data set has some of the clusters."""
+    """The hard HDP: each group of rows has some of the clusters."""
     farthest = {"lam_local": "farthest-first", "lam_global": "farthest-first"}
     estimators = {
         "HDPMeans()": HDPMeans,
@@ -593,7 +593,7 @@ def tables(cases, measure):
             names = list(case.estimators)
             widths = [max(len(name), 10) + 2 for name in names]
             cells = "".join(f"{name:>{width}s}" for name, width in zip(names, widths, strict=True))
-            yield f"{'data':26s}{'true':>5s}{cells}"
+            yield f"{'data set':26s}{'true':>5s}{cells}"
         line = ""
         for (name, make), width in zip(case.estimators.items(), widths, strict=True):
             model = make()
@@ -606,7 +606,7 @@ def tables(cases, measure):
             line += f"{f'{found} {agreement:>7s}':>{width}s}"
         yield f"{case.name:26s}{true:5d}{line}"
     yield ""
-    yield f"{'means':26s}{'right':>6s}{'more':>6s}{'ARI':>7s}{'NMI':>7s}{'CPU s':>8s}"
+    yield f"{'over all data sets':26s}{'right':>6s}{'more':>6s}{'ARI':>7s}{'NMI':>7s}{'CPU s':>8s}"
     for name, lines in results.items():
         right, more = np.sum(lines, axis=0)[:2]
         ari, nmi, seconds = np.mean(lines, axis=0)[2:]

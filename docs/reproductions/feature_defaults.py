@@ -104,10 +104,10 @@ def search(rows, few_rows):
         few, true = X[:few_rows], Z[:few_rows]
         one = np.square(few - bit_by_bit(few, A) @ A).sum() / np.square(few - true @ A).sum()
         all_ = np.square(X - found @ A).sum() / np.square(X - Z @ A).sum()
-        kind = "non-negative" if positive else ""
+        kind = "non-negative" if positive else "normal"
         print(
-            f"{k:3d} {d:3d} {noise:4.1f} {kind:13s}{one:8.2f}{all_:10.4f}"
-            f"{seconds / rows * 1e6:8.1f} us a row"
+            f"{k:3d} {d:3d} {noise:5.1f} {kind:13s}{one:11.2f}{all_:10.4f}"
+            f"{seconds / rows * 1e6:8.1f}"
         )
 
 
@@ -116,9 +116,12 @@ def main():
     parser.add_argument("--quick", action="store_true", help="fewer seeds, swaps and rows")
     quick = parser.parse_args().quick
     seeds, numbers = (3, SWAPS[:3]) if quick else (SEEDS, SWAPS)
-    print(f"Of {seeds} fits with {', '.join(map(str, numbers))} swaps at the best; ms for each")
+    print(f"swaps: how many of {seeds} fits reach the lowest objective, then CPU ms a fit")
+    titles = "".join(f"{n:4d}" for n in numbers) + "".join(f"{n:8d}" for n in numbers)
+    print(f"{'set':24s}{'estimator':12s}{titles}")
     swaps(seeds, numbers)
-    print("\nK, d, noise; errors by those of the true bits: bit by bit, transform; time")
+    print("\nsquared errors, those of the true assignments being 1, and CPU microseconds a row")
+    print(f"  K   d noise {'features':13s}{'bit by bit':>11s}{'transform':>10s}{'us':>8s}")
     search(*(50, 10) if quick else (ROWS, FEW))
 
 

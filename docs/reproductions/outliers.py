@@ -12,7 +12,7 @@ Three tables about ``RobustDPMeans()``, beside methods that also label rows as n
   are left out.
 
 No paper is reproduced. k-means-- (Chawla & Gionis 2013) is written here as in its Algorithm 1, with
-ten starts by k-means++, and is told the true number of clusters and of noise rows. DBSCAN has no
+ten starts by k-means++, and is given the true number of clusters and of noise rows. DBSCAN has no
 default that suits all scales: it is fitted with 12 radii, quantiles of the distance of the fifth
 neighbor from 50% to 99.5%, and the one with the best ARI *to the truth* counts. HDBSCAN is
 scikit-learn's, by its defaults. "Forest" is ``DPMeans()`` on the rows that scikit-learn's
@@ -164,7 +164,7 @@ def trimmed(X, truth, n_init=10):
 
 
 METHODS = {
-    "robust": robust,
+    "RobustDPMeans": robust,
     "DPMeans": plain,
     "HDBSCAN": density,
     "forest": forest,
@@ -175,11 +175,11 @@ METHODS = {
 
 def unchanged(runs):
     """How often outliers change no other label."""
-    methods = {name: METHODS[name] for name in ("robust", "HDBSCAN", "forest")}
+    methods = {name: METHODS[name] for name in ("RobustDPMeans", "HDBSCAN", "forest")}
     methods["DPMeans"] = lambda X, truth: DPMeans(random_state=0).fit(X).labels_
     shapes = ((5, 2), (8, 2), (12, 8), (20, 16))
     print(f"Labels of 1,000 rows unchanged by rows added to them, of {runs * len(shapes)} draws")
-    print(f"{'rows added':26s}" + "".join(f"{name:>11s}" for name in methods))
+    print(f"{'rows added':26s}" + "".join(f"{name:>15s}" for name in methods))
     counts = {kind: dict.fromkeys(methods, 0) for kind in KINDS}
     lost = 0
     for k, d in shapes:
@@ -187,7 +187,7 @@ def unchanged(runs):
             rng = np.random.default_rng([run, k])
             X, truth = far_apart(1000, k, d, 9.0, rng)
             alone = {name: method(X, truth) for name, method in methods.items()}
-            lost += int((alone["robust"] == NOISE).sum())
+            lost += int((alone["RobustDPMeans"] == NOISE).sum())
             for kind in KINDS:
                 extra = outliers(kind, X, rng)
                 both = np.vstack([X, extra])
@@ -196,9 +196,9 @@ def unchanged(runs):
                     labels = method(both, known)[: len(X)]
                     counts[kind][name] += same(labels, alone[name])
     for kind, found in counts.items():
-        print(f"{kind:26s}" + "".join(f"{count:11d}" for count in found.values()))
+        print(f"{kind:26s}" + "".join(f"{count:15d}" for count in found.values()))
     total = 1000 * runs * len(shapes)
-    print(f"Rows that robust calls noise where there is none: {lost} of {total}\n")
+    print(f"Rows that RobustDPMeans calls noise where there is none: {lost} of {total}\n")
 
 
 def scores(labels, truth):
@@ -214,7 +214,7 @@ def scores(labels, truth):
 def report(sets, methods, title):
     """A line a method: means of the scores, and how often the number of clusters is right."""
     print(title)
-    print(f"{'':12s}{'K right':>8s}{'ARI':>7s}{'precision':>11s}{'recall':>8s}{'noise':>8s}")
+    print(f"{'':14s}{'K right':>8s}{'ARI':>7s}{'precision':>11s}{'recall':>8s}{'noise':>8s}")
     table = {}
     for name in methods:
         rows, right = [], 0
@@ -229,9 +229,12 @@ def report(sets, methods, title):
         kept = np.array(rows)
         known = ~np.isnan(kept)
         mean = [kept[known[:, j], j].mean() if known[:, j].any() else np.nan for j in range(4)]
+        found_noise = "".join(
+            f"{'-' if np.isnan(share) else f'{share:.2f}':>{width}s}"
+            for share, width in ((mean[1], 11), (mean[2], 8))
+        )
         print(
-            f"{name:12s}{right:5d}/{len(sets):<2d}{mean[0]:7.3f}{mean[1]:11.2f}{mean[2]:8.2f}"
-            f"{100 * mean[3]:7.2f}%"
+            f"{name:14s}{right:5d}/{len(sets):<2d}{mean[0]:7.3f}{found_noise}{100 * mean[3]:7.2f}%"
         )
     print()
     return table
@@ -267,16 +270,20 @@ def main():
         unchanged(1 if options.quick else 2)
     if "noise" in options.tables:
         sets = generated(1 if options.quick else 4)
-        report(sets, METHODS, f"{len(sets)} generated sets, 5 to 30% noise in a box (* told truth)")
+        report(
+            sets,
+            METHODS,
+            f"{len(sets)} generated sets, 5 to 30% noise in a box (*: given some truth)",
+        )
     if "real" in options.tables:
         sets = {
             name: (np.asarray(X, dtype=float), np.asarray(truth))
             for name, (X, truth) in real().items()
             if X.shape[1] <= 64 and len(X) <= (600 if options.quick else 12_000)
         }
-        methods = ("robust", "DPMeans", "HDBSCAN", "forest")
+        methods = ("RobustDPMeans", "DPMeans", "HDBSCAN", "forest")
         table = report(sets, methods, f"{len(sets)} real sets as they are")
-        for name, one, two in zip(sets, table["robust"], table["DPMeans"], strict=True):
+        for name, one, two in zip(sets, table["RobustDPMeans"], table["DPMeans"], strict=True):
             if one[3] > 0.005 or abs(one[0] - two[0]) > 0.01:
                 print(
                     f"  {name}: noise {100 * one[3]:.1f}%, ARI {one[0]:.3f} (DPMeans {two[0]:.3f})"
@@ -285,7 +292,9 @@ def main():
             name: with_noise(*pair, 0.05, 2.0, np.random.default_rng(i))
             for i, (name, pair) in enumerate(sets.items())
         }
-        report(noisy, METHODS, "The same with 5% of rows in a box twice as wide (* told truth)")
+        report(
+            noisy, METHODS, "The same with 5% of rows in a box twice as wide (*: given some truth)"
+        )
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def right_entries(Z, loadings):
 
 
 def features(most):
-    """BPMeans() against NMF, which is told the number."""
+    """BPMeans() against NMF, given the number."""
     sets = {f"pictures, {k} objects": pictures(k, k) for k in (3, 5, 8)}
     sets |= {f"signed, {k} features": signed(k, k) for k in (4, 6)}
     if (DATA / "bp_means_simulated.csv").exists():
@@ -191,7 +191,7 @@ def aircraft():
 
 
 def tracks(most):
-    """DynamicMeans against a Kalman tracker; both are told the same distances."""
+    """DynamicMeans against a Kalman tracker; both are given the same distances."""
     sets = {
         "12 tracks, 1 row": (*flights(0, 12, 60, 1), 1.5),
         "12 tracks, 5 rows": (*flights(1, 12, 60, 5), 1.5),

@@ -85,7 +85,8 @@ PROGRAMS = {
     "defaults_kernels": ("docs/reproductions/defaults.py", "kernels"),
     "defaults_moving": ("docs/reproductions/defaults.py", "moving"),
     "defaults_outliers": ("docs/reproductions/defaults.py", "outliers"),
-    "defaults_shapes": ("docs/reproductions/defaults.py", "shapes", "real_shapes"),
+    "defaults_shapes": ("docs/reproductions/defaults.py", "shapes"),
+    "defaults_real_shapes": ("docs/reproductions/defaults.py", "real_shapes"),
     "known_k": ("asv_bench/known_k.py", "--rivals"),
 }
 

@@ -124,16 +124,16 @@ def by_pieces(X, k):
 def fits(X, k, seed, most):
     """Name -> labels."""
     found = {"SegmentMeans": SegmentMeans().fit(X).labels_}
-    found["KMeans, told K"] = KMeans(k, n_init=10, random_state=seed).fit(X).labels_
-    found["GaussianMixture, told K"] = (
+    found["KMeans, given K"] = KMeans(k, n_init=10, random_state=seed).fit(X).labels_
+    found["GaussianMixture, given K"] = (
         GaussianMixture(k, n_init=3, random_state=seed).fit(X).predict(X)
     )
     if GaussianHMM is not None:
-        found["hmmlearn, told K"] = markov(X, k, seed)[0]
+        found["hmmlearn, given K"] = markov(X, k, seed)[0]
         tried = [markov(X, number, seed, 1) for number in range(1, most + 1)]
         found["hmmlearn, BIC"] = min(tried, key=lambda one: one[1])[0]
     if ruptures is not None:
-        found["ruptures + KMeans, told K"] = by_pieces(X, k)
+        found["ruptures + KMeans, given K"] = by_pieces(X, k)
     return found
 
 
@@ -181,7 +181,7 @@ def speed(quick):
     show("SegmentMeans, one thread", lambda: SegmentMeans(n_threads=1).fit(X).labels_)
     model = SegmentMeans().fit(X)
     show("SegmentMeans, predict", lambda: model.predict(X))
-    show("KMeans, told K", lambda: KMeans(10, n_init=1, random_state=0).fit(X).labels_)
+    show("KMeans, given K", lambda: KMeans(10, n_init=1, random_state=0).fit(X).labels_)
     if GaussianHMM is not None:
         show("hmmlearn, told K, one start", lambda: markov(X, 10, 0, 1)[0])
     if ruptures is not None:
