@@ -1,4 +1,4 @@
-"""Records with known states: how many states are found, and how well rows are told apart.
+"""Records with known states: how many states are found, and how well rows are separated.
 
     python docs/reproductions/segments.py            # the tables of docs/guide/segments.rst
     python docs/reproductions/segments.py --quick
@@ -12,7 +12,7 @@ are not installed: hmmlearn and ruptures.
 No figure of Roychowdhury, Jiang and Kulis (2013) is reproduced: their data are not here, and their
 objective prices transitions by their estimated probabilities, ours all alike. The records are drawn
 here: states with a least distance in standard deviations of the noise, which stay for a number of
-rows, geometric but at least 2; the next state is any other one. Rivals are told what they cannot
+rows, geometric but at least 2; the next state is any other one. Rivals are given what they cannot
 find: K-means and Gaussian mixtures the true number of states, ruptures the variance of the noise
 for the penalty (d + 1) log n of a piece (and the true number of states for the K-means of its
 pieces), hmmlearn the true number, or numbers 1 to 10 of which BIC chooses. The script for
@@ -113,7 +113,7 @@ def pieces_of_ruptures(X):
 
 
 def by_pieces(X, k):
-    """K-means, told the number, of the means of the pieces that ruptures finds."""
+    """K-means, given the number, of the means of the pieces that ruptures finds."""
     piece = pieces_of_ruptures(X)
     size = np.bincount(piece)
     means = np.column_stack([np.bincount(piece, x) / size for x in X.T])
@@ -141,7 +141,7 @@ def records(quick):
     """Number of states found, and agreement with the truth."""
     seeds, most, chosen = (1, 4, RECORDS[::4]) if quick else (3, 10, RECORDS)
     right, total, names = {}, 0, []
-    print("columns, states, distance, stay, noise: ARI of each (states found, where not told)")
+    print("columns, states, distance, stay, noise: ARI of each (states found, where not given)")
     for record in chosen:
         lines = {}
         for seed in range(seeds):
@@ -155,13 +155,13 @@ def records(quick):
         names = list(lines)
         print(", ".join(map(str, record)))
         for name, values in lines.items():
-            numbers = "" if "told" in name else " " + str([number for _, number in values])
+            numbers = "" if "given" in name else " " + str([number for _, number in values])
             print(f"    {name:28s} {np.mean([ari for ari, _ in values]):.3f}{numbers}")
         for name, values in lines.items():
             right[name, "ari"] = right.get((name, "ari"), 0.0) + sum(ari for ari, _ in values)
     print(f"\nover all {total} records: mean ARI, share with the right number of states")
     for name in names:
-        share = "(told)" if "told" in name else f"{right[name] / total:.2f}"
+        share = "(given)" if "given" in name else f"{right[name] / total:.2f}"
         print(f"    {name:28s} {right[name, 'ari'] / total:.3f} {share}")
 
 
@@ -183,7 +183,7 @@ def speed(quick):
     show("SegmentMeans, predict", lambda: model.predict(X))
     show("KMeans, given K", lambda: KMeans(10, n_init=1, random_state=0).fit(X).labels_)
     if GaussianHMM is not None:
-        show("hmmlearn, told K, one start", lambda: markov(X, 10, 0, 1)[0])
+        show("hmmlearn, given K, one start", lambda: markov(X, 10, 0, 1)[0])
     if ruptures is not None:
         some = X[:10_000]
         begin = time.perf_counter()
