@@ -3,7 +3,7 @@
     SMALLVAR_DATA=folder python docs/reproductions/feature_quality.py [--quick] [--figure FILE]
 
 takes about four minutes of one core, prints the tables of docs/guide/feature_starts.rst and draws
-docs/guide/feature_quality.png, or the file that --figure names. --quick takes 2% of the starts, and
+results/feature_quality.png, or the file that --figure names. --quick takes 2% of the starts, and
 draws only where it is told. The folder must have bp_means_tabletop_pca100.csv: one line of
 names, then 100 rows of 100 numbers, the principal components of the 100 tabletop photos of
 Griffiths and Ghahramani (2011). The photos come with the program of Broderick, Kulis and Jordan
@@ -32,7 +32,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 NAME = "bp_means_tabletop_pca100.csv"
-PICTURE = Path(__file__).resolve().parents[1] / "guide" / "feature_quality.png"
+PICTURE = Path(__file__).resolve().parent / "results" / "feature_quality.png"
 PUBLISHED = {5: 161.2, 8: 143.5}  # best of 1,000 starts, from the README of the authors' program
 BLOCKS = 20  # all kinds take turns, so that a busy machine slows all of them
 LAM = 1e-6  # so small that "sweep" and "collapsed" open all features they may

@@ -3,7 +3,7 @@
     python docs/reproductions/moving_gaussians.py [--quick] [--figure FILE]
 
 takes about three minutes of one core, prints the tables of docs/guide/dynamic.rst and draws
-docs/guide/dynamic_maps.png, or the file that --figure names. --quick makes one record of each kind
+results/moving_gaussians.png, or the file that --figure names. --quick makes one record of each kind
 for the tables, with 5 clusters, and coarse maps of one, and draws only where it is told. A record
 has 100 steps and a fixed number of clusters, each with 15 points a step around its center. Centers
 start uniform in the unit square and move in every step. Before each step but the first, a cluster
@@ -55,7 +55,7 @@ COUNTS = (5, 10, 15, 20, 25)
 LAMS = np.array([0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.12, 0.2, 0.3])
 T_QS = np.array([1.5, 2, 3, 4, 5, 6, 7, 10, 15, 30])
 K_TAUS = np.array([1, 1.01, 1.03, 1.1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3])
-PICTURE = Path(__file__).resolve().parents[1] / "guide" / "dynamic_maps.png"
+PICTURE = Path(__file__).resolve().parent / "results" / "moving_gaussians.png"
 
 
 def spread(rng, n, reading, sd=SD):

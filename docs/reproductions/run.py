@@ -10,6 +10,8 @@ not set. The exit status is 1 if one failed or took too long. --quick passes --q
 each script under some 20 seconds, and keeps nothing unless --results names a folder. Some NAMEs are
 programs of asv_bench or parts of a script, which are run only if they are named.
 
+"battery" takes the sets of a checkout of github.com/gagolews/clustering-data-v1, which BATTERY names.
+
 results/sources.json gets a checksum of the code that has made a file, by which a test finds results
 of code that has changed since.
 """
@@ -76,6 +78,10 @@ SCRIPTS = {
 
 # Programs of asv_bench, and parts of a script, whose output pages show; run without --quick.
 PROGRAMS = {
+    "battery": (
+        *("asv_bench/known_k.py", "--rivals", "--battery", "$BATTERY", "--skip", "g2mg", "h2mg"),
+        *("--most-rows", "10000", "--known", "$SMALLVAR_DATA/known_k/known_k.npz"),
+    ),
     "compare_auto": ("asv_bench/compare.py", "auto"),
     "compare_features": ("asv_bench/compare.py", "features"),
     "compare_kmeans": ("asv_bench/compare.py", "kmeans"),
@@ -139,6 +145,7 @@ def run(name, results, quick):
     """Run a script or program; return what became of it."""
     if name in PROGRAMS:
         program, *arguments = PROGRAMS[name]
+        arguments = [os.path.expandvars(argument) for argument in arguments]
         command = [sys.executable, str(HERE.parents[1] / program), *arguments]
         with open(results / f"{name}.txt", "w", encoding="utf-8") as output:
             return finish(command, output, 3600)
