@@ -10,7 +10,7 @@ not set. The exit status is 1 if one failed or took too long. --quick passes --q
 each script under some 20 seconds, and keeps nothing unless --results names a folder. Some NAMEs are
 programs of asv_bench or parts of a script, which are run only if they are named.
 
-"battery" takes the sets of a checkout of github.com/gagolews/clustering-data-v1, which BATTERY names.
+"battery" needs a checkout of github.com/gagolews/clustering-data-v1 in the folder BATTERY.
 
 results/sources.json gets a checksum of the code that has made a file, by which a test finds results
 of code that has changed since.
