@@ -1,6 +1,7 @@
 """Kinds of the columns of a table, and its rows packed, whatever library it is of."""
 
 import datetime
+import io
 import subprocess
 import sys
 import warnings
@@ -239,6 +240,15 @@ def test_values_that_were_filled_in_are_missing():
     assert not np.isnan(only(values, "normal")[0].numbers).any()  # as it was asked for
 
 
+def test_flags_with_gaps_as_pandas_reads_them():
+    text = "a,b\n" + "".join(f"{a},{i}.5\n" for i, a in enumerate(["True", "", "False"] * 20))
+    frame = pd.read_csv(io.StringIO(text))
+    assert {type(cell) for cell in frame["a"]} == {bool, float}  # NaN is a float
+    packed = pack(frame)
+    assert kinds(packed)["a"] == "bernoulli"
+    assert_array_equal(packed.codes[:, 0], [1, -1, 0] * 20)
+
+
 def test_a_value_that_many_rows_have_is_a_flag():
     g = np.random.default_rng(0)
     amount = np.where(g.random(500) < 0.6, 0.0, g.exponential(size=500))
@@ -379,6 +389,7 @@ def test_order_by_hand():
         (["x", "y"], "ordered", "whose levels are declared in order"),
         ([1, "x", 2.0], "auto", "several types: float, int, str"),
         ([True, 2, False], "auto", "several types: bool, int"),
+        ([True, 2.0, np.nan], "auto", "several types: bool, float"),
         ([[1], [2]], "auto", "cells are of type list"),
         ([1j, 2.0, 3.0], "auto", "type complex128"),
         (pd.date_range("2024", periods=3), "normal", "must be None or 'auto' for dates"),

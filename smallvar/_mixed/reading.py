@@ -276,9 +276,11 @@ def _of_objects(cells):
     types -= missing
     if not types:
         return Cells("numbers", np.full(len(cells), np.nan))
-    if types <= {bool, np.bool_}:
-        numbers = [np.nan if type(cell) in missing else float(cell) for cell in cells]
-        return Cells("numbers", np.array(numbers), flags=True)
+    # pandas.read_csv makes True, False and NaN, which is a float, of flags with gaps
+    if types & {bool, np.bool_} and types <= {bool, np.bool_, float}:
+        if all(cell != cell for cell in cells if type(cell) is float):
+            numbers = [np.nan if _is_missing(cell) else float(cell) for cell in cells]
+            return Cells("numbers", np.array(numbers), flags=True)
     if all(issubclass(t, (Real, Decimal)) and not issubclass(t, (bool, np.bool_)) for t in types):
         numbers = [np.nan if type(cell) in missing else float(cell) for cell in cells]
         whole = all(issubclass(t, (int, np.integer)) for t in types)
