@@ -2,8 +2,8 @@
 
     python docs/reproductions/mixed_gaps.py [--quick]
 
-takes half a minute and prints the table of docs/guide/mixed_quality.rst. Tables of 1,000 rows have 4
-clusters and columns of one kind: 8 numbers (means 1.5 standard deviations apart), 10 codes of 5
+takes half a minute and prints the table of docs/guide/mixed_quality.rst. Tables of 1,000 rows have
+4 clusters and columns of one kind: 8 numbers (means 1.5 standard deviations apart), 10 codes of 5
 levels, or 20 yes-or-no answers. In every second cluster each cell is missing with probability 0.4;
 or as many cells are missing anywhere; or there is beside each column a flag that says whether its
 cell is missing. The figures are the adjusted Rand index and, in brackets, the number of clusters

@@ -276,9 +276,10 @@ def _of_objects(cells):
     types -= missing
     if not types:
         return Cells("numbers", np.full(len(cells), np.nan))
-    # pandas.read_csv makes True, False and NaN, which is a float, of flags with gaps
-    if types & {bool, np.bool_} and types <= {bool, np.bool_, float}:
-        if all(cell != cell for cell in cells if type(cell) is float):
+    if types & {bool, np.bool_}:
+        # pandas.read_csv makes True, False and NaN, which is a float, of flags with gaps
+        gaps = types - {bool, np.bool_}
+        if gaps <= {float} and all(cell != cell for cell in cells if type(cell) is float):
             numbers = [np.nan if _is_missing(cell) else float(cell) for cell in cells]
             return Cells("numbers", np.array(numbers), flags=True)
     if all(issubclass(t, (Real, Decimal)) and not issubclass(t, (bool, np.bool_)) for t in types):
