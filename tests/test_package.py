@@ -335,6 +335,48 @@ def test_show_config(capsys):
         assert built.split(", ")[-1] <= os.environ.get("SMALLVAR_SIMD", "v4")
 
 
+def checked(tmp_path, name, *flags):
+    """Return what a compiler says about a file that includes ``_sweeps/_assumptions.h``."""
+    compiler = shutil.which(name)
+    if compiler is None or sys.platform == "win32":
+        pytest.skip(f"no {name} at hand")
+    source = tmp_path / "source.c"
+    source.write_text('#include "_assumptions.h"\n')
+    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"]
+    command = [compiler, *warnings, *flags, f"-I{INSTALLED / '_sweeps'}", "-fsyntax-only", source]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("name", ["gcc", "clang"])
+@pytest.mark.parametrize("flags", ["-std=c99", "-std=c11", "-x c++ -std=c++11"])
+def test_assumptions_hold(tmp_path, name, flags):
+    assert checked(tmp_path, name, *flags.split()) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("s390x-linux-gnu", ""),  # big-endian
+        ("x86_64-pc-windows-msvc", ""),
+        ("armv7-linux-gnueabihf", "needs a 64-bit platform"),
+        ("i686-linux-gnu", "float64 must be rounded to float64"),
+    ],
+)
+def test_assumptions_on_other_platforms(tmp_path, target, said):
+    status, messages = checked(tmp_path, "clang", f"--target={target}", "-ffreestanding")
+    assert (status == 0) == (said == ""), messages
+    assert said in messages
+
+
+@pytest.mark.parametrize("name", ["gcc", "clang"])
+@pytest.mark.parametrize("flag", ["-ffast-math", "-ffinite-math-only"])
+def test_fast_math_is_refused(tmp_path, name, flag):
+    status, messages = checked(tmp_path, name, flag)
+    assert status != 0
+    assert "compile without -ffast-math" in messages
+
+
 def test_unbuilt_source_tree(tmp_path):
     """Without the compiled sweeps: one sentence, with the remedy."""
     shutil.copytree(

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include "_assumptions.h"
 
 #ifndef SMALLVAR_SIMD
 #define SMALLVAR_SIMD 4

@@ -9,7 +9,13 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <assert.h>
 #include <stdint.h>
+
+#if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L)
+static_assert(sizeof(int) == 4, "smallvar: labels are integers of 32 bits");
+static_assert(sizeof(void *) == sizeof(int (*)(void)), "smallvar: functions must have addresses like those of data");
+#endif
 
 enum {
     SMALLVAR_OK = 0,
