@@ -67,11 +67,28 @@ def dated(copy, date):
     path.write_text(text, encoding="utf-8")
 
 
+def released(copy):
+    """A copy whose README does not say that there is no release."""
+    path = copy / "README.md"
+    text = path.read_text(encoding="utf-8").replace("is not on a package index yet", "is there")
+    path.write_text(text, encoding="utf-8")
+    return copy
+
+
+def test_a_readme_before_the_first_release(release, copy):
+    with open(released(copy) / "README.md", "a", encoding="utf-8") as file:
+        file.write("It is not on a\npackage index yet.\n")
+    dated(copy, "2026-02-28")
+    assert list(release.disagreements(copy)) == []
+    (found,) = release.disagreements(copy, release=True)
+    assert found.startswith("README.md")
+
+
 def test_only_a_release_needs_a_date(release, copy):
     dated(copy, "unreleased")
     assert list(release.disagreements(copy)) == []
-    (found,) = release.disagreements(copy, release=True)
-    assert "unreleased" in found
+    (found,) = release.disagreements(released(copy), release=True)
+    assert "is unreleased" in found
     dated(copy, "2026-02-28")
     assert list(release.disagreements(copy, release=True)) == []
     dated(copy, "2026-02-30")

