@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import warnings
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -339,6 +340,27 @@ def test_warnings_name_options():
     words = "With n_clusters the number is given, with algorithm='merge' not"
     expected = "With --n-clusters the number is given, with --algorithm merge not"
     assert in_options(UserWarning(words)) == expected
+
+
+def test_warnings_name_the_clusterings_of_a_path_by_an_option():
+    words = "clusters that overlap may look like one: see path_.labels(2)"
+    assert in_options(UserWarning(words)) == f"{words[:-15]}--n-clusters 2"
+
+
+@pytest.mark.parametrize(("header", "named"), [("alcohol,malic,ash,proline", "malic"), ("", "2")])
+@pytest.mark.parametrize("argv", [[], ["--path", "--out"]])
+def test_the_warning_names_the_columns_that_are_skewed(run, tmp_path, header, named, argv):
+    X = load_wine().data[:, [0, 1, 2, 12]]
+    with pytest.warns(smallvar.UnclearNumberWarning, match=r"columns are skewed \(1\)"):
+        smallvar.DPMeans(random_state=0).fit(X)
+    lines = [header] * bool(header) + [",".join(map(repr, row)) for row in X.tolist()]
+    path = write(tmp_path / "t.csv", "\n".join(lines))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, _, err = run(path, *argv, *([tmp_path / "l.csv"] if argv else []))
+    assert code == 0
+    assert err.count("is not clear") == 1
+    assert f"columns are skewed ({named})" in err
 
 
 def test_names_the_terminal_cannot_show(tmp_path):

@@ -9,6 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from smallvar._cli.arguments import penalty_of
+from smallvar._cli.choice import columns_named
 from smallvar._cli.errors import UserError
 from smallvar._cli.output import in_short, labels_by_batches, out_in_words, report, timed
 from smallvar._cli.progress import Progress
@@ -218,7 +219,9 @@ def fit(args, table, sample):
         random_state=args.seed or 0,
         n_threads=args.threads,
         verbose=args.verbose,
-    ).fit(sample)
+    )
+    with columns_named(model, table.titles):
+        model.fit(sample)
     most = args.max_clusters if args.n_clusters is None else args.n_clusters
     # the stream starts from the centers of the sample, without their weights
     stream = clone(model).set_params(

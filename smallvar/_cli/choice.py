@@ -1,9 +1,14 @@
 """The number of clusters that a path chose, in words, and how it was searched for."""
 
+import warnings
+from contextlib import contextmanager
+
 import numpy as np
 
+from smallvar import UnclearNumberWarning
 from smallvar._cli.output import timed
 from smallvar._cli.table import counted
+from smallvar._selection.confidence import warn_if_unclear
 
 WHOLE = float("inf")  # length of --path without a K
 CLEAR = 0.8  # least confidence in a number that is called clear
@@ -14,6 +19,15 @@ LISTED = 4  # most numbers, or ranges of numbers, that are named one by one
 def fitted(args, work, *data, **options):
     """Fit, and return what `timed` does; the line of progress tells of the steps unless printed."""
     return timed(work, *data, follow=None if args.verbose else note, **options)
+
+
+@contextmanager
+def columns_named(model, titles):
+    """Context of a fit whose warning about the number calls the columns by their titles."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnclearNumberWarning)
+        yield
+    warn_if_unclear(model, titles)
 
 
 class Choice:

@@ -15,7 +15,7 @@ from smallvar._cli.arguments import (
     penalty_of,
 )
 from smallvar._cli.batches import cluster_by_batches
-from smallvar._cli.choice import WHOLE, Choice, fitted
+from smallvar._cli.choice import WHOLE, Choice, columns_named, fitted
 from smallvar._cli.data import load, of_data, scaled, wines, wines_in_words
 from smallvar._cli.errors import UserError
 from smallvar._cli.mixed import kinds_of, reader_for, refuse_misplaced, show_table
@@ -249,7 +249,8 @@ def show_clusters(args, table, X, scaler, reading):
         The seconds it took to read the data.
     """
     model = new_model(args)
-    _, fitting = fitted(args, model.fit, X)
+    with columns_named(model, table.titles):
+        _, fitting = fitted(args, model.fit, X)
     if args.out is not None:
         write_out(args, ["label"], model.labels_, table.kept, write_labels)
     if args.plot is not None:
@@ -344,7 +345,8 @@ def show_path(args, table, X, scaler, reading):
         options = {name: getattr(model, name) for name in names}
         path, fitting = fitted(args, lambda_path, X, **options)
     else:  # the labels that there are without --path
-        _, fitting = fitted(args, model.fit, X)
+        with columns_named(model, table.titles):
+            _, fitting = fitted(args, model.fit, X)
         path = model.path_
         write_out(args, ["label"], model.labels_, table.kept, write_labels)
     choice = Choice(path, model.max_clusters)

@@ -20,6 +20,7 @@ from smallvar._cli.track import track
 
 COMMANDS.update(cluster=cluster, features=features, track=track)
 NUMBER = re.compile(r"\bn_clusters\b")
+OF_PATH = re.compile(r"\bpath_\.labels\((\d+)\)")
 ARGUMENT = re.compile(r"\b(algorithm|lam)='(\w+)'")  # a parameter in a warning of an estimator
 
 
@@ -83,4 +84,5 @@ def discard_output():
 
 def in_options(warning):
     """The text of a warning, with parameters of estimators as options of the command line."""
-    return NUMBER.sub("--n-clusters", ARGUMENT.sub(r"--\1 \2", str(warning)))
+    words = OF_PATH.sub(r"--n-clusters \1", ARGUMENT.sub(r"--\1 \2", str(warning)))
+    return NUMBER.sub("--n-clusters", words)
