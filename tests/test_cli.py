@@ -391,7 +391,9 @@ def test_the_data_choose(ran, blobs, tmp_path, argv):
     report = ran(path, *argv, "--out", tmp_path / "l.csv")
     expected = smallvar.lambda_path(X, random_state=0)
     assert expected.ranking[:2].tolist() == [3, 4]
-    assert re.fullmatch(r"3 \(from the data(; clear)?\)", report["K"])
+    assert re.fullmatch(
+        r"3 \(from the data; (not )?clear, confidence 0\.\d\d(: .*)?\)", report["K"]
+    )
     value, words = report["lam"].split(maxsplit=1)
     assert float(value) == pytest.approx(expected.lam, rel=1e-7)
     assert words == number_of(3, expected.lam_low[2], expected.lam_high[2])
@@ -453,6 +455,7 @@ LOW, HIGH = [40, 20, 15, 10, 0], [np.inf, 40, 20, 15, 10]
 )
 def test_certainty_in_words(best, confidence, alike, words):
     counts = np.array([*range(1, 33), 34, 40, 60])
+    words = words.replace("clear", f"clear, confidence {confidence:.2f}")
     assert _choice.certainty_in_words(best, confidence, counts, alike) == words
 
 
@@ -468,11 +471,12 @@ def test_numbers_about_as_good():
     ("criterion", "best", "most", "confidences", "words"),
     [
         ([90, 7, 30, 40, 60], 2, None, None, "2 (from the data)"),
-        ([90, 7, 30, 40, 60], 2, None, [0, 0.9, 0.1, 0, 0], "2 (from the data; clear)"),
+        ([90, 7, 30, 40, 60], 2, None, [0, 0.9, 0.1, 0, 0], "2 (from the data; clear, confidence"),
         ([90, 70, 30, 4, 60], 2, 2, [0.1, 0.6, 0.3, 0, 0], "2 (from the data, 2 at most: 4 fits "),
-        ([90, 70, 30, 4, 60], 2, 2, [0.1, 0.6, 0.3, 0, 0], "better; not clear)"),  # 3 is too many
+        # 3 is too many
+        ([90, 70, 30, 4, 60], 2, 2, [0.1, 0.6, 0.3, 0, 0], "better; not clear, confidence 0.60)"),
         ([90, 70, 69, 68, 67], 2, 2, None, "2 (from the data)"),
-        ([90, 7, 5, 6, 60], 2, None, [0, 0.4, 0.3, 0.2, 0], "; not clear: 2 to 4 fit about as w"),
+        ([90, 7, 5, 6, 60], 2, None, [0, 0.4, 0.3, 0.2, 0], "; not clear, confidence 0.40: 2 to 4"),
         ([9, *[np.inf] * 4], 1, None, [1, 0, 0, 0, 0], "; too few distinct rows to support anothe"),
         ([9, 8, 8, 9, 9], 1, 1, [0.1, 0.8, 0, 0, 0], "1 (from the data; no other was allowed)"),
     ],
@@ -2079,7 +2083,7 @@ def test_picture_of_the_path_of_clusters(iris):
     assert re.fullmatch(r"K = 3(, (not )?clear.*)?", second)
     choice.confidence = 0.9
     above = _picture.merge_path_picture(data, choice).axes[0]
-    assert above.get_title().endswith("\nK = 3, clear")
+    assert above.get_title().endswith("\nK = 3, clear, confidence 0.90")
     above = _picture.merge_path_picture(data, choice, scaler=object()).axes[0]
     assert above.get_title().startswith(f"{first}, columns scaled\n")
 

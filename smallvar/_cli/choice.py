@@ -191,12 +191,12 @@ def certainty_in_words(best, confidence, counts, alike):
     Returns
     -------
     words : str
-        Such as "clear", or "not clear: 16 to 19 fit about as well", the number chosen included.
+        Such as "clear, confidence 0.93", or "not clear, confidence 0.14: 16 to 19 fit about as
+        well", the number chosen included.
     """
-    if confidence >= CLEAR:
-        return "clear"
-    if not alike:
-        return "not clear"
+    verdict = f"{'clear' if confidence >= CLEAR else 'not clear'}, confidence {confidence:.2f}"
+    if confidence >= CLEAR or not alike:
+        return verdict
     numbers = np.sort([best, *alike])
     gaps = np.diff(counts.searchsorted(numbers)) > 1
     parts = []
@@ -206,7 +206,7 @@ def certainty_in_words(best, confidence, counts, alike):
         parts = [f"{len(numbers)} numbers from {numbers[0]} to {numbers[-1]}"]
     *first, last = parts
     words = f"{', '.join(first)} and {last}" if first else last
-    return f"not clear: {words} fit about as well"
+    return f"{verdict}: {words} fit about as well"
 
 
 def note(progress, event):
