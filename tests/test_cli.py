@@ -506,19 +506,58 @@ def test_numbers_that_fit_about_as_well_are_marked():
 
 
 @pytest.mark.parametrize(
-    ("best", "low", "high", "words"),
+    ("best", "low", "high", "lam", "words"),
     [
-        (2, [4, 2, 0], [np.inf, 4, 2], "K = 2 is best from 2 to 4"),
-        (1, [4, 2, 0], [np.inf, 4, 2], "K = 1 is best from 4 on"),
-        (3, [4, 2, 0], [np.inf, 4, 2], "K = 3 is best up to 2"),
-        (2, [4, 5, 0], [np.inf, 4, 2], "K = 2 is best for no lam"),
-        (1, [0], [np.inf], "K = 1 is best for all lam"),
+        (2, [4, 2, 0], [np.inf, 4, 2], 3, "K = 2 is best from 2 to 4"),
+        (1, [4, 2, 0], [np.inf, 4, 2], 8, "K = 1 is best from 4 on"),
+        (3, [4, 2, 0], [np.inf, 4, 2], 1, "K = 3 is best up to 2"),
+        (1, [0], [np.inf], 1, "K = 1 is best for all lam"),
     ],
 )
-def test_the_range_of_lam(best, low, high, words):
+def test_the_range_of_lam(best, low, high, lam, words):
     path = made_up_path([9, 9, 9][: len(low)], low, high, best)
+    path.lam = lam
     choice = _choice.Choice(path, None)
     assert choice.lam_in_words() == f"a price for each cluster, not a distance; {words}"
+
+
+@pytest.mark.parametrize(
+    ("errors", "best", "most", "others"),
+    [
+        ([20, 12, 10, 7, 0], 4, None, "below 4 it is at K = 5 or more, above at K = 2 or fewer"),
+        ([20, 12, 10, 7, 0], 3, 4, "below 4 it is at K = 5 or more, above at K = 2 or fewer"),
+        ([20, 12, 6, 6], 4, None, "K = 3 has no larger SSE"),
+    ],
+)
+def test_a_number_that_is_best_for_no_lam(errors, best, most, others):
+    low, high = envelope(np.arange(1, len(errors) + 1), errors)
+    choice = _choice.Choice(made_up_path([9] * len(errors), low, high, best), most)
+    words = f"a price for each cluster, not a distance; no lam makes K = {best} the minimum of "
+    assert choice.lam_in_words() == f"{words}SSE + lam K: {others}"
+
+
+@pytest.mark.parametrize("lam", [1.9, 4.1])
+def test_a_lam_outside_of_the_range_that_is_printed(lam):
+    path = made_up_path([9, 9, 9], [4, 2, 0], [np.inf, 4, 2], 2)
+    path.lam = lam
+    words = _choice.Choice(path, None).lam_in_words().partition("; ")[2]
+    assert words == (
+        "found before the last sweeps, after which K = 2 is the minimum of SSE + lam K from 2 to 4"
+    )
+
+
+def test_what_is_printed_of_lam_holds(run, tmp_path):
+    X = np.random.default_rng(0).normal(size=(900, 8)) ** 3  # no clusters, and a long path
+    np.save(tmp_path / "t.npy", X)
+    for k in range(2, 12):
+        _, out, _ = run(tmp_path / "t.npy", "--n-clusters", k)
+        words = re.search(r"^lam +(\S+) \(.*; (.*)\)$", out, re.M)
+        path = smallvar.DPMeans(n_clusters=k, random_state=0).fit(X).path_
+        assert float(words[1]) == pytest.approx(path.lam, rel=1e-7)
+        minimum = [path.at(lam) == k for lam in np.geomspace(1e-3, 1e9, 20_000)]
+        inside = path.at(path.lam) == k
+        assert any(minimum) == ("no lam" not in words[2])
+        assert inside == words[2].startswith(f"K = {k} is best")
 
 
 def test_at_most_so_many_clusters(ran, blobs, tmp_path):

@@ -53,6 +53,8 @@ class Choice:
         is above the lowest among them; infinite where so few rows do not tell.
     low, high : ndarray
         The range of lam for which each is best; empty, that is low >= high, for some.
+    ranges : tuple of ndarray
+        All numbers, those that were not allowed included, and these ranges.
     ranked : list of int
         Those with a criterion, the lowest first.
     best : int
@@ -76,6 +78,7 @@ class Choice:
         self.ranked = [k for k in known if most is None or k <= most]
         allowed = path.n_clusters <= (WHOLE if most is None else most)
         self.counts, self.errors = path.n_clusters[allowed], getattr(path, error)[allowed]
+        self.ranges = path.n_clusters, path.lam_low, path.lam_high
         self.low, self.high = path.lam_low[allowed], path.lam_high[allowed]
         # criteria relative to the best number that is allowed
         self.behind = path.criterion[allowed] - criterion[self.ranked[0]]
@@ -114,15 +117,35 @@ class Choice:
 
     def lam_in_words(self):
         """Text of what lam means, and of the range of lam for which the number chosen is best."""
+        return f"a price for each cluster, not a distance; {self._range_in_words()}"
+
+    def _range_in_words(self):
+        """Text of the range of lam for which the number chosen is best, or why there is none."""
         at = self.counts.searchsorted(self.best)
         low, high = self.low[at], self.high[at]
+        minimum = f"the minimum of {self.error_name} + lam K"
         if not low < high:
-            words = "for no lam"
-        elif low > 0:
+            return f"no lam makes K = {self.best} {minimum}: {self._others_in_words()}"
+        if low > 0:
             words = f"from {low:.6g} " + (f"to {high:.6g}" if np.isfinite(high) else "on")
         else:
             words = f"up to {high:.6g}" if np.isfinite(high) else "for all lam"
-        return f"a price for each cluster, not a distance; K = {self.best} is best {words}"
+        if low <= self.lam <= high:
+            return f"K = {self.best} is best {words}"
+        # of much data the path has the penalty of the way down, and ranges of its fixed points
+        return f"found before the last sweeps, after which K = {self.best} is {minimum} {words}"
+
+    def _others_in_words(self):
+        """Text of the numbers that are best where the one chosen is for no lam."""
+        counts, low, high = self.ranges
+        fewer = np.flatnonzero((low < high) & (counts < self.best))[-1]
+        more = np.flatnonzero((low < high) & (counts > self.best))
+        if not len(more):
+            return f"K = {counts[fewer]} has no larger {self.error_name}"
+        return (
+            f"below {low[fewer]:.6g} it is at K = {counts[more[0]]} or more, above at "
+            f"K = {counts[fewer]} or fewer"
+        )
 
     def sample_in_words(self, n):
         """Text of the number of rows the path was found on; None if they are all n."""
