@@ -275,6 +275,18 @@ def test_estimators_that_do_not_fit_the_rows():
         ClusterDisplay.from_estimator(kernel, np.eye(4))
 
 
+@pytest.mark.parametrize("words", [True, False])
+def test_clusters_of_a_mixed_table_are_drawn_as_profiles(words):
+    pd = pytest.importorskip("pandas")
+    size = np.repeat([1.0, 2.0, 8.0, 9.0], 10) + np.arange(40) / 100
+    X = pd.DataFrame({"size": size, "other": ["a", "b"] * 20 if words else size[::-1]})
+    model = MixedDPMeans(n_clusters=2, random_state=0).fit(X)
+    with pytest.raises(TypeError, match=r"got MixedDPMeans: draw .* by ProfileDisplay\.from_est"):
+        ClusterDisplay.from_estimator(model, X)
+    numbers = X[["size"]]
+    assert ClusterDisplay.from_predictions(numbers, model.labels_).sizes.sum() == 40
+
+
 # Paths
 
 

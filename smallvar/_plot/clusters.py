@@ -64,6 +64,7 @@ class ClusterDisplay(Display):
     See Also
     --------
     GramDisplay : For clusters that are known by a kernel or a graph.
+    ProfileDisplay : For clusters of tables with words or gaps, of MixedDPMeans.
 
     Examples
     --------
@@ -105,7 +106,7 @@ class ClusterDisplay(Display):
         Parameters
         ----------
         estimator : estimator with ``labels_``
-            Fitted to ``X``.
+            Fitted to ``X``. Clusters of MixedDPMeans are drawn by :class:`ProfileDisplay`.
         X : array-like of shape (n_samples, n_features)
             The rows that it was fitted to.
         ax : Axes, default=None
@@ -128,6 +129,13 @@ class ClusterDisplay(Display):
             raise ValueError(
                 "X must be rows of data, got a precomputed kernel: draw it by GramDisplay, or the "
                 "rows that it is of by from_predictions"
+            )
+        if hasattr(estimator, "profiles_"):
+            raise TypeError(
+                f"estimator must measure distances between rows of numbers, got "
+                f"{type(estimator).__name__}: draw its clusters by "
+                "ProfileDisplay.from_estimator(estimator), or columns of numbers without gaps by "
+                "ClusterDisplay.from_predictions(X, estimator.labels_)"
             )
         data = check_data(X)
         labels = fitted_labels(
