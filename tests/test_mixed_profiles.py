@@ -140,11 +140,37 @@ def test_far_from_zero():
     [
         (3.14159, 1.0, "3.1"), (3.14159, 0.01, "3.142"), (5076.2, 502.0, "5076"),
         (12345.6, 100.0, "12,346"), (2e9, 3.0, "2e+09"), (0.0, 0.0, "0"), (7.0, 0.0, "7.0"),
-        (1e-9, 1e-10, "1e-09"),
+        (1e-9, 1e-10, "1e-09"), (-0.01, 1.0, "0.0"), (2e-24, 1e-10, "0"), (-2e-24, 1e-10, "0"),
     ],
 )  # fmt: skip
 def test_digits(value, spread, text):
     assert shown(value, spread) == text
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-9, 1e6])
+@pytest.mark.parametrize("center", [0.0, 0.3])
+def test_equal_cells_have_no_spread(unit, center):
+    g = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 3000).astype(np.int32)
+    x = np.where(labels == 0, 0.1 * 3 - 0.3, 7.0 + g.normal(size=6000))  # 5.6e-17, not 0
+    x[0], x = -2 * x[0], x + center
+    packed = pack(pd.DataFrame({"a": unit * x}), {"a": "normal"})
+    means = unit * np.array([x[:3000].mean(), x[3000:].mean()])
+    table = profiles(packed, labels, None, {"a": means}, {"a": unit})
+    assert table["spread"][0] == 0.0
+    if center == 0.0:
+        assert table["mean"][0] == 0.0
+        assert table["summary"][0] == "0 ± 0"
+    assert_allclose(table["mean"][1], means[1])
+    assert_allclose(table["spread"][1], unit * x[3000:].std())
+
+
+def test_a_small_spread_beside_a_cluster_far_away_is_kept():
+    x = np.concatenate([[5000.0, 5001.0, 5002.0], 1e9 * np.array([1.0, 2.0, 3.0])])
+    packed = pack(pd.DataFrame({"a": x}), {"a": "normal"})
+    table = profiles(packed, LABELS, None, {"a": np.array([5001.0, 2e9])}, {"a": 1.0})
+    assert_allclose(table["spread"], np.sqrt(2 / 3) * np.array([1.0, 1e9]), rtol=1e-6)
+    assert table["summary"][0] == "5001.00 ± 0.82"
 
 
 def test_profiles_of_a_fit_are_of_the_kinds_found_last():

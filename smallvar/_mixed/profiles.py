@@ -10,6 +10,7 @@ from smallvar._mixed.columns import CODES
 
 BLOCK = 1 << 16  # rows at a time
 LEAST_SHOWN = 0.005  # share of a level that is named
+NO_SPREAD = 1e-12  # of the spread of a column: means and spreads in a cluster below are rounding
 FIELDS = (
     *("cluster", "size", "column", "kind", "summary", "apart"),
     *("mean", "spread", "level", "share", "overall", "missing"),
@@ -88,18 +89,23 @@ class _Sums:
             some = some[~np.isnan(some)]
             origin[j] = some.mean(dtype=np.float64) if len(some) else 0.0
         there, total, square = np.zeros((k, p)), np.zeros((k, p)), np.zeros((k, p))
-        for start in range(0, n if p else 0, BLOCK):
-            rows = slice(start, start + BLOCK)
-            x = packed.numbers[rows].astype(np.float64) - origin
-            seen = ~np.isnan(x)
-            x[~seen] = 0.0
-            facts = weight[rows], labels[rows], np.arange(len(x) + 1)
-            members = csc_array(facts, shape=(k, len(x)))
+
+        def parts():
+            for start in range(0, n if p else 0, BLOCK):
+                rows = slice(start, start + BLOCK)
+                x = packed.numbers[rows].astype(np.float64) - origin
+                facts = weight[rows], labels[rows], np.arange(len(x) + 1)
+                yield x, ~np.isnan(x), labels[rows], csc_array(facts, shape=(k, len(x)))
+
+        for x, seen, _, members in parts():
             there += members @ seen.astype(np.float64)
-            total += members @ x
-            square += members @ x**2
+            total += members @ np.where(seen, x, 0.0)
+        mean = np.divide(total, there, out=np.zeros((k, p)), where=there > 0.0)
+        # about the mean of each cluster: the spread of equal cells is then 0 but for rounding
+        for x, seen, label, members in parts():
+            square += members @ np.where(seen, x - mean[label], 0.0) ** 2
         self.moments = {
-            int(i): _mean_and_variance(there[:, j], total[:, j], square[:, j], origin[j])
+            int(i): _mean_and_variance(there[:, j], mean[:, j], square[:, j], origin[j])
             for j, i in enumerate(packed.number_of)
         }
         self.counts = {}
@@ -110,11 +116,21 @@ class _Sums:
             self.counts[int(i)] = found.reshape(k, size + 1)[:, 1:]
 
 
-def _mean_and_variance(mass, total, square, origin):
-    mass, total, square = (np.append(a, a.sum()) for a in (mass, total, square))
+def _mean_and_variance(mass, mean, square, origin):
+    """Weights, means and variances of the clusters, and last of all rows.
+
+    What is only rounding, relative to the spread of the column, is 0.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = total / mass
-        return mass, mean + origin, np.maximum(square / mass - mean**2, 0.0)
+        whole = mass @ mean / mass.sum()
+        total = square.sum() + mass @ (mean - whole) ** 2
+        mass, square = np.append(mass, mass.sum()), np.append(square, total)
+        mean, variance = np.where(mass > 0.0, np.append(mean, whole), np.nan), square / mass
+    least = NO_SPREAD * np.sqrt(variance[-1])
+    variance[variance <= least**2] = 0.0
+    mean = mean + origin
+    mean[np.abs(mean) <= least] = 0.0
+    return mass, mean, variance
 
 
 def _of_numbers(column, there, mean, variance, mass, fitted, s):
@@ -181,7 +197,8 @@ def shown(value, spread=None):
     scale = abs(value) if spread is None or not spread > 0.0 else spread
     if not np.isfinite(value) or scale == 0.0:
         return f"{value:g}"
-    digits = int(np.clip(1 - np.floor(np.log10(scale)), 0, 12))
+    digits = int(max(1 - np.floor(np.log10(scale)), 0))
+    value = round(float(value), digits) + 0.0  # not -0.0
     if abs(value) >= 1e6 or digits > 6:
         return f"{value:.3g}"
     return f"{value:{',' if abs(value) >= 1e4 else ''}.{digits}f}"
