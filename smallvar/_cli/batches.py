@@ -11,7 +11,7 @@ import numpy as np
 from smallvar._cli.arguments import penalty_of
 from smallvar._cli.choice import columns_named
 from smallvar._cli.errors import UserError
-from smallvar._cli.output import in_short, labels_by_batches, out_in_words, report, timed
+from smallvar._cli.output import labels_by_batches, out_in_words, report, sizes_in_words, timed
 from smallvar._cli.progress import Progress
 from smallvar._cli.table import (
     BY_BATCHES,
@@ -84,7 +84,7 @@ def cluster_by_batches(args):
             "K": f"{k}, {empty} without rows" if empty else k,
             "objective": f"{error + model.lam_ * k:.10g} (SSE + lam K)",
             "SSE": f"{error:.10g}",
-            "sizes": in_short(np.sort(sizes)[::-1], "points"),
+            "sizes": sizes_in_words(sizes, "points"),
             "seconds": f"{reading:.3f} looking, {fitting:.3f} fitting, {labeling:.3f} labeling",
             "labels": out_in_words(args),
         }

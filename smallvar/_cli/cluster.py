@@ -21,11 +21,11 @@ from smallvar._cli.errors import UserError
 from smallvar._cli.mixed import kinds_of, reader_for, refuse_misplaced, show_table
 from smallvar._cli.mixed_table import MixedTable
 from smallvar._cli.output import (
-    in_short,
     out_in_words,
     report,
     save,
     say,
+    sizes_in_words,
     timed,
     write_labels,
     write_out,
@@ -325,7 +325,7 @@ def of_model(args, model, sizes):
         "sweeps": model.n_iter_,
         "objective": f"{model.objective_:.10g} (SSE + lam K)",
         "SSE": f"{model.inertia_:.10g}",
-        "sizes": in_short(np.sort(sizes)[::-1], "points"),
+        "sizes": sizes_in_words(sizes, "points"),
     }
 
 

@@ -6,7 +6,15 @@ from smallvar._cli.choice import Choice, fitted
 from smallvar._cli.data import NOT_FOR_TABLES
 from smallvar._cli.errors import UserError
 from smallvar._cli.mixed_table import read_mixed
-from smallvar._cli.output import in_short, out_in_words, report, save, say, write_labels, write_out
+from smallvar._cli.output import (
+    out_in_words,
+    report,
+    save,
+    say,
+    sizes_in_words,
+    write_labels,
+    write_out,
+)
 from smallvar._cli.picture import profile_picture
 from smallvar._cli.table import columns_in_short, counted
 from smallvar._cli.words import names_of_option, visible
@@ -118,7 +126,7 @@ def of_model(args, model, choice):
         "K": number,
         "sweeps": model.n_iter_,
         "objective": f"{model.objective_:.10g} (divergence + lam K)",
-        "sizes": in_short(np.sort(sizes)[::-1], "rows"),
+        "sizes": sizes_in_words(sizes, "rows"),
     }
 
 

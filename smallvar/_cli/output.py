@@ -202,6 +202,12 @@ def in_short(counts, noun):
     return f"{first} and {len(rest):,} more of {max(rest)} to {min(rest)} {noun}"
 
 
+def sizes_in_words(sizes, noun):
+    """Text: the sizes of the clusters 0, 1, ..., in the order of their labels."""
+    labels = f" (labels 0 to {len(sizes) - 1})" if len(sizes) > 1 else ""
+    return f"{in_short(sizes, noun)}{labels}"
+
+
 def report(facts):
     """Print facts (name: value), one per line; values of None are left out."""
     width = max(map(len, facts)) + 2
