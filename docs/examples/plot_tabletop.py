@@ -17,6 +17,7 @@ pictures of the same kind: four soft spots on a table.
 # The photos
 # ----------
 #
+# A row of the data is one photo, flattened: its pixels in all three colors, one after the other.
 # Thousands of pixels are many columns for 100 rows. A hundred principal components keep all
 # distances and are much faster to work with. Those of the photos were made as in Broderick's
 # program: the pixels of all three colors, from 0 to 1, divided by the square root of n - 1, less

@@ -45,7 +45,9 @@ class BPMeans(FeatureEstimator):
         ||X - Z A||^2 + lam * K,
 
     the squared Frobenius norm plus a price ``lam`` for each feature. Where clustering gives every
-    row to one center, here a row is the sum of any subset of the features.
+    row to one center, here a row is the sum of any subset of the features. In photos of a table, a
+    row of X is one photo, flattened (``photos.reshape(len(photos), -1)``), and a feature is an
+    object on the table.
 
     Parameters
     ----------
