@@ -1,4 +1,4 @@
-"""What estimators of X ~ Z A with binary Z share: starts and swaps, rows of Z for features."""
+"""Base of the estimators of X ~ Z A, Z binary: checks, starts and swaps, Z for given features."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,19 +24,20 @@ from smallvar._sweeps.features.starts import FeatureSweep
 
 INITS = ("alternate", "mean", "data")
 EXACT_LIMIT = 12  # 2^12 rows of Z to choose from
-# absolute, of weights and of weights times the largest square of X: sums stay within float64
+# absolute bounds on weights, and on weights times the largest square in X: sums stay in float64
 SMALLEST_WEIGHTED, LARGEST_WEIGHTED = 1e-280, 1e280
-# of relative weights: many starts reach the same features in another order, and rounding decides
-# which of them is kept; it is to be the same for all multiples of the weights
+# bits to which relative weights are rounded: several starts reach the same features in different
+# orders, and rounding decides which start is kept; it must be the same for all multiples of weights
 WEIGHT_BITS = 32
-# swaps where n_swaps is "auto": as many, but fewer where so many numbers in X make them slow
+# n_swaps="auto": SWAPS after a start (PATH_SWAPS on a path), but at most SWAP_NUMBERS / X.size, as
+# each swap passes over X; at least FEW_SWAPS
 SWAPS, PATH_SWAPS, FEW_SWAPS, SWAP_NUMBERS = 20, 50, 2, 1 << 24
-# starts where n_init is "auto": at most, and how many that find the lowest objective are enough
+# n_init="auto": at most STARTS; they end when ENOUGH of them have found the lowest objective
 STARTS, ENOUGH = 10, 3
 
 
 def check_named(init, where):
-    """Raise where an array is given to start from, and the number of features is to be found."""
+    """Raise if ``init`` is an array; ``where`` names the setting that allows only named starts."""
     if not isinstance(init, str):
         raise ValueError(
             f"init must be one of {', '.join(map(repr, INITS))} with {where}, got an array of "
@@ -45,7 +46,7 @@ def check_named(init, where):
 
 
 def check_masses(X, weight):
-    """Raise where weighted squares would leave float64."""
+    """Raise if weights, or weighted squares of X, would leave the range of float64."""
     reach = max(abs(float(X.max())), abs(float(X.min()))) or 1.0
     low, high = weight[weight > 0].min(), weight.max()
     least, most = min(low, low * reach**2), max(high, high * reach**2)
@@ -57,7 +58,7 @@ def check_masses(X, weight):
 
 
 def check_exact(k, name):
-    """Raise where the exact choice of a row would have too many to choose from."""
+    """Raise if k features are too many for assign="exact", which tries all 2^k rows of Z."""
     if k > EXACT_LIMIT:
         raise ValueError(
             f"{name} must be <= {EXACT_LIMIT} where assign is 'exact' (it tries 2^{name} rows), "
@@ -66,7 +67,11 @@ def check_exact(k, name):
 
 
 def check_assignments(init, n_samples, width, name):
-    """Given rows of Z as an array of bytes; ``width`` is the number of columns or its bound."""
+    """The user's ``init`` as a binary array of uint8, with an error if it is not one.
+
+    ``name`` is the parameter that bounds the number of columns, and ``width`` its value: the exact
+    number for "n_components", else the largest.
+    """
     try:
         Z = as_floats(init)
     except (TypeError, ValueError) as error:
@@ -101,9 +106,11 @@ def check_search(model):
 
 
 def swaps_of(model, X, *, given=False, path=False):
-    """Number of swaps after each start: by default as many as pay, none after one of the user's.
+    """Number of swaps after each start.
 
-    What is too much goes by the size of the data alone: the result is the same anywhere.
+    For n_swaps="auto" it depends on the size of X alone, not on time, so that the result is the
+    same on any machine. ``given``: the start is the user's, and "auto" then makes no swaps.
+    ``path``: the sweep is one of a path.
     """
     if not isinstance(model.n_swaps, str):
         return min(model.n_swaps, 2**31 - 1)
@@ -112,7 +119,11 @@ def swaps_of(model, X, *, given=False, path=False):
 
 
 def new_sweep(model, X, weight, rule, lam, cap, n_swaps, n_threads):
-    """A sweep over these rows with the parameters of an estimator."""
+    """A FeatureSweep over the rows X with the parameters of an estimator.
+
+    ``rule`` is "sweep" or "collapsed" for a penalty ``lam``, "coordinate" or "exact" for a fixed
+    number of features; ``cap`` is the largest number.
+    """
     return FeatureSweep(
         X,
         weight,
@@ -123,28 +134,28 @@ def new_sweep(model, X, weight, rule, lam, cap, n_swaps, n_threads):
         model.tol,
         n_swaps,
         n_threads,
-        _told(model),
+        _sweep_callback(model),
     )
 
 
-def _told(model):
-    """What compiled starts call after a sweep; None if nobody listens."""
+def _sweep_callback(model):
+    """The function that the compiled starts call after each sweep; None if there is no callback."""
     callback = callback_of(model)
     if callback is None:
         return None
 
-    def tell(start, n_iter, k, objective, changed, created):
+    def report(start, n_iter, k, objective, changed, created):
         message = (
             f"start {start}, sweep {n_iter}: {k} features, objective {objective:.8g}, "
             f"{changed} rows changed, {created} features created"
         )
         callback(ProgressEvent("sweep", n_iter, message, k, objective))
 
-    return tell
+    return report
 
 
 def draw_starts(model, rng, count=None):
-    """States of the starts' generators, and which of them begin with the mean."""
+    """Random states of the starts, and the mode in which each begins: 0 the mean, 1 the data."""
     if count is None:
         count = STARTS if isinstance(model.n_init, str) else model.n_init
     states = rng.randint(2**63 - 1, size=count, dtype=np.int64).astype(np.uint64)
@@ -154,12 +165,12 @@ def draw_starts(model, rng, count=None):
 
 
 def enough_starts(model):
-    """Number of starts with the lowest objective after which no more are made; 0: make all."""
+    """Number of starts that must agree on the lowest objective to end the search; 0: run all."""
     return ENOUGH if isinstance(model.n_init, str) else 0
 
 
 def run_starts(model, sweep, rng, Z):
-    """Run all starts of a sweep; the best one stays in it."""
+    """Run the starts of a sweep, or one start from given Z; the sweep keeps the best."""
     if Z is None:
         sweep.run(*draw_starts(model, rng), enough_starts(model))
     else:
@@ -167,7 +178,11 @@ def run_starts(model, sweep, rng, Z):
 
 
 def rows_of_Z(X, weight, components, n_threads):
-    """The best rows of Z for given features, or the best found where they are many."""
+    """Rows of Z for given features, and their weighted squared error.
+
+    They are the best of all combinations, unless the search of a row is cut short: see
+    ``FeatureEstimator.transform``.
+    """
     k = len(components)
     sweep = FeatureSweep(X, weight, "coordinate", 0.0, k, 1, 0.0, 0, n_threads, None)
     return sweep.encode(components)
@@ -185,45 +200,50 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
     n_iter_: int
 
     def _prepare(
-        self, X: ArrayLike, sample_weight: ArrayLike | None, found: bool
+        self, X: ArrayLike, sample_weight: ArrayLike | None, choose_number: bool
     ) -> tuple[
         NDArray[np.floating],
         NDArray[np.floating],
         NDArray[np.float64] | None,
         NDArray[np.bool_] | None,
     ]:
-        """Checked data without the rows of weight zero, and the weights of the others.
+        """Checked data, the rows and weights of the fit, and the mask of rows of weight > 0.
 
-        Where the number of features is to be ``found``, constant columns are left out, too, and
-        weights are in units of the lightest.
+        The fit leaves out rows of weight zero (mask None: there are none). If it is to
+        ``choose_number``, the number of features, it also leaves out constant columns, and weights
+        are in units of the lightest.
         """
         X = self._validate(X, reset=True)
         check_reach(X)
         weight = check_weights(sample_weight, X.shape[0])
         if weight is not None:
             check_masses(X, weight)
-        used, rows, active = self._relative(weight, found, bits=WEIGHT_BITS), X, None
+        relative, rows, active = self._relative(weight, choose_number, bits=WEIGHT_BITS), X, None
         if weight is not None and not weight.all():
             active = weight > 0
-            rows, used = np.ascontiguousarray(X[active]), used[active]
-        self._varying = varying_columns(rows) if found else None
-        return X, self._columns(rows), used, active
+            rows, relative = np.ascontiguousarray(X[active]), relative[active]
+        self._varying = varying_columns(rows) if choose_number else None
+        return X, self._columns(rows), relative, active
 
     def _forget_path(self):
         vars(self).pop("path_", None)
 
     def _keep(self, sweep, X, active, n_threads):
-        """Learned attributes."""
+        """Set the learned attributes from the best start of ``sweep``, which had the active rows.
+
+        ``X`` are all rows, ``active`` the mask of those of weight > 0 (None: all).
+        """
         self.components_, self.n_components_ = sweep.components(), sweep.k
-        if self._varying is not None:
+        if self._varying is not None:  # features are 0 in the constant columns, left out of the fit
             self.components_ = np.zeros((sweep.k, X.shape[1]))
             self.components_[:, self._varying] = sweep.components()
         self.assignments_ = sweep.assignments()
-        if active is not None:
-            rows = np.empty((len(active), sweep.k), dtype=np.int32)
-            rows[active] = self.assignments_
-            rows[~active] = self._encode(np.ascontiguousarray(X[~active]), None, n_threads)[0]
-            self.assignments_ = rows
+        if active is not None:  # rows of weight zero choose among the fitted features
+            Z = np.empty((len(active), sweep.k), dtype=np.int32)
+            Z[active] = self.assignments_
+            Z[~active] = self._encode(np.ascontiguousarray(X[~active]), None, n_threads)[0]
+            self.assignments_ = Z
+        # the sweep had weights divided by _unit: errors, objectives and penalties are multiplied
         self.reconstruction_err_ = float(np.sqrt(sweep.error) * np.sqrt(self._unit))
         self.objective_ = sweep.objective
         self.objective_path_ = sweep.path()
@@ -233,7 +253,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
         self.n_iter_ = sweep.n_iter
 
     def _encode(self, X, weight, n_threads):
-        """Rows of Z for data, and the weighted squared error."""
+        """Rows of Z for data with the fitted features, and the weighted squared error."""
         components = learned(self, "components_", self.n_components_, X.shape[1])
         return rows_of_Z(self._columns(X), weight, self._columns(components), n_threads)
 
@@ -249,10 +269,10 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
     def transform(self, X: ArrayLike) -> NDArray[np.int32]:
         """Find the features of each row.
 
-        Those whose sum is closest to the row, the best of all combinations, by a search that
-        leaves out what cannot be better. With more than 12 features it is cut short after 8,192
-        steps, which few rows need, and the best combination met is taken. For the data of the fit
-        this need not be ``assignments_``, where a row may have stopped short of its best.
+        A row has the features whose sum is closest to it, of all combinations. The search leaves
+        out combinations that cannot be better. With more than 12 features it ends after 8,192
+        steps, which few rows need, with the best combination so far. For the data of the fit the
+        result may differ from ``assignments_``: there a row may not have its best combination.
 
         Parameters
         ----------
@@ -270,7 +290,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
         return self._encode(X, None, self._threads())[0]
 
     def inverse_transform(self, Z: ArrayLike) -> NDArray[np.float64]:
-        """Make the data that have exactly these features: Z A.
+        """Return the rows that are sums of given features: Z A.
 
         Parameters
         ----------

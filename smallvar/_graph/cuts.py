@@ -412,14 +412,12 @@ class CommunitySearch:
             self.separate.append(self._add(labels, resolution).length)
         if self._enough_agree():
             return
-        best_index = self.clusterings[self.best_index]
-        while (resolution := self.length.resolution(best_index.labels)) is not None:
-            refined = self._add(
-                self._descend("multilevel", resolution, best_index.labels), resolution
-            )
-            if not refined.length < best_index.length - LENGTH_TOLERANCE * abs(best_index.length):
+        best = self.clusterings[self.best_index]
+        while (resolution := self.length.resolution(best.labels)) is not None:
+            refined = self._add(self._descend("multilevel", resolution, best.labels), resolution)
+            if not refined.length < best.length - LENGTH_TOLERANCE * abs(best.length):
                 break
-            best_index = refined
+            best = refined
 
     def _enough_agree(self):
         """Whether enough separate descents found clusters as good as the best."""

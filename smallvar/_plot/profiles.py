@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 COLUMNS, CLUSTERS = 12, 30  # drawn at most
 GREEN = "#228833"
 FULL = 3.0  # standard deviations from all rows: the color is deepest
-DEEPEST = 0.75  # share of the color, so that letters can be read
-LETTERS = (4.0, 9.0)  # smallest and largest, in points
-LINES, LONGEST = 4, 30  # of a cell; letters of a line
+DEEPEST = 0.75  # largest share of the color in a cell, so that letters can be read
+LETTERS = (4.0, 9.0)  # smallest and largest size of letters, in points
+LINES, LONGEST = 4, 30  # largest number of lines in a cell, and of letters in a line
 NAMES = 40.0  # height of the names of columns, in points
 
 
@@ -223,10 +223,15 @@ def _signs(mean, share, overall):
 
 
 def _fitted(text, width, height):
-    """The text on lines that fit a cell, in points, and the size of its letters."""
+    """A text broken into lines that fit a cell, and the size of its letters, in points.
+
+    ``width`` and ``height`` are those of the cell. The number of lines that allows the largest
+    letters is taken.
+    """
     best = text, 0.0
     for lines in range(1, LINES + 1):
         parts = _lines(text, -(-len(text) // lines) + 2)
+        # in units of its size a letter is about 0.6 wide, a line 1.25 high; the margin is a tenth
         size = min(0.9 * width / (0.6 * max(map(len, parts))), 0.9 * height / (1.25 * len(parts)))
         if size > best[1]:
             best = "\n".join(parts), size
@@ -234,7 +239,10 @@ def _fitted(text, width, height):
 
 
 def _lines(text, longest):
-    """The text in lines of about so many letters, parted where words, or parts of names, end."""
+    """Lines of a text, of about ``longest`` letters, broken where words or parts of names end.
+
+    No line is longer than LONGEST, which may break a word.
+    """
     lines = [""]
     for piece in re.split(r"(?<=[ _])|(?<=[.\-])(?=[A-Za-z])", text):
         if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > longest:

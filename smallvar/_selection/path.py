@@ -20,32 +20,40 @@ from smallvar._selection.envelope import envelope, scores
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.sample import DENSE_BYTES, Clustering, Problem, squared_euclidean
 
-COARSE = 5000  # rows of the first, rough way down,
-NUMBERS = 1 << 18  # but at most so many numbers, down to half as many rows
-# rows of the fine way down (COARSE, where there are more columns than WIDE_COLUMNS), or so many for
-# each cluster
+# A "way down" is a series of mergers from many clusters to one, with k-means sweeps in between. It
+# halts at some numbers of clusters, its "stops": the clusterings of a path.
+COARSE = 5000  # rows of the first, coarse way down,
+NUMBERS = 1 << 18  # or fewer, so that rows * columns <= NUMBERS, but at least COARSE / 2
+# rows of the fine way down (COARSE, where there are more columns than WIDE_COLUMNS), but at least
+# ROWS for each cluster
 FINE, WIDE_COLUMNS, ROWS = 20_000, 3500, 20
-# the fine way down stops at every number of clusters below 2 STEPS, in its last part below FEW
+# a fine way down merges k // STEPS clusters at a time; where FEW are left, one at a time
 STEPS, FEW = 50, 32
-WIDER, GRAIN = 4, 1.5  # seeds tried for each there is room for; how much more the others must save
+# seeds drawn are WIDER times the capacity; there may be more clusters than the capacity if the last
+# seeds lower the error GRAIN times as much as those before (see ``_survey``)
+WIDER, GRAIN = 4, 1.5
 REFINED = 4  # ways down at most, each finer around the best number than the one before
 SMALL = 2000  # rows that are merged from single rows on
-FEWEST = 2  # clusters: where no more are found in few rows, more rows are looked at
-PAST = 0.5  # of the best number: so far below it others are left to a way down that follows
+FEWEST = 2  # clusters: where no more are found in few rows, a larger sample is tried
+PAST = 0.5  # a way down ends at this part of the best number if another one follows
 SURE = 0.95  # confidence beyond which no transforms are tried
-ROUNDING = 1e-3  # ties by which values of the same clusters, numbered otherwise, may differ
+ROUNDING = 1e-3  # of a tie: criteria of the same clusters in another order may differ by this
 TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
-PLAIN_SWEEPS = 2  # of the first fine ones, after which distances may be those of projections
-ROOM = 1 << 22  # numbers that the centers of a path may take where the data take fewer
+PLAIN_SWEEPS = 2  # of the first FINE_SWEEPS; in later sweeps distances may be of projected rows
+ROOM = 1 << 22  # numbers in the centers of a path, kept even where X has fewer
 
 
 def _coarse(k):
+    """Number of mergers before the next stop of a coarse way down."""
     return max(1, k // 10)
 
 
 def _fine(low, single):
-    """Single steps where few clusters are left, or above ``low`` if asked for; else larger ones."""
+    """The step function of a fine way down: the number of mergers at k clusters.
+
+    Where few clusters are left, one; with ``single`` one above ``low``, too; else more.
+    """
 
     def step(k):
         if k <= FEW or (single and k > low):
@@ -56,7 +64,7 @@ def _fine(low, single):
 
 
 def _about(number):
-    """Single steps around this number of clusters and where few are left; else larger ones."""
+    """The step function of a way down with single mergers around this number of clusters."""
     span = 2 * (number // STEPS) + 2
 
     def step(k):
@@ -69,12 +77,12 @@ def _about(number):
 
 
 def _fine_rows(d):
-    """Rows of the fine way down, but for many clusters: of many columns fewer."""
+    """Number of rows of the fine way down for d columns, unless there are many clusters."""
     return FINE if d <= WIDE_COLUMNS else COARSE
 
 
 def dense_bytes(X, rough=False):
-    """Memory of the rows that a path is found on, as a dense array, and of square matrices."""
+    """Bytes of the rows that a path is found on, as a dense array, and of square matrices."""
     n, d = X.shape
     rows = min(n, COARSE if rough else _fine_rows(d))
     return 8 * (rows * d + 4 * min(rows, d) ** 2)
@@ -97,18 +105,26 @@ def find_path(
     in_metric=False,
     transforms=True,
 ):
-    """The path on checked data, best by the criterion or, for a given ``lam``, by the objective.
+    """The merge path of checked data, with the number of clusters chosen.
 
-    With a ``number`` of clusters that one is the best: the path is found around it.
+    The number has the lowest criterion or, for a given ``lam``, the lowest objective, of those up
+    to ``most``. A given ``number`` is the one chosen, and the path is found around it.
 
     If the clusters found are long, all in the same directions, further ways down measure distances
-    as they do; the best one is the path. ``transforms``: one-sided columns are transformed where
-    that describes the rows better. ``rough``: only few rows are used. ``look``: so many are
-    for the first way down, None: as COARSE and NUMBERS say. ``callback`` is called after every way
-    down, unless it is None. Where no ``lam`` is given, the clusterings of the path are brought to
-    fixed points of plain sweeps: those that the penalty depends on at once, the others when they
-    are asked for; where it is given, all of them are when they are asked for. ``in_metric``: where
-    the best path is one in another metric, the sweeps are in that, and so is all of the path.
+    in the metric that makes them round, and the best way down gives the path.
+
+    Where no ``lam`` is given, the clusterings are brought to fixed points of plain sweeps: those
+    that the penalty depends on at once, the others when the path is asked for them. For a given
+    ``lam`` all are brought there when asked for.
+
+    - ``init``: the centers at which the way down begins, None: seeds.
+    - ``rough``: only few rows are used.
+    - ``look``: number of rows of the first way down, None: by COARSE and NUMBERS.
+    - ``callback``: called after every way down, unless it is None.
+    - ``family``: makes the criterion and the descent: ``squared_euclidean`` or that of divergences.
+    - ``in_metric``: if the best path is in another metric, the fixed points and all of the path are
+      in that metric, too.
+    - ``transforms``: one-sided columns are transformed where that describes the rows better.
     """
     if issparse(X) and dense_bytes(X, rough) > DENSE_BYTES:
         raise ValueError(
@@ -123,57 +139,64 @@ def find_path(
         single = Clustering(1, problem.constant[None], criterion=0.0, error=0.0)
         return LambdaPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread(min(X.shape[0], BLOCK), X.shape[1]):
-        tell = _Reporter(callback)
-        path, plain, sample, turned = _find_in_metrics(problem, rng, init, rough, look, tell)
+        report = _Reporter(callback)
+        path, plain, sample, metric = _find_in_metrics(problem, rng, init, rough, look, report)
         plain_rows = transforms and family is squared_euclidean and not rough
         if plain_rows and lam is init is number is None:
             problem.transform = PowerTransform(sample.plain.X, sample.plain.weight)
             skewed = problem.transform.columns
             if skewed and not (path.best > 1 and path.confidence > SURE):
-                other = _find_in_metrics(problem, rng, init, rough, look, tell)
-                # densities in as many directions can be compared
-                same = other[2].criterion.rank == sample.criterion.rank
-                lower = same and other[0].value_per_row < path.value_per_row
-                if lower and other[0].plausible:
-                    path, _, sample, turned = other
+                transformed = _find_in_metrics(problem, rng, init, rough, look, report)
+                # densities compare only if they are of equally many directions
+                same = transformed[2].criterion.rank == sample.criterion.rank
+                lower = same and transformed[0].value_per_row < path.value_per_row
+                if lower and transformed[0].plausible:
+                    path, _, sample, metric = transformed
             problem.transform = None
             columns = np.flatnonzero(problem.varying)
             path.skewed, path.few_valued = columns[skewed], columns[sample.criterion.few_valued]
-        if not in_metric or turned is None or sample.raw is not None:
+        if not in_metric or metric is None or sample.raw is not None:
             path.settle(sample, plain)
             return path
-        matrix, origin = np.zeros((X.shape[1], turned.matrix.shape[1])), problem.constant.copy()
-        matrix[problem.varying], origin[problem.varying] = turned.matrix, turned.origin
+        # the metric of all columns: constant ones have the factor 0
+        matrix, origin = np.zeros((X.shape[1], metric.matrix.shape[1])), problem.constant.copy()
+        matrix[problem.varying], origin[problem.varying] = metric.matrix, metric.origin
         return path.in_metric(Metric(matrix, origin), X, weight, sample)
 
 
-def _find_in_metrics(problem, rng, init, rough, look, tell):
-    """The best path, that in the metric of the rows, their sample, and the metric of the best."""
-    path, metric, sample = _find(problem, rng, init, rough, look, tell)
-    plain, turned = path, None
+def _find_in_metrics(problem, rng, init, rough, look, report):
+    """The best path, the path in the metric of the rows, the sample, and the metric of the best.
+
+    The last is None if the best path is in the metric of the rows.
+    """
+    path, metric, sample = _find(problem, rng, init, rough, look, report)
+    plain, best_metric = path, None
     turns = TURNS if problem.lam is None and init is None else 0
     for _ in range(turns):
         if metric is None:
             break
+        # down again from the same clusters, in the metric that makes the best ones round
         start = sample.turn(metric, path.modeled(path.longest))
         step = _fine(0, False) if problem.number is None else _about(problem.number)
-        other, next_metric = _descend(problem, sample, start, step)
+        candidate, next_metric = _descend(problem, sample, start, step)
         n = sample.descent.X.shape[0]
         if n <= SMALL and problem.number is None and sample.criterion.floor.any():
-            start, _, _ = _survey(problem, sample, max(20, int(4 * np.sqrt(n))), rng, tell)
+            # few rows: mergers from single rows in this metric may lead to better clusters
+            start, _, _ = _survey(problem, sample, max(20, int(4 * np.sqrt(n))), rng, report)
             again, again_metric = _descend(problem, sample, start, step)
-            if again.value < other.value - ROUNDING * sample.criterion.tie:
-                other, next_metric = again, again_metric
+            if again.value < candidate.value - ROUNDING * sample.criterion.tie:
+                candidate, next_metric = again, again_metric
         metric = next_metric
-        tell("path", f"{other.longest} long clusters and fewer", other.best, other.n_samples)
-        if not other.value < path.value - sample.criterion.tie:
+        words = f"{candidate.longest} long clusters and fewer"
+        report("path", words, candidate.best, candidate.n_samples)
+        if not candidate.value < path.value - sample.criterion.tie:
             break
-        path, turned = other, sample.metric
-    return path, plain, sample, turned
+        path, best_metric = candidate, sample.metric
+    return path, plain, sample, best_metric
 
 
 class _Reporter:
-    """Calls a callback, unless it is None, with an event for each way down."""
+    """A function that calls the callback, unless it is None, with an event for each way down."""
 
     def __init__(self, callback):
         self.callback, self.number = callback, 0
@@ -185,83 +208,86 @@ class _Reporter:
             self.callback(ProgressEvent(stage, self.number, message, best, n_samples=n_samples))
 
 
-def _find(problem, rng, init, rough, look, tell):
-    """The best path, its metric and its rows.
+def _find(problem, rng, init, rough, look, report):
+    """The path in the metric of the rows, the metric of its best clusters, and the sample.
 
-    Clusters of few rows each are lost in a small sample: where one or two clusters are found in
-    one, a larger one is tried.
+    In a small sample, clusters of few rows are lost. If it has only one or two clusters, a larger
+    sample is tried.
     """
     if look is None:
         look = max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))
     size = min(problem.n, look if problem.number is None else max(look, 4 * problem.number))
-    found = _find_from(problem, rng, init, rough, size, tell)
+    found = _find_from(problem, rng, init, rough, size, report)
     fine = _fine_rows(problem.X.shape[1])
     few = found[0].best <= FEWEST and problem.number is None and FEWEST != problem.most != 1
     if few and size < min(problem.n, fine) and init is None and not rough and problem.lam is None:
-        other = _find_from(problem, rng, init, rough, min(problem.n, fine), tell, FEWEST)
-        if other is not None and other[0].value_per_row < found[0].value_per_row:
-            return other
+        larger = _find_from(problem, rng, init, rough, min(problem.n, fine), report, FEWEST)
+        if larger is not None and larger[0].value_per_row < found[0].value_per_row:
+            return larger
     return found
 
 
-def _find_from(problem, rng, init, rough, size, tell, above=0):
-    """First from ``size`` rows and in large steps, then from more rows and in single steps.
+def _find_from(problem, rng, init, rough, size, report, above=0):
+    """The path, the metric of its best clusters, and the sample, beginning with ``size`` rows.
 
-    Rows and clusters are doubled until there are at least twice as many clusters at the top. None
-    where the large steps find no more than ``above`` clusters.
+    A coarse way down on ``size`` rows finds where a fine way down on more rows begins. If the best
+    number is near the largest one, both are made again, with more rows and clusters. Returns None
+    if the coarse way down finds no more than ``above`` clusters.
     """
     number = problem.number
-    room = 0 if number is None else 2 * number
+    capacity = 0 if number is None else 2 * number  # clusters at the top of the coarse way down
     while True:
         sample = problem.sample(size, rng)
         limit = min(size, max(2, size // 2)) if problem.lam is number is None else size
-        room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
+        capacity = min(size, limit, max(20, int(4 * np.sqrt(size)), capacity))
         if init is None:
             every = 1 if above else 2
-            start, wider, best = _survey(problem, sample, room, rng, tell, every)
+            start, factor, best = _survey(problem, sample, capacity, rng, report, every)
             if best <= above:
                 return None
         else:
-            start, wider = init[:, problem.varying], 1
-        last = rough or (size == problem.n and room == limit)
-        if wider > 1 and not last:
-            size, room = min(problem.n, 4 * size), wider * room
+            start, factor = init[:, problem.varying], 1
+        last = rough or (size == problem.n and capacity == limit)
+        if factor > 1 and not last:
+            size, capacity = min(problem.n, 4 * size), factor * capacity
             continue
-        more = max(size, _fine_rows(problem.X.shape[1]), ROWS * start.shape[0])
-        more = min(problem.n, more)
-        if more > size and not rough:
-            sample = problem.sample(more, rng)
+        fine_size = max(size, _fine_rows(problem.X.shape[1]), ROWS * start.shape[0])
+        fine_size = min(problem.n, fine_size)
+        if fine_size > size and not rough:
+            sample = problem.sample(fine_size, rng)
+        # fine ways down, each with single mergers in a narrower range around the best number
         low, single = (0, True) if init is not None else (len(start) // 3, False)
-        reach, turns = len(start), REFINED
+        largest, turns = len(start), REFINED
         while True:
-            way = _fine(low, single) if number is None else _about(number)
-            path, metric = _descend(problem, sample, start, way, not single)
+            step_of = _fine(low, single) if number is None else _about(number)
+            path, metric = _descend(problem, sample, start, step_of, not single)
             words = f"{path.n_samples} rows, {path.longest} clusters and fewer"
-            tell("path", words, path.best, path.n_samples)
+            report("path", words, path.best, path.n_samples)
             if number is not None:
                 return path, metric, sample
-            missed = path.best <= low and path.best > FEW
+            missed = path.best <= low and path.best > FEW  # below ``low`` steps are large
             whole = path.counts[0] == 1  # else it has ended early, and another one must follow
             step = max(path.best // (10 if missed else STEPS), 0 if whole else 2)
             turns -= 1
             if step < 2 or (single and not missed) or not turns:
                 break
-            # the best is among the numbers left out around this one
+            # a better number may be among those left out around this one: down again from above it
             higher = path.n_clusters[path.n_clusters >= path.best + 2 * step + 2]
             top = higher[0] if len(higher) else path.longest
             start = path.modeled(min(top, path.longest))
             low, single = path.best - 2 * step, True
-        full = path.best > 0.85 * reach and reach != problem.most
+        full = path.best > 0.85 * largest and largest != problem.most
         if full and init is None and not last:
-            size, room = min(problem.n, 4 * size), 2 * room
+            size, capacity = min(problem.n, 4 * size), 2 * capacity
             continue
         return path, metric, sample
 
 
 def _is_past(problem, stops, least):
-    """Whether the last of these stops is far below the best one, which has ``least`` clusters.
+    """Whether a way down may end: the last of these stops is far below the best one.
 
-    Another way down will come by all numbers below.
+    Only if the best has at least ``least`` clusters: then a finer way down follows, which comes to
+    all lower numbers.
     """
     if problem.lam is not None or problem.number is not None:
         return False
@@ -271,32 +297,41 @@ def _is_past(problem, stops, least):
 
 
 def _top(counts, best):
-    """The number of clusters from which to go down in single steps to about the best one."""
+    """The number of clusters, of those in ``counts``, at which the fine way down begins."""
     return min((k for k in counts if k >= best + best // 4 + 10), default=max(counts))
 
 
-def _survey(problem, sample, room, rng, tell, every=2):
-    """The way down in large steps: where that in single steps begins; how many times more room."""
+def _survey(problem, sample, capacity, rng, report, every=2):
+    """The coarse way down, from at most ``capacity`` clusters.
+
+    Returns the centers at which the fine way down begins, the factor by which the capacity should
+    grow before that (1: it is large enough), and the best number of clusters.
+    """
     descent = sample.descent
     n = descent.X.shape[0]
     if n <= SMALL and problem.lam is problem.number is None:
         descent.start(descent.X)
-        descent.merge(max(0, descent.sweep.k - room))
+        descent.merge(max(0, descent.sweep.k - capacity))
         descent.begin()
-        return _survey_down(problem, sample, tell, every=every)
-    sums = descent.seed(min(n, WIDER * room if problem.number is None else room), rng)
+        return _survey_down(problem, sample, report, every=every)
+    sums = descent.seed(min(n, WIDER * capacity if problem.number is None else capacity), rng)
     k = len(sums) - 1
-    # seeds beyond the room that lower the sum much more than those before: a finer grain
-    grain = k > room and sums[room] > 0.0
-    grain = grain and sums[room // WIDER] / sums[room] * (sums[k] / sums[room]) * GRAIN < 1.0
-    descent.start(descent.sweep.centers[:room])
-    return _survey_down(problem, sample, tell, grain, every)
+    # sums[j] is the error with j seeds. Many small clusters: seeds beyond the capacity divide it by
+    # GRAIN times as much as the seeds before, from a quarter of the capacity on
+    fine_grained = k > capacity and sums[capacity] > 0.0
+    fine_grained = (
+        fine_grained
+        and sums[capacity // WIDER] / sums[capacity] * (sums[k] / sums[capacity]) * GRAIN < 1.0
+    )
+    descent.start(descent.sweep.centers[:capacity])
+    return _survey_down(problem, sample, report, fine_grained, every)
 
 
-def _survey_down(problem, sample, tell, grain=False, every=2):
-    """From where the descent is; ``grain``: whether there may be many more clusters.
+def _survey_down(problem, sample, report, fine_grained=False, every=2):
+    """The coarse way down from the present clusters of the descent; returns as ``_survey``.
 
-    The criterion is computed at ``every`` first, second, ... stop.
+    ``fine_grained``: whether there may be many more clusters. The criterion is computed at each
+    stop (``every`` = 1), at every second one (2), and so on, and for K = 1.
     """
     descent, n = sample.descent, sample.descent.X.shape[0]
     descent.settle(FIRST_SWEEPS)
@@ -309,18 +344,19 @@ def _survey_down(problem, sample, tell, grain=False, every=2):
             if _is_past(problem, stops.values(), 2 * FEW):
                 break
     if problem.number is not None:
-        tell("coarse path", f"{n} rows, {max(centers)} clusters and fewer", problem.number, n)
+        report("coarse path", f"{n} rows, {max(centers)} clusters and fewer", problem.number, n)
         return centers[_top(centers, problem.number)], 1, problem.number
     best = min(reversed(problem.allowed(stops.values())), key=problem.value).k
-    tell("coarse path", f"{n} rows, {max(stops)} clusters and fewer", best, n)
-    wider = WIDER if grain else 2 if best > 0.5 * max(stops) else 1
-    return centers[_top(centers, best)], wider, best
+    report("coarse path", f"{n} rows, {max(stops)} clusters and fewer", best, n)
+    factor = WIDER if fine_grained else 2 if best > 0.5 * max(stops) else 1
+    return centers[_top(centers, best)], factor, best
 
 
 def _best(problem, stops, values):
-    """The stop with the number asked for, the lowest objective, or the lowest criterion.
+    """The stop with the given number of clusters, the lowest objective, or the lowest criterion.
 
-    Where the lowest criterion is not that of a single cluster, ``values`` (see scores) decide.
+    If the lowest criterion is not that of a single cluster, the lowest of ``values``, which are
+    ``scores`` of the stops, decides among the others.
     """
     allowed = problem.allowed(stops)
     if problem.number is not None:  # in another metric a path may lack it: it is not taken then
@@ -333,57 +369,64 @@ def _best(problem, stops, values):
     return stops[min(several, key=lambda i: values[i])]
 
 
-def _completed(problem, sample, found):
-    """The stops, with one at the number asked for whose error is lower than those of fewer."""
+def _completed(problem, sample, stops):
+    """The stops, with one at the given number of clusters whose error is below those of fewer.
+
+    If the way down has none, it grows from the stop with fewer clusters and the least error.
+    """
     number = problem.number
-    fewer = [stop for stop in found if number is not None and stop.k < number]
+    fewer = [stop for stop in stops if number is not None and stop.k < number]
     if not fewer or sample.turned:
-        return found
+        return stops
     base = min(fewer, key=lambda stop: stop.error)
-    if any(stop.k == number and stop.error < base.error for stop in found):
-        return found
+    if any(stop.k == number and stop.error < base.error for stop in stops):
+        return stops
     sample.descent.grow(base.centers, number)
-    more = [stop for stop in found if stop.k > number]
+    more = [stop for stop in stops if stop.k > number]
     return [*more, sample.stop(True, True), *fewer]
 
 
 def _descend(problem, sample, start, step, first=False):
-    """The way down in single steps; the metric of its best clusters, None where that is plain.
+    """The path of a fine way down, and the metric of its best clusters (None: that of the rows).
 
-    The first one ends where it is past a number so large that a finer way down follows.
+    It goes down from the centers ``start``, by ``step(k)`` mergers at k clusters. The ``first`` way
+    down may end before K = 1, see ``_is_past``.
     """
     descent, tie = sample.descent, sample.criterion.tie
     descent.start(start)
     descent.settle(PLAIN_SWEEPS)
     descent.project()
     descent.settle(FINE_SWEEPS - PLAIN_SWEEPS)
-    found, lowest, with_metric = [], np.inf, []
+    visited, lowest, with_metric = [], np.inf, []
     for k in descent.down(step, FINE_SWEEPS):
-        found.append(
-            sample.stop(True, True, problem.lowest(found) if k != problem.number else np.inf)
-        )
-        lowest = min(lowest, found[-1].criterion)
-        if first and _is_past(problem, found, 2 * STEPS):
+        bound = problem.lowest(visited) if k != problem.number else np.inf
+        visited.append(sample.stop(True, True, bound))
+        lowest = min(lowest, visited[-1].criterion)
+        if first and _is_past(problem, visited, 2 * STEPS):
             break
-        with_metric.append(found[-1])
+        # only the best stop needs its metric, which may be a large matrix
+        with_metric.append(visited[-1])
         for stop in with_metric:
             if lowest + tie < stop.criterion and stop.k != problem.number:
-                stop.metric = None  # it is not the best, and may be large
+                stop.metric = None
         with_metric = [stop for stop in with_metric if stop.metric is not None]
-    found = _completed(problem, sample, found)
+    visited = _completed(problem, sample, visited)
+    # from few clusters to many: a stop is left out if its error is not below that of fewer clusters
     stops, least = [], np.inf
-    for stop in reversed(found):  # from few clusters up: one more that saves nothing is left out
+    for stop in reversed(visited):
         if stop.error < least or (stop.k == problem.number and not sample.turned):
             stops.append(stop)
             least = stop.error
     ranges = envelope([stop.k for stop in stops], [stop.error for stop in stops])
     values = scores(stops, ranges, tie)
     best = _best(problem, stops, values)
+    # centers of many clusters are not kept where they take more memory than the data
     taken = 0
     for stop in stops:
         taken += stop.centers.size
         kept = stop.k <= best.k + 1 or taken <= max(ROOM, problem.X.size)
         stop.centers = problem.whole(stop.centers) if kept else None
+    # heights are roots of errors of the sample, whose share of all weight is sample.share
     tree = descent.tree
     tree[:, 2] /= np.sqrt(sample.share)
     path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0])

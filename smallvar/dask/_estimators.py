@@ -41,7 +41,10 @@ SAMPLE = 200_000  # rows that "auto" and init="sample" are computed from
 
 
 def take_rows(parts, shared, each):
-    """Rows of each partition, by indices ``each``, with their weights: a dict by partition."""
+    """Chosen rows of each partition, and their weights: a dict by partition.
+
+    ``each`` are the indices of the rows within each partition. ``shared`` is not used.
+    """
     return {
         p: (some_rows(block.X, rows), None if block.weight is None else block.weight[rows])
         for (p, block), rows in zip(parts, each, strict=True)
@@ -49,7 +52,10 @@ def take_rows(parts, shared, each):
 
 
 def sample_rows(executor, facts, rng, max_rows):
-    """Random sample of ``max_rows`` rows (all if there are no more) in order, and their weights."""
+    """Random sample of ``max_rows`` rows (all if there are no more) in order, and their weights.
+
+    The weights are None if all are 1.
+    """
     partitions = executor.numbers
     ends = np.cumsum([facts.sizes[p] for p in partitions])
     n = int(ends[-1])
@@ -87,7 +93,7 @@ class DaskEstimator(LazyMethods):
         check_number(self.max_opened, "max_opened", low=1, integer=True)
 
     def _initial_centers(self, executor, facts, rng, start):
-        """Centers to begin at, from ``init``; None if ``init`` is ``start``, the name of a rule."""
+        """Starting centers from ``init``; None if ``init`` is ``start``, the default's name."""
         if not (isinstance(self.init, str) and self.init == "sample"):
             return check_init(self.init, self.n_features_in_, self.max_clusters, start)
         if self._auto():
@@ -141,14 +147,14 @@ class DaskEstimator(LazyMethods):
             self._learn_columns(parts)
             self._dtype = facts.dtype
 
-            def labels(centers):
+            def labels_of(centers):
                 model = at_centers(self._as_local(), centers, parts.n_features, parts.names)
                 return lazy_result(model, "predict", parts, sizes)
 
-            return self._fit_partitions(executor, facts, labels)
+            return self._fit_partitions(executor, facts, labels_of)
 
     def _sample_for_path(self, executor, facts, rng):
-        """Rows for the merge path, their weights, and the ratio of all weights to these."""
+        """Rows for the merge path, their weights, and the ratio of the total weight to theirs."""
         X, weight = sample_rows(executor, facts, rng, SAMPLE)
         n, sampled = sum(facts.sizes.values()), len(X) if weight is None else float(weight.sum())
         return X, weight, facts.total_weight / sampled if X.shape[0] < n else 1.0
@@ -297,8 +303,11 @@ class DPMeans(DaskEstimator, smallvar.DPMeans):
     def _auto(self):
         return isinstance(self.lam, str)
 
-    def _fit_partitions(self, executor, facts, labels):
-        """Fit DP-means, and learn the result; returns whether the sweeps ended before max_iter."""
+    def _fit_partitions(self, executor, facts, labels_of):
+        """Fit DP-means, and learn the result; returns whether the sweeps ended before max_iter.
+
+        ``labels_of(centers)`` returns the lazy labels of all rows.
+        """
         rng, n_threads = self._rng(), self._threads()
         init = self._initial_centers(executor, facts, rng, "mean")
         n = sum(facts.sizes.values())
@@ -307,7 +316,7 @@ class DPMeans(DaskEstimator, smallvar.DPMeans):
             frame, centers = CollectionFrame(executor, facts, point.centers), point.centers
             if centers is None:
                 centers = overall_mean(executor, frame).reshape(1, -1)
-            sweep = CollectionSweep(executor, frame, labels, max_opened=self.max_opened)
+            sweep = CollectionSweep(executor, frame, labels_of, max_opened=self.max_opened)
             return Start(point, sweep, centers, point.centers is None)
 
         if not self._auto():
@@ -465,22 +474,26 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
     def _auto(self):
         return self.min_cosine is None and (self.lam is None or isinstance(self.lam, str))
 
-    def _fit_partitions(self, executor, facts, labels):
-        """Fit spherical DP-means, and learn the result; returns whether the sweeps ended."""
+    def _fit_partitions(self, executor, facts, labels_of):
+        """Fit spherical DP-means, and learn the result; returns whether the sweeps ended.
+
+        ``labels_of(centers)`` returns the lazy labels of all rows.
+        """
         rng, n_threads = self._rng(), self._threads()
-        zero = np.zeros(self.n_features_in_)
+        origin = np.zeros(self.n_features_in_)  # sums of directions are about 0
         init = self._initial_centers(executor, facts, rng, "first")
         init = None if init is None else unit_rows(init, n_threads, "init")
-        rounding = length_rounding(np.empty(0, dtype=facts.dtype))
+        rounding = length_rounding(np.empty(0, dtype=facts.dtype))  # only its type counts
         n, X, weight = sum(facts.sizes.values()), None, None
 
         def make_start(point):
+            # by default the first row; the executor's rows are of length 1
             centers = facts.first[1][None] if point.centers is None else point.centers
-            if X is not None:
+            if X is not None:  # centers from a path are means, of any length
                 centers = as_directions(centers, X, weight, n_threads)
-            frame = CollectionFrame(executor, facts, centers, zero, rounding)
+            frame = CollectionFrame(executor, facts, centers, origin, rounding)
             sweep = CollectionSweep(
-                executor, frame, labels, spherical=True, max_opened=self.max_opened
+                executor, frame, labels_of, spherical=True, max_opened=self.max_opened
             )
             return Start(point, sweep, centers, False, share=self._error_share)
 
@@ -497,6 +510,7 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
             return saving(path, X, weight, n_threads, scale)
 
         fit = self._described(n, None, init)
+        # the path keeps its own centers, which are means of rows, not directions
         fitted = run_starts(fit, rng, make_start, path, penalty, adopt=False)
         return self._learn(fitted, X, weight, n_threads).ended
 

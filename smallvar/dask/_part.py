@@ -39,6 +39,7 @@ class Facts:
 
 
 def _range_of_both(a, b):
+    """The range of two sets of rows together; None is the range of no rows."""
     if a is None or b is None:
         return b if a is None else a
     return np.minimum(a[0], b[0]), np.maximum(a[1], b[1])
@@ -123,7 +124,7 @@ def sum_all_rows(parts, layout, each):
 def add_sums(several):
     """Cells and counts added up over partitions, which have one layout; None if all are None.
 
-    Some partitions may not know the last clusters; they have no rows in them.
+    A partition may have sums of fewer clusters: it has no rows in those opened later.
     """
     present = [sums for sums in several if sums is not None]
     if not present:
@@ -293,19 +294,24 @@ class StepResult:
 
 
 def run_step(parts, step, each):
-    """Results of a step on these partitions; a state that is its result already is not redone."""
+    """The merged result of a step on these partitions; ``each`` is not used."""
     return merge_results([_run_step(p, block, step) for p, block in parts])
 
 
 def _run_step(p, block, step):
-    """Results of a step on one partition, from its state as far as that is of use."""
+    """The result of a step on one partition.
+
+    A kept state that is the result of this step, or of the step before, saves time. Where it is
+    lost, a new state begins at the centers of the step.
+    """
     state = take_state(step.fit, p)
     if state is not None and state.iteration != step.iteration:
         if step.previous is not None and state.matches(p, step.previous):
             state.advance(p, step)
         else:
             state = None
-    if state is None and step.kind == "stay":  # make the labels of the step before again
+    if state is None and step.kind == "stay":
+        # "stay" makes no labels: repeat the step before, whose labels are needed
         state = State(block, step.previous, step.previous.centers)
         state.sweep_rows(p, step.previous)
         state.sweep.present_sums()
@@ -316,6 +322,7 @@ def _run_step(p, block, step):
         state = State(block, step, step.centers)
     result = StepResult({}, {}, 0, int(state.fresh))
     if step.kind != "stay":
+        # a sweep is made unless the state has made it, after the same centers of earlier partitions
         preceding = step.opened.before(p) if step.kind == "create" else step.opened.centers[:0]
         if state.kind != step.kind or not np.array_equal(state.preceding, preceding):
             state.sweep_rows(p, step)
@@ -335,7 +342,7 @@ def _run_step(p, block, step):
 
 
 def merge_results(several):
-    """One result for all partitions, from the results for some partitions each."""
+    """The result for all partitions, from results for some partitions each."""
     total = StepResult({}, {}, 0, 0)
     for result in several:
         total.opened.update(result.opened)
@@ -351,5 +358,5 @@ def merge_results(several):
 
 
 def without_centers(step):
-    """The step, without what a worker that has the state of a partition does not need of it."""
+    """A copy of the step that is small to send: enough for ``State.matches`` and ``advance``."""
     return replace(step, centers=None, frame=None, previous=None, remap=None)

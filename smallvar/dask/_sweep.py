@@ -93,7 +93,7 @@ def exact_value(digits):
 
 
 class CollectionSweep:
-    """A Sweep (see _core/fit_loop.py) over the partitions of an executor.
+    """A Sweep (see _centers/starts.py) over the partitions of an executor.
 
     ``labels(centers)`` returns the lazy labels of all rows. ``centers`` are those at the start of
     the sweep, ``opened`` those that it opened. ``previous`` is the last step whose sweep is over.
