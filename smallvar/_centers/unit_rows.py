@@ -1,7 +1,7 @@
-"""Rows divided by their lengths, and which have none.
+"""Rows divided by their lengths, and the numbers of the rows of length zero.
 
-``rows_with_direction`` is for data, ``unit_rows`` for centers. Of many numbers no copy is made, but
-rows are divided when they are read (``DividedRows``): the same numbers.
+``rows_with_direction`` is for data, ``unit_rows`` for centers. Large data are not copied: their
+rows are divided each time they are read (``DividedRows``), with the same result.
 """
 
 import warnings
@@ -14,10 +14,10 @@ from smallvar._core.validation import some_rows, sparse_rows
 from smallvar._sweeps.rows import DividedRows
 from smallvar._sweeps.seeds import nearest_seed
 
-UNIT = 64  # of the type's epsilon: rows whose squared length is that near to 1 are used as they are
+UNIT = 64  # times epsilon of the type: a row has length 1 if its squared length is so near to 1
 BLOCK = 1 << 17  # numbers converted at a time
-COPIED = 1 << 22  # numbers of rows up to which one copy is made of these: that takes less time
-SHORTEST, LONGEST = 1e-290, 1e290  # lengths of rows that can be divided by them at once
+COPIED = 1 << 22  # largest size of X of which a copy is made, which is faster than DividedRows
+SHORTEST, LONGEST = 1e-290, 1e290  # rows of other lengths must be scaled before they are divided
 
 
 def squares(X):
@@ -34,28 +34,30 @@ def lengths(X):
 
 
 def length_rounding(X):
-    """The squared distance that errors of lengths may make."""
+    """The squared distance that rounding of the lengths of rows, in the type of X, may make."""
     return float(np.square(UNIT * np.finfo(X.dtype).eps))
 
 
 def squared_lengths(X, n_threads):
-    """The squared length of each row of data."""
+    """The squared length of each row of data, dense or sparse: its squared distance from 0."""
     squares = np.full(X.shape[0], np.inf)
     nearest_seed(X, None, np.zeros(X.shape[1]), squares, n_threads)
     return squares
 
 
 def are_not_unit(squares, dtype):
-    """The rows of these squared lengths whose length is not 1 up to rounding."""
+    """Indices of the rows whose length is not 1 up to rounding, from their squared lengths."""
     return np.flatnonzero(~(np.abs(squares - 1.0) <= UNIT * np.finfo(dtype).eps))
 
 
 def divided(values, largest, squares_of):
-    """Numbers of rows divided by the lengths of these, of whose numbers ``largest`` is the largest.
+    """Entries of rows, each divided by the length of its row.
 
-    ``squares_of(values)`` are the squared lengths. By a power of two first: squares then neither
-    vanish nor overflow.
+    ``largest`` is, for each entry, the largest absolute value in its row, and
+    ``squares_of(values)`` the squared length of its row, both > 0.
     """
+    # entries are scaled to at most 1, by a power of two: squares do not overflow, the largest does
+    # not underflow, and scaling rounds nothing that counts
     values = np.ldexp(values, -np.frexp(largest)[1])
     return values / np.sqrt(squares_of(values))
 
@@ -75,9 +77,9 @@ def unit_rows(X, n_threads, name="X"):
 
 
 def unit_and_zero_rows(X, n_threads, divided=False):
-    """The rows, of length 1 where they have a direction, and the numbers of those that are zero.
+    """The rows at length 1, and the indices of the rows of length zero, whose values are undefined.
 
-    ``divided``: of many dense numbers no copy is made, but DividedRows of the same numbers.
+    ``divided``: of large dense X no copy is made, but DividedRows with the same values.
     """
     if issparse(X):
         return unit_sparse_rows(X, n_threads)
@@ -89,14 +91,14 @@ def unit_and_zero_rows(X, n_threads, divided=False):
 
 
 def rows_with_direction(X, n_threads):
-    """The rows that are not zero, at length 1, and their numbers; None where these are all."""
+    """The rows of length > 0, at length 1, and their indices (None: all rows)."""
     rows, zero = unit_and_zero_rows(X, n_threads, divided=True)
     if not len(zero):
         return rows, None
     used = np.delete(np.arange(X.shape[0]), zero)
     if not len(used):
         return some_rows(rows, used), used
-    # again without them, so that all that follows is as if they had never been there
+    # again without them, so that the result is bit for bit that of data without these rows
     return unit_and_zero_rows(some_rows(X, used), n_threads, divided=True)[0], used
 
 
@@ -119,14 +121,17 @@ def no_direction(n):
 
 
 def divided_rows(X, n_threads):
-    """The rows, divided when they are read, and which are zero; None where lengths are extreme."""
+    """The rows, divided when they are read, and the indices of those of length zero.
+
+    The rows are None where lengths are extreme.
+    """
     length, zero, all_unit = squared_lengths(X, n_threads), [], True
     for part in gen_batches(X.shape[0], max(1, BLOCK // X.shape[1])):
         off = are_not_unit(length[part], X.dtype)
         block = np.array(X[part][off], dtype=np.float64)
         largest = np.abs(block).max(axis=1)
         zero.append(part.start + off[largest == 0.0])
-        block[largest == 0.0] = 1.0  # any number: the caller leaves these rows out
+        block[largest == 0.0] = 1.0  # any value > 0: the caller leaves these rows out
         # by a power of two before they are squared: squares neither vanish nor overflow
         exponent = np.frexp(largest)[1]
         with np.errstate(over="ignore", under="ignore"):
@@ -142,7 +147,7 @@ def divided_rows(X, n_threads):
 
 
 def unit_dense_rows(X, n_threads):
-    """The rows, and which are zero."""
+    """``unit_and_zero_rows`` of dense rows: X itself, or a copy."""
     if X.dtype == np.float16:
         copy, off = np.empty(X.shape, dtype=np.float32), np.arange(X.shape[0])
     else:
@@ -155,15 +160,15 @@ def unit_dense_rows(X, n_threads):
         rows = off[part]
         block = np.array(X[rows], dtype=np.float64)
         largest = np.abs(block).max(axis=1)
-        none = largest == 0.0
-        zero.append(rows[none])
-        block[none], largest[none] = 1.0, 1.0  # any numbers: the caller leaves these rows out
+        is_zero = largest == 0.0
+        zero.append(rows[is_zero])
+        block[is_zero], largest[is_zero] = 1.0, 1.0  # any values > 0: the caller drops these rows
         copy[rows] = divided(block, largest[:, None], lambda rows: squares(rows)[:, None])
     return copy, np.concatenate(zero)
 
 
 def unit_sparse_rows(X, n_threads):
-    """``unit_and_zero_rows`` of sparse rows, with the numbers of the dense ones."""
+    """``unit_and_zero_rows`` of sparse rows, with the same values as for dense ones."""
     if X.dtype == np.float16:
         X = sparse_rows(X.astype(np.float32))
     off = are_not_unit(squared_lengths(X, n_threads), X.dtype)
@@ -174,10 +179,11 @@ def unit_sparse_rows(X, n_threads):
     largest = np.zeros(X.shape[0])
     np.maximum.at(largest, row_of, np.abs(X.data))
     zero = np.flatnonzero(largest == 0.0)
-    # entries of rows that must be divided; a row of unit length keeps its very numbers
+    # entries of rows that must be divided; a row of unit length keeps its values
     at = np.flatnonzero(np.isin(row_of, off) & (largest[row_of] > 0.0))
 
     def squares_of(values):
+        """For each entry, the squared length of its row."""
         total = np.zeros(X.shape[0])
         np.add.at(total, row_of[at], np.square(values))  # in the order of the columns
         return total[row_of[at]]

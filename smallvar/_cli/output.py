@@ -195,7 +195,10 @@ def save(path, figure):
 
 
 def in_short(counts, noun):
-    """Text: the first twelve counts, and the number and range of the others."""
+    """Text: the first twelve counts as given, and the number and range of the others.
+
+    ``noun`` names what is counted. Counts need not be sorted.
+    """
     if len(counts) <= 13:
         return ", ".join(map(str, counts))
     first, rest = ", ".join(map(str, counts[:12])), counts[12:]

@@ -16,17 +16,17 @@ from smallvar._core.lapack import eigh, stoppable
 
 DENSE = 400  # rows up to which a dense solver is as fast as Lanczos
 TINY = 16  # rows up to which components are solved together
-ZERO_ROW = 1e-10  # of the longest row of Y, or the largest singular value: less is rounding
-TIED = 1e-9  # absolute, products with rows of length 1: of those that are closer the first is taken
-EQUAL_ENTRIES = 1e-6  # of the largest entry of a vector: of those that are closer the first decides
+ZERO_ROW = 1e-10  # of the longest row of Y, or the largest singular value: less counts as zero
+TIED = 1e-9  # absolute: products of rows of length 1 that differ by less tie; the first is taken
+EQUAL_ENTRIES = 1e-6  # relative: entries of a vector that differ by less are equal
 LEAST_GAIN = 1e-12  # of the sum of weights: an iteration that gains no more ends the rounding
 SOLVED = 40  # bytes for each entry of a matrix that is made dense to be solved
-ROUNDS = 1000  # of one start: rarely more than 50
-SEEDED = "rng" in inspect.signature(eigsh).parameters
+ROUNDS = 1000  # largest number of iterations of a start; it rarely takes 50
+SEEDED = "rng" in inspect.signature(eigsh).parameters  # eigsh of newer scipy takes a generator
 
 
 class Rounding(namedtuple("Rounding", "objective labels more")):
-    """Labels that eigenvectors were rounded to, their objective, and what else is known of them."""
+    """Labels that eigenvectors were rounded to, their objective, and any data of the caller."""
 
     @property
     def k(self):
@@ -122,7 +122,7 @@ def _by_component(K, threshold, rng, least, max_memory):
 
 
 def _implicit(product, n, threshold, rng, least, max_memory):
-    """Eigenpairs above the threshold of a K that is known by its products with vectors."""
+    """Eigenpairs above the threshold of a K that is given by its products with vectors."""
     if n <= DENSE:
         K = product(np.eye(n))
         return _dense((K + K.T) / 2, threshold, least)
@@ -195,7 +195,10 @@ def lanczos(product, n, norm, threshold, rng, least=0, known=None, max_memory=np
 
 
 def unit_rows(Y):
-    """Rows of Y at length 1, an all-zero row having become ones first."""
+    """The rows of Y at length 1.
+
+    A row of zeros has no direction: it becomes one of equal entries, at equal angles to all axes.
+    """
     length = np.linalg.norm(Y, axis=1)
     zero = length <= ZERO_ROW * length.max(initial=0)
     rows = np.where(zero[:, None], 1.0, Y)
@@ -215,31 +218,32 @@ def yu_shi(Y, random_state, n_init):
 def yu_shi_rounds(Y, rng, n_init, weight):
     """Labels and the number of iterations of each start; the rows of Y have length 1.
 
-    A row of some weight counts as so many copies; None is weight 1 for all rows.
+    The rounding finds an orthogonal matrix R and an indicator matrix X of labels with the least
+    ||X - Y R||^2, rows weighted (None: by 1), by turns: labels for R, then R for the labels.
     """
     n, m = Y.shape
     weight = np.ones(n) if weight is None else weight
-    mass = np.cumsum(weight)
+    total = np.cumsum(weight)
     for start in range(n_init):
         row = 0
         if start:
-            drawn = rng.random_sample() * mass[-1]
-            row = min(np.searchsorted(mass, drawn, side="right"), n - 1)
+            drawn = rng.random_sample() * total[-1]
+            row = min(np.searchsorted(total, drawn, side="right"), n - 1)
         R, overlap = np.empty((m, m)), np.zeros(n)
-        for c in range(m):  # rows that are most orthogonal
+        for c in range(m):  # the columns of R: rows of Y, each most orthogonal to those before
             R[:, c] = Y[row]
             overlap += np.abs(Y @ R[:, c])
             row = np.argmax(overlap <= overlap.min() + TIED)
         best, labels, n_iter = -np.inf, np.zeros(n, dtype=np.int32), 0
         while m and n_iter < ROUNDS:
-            turned = Y @ R
-            new = np.argmax(turned >= turned.max(axis=1, keepdims=True) - TIED, axis=1)
+            rotated = Y @ R
+            new = np.argmax(rotated >= rotated.max(axis=1, keepdims=True) - TIED, axis=1)
             # ||X - Y R||^2 = 2 (sum of weights) - 2 tr(X' W Y R): the best R makes it sum(S)
             X = csr_array((weight, new, np.arange(n + 1)), (n, m))
             U, S, Vt = np.linalg.svd(X.T @ Y)
-            U[:, ZERO_ROW * S[0] >= S] = 0.0  # an empty column of X says nothing about R's
+            U[:, ZERO_ROW * S[0] >= S] = 0.0  # a label without rows leaves its column of R free
             n_iter += 1
-            if not S.sum() > best + LEAST_GAIN * mass[-1]:
+            if not S.sum() > best + LEAST_GAIN * total[-1]:
                 break
             best, labels, R = S.sum(), new, Vt.T @ U.T
         yield first_appearance(labels), n_iter

@@ -1,4 +1,4 @@
-"""The feature path: features of every number, which number the data speak for, and its penalty."""
+"""The feature path: features for every K, the K that the criterion chooses, and its penalty."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,12 @@ from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import Path, envelope, penalty_within
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
-EXACT_FIT = 1e-20  # of the square of the data: an error, or a column, that counts as none
-BEYOND = 3  # numbers of features tried beyond the best one,
-BEYOND_PART = 3  # or this part of the best one, if that is more
-FEW = 2  # random starts at first, where rows choose exactly; else none
-EXACT = 8  # features up to which rows choose exactly, which then costs little
-NUMBERS, ROWS = 1 << 14, 500  # numbers in the rows that "auto" looks at, but at least so many rows
+EXACT_FIT = 1e-20  # of the sum of squares of X: a smaller error, or column, counts as zero
+BEYOND = 3  # the path ends after so many numbers of features beyond the best one,
+BEYOND_PART = 3  # or best / BEYOND_PART, if that is more
+FEW = 2  # random starts made at first, up to ``exact`` features; for more features none
+EXACT = 8  # up to so many features each row tries all 2^K combinations, which is still cheap
+NUMBERS, ROWS = 1 << 14, 500  # "auto" uses a sample: rows * columns = NUMBERS, at least ROWS rows
 
 
 class FeaturePath(Path):
@@ -61,27 +61,29 @@ class FeaturePath(Path):
 
 
 class DescriptionLength:
-    """What the rows cost when told by their features: the lower, the better.
+    """Description length of the rows, given K features: the criterion, the lower, the better.
 
     V = u d log(error / energy) + 2 u sum_k h(p_k) + 2 K (d + 1) log u,
 
-    u the number of distinct rows, d that of the columns whose squares are more than EXACT_FIT of
-    the data's (but at most u), p_k the share of the rows that have feature k, and h the entropy of
-    a bit, in nats.
+    twice the negative log-likelihood of Gaussian errors, up to a constant, twice the nats that code
+    the rows of Z, and the price of K (d + 1) parameters. u is the number of distinct rows, d that
+    of the columns with more than EXACT_FIT of the sum of squares of X (but at most u), p_k the
+    share of the rows that have feature k, h(p) = -p log p - (1 - p) log(1 - p), and ``energy`` the
+    error without features. ``most`` is the largest K that may be chosen.
     """
 
     def __init__(self, X, weight):
         self.weight, self.distinct = weight, count_distinct(X)
         squares = np.einsum("ij,ij->j", X, X, dtype=np.float64)
         self.d = min(int((squares > EXACT_FIT * squares.sum()).sum()), self.distinct)
-        self.most = max(1, self.distinct // 3)  # features that may be chosen
+        self.most = max(1, self.distinct // 3)  # three distinct rows for each feature
 
     def __call__(self, error, energy, Z):
-        """V of these rows of Z; infinite for too many features."""
+        """V of Z and its error; infinite for more than ``most`` features."""
         k = Z.shape[1]
         if k > self.most:
             return np.inf
-        if not energy > 0.0:
+        if not energy > 0.0:  # all rows are zero: the fewest features are best
             return float(k)
         share = np.average(Z, axis=0, weights=self.weight) if k else np.zeros(0)
         entropy = 0.0
@@ -93,9 +95,10 @@ class DescriptionLength:
 
 
 class Steps:
-    """The features found for K = 0, 1, 2, ...: errors, rows of Z, and whether all converged.
+    """The best features found for K = 0, 1, 2, ..., one K after the other.
 
-    Rows choose exactly, of all 2^K, up to so many features as ``exact`` says.
+    By K: ``error``, ``criterion``, ``Z``, ``components``, and ``left``, the starts that are not yet
+    made. Up to ``exact`` features, each row takes the best of all 2^K combinations.
     """
 
     def __init__(self, model, X, weight, exact, rng, n_threads):
@@ -108,66 +111,67 @@ class Steps:
         Z = np.zeros((len(X), 0), dtype=np.uint8)
         self.error, self.criterion = [energy], [self.judge(energy, energy, Z)]
         self.Z, self.components = [Z], [np.zeros((0, X.shape[1]))]
-        self.left = [
-            ((), (), [])
-        ]  # starts not yet run for each number, and objectives of the others
+        # for each K: random states and modes of starts not yet made, objectives of those made
+        self.left = [((), (), [])]
 
     def go_on(self, few=False):
-        """One feature more: a start from the features there are, and random ones.
+        """Find the features for the next K: a start from those for K - 1, and random starts.
 
-        Where they are to be ``few``, most of the random ones are left to ``complete``.
+        If ``few``, most of the random starts are left to ``complete``.
         """
         k = len(self.error)
         states, modes = draw_starts(self.model, self.rng)
         self.error.append(np.inf)
-        for found in (self.criterion, self.Z, self.components):
-            found.append(None)
+        for results in (self.criterion, self.Z, self.components):
+            results.append(None)
         self.left.append((states, modes, []))
         self._add_feature(k - 1)
         self._run(k, few)
 
     def complete(self, k):
-        """Run the starts that are left for K features; of more features begin with those found."""
+        """Run the starts that are left for K = k; if they lower its error, start K + 1 from it."""
         before = self.error[k]
         self._run(k, few=False)
         if self.error[k] < before and k + 1 < len(self.error):
             self._add_feature(k)
 
     def complete_best(self):
-        """Run the starts that are left for the best number of features, and for the one before.
+        """Run the starts that are left for the best K and for K - 1, until none are left for both.
 
-        Where the true number is one less, its few starts may have missed what that one has found.
+        K - 1 may be the true number: its few starts may have missed its best features, which would
+        make K look better.
         """
         while left := [k for k in (self.best - 1, self.best) if k > 0 and len(self.left[k][0])]:
             self.complete(left[0])
 
     def _add_feature(self, k):
-        """A start with K + 1 features from the K there are."""
+        """Make a start for K = k + 1 from Z of K = k, with a feature that no row has yet."""
         more = np.zeros((len(self.X), 1), dtype=np.uint8)
         sweep = self._sweep(k + 1)
         run_starts(self.model, sweep, self.rng, np.ascontiguousarray(np.hstack([self.Z[k], more])))
         self._keep(sweep)
 
     def _run(self, k, few):
-        """Random starts that are left for K features, or a ``few`` of them, until enough agree."""
-        states, modes, known = self.left[k]
+        """Run the starts that are left for K = k, or a ``few`` of them, until enough agree."""
+        states, modes, objectives = self.left[k]
         enough = enough_starts(self.model)
         count = (FEW if k <= self.exact else 0) if few else len(states)
         if count:
             sweep = self._sweep(k)
-            # the start from fewer features and a random one that agree are few
-            sweep.run(states[:count], modes[:count], enough - few, known)
+            # with ``few``, two that agree are enough: say, the start from K - 1 and a random one
+            sweep.run(states[:count], modes[:count], enough - few, objectives)
             count = len(states) if sweep.agreed and not few else len(sweep.objectives)
-            self.left[k] = states[count:], modes[count:], known
+            self.left[k] = states[count:], modes[count:], objectives
             self._keep(sweep)
 
     def _sweep(self, k):
+        """A sweep for exactly k features."""
         rule = "exact" if k <= self.exact else "coordinate"
         swaps = swaps_of(self.model, self.X, path=rule == "coordinate")
         return new_sweep(self.model, self.X, self.weight, rule, 0.0, k, swaps, self.n_threads)
 
     def _keep(self, sweep):
-        """Take what a sweep has found, where that is the best for its number of features."""
+        """Keep the features of a sweep if their error is the lowest for this number of features."""
         k = sweep.k
         self.left[k][2].extend(sweep.objectives)
         self.converged &= sweep.converged
@@ -183,7 +187,7 @@ class Steps:
         return int(np.argmin(self.criterion))
 
     def path(self, scale=1.0):
-        """What ``feature_path`` returns, with errors times ``scale``."""
+        """The FeaturePath, with errors multiplied by ``scale``."""
         K, errors = np.arange(len(self.error)), np.array(self.error) * scale
         low, high = envelope(K, errors)
         k = self.best
@@ -194,9 +198,9 @@ class Steps:
 
 
 def choose(model, X, weight, exact, most, rng, n_threads, callback=None):
-    """The path of at most so many features, and rows of Z for the number chosen.
+    """The path up to ``most`` features, and Z of all rows for the number chosen.
 
-    Of many rows a random sample is looked at; penalties and errors are scaled to all rows.
+    The path of many rows is that of a random sample; penalties and errors are scaled to all rows.
     """
     n, d = X.shape
     rows, w, scale = X, weight, 1.0
