@@ -249,6 +249,7 @@ class BPMeans(FeatureEstimator):
             given = Z is not None
             self._forget_path()
             lam = self.lam
+            # "auto": unless Z is given, the sweeps go on from Z of the path, with as many features
             if lam == "auto":
                 self.path_, chosen = choose(
                     self, rows, weight, 0, cap, rng, n_threads, self._callback()
@@ -257,15 +258,17 @@ class BPMeans(FeatureEstimator):
                 if Z is None and self.algorithm != "stepwise":
                     Z, cap = chosen, self.path_.best
             elif isinstance(lam, str):
+                # the rule counts each row once; costs of rows are weighted, so lam is scaled
                 guess = cut_guess(self.n_components, len(rows), "n_components")
                 probe = new_sweep(self, rows, None, "coordinate", 0.0, guess, 0, n_threads)
                 lam = mean_weight(weight) * probe.farthest_first()
-            lam = float(lam)
+            lam = float(lam)  # in the unit of the weights of the fit, see _relative
             if self.algorithm == "stepwise":
                 sweep, path, converged = self._stepwise(rows, weight, lam, cap, rng, n_threads)
             else:
                 swaps = swaps_of(self, rows, given=given)
-                swaps = swaps if given or Z is None else 0  # the path has made them
+                if Z is not None and not given:
+                    swaps = 0  # the path has already swapped for this Z
                 sweep = new_sweep(self, rows, weight, self.algorithm, lam, cap, swaps, n_threads)
                 run_starts(self, sweep, rng, Z)
                 converged = sweep.converged
@@ -280,7 +283,10 @@ class BPMeans(FeatureEstimator):
         return self
 
     def _stepwise(self, X, weight, lam, cap, rng, n_threads):
-        """K-features for K = 0, 1, 2, ... until the objective rises."""
+        """Fit K-features for K = 0, 1, 2, ... until the objective rises, or K is ``cap``.
+
+        Returns the sweep of the best K, the objective of each K, and whether the sweep converged.
+        """
         swaps, callback = swaps_of(self, X), self._callback()
         best = new_sweep(self, X, weight, "coordinate", 0.0, 0, 0, n_threads)
         best.encode(np.zeros((0, X.shape[1])))
@@ -458,6 +464,7 @@ class KFeatures(FeatureEstimator):
             X, rows, weight, active = self._prepare(X, sample_weight, self.n_components == "auto")
             self._forget_path()
             k, swaps, Z = self.n_components, swaps_of(self, rows), None
+            # "auto": the sweeps go on from Z of the path, which has already made swaps
             if k == "auto":
                 exact = EXACT_LIMIT if self.assign == "exact" else 0
                 most, callback = exact or len(rows), self._callback()

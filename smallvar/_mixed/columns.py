@@ -28,7 +28,7 @@ SHOWN = 5  # levels in a message
 
 @dataclass(frozen=True)
 class Column:
-    """What is known of a column that takes part.
+    """A column that takes part in a fit.
 
     Attributes
     ----------
@@ -42,15 +42,15 @@ class Column:
     step : float
         The grid that values lie on; 0 for none.
     reason : str
-        In words.
+        Why it has this kind, for the user.
     position : int
-        Where it was in the table.
+        Index of the column in the table.
     filled : tuple of float or None
-        A value that counts as missing, and by how much others may differ that do so too: one that
-        fills gaps, or that so many rows have that a flag tells of it.
+        A value that counts as missing, and a tolerance: values no farther from it are missing, too.
+        It fills gaps, or many rows have it: these are then told apart by a flag.
     flag_of : str or None
-        Of a flag that tells whether a column has another value than ``filled``: the name of that
-        column.
+        Of a flag, a column that says whether another one has a value other than ``filled``: the
+        name of the other column.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Packed:
 
     @property
     def empty_rows(self):
-        """The rows without a value in any column, which no cluster is better for than another."""
+        """Indices of the rows without a value in any column: all clusters are equally near."""
         empty = np.ones(len(self.numbers), dtype=bool)
         for j in range(self.numbers.shape[1]):
             empty &= np.isnan(self.numbers[:, j])
@@ -111,15 +111,15 @@ class Packed:
 
 
 def pack(X, columns="auto"):
-    """The rows of a table, with the kinds of its columns found, or as ``columns`` says.
+    """Pack the rows of a table; the kinds of its columns are found, or as ``columns`` says.
 
     Parameters
     ----------
     X : DataFrame of pandas or polars, Table of pyarrow, dict of arrays, or array-like
         The table. None, NaN and null are missing.
     columns : "auto" or dict
-        The kind of a column, by its name or, in an array, its position; None leaves it out. What
-        is not named is found.
+        The kind of a column, by its name or, in an array, its position; None leaves it out. The
+        kinds of the other columns are found.
 
     Returns
     -------
@@ -128,6 +128,7 @@ def pack(X, columns="auto"):
     """
     reader = TableReader(X)
     asked = _asked(reader, columns)
+    # columns are read one at a time; of those of levels, the codes are kept for ``_packed``
     found, kept = [], {}
     for j, name in enumerate(reader.names):
         kind = asked.get(name, "auto")
@@ -135,10 +136,11 @@ def pack(X, columns="auto"):
             found.append(Found(None, "left out by columns"))
             continue
         cells = reader.cells(j)
-        found.append(_look(cells, name, kind))
+        found.append(_find_kind(cells, name, kind))
         if cells.what == "levels" and found[j].kind is not None:
             cells.codes = cells.codes.astype(np.int16)
             kept[j] = cells
+    # small whole numbers may be codes of a category: all other columns must be known for that
     _decide_codes(reader, found, kept)
     used = [column for j, f in enumerate(found) for column in _columns_of(reader.names, j, f)]
     left_out = {reader.names[j]: f.reason for j, f in enumerate(found) if f.kind is None}
@@ -149,7 +151,11 @@ def pack(X, columns="auto"):
 
 
 def _columns_of(names, j, found):
-    """The Columns that one of the table becomes: none, one, or one and a flag."""
+    """Yield the Columns that column j of the table becomes: none, one, or one and a flag.
+
+    Where many rows have one value, ``found.often``, it is missing in the Column of the others, and
+    the flag says which rows have another.
+    """
     if found.kind is None:
         return
     name, often = names[j], found.often
@@ -165,10 +171,10 @@ def _columns_of(names, j, found):
 
 
 def repack(X, columns, as_given=False):
-    """The rows of another table with the columns of a fit, by name; in an array, by position.
+    """Pack the rows of another table with the columns of a fit, by name; in an array, by position.
 
-    Levels that the fit has not seen are missing, of which a warning tells. ``as_given``: values
-    that fill gaps, or that a flag tells of, are not missing.
+    Levels that the fit has not seen count as missing, with a warning. ``as_given``: values that
+    ``Column.filled`` makes missing are kept.
     """
     reader = TableReader(X)
     places = {name: j for j, name in enumerate(reader.names)}
@@ -180,7 +186,7 @@ def repack(X, columns, as_given=False):
             "X must have the columns of the fit, got none called "
             f"{', '.join(map(repr, lacking[:SHOWN]))}"
         )
-    if as_given:  # the domain is that of the other values
+    if as_given:  # the kept values may be outside the domain of the kind, so that is "normal"
         columns = [
             replace(c, filled=None, kind="normal") if c.filled and c.flag_of is None else c
             for c in columns
@@ -211,8 +217,11 @@ def _asked(reader, columns):
     return asked
 
 
-def _look(cells, name, kind):
-    """What is Found in a column, or what was asked for where that is possible."""
+def _find_kind(cells, name, kind):
+    """The Found of a column, for the kind asked for unless that is "auto"; raises if it is not one.
+
+    A column without a value, or with one value, is left out in any case.
+    """
     if cells.what == "dates":
         if kind != "auto":
             raise ValueError(f"columns[{name!r}] must be None or 'auto' for dates, got {kind!r}")
@@ -229,7 +238,7 @@ def _look(cells, name, kind):
 
 
 def _levels_as(cells, name, kind):
-    """A column of words as the kind that was asked for."""
+    """The Found of a column of words, for the kind that was asked for."""
     used = np.unique(cells.codes[cells.codes >= 0])
     levels = tuple(cells.levels[i] for i in used)
     if kind == "ordered" and cells.ordered:
@@ -250,7 +259,7 @@ def _levels_as(cells, name, kind):
 
 
 def _numbers_as(cells, name, kind):
-    """A column of numbers as the kind that was asked for."""
+    """The Found of a column of numbers, for the kind that was asked for."""
     numbers = cells.numbers[~np.isnan(cells.numbers)]
     check_domain(numbers, name, kind)
     if kind in CODES and cells.flags:
@@ -275,7 +284,7 @@ def _numbers_as(cells, name, kind):
 
 
 def check_domain(numbers, name, kind):
-    """Raise where a number cannot be of the family."""
+    """Raise if a number of a column is outside the domain of the kind."""
     with np.errstate(invalid="ignore"):
         if kind == "poisson":
             wrong, needs = (numbers < 0) | (numbers != np.floor(numbers)), "whole numbers >= 0"
@@ -289,20 +298,25 @@ def check_domain(numbers, name, kind):
 
 
 def _needs(name, kind, needs, got):
+    """The error message for a column that does not suit the kind asked for."""
     return f"column {name!r} of X must be {needs} for the kind {kind!r}, got {got}"
 
 
 def _decide_codes(reader, found, kept):
-    """Take small whole numbers for codes of a category where the other columns say so."""
+    """Change ``found`` (INOUT) of columns of small whole numbers by the evidence of the others.
+
+    They stay ordered if rows with neighboring numbers are alike in the other columns, or if these
+    do not tell. Else they are codes of a category.
+    """
     unclear = [j for j, f in enumerate(found) if f.like_codes]
     if not unclear:
         return
     rows = slice(None, None, -(-reader.n_rows // ROWS))
-    samples, place = [], {}
+    samples, index = [], {}
     for j, f in enumerate(found):
         if f.kind is None:
             continue
-        place[j] = len(samples)
+        index[j] = len(samples)
         if j in kept:
             cells = kept[j]
             samples.append((len(cells.levels), cells.codes[rows]))
@@ -312,7 +326,7 @@ def _decide_codes(reader, found, kept):
             samples.append((len(f.levels), _codes_of(numbers, f.levels)[0]))
         else:
             samples.append((None, numbers))
-    answers = are_in_order(samples, [place[j] for j in unclear])
+    answers = are_in_order(samples, [index[j] for j in unclear])
     for j, (in_order, told) in zip(unclear, answers, strict=True):
         f, words = found[j], f"{counted(len(found[j].levels), 'whole number')}"
         if in_order:
@@ -327,7 +341,11 @@ def _decide_codes(reader, found, kept):
 
 
 def _packed(reader, columns, left_out, kept, places=None):
-    """Fill the arrays, column by column."""
+    """The Packed of these columns, read one by one.
+
+    ``kept`` has the cells, by position in the table, of columns that have been read already; each
+    is let go once it is used. ``places`` maps names to positions (None: those of the columns).
+    """
     at = [c.position if places is None else places[c.source] for c in columns]
     number_of = [i for i, c in enumerate(columns) if c.kind in NUMBERS]
     code_of = [i for i, c in enumerate(columns) if c.kind in CODES]
@@ -362,7 +380,7 @@ def _packed(reader, columns, left_out, kept, places=None):
 
 
 def _as_codes(cells, column):
-    """Codes of a column, and the levels that the fit has not seen."""
+    """Codes of the cells, and up to SHOWN levels that the column does not have."""
     if column.flag_of is not None:
         numbers = _numbers_of(cells, column)
         return np.where(np.isnan(numbers), -1, numbers != column.filled[0]), []
@@ -383,17 +401,17 @@ def _as_codes(cells, column):
 
 
 def _codes_of(numbers, levels):
-    """The place of each number among ascending levels; -1 where it is none of them."""
+    """Index of each number in ascending levels (-1: not among them), and some not among them."""
     value = np.asarray(levels, dtype=np.float64)
-    place = np.searchsorted(value, numbers)
-    place[place == len(value)] = 0
-    there = value[place] == numbers
-    unseen = np.unique(numbers[~there & ~np.isnan(numbers)])
-    return np.where(there, place, -1).astype(np.int16), [plain(v) for v in unseen[:SHOWN]]
+    index = np.searchsorted(value, numbers)
+    index[index == len(value)] = 0
+    is_level = value[index] == numbers
+    unseen = np.unique(numbers[~is_level & ~np.isnan(numbers)])
+    return np.where(is_level, index, -1).astype(np.int16), [plain(v) for v in unseen[:SHOWN]]
 
 
 def _as_numbers(cells, column):
-    """Numbers of a column: values, or the positions of levels in order."""
+    """Numbers of the cells: values, or the positions of ordered levels; NaN where missing."""
     if cells.what == "levels":
         if column.kind != "ordered" or not isinstance(column.levels[0], str):
             raise ValueError(_as_fitted(column, "numbers", "words"))
@@ -401,15 +419,15 @@ def _as_numbers(cells, column):
         return np.where(codes < 0, np.nan, codes.astype(np.float64))
     numbers = _numbers_of(cells, column)
     if column.filled is not None:
-        value, same = column.filled
+        value, tolerance = column.filled
         with np.errstate(invalid="ignore"):
-            numbers = np.where(np.abs(numbers - value) <= same, np.nan, numbers)
+            numbers = np.where(np.abs(numbers - value) <= tolerance, np.nan, numbers)
     check_domain(numbers, column.name, column.kind)
     return numbers
 
 
 def _numbers_of(cells, column):
-    """The numbers of a column that has some."""
+    """The numbers of the cells; raises if they are words or dates."""
     if cells.what != "numbers":
         got = "dates" if cells.what == "dates" else "words"
         raise ValueError(_as_fitted(column, "numbers", got))
@@ -417,11 +435,12 @@ def _numbers_of(cells, column):
 
 
 def _as_fitted(column, was, got):
+    """The error message for a column whose cells are not as in the fit."""
     return f"column {column.name!r} of X must be {was}, as in the fit, got {got}"
 
 
 def _warn(packed, unseen):
-    """Tell of levels that count as missing, and of rows without a value."""
+    """Warn of levels that count as missing, and of rows without a value."""
     for name, levels in unseen.items():
         shown = ", ".join(map(repr, levels)) + (", ..." if len(levels) == SHOWN else "")
         warnings.warn(

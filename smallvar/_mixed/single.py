@@ -1,8 +1,9 @@
-"""How well one distribution describes a column of numbers, whatever its shape.
+"""Likelihoods of a column of numbers under single distributions of several shapes.
 
-A cluster of one shape fits a column that is flat, skewed or has many equal values badly, and
-cutting it into pieces would seem to say something. So a column is also compared with these
-distributions of all rows together, none of which has more than one hump besides a value of its own.
+A family such as the Gaussian fits a column badly that is flat, skewed or has many equal values:
+cutting it into clusters then raises the likelihood though there are none. So the likelihood of
+clusters is compared with that of these distributions of all rows. Each has one mode, and maybe a
+point mass: one value with a probability of its own.
 """
 
 import numpy as np
@@ -12,76 +13,86 @@ from scipy.special import gammaln
 from smallvar._mixed.measure import SMALLEST_MEAN, gamma_shape
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
-OFTEN = 0.1  # of the rows: a value that so many have may be one of its own
-CONSTANT = np.log(2.0 * np.pi) + 1.0  # that of a Gaussian at its best, -2 log f = n (log s^2 + it)
+OFTEN = 0.1  # of the weight: a value with more of it may be a point mass
+# -2 log-likelihood of n values under the best Gaussian is n (log s^2 + CONSTANT)
+CONSTANT = np.log(2.0 * np.pi) + 1.0
 
 
 def lowest(kind, x, w, step):
-    """The lowest -2 log-likelihood of a column by one distribution, and its further parameters.
+    """The lowest -2 log-likelihood of a column by one distribution, and its extra parameters.
 
-    Less the terms that the criterion leaves out. ``x`` and ``w``: the values that are there, and
-    their weights; ``step``: the grid of the values, to which a value of its own is known.
+    ``x`` are the values that are not missing, ``w`` their weights, ``step`` the grid of the values
+    (0: none). Terms that ``Criterion`` of mixed_path.py leaves out are left out here, too: those
+    that do not depend on the clusters. The parameters are those beyond the one of the family.
     """
     n = float(w.sum())
     if kind == EXPONENTIAL:
         return _lognormal(x, w, n), 0
     if kind != NORMAL:
         return _negative_binomial(x, w, n) - saturated(x, w), 1
-    found = [(_plain(x, w, n, step), 0)]
+    candidates = [(_plain(x, w, n, step), 0)]
     if step == 1.0 and x.min() >= 0.0:
-        found.append((_negative_binomial(x, w, n), 0))
-    value, place = np.unique(x, return_inverse=True)
-    mass = np.bincount(place, w)
-    often = int(mass.argmax())
-    if step > 0.0 and OFTEN * n < mass[often] < n and len(value) > 20:
+        candidates.append((_negative_binomial(x, w, n), 0))
+    value, index = np.unique(x, return_inverse=True)
+    weights = np.bincount(index, w)
+    often = int(weights.argmax())
+    if step > 0.0 and OFTEN * n < weights[often] < n and len(value) > 20:
+        # a mixture: the value with probability ``share``, and a distribution of the others. As a
+        # density the point mass is share / step, the others (1 - share) times theirs
         rest = x != value[often]
-        share = mass[often] / n
-        both = -2.0 * n * (share * np.log(share) + (1.0 - share) * np.log1p(-share))
-        both += 2.0 * mass[often] * np.log(step)
+        share = weights[often] / n
+        mixture = -2.0 * n * (share * np.log(share) + (1.0 - share) * np.log1p(-share))
+        mixture += 2.0 * weights[often] * np.log(step)
+        # where all others are on one side, their distances from the value may be skewed amounts
         side = np.sign(x[rest] - value[often])
-        apart = np.abs(x[rest] - value[often]) if (side == side[0]).all() else x[rest]
-        found.append((both + _plain(apart, w[rest], n - mass[often], 0.0), 2))
-    value, more = min(found)
-    return value - n * CONSTANT, more
+        others = np.abs(x[rest] - value[often]) if (side == side[0]).all() else x[rest]
+        candidates.append((mixture + _plain(others, w[rest], n - weights[often], 0.0), 2))
+    value, extra = min(candidates)
+    return value - n * CONSTANT, extra
 
 
 def saturated(x, w):
-    """-2 log-likelihood of counts by Poisson laws of which each has its count for a mean."""
+    """-2 log-likelihood of counts in the saturated model: each is Poisson with itself as mean."""
     return 2.0 * float(w @ (x - x * np.log(np.maximum(x, 1.0)) + gammaln(x + 1.0)))
 
 
 def _plain(x, w, n, step):
-    """The lowest of a Gaussian, a box and, of positive values, a gamma and a lognormal law."""
+    """The lowest -2 log-likelihood of these laws: Gaussian, uniform; if x > 0, gamma, lognormal."""
     mean = float(w @ x) / n
-    variance = float(w @ np.square(x - mean)) / n + step**2 / 12.0
+    variance = float(w @ np.square(x - mean)) / n + step**2 / 12.0  # and that within a step
     width = float(x.max() - x.min()) * (1.0 + 2.0 / len(x)) + step
     if not (variance > 0.0 and width > 0.0):
         return np.inf
-    found = [n * (np.log(variance) + CONSTANT), 2.0 * n * np.log(width)]
+    candidates = [n * (np.log(variance) + CONSTANT), 2.0 * n * np.log(width)]
     if x.min() > 0.0:
+        # the density of x is that of log x, times the Jacobian 1 / x
         jacobian = 2.0 * float(w @ np.log(x))
-        a = gamma_shape(max(np.log(mean) - 0.5 * jacobian / n, SMALLEST_MEAN))
-        gamma = a * (np.log(mean) - 0.5 * jacobian / n) + a - a * np.log(a) + gammaln(a)
-        found += [_lognormal(x, w, n) + jacobian, 2.0 * n * gamma + jacobian]
-    return min(found)
+        mean_divergence = np.log(mean) - 0.5 * jacobian / n
+        a = gamma_shape(max(mean_divergence, SMALLEST_MEAN))
+        gamma = a * mean_divergence + a - a * np.log(a) + gammaln(a)
+        candidates += [_lognormal(x, w, n) + jacobian, 2.0 * n * gamma + jacobian]
+    return min(candidates)
 
 
 def _lognormal(x, w, n):
-    """But for the Jacobian."""
+    """-2 log-likelihood under the best lognormal law, without the Jacobian: of log x."""
     logs = np.log(x)
     variance = float(w @ np.square(logs - float(w @ logs) / n)) / n
     return n * (np.log(max(variance, SMALLEST_MEAN)) + CONSTANT)
 
 
 def _negative_binomial(x, w, n):
-    """Of counts, whose variance may be above their mean."""
-    value, place = np.unique(x, return_inverse=True)
-    mass, mean = np.bincount(place, w), float(w @ x) / n
+    """-2 log-likelihood of counts under the best negative binomial law, with their mean.
+
+    Its variance is above the mean: mean + mean^2 / r, with the shape r.
+    """
+    value, index = np.unique(x, return_inverse=True)
+    weights, mean = np.bincount(index, w), float(w @ x) / n
 
     def cost(log_shape):
         r = np.exp(log_shape)
         terms = gammaln(value + r) - gammaln(r) - gammaln(value + 1.0)
         terms += r * np.log(r / (r + mean)) + value * np.log(mean / (r + mean))
-        return -2.0 * float(mass @ terms)
+        return -2.0 * float(weights @ terms)
 
     return float(minimize_scalar(cost, bounds=(-5.0, 15.0), method="bounded").fun)
