@@ -1,4 +1,7 @@
-"""Merge paths of Gaussian clusters: from many clusters down to the number that is wanted."""
+"""Merge paths of Gaussian clusters: greedy mergers from many clusters down to the best number.
+
+A path is made on a PointGaussians, ``state``: its rows, and the clusters of the labels it is given.
+"""
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
@@ -10,34 +13,35 @@ from smallvar._core.validation import varying_columns
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.sums import exact_total
 
-PATH_SWEEPS = 4  # after a merger
-PLAIN_SWEEPS = 20  # of a k-means that seeds a start
-# the first mergers see so many rows for each cluster at first, or for each cluster and column; they
-# end at COARSE times the number of clusters that they find
+PATH_SWEEPS = 4  # largest number after a merger
+PLAIN_SWEEPS = 20  # largest number in the k-means that a path begins with
+# the first mergers are made on a sample: for each cluster at the top, ROWS_A_CLUSTER rows, or
+# ROWS_A_COLUMN for each column; the path on all rows begins at COARSE times the number they find
 ROWS_A_CLUSTER, ROWS_A_COLUMN, COARSE = 100, 4, 1.5
-SMALL, LARGE = 1e-12, 1e12  # of float32: numbers whose squares can be summed in that type
-# by weight: how far a path rises before a lower minimum, at most. Halves of a Gaussian that merge
-# lower the objective by 0.37
+SMALL, LARGE = 1e-12, 1e12  # largest absolute values of float32 rows whose squares can be summed
+# per unit of weight: the largest rise of the objective on a path before a lower minimum. A merger
+# of two halves of a Gaussian lowers it by 0.37
 WORSE = 0.5
-# by weight: objectives of starts that differ by less count as one; and after how many there is none
+# starts end when ENOUGH of them have the lowest objective, up to AGREEMENT per unit of weight
 AGREEMENT, ENOUGH = 1e-5, 3
 
 
 def distant_rows(X, k, w, rng):
-    """Rows drawn by k-means++: from columns that vary, as others have nothing but rounding."""
+    """Rows of X drawn by k-means++, by the columns that vary: the others have only rounding."""
     varying = varying_columns(X)
     columns = X if varying is None else X[:, varying]
     largest = float(np.abs(columns).max())
     if columns.dtype == np.float32 and not SMALL < largest < LARGE:
-        # k-means++ squares in the type of the rows; a power of two changes none of its draws
+        # k-means++ squares in float32; a power of two as a factor does not change its draws
         columns = np.ldexp(columns, -np.frexp(largest)[1])
     return X[kmeans_plusplus(columns, k, sample_weight=w, random_state=rng)[1]]
 
 
 def merge_path(state, label, k):
-    """Clusterings into ever fewer clusters: number, labels and objective of each.
+    """Yield clusterings into fewer and fewer clusters: number, labels and objective of each.
 
-    Greedy mergers, a few sweeps after each; clusters that lose all their rows are gone.
+    Each merger unites the pair that raises the objective least; a few sweeps follow. Clusters that
+    lose all their rows are dropped.
     """
     objective = state.refit(label, k)
     while True:
@@ -57,9 +61,10 @@ def merge_path(state, label, k):
 
 
 def plain_clusters(data, seeds, covariance):
-    """Labels of a short k-means in the metric of this covariance, and how many there are."""
+    """Labels of a short k-means in the metric of this covariance, and the number of clusters."""
     X, weight = data.X, data.w if data.layout.weighted else None
     if not np.array_equal(covariance, np.eye(X.shape[1])):
+        # with S^-1 = W'W, squared Mahalanobis distances are ||W x - W y||^2
         root = roots_of(covariance[None], None)[0][0]
         X, seeds = X @ root.T, seeds @ root.T
     seeds = np.ascontiguousarray(seeds, dtype=np.float64)
@@ -74,69 +79,77 @@ def plain_clusters(data, seeds, covariance):
         if sweep.needs_float64:
             sweep.use_float64()
         sweep.move_centers()
-    found, label = np.unique(sweep.labels, return_inverse=True)
-    return label.astype(np.int32), len(found)
+    used, label = np.unique(sweep.labels, return_inverse=True)
+    return label.astype(np.int32), len(used)
 
 
-def stops(path, begin, number):
-    """Clusterings of a path, as far down as may be of use: number, labels and objective of each.
+def stops(state, begin, number):
+    """Yield the clusterings of a path from the top to where no better one can follow.
 
-    ``begin``: labels and number of clusters; ``number``: how many are wanted, None: it is found.
+    Each is the number of clusters, the labels and the objective. ``begin`` are the labels at the
+    top, and their number; ``number`` is the given number of clusters, None if it is to be found.
     """
     least = np.inf
-    for k, label, objective in merge_path(path, *begin):
+    for k, label, objective in merge_path(state, *begin):
         yield k, label, objective
         least = min(least, objective)
-        beyond = objective - path.lam * k - WORSE * path.total  # all clusters for nothing
-        if beyond > least if number is None else k <= number:
+        # the least that may follow: no penalties are left, and WORSE has been regained
+        bound = objective - state.lam * k - WORSE * state.total
+        if bound > least if number is None else k <= number:
             return
 
 
-def cut_path(path, begin, number):
-    """Number of clusters and labels: those wanted, None if they were passed over, or the best."""
+def cut_path(state, begin, number):
+    """Number of clusters and labels of the stop with the lowest objective, or the given number.
+
+    Both are None if the path has passed over the given number.
+    """
     best, least = (None, None), np.inf
-    for k, label, objective in stops(path, begin, number):
+    for k, label, objective in stops(state, begin, number):
         if objective < least if number is None else k == number:
             best, least = (k, label), objective
     return best
 
 
-def begin_path(path, seeds, many, number, rng):
-    """Labels that a path begins with, and their number: of a path of fewer rows, or k-means.
+def begin_path(state, seeds, n_seeds, number, rng):
+    """Labels at the top of a path on ``state``, and the number of their clusters.
 
-    ``seeds``: of the k-means, None: they are drawn, ``many``.
+    They are those of a k-means. If there are many rows, k-means and the first mergers are made on a
+    sample, and all rows then join the clusters at one of its stops. ``seeds`` are the centers where
+    k-means begins; None: ``n_seeds`` are drawn. ``number`` is as for ``stops``.
     """
-    many = many if seeds is None else len(seeds)
-    data = path.data.sample(many * max(ROWS_A_CLUSTER, ROWS_A_COLUMN * path.X.shape[1]), rng)
+    n_seeds = n_seeds if seeds is None else len(seeds)
+    data = state.data.sample(n_seeds * max(ROWS_A_CLUSTER, ROWS_A_COLUMN * state.X.shape[1]), rng)
     if seeds is None:
-        seeds = distant_rows(data.X, many, data.w, rng)
-    begin = plain_clusters(data, seeds, path.identity if path.known is None else path.known)
-    if data is path.data:
+        seeds = distant_rows(data.X, n_seeds, data.w, rng)
+    begin = plain_clusters(data, seeds, state.identity if state.known is None else state.known)
+    if data is state.data:  # few rows: no sample
         return begin
-    coarse = type(path)(data.X, data.w, path.lam, path.scale, path.reg, path.known, data)
+    coarse = type(state)(data.X, data.w, state.lam, state.scale, state.reg, state.known, data)
     found = []
     for stop in stops(coarse, begin, number):
         found.append(stop)
-        # the stops to come have fewer clusters than are taken up
+        # the next stop would have fewer clusters than the path on all rows begins with
         if number is not None and stop[0] - 1 < COARSE * number:
             break
-    wanted = COARSE * (min(found, key=lambda stop: stop[2])[0] if number is None else number)
-    above = [stop for stop in found if stop[0] >= wanted]
+    # the last stop with at least COARSE times the best, or the given, number of clusters
+    least_k = COARSE * (min(found, key=lambda stop: stop[2])[0] if number is None else number)
+    above = [stop for stop in found if stop[0] >= least_k]
     k, label, _ = above[-1] if above else found[0]
     coarse.refit(label, k)
-    path.take(coarse)
-    found, label = np.unique(path.assign()[0], return_inverse=True)
-    return label.astype(np.int32), len(found)
+    state.take(coarse)
+    used, label = np.unique(state.assign()[0], return_inverse=True)
+    return label.astype(np.int32), len(used)
 
 
 def until_some_agree(starts, w):
-    """Starts, until ENOUGH of them have found the lowest objective."""
-    least, found, same = np.inf, 0, AGREEMENT * exact_total(w)
+    """Yield starts until ENOUGH of them have found the lowest objective."""
+    least, agreeing, same = np.inf, 0, AGREEMENT * exact_total(w)
     for start in starts:
         yield start
         if start.objective < least - same:
-            found = 0
-        found += start.objective <= least + same
+            agreeing = 0
+        agreeing += start.objective <= least + same
         least = min(least, start.objective)
-        if found == ENOUGH:
+        if agreeing == ENOUGH:
             return

@@ -1,4 +1,4 @@
-"""Tables as they are: columns of words beside columns of numbers, and gaps."""
+"""Reading of tables with columns of words and numbers, and with missing values."""
 
 from array import array
 from dataclasses import dataclass, replace
@@ -23,8 +23,8 @@ from smallvar._cli.text import is_header, text_records
 from smallvar._cli.words import option_of_names
 
 ROWS = 4096  # parsed at a time
-NO_WORDS = MISSING - {"none", "-"}  # which may be levels
-HALF = 0.5  # of the cells: where more are numbers, the others are slips
+NO_WORDS = MISSING - {"none", "-"}  # missing values in a column of words; "none" may be a level
+HALF = 0.5  # of the cells: a column with fewer words is one of numbers, the words are mistakes
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class MixedTable:
     name : str
         What to call the whole.
     why : str or None
-        What shows that it is no table of numbers without gaps; None if that was not asked.
+        Why it is not a table of numbers without gaps; None if it was not tried as one.
     """
 
     X: Any
@@ -53,7 +53,7 @@ class MixedTable:
 
 
 def read_mixed(source, wanted, error=None, kinds=None):
-    """Read a table as it is.
+    """Read a table whose columns may have words and missing values.
 
     Parameters
     ----------
@@ -62,9 +62,10 @@ def read_mixed(source, wanted, error=None, kinds=None):
     wanted : Wanted
         The columns to use, and how to read numbers.
     error : NotNumbersError, optional
-        Why it is no table of numbers.
+        The error of reading it as a table of numbers.
     kinds : dict, optional
-        The kinds of columns that are given: those of categories may mix numbers and words.
+        Kinds of columns that the user has given, by title: columns of categories may mix numbers
+        and words.
 
     Returns
     -------
@@ -74,6 +75,7 @@ def read_mixed(source, wanted, error=None, kinds=None):
     why = None if error is None else in_short(source, error)
     if source.kind in TEXT:
         with Progress("reading") as progress:
+            # with drop_missing gaps are not refused; no row is dropped here
             X, titles, n_rows = parse(source, replace(wanted, drop_missing=True), progress, kinds)
     elif source.kind == ".parquet":
         import pandas as pd
@@ -93,7 +95,7 @@ def read_mixed(source, wanted, error=None, kinds=None):
 
 
 def in_short(source, error):
-    """What shows that a table is none of numbers, without its name and without advice."""
+    """The message of a NotNumbersError, without the name of the file and without advice."""
     words, _, _ = str(error).partition("; choose")
     return words.removeprefix(source.name).lstrip(",: ")
 
@@ -115,7 +117,10 @@ class TextColumn:
         self.codes, self.place = array("i"), {}
 
     def add(self, cells):
-        """Take the cells of some rows; False if there are words among them and it has numbers."""
+        """Append the cells of some rows; False, if the column is one of numbers and some are words.
+
+        Nothing is appended then: the column must be read again from the beginning, as words.
+        """
         if self.numbers is not None:
             before = len(self.numbers)
             try:
@@ -138,7 +143,7 @@ class TextColumn:
         return True
 
     def slip(self):
-        """The first word in a column that is mostly numbers; None if there is none."""
+        """The first word in a column of words whose cells are mostly numbers; else None."""
         levels = list(self.place)
         is_word = np.array([not is_number(level, self.number) for level in levels], dtype=bool)
         codes = np.frombuffer(self.codes, dtype=np.int32)
@@ -148,7 +153,7 @@ class TextColumn:
         return levels[int(np.argmax(is_word))]
 
     def cells(self):
-        """An array: numbers, or strings with None where one is missing."""
+        """The column as an array: numbers (NaN: missing), or strings (None: missing)."""
         if self.numbers is not None:
             return np.frombuffer(self.numbers)
         levels = np.array([*self.place, None], dtype=object)  # the last one is that of -1
@@ -158,19 +163,21 @@ class TextColumn:
 def parse(source, wanted, progress, kinds):
     """The columns of a text file as arrays, their titles, and the number of rows.
 
-    Where a column has words after numbers, it is read again as one of words.
+    All columns are first read as numbers. If some have words, the file is read again, these columns
+    as words, until none are left that have.
     """
-    as_words = {
+    # any cell may be a level of these: words among numbers are no mistakes
+    categories = {
         name for name, kind in (kinds or {}).items() if kind in ("categorical", "bernoulli")
     }
-    words = set()
+    with_words = set()
     while True:
-        columns, titles, n_rows, more = attempt(source, wanted, progress, words)
+        columns, titles, n_rows, more = attempt(source, wanted, progress, with_words)
         if not more:
             break
-        words |= more
+        with_words |= more
     for place, (column, title) in enumerate(zip(columns, titles, strict=True)):
-        if column.numbers is not None or title in as_words:
+        if column.numbers is not None or title in categories:
             continue
         slip = column.slip()
         if slip is not None:
@@ -184,7 +191,11 @@ def parse(source, wanted, progress, kinds):
 
 
 def attempt(source, wanted, progress, words):
-    """The TextColumns, unless some turn out to hold words: the positions of these."""
+    """Read a text file, the columns at the positions ``words`` as words, the others as numbers.
+
+    Returns the TextColumns, their titles, the number of rows and an empty set. If other columns
+    have words, reading ends, and the last is the set of the positions of these.
+    """
     records = text_records(source, wanted, progress)
     _, first = next(records)
     header = is_header(first, wanted.number)
@@ -215,7 +226,7 @@ def attempt(source, wanted, progress, words):
 
 
 def slip_in_words(source, wanted, place, title, word):
-    """Refuse a column of numbers in which a cell is none."""
+    """The error message for a column of numbers in which a cell is a word; with the line of it."""
     records = text_records(source, wanted)
     _, first = next(records)
     names = [name.strip() for name in first] if is_header(first, wanted.number) else None

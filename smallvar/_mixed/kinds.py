@@ -18,24 +18,30 @@ SHARE_OF_ROWS = 0.5  # distinct values, of the rows: a column of words with more
 KEY = re.compile(
     r"((?i:(.*[\W_])?(id|ids|idx|index|key|uuid|guid|nr|no|number)|unnamed: \d+)|.*[a-z]I[dD])?"
 )
-# of the rows: a value that so many have, none of the others this share of that as often, is apart
+# a value becomes a flag if at least OFTEN of the rows have it, and no other value has more than
+# ALIKE times as many rows
 OFTEN, ALIKE = 0.2, 0.2
-# Poisson: variance over mean, and the share of the rows by which the frequencies differ, at most
+# Poisson, for many rows: the largest difference of variance / mean from 1, and the largest share of
+# the rows by which frequencies may differ from expected ones
 DISPERSION, DIFFERENT = 0.1, 0.05
-# one-sided: least skewness of counts, beyond which a normal law is cut to pieces, and of amounts;
-# the largest share of the highest count (a scale that ends there has more); least mean of amounts
-# in their steps (of coarser ones the likelihood of the law is that of the steps)
+# least skewness of counts (with more, normal clusters would cut the tail to pieces) and of amounts;
+# the largest share of the rows with the highest count (on a scale that ends there, more rows have
+# the highest value); the least mean of amounts, in steps of their grid (on a coarser grid, steps
+# decide on the likelihood)
 COUNTS_SKEWED, SKEWED, HIGHEST, STEPS = 1.0, 1.3, 0.02, 20.0
 
-LEAST_LOG_RATIO = 1e-12  # of the means, arithmetic over geometric, of amounts that are nearly equal
+# least log of arithmetic over geometric mean, 0 for equal amounts: the gamma shape stays finite
+LEAST_LOG_RATIO = 1e-12
 
 
 @dataclass
 class Found:
-    """What a look at a column gives: a kind, or None and the reason why it is left out.
+    """The kind found for a column, or None and the reason why the column is left out.
 
-    Where many rows have one value, ``often``, the kind is that of the others, and whether a row has
-    that value is a column of its own.
+    ``levels``, ``step`` and ``filled`` are as for Column of columns.py. If many rows have one
+    value, ``often``, the kind is that of the others, and whether a row has that value is a column
+    of its own. ``like_codes``: ordered numbers that may be codes of a category instead, which the
+    other columns must decide. ``like_counts``: if they are in order, they are counts.
     """
 
     kind: str | None
@@ -77,7 +83,7 @@ def few_values(numbers, most):
 
 
 def look_at_levels(cells, name):
-    """What is Found in a column of words or of a declared category."""
+    """The Found of a column of words or of a declared category."""
     count = np.bincount(cells.codes[cells.codes >= 0], minlength=len(cells.levels))
     used = np.flatnonzero(count)
     n = int(count.sum())
@@ -97,7 +103,7 @@ def look_at_levels(cells, name):
 
 
 def look_at_numbers(cells, name):
-    """What is Found in a column of numbers or flags."""
+    """The Found of a column of numbers or flags."""
     numbers = cells.numbers[~np.isnan(cells.numbers)]
     if len(numbers) == 0:
         return Found(None, "no value")
@@ -109,7 +115,7 @@ def look_at_numbers(cells, name):
     if filled is not None:
         kept = np.abs(numbers - filled[0]) > filled[1]
         share, numbers = 1.0 - kept.mean(), numbers[kept]
-    found = _look_at_parts(numbers, cells, name)
+    found = _kind_with_flag(numbers, cells, name)
     if filled is not None and found.kind is not None:
         found.filled = filled
         found.reason += f"; {filled[0]:.6g}, in {share:.0%} of the rows, was filled in: missing"
@@ -125,13 +131,13 @@ def _filled(numbers):
         return filled_values(rows, np.ones(len(rows))).get(0)
 
 
-def _look_at_parts(numbers, cells, name):
-    """What is Found in numbers, those apart that one value stands for in many rows."""
+def _kind_with_flag(numbers, cells, name):
+    """The Found of numbers; a value that many rows have is taken out, as ``often``."""
     often = None if len(numbers) < LEAST_ROWS else _often(numbers)
     if often is None:
-        return _look_at_values(numbers, cells, name)
+        return _kind_of_values(numbers, cells, name)
     others = numbers != often
-    found = _look_at_values(numbers[others], cells, name)
+    found = _kind_of_values(numbers[others], cells, name)
     found.often = plain(often)
     found.reason += f"; {1.0 - others.mean():.0%} of all are {found.often:g}, which is a flag"
     return found
@@ -149,12 +155,13 @@ def _often(numbers):
     return value[top]
 
 
-def _look_at_values(numbers, cells, name):
+def _kind_of_values(numbers, cells, name):
+    """The Found of numbers: few values, a key, counts, amounts with a long tail, or normal."""
     n = len(numbers)
     whole = cells.whole or bool((numbers == np.floor(numbers)).all())
     few = few_values(numbers, MOST_ORDERED)
     if few is not None and 2 * len(few[0]) <= n:
-        return _look_at_few(*few, whole)
+        return _kind_of_few(*few, whole)
     if whole and n == len(cells.numbers) and n >= FEW_ROWS and _is_key(numbers, name):
         return Found(None, "a key: another whole number in every row")
     low, high = plain(numbers.min()), plain(numbers.max())
@@ -170,6 +177,7 @@ def _look_at_values(numbers, cells, name):
 
 
 def _found_normal(numbers, whole):
+    """The Found of normal numbers, with the grid of a sample of them."""
     some = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
     values = distinct_values(some, np.ones(len(some)))
     step = float(step_of(values))
@@ -180,7 +188,11 @@ def _found_normal(numbers, whole):
     return Found("normal", reason, (), step)
 
 
-def _look_at_few(value, count, whole):
+def _kind_of_few(value, count, whole):
+    """The Found of a column of few distinct values: two, counts, or ordered.
+
+    ``value`` ascends, ``count`` are the rows of each, ``whole``: all are whole numbers.
+    """
     levels = tuple(plain(v) for v in value)
     if len(value) == 2:
         return Found("bernoulli", f"2 values, {levels[0]} and {levels[1]}", levels)
@@ -189,6 +201,7 @@ def _look_at_few(value, count, whole):
     fits = whole and value[0] >= 0 and _fits_poisson(value, count)
     if len(value) > MOST_CODES and (counts or fits):
         return found_counts(levels)
+    # at most MOST_CODES values may be codes instead: ``like_codes``
     step = _step(value, count)
     found = Found("ordered", f"{words}, ordered", levels, step or float(np.diff(value).min()))
     found.like_codes = (
@@ -200,12 +213,15 @@ def _look_at_few(value, count, whole):
 
 
 def found_counts(levels):
-    """Counts with these values."""
+    """The Found of counts; ``levels`` are the distinct ones, ascending."""
     return Found("poisson", f"counts, {levels[0]} to {levels[-1]}", (), 1.0)
 
 
 def _is_key(numbers, name):
-    """Whether whole numbers tell rows apart and say nothing else: counted up, or so called."""
+    """Whether distinct whole numbers only identify rows.
+
+    They ascend, or are consecutive in any order, or the name of the column is that of a key.
+    """
     steps = np.diff(numbers)
     if (steps > 0).all():
         return True
@@ -216,7 +232,7 @@ def _is_key(numbers, name):
 
 
 def _fits_poisson(value, count):
-    """Whether all rows together are as counts around one mean."""
+    """Whether the counts of all rows have nearly a Poisson law: its variance, its frequencies."""
     n = int(count.sum())
     if n < LEAST_ROWS:
         return False
@@ -225,12 +241,13 @@ def _fits_poisson(value, count):
     if abs(variance / mean - 1.0) > max(DISPERSION, 2.5 * np.sqrt(2.0 / n)):
         return False
     expected = np.exp(xlogy(value, mean) - mean - gammaln(value + 1.0))
+    # half the sum of absolute differences, counts that do not occur included
     different = 0.5 * (np.abs(count / n - expected).sum() + 1.0 - expected.sum())
     return different <= DIFFERENT + 0.4 * np.sqrt(len(value) / n)
 
 
 def _like_counts(value, count):
-    """Whether whole numbers from 0 or 1 on have a long tail, as counts have that vary much."""
+    """Whether whole numbers from 0 or 1 on have a long tail, like overdispersed counts."""
     n = count.sum()
     mean = (value * count).sum() / n
     centered = value - mean
@@ -246,6 +263,7 @@ def _like_counts(value, count):
 
 
 def _step(value, count):
+    """The step of the grid of the values; 0 for none."""
     values = Values(value.astype(np.float64), count.astype(np.float64), int(count.sum()))
     return float(step_of(values))
 
@@ -262,5 +280,6 @@ def _is_one_sided(numbers, step):
     # the likeliest shape a: log(a) - digamma(a) = -mean log(x / mean), to two digits
     s = max(-np.log1p(centered).mean(), LEAST_LOG_RATIO)
     a = (3.0 - s + np.sqrt((s - 3.0) ** 2 + 24.0 * s)) / (12.0 * s)
+    # mean log-likelihoods of x / mean: gamma, and normal
     gamma = a * np.log(a) - gammaln(a) - (a - 1.0) * s - a
     return bool(gamma > -0.5 * (np.log(2.0 * np.pi * variance) + 1.0))
