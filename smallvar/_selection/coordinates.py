@@ -204,6 +204,7 @@ class SpanCoordinates(Coordinates):
         if len(columns) <= n:
             return self._differences(self.data, columns)
         R = np.zeros((0, n))
+        # X' = Q R, by blocks of rows of X': R of the block below the R so far is R of both
         for j in _split(columns, max(2 * n, BLOCK)):
             R = r_factor(np.vstack([R, self._differences(self.data, j).T]))
         return np.ascontiguousarray(R.T)
