@@ -297,7 +297,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return self
 
     def _checked(self, X, *, reset):
-        """The table, or an array that scikit-learn has checked but for its values."""
+        """X itself if it is a table, else an array, checked by scikit-learn but for its values."""
         check_sparse(X, type(self).__name__, False)
         tables = "iloc", "column_names", "height"  # of pandas, pyarrow and polars
         # tables have columns of several types, which validate_data would make into one array
@@ -315,14 +315,17 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         )
 
     def _note_columns(self, X, packed):
-        """Set what scikit-learn knows of the columns."""
+        """Set ``n_features_in_`` and, for a table, ``feature_names_in_``."""
         vars(self).pop("feature_names_in_", None)
         self.n_features_in_ = packed.n_columns
         if packed.named:
             self.feature_names_in_ = np.array(_names_of(X), dtype=object)
 
     def _fit(self, packed, measure, given, weight, rng, n_threads):
-        """All starts; the best one becomes the result."""
+        """Run all starts, and set the result from the best one, which is returned.
+
+        ``given`` is the mask of the columns of numbers whose spread the user has set.
+        """
         n = len(packed.numbers)
         active = None if weight is None or weight.all() else np.flatnonzero(weight)
         init = self._centers_given(measure, n_threads)
@@ -330,30 +333,36 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
         def make_start(point):
             rows, w = point.visited(active, weight)
-            own = measure  # with a path, the spreads are those within the clusters chosen
+            start_measure = measure
             if point.path is not None and lam is None:
-                own = measure.scaled(point.path.variance)
-            sweep = MixedSweep(own, packed.numbers, packed.codes, w, rows, n_threads)
+                # the spreads are those within the clusters that the path has chosen
+                start_measure = measure.scaled(point.path.variance)
+            sweep = MixedSweep(start_measure, packed.numbers, packed.codes, w, rows, n_threads)
             centers = point.centers
-            start = own.overall() if centers is None else centers
+            start = start_measure.overall() if centers is None else centers
             return Start(point, sweep, start, centers is None, rows)
 
         def path(rng, **options):
+            """The merge path; changes ``packed`` and ``measure`` if other families are better."""
             nonlocal packed, measure
             options |= {"moving": lam is None, "given": given}
             found = find_path(packed, measure, weight, rng, n_threads, **options)
             if lam is not None or init is not None or found.best == 1:
                 return found
-            families = better_families(packed, found, weight, found.rows, self._asked())
-            if families[0] == packed.columns:
+            # kinds were found from whole columns: within clusters others may fit better. Then the
+            # path is found again by these, and taken if its criterion is lower
+            columns, raised = better_families(packed, found, weight, found.rows, self._asked())
+            if columns == packed.columns:
                 return found
-            other = replace(packed, columns=families[0])
-            by = measure_of(other, weight, n_threads)
-            by = by.scaled(np.where(given, measure.variance, by.variance))
-            again = find_path(other, by, weight, rng, n_threads, **options)
-            if not again.value + families[1] < found.value:
+            new_packed = replace(packed, columns=columns)
+            new_measure = measure_of(new_packed, weight, n_threads)
+            new_variance = np.where(given, measure.variance, new_measure.variance)
+            new_measure = new_measure.scaled(new_variance)
+            again = find_path(new_packed, new_measure, weight, rng, n_threads, **options)
+            # criteria of different families leave out different terms: ``raised`` makes up for them
+            if not again.value + raised < found.value:
                 return found
-            packed, measure = other, by
+            packed, measure = new_packed, new_measure
             return again
 
         fit = Fit(
@@ -370,7 +379,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return best
 
     def _asked(self):
-        """Names of the columns whose kind is given."""
+        """Names of the columns whose kind the user has given, or that are left out."""
         columns = {} if isinstance(self.columns, str) else self.columns
         asked = {key for key, kind in columns.items() if kind != "auto"}
         return {f"x{key}" if isinstance(key, int) else str(key) for key in asked}

@@ -1,32 +1,35 @@
-"""What the values of a column are like: recorded in steps, filled in, or one-sided."""
+"""Columns whose values were recorded in steps, were filled in, or are one-sided; distinct rows."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-ROWS = 5000  # at most so many rows are looked at, evenly spaced
+# A column of "numbers" is one with continuous values: few rows have equal ones.
+ROWS = 5000  # columns are judged by at most so many rows, evenly spaced
 SAME = 1e-5  # of the spread of a column: values that are nearer to each other are one value
-QUICK, EQUAL = 512, 8  # rows that tell a column of numbers: at most so many are equal to others
-DISTINCT = 0.5  # distinct values, of the rows: a column with more was not recorded in steps
-RARE = 0.05  # of the rows: the rarest values, which may be off the grid of the others
+# a column is of numbers if, of QUICK rows, at most EQUAL have the value of another row
+QUICK, EQUAL = 512, 8
+DISTINCT = 0.5  # of the rows: a column with more distinct values is one of numbers
+RARE = 0.05  # of the rows: the rows with the rarest values, which may be off the grid of the others
 ON_GRID = 0.05  # of a step: how far from the grid a value may be
-FREQUENT = 0.2  # of the rows: a value that so many share, in a column of numbers, is a kind of row
-FILLED = (0.03, 0.2)  # of the rows: a mean or median that so many share was filled in
-OFTEN = 3.0  # times as many rows have a value that was filled in as any other one: more than
-RUN = 3  # rows
-CENTRAL = 0.1  # of the standard deviation: how far from mean or median such a value may be
-EXACT = 1e-4  # of the standard deviation: what is nearer to the mean is the mean
-SKEWED = 1.0  # skewness beyond which a column is one-sided
-FEW_ROWS, NEIGHBORS = 1000, 3  # rows for the spread of columns; rows compared with each
-BLOCK, CACHED = 4096, 256
-NUMBERS = 1 << 20  # that are sorted at once
-# of Yeo-Johnson transforms: m L that is as good as 0 (of a derivative the square is taken, and the
-# difference of two such numbers is right to the root of the precision); where the range ends
+FREQUENT = 0.2  # of the rows: a value of numbers that so many share is apart, see ``recorded``
+# of the rows: a value near the mean or median was filled in only if a share in this range has it,
+FILLED = (0.03, 0.2)
+OFTEN = 3.0  # and, in a column of numbers, over OFTEN times as many rows as any other value
+RUN = 3  # more equal rows than this are needed for a value that many rows share
+CENTRAL = 0.1  # of the standard deviation: largest distance of such a value from mean or median
+EXACT = 1e-4  # of the standard deviation: a value that is no farther from the mean equals it
+SKEWED = 1.0  # absolute skewness beyond which a column is one-sided
+FEW_ROWS, NEIGHBORS = 1000, 3  # rows for the spread of columns; next rows that each is compared to
+BLOCK, CACHED = 4096, 256  # rows at a time; so few that they stay in the cache
+NUMBERS = 1 << 20  # numbers sorted at once
+# of Yeo-Johnson transforms: m L is at least this, in place of 0 (for derivatives more, as they have
+# differences over (m L)^2); and the exponents at which float64 ends
 LEAST_EXPONENT, LEAST_OF_DERIVATIVE = 1e-100, 1e-8
 SMALLEST_EXPONENT, LARGEST_EXPONENT = -336.2, 336.9
-MOST_STEPS, SAME_POWER = 60, 1e-10  # of the search for a power
-FEW_VALUES = 10  # a column with fewer distinct values has few
+MOST_STEPS, SAME_POWER = 60, 1e-10  # steps of the search for a power, and its precision
+FEW_VALUES = 10  # a column with fewer distinct values is few-valued
 
 
 @dataclass
@@ -36,10 +39,10 @@ class Values:
     value: NDArray[np.float64]
     mass: NDArray[np.float64]
     n_rows: int
-    grid: tuple[float, float] | None = None  # see _grid, once it was asked for
+    grid: tuple[float, float] | None = None  # kept by _grid
 
     def without(self, drop):
-        """The others, if these are left out."""
+        """The Values without those at the indices ``drop``; n_rows shrinks by their weight."""
         rest = self.n_rows * (1.0 - self.mass[drop].sum() / self.mass.sum())
         kept = np.ones(len(self.value), dtype=bool)
         kept[drop] = False
@@ -47,7 +50,7 @@ class Values:
 
     @property
     def continuous(self):
-        """Whether most rows have a value of their own."""
+        """Whether the column is one of numbers: distinct values are more than DISTINCT of rows."""
         return len(self.value) > DISTINCT * self.n_rows
 
 
@@ -65,21 +68,22 @@ def distinct_values(column, weight):
 
 
 def spaced(rows):
-    """Return evenly spaced ones of these, at most ROWS."""
+    """Return at most ROWS entries of an array, evenly spaced."""
     return rows[:: -(-len(rows) // ROWS)]
 
 
 def look_at(X, weight):
-    """Return evenly spaced rows, at most ROWS, and their weights: for a look at the columns."""
+    """Return at most ROWS rows, evenly spaced, and their weights, to judge the columns by."""
     X = np.asarray(X[:: -(-X.shape[0] // ROWS)], dtype=np.float64)
     return X, np.ones(len(X)) if weight is None else spaced(weight)
 
 
 def not_numbers(X, weight):
-    """Return the columns in which some rows have equal values: all but columns of numbers.
+    """Return the indices of all columns but those of numbers: some rows have equal values.
 
-    In few rows, of equal weights, those are columns in which more than three rows, or many pairs of
-    rows, have equal values: fewer can neither be recorded in steps nor filled in.
+    With few rows of equal weight, these are columns in which more than three rows have one value,
+    or many pairs of rows have equal ones: with fewer, values can neither be recorded in steps nor
+    filled in.
     """
     n, d = X.shape
     if n > 2 * QUICK:
@@ -89,6 +93,7 @@ def not_numbers(X, weight):
         least = DISTINCT * n + 1
     else:
         return np.arange(d)
+    # ``least``: distinct values from which on a column is one of numbers
     few, size, found = n == len(weight), max(1, NUMBERS // n), np.ones(d, dtype=bool)
     for start in range(0, d, size):
         v = np.sort(X[:, start : start + size], axis=0)
@@ -96,7 +101,7 @@ def not_numbers(X, weight):
         spread = np.where(spread > 0.0, spread, v[-1] - v[0])
         differ = np.diff(v, axis=0) > SAME * spread
         equal = 1 + differ.sum(axis=0) < least
-        if few:
+        if few:  # a run of more than RUN equal values
             equal |= ~(differ[:-2] | differ[1:-1] | differ[2:]).all(axis=0)
         found[start : start + size] = equal
     return np.flatnonzero(found)
@@ -117,7 +122,8 @@ def count_distinct(X):
 def count_different(X):
     """Return the number of rows that differ by more than rounding or jitter.
 
-    Rows that are equal have nearly equal projections to a line: of these, neighbors are compared.
+    Equal rows have nearly equal projections to a line. So rows are sorted by the projection, and
+    each is compared with the NEIGHBORS next ones.
     """
     n, d = X.shape
     some = np.asarray(X[:: -(-n // FEW_ROWS)], dtype=np.float64)
@@ -144,7 +150,7 @@ def count_different(X):
 
 
 def _quantile(ascending, share):
-    """The quantile of sorted columns, between two rows: that of numpy, which takes much longer."""
+    """The quantiles of sorted columns, interpolated as numpy does, but faster."""
     place = share * (len(ascending) - 1)
     i = int(place)
     between, low, high = place - i, ascending[i], ascending[min(i + 1, len(ascending) - 1)]
@@ -216,13 +222,17 @@ def step_of(values):
 
 
 def _grid(values):
-    """The most frequent value, and the distance of values without the rarest."""
+    """The origin and the step of the grid of the values, computed once.
+
+    The origin is the most frequent value, the step the median gap without the rarest values.
+    """
     if values.grid is None:
-        values.grid = _found_grid(values)
+        values.grid = _find_grid(values)
     return values.grid
 
 
-def _found_grid(values):
+def _find_grid(values):
+    """The origin and the step, as ``_grid``."""
     by_mass = np.argsort(values.mass, kind="stable")
     rare = by_mass[np.cumsum(values.mass[by_mass]) <= RARE * values.mass.sum()]
     if len(rare) < len(values.value) - 1:
@@ -248,6 +258,7 @@ def _median_gap(values):
 
 
 def _on_grid(value, origin, step):
+    """Mask of the values on a grid; ``origin`` is one of its points."""
     steps = (value - origin) / step
     return np.abs(steps - np.round(steps)) < ON_GRID
 
@@ -271,10 +282,10 @@ def _one_hot(X):
 
 
 def filled_values(X, weight):
-    """Return, for columns whose gaps seem to be filled by a mean or median, it and a tolerance.
+    """Return the values that seem to fill gaps: by column, a mean or median and a tolerance.
 
-    In a column of numbers it is a value near them that many rows share, though they share no other
-    one; in a column recorded in steps, a value off the grid of the others that is their mean.
+    In a column of numbers it is a value near the mean or median that many rows share, far more than
+    any other value. In a column recorded in steps it is the mean, off the grid of the other values.
     """
     rows, weight_of_rows = look_at(X, weight)
     found = {}
@@ -307,18 +318,18 @@ def filled_values(X, weight):
 
 
 def rows_filled(X, found):
-    """Return which rows have one of these values."""
+    """Return the mask of rows with a value in ``found``, as from ``filled_values``."""
     out = np.zeros(X.shape[0], dtype=bool)
-    for j, (value, same) in found.items():
-        out |= np.abs(np.asarray(X[:, j], dtype=np.float64) - value) <= same
+    for j, (value, tolerance) in found.items():
+        out |= np.abs(np.asarray(X[:, j], dtype=np.float64) - value) <= tolerance
     return out
 
 
 class PowerTransform:
-    """Yeo-Johnson transforms of the one-sided columns of these rows, to the same spread.
+    """Yeo-Johnson transforms of the one-sided columns of X, which keep their standard deviation.
 
-    Each is taken from the median or from the least value of the column, by likelihood. ``columns``
-    are their numbers.
+    The origin of each is the median or the least value of the column, whichever is likelier.
+    ``columns`` are the indices of these columns.
     """
 
     def __init__(self, X, weight):
@@ -328,21 +339,22 @@ class PowerTransform:
             part = X[:, start : start + some]
             low, size = part.min(axis=0), np.ptp(part, axis=0)
             scaled = (part - low) / np.where(size > 0.0, size, 1.0)
-            few = [
+            one_sided = [
                 j
                 for j in np.flatnonzero((size > 0.0) & (np.abs(_skewness(scaled)) >= SKEWED))
                 if len(distinct_values(part[:, j], weight).value) >= FEW_VALUES
             ]
-            x, unit = part[:, few], size[few] * scaled[:, few].std(axis=0)
-            origins = np.median(x, axis=0), low[few]
+            x = part[:, one_sided]
+            unit = size[one_sided] * scaled[:, one_sided].std(axis=0)
+            origins = np.median(x, axis=0), low[one_sided]
             fitted = np.array([fit_powers(x, origin, unit) for origin in origins])
             best = np.where(fitted[0, 0] > fitted[1, 0], fitted[0], fitted[1])
             usable = np.flatnonzero(best[0] > -np.inf)
-            self.columns += [start + few[i] for i in usable]
+            self.columns += [start + one_sided[i] for i in usable]
             self._parts += best[1:, usable].T.tolist()
 
     def __call__(self, X):
-        """Return the rows transformed, and for each the logarithm of the Jacobian."""
+        """Return the transformed rows, and for each row the logarithm of the Jacobian."""
         out = np.array(X, dtype=np.float64)
         log_slope = np.zeros(len(out))
         for j, (origin, unit, power, spread) in zip(self.columns, self._parts, strict=True):
@@ -361,9 +373,10 @@ def _skewness(X):
 
 
 def fit_powers(x, origin, unit):
-    """Log-likelihoods of columns as transformed from these origins, and the parameters.
+    """Fit the power of each column by Gaussian likelihood, for z = (x - origin) / unit.
 
-    Returns these, the origins, units, powers, and standard deviations of columns transformed.
+    Returns, for each column, the log-likelihood (-inf: not usable), origin, unit, power, and
+    standard deviation of the transformed z.
     """
     z = (x - origin) / unit
     with np.errstate(all="ignore"):
@@ -375,7 +388,9 @@ def fit_powers(x, origin, unit):
 
 
 class _Logarithms:
-    """Values z >= 0 as L = log(1 + z), z < 0 as L = log(1 - z), and what follows from them.
+    """The Yeo-Johnson transforms of values z, and their likelihood, by logarithms of z.
+
+    L is log(1 + z) for z >= 0, and log(1 - z) for z < 0.
 
     The transform is (exp(m L) - 1) / m, m the power, and -(exp(m L) - 1) / m, m = 2 - power.
     """
@@ -386,6 +401,7 @@ class _Logarithms:
         self.sum = (self.sign * self.L).sum(axis=0)
 
     def _exponents(self, power, least):
+        """m L; ``least`` where it is about 0."""
         x = np.where(self.below, 2.0 - power, power) * self.L
         return np.where(np.abs(x) > least, x, least)
 
@@ -434,7 +450,10 @@ def _likeliest_powers(z):
 
 
 def _signed(logs, power, limit, sign):
-    """Powers, on the way from these to a limit, whose derivatives have the other sign than this."""
+    """Powers, from ``power`` on toward ``limit``, at which derivatives no longer have this sign.
+
+    Returns the powers, which end at the limit, and the derivatives.
+    """
     value = logs.derivatives(power)
     while ((sign * value > 0.0) & (power != limit)).any():
         farther = 1.0 + 2.0 * (power - 1.0)
