@@ -1,4 +1,8 @@
-"""What a merge path is when it has been found: clusterings, penalties and confidences."""
+"""The merge path as a result: clusterings, penalties and confidences.
+
+``LambdaPath`` keeps the clusterings of the way down. It brings them to fixed points of k-means
+sweeps, at once if that is cheap, else when their errors are first asked for.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +16,9 @@ from smallvar._selection.descent import Metric
 from smallvar._selection.envelope import Path, envelope, penalty_within, ratios
 from smallvar._selection.sample import Clustering, Problem, Sample, squared_euclidean
 
-CHEAP = 1 << 22  # multiply-adds of one sweep for each: so many are no matter, and all are brought
-MARGIN = 0.99  # of an error: what sweeps to a fixed point may leave, when a penalty is chosen
+# multiply-adds of one sweep at each clustering: up to so many, all are brought to fixed points
+CHEAP = 1 << 22
+MARGIN = 0.99  # of an error: sweeps to a fixed point are taken to lower it by no more than the rest
 
 
 class LambdaPath(Path):
@@ -108,16 +113,16 @@ class LambdaPath(Path):
         self._modeled = {stop.k: stop.modeled for stop in stops}
         self._X, self._family = problem.X, problem.family
         self._metric, self._unit = metric, 1.0
-        # labels of clusterings whose criteria are far above the lowest: computed when asked for
+        # labels of clusterings whose criteria are far above the lowest: see ``criterion``
         self._far = {stop.k: stop.labels for stop in stops if stop.labels is not None}
         self._transform = problem.transform
-        # what brings the clusterings to fixed points; those that are, or must stay as they are
+        # _settled: numbers whose clusterings are at fixed points, or must stay as they are
         self._problem, self._rows, self._settled = problem, None, set()
         self._adopted, self._complete = False, not problem.varying.any()
         self._choose()
 
     def _choose(self):
-        """The penalty for the best number."""
+        """Set the penalty for the best number."""
         error, low, high = self._table
         i = int(np.searchsorted(self.counts, self.best))
         most = high[i] if high[i] > 0.0 else np.inf  # fewer clusters have no larger error
@@ -130,7 +135,7 @@ class LambdaPath(Path):
         ranges: tuple[NDArray[np.float64], NDArray[np.float64]],
         sample: Sample,
     ) -> None:  # numpydoc ignore=PR01
-        """Say how sure the number is, after the way down on this sample."""
+        """Set the confidences, after the way down on this sample."""
         problem, criterion = self._problem, sample.criterion
         self._rows = sample.rows
         given = not problem.lam is problem.number is None
@@ -141,6 +146,7 @@ class LambdaPath(Path):
         scores = np.where(self.counts <= most, scores, np.inf)
         others = np.delete(scores, i)
         if self.best > 1:
+            # by errors in the metric of the way down, and by those in the metric of the rows
             own = envelope(self.counts, [stop.own_error for stop in stops])
             gap = (others.min() - scores[i]) / criterion.tie
             confidence = of_several(ratios(own)[i], ratios(ranges)[i], gap)
@@ -149,20 +155,18 @@ class LambdaPath(Path):
             gap = self._criterion[second] - self._criterion[0]
             gap -= criterion.price_of_cluster * (self.counts[second] - 1)
             gap = gap / criterion.distinct if np.isfinite(gap) else np.inf
+            # one cluster describes the rows best even without the price of others
             self.plausible = bool(gap > 0.0)
             confidence = of_single(gap, criterion.distinct, sample.raw is not None)
         self.confidence = confidence
         self.confidences = shares(scores, i, confidence, criterion.tie)
 
     def modeled(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
-        """The centers as they were found on the way down, of the rows that it was on."""
+        """The centers of the way down, of the rows as the criterion models them."""
         return self._modeled[k]
 
     def found(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
-        """The centers as they were found on the way down, or at a fixed point where that is known.
-
-        Where a penalty is given, those to go on from, as long as nothing else is asked for.
-        """
+        """The centers at a fixed point if they were brought to one, else those of the way down."""
         return self._centers[k].copy()
 
     def in_metric(
@@ -172,14 +176,14 @@ class LambdaPath(Path):
         weight: NDArray[np.float64] | None,
         sample: Sample,
     ) -> "LambdaPath":  # numpydoc ignore=PR01,RT01
-        """A path with the same mergers; centers, errors, labels and penalties in this metric."""
+        """The path with the same mergers, with centers, errors and penalties in this metric."""
         old = self._problem
         problem = Problem(metric(X), weight, old.n_threads, old.family, None, old.most)
-        turned, stops = problem.take(sample.rows), []
+        new_sample, stops = problem.take(sample.rows), []
         counts = self.counts[self.counts <= self.longest]
         for k, criterion in zip(counts.tolist(), self.criterion[: len(counts)], strict=True):
             centers = metric(self._centers[k])
-            error = turned.error_of(centers[:, problem.varying])
+            error = new_sample.error_of(centers[:, problem.varying])
             stops.append(Clustering(k, centers, criterion, error))
         ranges = envelope(counts, [stop.error for stop in stops])
         best = stops[int(np.searchsorted(counts, self.best))]
@@ -188,7 +192,7 @@ class LambdaPath(Path):
         for name in ("confidence", "confidences", "few_valued", "skewed"):
             value = getattr(self, name)
             setattr(path, name, value[: len(counts)] if name == "confidences" else value)
-        path.settle(turned, path, everything=True)
+        path.settle(new_sample, path, everything=True)
         return path
 
     @property
@@ -199,7 +203,7 @@ class LambdaPath(Path):
     def measured(
         self, X: NDArray[np.floating] | None = None
     ) -> NDArray[np.floating]:  # numpydoc ignore=PR01,RT01
-        """Return rows as distances are measured between them; None: those of the path."""
+        """Return rows in the metric of the path; None: the rows of the path."""
         if X is None:
             return self._X
         return X if self._metric is None else self._metric(X)
@@ -207,13 +211,15 @@ class LambdaPath(Path):
     def settle(
         self, sample: Sample, plain: "LambdaPath", everything: bool = False
     ) -> None:  # numpydoc ignore=PR01
-        """After the way down on this sample: other clusterings, and the penalty, follow from it.
+        """Improve the clusterings of the way down on this sample, and set the penalty.
 
-        ``plain`` is the path that was found in the metric of the data: where it has a better
-        clustering, that is taken; for the best number only where the other one, at its fixed point,
-        is hardly better than one with fewer clusters. Where rows are few, all clusterings are
-        brought to fixed points; else when the path is first asked for them, and the penalty is
-        that of the way down.
+        ``plain`` is the path in the metric of the data, maybe this one: if it has a better
+        clustering for a number, that is taken. The best number keeps its own, brought to its fixed
+        point, unless the error there is hardly below that of fewer clusters.
+
+        If it is cheap, or with ``everything``, all clusterings are brought to fixed points, and the
+        penalty follows from their errors. Else that is done when they are asked for, and the
+        penalty stays that of the way down. For a given ``lam`` nothing is done.
         """
         if self._problem.lam is not None:
             return
@@ -225,18 +231,17 @@ class LambdaPath(Path):
             self._choose()
 
     def _take(self, plain, sample):
-        """Clusterings of the path in the metric of the data, where they are better."""
+        """Take clusterings of ``plain``, the path in the metric of the data, where it is better."""
         error, last = self.found_error, min(self.longest, plain.longest)
-        _, mine, others = np.intersect1d(self.counts, plain.counts, return_indices=True)
-        for i, j in zip(mine, others, strict=True):
+        _, index, plain_index = np.intersect1d(self.counts, plain.counts, return_indices=True)
+        for i, j in zip(index, plain_index, strict=True):
             k = int(self.counts[i])
             if k <= last and k != self.best and plain.found_error[j] < error[i]:
                 self._centers[k], error[i] = plain.found(k), plain.found_error[j]
+        # the best number: its own clustering, unless it is no better than those of fewer clusters
         i = int(np.searchsorted(self.counts, self.best))
-        centers, least = (
-            self._centers[self.best][:, self._problem.varying],
-            error[:i].min(initial=np.inf),
-        )
+        least = error[:i].min(initial=np.inf)
+        centers = self._centers[self.best][:, self._problem.varying]
         centers, error[i] = sample.fixed_point(centers)
         self._centers[self.best] = self._problem.whole(centers)
         if error[i] < MARGIN * least:
@@ -246,9 +251,9 @@ class LambdaPath(Path):
             error[i] = plain.found_error[plain.counts == self.best][0]
 
     def _settle_all(self, sample):
-        """All clusterings at fixed points, each with a smaller error than those of fewer clusters.
+        """Bring all clusterings to fixed points; each then has a smaller error than fewer clusters.
 
-        The best one, and others that have been at fixed points before, stay as they are.
+        Those that are at fixed points already, and an adopted one, stay as they are.
         """
         self._settle(sample, 0, len(self.counts))
         self._settled = {k for k in self._centers if self._centers[k] is not None}
@@ -256,10 +261,10 @@ class LambdaPath(Path):
         self._complete = True
 
     def settle_some(self, counts: NDArray[np.intp]) -> None:  # numpydoc ignore=PR01
-        """Bring the clusterings into these numbers to fixed points, before all others are.
+        """Bring the clusterings into these numbers to fixed points, and the others not yet.
 
-        Errors fall on the way to one, little as a rule: of those of fewer clusters, those matter
-        that may end below these.
+        Also those of fewer clusters whose errors, lowered by sweeps, may end below these: each
+        clustering must have a smaller error than those of fewer clusters.
         """
         if self._complete:
             return
@@ -272,30 +277,34 @@ class LambdaPath(Path):
         self._settled |= {k for k in settled if self._centers[k] is not None}
 
     def _settle(self, sample, first, last):
-        """Clusterings at these places of ``counts``, for ``_settle_all``."""
+        """Bring the clusterings ``counts[first:last]`` to fixed points, as for ``_settle_all``."""
         varying, whole = self._problem.varying, self._problem.whole
-        error, found, lowest = self._table[0].copy(), dict(self._centers), None
+        # index of the clustering with the lowest error so far, of fewer clusters
+        error, all_centers, lowest = self._table[0].copy(), dict(self._centers), None
         for i, k in zip(range(first, last), self.counts[first:last].tolist(), strict=True):
             least = np.inf if lowest is None else error[lowest]
-            if found[k] is None:
+            if all_centers[k] is None:  # not kept: only the error is known
                 error[i] = min(error[i], least)
                 continue
-            centers = found[k][:, varying]
+            centers = all_centers[k][:, varying]
             if k == self.best and self._adopted:
                 error[i] = sample.error_of(centers)
             elif k not in self._settled:
                 centers, error[i] = sample.fixed_point(centers)
-                if not error[i] < least:
-                    fewer = found[int(self.counts[lowest])][:, varying]
+                if not error[i] < least:  # begin again, from fewer clusters and the farthest rows
+                    fewer = all_centers[int(self.counts[lowest])][:, varying]
                     centers, error[i] = sample.fixed_point(sample.grown(fewer, k))
-                found[k] = whole(centers)
+                all_centers[k] = whole(centers)
             if error[i] < least:
                 lowest = i
-        self._centers = found
+        self._centers = all_centers
         self._table = error, *self._table[1:]
 
     def _completed(self):
-        """Errors, and the penalties from low to high for which each number is best."""
+        """Errors, and lower and upper ends of penalties, once all clusterings are at fixed points.
+
+        They are in the unit of weight of the path.
+        """
         if not self._complete:
             n, d = self._problem.X.shape
             with one_blas_thread(min(n, BLOCK), d):
@@ -303,7 +312,7 @@ class LambdaPath(Path):
         return self._table
 
     def _column(self, i):
-        """Errors, lower or upper ends of penalties, in the unit of the weights."""
+        """Errors (0), lower (1) or upper (2) ends of penalties, for the weights of the user."""
         column = self._completed()[i]
         return column if self._unit == 1.0 else column * self._unit
 
