@@ -24,6 +24,7 @@ class Covariance:
         self._factor = False
 
     def __len__(self):
+        """Number of columns of the data."""
         return len(self.S)
 
     def __matmul__(self, B):

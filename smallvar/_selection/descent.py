@@ -11,16 +11,19 @@ from smallvar._selection.columns import BLOCK
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.merge import MergeSweep
 
-# columns for each cluster, and products of a sweep, from which distances are measured in the space
-# of the centers; rows that are projected to it at a time
+# Distances are measured in the space of the centers if there are at least COLUMNS columns for each
+# cluster, and if a sweep takes more than PROJECTED multiplications. ROWS rows are projected at a
+# time.
 COLUMNS, PROJECTED, ROWS = 8, 1 << 26, 512
 
 
 class Descent:
-    """Rows, clusters on them, and the way down to a single one.
+    """Clusters of rows that are merged down to a single one, with k-means sweeps in between.
 
-    ``mergers`` are those since the top of the tree: pairs of clusters, the second of which goes
-    into the first, in the numbers before them, and what they cost.
+    ``sweep`` has the rows, labels and centers; ``frame`` is None for rows that have none. ``top``
+    is the number of clusters at which the tree begins, ``mergers`` is a list of those since then:
+    for each call of ``merge`` the pairs (a, b), b being merged into a, as numbered before the call,
+    and what each merger adds to the squared error (Ward's cost).
     """
 
     def __init__(self, X, weight, sweep, frame=None, n_threads=1):
@@ -29,9 +32,11 @@ class Descent:
         self.rounding = 0.0 if frame is None else frame.rounding
 
     def seed(self, size, rng):
-        """Centers at ``size`` rows far apart, drawn in rounds by weight times squared distance.
+        """Set centers at ``size`` rows, drawn by weight times squared distance from those before.
 
-        Returns the sum of these for every number of centers.
+        As in k-means++, but a round draws half as many rows as there are centers. Returns, by
+        number of centers, the sum over the rows of weight times squared distance. Numbers within a
+        round have the value at its end; that of the last round is not computed. Entry 0 is unused.
         """
         sweep, n = self.sweep, self.X.shape[0]
         total = np.arange(1.0, n + 1.0) if self.weight is None else np.cumsum(self.weight)
@@ -50,7 +55,7 @@ class Descent:
         return sums
 
     def start(self, centers):
-        """The clusters of the nearest of these centers."""
+        """Assign rows to the nearest of these centers, move the centers, and begin a tree."""
         self.projected = None
         self.sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
         self.sweep.assign()
@@ -58,14 +63,15 @@ class Descent:
         self.begin()
 
     def begin(self):
-        """Where the clusters are now is the top of the tree."""
+        """Make the clusters as they are now the leaves of the tree."""
         self.top, self.mergers = self.sweep.k, []
 
     @property
     def tree(self):
-        """The mergers since the top: rows (id, id, height, clusters of the top in it).
+        """The mergers since ``begin`` as a linkage of scipy: rows (id, id, height, leaves).
 
-        As in scipy's linkages; heights never fall.
+        The height is sqrt(2 cost), as in Ward's linkage of scipy. Sweeps between the mergers may
+        make a later one cheaper; it then gets the height of the one before.
         """
         ids, leaves, height, rows = list(range(self.top)), [1.0] * self.top, 0.0, []
         for pairs, costs in self.mergers:
@@ -81,15 +87,20 @@ class Descent:
         return np.array(rows, dtype=np.float64).reshape(-1, 4)
 
     def settle(self, most):
-        """Sweeps until no row moves, ``most`` at the most."""
+        """Sweep until no row moves, ``most`` times at most; record clusters that become empty."""
         while most > 0:
+            # centers are None if no cluster became empty: the sweeps are over
             swept, centers = self._sweeps(most)
             if centers is not None:
                 self._drop(self.sweep.remap[: len(centers)], centers)
             most = most - swept if centers is not None else 0
 
     def _sweeps(self, most):
-        """How many there were, and the centers before the last one if that has emptied any."""
+        """Sweep until no row moves, a cluster becomes empty, or ``most`` sweeps are made.
+
+        Returns the number of sweeps, and the centers before the last one if a cluster became empty
+        in it, else None. The number has no meaning with None.
+        """
         sweep = self.sweep
         if self.projected is None:
             return sweep.settle(most)
@@ -103,10 +114,11 @@ class Descent:
         return most, None
 
     def project(self):
-        """From here on measure distances in the space of the centers, if it has few dimensions.
+        """Measure distances in the affine span of the centers from here on, if that saves work.
 
-        On the way down the centers hardly leave it: they are means of much the same rows, and what
-        is orthogonal to it is the same for all of them but for the noise in these means.
+        Centers of later sweeps and mergers stay close to this span, as they are means of almost
+        the same rows. The part of a row that is orthogonal to the span adds the same to its
+        distances from all centers in it, so that the nearest center is the same without it.
         """
         n, d = self.X.shape
         k = self.sweep.k
@@ -114,9 +126,10 @@ class Descent:
             self.projected = Projected(self)
 
     def grow(self, centers, number):
-        """Clusters of these centers and of rows far from them, ``number`` in all, at a fixed point.
+        """Run Lloyd sweeps from these centers to a fixed point with ``number`` clusters.
 
-        While there are fewer, the row farthest from its center opens one. The tree stays.
+        While there are fewer, each sweep opens a cluster at the row farthest from its center. The
+        tree does not change.
         """
         sweep, changed = self.sweep, True
         sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
@@ -135,17 +148,24 @@ class Descent:
         check_reached(sweep.k, number)
 
     def _drop(self, remap, centers):
-        """Clusters that lost their last row: in the tree they are merged with the nearest one."""
+        """Record clusters that became empty as mergers with the nearest one, at no cost.
+
+        ``centers`` are those before the sweep, ``remap`` the new number of each, -1 if it is empty.
+        """
         kept, gone = np.flatnonzero(remap >= 0), np.flatnonzero(remap < 0)
         nearest = kept[cdist(centers[gone], centers[kept]).argmin(axis=1)]
         self.mergers.append((np.column_stack([nearest, gone]), np.zeros(len(gone))))
 
     def merge(self, count):
-        """The cheapest pair of clusters becomes one, ``count`` times over."""
+        """Merge the cheapest pair of clusters, ``count`` times."""
         self.mergers.append(self.sweep.merge(count))
 
     def down(self, step, sweeps):
-        """Yield at every stop on the way down: the number of clusters."""
+        """Merge down to one cluster; yields the number of clusters at the start and at each stop.
+
+        Between stops ``step(k)`` pairs of the k clusters are merged, and at most ``sweeps`` sweeps
+        follow.
+        """
         while True:
             yield self.sweep.k
             if self.sweep.k == 1:
@@ -155,7 +175,7 @@ class Descent:
 
 
 class Projected:
-    """Rows in the space of the centers of a descent: in coordinates along an orthonormal basis."""
+    """Rows projected to the affine span of the centers of a descent, in an orthonormal basis."""
 
     def __init__(self, descent):
         X, weight, centers = descent.X, descent.weight, descent.sweep.centers
@@ -171,7 +191,7 @@ class Projected:
         )
 
     def nearest(self, centers):
-        """The numbers of the centers nearest to the rows."""
+        """Labels: the number of the nearest center of each row, in the projection."""
         self.sweep.set_centers((centers - self.origin) @ self.basis)
         self.sweep.assign()
         if self.sweep.needs_float64:
@@ -180,33 +200,36 @@ class Projected:
 
 
 def draw(total, size, rng):
-    """Distinct rows, drawn by the steps of this cumulated sum; fewer where one is drawn twice."""
+    """Numbers of ``size`` rows drawn with the probabilities whose cumulative sum is ``total``.
+
+    Ascending and distinct, so there are fewer where a row is drawn twice.
+    """
     rows = np.searchsorted(total, rng.uniform(size=size) * total[-1], side="right")
     return np.unique(np.minimum(rows, len(total) - 1))
 
 
-def check_distinct(found, number, where=""):
-    """Raise where there are fewer distinct rows than clusters asked for."""
-    if number is not None and found < number:
+def check_distinct(n_distinct, number, where=""):
+    """Raise ValueError if ``number`` clusters are asked for, and fewer rows are distinct."""
+    if number is not None and n_distinct < number:
         raise ValueError(
-            f"n_clusters must be <= {found}, the number of distinct rows{where}, got "
+            f"n_clusters must be <= {n_distinct}, the number of distinct rows{where}, got "
             f"n_clusters={number}"
         )
 
 
-def check_reached(found, number):
-    """Raise where rows that differ are too near each other to make so many clusters."""
-    check_distinct(found, number, " (up to rounding)")
+def check_reached(k, number):
+    """Raise ValueError if only ``k`` clusters could be made, as other rows differ by rounding."""
+    check_distinct(k, number, " (up to rounding)")
 
 
 class Metric:  # numpydoc ignore=PR01
-    """A metric that makes clusters round: the distance of rows after a matrix, from an origin."""
+    """Linear transform x -> (x - origin) matrix, after which the clusters are about spherical."""
 
     def __init__(self, matrix, origin):
         self.matrix, self.origin = matrix, origin
 
     def __call__(self, X):
-        """The rows, less the origin, times the matrix."""
+        """Transformed rows; BLOCK at a time, so that their differences need little memory."""
         out = np.empty((X.shape[0], self.matrix.shape[1]))
         largest = min(X.shape[0], BLOCK), max(self.matrix.shape)
         with one_blas_thread(*largest), np.errstate(over="ignore", invalid="ignore"):
@@ -218,7 +241,7 @@ class Metric:  # numpydoc ignore=PR01
 
 
 def descent_by_squares(X, weight, n_threads):
-    """A Descent by squared distances."""
+    """A Descent of these rows by squared Euclidean distances."""
     frame, label = RowsFrame(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
     sweep = MergeSweep(X, weight, None, label, frame, n_threads, 8, True)
     return Descent(X, weight, sweep, frame, n_threads)

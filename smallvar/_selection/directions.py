@@ -29,8 +29,8 @@ from smallvar._selection.covariance import Covariance
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 ZERO_VARIANCE = 1e-9  # of the largest eigenvalue, or of a determinant: less is rounding
 CERTIFIED = 48  # columns from which a Cholesky factor takes less time than all eigenvalues
-ITERATED = 256  # columns from which an iteration for the leading eigenvectors does
-FEW = 4  # times as many columns as vectors, and more
+ITERATED = 256  # columns from which an iteration for the leading eigenvectors takes less time
+FEW = 4  # the iteration is for fewer vectors than a quarter of the columns
 SPARE = 8  # vectors of the iteration beyond those that are wanted
 ITERATIONS = 12  # at most; then all eigenpairs are computed at once
 # residual of an eigenpair, of its eigenvalue; errors of eigenvalues and likelihoods are its square
@@ -63,7 +63,7 @@ class DirectionSearch:
         self.vectors = None  # leading eigenvectors of the covariance before, and a few more
 
     def __call__(self, S, most):
-        """The long directions of S, at ``most`` so many; None if there are none.
+        """The long directions of S, at most ``most``; None if there are none.
 
         S, a matrix or a Covariance, may have fewer columns than d; the others then are as
         ``beyond`` says.
@@ -144,7 +144,7 @@ class DirectionSearch:
         return None
 
     def _more(self, X, size):
-        """Vectors, and so many random ones."""
+        """The columns of X, followed by ``size`` random ones."""
         return np.hstack([X, self.rng.standard_normal((len(X), size))])
 
     def _certified(self, S, e, U, trace, logdet, most):
@@ -164,7 +164,8 @@ class DirectionSearch:
 
 
 def _level(p, N, most):
-    """The largest y for which G_p(c (1 + y)) is at ``most`` so much."""
+    """The largest y for which G_p(c (1 + y)) <= most, by bisection."""
+    # with L = c (1 + y), L / c = 1 + y and (R - p L) / ((N - p) c) = 1 - p y / (N - p)
     low, high = 0.0, (N - p) / p
     for _ in range(BISECTIONS):
         y = 0.5 * (low + high)

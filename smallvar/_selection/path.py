@@ -219,7 +219,8 @@ def _find(problem, rng, init, rough, look, report):
     size = min(problem.n, look if problem.number is None else max(look, 4 * problem.number))
     found = _find_from(problem, rng, init, rough, size, report)
     fine = _fine_rows(problem.X.shape[1])
-    few = found[0].best <= FEWEST and problem.number is None and FEWEST != problem.most != 1
+    more_allowed = problem.number is None and problem.most not in (1, FEWEST)
+    few = found[0].best <= FEWEST and more_allowed
     if few and size < min(problem.n, fine) and init is None and not rough and problem.lam is None:
         larger = _find_from(problem, rng, init, rough, min(problem.n, fine), report, FEWEST)
         if larger is not None and larger[0].value_per_row < found[0].value_per_row:
@@ -359,7 +360,8 @@ def _best(problem, stops, values):
     ``scores`` of the stops, decides among the others.
     """
     allowed = problem.allowed(stops)
-    if problem.number is not None:  # in another metric a path may lack it: it is not taken then
+    if problem.number is not None:
+        # a path in another metric may lack the number; any stop will do, as it is not used then
         return allowed[0] if allowed else stops[0]
     best = min(allowed, key=problem.value)
     if problem.lam is not None or best.k == 1:
