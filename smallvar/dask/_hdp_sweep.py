@@ -127,7 +127,11 @@ class State:
         self.fresh = True
 
     def follow(self, p, step, sets):
-        """Do steps 4 and 5 with the clusters of ``step``, unless the state is their result."""
+        """Do steps 4 and 5 with the clusters of ``step``, as far as the state is not their result.
+
+        ``sets`` are the PartitionSets of partition ``p``. Only clusters of other partitions matter:
+        its own are opened again.
+        """
         rows = step.rows.elsewhere(p)
         opened_before = rows.before(sets.numbers[-1])
         done = self.iteration == step.iteration and self.rows[0] == opened_before
@@ -149,6 +153,7 @@ class State:
         self.iteration = self.rows = self.locals = None
         sweep.begin(step.centers, sets.n_local, sets.used)
 
+        # visit_points may end before ``stop`` once there are more clusters than its limit
         def visit_rows(start, stop):
             if sweep.visit_points(start, stop, begin + len(others) + step.max_opened) < stop:
                 raise TooManyOpened
@@ -162,7 +167,7 @@ class State:
     def _visit_locals(self, sets, opened_after, others):
         """Make step 5, with the clusters ``others`` that other partitions opened in it.
 
-        ``opened_after`` are clusters of step 4 that later data sets opened.
+        ``opened_after`` are clusters of step 4 that data sets after those of this partition opened.
         """
         sweep = self.sweep
         sweep.append(opened_after.centers)
@@ -175,10 +180,11 @@ class State:
         self.locals = opened_after, others, self._opened(begin, sets), clusters
 
     def _visit_sets(self, visit_range, numbers, others):
-        """Visit all data sets in order.
+        """Visit all data sets in order, by calls of ``visit_range`` for ranges of rows.
 
         Clusters of other partitions are appended before the first data set that comes after theirs.
         """
+        # at: for each of these clusters, how many data sets here come before its own
         first, at = 0, np.searchsorted(numbers, others.owners)
         for j in np.unique(at):
             visit_range(first, self.ends[j])
@@ -187,6 +193,7 @@ class State:
         visit_range(first, self.ends[-1])
 
     def _opened(self, begin, sets):
+        """Clusters opened here, from number ``begin`` on: centers, data sets and weights."""
         centers, group, weights = self.sweep.opened(begin)
         return centers, sets.numbers[group], weights
 
@@ -211,7 +218,7 @@ def run_step(parts, step, each):
 
 
 def _run_step(p, block, step, sets):
-    """Results of a step on one partition."""
+    """Results of a step on one partition, from its state if the worker has one."""
     state = take_state(step.fit, p) or State(block, step)
     result = StepResult({}, {}, {}, int(state.fresh))
     state.fresh = False
@@ -270,8 +277,8 @@ def merge_opened(opened_by, preceding, lam, d):
     clusters = Clusters(
         np.empty((total, d)), np.empty(total, np.intp), np.empty(total), np.empty(total, np.intp)
     )
-    # for each partition that has been right so far: up to where the merged clusters, and its
-    # preceding ones, were compared; None for one that has not
+    # for each partition that is right so far: the numbers of merged clusters, and of clusters in
+    # its ``preceding``, that have been compared; None once they have differed
     valid_until, n = dict.fromkeys(opened_by, (0, 0)), 0
     for owner, p, centers, weights in runs:
         if valid_until[p] is not None:
@@ -295,6 +302,7 @@ def merge_opened(opened_by, preceding, lam, d):
 
 
 def _runs(values):
+    """Pairs (first, end) of the runs of equal values."""
     ends = [*(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)] if len(values) else []
     return zip([0, *ends][:-1], ends, strict=True)
 
@@ -413,7 +421,7 @@ class CollectionHDPSweep:
             if not todo:
                 width = GROWTH * width + 1
                 continue
-            ahead = step.iteration > 0 and result is None  # make step 5 as well
+            ahead = step.iteration > 0 and result is None  # make step 5 in the same round
             sent = replace(step, locals=self.none, sums=True) if ahead else step
             result = self.run_step(sent, todo)
             opened_by.update(result.rows)

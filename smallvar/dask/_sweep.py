@@ -96,7 +96,11 @@ class CollectionSweep:
     """A Sweep (see _centers/starts.py) over the partitions of an executor.
 
     ``labels(centers)`` returns the lazy labels of all rows. ``centers`` are those at the start of
-    the sweep, ``opened`` those that it opened. ``previous`` is the last step whose sweep is over.
+    the sweep, ``opened`` those that it opened. ``previous`` is the last step whose sweep is over,
+    ``remap`` the new number of each of its clusters, -1 if it was dropped. ``total`` is the
+    weighted sum of squared distances from the origin, -1 before it is computed. ``changed`` is the
+    number of rows that got another label in the sweep; ``n_unassigned`` that of rows whose cluster
+    was dropped because its sum has no direction (spherical clustering only).
     """
 
     needs_float64 = False  # workers change to float64 themselves
@@ -111,6 +115,7 @@ class CollectionSweep:
         """Begin at these centers."""
         self.centers, self.iteration = np.array(centers), 0
         self.previous, self.remap = None, None
+        # ``none``: no opened centers, the value of ``opened`` between sweeps
         self.none = Opened(np.empty((0, self.centers.shape[1])), np.empty(0, dtype=np.intp))
         self.limit, self.seek = np.inf, False
         self.n_unassigned = self.changed = 0
@@ -191,8 +196,9 @@ class CollectionSweep:
             moved = None if moved is None or result.moved is None else moved + result.moved
             first, width = first + width, width * growth
         self.opened = step.opened
-        alone = result.sums is not None and len(self.opened.centers) == 0
-        self._end(step, result if alone else None, moved)
+        # sums of a pass are final only if it covered all partitions and no cluster was opened
+        final = result.sums is not None and len(self.opened.centers) == 0
+        self._end(step, result if final else None, moved)
 
     def _in_order(self, base, batch, opened_by, preceding, lam):
         """Centers opened by a batch, in order, after those of ``base``.
@@ -215,10 +221,13 @@ class CollectionSweep:
         self.limit, self.seek = lam, seek
 
     def assign(self):
-        """Assign each row to its nearest center."""
+        """Assign each row to its nearest center, and seek the farthest row if ``seek`` is set."""
+        # a cap for one more cluster; without it no row is sought
         cap = len(self.centers) + 1 if self.seek else 0
         step = self.step("farthest" if self.seek else "assign", self.limit, cap)
         result = self.run_step(self._with_sums(step))
+        # (partition, its farthest row as in StepResult), of the largest weighted distance; at a tie
+        # the first partition
         self.farthest = None
         for p, farthest in sorted(result.farthest.items()):
             if self.farthest is None or farthest[0] > self.farthest[1][0]:
@@ -237,34 +246,46 @@ class CollectionSweep:
         self.previous = replace(self.previous, opened=self.opened)
 
     def _end(self, step, result, moved):
-        """Store the sums of a sweep that is over; ``result`` None: without sums, so get them."""
+        """Store the results of a sweep that is over.
+
+        ``result`` has the sums of the clusters; if it is None, another pass computes them.
+        ``moved`` is the number of rows with a new label, None if a partition had lost its labels.
+        """
         if result is None:
             result = self.run_step(self._with_sums(step))
         if result.total is not None:
             self.total = exact_value(result.total)
         self.sums = as_sums(self.frame.layout, *result.sums, k=self.k)
         self.previous = step
-        # some partitions had lost their labels: rows count as moved if any mean changes
+        # without the labels before the sweep: it changed nothing if all means stay as they are
         if moved is None:
             after = next_centers(self.sums, self._all_centers(), 0.0, self.spherical)[0]
             moved = int(not np.array_equal(after, self.centers))
         self.changed = moved
 
     def _with_sums(self, step):
-        """The step, with sums wanted, and the first time the total squared distance."""
+        """The step that also returns sums and, if it is not known yet, ``total``."""
         return replace(step, sums=True, total=self.total < 0.0)
 
     def _all_centers(self):
+        """Centers at the start of the sweep, followed by those that it opened."""
         return np.vstack((self.centers, self.opened.centers))
 
     # ---- after a sweep ----
 
     def moved(self):
-        """Number of rows with another label than before the sweep."""
+        """Number of rows that moved in the sweep, or that lost their cluster before it.
+
+        1 or 0 if the labels before the sweep were lost (see `_end`). The fit has converged at 0.
+        """
         return self.changed + self.n_unassigned
 
     def move_centers(self):
-        """Move the centers to their means and drop empty clusters; returns the squared error."""
+        """Move the centers to the means of their clusters; returns the squared error.
+
+        Clusters are dropped if they are empty or, in spherical clustering, if their sum has no
+        direction. The error is ``total`` less what the means explain, not a sum over the rows.
+        """
         centers, remap, error, self.n_unassigned = next_centers(
             self.sums, self._all_centers(), self.total, self.spherical
         )
@@ -272,6 +293,7 @@ class CollectionSweep:
         return error
 
     def _move(self, centers, remap):
+        """Replace the centers and begin the next iteration; ``remap`` renumbers the clusters."""
         self.previous = replace(self.previous, opened=self.opened)
         self.centers, self.remap, self.opened = centers, remap, self.none
         self.iteration += 1
