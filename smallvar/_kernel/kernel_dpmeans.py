@@ -48,7 +48,8 @@ class _CollapsedSums:
 
     Cluster c has ``weight[c]`` = s_c, ``square[c]`` = sum_{i, j in c} w_i w_j K_ij / unit, and
     ``count[c]`` points, of which it may lose all. ``sums`` are those of Partition, None if they are
-    not held. The arrays have a capacity of more than ``k`` clusters.
+    not held. Clusters that lose all points keep their numbers during the sweep: ``n_used`` of the
+    ``k`` clusters have points. The arrays have a capacity of more than ``k`` clusters.
     """
 
     def __init__(self, clusters, order):
@@ -248,10 +249,12 @@ class _Start(PartitionStart):
         while at < len(order):
             rows = order[at : at + window]
             assigned, w = state.label[rows], clusters.weight[rows]
+            # if a point that is alone opens a cluster, its own becomes empty
             alone = state.count[assigned] == 1
             cost, sizes, sums = state.costs(rows)
             opening = np.where(state.n_used - alone < self.cap, self.lam, np.inf)
             least = np.minimum(cost.min(axis=0), opening)
+            # at a tie, a present cluster rather than a new one, and the first of several
             tied = cost <= least + COST_TIE * least + w * (TIE * sizes + self.rounding)
             best = np.where(tied.any(axis=0), tied.argmax(axis=0), state.k)
             # a point that is alone stays if opening a cluster is cheapest

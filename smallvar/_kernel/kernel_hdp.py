@@ -182,8 +182,10 @@ class _LocalMoves:
 
     Local cluster m has ``count[m]`` points, ``total[m]`` = sum of K_ii, ``square[m]`` = sum of K
     over pairs of its points, and ``cost[c, m]``, the sum of its squared distances to the global
-    cluster c. ``target`` is the cheapest c, ``least`` its cost, ``tie`` the rounding. ``new`` are
-    the labels, which change; ``size`` is what rounding errors of a distance are relative to.
+    cluster c. ``target`` is the cheapest c, ``least`` its cost, ``tie`` the rounding. ``origin`` is
+    its global cluster before the step. ``local`` is the number of each point's local cluster at the
+    start of the step. ``new`` are the labels, which change; ``size`` is what rounding errors of a
+    distance are relative to.
     """
 
     def __init__(self, start, new, size):
@@ -201,7 +203,8 @@ class _LocalMoves:
             self.cost, self.count * size + np.abs(self.total)
         )
         self.origin = self.keys % self.k
-        self.joined = {}  # points of local clusters that others have joined before their visit
+        # all points of those local clusters that others have joined before their visit
+        self.joined = {}
         self.opens, self.moves = np.zeros((2, len(self.keys)), dtype=bool)
         self.update_moves(np.s_[:])
 
@@ -230,15 +233,20 @@ class _LocalMoves:
                 self._join(m, points)
 
     def _open_global(self, m, points):
-        """Make local cluster m a global cluster; later ones may go there, too."""
+        """Make local cluster m, with these points, a global cluster of its own.
+
+        It becomes the target of the local clusters after m for which it is cheapest.
+        """
         start, at = self.start, m + 1
+        # ||x_i - mean||^2 = K_ii - 2 sum_{j in m} K_ij / count + square / count^2
         row = np.zeros((1, len(self.new)))
         start.clusters.gram.add(
             row, start.order[points], np.zeros(len(points), dtype=np.intp), np.ones(len(points))
         )
-        row = row[0][start.order] / self.count[m]
-        c = start.add_global(start.diagonal - 2.0 * row + self.square[m] / self.count[m] ** 2)
+        mean_row = row[0][start.order] / self.count[m]
+        c = start.add_global(start.diagonal - 2.0 * mean_row + self.square[m] / self.count[m] ** 2)
         cost = np.bincount(self.local, start.distance[c])
+        # ``local`` does not have the points that joined these
         for later, points_of_later in self.joined.items():
             cost[later] = start.distance[c, points_of_later].sum()
         self.cost = np.concatenate([self.cost, cost[None]])

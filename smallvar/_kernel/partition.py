@@ -41,8 +41,10 @@ INDEFINITE = ("precomputed", "sigmoid", "poly", "polynomial")
 def cheapest_cluster(cost, size):
     """Index of the least entry of each column of ``cost``, at a tie the lowest one.
 
-    Entries tie if they differ by no more than rounding: TIE times the sum of ``size`` and the
-    largest absolute entry of the column. Returns the indices, the least values and the roundings.
+    ``cost`` has a row for each cluster. ``size``, a number or an array with one for each column, is
+    the magnitude of the terms that costs are differences of. Entries tie if they differ by no more
+    than rounding: TIE times the sum of ``size`` and the largest absolute entry of the column.
+    Returns the indices, the least values and these bounds on rounding, each for all columns.
     """
     least = cost.min(axis=0)
     tie = TIE * (np.abs(cost).max(axis=0) + size)
@@ -123,19 +125,20 @@ class Partition:
         return new_number
 
     def sums_at(self, columns, label=None, k=None):
-        """Sums of the points ``columns`` (an array of numbers), shape (k, len(columns)).
+        """Sums of K over clusters for the points ``columns`` (indices), shape (k, len(columns)).
 
-        With ``label`` and ``k``, these are sums over the clusters of other labels.
+        They are over the present clusters, or over those of the labels ``label``, below ``k``.
         """
         if label is None:
             if self.sums is not None:
                 return self.sums[:, columns]
             label, k = self.label, self.k
         active = self.active
-        first = np.zeros(len(self.label) + 1, dtype=np.int64)
-        first[active + 1] = 1
+        # W of shape (n, k), with w_j at (j, label of j), and empty rows for points without weight
+        row_lengths = np.zeros(len(self.label) + 1, dtype=np.int64)
+        row_lengths[active + 1] = 1
         coefficients = csr_array(
-            (self.weight[active], label[active], np.cumsum(first)), (len(self.label), k)
+            (self.weight[active], label[active], np.cumsum(row_lengths)), (len(self.label), k)
         )
         sums = np.empty((k, len(columns)))
         for batch in batches(len(columns), self.gram.step):
@@ -143,7 +146,7 @@ class Partition:
         return sums
 
     def iterate_sums(self):
-        """Iterate over the sums of all points in small tables: pairs of a slice and its sums."""
+        """Iterate over all points in batches: yields a slice of points and ``sums_at`` of it."""
         stored, n = self.sums is not None, len(self.label)
         for batch in batches(n, max(1, SMALL_TABLE // self.k) if stored else self.gram.step):
             columns = batch if stored else np.arange(batch.start, batch.stop)

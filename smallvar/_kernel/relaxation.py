@@ -11,7 +11,8 @@
 - ``centered_values(lam, rng, values, Y)``, eigenvalues of the centered G above ``lam``, from the
   eigenpairs of G;
 - ``error(labels)``, the squared error of a clustering;
-- ``means(M)``, squared norms of means that are columns of M (not ``LinearProblem``).
+- ``means(M)``, squared norms of the cluster means m_c = sum_i M_ic phi(x_i) in feature space, with
+  M from ``weighted_means`` (not ``LinearProblem``).
 """
 
 from collections import namedtuple
@@ -96,18 +97,19 @@ class GramProblem:
 
         if self.n <= DENSE:
             return eigen_above(product(np.eye(self.n)), lam, rng)[0]
-        # the part of an eigenspace of G that is orthogonal to u is an eigenspace of P G P
-        norm, found = abs(K).sum(axis=1).max(), [np.empty((self.n, 0))]
+        # The part of an eigenspace of G that is orthogonal to u is in an eigenspace of P G P. So m
+        # eigenvectors of G with the same eigenvalue give m - 1 known eigenvectors of P G P.
+        norm, known = abs(K).sum(axis=1).max(), [np.empty((self.n, 0))]
         for members in np.split(
             np.arange(len(values)), np.flatnonzero(np.diff(values) < -EQUAL * norm) + 1
         ):
             component = Y[:, members].T @ u
             if len(members) > 1 and np.linalg.norm(component) > EQUAL:
-                found.append(
+                known.append(
                     Y[:, members] @ np.linalg.qr(component[:, None], mode="complete")[0][:, 1:]
                 )
-        found = np.hstack(found)
-        return lanczos(product, self.n, norm, lam, rng, known=found, max_memory=self.max_memory)[0]
+        known = np.hstack(known)
+        return lanczos(product, self.n, norm, lam, rng, known=known, max_memory=self.max_memory)[0]
 
     def error(self, labels):
         """tr K - tr V' K V for the normalized indicator V of the labels."""
@@ -117,12 +119,16 @@ class GramProblem:
             within = labels[K.row] == labels[K.col]
             return self.trace - (K.data * v[K.row] * v[K.col])[within].sum()
         Vt = csr_array((v, labels, np.arange(self.n + 1))).T
+        # member_sums[i] = sum over j in the cluster of i of (centered G)_ij v_j
         member_sums = (Vt @ self.weighted)[labels, np.arange(self.n)]
         member_sums -= (Vt @ self.u)[labels] * self.h + (Vt @ self.h)[labels] * self.u
         return self.centered_trace - member_sums @ v
 
     def means(self, M):
-        """The squared norms of means, columns of M."""
+        """Squared norms, in feature space, of the means that the columns of M form: diag(M' K M).
+
+        M is from ``weighted_means``.
+        """
         return np.asarray(((M.T @ self.K) * M.T).sum(axis=1)).ravel()
 
 
