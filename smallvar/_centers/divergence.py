@@ -87,6 +87,7 @@ class _Divergence:
         return slope, offset
 
     def size(self, X, m0):
+        """The ``size`` of each row (see the class)."""
         return np.full(X.shape[0], float(X.shape[1]))
 
     def between(self, X, centers):
@@ -256,16 +257,20 @@ class DivergenceSweep:
     # ---- nearest centers -------------------------------------------------------------------------
 
     def _roundoff(self):
-        """The relative rounding of a sum over the columns."""
+        """Bound on the relative rounding error of a sum over the columns."""
         return (self.X.shape[1] + 16) * EPS
 
     def tolerance(self, rows):
-        """Bounds on the errors of divergences of these rows of the visit, by scores or exact.
+        """Bounds on the rounding errors of divergences of these rows of the visit from any center.
 
-        The error of the logarithms comes on top: LOGARITHMS times the divergence.
+        They hold for divergences by scores and by exact sums. The error of the logarithms is not
+        included: it is at most LOGARITHMS times the divergence.
         """
         _, offset, norm, terms = self.scores
         with np.errstate(over="ignore", invalid="ignore"):
+            # ``reach`` bounds the divergences and, with ``terms``, the numbers that scores are
+            # sums of. A summand of an exact divergence is a difference of numbers whose square is
+            # at most size times the divergence.
             reach = self.from_m0[rows] + offset.max() + norm.max() * self.lengths[rows]
             bound = self._roundoff() * (reach + terms.max() + np.sqrt(self.sizes[rows] * reach))
         return np.where(np.isnan(bound), np.inf, bound)
@@ -343,10 +348,13 @@ class DivergenceSweep:
         return flagged
 
     def _moves(self):
-        """Changes of the scores since the last sweep, for AffineSweep; None: bounds do not hold.
+        """Changes of the scores since the last sweep, for AffineSweep, of shape (4, k).
 
-        Bounds hold for scores. If walls have changed, a divergence may be infinite now that was
-        finite.
+        With changes db of the offset and dg of the slope, the score of center k at x rises by at
+        most db + ||dg|| ||x - m0||. The rows are db and ||dg|| of each center, which raise the
+        upper bound of its members, and the largest -db and ||dg|| of all others, which lower their
+        lower bounds. None if bounds do not hold: scores leave out walls, so if these have changed,
+        a divergence may be infinite now that was finite.
         """
         if self.bounded_by is None or not np.array_equal(self.bounded_by[1], self.walls):
             return None
@@ -661,6 +669,7 @@ def farthest_first(rule, X, rows, mean, n_clusters):
     n = X.shape[0] if rows is None else len(rows)
 
     def divergences_from(seed):
+        """Divergences of all rows from a seed."""
         out = np.empty(n)
         for block in blocks(n, X.shape[1]):
             x = X[block if rows is None else rows[block]]
