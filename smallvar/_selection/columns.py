@@ -59,6 +59,7 @@ def distinct_values(column, weight):
     n = len(column)
     order = np.argsort(column, kind="stable")
     v, w = column[order], weight[order]
+    # the range of the middle nine tenths, or of all rows if that is zero
     spread = v[n - 1 - n // 20] - v[n // 20] or v[-1] - v[0]
     bounds = np.flatnonzero(np.concatenate(([True], v[1:] - v[:-1] > SAME * spread, [True])))
     mass = np.add.reduceat(w, bounds[:-1])
@@ -264,7 +265,11 @@ def _on_grid(value, origin, step):
 
 
 def _one_hot(X):
-    """Yield neighboring columns that code a category, and the number of its levels."""
+    """Yield groups of adjacent columns that code a category, and the number of its levels.
+
+    These have two values each, and at most one of them is high in each row. If none is high in
+    some row, that is one more level.
+    """
     low, high = X.min(axis=0), X.max(axis=0)
     near = SAME * (high - low)
     binary = (high > low) & ((X - low <= near) | (high - X <= near)).all(axis=0)
@@ -392,7 +397,8 @@ class _Logarithms:
 
     L is log(1 + z) for z >= 0, and log(1 - z) for z < 0.
 
-    The transform is (exp(m L) - 1) / m, m the power, and -(exp(m L) - 1) / m, m = 2 - power.
+    The transform is s (exp(m L) - 1) / m, with s = 1 and m = power for z >= 0, and s = -1 and
+    m = 2 - power for z < 0.
     """
 
     def __init__(self, z):
@@ -411,16 +417,18 @@ class _Logarithms:
         return self.sign * self.L * np.expm1(x) / x
 
     def derivatives(self, power):
-        """Derivatives of -log-likelihoods by the power.
+        """Derivatives of negative log likelihoods by the power.
 
-        With y the transform and y' its derivative, n cov(y, y') / var(y) - sum of L or -L, where y
-        is (exp(m L) - 1) / m and y' is (exp(m L) L - y) / m, or twice -1 times these.
+        With y the transform of a column, the negative log likelihood is
+        (n / 2) log var(y) - (power - 1) sum_i s_i L_i, and its derivative is
+        n cov(y, y') / var(y) - sum_i s_i L_i. For s = 1, y' = (exp(m L) L - y) / m. For s = -1 the
+        signs of y and of dm / dpower cancel, so y' is the same with -y for y.
         """
         x = self._exponents(power, LEAST_OF_DERIVATIVE)
-        size, over = np.expm1(x), self.L / x
+        size, inverse_m = np.expm1(x), self.L / x
         slope = (size + 1.0) * self.L
-        size *= over
-        slope = (slope - size) * over
+        size *= inverse_m  # |y|
+        slope = (slope - size) * inverse_m  # y'
         y = self.sign * size
         y -= y.mean(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -429,14 +437,18 @@ class _Logarithms:
 
 
 def _likeliest_powers(z):
-    """The power of greatest likelihood for each column, by false position (Illinois)."""
+    """The power of greatest likelihood for each column.
+
+    The root of the derivative, by the Illinois variant of false position.
+    """
     logs = _Logarithms(z)
     limit = np.log1p(20.0 * np.abs(z).max(axis=0))  # powers beyond may leave the range of float64
     least, most = SMALLEST_EXPONENT / limit, LARGEST_EXPONENT / limit
     least = np.where(logs.below.any(axis=0), np.maximum(2.0 - most, least), least)
     a, at_a = _signed(logs, np.maximum(-1.0, least), least, 1.0)
     b, at_b = _signed(logs, np.minimum(3.0, most), most, -1.0)
-    a, b = np.where(at_b < 0.0, b, a), np.where(at_a > 0.0, a, b)  # those at a limit stay there
+    # without a change of sign the likelihood is greatest at a limit, and both ends are set to it
+    a, b = np.where(at_b < 0.0, b, a), np.where(at_a > 0.0, a, b)
     for _ in range(MOST_STEPS):
         apart = (at_a != at_b) & (a != b)
         c = np.where(apart, b - at_b * (b - a) / np.where(apart, at_b - at_a, 1.0), b)

@@ -20,16 +20,16 @@ from smallvar._selection.covariance import Covariance, LowRankCovariance
 from smallvar._selection.directions import ZERO_VARIANCE
 from smallvar._sweeps.stopping import CANCELLATION
 
-BLOCK, SCATTERED = (
-    4096,
-    1024,
-)  # rows at a time; of a covariance, whose blocks are to stay in a cache
-PRODUCTS = 1 << 33  # multiply-adds of one product of matrices: between them Ctrl-C works
-# of columns more than rows: where floors differ in more coordinates, near ones become so many
+# rows at a time; of a covariance fewer, so that blocks stay in the cache
+BLOCK, SCATTERED = 4096, 1024
+PRODUCTS = 1 << 33  # multiply-adds of one product of matrices: between products Ctrl-C works
+# with more columns than rows: if more than FLOORS floors differ, in more than EXACT coordinates,
+# near ones are replaced by their mean, so that FLOORS are left besides 0
 EXACT, FLOORS = 512, 4
-# columns from which covariances are diagonal but for a low rank: at least so many for each cluster
+# covariances are diagonal but for a low rank from ROTATED columns on, with LOW_RANK columns at
+# least for each cluster
 ROTATED, LOW_RANK = 256, 2
-ZERO_LENGTH = 1e-8  # of the longest direction of rows: what is shorter is left out of a basis
+ZERO_LENGTH = 1e-8  # directions shorter than this share of the longest one are left out of a basis
 
 
 class Coordinates:
@@ -51,12 +51,12 @@ class Coordinates:
         self.floor = np.diag(floor) if floor.any() else None
 
     def leave_out(self, varying):
-        """Leave columns out that do not vary in these rows."""
+        """Leave out the columns that do not vary in these rows."""
         if not varying.all():
             self._take(np.eye(len(varying))[:, varying])
 
     def find_rank(self, mean):
-        """Leave directions out in which rows, of this mean, do not vary."""
+        """Leave out the directions in which rows do not vary; ``mean`` is that of the rows."""
         offset = mean - self.origin
         S = self.total / self.n - np.outer(offset, offset)
         A = S.copy()
@@ -69,6 +69,7 @@ class Coordinates:
             self._take(np.ascontiguousarray(U[:, len(e) - rank :]))
 
     def _take(self, basis):
+        """Use the coordinates along this orthonormal basis from here on."""
         self.basis, self.rank = basis, basis.shape[1]
         self.total = basis.T @ self.total @ basis
         self.floor = None if self.floor is None else basis.T @ self.floor @ basis
@@ -87,7 +88,7 @@ class Coordinates:
         return out
 
     def centers(self, sweep):
-        """The centers of a sweep, as the rows are."""
+        """The centers of a sweep, in the space of ``origin``."""
         return sweep.centers
 
     @property
@@ -107,7 +108,7 @@ class Coordinates:
         return Y if self.axes is None else Y @ self.axes[1]
 
     def unrotated(self, U):
-        """Directions along the axes of the covariance, in columns, as the coordinates are."""
+        """Directions in the coordinates, from those along the axes of the covariance."""
         return U if self.axes is None else self.axes[1] @ U
 
     def covariance(self, sweep):
@@ -136,11 +137,11 @@ class Coordinates:
         return S if LOW_RANK * len(C) <= len(D) else Covariance(S.in_full(), C)
 
     def lifted(self, U):
-        """Directions, in columns, as the rows are."""
+        """Directions in the space of ``rows``, from those in the coordinates; in columns."""
         return U if self.basis is None else self.basis @ U
 
     def squares_along(self, sweep, directions):
-        """Squared lengths of residuals along directions, plainly and in units of the variances."""
+        """Squared lengths of residuals along directions, and the same relative to the variances."""
         U = self.lifted(directions.vectors)
         n, images = self.rows.shape[0], self.centers(sweep) @ U
         both = np.column_stack([np.ones(U.shape[1]), 1.0 / directions.variances])
@@ -170,9 +171,9 @@ class Coordinates:
 
 
 class SpanCoordinates(Coordinates):
-    """Rows fewer than columns, in bases of the spaces that they span.
+    """Coordinates of fewer rows than columns, in bases of the spaces that they span.
 
-    ``most`` directions at most are asked for.
+    ``most`` is the largest number of long directions that may be asked for.
     """
 
     def __init__(self, X, weight, frame, floor, most):
@@ -217,7 +218,7 @@ class SpanCoordinates(Coordinates):
         return np.add.reduceat(rows[order], first, axis=0) / sweep.weights[:, None]
 
     def _parts(self, columns, size):
-        """Columns, so many at a time that the rows times as many others take no time."""
+        """Split columns so that a product of the rows with ``size`` vectors takes little time."""
         return _split(columns, max(1, min(BLOCK, PRODUCTS // (len(self.data) * size))))
 
     def _inverse(self):
@@ -254,11 +255,12 @@ class SpanCoordinates(Coordinates):
 
 
 def _split(columns, size):
+    """Lists of at most ``size`` columns."""
     return [columns[i : i + size] for i in range(0, len(columns), size)]
 
 
 def _by_floor(floor, n):
-    """Yield the columns of each floor, and it; of nearly the same, and the mean, if many differ."""
+    """Yield columns of the same floor, and this floor; of near floors, and their mean, if many."""
     different, group, count = np.unique(floor, return_inverse=True, return_counts=True)
     if len(different) > FLOORS and np.minimum(count, n).sum() > EXACT:
         size = np.log(np.where(different > 0.0, different, different[-1]))
@@ -271,11 +273,10 @@ def _by_floor(floor, n):
 
 
 class RoundMetric:
-    """The metric in which clusters are round: coordinates over the deviation in each direction.
+    """The metric in which clusters are spherical: coordinates over the standard deviations.
 
     That is the coordinates times I / s + U diag(1 / s_j - 1 / s) U', where U are the long
-    directions, s_j the deviation along each and s that in all others: the rows keep their places
-    but for what they are along U.
+    directions, s_j the standard deviation along each and s that in all others.
     """
 
     def __init__(self, coordinates, directions):
@@ -283,6 +284,7 @@ class RoundMetric:
         self.origin = coordinates.start
 
     def _stretched(self, Y):
+        """Coordinates divided by the standard deviation in each direction."""
         U, s = self.directions.vectors, np.sqrt(self.directions.rest)
         more = 1.0 / np.sqrt(self.directions.variances) - 1.0 / s
         return Y / s + ((Y @ U) * more) @ U.T
@@ -297,5 +299,5 @@ class RoundMetric:
 
     @property
     def matrix(self):
-        """By which rows, less the origin, are multiplied."""
+        """The matrix by which rows, less the origin, are multiplied."""
         return self._stretched(self.coordinates.matrix())

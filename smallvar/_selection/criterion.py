@@ -18,19 +18,21 @@ from smallvar._sweeps.residual_density import (
     own_covariance_distances,
 )
 
-PER_COLUMN, PER_CLUSTER = 1.6, 3.0  # of a center's coordinate, and of a cluster beside
-SHORT = 1e2  # times the shortest variance is a longest one for which float32 is enough
-MARGIN = 0.3  # of a transformed column, in distinct rows
-SMALL = 1 << 17  # products of a covariance of all rows: up to here numpy takes longer to be called
-ROWS_PER_COLUMN, LEAST_FREEDOM = 4, 3.0  # that an estimate needs; of a t density that is tried
+# prices, times log(distinct rows): of a coordinate of a center, and of a cluster besides
+PER_COLUMN, PER_CLUSTER = 1.6, 3.0
+SHORT = 1e2  # up to this ratio of the longest to the shortest variance float32 is enough
+MARGIN = 0.3  # price of a transformed column besides its parameters, times the distinct rows
+SMALL = 1 << 17  # products of a covariance of all rows up to which calls of numpy take longer
+ROWS_PER_COLUMN = 4  # least number of rows for each column that an estimate of V needs
+LEAST_FREEDOM = 3.0  # least degrees of freedom of a t density
 PROBES = 128  # rows from which V is estimated before it is computed
-# standard errors of that, and ties, by which a criterion is so much above another that no share of
-# the confidence is left for it (confidence.py): it need not be known
+# a criterion estimated to be above another by ERRORS standard errors and FAR ties has no share of
+# the confidence (confidence.py), so that it need not be computed
 ERRORS, FAR = 6.0, 1.01 * LEAST_LOGARITHM * SPREAD
 
 
 class Criterion:
-    """V of a clustering of these rows: the lower, the better the data speak for it.
+    """V of a clustering of these rows: the lower, the better the data support it.
 
     V = (u / n) (-2 sum_i w_i log f(x_i; mu_{z_i}) - 2 n sum_k p_k log p_k) + price of parameters,
 
@@ -66,7 +68,7 @@ class Criterion:
         self.constant, self.small, self.probes = 0.0, self._made_small(), None
 
     def _made_small(self):
-        """A compiled criterion, for few rows and columns; None where there are more."""
+        """A compiled criterion for few rows and columns; None if there are more."""
         n, d = self.X.shape
         if self.rank < d or d > n or n * d**2 > SMALL:
             return None
@@ -87,6 +89,7 @@ class Criterion:
         )
 
     def _by_small(self, sweep):
+        """The result of the criterion, from the compiled one."""
         V, error, q, e, U = self.small(sweep.labels, sweep.centers, sweep.weights)
         if not q:
             return V + self.constant, None, error
@@ -94,13 +97,17 @@ class Criterion:
         return V + self.constant, RoundMetric(self.coordinates, long), error
 
     def _find_coordinates(self, repeated):
-        """The directions in which the rows vary; ``repeated``: whether all values of theirs are."""
+        """Set the coordinates along the directions in which the rows vary, and their number, rank.
+
+        ``repeated``: whether every column has few distinct values for the number of rows.
+        """
         data = self.X, self.weight, self.frame, self.floor
         if self.d > self.X.shape[0]:
             coordinates = SpanCoordinates(*data, self.distinct // 3)
         else:
             coordinates = Coordinates(*data)
-            # fewer rows than columns say nothing of the rank, nor do rows that are all repeated
+            # The rank cannot be told from fewer distinct rows than columns: all columns stay. Nor
+            # can it with few values in every column: only constant columns are left out.
             if self.d < self.distinct and repeated:
                 coordinates.leave_out(self.varying)
             elif self.d < self.distinct:
@@ -112,16 +119,20 @@ class Criterion:
         self.search = DirectionSearch(self.rank, self.distinct, coordinates.beyond)
 
     def charge(self, slope, columns):
-        """Count the rows as transformed: the logarithms of the Jacobian, parameters, a margin."""
+        """Add to V what transforms of ``columns`` columns cost.
+
+        That is -2 times the logarithm of the Jacobian (``slope`` is that of each row), the price of
+        two parameters for each column, and MARGIN.
+        """
         u = self.distinct
         total = slope.sum() if self.weight is None else self.weight @ slope
         self.constant = -2.0 * u / self.n * total
         self.constant += columns * (2 * PRICE * np.log(u) + MARGIN * u)
 
     def __call__(self, sweep, lowest=np.inf):
-        """V, the metric that makes the clusters round (None if they are), the squared error.
+        """V, the metric in which clusters are spherical (None: that of the data), and the error.
 
-        V is infinite where an estimate exceeds ``lowest`` by so much that it does not matter.
+        V is infinite if an estimate exceeds ``lowest`` by so much that its value does not matter.
         """
         if self.small is not None:
             return self._by_small(sweep)
@@ -129,7 +140,7 @@ class Criterion:
         mass, unit = sweep.weights, np.log(u)
         base = -2.0 * u / n * float(mass @ np.log(mass / n))
         base += (K - 1) * self.price_of_cluster + unit * PRICE * d
-        # squares about a mean are too small by 1 / n_k of the variance of its rows: add that
+        # squares about the mean of n_k rows are too small by 1 / n_k of their variance: add that
         back = n / (u - K) / mass if u > K else np.zeros(K)
 
         def value(squares, logdet, parameters, price=PRICE):
@@ -162,10 +173,14 @@ class Criterion:
         return V + self.constant, metric, error
 
     def _sum(self, squares):
+        """Weighted sum over the rows."""
         return float((squares if self.weight is None else self.weight * squares).sum())
 
     def _own(self, sweep):
-        """Squared distances by clusters' own covariances, in two columns, and log determinant."""
+        """Squared distances by a covariance for each cluster, and the mean log determinant.
+
+        For two columns; None if a covariance is singular.
+        """
         squares, det = own_covariance_distances(
             self.X,
             self.weight,
@@ -203,7 +218,8 @@ class Criterion:
         if not 0.0 < total < np.inf:
             return False
         squares *= d * mass / total
-        # of a row, by this a Gaussian and a t density differ, where the mean of r2 is known
+        # -2 log of a Gaussian density over a t density with LEAST_FREEDOM, less a constant: its
+        # spread over the rows gives the standard error of the estimate
         gains = squares - (d + LEAST_FREEDOM) * np.log(squares + LEAST_FREEDOM)
         label = np.zeros(len(i), dtype=np.int32)
         deviance, _ = fit_residual_density(squares, weight, label, np.zeros(1), mass, d)
