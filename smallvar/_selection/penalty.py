@@ -21,9 +21,9 @@ from smallvar._sweeps.sums import Layout
 
 LAMS = ("auto", "farthest-first")  # what lam may be besides a number
 GUESS = 8  # default of guess, n_components
-COMPANY = 10  # of the rows of an average cluster: fewer are no company for a seed
-FAR = 9.0  # squared distance, in penalties, beyond which seeds without company do not count
-MOST_ALONE = 100  # such seeds; where there are more, they are no exceptions, and all seeds count
+COMPANY = 10  # a seed is alone if it attracts less than 1 / COMPANY of an average cluster's rows
+FAR = 9.0  # seeds that are alone do not count beyond this squared distance, in penalties
+MOST_ALONE = 100  # if more seeds are alone, they are no outliers, and all seeds count
 
 
 def check_guess(guess, n_samples, name="guess"):
@@ -34,7 +34,7 @@ def check_guess(guess, n_samples, name="guess"):
 
 
 def cut_guess(guess, n_samples, name="guess"):
-    """The guess to use: the default, which is not the user's, is cut to the number of samples."""
+    """The checked guess, at most ``n_samples``: the default, GUESS, is cut to that."""
     if guess == GUESS:
         return min(GUESS, n_samples)
     check_guess(guess, n_samples, name)
@@ -42,15 +42,16 @@ def cut_guess(guess, n_samples, name="guess"):
 
 
 def farthest_by(add_seed, n_clusters, rounding, count_alone=False):
-    """The farthest-first rule (KJ12, 6.1): from T = {the mean}, so many times add the farthest.
+    """The farthest-first rule (KJ12, 6.1): add the farthest row to T = {the mean}, again and again.
 
     ``add_seed(row)`` adds a row to T (None: T is the mean alone) and returns the row that is then
-    farthest from T, its distance, and for how many rows T is nearer than before. Returns the last
-    distance above ``rounding``, None if there is none.
+    farthest from T, its distance, and the number of rows that are nearer to T than before. The
+    result is the distance of the row that is added as number ``n_clusters``, or the last one above
+    ``rounding`` if there are fewer; None if there is none.
 
-    A seed is alone if less than a tenth of the rows of a cluster of average size come with it. Let
-    D be what the rule returns if those that are alone do not count: then they do not if their
-    distance exceeds 9 D. If there is no D, or more than 100 are alone before it, all count.
+    A seed is alone if it comes nearer to less than a tenth of the rows of an average cluster. Let D
+    be the result if seeds that are alone do not count. Then those at distances above 9 D do not. If
+    there is no D, or more than 100 seeds are alone before it, all count (``count_alone``: always).
     """
     row, distance, n_rows = add_seed(None)
     company = 1 if count_alone else -(-n_rows // (COMPANY * int(n_clusters)))
@@ -100,9 +101,10 @@ def rough_mean(X, mask, n_threads):
 
 
 def farthest_row(X, n_clusters, weight, n_threads, count_alone=False, about=None):
-    """The rule on checked data, None if rows are equal; ``weight`` tells which to leave out.
+    """The farthest-first rule on checked data, None if all rows are equal.
 
-    ``about``: a place to begin at instead of the mean, and its rounding as a squared distance.
+    Rows of weight zero are left out; other weights do not matter. ``about`` is a point to begin at
+    instead of the mean, and its rounding as a squared distance.
     """
     mask = None
     if weight is not None and not weight.all():
@@ -120,7 +122,7 @@ def farthest_row(X, n_clusters, weight, n_threads, count_alone=False, about=None
 
 
 def farthest_first(X, n_clusters, weight, n_threads):
-    """The rule on checked data, 1 if rows are equal."""
+    """The farthest-first rule on checked data, 1 if all rows are equal."""
     return farthest_row(X, n_clusters, weight, n_threads) or 1.0
 
 
@@ -242,7 +244,7 @@ def farthest_first_lambda(
 
 
 def local_lambda(groups, rule):
-    """lam_local: mean of the rule over data sets, without those where it finds nothing."""
+    """lam_local: mean of ``rule(rows)`` over data sets, without those where it is None."""
     found = [value for value in map(rule, groups.members()) if value is not None]
     return float(np.mean(found)) if found else 1.0
 
