@@ -222,7 +222,11 @@ class _FitSettings:
     n_threads: int
 
     def labels_by_set(self, rows, weight, sets, pooled):
-        """Labels that data sets reach from pooled clusters, and the number of clusters then."""
+        """Global labels after the sweeps that start from pooled clusters, and the number of these.
+
+        ``pooled`` is a k-means clustering of these rows as one data set. In the sweeps each data
+        set leaves the clusters that save it less than the local penalty, so fewer may remain.
+        """
         problem = _Problem(rows, weight, sets, self)
         sweep = problem.from_pooled(pooled, LoopSettings(self.max_iter)).sweep
         return sweep.result()[0], sweep.k
@@ -259,16 +263,17 @@ class _Problem:
         )
 
     def from_mean(self, order, lam_local, lam_global, loop):
-        """The start of Algorithm 2 from the mean of all rows, visited in this order, when over."""
+        """Run Algorithm 2 from the mean of all rows, which are visited in this order."""
         # a global cluster must save more than rounding of the mean alone can make it save
         least = max(lam_global, self.frame.rounding * self.frame.center[1])
         start = HDPStart(self.sweep(order, lam_local, least), lam_local, lam_global)
         return start.run(self.X.shape[0], loop)
 
     def from_pooled(self, pooled, loop):
-        """The start from pooled clusters, of which data sets drop local ones, when it is over.
+        """Run the sweeps from pooled clusters, in which data sets drop local clusters.
 
-        No global cluster opens.
+        A data set drops a local cluster that saves it less than the local penalty. No global
+        cluster opens, as the global penalty is infinite.
         """
         lam_local = self.local_penalty(pooled)
         sweep = self.sweep(self.sets.order(), lam_local, np.inf)

@@ -48,12 +48,14 @@ def shared_criterion(criterion, labels, n_clusters, sets):
     """The criterion of labels of several data sets: the lower, the better.
 
     V + 2 min(0, sum_j L_j - L), where V is the criterion of the pooled rows, L_j the length of the
-    code for the labels of data set j, and L that for all rows as one data set. With one data set
-    the second term is 0.
+    code for the labels of data set j, and L that for all rows as one data set. V has the code of
+    length L in it, as -2 times a log likelihood. The other codes replace it where they are shorter
+    together. With one data set the second term is 0.
     """
     sweep = criterion.relabeled(labels, n_clusters)
     V = criterion(sweep)[0]
     distinct_share = criterion.distinct / criterion.n
+    # a pair is a local cluster: data set * n_clusters + global cluster
     pairs, pair_of_row = np.unique(
         sets.number.astype(np.int64) * n_clusters + labels, return_inverse=True
     )
@@ -61,6 +63,7 @@ def shared_criterion(criterion, labels, n_clusters, sets):
     counts = distinct_share * np.bincount(pair_of_row, criterion.weight)
     code = label_code(counts, pairs // n_clusters, n_clusters)
     pooled = np.bincount(pairs % n_clusters, counts, n_clusters)
+    # ``code`` is now sum_j L_j - L
     code -= label_code(pooled, np.zeros(n_clusters, dtype=np.intp), n_clusters)
     return V + 2.0 * min(0.0, code)
 
@@ -87,7 +90,10 @@ class _Sample:
             self.criterion = Criterion(X, weight, frame, n_threads)
 
     def value(self, centers, refine):
-        """The criterion of the clustering that data sets reach from these pooled centers."""
+        """The criterion of the clustering that data sets reach from these pooled centers.
+
+        Infinite for more centers than the criterion can rate; ``refine`` is that of choose_number.
+        """
         k = len(centers)
         if k > max(1, self.criterion.cap):
             return np.inf
@@ -97,14 +103,14 @@ class _Sample:
 
 
 def pooled_clusters(X, weight, centers, max_iter, n_threads, callback=None):
-    """The clusters that Lloyd sweeps of all rows reach from these centers; no cluster opens."""
+    """A fit by k-means sweeps of all rows from these centers; no cluster opens."""
     loop = LoopSettings(max_iter, callback=callback)
     fit = Fit(X.shape[0], 1.0, loop, max_clusters=len(centers), init=centers)
     return fit_dpmeans(X, weight, fit, None, n_threads)
 
 
 def choose_number(X, weight, sets, path, refine, rng, n_threads):
-    """The number of clusters on a merge path of the pooled rows with the lowest shared criterion.
+    """The number of clusters on a merge path of all rows with the lowest shared criterion.
 
     ``refine(X, weight, sets, pooled)`` returns the labels that data sets reach from pooled
     clusters, and the number of global clusters then. Numbers that differ by a quarter are compared
@@ -120,6 +126,7 @@ def choose_number(X, weight, sets, path, refine, rng, n_threads):
     values = {}
 
     def compare(numbers):
+        """The best number of clusters of all that were compared so far, these included."""
         for k in numbers:
             if k not in values:
                 values[k] = sample.value(path.centers(k), refine)
