@@ -38,7 +38,7 @@ from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
-MUCH_BETTER = 0.9  # of the objective: a warning tells of lower ones
+MUCH_BETTER = 0.9  # an objective below this times that of one cluster is worth a warning
 
 
 def fit_dpmeans(X, weight, fit, rng, n_threads, in_metric=False):
@@ -388,7 +388,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         return best
 
     def _measured(self, X):
-        """Rows and centers in the metric of the fit."""
+        """Rows and centers in the metric of the fit, in which nearest centers are found."""
         if "_turned_centers" not in vars(self):
             return super()._measured(X)
         return self.path_.measured(X), self._turned_centers
@@ -445,13 +445,14 @@ class DPMeans(NearestCenters, CenterEstimator):
         return fitted
 
     def _reachable(self, X, weight, n_threads):
-        """The warning that more clusters have a lower objective than the only one; or None.
+        """Text of a warning if a fit with one cluster has missed a much lower objective, or None.
 
-        It compares the objective with that of a rough merge path.
+        Algorithm 1 stays at one cluster if no row is beyond lam from the mean, even if several
+        clusters have a lower objective. The objective is compared with those of a rough merge path.
         """
         # one cluster costs inertia_ + lam, so more cannot be better if lam exceeds inertia_
-        alone = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
-        if not alone or not self.lam_ < self.inertia_:
+        single = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
+        if not single or not self.lam_ < self.inertia_:
             return None
         if issparse(X) and dense_bytes(X, rough=True) > DENSE_BYTES:
             return None

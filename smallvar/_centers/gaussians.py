@@ -1,4 +1,4 @@
-"""Clusters with covariances: what they cost, the sweeps that fit them."""
+"""Clusters with covariances: their objective, and the sweeps that minimize it."""
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from smallvar._sweeps.gaussians import (
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 
 SMALLEST_VARIANCE = 1e-300  # absolute: squares of the roots of smaller ones would leave float64
-# of a variance: a covariance is singular where less of one is left, the columns before it known
+# a covariance is singular if less than this share of the variance of a column is left, given the
+# columns before it
 SINGULAR = 1e-14
-# what there is of each cluster, see Gaussians
+# attributes of Gaussians with an entry for each cluster
 OF_CLUSTERS = (
     *("centers", "scatter", "mass", "covariances", "roots", "logdet", "within", "charges"),
     *("moved", "changed", "stale"),
@@ -33,7 +34,7 @@ def roots_of(covariances, raise_singular):
 
 
 def _order_of_values(X, w):
-    """Rows by their values, column after column, and then by weight."""
+    """Order of the rows by their values, column after column, and then by weight."""
     order = np.argsort(X[:, 0], kind="stable")
     tied = X[order[1:], 0] == X[order[:-1], 0]
     if tied.any():
@@ -44,7 +45,7 @@ def _order_of_values(X, w):
 
 
 def need_finite(squares, X):
-    """Raise where squared Mahalanobis distances are beyond their type."""
+    """Raise ValueError if squared Mahalanobis distances are not finite."""
     if not np.isfinite(squares).all():
         raise ValueError(
             "X must be so near the centers, for their covariances, that squared Mahalanobis "
@@ -98,10 +99,11 @@ class Gaussians:
         self.least, self.second = np.empty(n), np.empty(n)  # see assign_gaussians
 
     def rows(self, index):
+        """The rows of these indices as float64."""
         return self.X[index].astype(np.float64, copy=False)
 
     def _reserve(self, k):
-        """Have memory for k clusters, of which nothing is known."""
+        """Allocate arrays for k clusters, all of which count as moved."""
         d = self.X.shape[1]
         self.centers, self.scatter = np.empty((k, d)), np.empty((k, d, d))
         self.covariances, self.roots = np.empty((k, d, d)), np.empty((k, d, d))
@@ -111,7 +113,7 @@ class Gaussians:
         self.merge_costs = None
 
     def move(self, label, k):
-        """Have these labels, below k."""
+        """Update the sums of the clusters to these labels, below k."""
         weight = self.w if self.sums.layout.weighted else None
         self.sums.reserve(k)
         if self.summed is None:
@@ -130,14 +132,14 @@ class Gaussians:
         self.summed = label.copy()
 
     def keep(self, kept):
-        """Forget the other clusters."""
+        """Keep the clusters with the numbers ``kept``, and drop the others."""
         for name in OF_CLUSTERS:
             setattr(self, name, getattr(self, name)[kept])
         if self.merge_costs is not None:
             self.merge_costs = self.merge_costs[np.ix_(kept, kept)]
 
     def _renumber(self, kept):
-        """Forget the other clusters, which have no members; returns the labels."""
+        """Drop all clusters but ``kept``, as they have no members; returns the new labels."""
         number = np.full(len(self.centers), -1, dtype=np.int32)
         number[kept] = np.arange(len(kept))
         self.keep(kept)
@@ -147,7 +149,7 @@ class Gaussians:
         return self.summed.copy()
 
     def leave_out_emptied(self, label, k):
-        """Labels and number of the clusters that have members."""
+        """Drop clusters without members; returns the new labels and the number of clusters."""
         count = np.bincount(label, minlength=k)
         if count.all():
             return label, k
@@ -163,7 +165,7 @@ class Gaussians:
         return self._renumber(np.delete(np.arange(len(self.centers)), b))
 
     def _update_moments(self):
-        """Mean, weight and sum of w (x - mean)(x - mean)' of each cluster that has moved."""
+        """Update mean, weight and sum of w (x - mean)(x - mean)' of clusters that have moved."""
         rows, weight = self.moved, self.w if self.sums.layout.weighted else None
         self.mass = np.array(self.sums.totals[1][: len(rows)])
         self.centers[rows] = self.sums.means[: len(rows)][rows]
@@ -201,7 +203,7 @@ class Gaussians:
         return (self.scatter[rows] + self.reg * self.identity) / self.scale
 
     def set_covariances(self, rows, covariances, label=None):
-        """Covariances of these clusters, and their roots."""
+        """Set the covariances of the clusters ``rows``, and their roots."""
         if not len(rows):
             return
 
@@ -223,7 +225,7 @@ class Gaussians:
         self.roots[rows], self.logdet[rows] = roots_of(covariances, singular)
 
     def set_clusters(self, centers, covariances, shares=None):
-        """Have these clusters; ``shares`` of the weight where points pay for them."""
+        """Replace the clusters; ``shares`` of the weight are given if points pay for them."""
         self._reserve(len(centers))
         self.centers[:] = centers
         self.set_covariances(np.arange(len(centers)), covariances)
@@ -242,13 +244,13 @@ class Gaussians:
         return out
 
     def costs_in(self, k, rows):
-        """What rows pay in cluster k."""
+        """Costs of rows in cluster k."""
         of = slice(k, k + 1)
         clusters = self.centers[of], self.roots[of], self.charges[of]
         return gaussian_costs(self.rows(rows), *clusters)[:, 0]
 
     def assign(self):
-        """Cheapest cluster of each row, and what the row pays there."""
+        """Cheapest cluster of each row, and the cost of the row there."""
         assign_gaussians(
             *(self.X, self.centers, self.roots, self.charges, self.changed.view(np.uint8)),
             *(self.label, self.least, self.second, self.threads),
@@ -258,7 +260,8 @@ class Gaussians:
         return self.label.copy(), self.least.copy()
 
     def force(self, row, cost):
-        """A row is in another cluster than the cheapest one, at this cost."""
+        """Note that a row is in another cluster than the cheapest one, at this cost."""
+        # no lower bound for other clusters, so that the next sweep compares the row with all
         self.least[row], self.second[row] = cost, -np.inf
 
 
@@ -297,7 +300,7 @@ class PointGaussians(Gaussians):
         self.set_clusters(other.centers, other.covariances, other.shares)
 
     def prior(self):
-        """What clusters cost apart from their points."""
+        """The part of the objective that clusters cost apart from their points."""
         price = self.lam * len(self.logdet)
         if self.reg == 0:  # known covariances
             return price
@@ -307,7 +310,7 @@ class PointGaussians(Gaussians):
         return price + trace + self.scale * float((self.logdet - unit).sum())
 
     def _union_costs(self, a, b):
-        """What mergers of clusters a and b, arrays of numbers, add to the objective without lam."""
+        """Changes of the objective, without lam, by mergers of the clusters a and b (arrays)."""
 
         def entropy(mass):
             return 2.0 * mass * np.log(mass / self.total)
@@ -394,7 +397,7 @@ class GaussianStart:
         )
 
     def restart(self, least):
-        """Emptied clusters begin anew at the worst-fitted rows that are not alone."""
+        """Restart clusters without rows at the rows of the largest cost that are not alone."""
         count = np.bincount(self.label, minlength=self.k)
         for k in np.flatnonzero(count == 0):
             worst = np.where(count[self.label] > 1, self.state.w * least, -np.inf).argmax()
@@ -403,9 +406,10 @@ class GaussianStart:
             self.state.force(worst, 0.0)
 
     def _retain(self, before, least):
-        """Emptied clusters keep the one of their rows for which staying costs least.
+        """Leave clusters that would become empty the row for which staying costs least.
 
-        At worst all rows stay, so that the objective never rises.
+        This may empty another cluster, so it is repeated. At worst all rows stay, so that the
+        objective never rises.
         """
         state = self.state
         while True:
@@ -422,7 +426,10 @@ class GaussianStart:
                 state.force(row, stay[least_lost])
 
     def _open(self, least):
-        """Rows in order of visit whose distance exceeds the cost open clusters."""
+        """Open clusters at rows whose weighted distance exceeds the cost, in order of visit.
+
+        Later rows that are nearer to a new center join it. Returns the number of new clusters.
+        """
         state, order, opened, after = self.state, self.order, 0, 0
         if state.known is None:
             root = np.sqrt(state.scale / state.reg) * state.identity

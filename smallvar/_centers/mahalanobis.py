@@ -374,9 +374,10 @@ default="auto"
         return 0.1 * total / d / (GUESS if self._finds_number else self.n_clusters) or 1.0
 
     def _resolve_lam(self, d, data, known):
-        """The price of a cluster; None with K fixed."""
+        """The penalty of a cluster: ``lam`` if it is given, else that of BIC; None with K fixed."""
         if not self._number_is_free or self.lam is not None:
             return None if self.lam is None else float(self.lam)
+        # parameters of a cluster: its share, its mean and, unless it is known, its covariance
         parameters = 1 + d + (d * (d + 1) / 2 if known is None else 0)
         return parameters * math.log(max(exact_total(data.w), 2.0))
 

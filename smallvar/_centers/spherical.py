@@ -47,13 +47,14 @@ from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.means import ZERO_RESULTANT
 
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
-LOOKED = 1 << 18  # numbers whose rows are compared with all centers at a time
-LOOK = 20_000  # rows of a path's first look: wide clusters are worth a center from some 20 rows on
+LOOKED = 1 << 18  # entries of the rows that are compared with all centers at a time
+LOOK = 20_000  # rows of a path's first pass: wide clusters are worth a center from some 20 rows on
 
 
 def resultants(totals, weights):
-    """The lengths of sums of rows of length 1, of these weights: squares of light sums vanish."""
-    unit = np.ldexp(1.0, np.frexp(weights)[1])  # powers of two, which change no bit
+    """Lengths of sums of weighted rows of length 1; ``weights`` are the sums of the weights."""
+    # divided by powers of two near the weights, without rounding: squares of tiny sums vanish
+    unit = np.ldexp(1.0, np.frexp(weights)[1])
     return lengths(totals / unit[:, None]) * unit
 
 
@@ -65,7 +66,7 @@ def first_row(X, weight, order=None):
 
 
 def as_directions(centers, X, weight, n_threads):
-    """Means of a path as centers; one at 0 has no direction, so any will do."""
+    """Means of a path as centers of length 1; a mean of zero becomes the first row instead."""
     centers[~centers.any(axis=1)] = first_row(X, weight)
     return unit_rows(centers, n_threads)
 
@@ -73,8 +74,13 @@ def as_directions(centers, X, weight, n_threads):
 def opening_penalty(X, weight, centers, n_threads):
     """A penalty at which no row of these clusters opens one, and rows of other directions do.
 
-    A cluster opens at a row, so the rows of one are to lie within the penalty of its first row. The
-    geometric mean of the largest 1 - cosine of these, and of that between a row and other centers.
+    With distances 1 - cosine, it is sqrt(within max(within, between)) times the mean weight:
+
+    - ``within`` is the largest distance of a row from the nearest first row of a cluster. A cluster
+      opens at a row, so all rows should be within the penalty of these rows.
+    - ``between`` is a typical distance of a row from the nearest center but its own.
+
+    The result is at least the largest weighted distance of a row from its own center.
     """
     n, d = X.shape
     to_center = np.empty(n if weight is None else np.count_nonzero(weight))
@@ -98,7 +104,9 @@ def opening_penalty(X, weight, centers, n_threads):
         # 1 - cos = ||x - mu||^2 / 2 for vectors of length 1
         sweep.set_centers(seeds)
         within = max(within, 0.5 * float(sweep.assigned_distances()[used].max(initial=0.0)))
-    # a row at the mean distance from its center, seen from the nearest other center
+    # For two centers at cosine c, a row at cosine b to its own center has the cosine b c to the
+    # other one, on average over the directions in which it may be off. Here c is that of the two
+    # nearest centers, b the mean over the rows.
     apart = 0.5 * pdist(centers, "sqeuclidean")
     cosine = 1.0 - float(apart[apart > 0.0].min(initial=1.0))
     between = 1.0 - cosine * (1.0 - float(to_center.mean()))
@@ -107,9 +115,9 @@ def opening_penalty(X, weight, centers, n_threads):
 
 
 def saving(path, X, weight, n_threads, times=1.0):
-    """What a cluster saves of the objective about the best number on a path, in units of lam.
+    """A penalty for the best number of a path: by how much a cluster lowers the objective there.
 
-    ``times``: how many rows each of these stands for.
+    ``times`` is the number of rows that each of these rows stands for.
     """
     counts = path.n_clusters
     i = int(np.searchsorted(counts, path.best))
@@ -128,7 +136,7 @@ def saving(path, X, weight, n_threads, times=1.0):
 
 
 class Sphere(RowsFrame):
-    """Where rows of length 1 lie: sums are from 0, and the rounding of lengths is no distance."""
+    """The frame of rows of length 1: sums are from 0, ``rounding`` is that of the lengths."""
 
     def __init__(self, X, weight, n_threads, centers=None):
         super().__init__(X, weight, n_threads, centers, np.zeros(X.shape[1]))

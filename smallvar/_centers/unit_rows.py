@@ -135,13 +135,13 @@ def divided_rows(X, n_threads):
         # by a power of two before they are squared: squares neither vanish nor overflow
         exponent = np.frexp(largest)[1]
         with np.errstate(over="ignore", under="ignore"):
-            found = np.ldexp(np.sqrt(squares(np.ldexp(block, -exponent[:, None]))), exponent)
+            exact = np.ldexp(np.sqrt(squares(np.ldexp(block, -exponent[:, None]))), exponent)
         length[part] = 1.0
-        length[part][off] = found
+        length[part][off] = exact
         if len(off):
             all_unit = False
             # such lengths cannot divide at once: the caller makes a copy, scaled first
-            if not SHORTEST < found.min() <= found.max() < LONGEST:
+            if not SHORTEST < exact.min() <= exact.max() < LONGEST:
                 return None, zero
     return X if all_unit else DividedRows(X, length), np.concatenate(zero)
 
