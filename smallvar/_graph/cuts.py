@@ -367,6 +367,7 @@ class CommunitySearch:
         return descent.run(algorithm, labels).labels
 
     def _add(self, labels, resolution):
+        """Record the clustering of these labels, found at this resolution, and return it."""
         self.clusterings.append(Clustering.of(self.graph, labels, self.length))
         self.resolutions.append(resolution)
         return self.clusterings[-1]
@@ -443,13 +444,17 @@ def search_communities(model, graph, length, start, rng):
 def lam_between(graph, labels, cut):
     """A penalty at which these clusters should not merge, and single nodes do not become clusters.
 
-    Above one penalty two of the clusters are better as one, below another a single node pays for
-    itself as a cluster. The result is halfway between both, or the former if that is lower.
+    Penalties are <= 0. Merging two clusters changes the objective by (cut of the union) - (cuts of
+    both) - lam, and lowers it if lam is above the least of these differences, ``highest``. A node
+    that becomes a cluster adds its own cut and lam, and lowers the objective if lam is below minus
+    its cut. The result is halfway between both penalties, or ``highest`` if that is lower.
     """
     k = int(labels.max()) + 1
     merged = graph.contracted(labels, k)
     ratio, (row, column, union) = merged.ratio, merged.unions()
     highest = float((union - ratio[row] - ratio[column]).min(initial=0.0))
+    # the cut of a node: 1 for the normalized cut without self-links; for the ratio cut, or if the
+    # clusters have no links to each other, the least one
     single = 1.0
     if graph.linked.any() and (cut == "ratio" or highest == 0.0):
         single = float((graph.out[graph.linked] / graph.size[graph.linked]).min())
