@@ -1,7 +1,7 @@
 """Whether another family describes the numbers of a column better within the clusters found.
 
-All rows together may look like amounts with a long tail where clusters of round shape lie far
-apart, and the other way round.
+All rows together may look like amounts with a long tail if clusters of normal shape lie far apart,
+and the other way round.
 """
 
 from dataclasses import replace
@@ -18,11 +18,12 @@ WORDS = {"normal": "numbers", "poisson": "counts", "exponential": "positive amou
 
 
 def better_families(packed, path, weight, rows, asked):
-    """The columns, with another kind where that is better by more than the price of a parameter.
+    """The columns, with the kind that fits best within clusters, and a correction of the criterion.
 
-    And by how much criteria with these kinds are to be raised to compare with those of the path:
-    families differ in the terms that are left out. ``rows`` are those that the path was found on,
-    ``asked`` the names of columns that have been given a kind.
+    The kind changes if another one is better by more than the price of a parameter. The correction
+    is to be added to a criterion with these kinds before it is compared with that of ``path``, as
+    kinds differ in the terms of the likelihood that the criterion leaves out. ``rows`` are those
+    that the path was found on, ``asked`` the names of the columns whose kind is given.
     """
     numbers, codes = packed.numbers, packed.codes
     if rows is not None:
@@ -51,14 +52,14 @@ def better_families(packed, path, weight, rows, asked):
 
 
 def _left_out(kind, x, w):
-    """What the criterion leaves out of -2 log-likelihood."""
+    """The terms of the -2 log-likelihood that the criterion leaves out for a kind."""
     if kind == "normal":
         return float(w.sum()) * CONSTANT
     return saturated(x, w) if kind == "poisson" else 2.0 * float(w @ np.log(x))
 
 
 def _fits(kind, x, column):
-    """Whether numbers can be of a family."""
+    """Whether numbers x of a column can be of a kind."""
     if kind == "exponential":
         return x.min() > 0.0
     if kind == "poisson":
@@ -67,7 +68,7 @@ def _fits(kind, x, column):
 
 
 def _cost(kind, x, w, labels, step):
-    """-2 log-likelihood within clusters, whose spread is the same."""
+    """-2 log-likelihood of a column by a kind, with a mean for each cluster and one spread."""
     mass = np.bincount(labels, w)
     mean = (np.bincount(labels, w * x) / np.where(mass > 0.0, mass, 1.0))[labels]
     n, code = float(w.sum()), KINDS[kind]

@@ -1,4 +1,4 @@
-"""The family of the values of a column, found from its type and its values."""
+"""The kind (family of distributions) of a column, found from its type and its values."""
 
 import re
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from scipy.special import gammaln, xlogy
 
 from smallvar._selection.columns import ROWS, Values, distinct_values, filled_values, step_of
 
-FEW_ROWS = 20  # of fewer, no column of different values is taken for a key or for text
-LEAST_ROWS = 100  # fewer do not tell counts from other whole numbers
-MOST_COUNTS = 1000  # different counts in a column of them
-MOST_ORDERED = 20  # values of a column that are listed one by one
-MOST_CODES = 10  # whole numbers from 0 or 1 that may number the levels of a category
-SHARE_OF_ROWS = 0.5  # distinct values, of the rows: a column of words with more is text
+FEW_ROWS = 20  # a column of fewer rows is never taken for a key or for text
+LEAST_ROWS = 100  # with fewer rows, counts cannot be told from other whole numbers
+MOST_COUNTS = 1000  # distinct values of a column of counts, at most
+MOST_ORDERED = 20  # distinct values of an ordered column, at most
+MOST_CODES = 10  # whole numbers from 0 or 1 that may be codes of a category, at most
+SHARE_OF_ROWS = 0.5  # a column of words with more distinct values than this share of rows is text
 KEY = re.compile(
     r"((?i:(.*[\W_])?(id|ids|idx|index|key|uuid|guid|nr|no|number)|unnamed: \d+)|.*[a-z]I[dD])?"
 )
@@ -144,7 +144,7 @@ def _kind_with_flag(numbers, cells, name):
 
 
 def _often(numbers):
-    """A value that many rows have, in a column of many values that are rare; None if none."""
+    """The value that many rows share, in a column of other values that are rare; None if none."""
     some = numbers[:: max(1, len(numbers) // ROWS)]
     value, count = np.unique(some, return_counts=True)
     if len(value) <= MOST_ORDERED:

@@ -1,4 +1,4 @@
-"""What the rows of a table are measured by, and the sweeps of DP-means over them.
+"""The divergences by which rows of a table are clustered, and the sweeps of DP-means over them.
 
 The objective, of the rows i, their observed cells j, and their clusters z, is
 
@@ -51,7 +51,7 @@ LEAST_MASS = 1e-300  # absolute: what sums of no weight are divided by
 
 @dataclass(frozen=True)
 class Measure:
-    """What divergences depend on besides the clusters.
+    """The parameters of divergences that clusters share: kinds of columns, spreads, overall means.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Measure:
 
     @property
     def factor(self):
-        """What the divergences of numbers are multiplied by."""
+        """Factors of the divergences of numbers: 1 / (2 s_j^2) if normal, else 1 / s_j^2."""
         return np.where(self.kind == NORMAL, 0.5, 1.0) / self.variance
 
     def scaled(self, variance):
@@ -85,7 +85,7 @@ class Measure:
         return Measure(**facts)
 
     def rows(self, numbers, codes, weight=None, order=None, n_threads=1):
-        """Packed rows, to be compared with centers."""
+        """A MixedAssignment of packed rows, which compares them with centers."""
         facts = self.kind, self.begin, self.place, self.shares, PSEUDO_COUNT, n_threads
         rows = MixedAssignment(numbers, codes, weight, order, *facts)
         rows.factor[:] = self.factor
@@ -135,12 +135,14 @@ def measure_of(packed, weight, n_threads):
         "floor": np.zeros(p),
         "step": np.zeros(p),
     }
+    # sums of all rows do not depend on the measure; shares of 1, so that no level counts as missing
     first = Measure(place=np.zeros(p), shares=np.ones(begin[-1]), **facts)
     sums = sums_of(first.rows(packed.numbers, packed.codes, weight, None, n_threads), first, 1)
     with np.errstate(invalid="ignore"):
         place = (sums.total / sums.mass)[0]
     share = [level / max(LEAST_MASS, level.sum()) for level in np.split(sums.level[0], begin[1:-1])]
     shares = np.concatenate(share) if q else np.zeros(0)
+    # variances: the errors of all rows from the overall means
     overall = Measure(place=place, shares=shares, **facts)
     rows = overall.rows(packed.numbers, packed.codes, weight, None, n_threads)
     rows.set_centers(overall.overall())
@@ -214,7 +216,7 @@ def variances(measure, errors, mass):
 
 
 def gamma_shape(mean):
-    """The shape of a gamma law for this mean divergence: log a - psi(a) equals it."""
+    """The shape a of a gamma law by likelihood, for a mean divergence: log a - psi(a) = mean."""
     mean = min(max(mean, SMALLEST_MEAN), LARGEST_MEAN)
     return brentq(lambda a: np.log(a) - digamma(a) - mean, SMALLEST_SHAPE, 1.0 / mean + 1.0)
 
@@ -245,7 +247,7 @@ class Sums:
         return Sums(*(array[rows] for array in vars(self).values()))
 
     def centers(self, measure):
-        """The best centers."""
+        """The centers that minimize the error: means, and shares with the pseudo-count."""
         with np.errstate(invalid="ignore"):
             mean = np.where(self.count > 0.0, self.total / self.mass, measure.place)
         sizes = np.diff(measure.begin)
@@ -280,7 +282,7 @@ class MixedSweep:
     def __init__(self, measure, numbers, codes, weight=None, order=None, n_threads=1):
         self.measure, self.weight = measure, weight
         self.rows = measure.rows(numbers, codes, weight, order, n_threads)
-        self.limit, self.n_moved, self._scale = np.inf, 0, None
+        self.limit, self.n_moved, self._overall_errors = np.inf, 0, None
 
     @property
     def labels(self):
@@ -300,22 +302,23 @@ class MixedSweep:
     @property
     def total(self):
         """The error of all rows in one cluster."""
-        return float(self._about[0] @ self.rows.factor + self._about[1])
+        return float(self._overall[0] @ self.rows.factor + self._overall[1])
 
     @property
-    def _about(self):
-        """Of the overall center: the errors of the columns of numbers, and that of the codes."""
-        if self._scale is None:
+    def _overall(self):
+        """Errors from the overall center: of each column of numbers, and of all codes together."""
+        if self._overall_errors is None:
             rows, labels = self.rows, self.labels.copy()
             centers = rows.centers
             rows.labels[:] = 0
             rows.set_centers(self.measure.overall())
             sums, shares = sums_of(rows, self.measure, 1), self.measure.shares[None]
-            self._scale = rows.column_errors(), code_errors(self.measure, sums.level, shares).sum()
+            of_codes = code_errors(self.measure, sums.level, shares).sum()
+            self._overall_errors = rows.column_errors(), of_codes
             rows.labels[:] = labels
             if centers is not None:
                 rows.set_centers(centers)
-        return self._scale
+        return self._overall_errors
 
     def start(self, centers):
         """Begin at these centers; all labels are 0."""
@@ -323,11 +326,11 @@ class MixedSweep:
         self.rows.set_centers(centers)
 
     def set_centers(self, centers):
-        """Other centers."""
+        """Replace the centers."""
         self.rows.set_centers(centers)
 
     def rescale(self, variance):
-        """Other s_j^2."""
+        """Replace the variances s_j^2."""
         self.measure = self.measure.scaled(variance)
         self.rows.factor[:] = self.measure.factor
         self.rows.set_centers(self.centers)
@@ -348,16 +351,16 @@ class MixedSweep:
         self.n_moved = int(np.count_nonzero(self.labels != before))
 
     def seek_farthest(self, lam, seek):
-        """Take lam for ``open_farthest``; whether ``assign`` looks for that row."""
+        """Set whether ``assign`` looks for the row to open a cluster at, which must exceed lam."""
         self.limit = lam if seek else np.inf
 
     def assign(self):
-        """All rows join their nearest center."""
+        """Assign each row to its nearest center."""
         self.rows.assign_points(0, len(self.labels), self.limit)
         self.n_moved = self.rows.n_moved
 
     def open_farthest(self):
-        """Delayed creation: the row that gains most opens a cluster, if that exceeds lam."""
+        """Open a cluster at the row that gains most by it, if it gains more than lam."""
         row = self.rows.farthest
         if row < 0:
             return
@@ -366,7 +369,7 @@ class MixedSweep:
         self.rows.set_centers(np.vstack([self.centers, center]))
 
     def moved(self):
-        """Rows with another label than before the sweep."""
+        """Number of rows with another label than before the sweep."""
         return self.n_moved
 
     def collapse(self, lam, cap):
@@ -376,13 +379,16 @@ class MixedSweep:
         return MixedClusters(self.rows, *facts).collapse(lam, min(cap, len(self.labels) + 1))
 
     def move_centers(self):
-        """Best centers of the members, empty clusters dropped; returns the error."""
+        """Move centers to the best ones of their members and drop empty clusters.
+
+        Returns the error: weighted divergences, and the prior.
+        """
         self.sums = self._kept_sums()
         centers = self.sums.centers(self.measure)
         self.rows.set_centers(centers)
         # sum_i w_i D(x_i, m) = sum_i w_i D(x_i, mean) + sum_c s_c D(mean_c, m), m the overall mean
         p = len(self.measure.kind)
-        errors = self._about[0] - np.array([
+        errors = self._overall[0] - np.array([
             self.sums.mass[:, j] @ divergences(kind, centers[:, j], self.measure.place[j])
             for j, kind in enumerate(self.measure.kind)
         ]).reshape(p)  # fmt: skip
@@ -390,7 +396,7 @@ class MixedSweep:
         return float(errors @ self.rows.factor + of_codes)
 
     def _kept_sums(self):
-        """Sums of the clusters that have members; the labels are numbers of these."""
+        """Sums of the clusters that have members; labels are renumbered, ``remap`` says how."""
         k = max(self.k, int(self.labels.max()) + 1)
         sums = sums_of(self.rows, self.measure, k)
         kept = sums.size > 0.0
@@ -401,7 +407,7 @@ class MixedSweep:
         return sums
 
     def drop_empty(self):
-        """Forget clusters without members; whether there were any. Other centers stay."""
+        """Drop clusters without members, and leave the others; returns whether there were any."""
         before = self.centers
         self.sums = self._kept_sums()
         dropped = len(self.sums.size) < len(before)
@@ -410,22 +416,28 @@ class MixedSweep:
         return dropped
 
     def errors(self):
-        """Sums of divergences from the own centers: of columns of numbers, and of codes."""
+        """Errors by column from the assigned centers: of numbers (without factors), of codes.
+
+        Those of numbers are not divided by s_j^2 yet; those of codes include the prior.
+        """
         sums = sums_of(self.rows, self.measure, self.k)
         shares = self.centers[:, len(self.measure.kind) :]
         return self.rows.column_errors(), code_errors(self.measure, sums.level, shares).sum(axis=0)
 
     def squared_error(self):
-        """The error from the own centers, row by row, and the prior."""
+        """The error from the assigned centers, and the prior."""
         numbers, codes = self.errors()
         return float(numbers @ self.rows.factor + codes.sum())
 
     def assigned_distances(self):
-        """Divergence of each row from its own center."""
+        """Divergence of each row from its assigned center."""
         return self.rows.divergences(True)
 
     def merge(self, count):
-        """Merge the cheapest pair, ``count`` times over; pairs as numbered before, and costs."""
+        """Merge the cheapest pair of clusters, ``count`` times.
+
+        Returns the pairs (a, b), b being merged into a, as numbered before the call, and the costs.
+        """
         sums = self.sums
         facts = sums.mass, sums.total, sums.count, sums.level, sums.size
         pairs, costs = MixedClusters(self.rows, *facts).merge(count)
@@ -438,7 +450,7 @@ class MixedSweep:
 
 
 def divergences(kind, x, mu):
-    """Divergences of numbers, without factors."""
+    """Divergences of numbers of one kind from mu, without the factor (see Measure.factor)."""
     if kind == NORMAL:
         return np.square(x - mu)
     if kind == POISSON:

@@ -17,12 +17,14 @@ from smallvar._selection.descent import check_distinct, draw
 from smallvar._selection.envelope import Path, envelope, penalty_within, scores
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
-COARSE, FINE, ROWS = 5000, 20_000, 20  # rows of the ways down, or so many for each cluster
-# in log(number of rows): of the mean of a column of numbers, of a share, and of a cluster
+# rows of the coarse and of the fine way down, of the latter at least ROWS for each cluster
+COARSE, FINE, ROWS = 5000, 20_000, 20
+# prices, times log(number of rows): of the mean of a column of numbers, of a share, of a cluster
 PRICE, SHARE_PRICE, CLUSTER = 2.0, 1.0, 4.0
-FEW, STEPS = 32, 50  # single steps below so many clusters; others are 1 / STEPS of them
+# down to FEW clusters single mergers alternate with sweeps; above, k / STEPS mergers at a time
+FEW, STEPS = 32, 50
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
-SAME = 1e-9  # nats a row: what is left where all rows are equal to a seed
+SAME = 1e-9  # nats a row: below this a row is equal to a center
 
 
 @dataclass
@@ -138,7 +140,11 @@ class Criterion:
 
 
 class Way:
-    """Clusters on some rows, on the way down from many to one."""
+    """Clusters of some rows, which are merged from many to one, with sweeps in between.
+
+    ``moving``: the variances s_j^2 follow the clusters; else they stay those of the measure.
+    ``given`` are the columns whose variances stay in any case.
+    """
 
     def __init__(self, measure, numbers, codes, weight, n_threads, moving, given=None):
         self.sweep = MixedSweep(measure, numbers, codes, weight, None, n_threads)
@@ -146,7 +152,7 @@ class Way:
         self.criterion = Criterion(self.sweep, numbers, weight)
 
     def seed(self, size, rng):
-        """Centers at rows far apart, drawn in rounds by weight times divergence."""
+        """Set centers at ``size`` rows, drawn by weight times divergence from those before."""
         sweep, w = self.sweep, self.weight
         total = np.arange(1.0, self.n + 1.0) if w is None else np.cumsum(w)
         points = draw(total, 1, rng)
@@ -154,18 +160,18 @@ class Way:
         sweep.assign()
         alone = sweep.rows.divergences_alone()
         while sweep.k < size:
-            # of rows equal to a center more than nothing is left where the pseudo-count is
+            # the pseudo-count keeps divergences above 0 even for rows equal to their center
             distance = np.maximum(sweep.assigned_distances() - alone, 0.0)
             total = np.cumsum(distance if w is None else w * distance)
             if not total[-1] > SAME * self.n:
                 break
-            # half as many again in each round, as in k-means|| (Bahmani et al. 2012)
+            # half as many rows as there are centers, a round of k-means|| (Bahmani et al. 2012)
             points = draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng)
             sweep.set_centers(np.vstack([sweep.centers, sweep.rows.centers_at(points)]))
             sweep.assign()
 
     def grow(self, number):
-        """While there are fewer clusters, the row farthest from its center opens one."""
+        """Open clusters at the rows farthest from their centers, up to ``number`` clusters."""
         sweep, w = self.sweep, self.weight
         alone = sweep.rows.divergences_alone()
         while sweep.k < number:
@@ -178,14 +184,14 @@ class Way:
             sweep.assign()
 
     def start(self, centers):
-        """The clusters of the nearest of these centers."""
+        """Assign rows to the nearest of these centers, and move the centers."""
         self.sweep.start(centers)
         self.sweep.assign()
         self.sweep.move_centers()
         self.mergers, self.top = [], self.sweep.k
 
     def settle(self, most):
-        """Sweeps until no row moves, ``most`` at the most."""
+        """Sweep until no row moves, ``most`` times at most."""
         sweep = self.sweep
         for _ in range(most):
             sweep.assign()
@@ -194,7 +200,10 @@ class Way:
             sweep.move_centers()
 
     def stop(self):
-        """The clustering that there is now; s_j from here on are those within its clusters."""
+        """Stop with the present clustering; later distances use the variances within it.
+
+        Only if ``moving``; else the variances stay as they are.
+        """
         sweep = self.sweep
         raw, codes = sweep.errors()
         sums = sums_of(sweep.rows, sweep.measure, sweep.k)
@@ -210,7 +219,11 @@ class Way:
         return found
 
     def down(self, step, sweeps):
-        """Yield the clusterings on the way down."""
+        """Merge down to one cluster; yields a Stop at the start and after each merger.
+
+        ``step(k)`` pairs of the k clusters are merged at once, and at most ``sweeps`` sweeps
+        follow.
+        """
         while True:
             yield self.stop()
             if self.sweep.k == 1:
@@ -220,11 +233,15 @@ class Way:
 
 
 def _coarse(k):
+    """Pairs of k clusters to merge at once in the coarse pass: a tenth of k."""
     return max(1, k // 10)
 
 
 def _fine(number):
-    """Single steps around a number of clusters and where few are left; else larger ones."""
+    """Function that gives the pairs of k clusters to merge at once in the fine pass.
+
+    One around ``number`` and where few clusters are left, else more.
+    """
     span = 2 * (number // STEPS) + 2
 
     def step(k):
@@ -290,7 +307,7 @@ class MixedPath(Path):
             self._weigh(problem, stops, i)
 
     def _weigh(self, problem, stops, i):
-        """Say how sure the number is."""
+        """Set the confidence in each number of ``stops``; the number chosen has index i."""
         if len(stops) == 1:
             self.confidence = 1.0
             self.confidences[:] = 1.0
@@ -375,7 +392,12 @@ class MixedPath(Path):
 
 
 class Problem:
-    """The rows of a path and what is wanted of it."""
+    """The rows of a path, and the parameters of the search.
+
+    ``lam`` and ``number`` are the penalty and the number of clusters, None unless given; ``free``:
+    neither is. ``most`` is the largest number of clusters allowed. ``moving`` and ``given`` are
+    those of Way. ``rows`` are the numbers of the rows with a weight, None for all.
+    """
 
     def __init__(self, packed, measure, weight, n_threads, lam, most, number, moving, given):
         self.packed, self.measure, self.n_threads, self.lam = packed, measure, n_threads, lam
@@ -386,7 +408,7 @@ class Problem:
         self.free = lam is number is None
 
     def way(self, size, rng):
-        """A Way on so many rows."""
+        """A Way on ``size`` random rows, or on all rows if there are no more."""
         rows, packed, weight = self.rows, self.packed, self.weight
         if size < self.n:
             drawn = np.sort(rng.permutation(self.n)[:size])
@@ -400,7 +422,7 @@ class Problem:
         return way
 
     def value(self, stop):
-        """What is compared: the lower, the better."""
+        """The criterion of a stop or, for a given lam, its objective: the lower, the better."""
         return stop.criterion if self.lam is None else stop.error + self.lam * stop.k
 
     def best(self, stops):
@@ -465,7 +487,7 @@ def find_path(
 
 
 def _with_number(way, stops, number):
-    """The stops, and one with this number of clusters."""
+    """The stops, and one more with this number of clusters, grown from the one with fewer."""
     way.start(max((stop for stop in stops if stop.k < number), key=lambda stop: stop.k).centers)
     way.grow(number)
     check_distinct(way.sweep.k, number)
@@ -473,6 +495,7 @@ def _with_number(way, stops, number):
 
 
 def _factor(measure, stop):
+    """Factors of divergences, by column, with the variances within the clusters of a stop."""
     return measure.scaled(stop.variance).factor
 
 
@@ -484,7 +507,7 @@ def _valued(stops, problem):
 
 
 def _kept(stops, best):
-    """From few clusters up, those with a smaller error than any of fewer, and the best."""
+    """Stops whose error is below that of all stops with fewer clusters, and the best one."""
     kept, least = [], np.inf
     for stop in stops:
         if stop.error < least or stop is best:
@@ -494,6 +517,10 @@ def _kept(stops, best):
 
 
 def _tell(callback, stage, way, stops, best):
+    """Call the callback, unless it is None, with an event for the end of a way down.
+
+    ``stage`` is "coarse path" or "path", ``stops`` ascend, ``best`` is the best of them.
+    """
     if callback is not None:
         message = f"{stage}: {way.n} rows, {stops[-1].k} clusters and fewer, best {best.k}"
         callback(ProgressEvent(stage, 1, message, best.k, n_samples=way.n))
