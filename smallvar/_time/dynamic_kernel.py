@@ -71,6 +71,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         check_number(self.budget, "budget", low=1, integer=True)
 
     def _reset(self, d, recording):
+        """Forget all clusters, and the kernel of the fit (``_learned_by``)."""
         super()._reset(d, recording)
         self._kept = []
         for name in ("gamma_", "_learned_by"):

@@ -54,7 +54,7 @@ class Pieces:
 
 @dataclass
 class Stop:
-    """A clustering of the pieces on the path."""
+    """A clustering of the pieces on the path of the states."""
 
     k: int  # number of states
     of: NDArray[np.intp]  # the union that each piece is in
@@ -69,7 +69,11 @@ class Stop:
 
 
 class Record:
-    """Rows, all of positive weight, sequence by sequence: these begin at rows ``begin[:-1]``."""
+    """Rows, all of positive weight, sequence by sequence.
+
+    Sequence j has the rows ``begin[j]`` to ``begin[j + 1] - 1``; ``first`` is true at the first row
+    of each. ``mass`` is the mean weight, ``unit`` what weights are divided by against overflow.
+    """
 
     def __init__(self, X, weight, begin, n_threads):
         self.X, self.weight, self.begin, self.n_threads = X, weight, begin, n_threads
@@ -84,7 +88,7 @@ class Record:
         return viterbi(self.X, self.begin, self.weight, centers, price, self.n_threads)
 
     def opens(self, labels):
-        """At which rows a segment begins."""
+        """Whether a segment begins at each row."""
         opens = self.first.copy()
         opens[1:] |= labels[1:] != labels[:-1]
         return opens
@@ -96,7 +100,7 @@ class Record:
         return sums.means[:k], sums.totals[1][:k]
 
     def error(self, labels, centers):
-        """The weighted squared error from the own centers."""
+        """The weighted squared error from the assigned centers."""
         return error_of(self.X, labels, centers, self.n_threads, self.weight)
 
     def segments(self, labels):
@@ -115,10 +119,11 @@ class Record:
 
 
 def _variance(steps):
-    """Half the variance of differences, a column each, without those too large for noise.
+    """Variance of the noise in each column, and the scale of its differences.
 
-    Where most are 0, numbers are rounded: the variance is that of rounding to the least difference.
-    And the scale beyond which differences are too large.
+    ``steps`` are differences of neighboring rows. Their variance, without those beyond TRIM scales,
+    is twice that of the noise. If most are 0, numbers are rounded: the variance is that of rounding
+    to the least difference.
     """
     sizes = np.abs(steps)
     scale = np.median(sizes, axis=0) / NORMAL
@@ -132,7 +137,7 @@ def _variance(steps):
 
 
 def _some(rows, d):
-    """Evenly spread over these, not more than MOST_STEPS, and fewer of many columns."""
+    """At most MOST_STEPS of these rows, evenly spaced, and fewer if there are many columns."""
     most = max(2 * MOST_COLUMNS, min(MOST_STEPS, MOST_ENTRIES // d))
     return rows[:: -(-len(rows) // most) or 1].copy()
 
@@ -201,7 +206,7 @@ def cut(record, price):
 
 
 def _descent(mean, mass, n_threads):
-    """A way down that begins with a cluster for each of these rows, equal ones together."""
+    """A Descent that begins with a cluster for each of these rows, equal ones together."""
     frame = RowsFrame(mean, mass, n_threads)
     label = np.zeros(len(mean), dtype=np.int32)
     descent = Descent(
@@ -212,7 +217,7 @@ def _descent(mean, mass, n_threads):
 
 
 def _merged(mean, mass, n_threads):
-    """Which union each of some pieces is in, a quarter as many, and how many these are."""
+    """Merge pieces to a quarter as many unions: the union of each piece, and their number."""
     sweep = _descent(mean, mass, n_threads).sweep
     sweep.merge(max(0, sweep.k - max(1, len(mean) // 4)))
     return sweep.labels, sweep.k
@@ -225,7 +230,10 @@ def _means(mean, mass, labels, k):
 
 
 def _united(mean, mass, n_threads):
-    """Fewer pieces, where there are too many to be merged all together; and which each is in."""
+    """Means and weights of unions of pieces, and the union that each piece is in.
+
+    There are at most about MOST_PIECES unions, which can be merged all together.
+    """
     if len(mean) > MOST_UNITED:
         return _nearest_united(mean, mass, n_threads)
     of = np.arange(len(mean))
@@ -241,7 +249,7 @@ def _united(mean, mass, n_threads):
 
 
 def _nearest_united(mean, mass, n_threads):
-    """Unions of many pieces: some of them are merged, the others join the nearest union.
+    """``_united`` of many pieces: some of them are merged, the others join the nearest union.
 
     Pieces that are far from all unions are merged among themselves.
     """
@@ -256,7 +264,7 @@ def _nearest_united(mean, mass, n_threads):
 
 
 def _way_down(record, parts):
-    """Stops from few states to many, where a switch costs nothing."""
+    """Stops of ``path_of``, from few states to many, with a loss in which switches cost nothing."""
     mean, mass, of = _united(parts.means, parts.weights / record.unit, record.n_threads)
     squares = np.empty(len(of))
     for some in gen_batches(len(of), BATCH):
@@ -287,7 +295,10 @@ def path_of(record, parts, price):
 
 
 class Cuts:
-    """The pieces of a record at several prices: equal ones are one object."""
+    """The pieces of a record at several prices.
+
+    Equal pieces at different prices are the same object, so that their path is computed once.
+    """
 
     def __init__(self, record):
         self.record = record
@@ -305,10 +316,10 @@ class Cuts:
         return parts
 
     def _between(self, price):
-        """Pieces that are the best at a lower price, and at a higher one or at any; else None.
+        """The pieces at this price, if they follow from those at other prices; else None.
 
-        The best pieces at a higher price are no more: those of two prices are best between, and
-        whole sequences from the least price on at which they are.
+        The number of pieces falls with the price. So pieces that are best at a lower and at a
+        higher price are best between them, and whole sequences remain best at all higher prices.
         """
         whole = len(self.record.begin) - 1
         below = [(at, parts) for at, parts in self.known if at <= price]

@@ -29,11 +29,13 @@ from smallvar._time.record import Cuts, Record, noise_of, path_of, prices
 from smallvar._time.visit import Visit
 
 CANDIDATES = 3  # numbers of states on the path from which a fit goes on
-LEVELS = 1.0, 2.0, 4.0, 8.0, 16.0  # variances of the noise that are tried, in estimated ones
-ALL, RATIO = 16, 1.25  # numbers of states up to ALL are compared; above, some of this ratio
-SHARE = 4.0  # between what pieces of different starts cost beside a switch
+LEVELS = 1.0, 2.0, 4.0, 8.0, 16.0  # variances of the noise that are tried, relative to the estimate
+# numbers of states that are compared: all up to ALL, above that each at least RATIO times the last
+ALL, RATIO = 16, 1.25
+# a piece costs a switch and a part of a state: ratio of the parts that are tried
+SHARE = 4.0
 TRIALS = 3  # pieces that are tried as new states at a fixed point
-LLOYD = 10  # sweeps over the segments of a state that is to become two
+LLOYD = 10  # k-means sweeps over the segments of a state that is split in two
 
 
 @dataclass
@@ -52,7 +54,12 @@ class _Labeling:
 
 
 class _Start:
-    """One start: sweeps, and moves of whole segments, until neither lowers the objective."""
+    """One start: sweeps, and moves of whole segments, until neither lowers the objective.
+
+    ``price`` is the penalty for a switch, ``cap`` the largest number of states. ``parts`` are the
+    pieces that moves may make a state of; without them (None) there are sweeps only. ``counts`` are
+    the numbers of states after the sweeps.
+    """
 
     def __init__(self, record, labels, lam, price, cap, parts=None):
         self.record, self.lam, self.price, self.cap, self.parts = record, lam, price, cap, parts
@@ -60,12 +67,13 @@ class _Start:
         self.take(self.measured(labels))
 
     def measured(self, labels):
-        """These labels, numbered by first appearance, with the means of the states."""
+        """Labeling with these labels, renumbered by first appearance, and means as centers."""
         record, labels = self.record, first_appearance(labels)
         centers = record.sums(labels, int(labels.max()) + 1)[0]
         return self._with_centers(labels, centers)
 
     def _with_centers(self, labels, centers):
+        """Labeling with these labels and centers, its error and its number of switches."""
         record = self.record
         switches = int(np.count_nonzero(record.opens(labels))) - len(record.begin) + 1
         return _Labeling(labels, centers, record.error(labels, centers), switches)
@@ -94,20 +102,24 @@ class _Start:
         return len(self.centers)
 
     def resume(self, lam, parts):
-        """Go on with another penalty, and with moves."""
+        """Continue after an end, with another penalty for a state, and with moves to ``parts``."""
+        # the objectives so far, as they would be with this penalty
         more = (lam - self.lam) * np.array(self.counts)
         self.progress.resume((np.array(self.progress.path) + more).tolist())
         self.lam, self.parts, self.objective = lam, parts, self.progress.objective
 
     def sweep(self):
-        """The cheapest labels for the centers, found once for the same ones."""
+        """The cheapest labels for the centers; ``self.labels`` itself if these are the cheapest.
+
+        They are kept until the labeling changes.
+        """
         if self.cheapest is None:
             labels = self.record.viterbi(self.centers, self.price)
             self.cheapest = self.labels if np.array_equal(labels, self.labels) else labels
         return self.cheapest
 
     def run(self, loop):
-        """Sweep to the end."""
+        """Sweep and move segments to the end; returns this start."""
         if self.progress is None:
             self.progress = Progress(loop, self.record.n)
         progress = self.progress
@@ -117,7 +129,7 @@ class _Start:
             if labels is not self.labels:
                 moved = int(np.count_nonzero(labels != self.labels))
                 self.take(self.measured(labels))
-            # the same objective again: rows at a tie, which rounding of the means moves
+            # rows at a tie may move forever by rounding of the means, with the same objective
             settled = not moved or (progress.n_iter > 0 and not self.objective < was)
             changed = not settled
             if settled and self.parts is not None:
@@ -134,7 +146,10 @@ class _Start:
         return self
 
     def finish(self):
-        """Have the cheapest labels where the sweeps did not end at them; centers stay."""
+        """Take the cheapest labels for the centers, if sweeps ended before a fixed point.
+
+        The centers do not move, but those without rows are dropped.
+        """
         record, labels = self.record, self.sweep()
         if labels is self.labels:
             return
@@ -145,7 +160,10 @@ class _Start:
         self.counts.append(self.k)
 
     def drop(self):
-        """Give up the state that pays least, if any does not pay; its segments go to others."""
+        """Drop the state whose segments cost least in other states, if that lowers the objective.
+
+        Returns whether it did. Dropping saves lam, and costs what the segments cost more elsewhere.
+        """
         k, segments = self.k, self.record.segments(self.labels)
         if k == 1 or self.lam == 0.0:
             return False
@@ -163,7 +181,10 @@ class _Start:
         return self.lower(self._spread(to))
 
     def _elsewhere(self, segments, some):
-        """What segments cost more in the best other state, and which that is."""
+        """Extra cost of the segments ``some`` in the best other state, and which state that is.
+
+        It is the extra squared error, less ``price`` for each neighbor that is in that state.
+        """
         state, before, after = segments.states[some], segments.before[some], segments.after[some]
         mass, every = segments.weights[some], np.arange(len(state))
         squares = mass[:, None] * cdist(segments.means[some], self.centers, "sqeuclidean")
@@ -175,11 +196,14 @@ class _Start:
         return cost.min(axis=1), cost.argmin(axis=1)
 
     def _spread(self, of_segment):
-        """Labels of the rows from those of the segments."""
+        """Labels of the rows from those of the present segments."""
         return of_segment[np.cumsum(self.record.opens(self.labels)) - 1]
 
     def split(self):
-        """Make two of each state whose segments save more than lam by that."""
+        """Split states in two if their segments save more than lam by it; returns whether any was.
+
+        At the cap, those that save most are split.
+        """
         room, found = self.cap - self.k, []
         if room < 1:
             return False
@@ -198,7 +222,11 @@ class _Start:
         return bool(found) and self.lower(self._spread(to))
 
     def open(self):
-        """Let one of the pieces of the beginning be a state, if that pays."""
+        """Open a state at the mean of one of ``parts``, if that lowers the objective.
+
+        Returns whether it did. The pieces that save most squared error are tried. At best, a new
+        state saves two switches besides.
+        """
         if self.k >= self.cap:
             return False
         record, parts, gain = self.record, self.parts, self._gains()
@@ -210,9 +238,9 @@ class _Start:
         return False
 
     def _gains(self):
-        """What the rows of each piece would save in its mean."""
+        """Squared error that the rows of each piece would save with its mean as their center."""
         record, parts = self.record, self.parts
-        # within an atom both the piece and the state are the same
+        # an atom is a run of rows with the same piece and the same state
         atom = record.opens(self.labels)
         atom[1:] |= parts.numbers[1:] != parts.numbers[:-1]
         rows = np.flatnonzero(atom)
@@ -225,7 +253,11 @@ class _Start:
 
 
 def _halves(mean, mass, center):
-    """What two means of these segments save, and which belong to the second."""
+    """Squared error that segments save with two centers, and which of them join the second one.
+
+    Found by k-means with two clusters: one begins at ``center``, the mean of all, the other at the
+    segment of the largest error.
+    """
     apart = np.square(mean - center).sum(axis=1)
     second = mean[int((mass * apart).argmax())]
     far = np.square(mean - second).sum(axis=1) < apart
@@ -248,12 +280,16 @@ def _halves(mean, mass, center):
 
 
 def _prices(noise, record):
-    """The least price of a state, and that of a switch; the mean weight where there is no noise."""
+    """The least penalty of a state, and that of a switch, by ``record.prices``.
+
+    ``noise`` are the eigenvalues of its covariance, descending. Both penalties are the mean weight
+    if they are zero.
+    """
     return prices(noise, record.n) if noise[0] > 0.0 else (record.mass, record.mass)
 
 
 def _apart(stops):
-    """The stops with few states, and some of the others."""
+    """The stops with up to ALL states, and some of the others, spaced by RATIO."""
     found = []
     for stop in stops:
         if stop.k <= ALL or stop.k >= RATIO * found[-1].k:
