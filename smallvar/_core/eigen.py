@@ -70,7 +70,7 @@ def _dense(K, threshold, least):
     if threshold < np.inf:
         try:
             values, vectors = eigh(K, above=threshold)
-        except LinAlgError:  # inverse iteration may fail where all at once do not
+        except LinAlgError:  # inverse iteration may fail; divide and conquer does not
             return stoppable(np.linalg.eigh, K)
         if len(values) >= least:
             return values, vectors
@@ -86,7 +86,9 @@ def _by_component(K, threshold, rng, least, max_memory):
     K = K[order][:, order]
     size = np.bincount(component)
     start = np.append(0, np.cumsum(size))
-    found = []  # eigenvalues, eigenvectors, and the first row of each
+    # for each size of components: eigenvalues, eigenvectors, the component of each, and the first
+    # rows of the components
+    found = []
     for s in np.unique(size[size <= TINY]):
         first = start[:-1][size == s]
         rows = first[:, None] + np.arange(s)
@@ -134,15 +136,18 @@ def _implicit(product, n, threshold, rng, least, max_memory):
 
 
 def lanczos(product, n, norm, threshold, rng, least=0, known=None, max_memory=np.inf):
-    """Eigenpairs above the threshold by Lanczos runs, each on the space that those before left.
+    """Eigenpairs above the threshold by Lanczos runs, each orthogonal to the eigenvectors so far.
 
-    A run sees one vector of each eigenspace, so the last one, which finds nothing, must start from
-    a random vector of the space that is left. ``known`` are orthonormal eigenvectors found before;
-    no eigenvalue exceeds ``norm``.
+    At least the ``least`` largest are returned. A run finds one vector of each eigenspace only, so
+    multiple eigenvalues take several runs. The last run starts from a random vector, too, and finds
+    no eigenvalue above the threshold. ``product(v)`` is K v. ``known`` are orthonormal eigenvectors
+    found before. No eigenvalue exceeds ``norm`` in absolute value.
     """
     Q = np.empty((n, 0)) if known is None else known
     if norm == 0 and threshold >= 0:  # K = 0
         return np.zeros(least), np.eye(n, least)
+    # eigenpairs of the next run, and the least number of its Lanczos vectors; where so many are
+    # wanted that Lanczos does not pay, a dense solver follows below
     k, n_vectors = least + 6, 20
     while 8 * (Q.shape[1] + k) < n and threshold > -norm:
         # eigenvalues of K + 2 norm lie above norm: those of Q are out of the way at 0, and
@@ -173,7 +178,7 @@ def lanczos(product, n, norm, threshold, rng, least=0, known=None, max_memory=np
         if complete and wanted > 0:  # at least so many are as large as the last of these
             threshold = min(threshold, np.nextafter(np.sort(values)[-wanted], -np.inf))
         take = values > threshold
-        if complete and not take.any():
+        if complete and not take.any():  # none is left: eigenpairs of K in the space of Q
             Q = np.linalg.qr(Q)[0]
             H = Q.T @ product(Q)
             values, rotation = eigh((H + H.T) / 2)
@@ -181,7 +186,7 @@ def lanczos(product, n, norm, threshold, rng, least=0, known=None, max_memory=np
         if n_vectors > n:
             break
         Q = np.linalg.qr(np.column_stack([Q, vectors[:, take]]))[0]
-        if complete:
+        if complete:  # more may follow if all were above the threshold; else few are left
             k = 2 * k if take.all() else max(2, least - Q.shape[1])
     if SOLVED * n * n > max_memory:
         which = f"above {threshold:.3g}" if threshold < np.inf else f"up to the {least}th"

@@ -134,7 +134,7 @@ def checked_rows(estimator, X):
 
 
 def usable_rows(estimator, X):
-    """The rows that an estimator can use, of checked ones, and their numbers (None: all)."""
+    """Those of the checked rows that an estimator can use, and their numbers (None: all)."""
     return estimator._usable_rows(X)
 
 

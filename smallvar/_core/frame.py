@@ -38,11 +38,12 @@ def mean_rounding(low, high):
 class Frame:
     """The coordinates in which sweeps compute; they do not depend on the order of the rows.
 
-    ``origin`` is a point near the rows with short binary fractions, subtracted before sums and
-    scores are computed (scores of sparse rows: 0; sums: ``sums_from``). ``scale`` is a
-    power of two that brings data and centers, less the origin, into [-1, 1]. ``rounding`` is the
-    squared distance by which a mean of equal rows may be off. ``layout`` has the bins of sums,
-    ``mean`` the weighted mean. Rows of weight zero matter only for the scale.
+    ``origin`` is a point near the rows with short binary fractions, which is subtracted before
+    approximate distances are computed; it is 0 for sparse rows. ``sums_from`` is the point that is
+    subtracted before sums are computed, the same by default. ``scale`` is a power of two that
+    brings data and centers, less the origin, into [-1, 1]. ``rounding`` is the squared distance by
+    which a mean of equal rows may be off. ``layout`` has the bins of sums, ``mean`` the weighted
+    mean. Rows of weight zero matter only for the scale.
 
     ``used`` and ``all_rows`` are the ranges (low, high) of the columns, over rows of positive
     weight and over all; ``total_weight`` is None if there are no weights.
@@ -147,7 +148,7 @@ class FewRows:
 
 
 def nearest(X, weight, centers, n_threads, sums_from=None):
-    """The nearest of these centers to each row: a sweep, or FewRows if there are few rows.
+    """A sweep whose labels are the nearest of these centers, or FewRows if there are few rows.
 
     Both have ``k``, ``labels``, ``assigned_distances``, ``squared_error`` and ``cluster_sums``,
     with the same bits.
@@ -161,9 +162,9 @@ def nearest(X, weight, centers, n_threads, sums_from=None):
 
 
 def nearest_again(sweep, X, weight, centers, n_threads):
-    """The nearest centers of the same rows after the centers have moved.
+    """The result of ``nearest`` for the same rows after the centers have moved.
 
-    ``sweep`` is the result of ``nearest`` before, and is used again.
+    ``sweep`` is the result before, which is used again.
     """
     if isinstance(sweep, FewRows):
         return nearest(X, weight, centers, n_threads)

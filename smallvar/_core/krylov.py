@@ -4,14 +4,17 @@ import numpy as np
 
 from smallvar._core.lapack import is_positive_definite, stoppable, stoppable_if_large
 
-LEAST_ROWS = 600  # a dense solver is as fast for fewer
+LEAST_ROWS = 600  # for fewer rows a dense solver is as fast
 BLOCK = 24  # columns of a product: fewer take as long, since the matrix has to be read
 SHARE = 4  # a basis of more than n / SHARE columns takes as long as a dense solver
-RESIDUAL = 1e-13  # of the largest eigenvalue: the length of G y - value y where y is found
-RESIDUAL_OF_VALUE = 1e-9  # the same where only the value is wanted
-CANCELLED = 1e-10  # of a product: if the basis leaves less of it, its direction is rounding,
-# and one that is orthogonal to the basis takes two more projections
-ROUNDING = 1e-12  # of the sum of squares of G: differences of such sums are larger by this
+# allowed length of G y - value y, relative to the largest eigenvalue, for an eigenvector y; and if
+# only the value is wanted
+RESIDUAL = 1e-13
+RESIDUAL_OF_VALUE = 1e-9
+# if less than this share of a product is orthogonal to the basis, its direction is rounding, and
+# needs a second projection
+CANCELLED = 1e-10
+ROUNDING = 1e-12  # rounding of differences of sums of squares, relative to that of G
 
 
 class KrylovSpace:
@@ -36,15 +39,16 @@ class KrylovSpace:
         self.limit = n // SHARE // BLOCK * BLOCK  # columns that Q may have
         self.Q, self.H, self.C, self.CC = np.empty((n, 0)), np.empty((0, 0)), None, None
         self.trace, self.square = float(np.trace(G)), float(np.linalg.norm(G)) ** 2
-        self.size = 0.0  # of the largest product
-        self.rest = np.inf  # no eigenvalue of D exceeds it, nor will one when Q has grown
+        self.size = 0.0  # norm of the largest product so far
+        # bound on the eigenvalues of D; it holds for later D, too, as these are blocks of this one
+        self.rest = np.inf
 
     def largest(self, threshold, least=0, *, without_first=False):
-        """Eigenpairs above the threshold, at least the ``least`` largest; values rise.
+        """Eigenpairs above the threshold, at least the ``least`` largest; values ascend.
 
-        If the last of these is not above, its value alone is accurate. None where a dense solver
-        has to be taken: the threshold is not positive, or an eigenvalue up to rounding, or too many
-        are above it, or one has too many copies.
+        If the least of these is not above the threshold, only its value is accurate, not its
+        vector. None if a dense solver is needed: the threshold is not positive, or is an eigenvalue
+        up to rounding, or too many eigenvalues are above it, or one has too many copies.
         """
         kept, size_before, m_before, excess_before = slice(int(without_first), None), 0, 0, np.inf
         b = self.next.shape[1]
@@ -89,32 +93,36 @@ class KrylovSpace:
             return values, V, t, np.log((residual / allowed).max(initial=0.0))
 
     def _is_complete(self, values, t, kept):
-        """Whether no more eigenvalues than these, of H, are above t."""
+        """Whether G has no more eigenvalues above t than H, whose eigenvalues are ``values``.
+
+        Shown as in the class, with a bound s < t on the eigenvalues of D: from traces if that is
+        good enough, else a guess, which a Cholesky factor of s - D confirms.
+        """
         n, p = self.Q.shape
         mean = (self.trace - np.trace(self.H)) / (n - p)
         square = self.square * (1 + ROUNDING) - np.square(self.H).sum() - 2 * np.trace(self.CC)
         variance = max(square / (n - p) - mean**2, 0.0)
         # Wolkowicz & Styan (1980), Bounds for eigenvalues using traces
         self.rest = min(self.rest, mean + np.sqrt((n - p - 1) * variance))
-        supposed, high, b = self.rest, self.H.copy(), len(self.CC)
-        if not supposed < t:  # the last block of G is most like the rest
-            supposed = (t + np.linalg.eigvalsh(high[-b:, -b:])[-1]) / 2
-            if not supposed < t:
+        s, high, b = self.rest, self.H.copy(), len(self.CC)
+        if not s < t:  # a guess: the last block of H is most like D
+            s = (t + np.linalg.eigvalsh(high[-b:, -b:])[-1]) / 2
+            if not s < t:
                 return False
-        high[-b:, -b:] += self.CC / (t - supposed)
+        high[-b:, -b:] += self.CC / (t - s)
         above = stoppable_if_large(np.linalg.eigvalsh, high[kept, kept]) > t
         if np.count_nonzero(above) > np.count_nonzero(values > t):
             return False
         if not self.rest < t:
-            if stoppable(self._exceeds_rest, supposed):
-                self.rest = supposed
+            if stoppable(self._exceeds_rest, s):
+                self.rest = s
             else:
-                self.limit = 0
+                self.limit = 0  # D has an eigenvalue above s: give up, for a dense solver
         return self.rest < t
 
     def _exceeds_rest(self, s):
         """Whether s exceeds all eigenvalues of D."""
-        # in all, D is G - Q H Q' - C Q' - Q C', and s - D is s for vectors of Q
+        # in the basis of G, D is G - Q H Q' - C Q' - Q C', which is zero on the space of Q
         half = self.Q @ (self.H / 2)
         half[:, -len(self.CC) :] += self.C
         M = self.Q @ half.T
@@ -124,12 +132,12 @@ class KrylovSpace:
         return is_positive_definite(M)
 
     def _extend(self):
-        """Take the next block into the basis."""
+        """Append the next block to the basis, and compute the block after it."""
         C = self.G @ self.next
         self.size = max(self.size, np.linalg.norm(C))
         self.Q = Q = np.hstack([self.Q, self.next])
         p, b = Q.shape[1], C.shape[1]
-        recent = Q[:, -2 * b :]  # of earlier blocks C has rounding alone
+        recent = Q[:, -2 * b :]  # C is orthogonal to earlier blocks, up to rounding
         inner = recent.T @ C
         C -= recent @ inner
         inner[-b:] = (inner[-b:] + inner[-b:].T) / 2

@@ -39,14 +39,14 @@ TILE = 1 << 19  # numbers compared with their transposes at a time
 
 
 def shown(value):
-    """The text of a value in messages; an integer of thousands of digits is described."""
+    """Text of a value for error messages; of an integer beyond int64 only the length in bits."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Integral) and abs(int(value)) > LARGEST:
+        # Python refuses to convert integers of more than 4300 digits to text
         return f"an integer of {int(value).bit_length()} bits"
-    return (
-        str(value) if isinstance(value, np.longdouble) else repr(value)
-    )  # repr would name its type
+    # item() leaves a longdouble as it is, and its repr names the type
+    return str(value) if isinstance(value, np.longdouble) else repr(value)
 
 
 def as_number(value, name, integer):
@@ -153,9 +153,10 @@ def as_floats(value: ArrayLike) -> NDArray[np.float64]:
 
 @contextmanager
 def explained(X):
-    """Context for scikit-learn's checks: errors name X and, if it is a table, the column.
+    """Context for scikit-learn's checks: their errors name X and, if it is a table, the column.
 
-    The checks sum X first, which in float32 may give inf - inf, a warning that is suppressed here.
+    Integers beyond float64 raise ValueError, as other values out of range do. The checks sum X
+    first, which in float32 may give inf - inf, a warning that is suppressed here.
     """
     try:
         with np.errstate(invalid="ignore"), naming_columns(X):
