@@ -424,6 +424,7 @@ def check_target(option, path, data):
         open(path, "ab").close()
         if not exists:
             os.unlink(path)
+        # the file is written beside the old one, and then replaces it
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

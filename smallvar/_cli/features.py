@@ -367,7 +367,8 @@ def write_assignments(file, titles, assignments):
 
 
 def starts_in_words(args):
-    """Text: the number of starts."""
+    """Text of the number of random starts, and of the swaps after each of them."""
+    # --path and stepwise fit K-features for one K after the other
     each = " for each K" if args.path is not None or args.algorithm == "stepwise" else ""
     swaps = f", each with {counted(args.swaps, 'swap')}" if args.swaps else ""
     starts = "at most 10" if args.starts is None else f"{args.starts:,}"

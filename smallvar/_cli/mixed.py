@@ -19,7 +19,8 @@ from smallvar._cli.picture import profile_picture
 from smallvar._cli.table import columns_in_short, counted
 from smallvar._cli.words import names_of_option, visible
 
-COLUMNS, CLUSTERS, TELLING = 40, 20, 3  # lines that are printed at most; columns in each
+COLUMNS, CLUSTERS = 40, 20  # columns and clusters that have a line of their own
+TELLING = 3  # columns in the line of a cluster
 WIDEST = 30  # letters of a name
 
 
@@ -35,7 +36,10 @@ def kinds_of(text):
 
 
 def reader_for(args):
-    """What reads a table that is not one of numbers; None where it is to be refused."""
+    """Function that reads a table with columns that are not numbers.
+
+    None if an option has no meaning for such a table, which is then refused.
+    """
     if any(getattr(args, name, None) for name in NOT_FOR_TABLES):
         return None
 
@@ -55,7 +59,7 @@ def refuse_misplaced(args):
 
 
 def show_table(args, table, reading):
-    """Fit a table as it is, write what is asked for, and report.
+    """Fit a table of several kinds of columns, write the files that are asked for, and report.
 
     Parameters
     ----------
@@ -114,7 +118,7 @@ def new_model(args):
 
 
 def of_model(args, model, choice):
-    """Say what was found, and by which penalty."""
+    """Lines of the report about a fitted model; ``choice`` is None if lam was given."""
     number, origin = model.n_clusters_, "given; in nats, not squared units"
     if choice is not None:
         origin = choice.lam_in_words()
@@ -131,21 +135,21 @@ def of_model(args, model, choice):
 
 
 def kinds_needed(table):
-    """Say why the columns count by their kinds."""
+    """Text of why the kinds of columns matter: given, or needed for this table."""
     if table.why is None:
         return "given by --kinds, others found"
     return f"found, as not all are numbers without gaps ({table.why})"
 
 
 def gaps_in_words(model):
-    """Say how many cells are missing, in the columns that are used."""
+    """Text of the share of missing cells in the columns that are used; None if there are none."""
     profile = model.profiles_
     share = np.average(np.asarray(profile["missing"]), weights=np.asarray(profile["size"]))
     return f"{share:.1%} of the cells are missing" if share > 0.0 else None
 
 
 def kinds_in_words(model):
-    """A line for each column: its kind, or that it is left out, and why."""
+    """Text with a line for each column: its kind, or that it is left out, and why."""
     lines = [(c.name, c.kind, c.reason) for c in model.columns_]
     lines += [(name, "left out", reason) for name, reason in model.left_out_.items()]
     shown = [(short(name), kind, reason) for name, kind, reason in lines[:COLUMNS]]
@@ -157,12 +161,13 @@ def kinds_in_words(model):
 
 
 def profiles_in_words(model):
-    """A line for each cluster: what sets it apart most."""
+    """Text with a line for each cluster: the columns that set it apart most, at most TELLING."""
+    # within a cluster, the rows of ``profiles_`` are in descending order of "apart"
     table = {
         name: np.asarray(model.profiles_[name]).tolist()
         for name in ("cluster", "size", "column", "summary", "apart")
     }
-    told, sizes = {}, {}
+    told, sizes = {}, {}  # by cluster: the summaries of its columns, and its number of rows
     for cluster, size, column, summary, apart in zip(*table.values(), strict=True):
         sizes[cluster] = size
         words = told.setdefault(cluster, [])
@@ -179,6 +184,6 @@ def profiles_in_words(model):
 
 
 def short(name):
-    """Cut a name that is long; its control characters are escaped."""
+    """The name with its control characters escaped, cut to WIDEST letters."""
     name = visible(name)
     return name if len(name) <= WIDEST else f"{name[: WIDEST - 3]}..."

@@ -161,7 +161,7 @@ class TextColumn:
 
 
 def parse(source, wanted, progress, kinds):
-    """The columns of a text file as arrays, their titles, and the number of rows.
+    """The columns of a text file as arrays by title, their titles, and the number of rows.
 
     All columns are first read as numbers. If some have words, the file is read again, these columns
     as words, until none are left that have.
@@ -242,17 +242,20 @@ def slip_in_words(source, wanted, place, title, word):
 
 
 def is_like_number(word, wanted):
-    """Tell whether a word is a number but for its decimal sign, or signs between thousands."""
+    """Whether a word is a number with another decimal sign, or with signs between thousands."""
     return in_other_sign(word, wanted) or bool(THOUSANDS.fullmatch(word))
 
 
 def decimal_hint(word, wanted):
-    """Advise the other decimal sign where the word is a number with it."""
+    """Text that advises the other decimal sign, if the word is a number with it; else empty."""
     sign = "," if wanted.decimal == "." else "."
     return f" (or give --decimal {sign})" if in_other_sign(word, wanted) else ""
 
 
 def in_other_sign(word, wanted):
-    """Tell whether a word is a number with the decimal sign that was not asked for."""
+    """Whether a word is a number with the decimal sign that was not asked for.
+
+    A word like 1,234 is rather one with a sign between thousands, and does not count.
+    """
     other = Wanted(decimal="," if wanted.decimal == "." else ".")
     return is_number(word, other.number) and not THOUSANDS.fullmatch(word)
