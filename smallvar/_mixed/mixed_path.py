@@ -1,4 +1,8 @@
-"""The merge path of a table: clusterings into every number of clusters, and the one to choose."""
+"""The merge path of a table: clusterings into every number of clusters, and the number chosen.
+
+``find_path`` goes down twice, coarsely on few rows and then finely on more, by a ``Way``, which
+merges clusters. ``Criterion`` chooses among its stops, and ``MixedPath`` is the result.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -42,9 +46,11 @@ class Stop:
     raw : ndarray of shape (p,)
         Sums of divergences of the columns of numbers, without s_j^2.
     codes : float
-        Those of the codes, and the prior.
+        Sum of divergences of the codes, and the prior.
     variance : ndarray of shape (p,)
         s_j^2 within these clusters.
+    error : float
+        The error in nats, by the s_j^2 of one measure for all stops: set later.
     """
 
     k: int
@@ -62,10 +68,10 @@ class Criterion:
     V(K) = sum_j min(V_j of clusters + price K P_j, V_j of all + price P_j)
            - 2 n sum_k p_k log p_k + CLUSTER log(n) (K - 1),    price = PRICE log(n)
 
-    with P_j parameters of column j: 1, or levels - 1. A column in which clusters do not differ by
-    more than their parameters cost so costs what it costs in one cluster, or by a single
-    distribution of another shape if that is less: see single.py. n is the number of rows; weights
-    are taken relative to their mean. V_j are
+    with P_j parameters of column j: 1, or (levels - 1) / 2, as a share has half the price. So a
+    column in which clusters do not differ by more than the price of their parameters has the V_j of
+    one cluster, or of a single distribution of another shape if that is lower: see single.py. n is
+    the number of rows; weights are divided by their mean. V_j are
 
         normal        n_j log s_j^2
         poisson       2 n_j (D / s_j^2 + log s_j)           Efron's double Poisson law
@@ -133,7 +139,7 @@ class Criterion:
             return np.inf
         own = self.by_columns(sums, raw, variance)
         price = self.tie * self.parameters
-        # a column pays for a parameter in every cluster only where that describes it more briefly
+        # each column: parameters in every cluster, or one distribution for all, whichever is lower
         columns = np.minimum(own + k * price, self.alone)
         p = sums.weight / sums.weight.sum()
         return float(columns.sum() - 2.0 * self.n * xlogy(p, p).sum() + self.per_cluster * (k - 1))
@@ -359,13 +365,14 @@ class MixedPath(Path):
         return self._labels(self.best, numbers, codes)
 
     def _labels(self, k, numbers, codes):
+        """Labels of packed rows by the centers of k clusters."""
         sweep = MixedSweep(self._measure, numbers, codes)
         sweep.start(self._centers[k])
         sweep.assign()
         return sweep.labels
 
     def doubts(self, others: list[int]) -> list[str]:  # numpydoc ignore=PR01,RT01
-        """What may be the reason if the number is not clear."""
+        """Texts with possible reasons for an unclear number; ``others`` fit about as well."""
         if self.best == 1:
             return ["clusters that overlap may look like one: see path_.labels(2)"]
         return [
@@ -377,7 +384,7 @@ class MixedPath(Path):
         return vars(self) | {"_packed": None, "rows": None}
 
     def found(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
-        """The centers as they were found on the way down."""
+        """The centers of k clusters, as found on the way down, or adopted."""
         return self._centers[k].copy()
 
     def adopt(self, centers: NDArray[np.float64]) -> None:  # numpydoc ignore=PR01
@@ -426,7 +433,7 @@ class Problem:
         return stop.criterion if self.lam is None else stop.error + self.lam * stop.k
 
     def best(self, stops):
-        """The stop with the number asked for, the lowest objective, or the lowest criterion."""
+        """The stop nearest to the given number, or with the lowest ``value``."""
         if self.number is not None:
             return min(stops, key=lambda stop: abs(stop.k - self.number))
         allowed = [stop for stop in stops if stop.k <= self.most] or stops[:1]
@@ -437,12 +444,14 @@ def find_path(
     packed, measure, weight, rng, n_threads, *, lam=None, most=None, number=None, init=None,
     callback=None, moving=True, given=None,
 ):  # fmt: skip
-    """The path of a table, best by the criterion or, for a given ``lam``, by the objective.
+    """The path of a table, and its best number by the criterion, or by the objective for a ``lam``.
 
-    ``moving``: the s_j are those within the clusters of the path; else those of the measure.
+    ``most``, ``number``, ``moving`` and ``given`` are as for ``Problem``; ``init`` are the centers
+    at which the way down begins, None: seeds.
     """
     problem = Problem(packed, measure, weight, n_threads, lam, most, number, moving, given)
-    # first a coarse pass over a part of the rows; more rows and seeds while it ends near its top
+    # a coarse way down on a sample; again, with more rows and seeds, while the best number is near
+    # the top
     size = min(problem.n, COARSE if number is None else max(COARSE, 4 * number))
     n_seeds = max(20, int(4 * np.sqrt(size)), 0 if number is None else 2 * number)
     while True:
@@ -463,9 +472,9 @@ def find_path(
         size, n_seeds = min(problem.n, 4 * size), 2 * n_seeds
     # then a fine one from somewhat more clusters than the best number, on more rows
     above = [stop for stop in stops if stop.k >= best.k + best.k // 4 + 10] or stops[-1:]
-    more = min(problem.n, max(size, FINE, ROWS * above[0].k))
-    if more > size:
-        way = problem.way(more, rng)
+    fine_size = min(problem.n, max(size, FINE, ROWS * above[0].k))
+    if fine_size > size:
+        way = problem.way(fine_size, rng)
     if moving:
         way.sweep.measure = way.sweep.measure.scaled(above[0].variance)
         way.sweep.rows.factor[:] = way.sweep.measure.factor
@@ -475,12 +484,11 @@ def find_path(
     if number is not None and all(stop.k != number for stop in stops):
         stops = _with_number(way, stops, number)
     best = problem.best(stops)
-    # errors are those of all rows, of which the path may have seen a part
-    share = 1.0 if weight is None else float(weight.sum())
-    own = way.n if way.weight is None else float(way.weight.sum())
-    share = (problem.n if weight is None else share) / own
+    # errors of the sample are scaled to the weight of all rows
+    total = problem.n if weight is None else float(weight.sum())
+    sampled = way.n if way.weight is None else float(way.weight.sum())
     for stop in stops:
-        stop.error = share * (float(stop.raw @ _factor(measure, best)) + stop.codes)
+        stop.error = total / sampled * (float(stop.raw @ _factor(measure, best)) + stop.codes)
     stops = _kept(stops, best)
     _tell(callback, "path", way, stops, best)
     return MixedPath(problem, stops, best, way)
@@ -500,7 +508,7 @@ def _factor(measure, stop):
 
 
 def _valued(stops, problem):
-    """Stops by ascending number, with their errors by the measure of the table."""
+    """The stops by ascending number of clusters; sets their errors, by the measure of the table."""
     for stop in stops:
         stop.error = float(stop.raw @ problem.measure.factor) + stop.codes
     return sorted(stops, key=lambda stop: stop.k)
