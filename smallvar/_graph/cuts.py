@@ -195,7 +195,7 @@ def kernel_shift(graph):
         v0 = np.sqrt(1 + np.arange(len(graph)))
         value, vector = eigsh(N, k=1, which="LA", tol=ARPACK_TOLERANCE, v0=v0)
     except ArpackError:  # a bound: the largest sum of out_i / v_i and out_j / v_j over links
-        row = np.run_more_starts(np.arange(len(graph)), np.diff(graph.indptr))
+        row = np.repeat(np.arange(len(graph)), np.diff(graph.indptr))
         ratio = (
             graph.out[row] / graph.size[row] + graph.out[graph.indices] / graph.size[graph.indices]
         )
