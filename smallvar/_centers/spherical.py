@@ -153,6 +153,10 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     A row opens a cluster when its largest cosine with a center is below ``min_cosine``, which is
     1 - ``lam``. Rows are divided by their length; by default the data choose K.
 
+    Of text as tf-idf with thousands of columns, the default finds too few clusters, often one, and
+    takes long. Fit it to the rows of ``sklearn.decomposition.TruncatedSVD(50)`` instead, or give
+    ``n_clusters`` or ``min_cosine`` (see Notes).
+
     Parameters
     ----------
     min_cosine : float, default=None
@@ -256,6 +260,11 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     one copy, of more whenever they are read, so that memory is needed for the lengths only, and
     for the rows, at most 20,000 of them or 20 a cluster, that a penalty is found on. An error e of
     the length changes 1 - cos by the factor 1 + e.
+
+    The criterion by which the data choose K has a price for each cluster, which grows with the
+    number of directions in which the rows vary. In tf-idf rows these are hundreds or thousands,
+    most of them words of few texts, so the price is more than what a topic gains.
+    ``TruncatedSVD`` keeps the directions that many texts share.
 
     ``partial_fit`` takes a batch at a time, as :class:`MiniBatchDPMeans` does: the row with the
     largest w (1 - cos) opens a cluster while its cosine is below ``min_cosine_``, then each center
