@@ -220,7 +220,7 @@ def fit(args, table, sample):
         n_threads=args.threads,
         verbose=args.verbose,
     )
-    with columns_named(model, table.titles):
+    with columns_named(table.titles):
         model.fit(sample)
     most = args.max_clusters if args.n_clusters is None else args.n_clusters
     # the stream starts from the centers of the sample, without their weights

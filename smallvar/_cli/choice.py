@@ -1,15 +1,16 @@
 """The number of clusters that a path chose, in words, and how it was searched for."""
 
+import re
 import warnings
 from contextlib import contextmanager
 
 import numpy as np
 
-from smallvar import UnclearNumberWarning
 from smallvar._cli.output import timed
 from smallvar._cli.table import counted
-from smallvar._selection.confidence import warn_if_unclear
 
+# numbers of columns in an UnclearNumberWarning
+OF_COLUMNS = re.compile(r"(?:(?<=columns with few values \()|(?<=columns are skewed \())[\d, ]+")
 WHOLE = float("inf")  # length of --path without a K
 CLEAR = 0.8  # least confidence in a number that is called clear
 ABOUT_AS_WELL = 1 / 3  # of the confidence in the number chosen: others with less are not named
@@ -22,12 +23,20 @@ def fitted(args, work, *data, **options):
 
 
 @contextmanager
-def columns_named(model, titles):
-    """Context of a fit whose warning about the number calls the columns by their titles."""
+def columns_named(titles):
+    """Context of a fit whose warnings call the columns by their titles, not by numbers from 0."""
+    show = warnings.showwarning
+
+    def title(number):
+        return titles[int(number[0])]
+
+    def show_named(warning, *where):
+        words = OF_COLUMNS.sub(lambda numbers: re.sub(r"\d+", title, numbers[0]), str(warning))
+        show(words, *where)
+
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnclearNumberWarning)
+        warnings.showwarning = show_named
         yield
-    warn_if_unclear(model, titles)
 
 
 class Choice:

@@ -249,7 +249,7 @@ def show_clusters(args, table, X, scaler, reading):
         The seconds it took to read the data.
     """
     model = new_model(args)
-    with columns_named(model, table.titles):
+    with columns_named(table.titles):
         _, fitting = fitted(args, model.fit, X)
     if args.out is not None:
         write_out(args, ["label"], model.labels_, table.kept, write_labels)
@@ -345,7 +345,7 @@ def show_path(args, table, X, scaler, reading):
         options = {name: getattr(model, name) for name in names}
         path, fitting = fitted(args, lambda_path, X, **options)
     else:  # the labels that there are without --path
-        with columns_named(model, table.titles):
+        with columns_named(table.titles):
             _, fitting = fitted(args, model.fit, X)
         path = model.path_
         write_out(args, ["label"], model.labels_, table.kept, write_labels)

@@ -101,11 +101,10 @@ def _level_of_caller():
     return level + 1
 
 
-def warn_if_unclear(estimator, titles=None):
+def warn_if_unclear(estimator):
     """Warn where an estimator's number of clusters was found on a path, and is not clear.
 
     Not where the estimator was given the number, or as many clusters as it allows were found.
-    ``titles``: what to call the columns; None: their names in quotes, or numbers from 0.
     """
     path = getattr(estimator, "path_", None)
     if path is None or not path.confidence < CLEAR:
@@ -114,11 +113,9 @@ def warn_if_unclear(estimator, titles=None):
     if most is not None and max(path.best, path.ranking[0]) >= most:
         return
     names = getattr(estimator, "feature_names_in_", None)
-    if titles is None and names is not None:
-        titles = [repr(str(name)) for name in names]
 
     def listed(columns):
-        words = [str(j) if titles is None else titles[j] for j in columns[:5]]
+        words = [str(j) if names is None else repr(str(names[j])) for j in columns[:5]]
         return ", ".join(words) + (", ..." if len(columns) > 5 else "")
 
     others = np.sort(as_good(path.counts, path.confidences, path.best)).tolist()
