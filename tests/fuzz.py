@@ -1312,7 +1312,7 @@ class Run:
         if X is None or not X.size:
             return 1e-9 * path
         with np.errstate(all="ignore"):
-            mass = self.weights(about, len(X)).sum() if "weight" in about else len(X)
+            weight_sum = self.weights(about, len(X)).sum() if "weight" in about else len(X)
             middle = X.mean(axis=0)
             largest = float(np.abs(X).max())
             reach = float(np.abs(X - middle).max())
@@ -1328,13 +1328,13 @@ class Run:
                 "KFeatures",
             ):
                 reach += largest
-                return 1e-8 * (path + mass * max(1.0, reach, reach * reach) ** 1.0)
+                return 1e-8 * (path + weight_sum * max(1.0, reach, reach * reach) ** 1.0)
             if self.case.name in ("BPMeans", "KFeatures"):
                 reach = largest
             return (
                 1e-9 * path
-                + 1e-12 * mass * X.shape[1] * reach * (reach + grain)
-                + mass * X.shape[1] * (grain * reach + grain * grain)
+                + 1e-12 * weight_sum * X.shape[1] * reach * (reach + grain)
+                + weight_sum * X.shape[1] * (grain * reach + grain * grain)
             )
 
     def check_features(self, m, X, about, slack):

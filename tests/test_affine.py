@@ -26,9 +26,11 @@ def rows(rng, name, n, d, k):
 
 def sweep_over(name, X, weight=None, order=None, n_threads=1):
     rule = DIVERGENCES[name]
-    mass = SumsFrame(X, weight, 1)
+    frame = SumsFrame(X, weight, 1)
     visited = weight if weight is None or order is None else weight[order]
-    return DivergenceSweep(rule, X, visited, order, Reference(rule, X, mass.mean, mass), n_threads)
+    return DivergenceSweep(
+        rule, X, visited, order, Reference(rule, X, frame.mean, frame), n_threads
+    )
 
 
 @pytest.mark.parametrize("kind", ["float64 C", "float64 F", "float32 C", "order and weights"])

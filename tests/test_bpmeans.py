@@ -463,8 +463,8 @@ def sums_of(X, Z, weight):
     def over(rows):
         sums = Sums(layout, 1)
         sums.add(X, np.where(rows, 0, -1).astype(np.int32), weight)
-        total, mass = sums.totals
-        return total[0], mass[0]
+        total, weights = sums.totals
+        return total[0], weights[0]
 
     k = Z.shape[1]
     both = [[over((Z[:, i] & Z[:, j]) == 1)[1] for j in range(k)] for i in range(k)]

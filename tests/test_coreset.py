@@ -156,8 +156,8 @@ def test_duplicates():
     X = np.repeat(np.arange(10.0)[:, None] * 5, 1000, axis=0)
     index, weight = coreset(X, 400, 1.0, random_state=0)
     assert len(set(index)) == 400
-    mass = np.bincount(index // 1000, weight, minlength=10)
-    assert (np.abs(mass - 1000) <= weight.max()).all()  # a step more or less
+    weight_sums = np.bincount(index // 1000, weight, minlength=10)
+    assert (np.abs(weight_sums - 1000) <= weight.max()).all()  # a step more or less
     X[:] = 3.0
     index, weight = coreset(X, 40, 0.0, random_state=0)
     np.testing.assert_allclose(weight, 250, rtol=1e-12)

@@ -331,14 +331,14 @@ def test_rows_without_direction(algorithm, at_once, seed):
     X[zero] = 0.0
     weight = rng.gamma(1.0, size=n) if seed % 3 == 0 else None
     kind = KINDS[seed % 4]
-    data, mass = collection(kind, X, weight, sizes)
+    data, weights = collection(kind, X, weight, sizes)
     options = {"min_cosine": 0.8, "algorithm": algorithm} if seed % 4 else {"random_state": 0}
     model = smallvar.dask.SphericalDPMeans(**options, persist=seed % 3 > 0)
     with pytest.warns(UserWarning, match=f"X has {zero.sum()} rows of length zero: without"):
-        model.fit(data, sample_weight=mass)
-    few, few_mass = X[~zero], None if weight is None else weight[~zero]
+        model.fit(data, sample_weight=weights)
+    few, few_weights = X[~zero], None if weight is None else weight[~zero]
     few = csr_array(few) if kind == "sparse" else few
-    local = smallvar.SphericalDPMeans(**options).fit(few, sample_weight=few_mass)
+    local = smallvar.SphericalDPMeans(**options).fit(few, sample_weight=few_weights)
     expected = np.full(n, -1, dtype=np.int32)
     expected[~zero] = local.labels_
     assert np.array_equal(model.labels_.compute(), expected)
@@ -349,8 +349,8 @@ def test_rows_without_direction(algorithm, at_once, seed):
     assert np.array_equal(labels.compute(), expected)
     assert (cosines.compute()[zero] == 0.0).all()
     assert (model.transform(data).compute()[zero] == 1.0).all()
-    score = local.score(few, sample_weight=few_mass)
-    assert model.score(data, sample_weight=mass) == pytest.approx(score, rel=1e-12)
+    score = local.score(few, sample_weight=few_weights)
+    assert model.score(data, sample_weight=weights) == pytest.approx(score, rel=1e-12)
 
 
 @pytest.mark.parametrize("sizes", [[3, 3], [6, 0], [0, 0, 6]])

@@ -320,8 +320,8 @@ def test_increment_is_the_difference_of_objectives(name):
     rng = np.random.default_rng(2)
     X, w = draw(rng, name, 30, 3, 4), rng.gamma(2.0, size=30)
     labels = np.arange(30, dtype=np.int32) % 4
-    mass = SumsFrame(X, w, 1)
-    about = Reference(DIVERGENCES[name], X, X.mean(axis=0), mass)
+    frame = SumsFrame(X, w, 1)
+    about = Reference(DIVERGENCES[name], X, X.mean(axis=0), frame)
     sweep = DivergenceSweep(DIVERGENCES[name], X, w, None, about)
     sweep.labels[:] = labels
     sweep.centers = X[:4]
@@ -537,7 +537,7 @@ ASK_FOR_ONE_CLUSTER = (
             {}
             if estimator.lam == "auto"  # which finds a single cluster in the data of this check
             else {
-                "check_sample_weight_equivalence_on_dense_data": "a weight is a mass",
+                "check_sample_weight_equivalence_on_dense_data": "a weight is a factor",
                 **dict.fromkeys(ASK_FOR_ONE_CLUSTER, "n_clusters with a guess"),
             }
         ),

@@ -59,15 +59,15 @@ def moving(rng, d, k, steps, *, most=6, motion=0.05, death=0.08, hidden=0.25, em
     return batches, truths
 
 
-def follow(twin, model, batches, n_init, generator, rounding, masses=None):
+def follow(twin, model, batches, n_init, generator, rounding, weights=None):
     """Fit model and twin step by step, and compare all attributes; returns counts of events."""
     events = {"births": 0, "deaths": 0, "revivals": 0, "empty": 0}
-    for Y, mass in zip(batches, masses or [None] * len(batches), strict=True):
+    for Y, weight in zip(batches, weights or [None] * len(batches), strict=True):
         before = (twin.phi, twin.v, twin.ages, twin.ids)
-        model.partial_fit(Y, sample_weight=mass)
+        model.partial_fit(Y, sample_weight=weight)
         if len(Y):
             orders = [generator.permutation(len(Y)) if i else None for i in range(n_init)]
-            starts = twin.starts(Y, orders, mass)
+            starts = twin.starts(Y, orders, weight)
             least = min(start.objective for start in starts)
             # two starts that come to the same clusters differ by rounding, and in new numbers
             step = next(
@@ -78,7 +78,7 @@ def follow(twin, model, batches, n_init, generator, rounding, masses=None):
                 and start.n_iter == model.n_iter_
             )
             np.testing.assert_allclose(model.objective_, step.objective, rtol=1e-9)
-            direct = direct_objective(Y, model, before, mass)
+            direct = direct_objective(Y, model, before, weight)
             np.testing.assert_allclose(model.objective_, direct, rtol=1e-9)
             assert never_rises(step.path)
         else:
@@ -97,11 +97,11 @@ def follow(twin, model, batches, n_init, generator, rounding, masses=None):
     return events
 
 
-def direct_objective(Y, model, before, mass=None):
+def direct_objective(Y, model, before, weight=None):
     """The objective of a step from labels and new centers, term by term."""
     phi, v, ages, ids = before
     Y, total = np.asarray(Y, dtype=float), 0.0
-    w = np.ones(len(Y)) if mass is None else mass
+    w = np.ones(len(Y)) if weight is None else weight
     for k in np.unique(model.labels_):
         mine, own = Y[model.labels_ == k], w[model.labels_ == k]
         if k in model.cluster_ids_:
@@ -250,21 +250,21 @@ def test_auto_of_few_rows(X):
 
 @seeds(70)
 def test_weighted_stream_equals_twin(seed):
-    """Costs, revivals, means, objective and the weights of clusters, by mass."""
+    """Costs, revivals, means, objective and the weights of clusters, of weighted points."""
     rng = np.random.default_rng(seed)
     d, lam, n_init = 1 + seed % 3, (0.02, 0.05, 0.2)[seed // 7 % 3], 3 if seed % 4 == 0 else 1
     batches, _ = moving(rng, d, int(rng.integers(1, 6)), 9)
     if seed % 5 == 1:
         batches = [Y.astype(np.float32) for Y in batches]
-    masses = [rng.gamma(0.7, 1.5, size=len(Y)) + 1e-3 for Y in batches]
+    weights = [rng.gamma(0.7, 1.5, size=len(Y)) + 1e-3 for Y in batches]
     if seed % 2:
-        masses = [np.ceil(mass) for mass in masses]
+        weights = [np.ceil(weight) for weight in weights]
     options = penalties(seed, lam)
     model = DynamicMeans(
         lam=lam, n_init=n_init, random_state=seed, n_threads=1 + seed % 3, **options
     )
     twin = twins.dynamic.Stream(d, lam, **options)
-    follow(twin, model, batches, n_init, check_random_state(seed), 1e-11, masses)
+    follow(twin, model, batches, n_init, check_random_state(seed), 1e-11, weights)
 
 
 def test_weighted_revival():
@@ -382,9 +382,9 @@ def test_a_start_is_not_changed_by_those_before(seed):
     """Each run of a step is as if it was the first one, and leaves earlier results as they are."""
     rng = np.random.default_rng(seed)
     Y, phi = rng.random((90, 2)), rng.random((seed % 5, 2))
-    mass = rng.integers(1, 4, 90).astype(float) if seed % 2 else None
+    weights = rng.integers(1, 4, 90).astype(float) if seed % 2 else None
     lam = 0.001 if seed % 3 else 0.1  # many clusters: more than there is room for at first
-    arguments = Y, mass, phi, rng.random(len(phi)) + 1, 0.3 * lam * np.ones(len(phi)), lam, 1
+    arguments = Y, weights, phi, rng.random(len(phi)) + 1, 0.3 * lam * np.ones(len(phi)), lam, 1
     step, results = dynamic.DynamicStep(*arguments), []
     for order in (rng.permutation(90), None, rng.permutation(90), None):
         alone = dynamic.DynamicStep(*arguments).run(order, 300)

@@ -25,7 +25,7 @@ X = np.random.default_rng(0).random((60, 3))
 
 
 def expected_failed_checks(estimator):
-    """A weight is a mass, not a repeat: it may open a cluster that its copies would not.
+    """A weight is a factor, not a repeat: it may open a cluster that its copies would not.
 
     With "auto" both are a single cluster in the data of this check, but for D-Means: where that is
     what its path finds, it goes by a guess. MahalanobisMeans then takes weights in units of their
@@ -47,7 +47,7 @@ def expected_failed_checks(estimator):
         auto and type(estimator).__name__ != "DynamicMeans"
     ):
         return {}
-    reason = "a weight is a mass: the objective equals that of repeated rows, the path does not"
+    reason = "a weight is a factor: the objective equals that of repeated rows, the path does not"
     return {"check_sample_weight_equivalence_on_dense_data": reason}
 
 

@@ -155,13 +155,13 @@ def test_roots_and_determinants(d):
     left = inverse_roots(S)[2]
     assert left[2] == 0.0
     assert d == 1 or left[4] < 1e-12
-    mass, centers = rng.gamma(2.0, size=6), rng.normal(size=(6, d))
+    weights, centers = rng.gamma(2.0, size=6), rng.normal(size=(6, d))
     a, b = np.array([0, 1, 3]), np.array([5, 2, 4])
-    pull = (mass[a] * mass[b] / (mass[a] + mass[b]))[:, None, None]
+    pull = (weights[a] * weights[b] / (weights[a] + weights[b]))[:, None, None]
     way = (centers[b] - centers[a])[:, :, None]
     union = S[a] + S[b] + pull * way * way.transpose(0, 2, 1) + 0.7 * np.eye(d)
-    expected = np.linalg.slogdet(union / (mass[a] + mass[b] + 2.0)[:, None, None])[1]
-    found = union_log_determinants(mass, centers, S, 0.7, 2.0, a, b)
+    expected = np.linalg.slogdet(union / (weights[a] + weights[b] + 2.0)[:, None, None])[1]
+    found = union_log_determinants(weights, centers, S, 0.7, 2.0, a, b)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 

@@ -605,7 +605,7 @@ def test_updates_do_not_drift():
     )
 
 
-def test_weights_are_masses():
+def test_weights_multiply_terms():
     X, *_ = small(9, 200)
     count = np.random.default_rng(0).integers(1, 4, size=len(X))
     model = KernelDPMeans(lam=0.3, gamma=2.0).fit(X, sample_weight=count)

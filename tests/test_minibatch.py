@@ -212,11 +212,11 @@ def test_a_stream_is_summed_exactly():
         weights += [1.0] * 20 if w is None else w.tolist()
     parts = zip(weights, seen, strict=True)
     terms = [[Fraction(w) * Fraction(x) for x in row] for w, row in parts]
-    mass = sum(map(Fraction, weights))
-    assert model.cluster_weights_.tolist() == [float(mass)]
+    weight_sum = sum(map(Fraction, weights))
+    assert model.cluster_weights_.tolist() == [float(weight_sum)]
     for mean, column in zip(model.cluster_centers_[0], zip(*terms, strict=True), strict=True):
-        size = sum(map(abs, column)) / mass
-        assert abs(Fraction(mean) - sum(column) / mass) <= size * Fraction(2.0**-52)
+        size = sum(map(abs, column)) / weight_sum
+        assert abs(Fraction(mean) - sum(column) / weight_sum) <= size * Fraction(2.0**-52)
 
 
 def test_what_replaced_what_was_learned_counts():

@@ -437,8 +437,8 @@ def test_tight_for_copies_of_orthogonal_points(form, weighted):
         assert np.array_equal(model.labels_, first_appearance(truth))
         assert model.objective_ == pytest.approx(18.0, abs=1e-11)
         assert model.bound_ == pytest.approx(18.0, abs=1e-11)
-        masses = np.bincount(truth, w)
-        np.testing.assert_allclose(model.eigenvalues_, np.sort(4 * masses)[::-1], rtol=1e-12)
+        weight_sums = np.bincount(truth, w)
+        np.testing.assert_allclose(model.eigenvalues_, np.sort(4 * weight_sums)[::-1], rtol=1e-12)
         assert model.embedding_.shape == (31, 6)
 
 

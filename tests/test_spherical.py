@@ -576,8 +576,8 @@ def test_rows_of_length_zero_take_no_part(kind, monkeypatch, seed):
     weight = [None, np.ones(n), rng.choice([0.0, 0.5, 1.0, 3.0], n)][seed % 3]
     if weight is not None and not weight[used].any():
         weight = None
-    mass = {} if weight is None else {"sample_weight": weight}
-    few_mass = {} if weight is None else {"sample_weight": weight[used]}
+    weights = {} if weight is None else {"sample_weight": weight}
+    few_weights = {} if weight is None else {"sample_weight": weight[used]}
     options = [
         {"min_cosine": 0.5},
         {"min_cosine": 0.8, "algorithm": "delayed"},
@@ -589,8 +589,8 @@ def test_rows_of_length_zero_take_no_part(kind, monkeypatch, seed):
         {"min_cosine": 0.3, "init": np.eye(d)},
     ][seed % 8]
     count = n - int(used.sum())
-    model = fit_with_warning(SphericalDPMeans(**options), data, count, **mass)
-    bare = SphericalDPMeans(**options).fit(few, **few_mass)
+    model = fit_with_warning(SphericalDPMeans(**options), data, count, **weights)
+    bare = SphericalDPMeans(**options).fit(few, **few_weights)
     assert_as_without(model, bare, used)
     labels, cosines = model.predict(data, return_cosines=True)
     assert (labels[~used] == -1).all() and (cosines[~used] == 0.0).all()
@@ -600,10 +600,10 @@ def test_rows_of_length_zero_take_no_part(kind, monkeypatch, seed):
     assert distances.dtype == bare.transform(few).dtype
     assert (distances[~used] == 1.0).all()
     assert np.array_equal(distances[used], bare.transform(few))
-    assert model.score(data, **mass) == bare.score(few, **few_mass)
-    twice = fit_with_warning(SphericalDPMeans(**options), data, count, "partial_fit", **mass)
+    assert model.score(data, **weights) == bare.score(few, **few_weights)
+    twice = fit_with_warning(SphericalDPMeans(**options), data, count, "partial_fit", **weights)
     fit_with_warning(twice, data, count, "partial_fit")
-    bare = SphericalDPMeans(**options).partial_fit(few, **few_mass).partial_fit(few)
+    bare = SphericalDPMeans(**options).partial_fit(few, **few_weights).partial_fit(few)
     assert_as_without(twice, bare, used)
 
 

@@ -75,9 +75,9 @@ def test_equals_twin(kind, d):
     assert np.array_equal(layout.unit, twin.unit)
     assert (layout.width, layout.bins) == (twin.width, twin.bins)
     sums = sums_of(layout, X, weights, labels)
-    total, mass = twins.exact.exact_sums(X.astype(float), w, labels, K, twin)
+    total, weight_sums = twins.exact.exact_sums(X.astype(float), w, labels, K, twin)
     assert np.array_equal(sums.totals[0], total)
-    assert np.array_equal(sums.totals[1], mass)
+    assert np.array_equal(sums.totals[1], weight_sums)
     assert np.array_equal(sums.counts, np.bincount(labels[w > 0], minlength=K))
     means = twins.exact.weighted_means(X.astype(float), w, labels)
     assert np.array_equal(sums.means, means)
@@ -100,7 +100,7 @@ def test_off_by_what_is_cut_off(kind):
     """From the true sum by 2^-47 units a row at most, but for the rounding of the sum itself."""
     X, weights, labels = rows(kind)
     layout = Layout(X, weights, 1)
-    total, mass = sums_of(layout, X, weights, labels).totals
+    total, weight_sums = sums_of(layout, X, weights, labels).totals
     w = np.ones(len(X)) if weights is None else weights
     t = w[:, None] * (X - layout.origin)
     for c in range(K):
@@ -109,7 +109,7 @@ def test_off_by_what_is_cut_off(kind):
             truth = math.fsum(t[labels == c, j])
             bound = n * 2.0**-47 * layout.unit[j] + 2.0**-51 * abs(truth)
             assert abs(total[c, j] - truth) <= bound
-        np.testing.assert_allclose(mass[c], math.fsum(w[labels == c]), rtol=2.0**-49)
+        np.testing.assert_allclose(weight_sums[c], math.fsum(w[labels == c]), rtol=2.0**-49)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -120,12 +120,15 @@ def test_means_are_as_good_as_float64_can_tell(kind):
     w = np.ones(len(X)) if weights is None else weights
     for c in range(K):
         mine = (labels == c) & (w > 0)
-        mass = sum(map(Fraction, w[mine].tolist()))
+        weight_sum = sum(map(Fraction, w[mine].tolist()))
         for j in range(X.shape[1]):
             x = X[mine, j].astype(float)
-            truth = sum(Fraction(a) * Fraction(b) for a, b in zip(w[mine], x, strict=True)) / mass
+            truth = (
+                sum(Fraction(a) * Fraction(b) for a, b in zip(w[mine], x, strict=True)) / weight_sum
+            )
             size = float(
-                sum(Fraction(a) * abs(Fraction(b)) for a, b in zip(w[mine], x, strict=True)) / mass
+                sum(Fraction(a) * abs(Fraction(b)) for a, b in zip(w[mine], x, strict=True))
+                / weight_sum
             )
             assert abs(float(Fraction(means[c, j]) - truth)) <= 2.0**-50 * size
 

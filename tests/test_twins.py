@@ -123,7 +123,7 @@ def test_farthest_first_with_too_few_distinct_points():
 
 
 def test_minibatch_step():
-    """12 is farthest, opens a center and takes 10; the center 0 has seen mass 4 already."""
+    """12 is farthest, opens a center and takes 10; the center 0 has seen weight 4 already."""
     labels, centers, counts = twins.dpmeans.minibatch_step(
         np.array([[1.0], [10], [12]]), [[0.0]], [4.0], 9
     )

@@ -1,4 +1,4 @@
-"""Weights are masses in any unit: very light and very heavy ones give the same clusters."""
+"""Weights are factors in any unit: very light and very heavy ones give the same clusters."""
 
 import numpy as np
 import pytest

@@ -29,8 +29,8 @@ def power_law(edges):
     """A graph of nodes whose degrees follow a power law."""
     rng = np.random.default_rng(0)
     n = edges // 4
-    mass = np.cumsum(np.minimum(rng.pareto(1.2, n) + 1, 5 * np.sqrt(n)))
-    a, b = np.searchsorted(mass, rng.random((2, edges)) * mass[-1])
+    cumulative = np.cumsum(np.minimum(rng.pareto(1.2, n) + 1, 5 * np.sqrt(n)))
+    a, b = np.searchsorted(cumulative, rng.random((2, edges)) * cumulative[-1])
     return coo_array((np.ones(2 * edges), (np.append(a, b), np.append(b, a))), (n, n)).tocsr()
 
 

@@ -37,9 +37,9 @@ for name, (rows, _) in drawn.items():
 
 full = DPMeans(lam=lam, algorithm="merge", random_state=0).fit(X)
 fits = {}
-for name, (rows, mass) in drawn.items():
+for name, (rows, weights) in drawn.items():
     fits[name] = DPMeans(lam=lam, algorithm="merge", random_state=0).fit(
-        X[rows], sample_weight=mass
+        X[rows], sample_weight=weights
     )
     worse = 100 * (-fits[name].score(X) / full.objective_ - 1)
     print(f"{name:14s} {fits[name].n_clusters_} clusters, objective {worse:+.2f}%")
@@ -48,8 +48,8 @@ for name, (rows, mass) in drawn.items():
 # The larger a point, the larger its weight. Crosses are the centers found.
 
 fig, axes = plt.subplots(1, 2, figsize=(10, 4), sharex=True, sharey=True, layout="constrained")
-for ax, (name, (rows, mass)) in zip(axes, drawn.items(), strict=True):
-    look = {"s": 4 + mass / 5, "cmap": "tab10", "vmin": 0, "vmax": 9, "alpha": 0.4}
+for ax, (name, (rows, weights)) in zip(axes, drawn.items(), strict=True):
+    look = {"s": 4 + weights / 5, "cmap": "tab10", "vmin": 0, "vmax": 9, "alpha": 0.4}
     ax.scatter(*X[rows].T, c=truth[rows], linewidths=0, **look)
     ax.scatter(*fits[name].cluster_centers_.T, c="black", marker="x", linewidths=1)
     ax.set(title=f"{name}: {fits[name].n_clusters_} clusters", aspect="equal")

@@ -20,7 +20,7 @@ SMALLEST_VARIANCE = 1e-300  # absolute: squares of the roots of smaller ones wou
 SINGULAR = 1e-14
 # attributes of Gaussians with an entry for each cluster
 OF_CLUSTERS = (
-    *("centers", "scatter", "mass", "covariances", "roots", "logdet", "within", "charges"),
+    *("centers", "scatter", "weights", "covariances", "roots", "logdet", "within", "charges"),
     *("moved", "changed", "stale"),
 )
 
@@ -78,7 +78,7 @@ class Gaussians:
 
     ``data`` : a Data with the rows X and weights w, for ``refit``
 
-    Of each cluster: ``centers``, ``scatter`` and ``mass`` of the members, ``covariances`` S,
+    Of each cluster: ``centers``, ``scatter`` and ``weights`` of the members, ``covariances`` S,
     ``roots`` W with S^-1 = W'W, ``logdet``, ``within``, the sum of its members' squared distances,
     and ``charges``, what a point pays apart from its squared distance. What has not changed is not
     computed again: ``moved`` are clusters that others have become members of, since their moments
@@ -107,7 +107,7 @@ class Gaussians:
         d = self.X.shape[1]
         self.centers, self.scatter = np.empty((k, d)), np.empty((k, d, d))
         self.covariances, self.roots = np.empty((k, d, d)), np.empty((k, d, d))
-        self.mass, self.logdet, self.within = np.empty(k), np.empty(k), np.empty(k)
+        self.weights, self.logdet, self.within = np.empty(k), np.empty(k), np.empty(k)
         self.charges = np.zeros(k)
         self.moved, self.changed, self.stale = (np.ones(k, dtype=bool) for _ in range(3))
         self.merge_costs = None
@@ -167,7 +167,7 @@ class Gaussians:
     def _update_moments(self):
         """Update mean, weight and sum of w (x - mean)(x - mean)' of clusters that have moved."""
         rows, weight = self.moved, self.w if self.sums.layout.weighted else None
-        self.mass = np.array(self.sums.totals[1][: len(rows)])
+        self.weights = np.array(self.sums.totals[1][: len(rows)])
         self.centers[rows] = self.sums.means[: len(rows)][rows]
         cluster_moments(
             *(self.X, weight, self.data.order, self.label, rows.view(np.uint8)),
@@ -281,14 +281,14 @@ class PointGaussians(Gaussians):
         self.total = exact_total(w)
 
     def _learned(self, rows):
-        mass = self.mass[rows, None, None]
-        return (self.scatter[rows] + self.reg * self.identity) / (mass + self.scale)
+        weights = self.weights[rows, None, None]
+        return (self.scatter[rows] + self.reg * self.identity) / (weights + self.scale)
 
     def refit(self, label, k):
         """Means, covariances and shares of the members; returns the objective."""
         apart = super().refit(label, k)
-        self.set_shares(self.mass / self.total)
-        return apart + float(self.mass @ self.charges)
+        self.set_shares(self.weights / self.total)
+        return apart + float(self.weights @ self.charges)
 
     def set_shares(self, shares):
         """Shares of the weight, and what they and the volumes add to the cost of a point."""
@@ -312,21 +312,23 @@ class PointGaussians(Gaussians):
     def _union_costs(self, a, b):
         """Changes of the objective, without lam, by mergers of the clusters a and b (arrays)."""
 
-        def entropy(mass):
-            return 2.0 * mass * np.log(mass / self.total)
+        def entropy(weight):
+            return 2.0 * weight * np.log(weight / self.total)
 
-        mass = self.mass[a] + self.mass[b]
-        lost = entropy(self.mass)[a] + entropy(self.mass)[b] - entropy(mass)
+        union_weights = self.weights[a] + self.weights[b]
+        lost = entropy(self.weights)[a] + entropy(self.weights)[b] - entropy(union_weights)
         if self.known is not None:
             way = (self.centers[b] - self.centers[a]) @ self.roots[0].T
-            return lost + self.mass[a] * self.mass[b] / mass * np.square(way).sum(axis=1)
+            return lost + self.weights[a] * self.weights[b] / union_weights * np.square(way).sum(
+                axis=1
+            )
         logdet = union_log_determinants(
-            *(self.mass, self.centers, self.scatter, self.reg, self.scale, a, b)
+            *(self.weights, self.centers, self.scatter, self.reg, self.scale, a, b)
         )
-        own = (self.mass + self.scale) * self.logdet
+        own = (self.weights + self.scale) * self.logdet
         # the least value of the prior, and d for each unit of weight, cancel but for one cluster
         unit = len(self.identity) * np.log(self.reg / self.scale)
-        return lost + (mass + self.scale) * logdet - own[a] - own[b] + self.scale * unit
+        return lost + (union_weights + self.scale) * logdet - own[a] - own[b] + self.scale * unit
 
     def cheapest_pair(self):
         """The two clusters whose merger costs least."""

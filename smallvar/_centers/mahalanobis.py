@@ -423,7 +423,7 @@ default="auto"
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights >= 0, not all zero; None means 1 each. A weight is a mass in centers and
+            Weights >= 0, not all zero; None means 1 each. A weight is a factor in centers and
             covariances; rows of weight zero take no part and are labeled as by ``predict``.
 
         Returns

@@ -94,8 +94,8 @@ def opening_penalty(X, weight, centers, n_threads):
         distances = 0.5 * sweep.assigned_distances()[used]
         to_center[done : done + len(used)] = distances
         done += len(used)
-        mass = 1.0 if weight is None else weight[part][used]
-        largest = max(largest, float((mass * distances).max(initial=0.0)))
+        weights = 1.0 if weight is None else weight[part][used]
+        largest = max(largest, float((weights * distances).max(initial=0.0)))
         labels, first = np.unique(sweep.labels[used], return_index=True)
         new = ~seen[labels]
         few = some_rows(rows, used[first[new]])

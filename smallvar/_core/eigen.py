@@ -228,12 +228,12 @@ def yu_shi_rounds(Y, rng, n_init, weight):
     """
     n, m = Y.shape
     weight = np.ones(n) if weight is None else weight
-    total = np.cumsum(weight)
+    cumulative_weight = np.cumsum(weight)
     for start in range(n_init):
         row = 0
         if start:
-            drawn = rng.random_sample() * total[-1]
-            row = min(np.searchsorted(total, drawn, side="right"), n - 1)
+            drawn = rng.random_sample() * cumulative_weight[-1]
+            row = min(np.searchsorted(cumulative_weight, drawn, side="right"), n - 1)
         R, overlap = np.empty((m, m)), np.zeros(n)
         for c in range(m):  # the columns of R: rows of Y, each most orthogonal to those before
             R[:, c] = Y[row]
@@ -248,7 +248,7 @@ def yu_shi_rounds(Y, rng, n_init, weight):
             U, S, Vt = np.linalg.svd(X.T @ Y)
             U[:, ZERO_ROW * S[0] >= S] = 0.0  # a label without rows leaves its column of R free
             n_iter += 1
-            if not S.sum() > best + LEAST_GAIN * total[-1]:
+            if not S.sum() > best + LEAST_GAIN * cumulative_weight[-1]:
                 break
             best, labels, R = S.sum(), new, Vt.T @ U.T
         yield first_appearance(labels), n_iter

@@ -26,9 +26,9 @@ from smallvar._features.feature_estimator import (
     FeatureEstimator,
     check_assignments,
     check_exact,
-    check_masses,
     check_named,
     check_search,
+    check_weight_range,
     new_sweep,
     run_starts,
     swaps_of,
@@ -588,7 +588,7 @@ def feature_path(
     check_reach(X)
     weight, unit = check_weights(sample_weight, X.shape[0]), 1.0
     if weight is not None:
-        check_masses(X, weight)
+        check_weight_range(X, weight)
         if not weight.all():
             X, weight = np.ascontiguousarray(X[weight > 0]), weight[weight > 0]
         weight, unit = relative_weights(weight, WEIGHT_BITS)

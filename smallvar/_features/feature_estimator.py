@@ -45,7 +45,7 @@ def check_named(init, where):
         )
 
 
-def check_masses(X, weight):
+def check_weight_range(X, weight):
     """Raise if weights, or weighted squares of X, would leave the range of float64."""
     reach = max(abs(float(X.max())), abs(float(X.min()))) or 1.0
     low, high = weight[weight > 0].min(), weight.max()
@@ -217,7 +217,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
         check_reach(X)
         weight = check_weights(sample_weight, X.shape[0])
         if weight is not None:
-            check_masses(X, weight)
+            check_weight_range(X, weight)
         relative, rows, active = self._relative(weight, choose_number, bits=WEIGHT_BITS), X, None
         if weight is not None and not weight.all():
             active = weight > 0

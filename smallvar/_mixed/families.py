@@ -69,8 +69,8 @@ def _fits(kind, x, column):
 
 def _cost(kind, x, w, labels, step):
     """-2 log-likelihood of a column by a kind, with a mean for each cluster and one spread."""
-    mass = np.bincount(labels, w)
-    mean = (np.bincount(labels, w * x) / np.where(mass > 0.0, mass, 1.0))[labels]
+    weights = np.bincount(labels, w)
+    mean = (np.bincount(labels, w * x) / np.where(weights > 0.0, weights, 1.0))[labels]
     n, code = float(w.sum()), KINDS[kind]
     loss = float(
         w @ divergences(code, x, np.where(mean > 0.0, mean, 1.0) if code != NORMAL else mean)

@@ -46,7 +46,7 @@ OPENED = 64  # clusters that it opens before all rows are compared with them
 LEAST_VARIANCE = 1e-10
 # the gamma law: mean divergences that a shape is fitted to, and the least shape; absolute
 SMALLEST_MEAN, LARGEST_MEAN, SMALLEST_SHAPE = 1e-12, 1e5, 1e-6
-LEAST_MASS = 1e-300  # absolute: what sums of no weight are divided by
+LEAST_WEIGHT = 1e-300  # absolute: what sums of no weight are divided by
 
 
 @dataclass(frozen=True)
@@ -139,14 +139,16 @@ def measure_of(packed, weight, n_threads):
     first = Measure(place=np.zeros(p), shares=np.ones(begin[-1]), **facts)
     sums = sums_of(first.rows(packed.numbers, packed.codes, weight, None, n_threads), first, 1)
     with np.errstate(invalid="ignore"):
-        place = (sums.total / sums.mass)[0]
-    share = [level / max(LEAST_MASS, level.sum()) for level in np.split(sums.level[0], begin[1:-1])]
+        place = (sums.total / sums.weights)[0]
+    share = [
+        level / max(LEAST_WEIGHT, level.sum()) for level in np.split(sums.level[0], begin[1:-1])
+    ]
     shares = np.concatenate(share) if q else np.zeros(0)
     # variances: the errors of all rows from the overall means
     overall = Measure(place=place, shares=shares, **facts)
     rows = overall.rows(packed.numbers, packed.codes, weight, None, n_threads)
     rows.set_centers(overall.overall())
-    variance = rows.column_errors() / np.maximum(sums.mass[0], LEAST_MASS)
+    variance = rows.column_errors() / np.maximum(sums.weights[0], LEAST_WEIGHT)
     step = np.array([c.step for c in columns])
     floor = np.maximum(step**2 / 12.0, LEAST_VARIANCE * variance)
     return Measure(
@@ -196,7 +198,7 @@ def check_values(packed, name="X"):
         )
 
 
-def variances(measure, errors, mass):
+def variances(measure, errors, weights):
     """s_j^2 for these sums of divergences and weights of the members with a number.
 
     That of a normal column is the mean squared distance, and that within a recorded step; of a
@@ -205,7 +207,7 @@ def variances(measure, errors, mass):
     """
     out = measure.variance.copy()
     for j, kind in enumerate(measure.kind):
-        mean = errors[j] / mass[j] if mass[j] > 0.0 else 0.0
+        mean = errors[j] / weights[j] if weights[j] > 0.0 else 0.0
         if kind == NORMAL:
             out[j] = mean + measure.floor[j]
         elif kind == POISSON:
@@ -227,7 +229,7 @@ class Sums:
 
     Attributes
     ----------
-    mass, total, count : ndarray of shape (k, p)
+    weights, total, count : ndarray of shape (k, p)
         The weight of members with a number, its weighted sum, and how many there are.
     level : ndarray of shape (k, levels)
         The weight of the members at each level.
@@ -235,7 +237,7 @@ class Sums:
         The weight of all members, and their number.
     """
 
-    mass: np.ndarray
+    weights: np.ndarray
     total: np.ndarray
     count: np.ndarray
     level: np.ndarray
@@ -249,7 +251,7 @@ class Sums:
     def centers(self, measure):
         """The centers that minimize the error: means, and shares with the pseudo-count."""
         with np.errstate(invalid="ignore"):
-            mean = np.where(self.count > 0.0, self.total / self.mass, measure.place)
+            mean = np.where(self.count > 0.0, self.total / self.weights, measure.place)
         sizes = np.diff(measure.begin)
         members = np.repeat(measure.by_column(self.level), sizes, axis=1)
         prior = PSEUDO_COUNT * measure.shares
@@ -375,7 +377,7 @@ class MixedSweep:
     def collapse(self, lam, cap):
         """One collapsed sweep; ``move_centers`` ends it."""
         sums = sums_of(self.rows, self.measure, self.k)
-        facts = sums.mass, sums.total, sums.count, sums.level, sums.size
+        facts = sums.weights, sums.total, sums.count, sums.level, sums.size
         return MixedClusters(self.rows, *facts).collapse(lam, min(cap, len(self.labels) + 1))
 
     def move_centers(self):
@@ -389,7 +391,7 @@ class MixedSweep:
         # sum_i w_i D(x_i, m) = sum_i w_i D(x_i, mean) + sum_c s_c D(mean_c, m), m the overall mean
         p = len(self.measure.kind)
         errors = self._overall[0] - np.array([
-            self.sums.mass[:, j] @ divergences(kind, centers[:, j], self.measure.place[j])
+            self.sums.weights[:, j] @ divergences(kind, centers[:, j], self.measure.place[j])
             for j, kind in enumerate(self.measure.kind)
         ]).reshape(p)  # fmt: skip
         of_codes = code_errors(self.measure, self.sums.level, centers[:, p:]).sum()
@@ -439,7 +441,7 @@ class MixedSweep:
         Returns the pairs (a, b), b being merged into a, as numbered before the call, and the costs.
         """
         sums = self.sums
-        facts = sums.mass, sums.total, sums.count, sums.level, sums.size
+        facts = sums.weights, sums.total, sums.count, sums.level, sums.size
         pairs, costs = MixedClusters(self.rows, *facts).merge(count)
         target = np.arange(self.k)
         for a, b in pairs:

@@ -14,7 +14,7 @@ from scipy.special import gammaln, xlogy
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import check_number
 from smallvar._mixed.columns import repack
-from smallvar._mixed.measure import LEAST_MASS, MixedSweep, sums_of, variances
+from smallvar._mixed.measure import LEAST_WEIGHT, MixedSweep, sums_of, variances
 from smallvar._mixed.single import lowest
 from smallvar._selection.confidence import of_several, of_single, shares
 from smallvar._selection.descent import check_distinct, draw
@@ -97,7 +97,7 @@ class Criterion:
         # V_j where all clusters share one distribution, by the family or by another shape
         sweep.rows.set_centers(self.measure.overall())
         raw = sweep.rows.column_errors()
-        variance = variances(self.measure, raw, sums.mass.sum(axis=0))
+        variance = variances(self.measure, raw, sums.weights.sum(axis=0))
         price = self.tie * self.parameters
         self.alone = self.by_columns(sums, raw, variance) + price
         self.alone = np.minimum(self.alone, self._single(numbers, weight) + price)
@@ -117,16 +117,16 @@ class Criterion:
 
     def by_columns(self, sums, raw, variance):
         """V_j of all columns."""
-        mass = self.unit * sums.mass.sum(axis=0)
-        mean = self.unit * raw / np.maximum(mass, LEAST_MASS)
+        weights = self.unit * sums.weights.sum(axis=0)
+        mean = self.unit * raw / np.maximum(weights, LEAST_WEIGHT)
         a = 1.0 / variance  # the shape of a gamma law, the precision of the others
         out = np.where(
             self.measure.kind == NORMAL,
-            mass * np.log(variance),
-            mass * (2.0 * mean * a - np.log(a)),
+            weights * np.log(variance),
+            weights * (2.0 * mean * a - np.log(a)),
         )
         at = self.measure.kind == EXPONENTIAL
-        shape = 2.0 * mass * (a * mean + a - a * np.log(a) + gammaln(a))
+        shape = 2.0 * weights * (a * mean + a - a * np.log(a) + gammaln(a))
         level = self.unit * sums.level
         total = self.measure.by_column(level)
         # -2 sum_v n_v log(n_v / n) of the members of each cluster
@@ -215,7 +215,7 @@ class Way:
         sums = sums_of(sweep.rows, sweep.measure, sweep.k)
         variance = sweep.measure.variance
         if self.moving:
-            variance = variances(sweep.measure, raw, sums.mass.sum(axis=0))
+            variance = variances(sweep.measure, raw, sums.weights.sum(axis=0))
             if self.given is not None:
                 variance[self.given] = sweep.measure.variance[self.given]
         value = self.criterion(sums, raw, variance)

@@ -52,10 +52,10 @@ def profiles(packed, labels, weight, parameters, spreads, like=None):
     rows = [[] for _ in range(k)]
     for i, column in enumerate(packed.columns):
         if column.kind in CODES:
-            lines = _of_codes(column, sums.counts[i], sums.mass)
+            lines = _of_codes(column, sums.counts[i], sums.weights)
         else:
             s = spreads[column.name]
-            lines = _of_numbers(column, *sums.moments[i], sums.mass, parameters[column.name], s)
+            lines = _of_numbers(column, *sums.moments[i], sums.weights, parameters[column.name], s)
         for cluster, line in enumerate(lines):
             rows[cluster].append((cluster, int(size[cluster]), column.name, column.kind, *line))
     apart = FIELDS.index("apart")
@@ -69,7 +69,7 @@ class _Sums:
 
     Attributes
     ----------
-    mass : ndarray of shape (k,)
+    weights : ndarray of shape (k,)
         Weight of each cluster.
     moments : dict
         For each column of numbers, the weight of the cells that are there, their mean and their
@@ -81,7 +81,7 @@ class _Sums:
     def __init__(self, packed, labels, weight, k):
         n = len(labels)
         weight = np.ones(n) if weight is None else weight
-        self.mass = np.bincount(labels, weights=weight, minlength=k)
+        self.weights = np.bincount(labels, weights=weight, minlength=k)
         p = packed.numbers.shape[1]
         origin = np.zeros(p)  # squares of what is far from zero would cancel
         for j in range(p):
@@ -116,24 +116,24 @@ class _Sums:
             self.counts[int(i)] = found.reshape(k, size + 1)[:, 1:]
 
 
-def _mean_and_variance(mass, mean, square, origin):
+def _mean_and_variance(weights, mean, square, origin):
     """Weights, means and variances of the clusters, and last of all rows.
 
     What is only rounding, relative to the spread of the column, is 0.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        whole = mass @ mean / mass.sum()
-        total = square.sum() + mass @ (mean - whole) ** 2
-        mass, square = np.append(mass, mass.sum()), np.append(square, total)
-        mean, variance = np.where(mass > 0.0, np.append(mean, whole), np.nan), square / mass
+        whole = weights @ mean / weights.sum()
+        total = square.sum() + weights @ (mean - whole) ** 2
+        weights, square = np.append(weights, weights.sum()), np.append(square, total)
+        mean, variance = np.where(weights > 0.0, np.append(mean, whole), np.nan), square / weights
     least = NO_SPREAD * np.sqrt(variance[-1])
     variance[variance <= least**2] = 0.0
     mean = mean + origin
     mean[np.abs(mean) <= least] = 0.0
-    return mass, mean, variance
+    return weights, mean, variance
 
 
-def _of_numbers(column, there, mean, variance, mass, fitted, s):
+def _of_numbers(column, there, mean, variance, weights, fitted, s):
     """What the lines of a column of numbers say, for each cluster."""
     spread = np.sqrt(variance)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -156,11 +156,11 @@ def _of_numbers(column, there, mean, variance, mass, fitted, s):
             else ""
         )
         text = f"about {level}" if words else f"{shown(mean[c], spread[c])} ± {shown(spread[c])}"
-        missing = 1.0 - there[c] / mass[c] if mass[c] else 0.0
+        missing = 1.0 - there[c] / weights[c] if weights[c] else 0.0
         yield text, apart[c], mean[c], spread[c], level, np.nan, mean[-1], max(missing, 0.0)
 
 
-def _of_codes(column, counts, mass):
+def _of_codes(column, counts, weights):
     """What the lines of a column of codes say, for each cluster."""
     whole = counts.sum(axis=0) / counts.sum()
     for c, count in enumerate(counts):
@@ -170,7 +170,7 @@ def _of_codes(column, counts, mass):
             continue
         share = count / there
         first = 1 if column.kind == "bernoulli" else int(share.argmax())
-        missing = max(1.0 - there / mass[c], 0.0)
+        missing = max(1.0 - there / weights[c], 0.0)
         yield (
             shares_in_words(column, share), rel_entr(share, whole).sum(), np.nan, np.nan,
             str(column.levels[first]), share[first], whole[first], missing,

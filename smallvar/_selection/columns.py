@@ -37,16 +37,16 @@ class Values:
     """The distinct values of a column, ascending, and the weight of the rows that have each."""
 
     value: NDArray[np.float64]
-    mass: NDArray[np.float64]
+    weights: NDArray[np.float64]
     n_rows: int
     grid: tuple[float, float] | None = None  # kept by _grid
 
     def without(self, drop):
         """The Values without those at the indices ``drop``; n_rows shrinks by their weight."""
-        rest = self.n_rows * (1.0 - self.mass[drop].sum() / self.mass.sum())
+        rest = self.n_rows * (1.0 - self.weights[drop].sum() / self.weights.sum())
         kept = np.ones(len(self.value), dtype=bool)
         kept[drop] = False
-        return Values(self.value[kept], self.mass[kept], round(rest))
+        return Values(self.value[kept], self.weights[kept], round(rest))
 
     @property
     def continuous(self):
@@ -62,10 +62,10 @@ def distinct_values(column, weight):
     # the range of the middle nine tenths, or of all rows if that is zero
     spread = v[n - 1 - n // 20] - v[n // 20] or v[-1] - v[0]
     bounds = np.flatnonzero(np.concatenate(([True], v[1:] - v[:-1] > SAME * spread, [True])))
-    mass = np.add.reduceat(w, bounds[:-1])
+    weights = np.add.reduceat(w, bounds[:-1])
     # the middle of each run of values
     middle = v[(bounds[:-1] + bounds[1:] - 1) // 2]
-    return Values(middle[mass > 0.0], mass[mass > 0.0], n)
+    return Values(middle[weights > 0.0], weights[weights > 0.0], n)
 
 
 def spaced(rows):
@@ -214,9 +214,9 @@ def step_of(values):
     """The step in which a column was recorded, 0 for numbers."""
     if len(values.value) < 2:
         return 0.0
-    top = values.mass.argmax()
+    top = values.weights.argmax()
     others = values.without(top)
-    often = values.mass[top] >= FREQUENT * values.mass.sum()
+    often = values.weights[top] >= FREQUENT * values.weights.sum()
     if often and others.continuous and others.n_rows >= RARE * values.n_rows:
         return float(np.median(np.abs(others.value - values.value[top])))
     return 0.0 if values.continuous else _grid(values)[1]
@@ -234,11 +234,11 @@ def _grid(values):
 
 def _find_grid(values):
     """The origin and the step, as ``_grid``."""
-    by_mass = np.argsort(values.mass, kind="stable")
-    rare = by_mass[np.cumsum(values.mass[by_mass]) <= RARE * values.mass.sum()]
+    by_weight = np.argsort(values.weights, kind="stable")
+    rare = by_weight[np.cumsum(values.weights[by_weight]) <= RARE * values.weights.sum()]
     if len(rare) < len(values.value) - 1:
         values = values.without(rare)
-    return values.value[values.mass.argmax()], _median_gap(values)
+    return values.value[values.weights.argmax()], _median_gap(values)
 
 
 def _on_grid_all(values):
@@ -246,7 +246,7 @@ def _on_grid_all(values):
     if len(values.value) < 2:
         return False
     on_grid = _on_grid(values.value, *_grid(values))
-    return values.mass[on_grid].sum() >= (1.0 - RARE) * values.mass.sum()
+    return values.weights[on_grid].sum() >= (1.0 - RARE) * values.weights.sum()
 
 
 def _median_gap(values):
@@ -254,7 +254,7 @@ def _median_gap(values):
     gaps = values.value[1:] - values.value[:-1]
     nearest = np.minimum(np.concatenate((gaps[:1], gaps)), np.concatenate((gaps, gaps[-1:])))
     order = np.argsort(nearest, kind="stable")
-    total = np.cumsum(values.mass[order])
+    total = np.cumsum(values.weights[order])
     return nearest[order[np.searchsorted(total, 0.5 * total[-1])]]
 
 
@@ -298,7 +298,7 @@ def filled_values(X, weight):
         values = distinct_values(rows[:, j], weight_of_rows)
         if len(values.value) < 3:  # one filled in, and two others
             continue
-        share = values.mass / values.mass.sum()
+        share = values.weights / values.weights.sum()
         frequent = (share >= FILLED[0]) & (share <= FILLED[1])
         if not frequent.any():
             continue

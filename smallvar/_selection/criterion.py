@@ -137,11 +137,11 @@ class Criterion:
         if self.small is not None:
             return self._by_small(sweep)
         K, n, d, u = sweep.k, self.n, self.rank, self.distinct
-        mass, unit = sweep.weights, np.log(u)
-        base = -2.0 * u / n * float(mass @ np.log(mass / n))
+        weights, unit = sweep.weights, np.log(u)
+        base = -2.0 * u / n * float(weights @ np.log(weights / n))
         base += (K - 1) * self.price_of_cluster + unit * PRICE * d
         # squares about the mean of n_k rows are too small by 1 / n_k of their variance: add that
-        back = n / (u - K) / mass if u > K else np.zeros(K)
+        back = n / (u - K) / weights if u > K else np.zeros(K)
 
         def value(squares, logdet, parameters, price=PRICE):
             deviance, is_t = fit_residual_density(squares, self.weight, sweep.labels, back, n, d)
@@ -214,15 +214,15 @@ class Criterion:
         i, rows, weight = self.probes
         squares = S.squares(rows - S.centers[sweep.labels[i]])
         total = float(squares.sum() if weight is None else weight @ squares)
-        mass = float(len(i) if weight is None else weight.sum())
+        weight_sum = float(len(i) if weight is None else weight.sum())
         if not 0.0 < total < np.inf:
             return False
-        squares *= d * mass / total
+        squares *= d * weight_sum / total
         # -2 log of a Gaussian density over a t density with LEAST_FREEDOM, less a constant: its
         # spread over the rows gives the standard error of the estimate
         gains = squares - (d + LEAST_FREEDOM) * np.log(squares + LEAST_FREEDOM)
         label = np.zeros(len(i), dtype=np.int32)
-        deviance, _ = fit_residual_density(squares, weight, label, np.zeros(1), mass, d)
+        deviance, _ = fit_residual_density(squares, weight, label, np.zeros(1), weight_sum, d)
         estimate = deviance + S.log_determinant() - ERRORS * float(gains.std()) / np.sqrt(len(i))
         return base + u * estimate > lowest + FAR * self.tie
 

@@ -479,12 +479,12 @@ cdef double log_determinant(double* A, Py_ssize_t d) noexcept nogil:
     return total
 
 
-def union_log_determinants(const double[::1] mass, const double[:, ::1] centers, const double[:, :, ::1] scatter,
+def union_log_determinants(const double[::1] weights, const double[:, ::1] centers, const double[:, :, ::1] scatter,
                            double reg, double scale, const Py_ssize_t[::1] first, const Py_ssize_t[::1] second):
     """log det of the covariances that pairs of clusters would have as one cluster, (m,).
 
-    mass, centers, scatter : IN arrays (k,), (k, d), (k, d, d), moments of the clusters
-    reg, scale : of the prior: the covariance is (scatter + reg I) / (mass + scale)
+    weights, centers, scatter : IN arrays (k,), (k, d), (k, d, d), moments of the clusters
+    reg, scale : of the prior: the covariance is (scatter + reg I) / (weight + scale)
     first, second : IN arrays (m,), the clusters of each pair
     """
     cdef Py_ssize_t q, i, j, a, b, d = centers.shape[1], work = 0
@@ -495,8 +495,8 @@ def union_log_determinants(const double[::1] mass, const double[:, ::1] centers,
     with nogil:
         for q in range(first.shape[0]):
             a, b = first[q], second[q]
-            total = mass[a] + mass[b]
-            pull = mass[a] * mass[b] / total
+            total = weights[a] + weights[b]
+            pull = weights[a] * weights[b] / total
             for j in range(d):
                 way[j] = centers[b, j] - centers[a, j]
             for i in range(d):

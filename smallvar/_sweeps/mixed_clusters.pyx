@@ -33,11 +33,11 @@ ctypedef double* DoublePointer
 
 
 cdef struct Clusters:
-    double* mass            # k x p: weight of the members with a number,
+    double* weights         # k x p: weight of the members with a number,
     double* total           # k x p: their sum,
     double* count           # k x p: how many these are
     double* level           # k x levels: weight of the members at a level,
-    double* level_mass      # k x q: and at any
+    double* level_weights   # k x q: and at any
     double* size            # k: members
     double* phi             # k x q: the costs of codes
 
@@ -46,26 +46,26 @@ cdef double joining(
     const Table* table, const Clusters* clusters, const Py_ssize_t* column, const Row* row, double w, Py_ssize_t k
 ) noexcept nogil:
     """By how much the cost of a cluster rises if a row joins it."""
-    cdef double cost = 0.0, mass, mean, joint, x, n, n_v, a = table.pseudo_count, share
+    cdef double cost = 0.0, weight_sum, mean, joint, x, n, n_v, a = table.pseudo_count, share
     cdef Py_ssize_t m, j, at, p = table.p, levels = table.begin[table.q]
     for m in range(row.n_numbers):
         j, x = row.at[m], row.x[m]
         at = k * p + j
         if clusters.count[at] == 0.0:
             continue
-        mass = clusters.mass[at]
-        mean = clusters.total[at] / mass
+        weight_sum = clusters.weights[at]
+        mean = clusters.total[at] / weight_sum
         if table.kind[j] == C_NORMAL:
-            cost += table.factor[j] * (w * (mass / (mass + w))) * (x - mean) * (x - mean)
+            cost += table.factor[j] * (w * (weight_sum / (weight_sum + w))) * (x - mean) * (x - mean)
         else:
-            joint = mean + w / (mass + w) * (x - mean)
+            joint = mean + w / (weight_sum + w) * (x - mean)
             if joint > 0.0:
                 cost += table.factor[j] * (
-                    w * divergence(table.kind[j], x, joint) + mass * divergence(table.kind[j], mean, joint)
+                    w * divergence(table.kind[j], x, joint) + weight_sum * divergence(table.kind[j], mean, joint)
                 )
     for m in range(row.n_levels):
         at = row.level[m]
-        share, n_v, n = table.shares[at], clusters.level[k * levels + at], clusters.level_mass[k * table.q + column[at]]
+        share, n_v, n = table.shares[at], clusters.level[k * levels + at], clusters.level_weights[k * table.q + column[at]]
         cost += times_log(n + w + a) - times_log(n + a)
         cost -= times_log(n_v + w + a * share) - times_log(n_v + a * share)
     return cost
@@ -80,15 +80,15 @@ cdef void move_row(
     for m in range(row.n_numbers):
         at = k * table.p + row.at[m]
         clusters.count[at] += sign
-        clusters.mass[at] += sign * w
+        clusters.weights[at] += sign * w
         clusters.total[at] += sign * w * row.x[m]
         if clusters.count[at] == 0.0:
-            clusters.mass[at] = clusters.total[at] = 0.0
+            clusters.weights[at] = clusters.total[at] = 0.0
     for m in range(row.n_levels):
         at = row.level[m]
         clusters.level[k * levels + at] = max(0.0, clusters.level[k * levels + at] + sign * w)
         at = k * table.q + column[at]
-        clusters.level_mass[at] = max(0.0, clusters.level_mass[at] + sign * w)
+        clusters.level_weights[at] = max(0.0, clusters.level_weights[at] + sign * w)
     clusters.size[k] += sign
 
 
@@ -111,7 +111,7 @@ cdef double merging(const Table* table, const Clusters* clusters, Py_ssize_t a, 
     for j in range(p):
         if clusters.count[a * p + j] == 0.0 or clusters.count[b * p + j] == 0.0:
             continue
-        one, other = clusters.mass[a * p + j], clusters.mass[b * p + j]
+        one, other = clusters.weights[a * p + j], clusters.weights[b * p + j]
         mean_one, mean_other = clusters.total[a * p + j] / one, clusters.total[b * p + j] / other
         if table.kind[j] == C_NORMAL:
             joint = mean_one - mean_other
@@ -142,7 +142,7 @@ cdef class MixedClusters:
     Parameters
     ----------
     rows : MixedRows
-    mass, total, count : arrays (k, p), the weights of members with a number, their sums, and how many these are
+    weights, total, count : arrays (k, p), the weights of members with a number, their sums, and how many these are
     level : array (k, levels), weights of the members at each level
     size : array (k,), members
     """
@@ -153,14 +153,14 @@ cdef class MixedClusters:
     cdef object column
     cdef Py_ssize_t k, capacity, work
 
-    def __init__(self, MixedRows rows, mass, total, count, level, size):
+    def __init__(self, MixedRows rows, weights, total, count, level, size):
         begin = np.asarray([rows.table.begin[j] for j in range(rows.table.q + 1)], dtype=np.intp)
         self.rows, self.k, self.capacity = rows, len(size), len(size)
         self.column = np.repeat(np.arange(rows.table.q), np.diff(begin)).astype(np.intp)
-        level_mass = np.zeros((len(size), rows.table.q))
+        level_weights = np.zeros((len(size), rows.table.q))
         for j in range(rows.table.q):
-            level_mass[:, j] = level[:, begin[j]:begin[j + 1]].sum(axis=1)
-        self.arrays = [mass, total, count, level, level_mass, size[:, None], np.zeros((len(size), rows.table.q))]
+            level_weights[:, j] = level[:, begin[j]:begin[j + 1]].sum(axis=1)
+        self.arrays = [weights, total, count, level, level_weights, size[:, None], np.zeros((len(size), rows.table.q))]
         self.reserve(self.k)
 
     cdef reserve(self, Py_ssize_t k):
@@ -294,13 +294,13 @@ cdef class MixedClusters:
         cdef Py_ssize_t p = table.p, q = table.q, levels = table.begin[q], j
         cdef Clusters* clusters = &self.clusters
         for j in range(p):
-            clusters.mass[a * p + j] += clusters.mass[b * p + j]
+            clusters.weights[a * p + j] += clusters.weights[b * p + j]
             clusters.total[a * p + j] += clusters.total[b * p + j]
             clusters.count[a * p + j] += clusters.count[b * p + j]
         for j in range(levels):
             clusters.level[a * levels + j] += clusters.level[b * levels + j]
         for j in range(q):
-            clusters.level_mass[a * q + j] += clusters.level_mass[b * q + j]
+            clusters.level_weights[a * q + j] += clusters.level_weights[b * q + j]
             clusters.phi[a * q + j] = phi_of(table, j, clusters.level + a * levels, NULL)
         clusters.size[a] += clusters.size[b]
         clusters.size[b] = 0.0

@@ -99,7 +99,7 @@ class Description:
         weight = np.ones(n) if record.weight is None else record.weight
         self.weight = self._in_windows(weight)
         self.weight = self.weight / self.weight.sum()
-        variance = float(noise.sum()) / record.mass / record.X.shape[1]
+        variance = float(noise.sum()) / record.mean_weight / record.X.shape[1]
         self.least = np.sqrt(LEAST_VARIANCE * variance) or np.sqrt(np.finfo(float).tiny)
 
     def __call__(self, labels, k):

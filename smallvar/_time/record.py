@@ -72,13 +72,13 @@ class Record:
     """Rows, all of positive weight, sequence by sequence.
 
     Sequence j has the rows ``begin[j]`` to ``begin[j + 1] - 1``; ``first`` is true at the first row
-    of each. ``mass`` is the mean weight, ``unit`` what weights are divided by against overflow.
+    of each. ``mean_weight`` is the mean weight, ``unit`` what weights are divided by against overflow.
     """
 
     def __init__(self, X, weight, begin, n_threads):
         self.X, self.weight, self.begin, self.n_threads = X, weight, begin, n_threads
         self.frame = RowsFrame(X, weight, n_threads)
-        self.n, self.mass = len(X), mean_weight(weight)
+        self.n, self.mean_weight = len(X), mean_weight(weight)
         self.unit = unit_of(weight)
         self.first = np.zeros(self.n, dtype=bool)
         self.first[begin[:-1]] = True
@@ -205,73 +205,73 @@ def cut(record, price):
     return Pieces(number, record.first[opens], means, weights, record.error(number, means))
 
 
-def _descent(mean, mass, n_threads):
+def _descent(mean, weights, n_threads):
     """A Descent that begins with a cluster for each of these rows, equal ones together."""
-    frame = RowsFrame(mean, mass, n_threads)
+    frame = RowsFrame(mean, weights, n_threads)
     label = np.zeros(len(mean), dtype=np.int32)
     descent = Descent(
-        mean, mass, MergeSweep(mean, mass, None, label, frame, n_threads, 8, True), frame
+        mean, weights, MergeSweep(mean, weights, None, label, frame, n_threads, 8, True), frame
     )
     descent.start(mean)
     return descent
 
 
-def _merged(mean, mass, n_threads):
+def _merged(mean, weights, n_threads):
     """Merge pieces to a quarter as many unions: the union of each piece, and their number."""
-    sweep = _descent(mean, mass, n_threads).sweep
+    sweep = _descent(mean, weights, n_threads).sweep
     sweep.merge(max(0, sweep.k - max(1, len(mean) // 4)))
     return sweep.labels, sweep.k
 
 
-def _means(mean, mass, labels, k):
+def _means(mean, weights, labels, k):
     """Means and weights of unions."""
-    total = np.bincount(labels, mass, k)
-    return np.column_stack([np.bincount(labels, mass * m, k) / total for m in mean.T]), total
+    total = np.bincount(labels, weights, k)
+    return np.column_stack([np.bincount(labels, weights * m, k) / total for m in mean.T]), total
 
 
-def _united(mean, mass, n_threads):
+def _united(mean, weights, n_threads):
     """Means and weights of unions of pieces, and the union that each piece is in.
 
     There are at most about MOST_PIECES unions, which can be merged all together.
     """
     if len(mean) > MOST_UNITED:
-        return _nearest_united(mean, mass, n_threads)
+        return _nearest_united(mean, weights, n_threads)
     of = np.arange(len(mean))
     while len(mean) > MOST_PIECES:
         labels, k = np.empty(len(mean), dtype=np.int64), 0
         for start in range(0, len(mean), MOST_PIECES):
             few = slice(start, start + MOST_PIECES)
-            own, size = _merged(mean[few], mass[few], n_threads)
+            own, size = _merged(mean[few], weights[few], n_threads)
             labels[few], k = k + own, k + size
-        mean, mass = _means(mean, mass, labels, k)
+        mean, weights = _means(mean, weights, labels, k)
         of = labels[of]
-    return mean, mass, of
+    return mean, weights, of
 
 
-def _nearest_united(mean, mass, n_threads):
+def _nearest_united(mean, weights, n_threads):
     """``_united`` of many pieces: some of them are merged, the others join the nearest union.
 
     Pieces that are far from all unions are merged among themselves.
     """
     some = np.arange(0, len(mean), -(-len(mean) // MOST_UNITED))
-    centers = _united(mean[some], mass[some], n_threads)[0]
-    sweep = nearest_sweep(mean, mass, centers, n_threads)
+    centers = _united(mean[some], weights[some], n_threads)[0]
+    sweep = nearest_sweep(mean, weights, centers, n_threads)
     labels = sweep.labels.astype(np.int64)
-    far = np.sort(np.argsort(mass * sweep.assigned_distances(), kind="stable")[-MOST_PIECES:])
-    labels[far] = len(centers) + _merged(mean[far], mass[far], n_threads)[0]
+    far = np.sort(np.argsort(weights * sweep.assigned_distances(), kind="stable")[-MOST_PIECES:])
+    labels[far] = len(centers) + _merged(mean[far], weights[far], n_threads)[0]
     _, labels = np.unique(labels, return_inverse=True)  # some may be nearest to none
-    return *_means(mean, mass, labels, int(labels.max()) + 1), labels
+    return *_means(mean, weights, labels, int(labels.max()) + 1), labels
 
 
 def _way_down(record, parts):
     """Stops of ``path_of``, from few states to many, with a loss in which switches cost nothing."""
-    mean, mass, of = _united(parts.means, parts.weights / record.unit, record.n_threads)
+    mean, weights, of = _united(parts.means, parts.weights / record.unit, record.n_threads)
     squares = np.empty(len(of))
     for some in gen_batches(len(of), BATCH):
         gap = parts.means[some] - mean[of[some]]
         squares[some] = np.einsum("ij,ij->i", gap, gap)
     within = parts.error + float(parts.weights @ squares)
-    descent = _descent(mean, mass, record.n_threads)
+    descent = _descent(mean, weights, record.n_threads)
     stops = []
     for k in descent.down(lambda k: 1 if k <= FEW else max(1, min(k - FEW, k // STEP)), SWEEPS):
         labels = np.array(descent.sweep.labels)

@@ -186,8 +186,8 @@ class _Start:
         It is the extra squared error, less ``price`` for each neighbor that is in that state.
         """
         state, before, after = segments.states[some], segments.before[some], segments.after[some]
-        mass, every = segments.weights[some], np.arange(len(state))
-        squares = mass[:, None] * cdist(segments.means[some], self.centers, "sqeuclidean")
+        weights, every = segments.weights[some], np.arange(len(state))
+        squares = weights[:, None] * cdist(segments.means[some], self.centers, "sqeuclidean")
         cost = squares - squares[every, state, None]
         for neighbor in (before, after):
             joins = np.flatnonzero(neighbor >= 0)
@@ -245,26 +245,26 @@ class _Start:
         atom[1:] |= parts.numbers[1:] != parts.numbers[:-1]
         rows = np.flatnonzero(atom)
         number = np.cumsum(atom, dtype=np.int32) - np.int32(1)
-        mean, mass = record.sums(number, len(rows))
+        mean, weights = record.sums(number, len(rows))
         piece, state = parts.numbers[rows], self.labels[rows]
         own, new = mean - self.centers[state], mean - parts.means[piece]
-        gain = mass * (np.einsum("ij,ij->i", own, own) - np.einsum("ij,ij->i", new, new))
+        gain = weights * (np.einsum("ij,ij->i", own, own) - np.einsum("ij,ij->i", new, new))
         return np.bincount(piece, gain)
 
 
-def _halves(mean, mass, center):
+def _halves(mean, weights, center):
     """Squared error that segments save with two centers, and which of them join the second one.
 
     Found by k-means with two clusters: one begins at ``center``, the mean of all, the other at the
     segment of the largest error.
     """
     apart = np.square(mean - center).sum(axis=1)
-    second = mean[int((mass * apart).argmax())]
+    second = mean[int((weights * apart).argmax())]
     far = np.square(mean - second).sum(axis=1) < apart
     for _ in range(LLOYD):
         if far.all() or not far.any():
             return 0.0, far
-        two = [np.average(mean[part], axis=0, weights=mass[part]) for part in (~far, far)]
+        two = [np.average(mean[part], axis=0, weights=weights[part]) for part in (~far, far)]
         near, away = (np.square(mean - one).sum(axis=1) for one in two)
         now = away < near
         if (now == far).all():
@@ -272,10 +272,10 @@ def _halves(mean, mass, center):
         far = now
     if far.all() or not far.any():
         return 0.0, far
-    heavy = float(mass[far].sum())
-    gap = np.average(mean[far], axis=0, weights=mass[far])
-    gap = gap - np.average(mean[~far], axis=0, weights=mass[~far])
-    rest = float(mass[~far].sum())
+    heavy = float(weights[far].sum())
+    gap = np.average(mean[far], axis=0, weights=weights[far])
+    gap = gap - np.average(mean[~far], axis=0, weights=weights[~far])
+    rest = float(weights[~far].sum())
     return heavy * (rest / (heavy + rest)) * float(gap @ gap), far
 
 
@@ -285,7 +285,7 @@ def _prices(noise, record):
     ``noise`` are the eigenvalues of its covariance, descending. Both penalties are the mean weight
     if they are zero.
     """
-    return prices(noise, record.n) if noise[0] > 0.0 else (record.mass, record.mass)
+    return prices(noise, record.n) if noise[0] > 0.0 else (record.mean_weight, record.mean_weight)
 
 
 def _apart(stops):
@@ -559,7 +559,7 @@ class SegmentMeans(CenterEstimator):
         record = cuts.record
         loop, cap = self._loop(), record.n if self.max_clusters is None else self.max_clusters
         # less than a mean may be off by is no noise
-        noise = np.maximum(noise_of(record), record.frame.rounding) * record.mass
+        noise = np.maximum(noise_of(record), record.frame.rounding) * record.mean_weight
         if "auto" in (self.lam, self.lam_switch):
             best, least, price = self._choose(cuts, noise, cap, loop)
         else:

@@ -14,7 +14,7 @@ class Table:
     """The different values of a column, their weights, and the number of rows."""
 
     value: np.ndarray
-    mass: np.ndarray
+    weights: np.ndarray
     rows: int
 
     @property
@@ -24,8 +24,8 @@ class Table:
 
     def but(self, left_out):
         """The table without some values, given as a mask."""
-        share = self.mass[left_out].sum() / self.mass.sum()
-        return Table(self.value[~left_out], self.mass[~left_out], round(self.rows * (1 - share)))
+        share = self.weights[left_out].sum() / self.weights.sum()
+        return Table(self.value[~left_out], self.weights[~left_out], round(self.rows * (1 - share)))
 
 
 def some(X, w):
@@ -43,8 +43,8 @@ def table_of(x, w):
         spread = np.ptp(x)
     runs = np.split(np.arange(n), np.flatnonzero(np.diff(x) > 1e-5 * spread) + 1)
     value = np.array([x[run[(len(run) - 1) // 2]] for run in runs])
-    mass = np.array([w[run].sum() for run in runs])
-    return Table(value[mass > 0], mass[mass > 0], n)
+    weights = np.array([w[run].sum() for run in runs])
+    return Table(value[weights > 0], weights[weights > 0], n)
 
 
 def weighted_median(x, w):
@@ -56,13 +56,13 @@ def weighted_median(x, w):
 
 def grid_of(table):
     """Origin and step of a grid, by the values without the rarest (5% of the rows)."""
-    order = np.argsort(table.mass, kind="stable")
+    order = np.argsort(table.weights, kind="stable")
     rare = np.zeros(len(order), dtype=bool)
-    rare[order] = np.cumsum(table.mass[order]) <= 0.05 * table.mass.sum()
+    rare[order] = np.cumsum(table.weights[order]) <= 0.05 * table.weights.sum()
     kept = table.but(rare) if (~rare).sum() > 1 else table
     apart = np.abs(kept.value[:, None] - kept.value)
     np.fill_diagonal(apart, np.inf)
-    return kept.value[kept.mass.argmax()], weighted_median(apart.min(axis=1), kept.mass)
+    return kept.value[kept.weights.argmax()], weighted_median(apart.min(axis=1), kept.weights)
 
 
 def near_grid(value, origin, step):
@@ -76,7 +76,7 @@ def on_a_grid(table):
     if len(table.value) == 1:
         return False
     near = near_grid(table.value, *grid_of(table))
-    return table.mass[near].sum() >= 0.95 * table.mass.sum()
+    return table.weights[near].sum() >= 0.95 * table.weights.sum()
 
 
 def step_of(table):
@@ -86,10 +86,10 @@ def step_of(table):
     """
     if len(table.value) == 1:
         return 0.0
-    top = np.arange(len(table.value)) == table.mass.argmax()
+    top = np.arange(len(table.value)) == table.weights.argmax()
     others = table.but(top)
     if (
-        table.mass[top][0] >= 0.2 * table.mass.sum()
+        table.weights[top][0] >= 0.2 * table.weights.sum()
         and others.numbers
         and others.rows >= 0.05 * table.rows
     ):
@@ -166,7 +166,7 @@ def filled(X, w):
         table, deviation = table_of(x, v), x.std()
         if len(table.value) < 3:
             continue
-        share, mean = table.mass / table.mass.sum(), v @ x / v.sum()
+        share, mean = table.weights / table.weights.sum(), v @ x / v.sum()
         median = table.value[np.cumsum(share) >= 0.5][0]
         off = np.minimum(np.abs(table.value - mean), np.abs(table.value - median))
         central = (off <= 0.1 * deviation) & (share >= 0.03) & (share <= 0.2)

@@ -37,10 +37,10 @@ def bounds(X, weights, lam, seeds, labels, distances):
     s = np.zeros(len(X))
     for i in np.flatnonzero(weights):
         mates = labels == labels[i]
-        mass = weights[mates].sum()
-        s[i] = 4 * W / mass
+        weight_sum = weights[mates].sum()
+        s[i] = 4 * W / weight_sum
         if f > 0:
-            mean = (weights[mates] * distances[mates]).sum() / mass
+            mean = (weights[mates] * distances[mates]).sum() / weight_sum
             s[i] += a * distances[i] / f + 2 * a * mean / f
     return s
 
@@ -83,10 +83,10 @@ def probabilities(X, n_rows, lam, weights, rng, size=None):
     if len(seeds) == 1:
         distances[distances <= rounding_of(X[weights > 0])] = 0
     s = bounds(X, weights, lam, seeds, labels, distances)
-    mass = np.bincount(labels, weights, minlength=len(seeds))
+    weight_sums = np.bincount(labels, weights, minlength=len(seeds))
     error = np.bincount(labels, weights * distances, minlength=len(seeds))
     place = [
-        stratum(distance, error[label] / mass[label]) if mass[label] > 0 else 0
+        stratum(distance, error[label] / weight_sums[label]) if weight_sums[label] > 0 else 0
         for label, distance in zip(labels, distances, strict=True)
     ]
     return chances(weights * s, n_rows), labels, place

@@ -168,17 +168,19 @@ def collapsed(
         before = labels.copy()
         n_before = labels.max() + 1
         size = np.bincount(labels)
-        mass = np.bincount(labels, w)
+        weight_sums = np.bincount(labels, w)
         mean = weighted_means(Y, w, labels)
         for i in range(len(Y)):
             c = labels[i]
             size[c] -= 1
             if size[c]:
-                mean[c] -= w[i] / (mass[c] - w[i]) * (Y[i] - mean[c])
-                mass[c] -= w[i]
+                mean[c] -= w[i] / (weight_sums[c] - w[i]) * (Y[i] - mean[c])
+                weight_sums[c] -= w[i]
             live = size > 0
             cost = np.where(
-                live, w[i] * (mass / (w[i] + mass)) * np.square(mean - Y[i]).sum(axis=1), np.inf
+                live,
+                w[i] * (weight_sums / (w[i] + weight_sums)) * np.square(mean - Y[i]).sum(axis=1),
+                np.inf,
             )
             cost_alone = lam if live.sum() < cap else np.inf
             least = min(cost.min(), cost_alone)
@@ -190,13 +192,13 @@ def collapsed(
                 new = c  # a singleton that stays alone keeps its number
             else:
                 new = len(size)
-                size, mass = np.append(size, 0), np.append(mass, 0.0)
+                size, weight_sums = np.append(size, 0), np.append(weight_sums, 0.0)
                 mean = np.vstack([mean, Y[i]])
             if size[new]:
-                mass[new] += w[i]
-                mean[new] += w[i] / mass[new] * (Y[i] - mean[new])
+                weight_sums[new] += w[i]
+                mean[new] += w[i] / weight_sums[new] * (Y[i] - mean[new])
             else:
-                mass[new], mean[new] = w[i], Y[i]
+                weight_sums[new], mean[new] = w[i], Y[i]
             size[new] += 1
             labels[i] = new
         created = len(size) > n_before
@@ -217,7 +219,7 @@ def minibatch_step(X, centers, counts, lam, *, weights=None, max_clusters=None):
 
     While a row of the batch is beyond lam, the farthest one opens a center at itself.
     Then all rows join their nearest center, and every center becomes the mean of all
-    the mass it has ever received (learning rate: new mass / all mass).
+    the weight it has ever received (learning rate: new weight / all weight).
     """
     X, w, rows = prepare(X, weights, None)
     cap = np.inf if max_clusters is None else max_clusters
@@ -231,9 +233,9 @@ def minibatch_step(X, centers, counts, lam, *, weights=None, max_clusters=None):
         centers = np.vstack([centers, X[rows][far]])
         counts = np.append(counts, 0.0)
     labels = nearest(X, centers)[0]
-    new_mass = np.bincount(labels, w, minlength=len(centers))
-    for c in np.flatnonzero(new_mass):
-        counts[c] += new_mass[c]
+    new_weight = np.bincount(labels, w, minlength=len(centers))
+    for c in np.flatnonzero(new_weight):
+        counts[c] += new_weight[c]
         batch_mean = np.average(X[labels == c], axis=0, weights=w[labels == c])
-        centers[c] += new_mass[c] / counts[c] * (batch_mean - centers[c])
+        centers[c] += new_weight[c] / counts[c] * (batch_mean - centers[c])
     return labels, centers, counts

@@ -13,16 +13,18 @@ class Step:
 
     labels: np.ndarray
     centers: np.ndarray
-    masses: np.ndarray
+    weight_sums: np.ndarray
     objective: float
     path: np.ndarray
     n_iter: int
 
 
-def dynamic_step(Y, centers, weights, ages, lam, q, tau, *, mass=None, order=None, max_iter=300):
+def dynamic_step(
+    Y, centers, weights, ages, lam, q, tau, *, sample_weight=None, order=None, max_iter=300
+):
     """D-Means on one batch: revive old clusters, open new ones, move the means, repeat."""
     Y = np.asarray(Y, dtype=float)
-    w = np.ones(len(Y)) if mass is None else np.asarray(mass, dtype=float)
+    w = np.ones(len(Y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
     order = range(len(Y)) if order is None else order
     phi = np.asarray(centers, dtype=float).reshape(-1, Y.shape[1])
     old = len(phi)
@@ -81,8 +83,8 @@ def dynamic_step(Y, centers, weights, ages, lam, q, tau, *, mass=None, order=Non
     kept = np.array([k for k in range(len(theta)) if k not in gone], dtype=int)
     labels = np.searchsorted(kept, labels)
     theta = np.array([theta[k] for k in kept]).reshape(-1, Y.shape[1])
-    masses = np.bincount(labels, w, minlength=len(kept))
-    return Step(labels, theta, masses, path[-1], np.array(path), n_iter)
+    weight_sums = np.bincount(labels, w, minlength=len(kept))
+    return Step(labels, theta, weight_sums, path[-1], np.array(path), n_iter)
 
 
 class Stream:
@@ -98,24 +100,26 @@ class Stream:
         self.phi, self.v, self.ages = np.zeros((0, d)), np.zeros(0), np.zeros(0, dtype=int)
         self.ids, self.next_id = np.zeros(0, dtype=int), 0
 
-    def starts(self, Y, orders, mass=None):
+    def starts(self, Y, orders, sample_weight=None):
         """The step from each order of the points, of these weights."""
         args = (self.phi, self.v, self.ages, self.lam, self.q, self.tau)
-        return [dynamic_step(Y, *args, mass=mass, order=order) for order in orders]
+        return [
+            dynamic_step(Y, *args, sample_weight=sample_weight, order=order) for order in orders
+        ]
 
     def ids_after(self, step):
         """Numbers of the clusters of a step, those that are new counted on."""
-        new = len(step.masses) - len(self.ids)
+        new = len(step.weight_sums) - len(self.ids)
         return np.append(self.ids, self.next_id + np.arange(new))
 
     def take(self, step):
         """Go on with this step (None: no rows); returns who was born, died, came back, was seen."""
-        masses = np.zeros(len(self.ids)) if step is None else step.masses
+        weight_sums = np.zeros(len(self.ids)) if step is None else step.weight_sums
         centers = self.phi if step is None else step.centers
         ids = self.ids if step is None else self.ids_after(step)
-        old, new, active = len(self.ids), len(masses) - len(self.ids), masses > 0
+        old, new, active = len(self.ids), len(weight_sums) - len(self.ids), weight_sums > 0
         gamma = np.append(1 / (1 / self.v + self.tau * self.ages), np.zeros(new))
-        v = np.where(active, gamma + masses, np.append(self.v, np.zeros(new)))
+        v = np.where(active, gamma + weight_sums, np.append(self.v, np.zeros(new)))
         revived = ids[:old][active[:old] & (self.ages > 1)]
         ages = np.where(active, 1, np.append(self.ages, np.zeros(new, dtype=int)) + 1)
         dead = self.q * ages > self.lam if self.t_q is None else ages > self.t_q

@@ -106,8 +106,8 @@ def exact_sums(X, weights, labels, k, b):
 def weighted_means(X, weights, labels, b=None):
     """Mean of each cluster 0..K-1 (none empty), from the exact sums of the pieces."""
     b = layout(X, weights) if b is None else b
-    total, mass = exact_sums(X, weights, labels, labels.max() + 1, b)
-    return b.origin + total / mass[:, None]
+    total, weight_sums = exact_sums(X, weights, labels, labels.max() + 1, b)
+    return b.origin + total / weight_sums[:, None]
 
 
 def sum_of_squares(X, weights, labels, centers):

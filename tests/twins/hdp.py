@@ -87,8 +87,8 @@ def hdp(X, groups, lam_local, lam_global, *, weights=None, max_iter=300, begin=N
                 mine = rows[labels[rows] == c]
                 one = np.zeros(len(mine), dtype=int)
                 mean = weighted_means(X[mine], weights[mine], one, b)[0]
-                mass = exact_sums(X[mine], weights[mine], one, 1, b)[1][0]
-                cost = mass * squared_distances(mean[None], centers)[0]
+                weight_sum = exact_sums(X[mine], weights[mine], one, 1, b)[1][0]
+                cost = weight_sum * squared_distances(mean[None], centers)[0]
                 low = max(low, cost.min())
                 if cost.min() > lam_global:
                     labels[mine] = len(centers)

@@ -53,14 +53,16 @@ def overall(table, w):
     out = []
     for kind, x, _ in table:
         seen = [i for i in range(len(x)) if is_there(kind, x[i])]
-        mass = math.fsum(w[i] for i in seen)
+        weight_sum = math.fsum(w[i] for i in seen)
         if kind in CODES:
             m = max(x) + 1
             out.append(
-                np.array([math.fsum(w[i] for i in seen if x[i] == v) / mass for v in range(m)])
+                np.array(
+                    [math.fsum(w[i] for i in seen if x[i] == v) / weight_sum for v in range(m)]
+                )
             )
         else:
-            out.append(math.fsum(w[i] * x[i] for i in seen) / mass)
+            out.append(math.fsum(w[i] * x[i] for i in seen) / weight_sum)
     return out
 
 
@@ -77,12 +79,12 @@ def best_cluster(table, w, members, whole):
     out = []
     for (kind, x, _), p in zip(table, whole, strict=True):
         seen = [i for i in members if is_there(kind, x[i])]
-        mass = math.fsum(w[i] for i in seen)
+        weight_sum = math.fsum(w[i] for i in seen)
         if kind in CODES:
             n = np.array([math.fsum(w[i] for i in seen if x[i] == v) for v in range(len(p))])
-            out.append((n + A * p) / (mass + A))
+            out.append((n + A * p) / (weight_sum + A))
         else:
-            out.append(math.fsum(w[i] * x[i] for i in seen) / mass if seen else p)
+            out.append(math.fsum(w[i] * x[i] for i in seen) / weight_sum if seen else p)
     return out
 
 

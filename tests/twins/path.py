@@ -376,20 +376,22 @@ class _Descent:
 
     def merge(self, count):
         """Ward's mergers, the cheapest first, the lowest indices at a tie."""
-        mass = np.bincount(self.labels, self.w)
-        centers, alive = self.centers.copy(), np.ones(len(mass), dtype=bool)
-        table = np.full((len(mass), len(mass)), np.inf)
-        changed = range(len(mass))
+        weights = np.bincount(self.labels, self.w)
+        centers, alive = self.centers.copy(), np.ones(len(weights), dtype=bool)
+        table = np.full((len(weights), len(weights)), np.inf)
+        changed = range(len(weights))
         for _ in range(count):
             for k in changed:
-                cost = mass * mass[k] / (mass + mass[k])
+                cost = weights * weights[k] / (weights + weights[k])
                 cost = cost * squared_distances(centers[k : k + 1], centers)[0]
                 cost[~alive] = np.inf
                 table[k, k + 1 :], table[:k, k] = cost[k + 1 :], cost[:k]
             a, b = np.unravel_index(table.argmin(), table.shape)
             self.join(a, b, table[a, b])
-            centers[a] = (mass[a] * centers[a] + mass[b] * centers[b]) / (mass[a] + mass[b])
-            mass[a] += mass[b]
+            centers[a] = (weights[a] * centers[a] + weights[b] * centers[b]) / (
+                weights[a] + weights[b]
+            )
+            weights[a] += weights[b]
             self.labels[self.labels == b] = a
             alive[b], table[b], table[:, b] = False, np.inf, np.inf
             changed = [a]

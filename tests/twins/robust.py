@@ -81,16 +81,16 @@ def closed(X, w, labels, own, centers, lam, price, band):
     return centers[left]
 
 
-def merged(centers, mass, lam, band):
+def merged(centers, weights, lam, band):
     """Centers with pairs merged, the cheapest first, no cluster twice."""
     cost = cdist(centers, centers, "sqeuclidean")
-    cost *= mass[:, None] * (mass / (mass[:, None] + mass))
+    cost *= weights[:, None] * (weights / (weights[:, None] + weights))
     pairs = [(cost[a, b], a, b) for a, b in itertools.combinations(range(len(centers)), 2)]
     centers, taken, gone = centers.copy(), set(), []
     for value, a, b in sorted(pairs):
         if value < lam - band and not {a, b} & taken:
             taken |= {a, b}
-            centers[a] += mass[b] / (mass[a] + mass[b]) * (centers[b] - centers[a])
+            centers[a] += weights[b] / (weights[a] + weights[b]) * (centers[b] - centers[a])
             gone.append(b)
     return np.delete(centers, gone, axis=0)
 
@@ -155,8 +155,8 @@ def robust(X, lam, price, init, *, weights=None, max_clusters=None, max_iter=300
                 other = closed(X[used], w[used], labels[used], own[used], centers, lam, price, band)
                 if len(other) == len(centers):
                     rows = used & (labels >= 0)
-                    mass = exact_sums(X[rows], w[rows], labels[rows], len(centers), b)[1]
-                    other = merged(centers, mass, lam, band)
+                    weight_sums = exact_sums(X[rows], w[rows], labels[rows], len(centers), b)[1]
+                    other = merged(centers, weight_sums, lam, band)
             if (other is None or len(other) == len(centers)) and len(centers) < cap:
                 other = opened(X, w, own, centers, lam, price, band, rng, cap)
             if other is not None and len(other) != len(centers):

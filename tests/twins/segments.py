@@ -66,11 +66,14 @@ def pieces(X, begin, weights, origin, price):
             square = square + x * x
         sums = np.vstack([np.zeros(part.shape[1]), np.cumsum(w[:, None] * part, axis=0)])
         squares = np.append(0.0, np.cumsum(w * square))
-        mass = np.append(0.0, np.cumsum(w))
+        cumulative_weights = np.append(0.0, np.cumsum(w))
         least, last = [0.0], []
         for t in range(1, len(part) + 1):
             apart = squared_distances(sums[t : t + 1], sums[:t])[0]
-            value = np.array(least) + ((squares[t] - squares[:t]) - apart / (mass[t] - mass[:t]))
+            value = np.array(least) + (
+                (squares[t] - squares[:t])
+                - apart / (cumulative_weights[t] - cumulative_weights[:t])
+            )
             last.append(int(value.argmin()))
             least.append(value.min() + price)
         t = len(part)

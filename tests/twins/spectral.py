@@ -73,10 +73,14 @@ def spectral(K, lam, *, weights=None, n_init=10, random_state=0):
     best = (np.zeros(len(K), dtype=int), lam + np.trace(Gc), 0)
     if Y.shape[1]:
         rng = np.random.RandomState(random_state)
-        mass = np.cumsum(w)
+        cumulative_weights = np.cumsum(w)
         best = None
         for start in range(n_init):
-            first = np.flatnonzero(mass > rng.random_sample() * mass[-1])[0] if start else 0
+            first = (
+                np.flatnonzero(cumulative_weights > rng.random_sample() * cumulative_weights[-1])[0]
+                if start
+                else 0
+            )
             labels, n_iter, _ = rows_to_labels(Y, first, w)
             value = kernel_objective(K, labels, lam, w)
             if best is None or value < best[1] - 1e-12 * np.trace(np.abs(G)):

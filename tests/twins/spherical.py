@@ -61,9 +61,11 @@ def directions(X, w, labels, centers):
 
     Their rows fall to cluster 0 until the next sweep: at any center at all they cost their weight.
     """
-    total, mass = exact_sums(X, w, labels, len(centers), layout(X, w, origin=np.zeros(X.shape[1])))
+    total, weight_sums = exact_sums(
+        X, w, labels, len(centers), layout(X, w, origin=np.zeros(X.shape[1]))
+    )
     size = lengths(total)
-    kept = np.flatnonzero(size > 2.0**-46 * mass)
+    kept = np.flatnonzero(size > 2.0**-46 * weight_sums)
     if not len(kept):  # a last cluster stays where it is
         return np.zeros_like(labels), centers[:1], len(centers) > 1
     number = np.zeros(len(centers), dtype=int)
