@@ -483,7 +483,7 @@ def path_problem(family, seed, n_max=400):
         n, k = max(n, 200), n_max // 5
     z = rng.integers(k, size=n)
     X = rng.normal(size=(k, d))[z] + rng.choice([0.02, 0.1, 0.4]) * rng.normal(size=(n, d))
-    if family in ("many", "steps"):  # more than the first look expects
+    if family in ("many", "steps"):  # more than the first coarse pass expects
         X = rng.normal(size=(k, d))[z] + 0.02 / k * rng.normal(size=(n, d))
     if family == "uniform":
         X = rng.random((n, d)) * rng.choice([1, 10], size=d)

@@ -100,13 +100,13 @@ def assert_same(model, local):
 def test_tasks_are_given_aligned_arrays():
     """Arrays of blocks and messages are aligned for compiled code."""
 
-    def look(parts, shared, each):
+    def read_only(parts, shared, each):
         return [array.flags.aligned for array in (parts[0][1].X, shared, each[0])]
 
     block, message = moved((_executor.Block(np.ones((3, 2)), None), np.ones(2)))
     assert not block.X.flags.aligned
     assert not message.flags.aligned
-    assert all(_executor._run(look, [0], [block], message, [message]))
+    assert all(_executor._run(read_only, [0], [block], message, [message]))
 
 
 # ---- the same bits ----------------------------------------------------------------------------

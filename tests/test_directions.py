@@ -188,7 +188,7 @@ def test_sweeps_in_the_space_of_centers(seed):
     X = blobs(rng, 3000, 400, 6, spread=0.3)
     descent = descent_by_squares(X, None, 1)
     descent.start(X[:12])
-    descent.settle(1)
+    descent.run_lloyd(1)
     descent.project()
     assert (descent.projected is None) == (3000 * descent.sweep.k * 400 <= 1 << 26)
     labels = rng.integers(descent.sweep.k, size=3000).astype(np.int32)
@@ -220,7 +220,7 @@ def test_costs_of_pairs_that_are_kept(seed):
         descent.start(descent.X)
         for count in (1, 40, 7):
             descent.merge(count)
-        descent.settle(2)
+        descent.run_lloyd(2)
         descent.merge(60)
     np.testing.assert_array_equal(wide.tree, narrow.tree)
 

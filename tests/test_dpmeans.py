@@ -243,7 +243,7 @@ def test_creating_sweeps_are_free(algorithm):
     """max_iter=1 is enough where only the last sweep creates nothing; all are reported.
 
     Delayed creation leaves one point of the fourth blob, the last one of them at the mean,
-    a cluster of its own: it is the farthest before the means have settled.
+    a cluster of its own: it is the farthest before the means have converged.
     """
     X = np.repeat(np.eye(4) * 100, 5, axis=0) + np.random.default_rng(0).random((20, 4))
     model = DPMeans(lam=50, algorithm=algorithm, max_iter=1)

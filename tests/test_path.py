@@ -146,14 +146,14 @@ def test_rows_on_a_line_in_the_plane(far):
     X = np.outer(rng.integers(-3, 4, size=12), rng.normal(size=2))
     X[-1] *= far
     path = DPMeans(random_state=0).fit(X).path_
-    about, judged = twins.path.described(X, np.ones(12)), np.isfinite(path.criterion)
-    assert judged.sum() == min(about.cap, path.n_clusters[-1])
+    about, evaluated = twins.path.described(X, np.ones(12)), np.isfinite(path.criterion)
+    assert evaluated.sum() == min(about.cap, path.n_clusters[-1])
     V = [
         twins.path.path_criterion(X, np.ones(12), path.labels(k), about)[0]
-        for k in path.n_clusters[judged]
+        for k in path.n_clusters[evaluated]
     ]
     bound = V_BOUND_LONG * np.log(about.u)
-    np.testing.assert_allclose(path.criterion[judged], V, rtol=0, atol=bound)
+    np.testing.assert_allclose(path.criterion[evaluated], V, rtol=0, atol=bound)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -295,8 +295,8 @@ def test_way_down_equals_twin_on_many_chunks(seed):
     while True:
         for _ in range(6 if seed % 2 else 3):
             assert np.array_equal(descent.sweep.labels, twin.labels)
-            descent.settle(1)
-            twin.settle(1)
+            descent.run_lloyd(1)
+            twin.run_lloyd(1)
         np.testing.assert_allclose(descent.sweep.centers, twin.centers, atol=1e-12)
         if descent.sweep.k == 1:
             break
@@ -549,7 +549,7 @@ def ways_down(centers, *rows):
             np.ascontiguousarray(X), weight, 1, 1.0
         )
         descent.start(centers)
-        descent.settle(5)
+        descent.run_lloyd(5)
         found.append([])
         for k in descent.down(lambda k: 1, 5):
             V = criterion(descent.sweep)[0] if k <= max(1, criterion.distinct // 3) else 0.0

@@ -87,7 +87,7 @@ def test_sweeps_until_no_row_moves(seed):
         sweeps[-1].move_centers()
     at_once, by_hand = sweeps
     for most in (1, 2, 300, 300, 300):
-        swept, before = at_once.settle(most)
+        swept, before = at_once.run_lloyd(most)
         for turn in range(1, most + 1):
             k, centers = by_hand.k, by_hand.centers
             by_hand.assign()

@@ -49,8 +49,8 @@ for name, (rows, weights) in drawn.items():
 
 fig, axes = plt.subplots(1, 2, figsize=(10, 4), sharex=True, sharey=True, layout="constrained")
 for ax, (name, (rows, weights)) in zip(axes, drawn.items(), strict=True):
-    look = {"s": 4 + weights / 5, "cmap": "tab10", "vmin": 0, "vmax": 9, "alpha": 0.4}
-    ax.scatter(*X[rows].T, c=truth[rows], linewidths=0, **look)
+    style = {"s": 4 + weights / 5, "cmap": "tab10", "vmin": 0, "vmax": 9, "alpha": 0.4}
+    ax.scatter(*X[rows].T, c=truth[rows], linewidths=0, **style)
     ax.scatter(*fits[name].cluster_centers_.T, c="black", marker="x", linewidths=1)
     ax.set(title=f"{name}: {fits[name].n_clusters_} clusters", aspect="equal")
 plt.show()

@@ -273,9 +273,9 @@ def picture(rows, counts, traded, file):
     """After Figures 1(d), 1(e) and 1(f) of the paper."""
     fig, axes = plt.subplots(1, 3, figsize=(9.5, 3.4), layout="constrained")
     for number, name in enumerate(rows[counts[0]]):
-        look = {"color": f"C{number}", "marker": "o", "ms": 3.5, "label": name}
+        style = {"color": f"C{number}", "marker": "o", "ms": 3.5, "label": name}
         for ax, column in zip(axes[:2], (0, 3), strict=True):
-            ax.plot(counts, [rows[k][name][:, column].mean() for k in counts], **look)
+            ax.plot(counts, [rows[k][name][:, column].mean() for k in counts], **style)
     axes[0].set(ylabel="accuracy, consistent", ylim=(0, None))
     axes[1].set(ylabel="CPU milliseconds a step", yscale="log")
     for ax in axes[:2]:

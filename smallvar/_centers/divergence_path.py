@@ -35,7 +35,7 @@ class _DivergenceMergeSweep(DivergenceSweep):
             centers = centers + 0.05 * (self.reference.m0 - centers)
         super().start(centers)
 
-    def settle(self, most):
+    def run_lloyd(self, most):
         """Sweep until no row moves or clusters are dropped, ``most`` times at most.
 
         Returns the number of sweeps, and the centers before clusters were dropped (None if none

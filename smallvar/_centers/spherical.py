@@ -47,8 +47,10 @@ from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.means import ZERO_RESULTANT
 
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
-LOOKED = 1 << 18  # entries of the rows that are compared with all centers at a time
-LOOK = 20_000  # rows of a path's first pass: wide clusters are worth a center from some 20 rows on
+BLOCK_NUMBERS = 1 << 18  # entries of the rows that are compared with all centers at a time
+COARSE_ROWS = (
+    20_000  # rows of a path's first pass: wide clusters are worth a center from some 20 rows on
+)
 
 
 def resultants(totals, weights):
@@ -87,7 +89,7 @@ def opening_penalty(X, weight, centers, n_threads):
     within = largest = 0.0
     # seeds[k] becomes the first row of cluster k, at which the cluster would open
     seeds, seen, done = centers.copy(), np.zeros(len(centers), dtype=bool), 0
-    for part in gen_batches(n, max(1, LOOKED // d)):
+    for part in gen_batches(n, max(1, BLOCK_NUMBERS // d)):
         rows = some_rows(X, part)
         used = np.arange(rows.shape[0]) if weight is None else np.flatnonzero(weight[part])
         sweep = nearest_sweep(rows, None, centers, n_threads)
@@ -458,7 +460,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             return Start(point, sweep, centers, False, order, self._error_share)
 
         def path(rng, **options):
-            return find_path(X, weight, rng, n_threads, look=LOOK, transforms=False, **options)
+            return find_path(
+                X, weight, rng, n_threads, coarse_rows=COARSE_ROWS, transforms=False, **options
+            )
 
         def penalty(path):
             return saving(path, X, weight, n_threads)
@@ -488,7 +492,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         given, lam = self._given_centers(X, n_threads), self._penalty(X, weight, n_threads)
         vars(self).pop("path_", None)
         if lam is None:
-            options = {**self._path_options(), "init": given, "look": LOOK, "transforms": False}
+            options = {**self._path_options(), "init": given, "transforms": False}
+            options["coarse_rows"] = COARSE_ROWS
             self.path_ = path = find_path(X, weight, rng, n_threads, **options)
             given = as_directions(path.centers(path.best), X, weight, n_threads)
             lam = opening_penalty(X, weight, given, n_threads)

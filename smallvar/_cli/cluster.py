@@ -181,7 +181,7 @@ def _add_size_arguments(parser):
         "--batch-size",
         type=number(int, 1),
         metavar="ROWS",
-        help="read a .npy or .parquet file so many rows at a time, in three passes (look, fit, "
+        help="read a .npy or .parquet file so many rows at a time, in three passes (check, fit, "
         "label), and never hold more of it: for what memory is too small for. The clusters begin "
         "with those of rows drawn from all of the file, and move with every batch; lam is then "
         "always the squared distance at which a cluster opens",

@@ -18,7 +18,7 @@ from smallvar._cli.table import (
 
 NOT_FOR_TABLES = ("guess", "scale", "drop_missing", "batch_size", "dask")  # of numbers only
 UNEVEN = 10  # times that the columns may differ in spread before the user is warned
-FEW_ROWS, ROWS_LOOKED_AT = 10, 100_000  # fewer do not tell, and more are not needed
+FEW_ROWS, CHECKED_ROWS = 10, 100_000  # fewer do not tell, and more are not needed
 
 
 def load(args, prog, stand_in, needed="", otherwise=None):
@@ -148,7 +148,7 @@ def scaled(args, table):
     X = table.X
     if not args.scale:
         if args.data is not None and len(X) >= FEW_ROWS:
-            warn_of_uneven(X[:: max(1, len(X) // ROWS_LOOKED_AT)], table.titles)
+            warn_of_uneven(X[:: max(1, len(X) // CHECKED_ROWS)], table.titles)
         return X, None
     scaler, deviation = spread(X)
     if not np.isfinite(deviation).all():

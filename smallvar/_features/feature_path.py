@@ -104,12 +104,12 @@ class Steps:
     def __init__(self, model, X, weight, exact, rng, n_threads):
         self.model, self.X, self.weight, self.exact = model, X, weight, exact
         self.rng, self.n_threads = rng, n_threads
-        self.judge = DescriptionLength(X, weight)
+        self.description_length = DescriptionLength(X, weight)
         self.n_iter, self.converged = 0, True
         sweep = new_sweep(model, X, weight, "coordinate", 0.0, 0, 0, n_threads)
         energy = sweep.measure()
         Z = np.zeros((len(X), 0), dtype=np.uint8)
-        self.error, self.criterion = [energy], [self.judge(energy, energy, Z)]
+        self.error, self.criterion = [energy], [self.description_length(energy, energy, Z)]
         self.Z, self.components = [Z], [np.zeros((0, X.shape[1]))]
         # for each K: random states and modes of starts not yet made, objectives of those made
         self.left = [((), (), [])]
@@ -179,7 +179,7 @@ class Steps:
         if sweep.error <= self.error[k]:
             self.error[k], self.components[k] = sweep.error, sweep.components()
             self.Z[k] = sweep.assignments().astype(np.uint8)
-            self.criterion[k] = self.judge(sweep.error, self.error[0], self.Z[k])
+            self.criterion[k] = self.description_length(sweep.error, self.error[0], self.Z[k])
 
     @property
     def best(self):
@@ -210,7 +210,7 @@ def choose(model, X, weight, exact, most, rng, n_threads, callback=None):
         rows, w = np.ascontiguousarray(X[sample]), None if weight is None else weight[sample]
         scale = n / size if weight is None else float(weight.sum() / w.sum())
     steps = Steps(model, rows, w, max(exact, EXACT), rng, n_threads)
-    most = min(most, steps.judge.most + 1, len(rows))
+    most = min(most, steps.description_length.most + 1, len(rows))
     while (
         len(steps.error) <= most
         and steps.error[-1] > EXACT_FIT * steps.error[0]

@@ -196,7 +196,7 @@ class Way:
         self.sweep.move_centers()
         self.mergers, self.top = [], self.sweep.k
 
-    def settle(self, most):
+    def run_lloyd(self, most):
         """Sweep until no row moves, ``most`` times at most."""
         sweep = self.sweep
         for _ in range(most):
@@ -235,7 +235,7 @@ class Way:
             if self.sweep.k == 1:
                 return
             self.sweep.merge(min(step(self.sweep.k), self.sweep.k - 1))
-            self.settle(sweeps)
+            self.run_lloyd(sweeps)
 
 
 def _coarse(k):
@@ -463,7 +463,7 @@ def find_path(
         else:
             way.start(init)
         top = way.sweep.k
-        way.settle(FIRST_SWEEPS)
+        way.run_lloyd(FIRST_SWEEPS)
         stops = _valued(list(way.down(_coarse, COARSE_SWEEPS)), problem)
         best = problem.best(stops)
         _tell(callback, "coarse path", way, stops, best)
@@ -479,7 +479,7 @@ def find_path(
         way.sweep.measure = way.sweep.measure.scaled(above[0].variance)
         way.sweep.rows.factor[:] = way.sweep.measure.factor
     way.start(above[0].centers)
-    way.settle(FINE_SWEEPS)
+    way.run_lloyd(FINE_SWEEPS)
     stops = _valued(list(way.down(_fine(best.k), FINE_SWEEPS)), problem)
     if number is not None and all(stop.k != number for stop in stops):
         stops = _with_number(way, stops, number)

@@ -17,7 +17,7 @@ from scipy.sparse import issparse
 
 MOST_LEVELS = 32_767  # of a column: codes are integers of 16 bits
 DATE = re.compile(r"\s*\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d.*)?")
-CELLS_LOOKED_AT = 200  # levels that tell whether a column of text is one of dates
+CHECKED_CELLS = 200  # levels that tell whether a column of text is one of dates
 
 
 @dataclass
@@ -313,5 +313,5 @@ def _of_words(codes, levels, declared=False):
 
 
 def _are_dates(levels):
-    some = levels[:: max(1, len(levels) // CELLS_LOOKED_AT)]
+    some = levels[:: max(1, len(levels) // CHECKED_CELLS)]
     return all(isinstance(level, str) and DATE.fullmatch(level) for level in some)

@@ -73,8 +73,8 @@ def spaced(rows):
     return rows[:: -(-len(rows) // ROWS)]
 
 
-def look_at(X, weight):
-    """Return at most ROWS rows, evenly spaced, and their weights, to judge the columns by."""
+def evenly_spaced_rows(X, weight):
+    """Return at most ROWS rows, evenly spaced, and their weights, a sample for the columns."""
     X = np.asarray(X[:: -(-X.shape[0] // ROWS)], dtype=np.float64)
     return X, np.ones(len(X)) if weight is None else spaced(weight)
 
@@ -194,7 +194,7 @@ def recorded(X, weight):
     coding), m levels in all, the variance is that by which a cut into m equally frequent levels
     makes rows likelier by log(m).
     """
-    X, weight = look_at(X, weight)
+    X, weight = evenly_spaced_rows(X, weight)
     n, d = X.shape
     step, count, in_steps = np.zeros(d), np.full(d, n), np.zeros(d, dtype=bool)
     for j in not_numbers(X, weight):
@@ -292,7 +292,7 @@ def filled_values(X, weight):
     In a column of numbers it is a value near the mean or median that many rows share, far more than
     any other value. In a column recorded in steps it is the mean, off the grid of the other values.
     """
-    rows, weight_of_rows = look_at(X, weight)
+    rows, weight_of_rows = evenly_spaced_rows(X, weight)
     found = {}
     for j in not_numbers(rows, weight_of_rows):
         values = distinct_values(rows[:, j], weight_of_rows)
@@ -338,7 +338,7 @@ class PowerTransform:
     """
 
     def __init__(self, X, weight):
-        X, weight = look_at(X, weight)
+        X, weight = evenly_spaced_rows(X, weight)
         self.columns, self._parts, some = [], [], max(1, NUMBERS // len(X))
         for start in range(0, X.shape[1], some):
             part = X[:, start : start + some]

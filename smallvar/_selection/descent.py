@@ -86,7 +86,7 @@ class Descent:
             ids = [i for k, i in enumerate(ids) if k not in gone]
         return np.array(rows, dtype=np.float64).reshape(-1, 4)
 
-    def settle(self, most):
+    def run_lloyd(self, most):
         """Sweep until no row moves, ``most`` times at most; record clusters that become empty."""
         while most > 0:
             # centers are None if no cluster became empty: the sweeps are over
@@ -103,7 +103,7 @@ class Descent:
         """
         sweep = self.sweep
         if self.projected is None:
-            return sweep.settle(most)
+            return sweep.run_lloyd(most)
         for swept in range(1, most + 1):
             centers = sweep.centers
             if not sweep.follow(self.projected.nearest(centers)):
@@ -171,7 +171,7 @@ class Descent:
             if self.sweep.k == 1:
                 return
             self.merge(step(self.sweep.k))
-            self.settle(sweeps)
+            self.run_lloyd(sweeps)
 
 
 class Projected:

@@ -116,8 +116,8 @@ class LambdaPath(Path):
         # labels of clusterings whose criteria are far above the lowest: see ``criterion``
         self._far = {stop.k: stop.labels for stop in stops if stop.labels is not None}
         self._transform = problem.transform
-        # _settled: numbers whose clusterings are at fixed points, or must stay as they are
-        self._problem, self._rows, self._settled = problem, None, set()
+        # _at_fixed_point: numbers whose clusterings are at fixed points, or must stay as they are
+        self._problem, self._rows, self._at_fixed_point = problem, None, set()
         self._adopted, self._complete = False, not problem.varying.any()
         self._choose()
 
@@ -227,7 +227,7 @@ class LambdaPath(Path):
             self._take(plain, sample)
         kept = self.counts[self.counts <= self.longest]
         if everything or sample.plain.X.size * int(kept.sum()) <= CHEAP:
-            self._settle_all(sample)
+            self._converge_all(sample)
             self._choose()
 
     def _take(self, plain, sample):
@@ -245,18 +245,18 @@ class LambdaPath(Path):
         centers, error[i] = sample.fixed_point(centers)
         self._centers[self.best] = self._problem.whole(centers)
         if error[i] < MARGIN * least:
-            self._settled.add(self.best)
+            self._at_fixed_point.add(self.best)
         elif self.best <= last and self.best in plain.counts:
             self._centers[self.best] = plain.found(self.best)
             error[i] = plain.found_error[plain.counts == self.best][0]
 
-    def _settle_all(self, sample):
+    def _converge_all(self, sample):
         """Bring all clusterings to fixed points; each then has a smaller error than fewer clusters.
 
         Those that are at fixed points already, and an adopted one, stay as they are.
         """
-        self._settle(sample, 0, len(self.counts))
-        self._settled = {k for k in self._centers if self._centers[k] is not None}
+        self._converge(sample, 0, len(self.counts))
+        self._at_fixed_point = {k for k in self._centers if self._centers[k] is not None}
         self._table = self._table[0], *envelope(self.counts, self._table[0])
         self._complete = True
 
@@ -272,12 +272,12 @@ class LambdaPath(Path):
         below = MARGIN * self.found_error[:first] < self.found_error[first]
         first = first if not below.any() else int(below.argmax())
         with one_blas_thread(min(self._problem.X.shape[0], BLOCK), self._problem.X.shape[1]):
-            self._settle(self._problem.take(self._rows), first, last + 1)
-        settled = self.counts[first : last + 1].tolist()
-        self._settled |= {k for k in settled if self._centers[k] is not None}
+            self._converge(self._problem.take(self._rows), first, last + 1)
+        counts_done = self.counts[first : last + 1].tolist()
+        self._at_fixed_point |= {k for k in counts_done if self._centers[k] is not None}
 
-    def _settle(self, sample, first, last):
-        """Bring the clusterings ``counts[first:last]`` to fixed points, as for ``_settle_all``."""
+    def _converge(self, sample, first, last):
+        """Bring the clusterings ``counts[first:last]`` to fixed points, as ``_converge_all``."""
         varying, whole = self._problem.varying, self._problem.whole
         # index of the clustering with the lowest error so far, of fewer clusters
         error, all_centers, lowest = self._table[0].copy(), dict(self._centers), None
@@ -289,7 +289,7 @@ class LambdaPath(Path):
             centers = all_centers[k][:, varying]
             if k == self.best and self._adopted:
                 error[i] = sample.error_of(centers)
-            elif k not in self._settled:
+            elif k not in self._at_fixed_point:
                 centers, error[i] = sample.fixed_point(centers)
                 if not error[i] < least:  # begin again, from fewer clusters and the farthest rows
                     fewer = all_centers[int(self.counts[lowest])][:, varying]
@@ -308,7 +308,7 @@ class LambdaPath(Path):
         if not self._complete:
             n, d = self._problem.X.shape
             with one_blas_thread(min(n, BLOCK), d):
-                self._settle_all(self._problem.take(self._rows))
+                self._converge_all(self._problem.take(self._rows))
         return self._table
 
     def _column(self, i):
@@ -404,7 +404,7 @@ class LambdaPath(Path):
             raise ValueError(f"k must be on the path, got k={k}: {where}")
         if self._centers[k] is None:
             raise ValueError(f"k must be <= {self.longest}, got k={k}: centers beyond are not kept")
-        if k not in self._settled:
+        if k not in self._at_fixed_point:
             self._completed()
         centers = self._centers[k]
         if self._metric is not None:

@@ -99,7 +99,7 @@ def find_path(
     number=None,
     init=None,
     rough=False,
-    look=None,
+    coarse_rows=None,
     callback=None,
     family=squared_euclidean,
     in_metric=False,
@@ -119,7 +119,7 @@ def find_path(
 
     - ``init``: the centers at which the way down begins, None: seeds.
     - ``rough``: only few rows are used.
-    - ``look``: number of rows of the first way down, None: by COARSE and NUMBERS.
+    - ``coarse_rows``: number of rows of the first way down, None: by COARSE and NUMBERS.
     - ``callback``: called after every way down, unless it is None.
     - ``family``: makes the criterion and the descent: ``squared_euclidean`` or that of divergences.
     - ``in_metric``: if the best path is in another metric, the fixed points and all of the path are
@@ -140,13 +140,15 @@ def find_path(
         return LambdaPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread(min(X.shape[0], BLOCK), X.shape[1]):
         report = _Reporter(callback)
-        path, plain, sample, metric = _find_in_metrics(problem, rng, init, rough, look, report)
+        path, plain, sample, metric = _find_in_metrics(
+            problem, rng, init, rough, coarse_rows, report
+        )
         plain_rows = transforms and family is squared_euclidean and not rough
         if plain_rows and lam is init is number is None:
             problem.transform = PowerTransform(sample.plain.X, sample.plain.weight)
             skewed = problem.transform.columns
             if skewed and not (path.best > 1 and path.confidence > SURE):
-                transformed = _find_in_metrics(problem, rng, init, rough, look, report)
+                transformed = _find_in_metrics(problem, rng, init, rough, coarse_rows, report)
                 # densities compare only if they are of equally many directions
                 same = transformed[2].criterion.rank == sample.criterion.rank
                 lower = same and transformed[0].value_per_row < path.value_per_row
@@ -164,12 +166,12 @@ def find_path(
         return path.in_metric(Metric(matrix, origin), X, weight, sample)
 
 
-def _find_in_metrics(problem, rng, init, rough, look, report):
+def _find_in_metrics(problem, rng, init, rough, coarse_rows, report):
     """The best path, the path in the metric of the rows, the sample, and the metric of the best.
 
     The last is None if the best path is in the metric of the rows.
     """
-    path, metric, sample = _find(problem, rng, init, rough, look, report)
+    path, metric, sample = _find(problem, rng, init, rough, coarse_rows, report)
     plain, best_metric = path, None
     turns = TURNS if problem.lam is None and init is None else 0
     for _ in range(turns):
@@ -208,15 +210,17 @@ class _Reporter:
             self.callback(ProgressEvent(stage, self.number, message, best, n_samples=n_samples))
 
 
-def _find(problem, rng, init, rough, look, report):
+def _find(problem, rng, init, rough, coarse_rows, report):
     """The path in the metric of the rows, the metric of its best clusters, and the sample.
 
     In a small sample, clusters of few rows are lost. If it has only one or two clusters, a larger
     sample is tried.
     """
-    if look is None:
-        look = max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))
-    size = min(problem.n, look if problem.number is None else max(look, 4 * problem.number))
+    if coarse_rows is None:
+        coarse_rows = max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))
+    size = min(
+        problem.n, coarse_rows if problem.number is None else max(coarse_rows, 4 * problem.number)
+    )
     found = _find_from(problem, rng, init, rough, size, report)
     fine = _fine_rows(problem.X.shape[1])
     more_allowed = problem.number is None and problem.most not in (1, FEWEST)
@@ -335,7 +339,7 @@ def _survey_down(problem, sample, report, fine_grained=False, every=2):
     stop (``every`` = 1), at every second one (2), and so on, and for K = 1.
     """
     descent, n = sample.descent, sample.descent.X.shape[0]
-    descent.settle(FIRST_SWEEPS)
+    descent.run_lloyd(FIRST_SWEEPS)
     stops, centers = {}, {}
     for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
         centers[k] = descent.sweep.centers
@@ -396,9 +400,9 @@ def _descend(problem, sample, start, step, first=False):
     """
     descent, tie = sample.descent, sample.criterion.tie
     descent.start(start)
-    descent.settle(PLAIN_SWEEPS)
+    descent.run_lloyd(PLAIN_SWEEPS)
     descent.project()
-    descent.settle(FINE_SWEEPS - PLAIN_SWEEPS)
+    descent.run_lloyd(FINE_SWEEPS - PLAIN_SWEEPS)
     visited, lowest, with_metric = [], np.inf, []
     for k in descent.down(step, FINE_SWEEPS):
         bound = problem.lowest(visited) if k != problem.number else np.inf

@@ -182,18 +182,18 @@ class Sample:
         self.turned = True
         return metric(centers)
 
-    def stop(self, judge, measure, lowest=np.inf):
+    def stop(self, evaluate, measure, lowest=np.inf):
         """The clustering at which the descent is now; its criterion and its error where wanted.
 
         A criterion far above the ``lowest`` is left infinite; then the labels are kept.
         """
         sweep = self.descent.sweep
-        own = sweep.squared_error() if (judge or measure) and (self.turned or self.raw) else None
+        own = sweep.squared_error() if (evaluate or measure) and (self.turned or self.raw) else None
         if self.turned:
             sweep = self.criterion.relabeled(sweep.labels, sweep.k)
         found = Clustering(sweep.k, sweep.centers)
         found.modeled = found.centers
-        if judge and found.k <= max(1, self.criterion.cap):
+        if evaluate and found.k <= max(1, self.criterion.cap):
             options = (lowest,) if lowest < np.inf else ()
             found.criterion, found.metric, error = self.criterion(sweep, *options)
             if options and measure and found.criterion == np.inf:
@@ -204,7 +204,7 @@ class Sample:
         if self.raw is not None:
             sweep = self.raw(sweep.labels, sweep.k)
             found.centers = sweep.centers
-            if judge or measure:
+            if evaluate or measure:
                 found.error = sweep.squared_error() / self.share
         found.own_error = found.error if own is None else own
         return found
@@ -222,7 +222,7 @@ class Sample:
             left -= 1
             if self._open_farthest(len(centers)):
                 continue
-            swept, dropped = sweep.settle(left)
+            swept, dropped = sweep.run_lloyd(left)
             left -= swept
             moving = dropped is not None
             self._open_farthest(len(centers))

@@ -253,8 +253,8 @@ cdef class MergeSweep(DPSweep):
         """New number of each cluster at the last renumbering, by ``move_centers`` (-1: dropped) or ``merge``."""
         return self.remap_array.copy()  # in the methods below, self.remap is the C pointer to its memory
 
-    def settle(self, Py_ssize_t most):
-        """Sweep until no point moves, ``most`` times at the most, or until clusters have lost their last point.
+    def run_lloyd(self, Py_ssize_t most):
+        """Lloyd sweeps until no point moves, ``most`` at the most, or until clusters have lost their last point.
 
         Returns the number of sweeps, and the centers before the last one if clusters were dropped after it (``remap``
         says which), else None.

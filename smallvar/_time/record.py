@@ -72,7 +72,8 @@ class Record:
     """Rows, all of positive weight, sequence by sequence.
 
     Sequence j has the rows ``begin[j]`` to ``begin[j + 1] - 1``; ``first`` is true at the first row
-    of each. ``mean_weight`` is the mean weight, ``unit`` what weights are divided by against overflow.
+    of each. ``mean_weight`` is that of the rows, ``unit`` what weights are divided by, against
+    overflow.
     """
 
     def __init__(self, X, weight, begin, n_threads):

@@ -130,9 +130,9 @@ class _Start:
                 moved = int(np.count_nonzero(labels != self.labels))
                 self.take(self.measured(labels))
             # rows at a tie may move forever by rounding of the means, with the same objective
-            settled = not moved or (progress.n_iter > 0 and not self.objective < was)
-            changed = not settled
-            if settled and self.parts is not None:
+            converged = not moved or (progress.n_iter > 0 and not self.objective < was)
+            changed = not converged
+            if converged and self.parts is not None:
                 changed = self.drop() or self.split() or self.open()
             self.counts.append(self.k)
             progress.record(

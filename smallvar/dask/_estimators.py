@@ -13,7 +13,7 @@ from scipy.sparse import vstack
 
 import smallvar
 from smallvar._centers.center_estimator import at_centers
-from smallvar._centers.spherical import LOOK, as_directions, saving
+from smallvar._centers.spherical import COARSE_ROWS, as_directions, saving
 from smallvar._centers.starts import Start, run_starts
 from smallvar._centers.unit_rows import length_rounding, unit_rows, warn_of_zero_rows
 from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
@@ -504,7 +504,9 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
         X, weight, scale = self._sample_for_path(executor, facts, rng)
 
         def path(rng, **options):
-            return find_path(X, weight, rng, n_threads, look=LOOK, transforms=False, **options)
+            return find_path(
+                X, weight, rng, n_threads, coarse_rows=COARSE_ROWS, transforms=False, **options
+            )
 
         def penalty(path):
             return saving(path, X, weight, n_threads, scale)

@@ -103,8 +103,8 @@ def _alternate(sweep, X, lam, weights, init, max_clusters, max_iter, tol, order)
     labels = np.zeros(len(X), dtype=int)
     centers = np.array(init, dtype=float) if given else weighted_means(X, w, labels)
     path, n_iter, counted = [], 0, 0
-    fixed = settled = False
-    while not (fixed or settled) and counted < max_iter:
+    fixed = within_tol = False
+    while not (fixed or within_tol) and counted < max_iter:
         previous, n_before = labels, len(centers)
         labels, centers = sweep(X, w, lam, centers, cap)
         created = len(centers) > n_before
@@ -112,7 +112,7 @@ def _alternate(sweep, X, lam, weights, init, max_clusters, max_iter, tol, order)
         labels, _ = without_gaps(labels)
         centers = weighted_means(X, w, labels)
         path.append(sum_of_squares(X, w, labels, centers) + lam * len(centers))
-        settled = tol > 0 and n_iter > 0 and path[-2] - path[-1] <= tol * path[0]
+        within_tol = tol > 0 and n_iter > 0 and path[-2] - path[-1] <= tol * path[0]
         n_iter += 1
         counted += not created
     if not fixed:
@@ -121,7 +121,7 @@ def _alternate(sweep, X, lam, weights, init, max_clusters, max_iter, tol, order)
         path.append(sum_of_squares(X, w, labels, centers) + lam * len(centers))
     all_labels = nearest(X_all, centers)[0]
     all_labels[rows] = labels
-    return Result(all_labels, centers, path[-1], np.array(path), n_iter, fixed or settled)
+    return Result(all_labels, centers, path[-1], np.array(path), n_iter, fixed or within_tol)
 
 
 def serial(
@@ -163,8 +163,8 @@ def collapsed(
     rounding = rounding_of(X)
     length = np.sqrt(np.square(Y).sum(axis=1))
     path, n_iter, counted = [], 0, 0
-    fixed = settled = False
-    while not (fixed or settled) and counted < max_iter:
+    fixed = within_tol = False
+    while not (fixed or within_tol) and counted < max_iter:
         before = labels.copy()
         n_before = labels.max() + 1
         size = np.bincount(labels)
@@ -206,12 +206,12 @@ def collapsed(
         labels, _ = without_gaps(labels)
         centers = weighted_means(X, w, labels)
         path.append(sum_of_squares(X, w, labels, centers) + lam * len(centers))
-        settled = tol > 0 and n_iter > 0 and path[-2] - path[-1] <= tol * path[0]
+        within_tol = tol > 0 and n_iter > 0 and path[-2] - path[-1] <= tol * path[0]
         n_iter += 1
         counted += not created
     all_labels = nearest(X_all, centers)[0]
     all_labels[rows] = labels
-    return Result(all_labels, centers, path[-1], np.array(path), n_iter, fixed or settled)
+    return Result(all_labels, centers, path[-1], np.array(path), n_iter, fixed or within_tol)
 
 
 def minibatch_step(X, centers, counts, lam, *, weights=None, max_clusters=None):

@@ -178,7 +178,7 @@ def _collapsed_bp_sweep(X, w, lam, Z, cap):
     return Z, created
 
 
-def _settle(X, w, lam, Z):
+def _refit(X, w, lam, Z):
     """Least squares for Z, without the columns that do nothing unless K is fixed (lam=None)."""
     if lam is None:
         return Z, least_squares(X, Z, w)
@@ -190,18 +190,18 @@ def _settle(X, w, lam, Z):
 
 def _iterate(X, w, lam, Z, A, sweep, max_iter, tol):
     """Repeat `sweep` and least squares until Z stays. A=None: least squares for Z."""
-    settled = A is None
-    if settled:
-        Z, A = _settle(X, w, lam, Z)
+    refitted = A is None
+    if refitted:
+        Z, A = _refit(X, w, lam, Z)
     path, n_iter, counted = [], 0, 0
     fixed = enough = tied = False
     while not (fixed or enough) and counted < max_iter:
         before = Z
         tied = tied or (Z.shape[1] > 0 and np.linalg.matrix_rank(Z) < Z.shape[1])
         Z, A, created = sweep(Z.copy(), A.copy())
-        Z, A = _settle(X, w, lam, Z)
-        fixed = settled and Z.shape == before.shape and np.array_equal(Z, before)
-        settled = True
+        Z, A = _refit(X, w, lam, Z)
+        fixed = refitted and Z.shape == before.shape and np.array_equal(Z, before)
+        refitted = True
         path.append(feature_error(X, Z, A, w) + (0 if lam is None else lam * len(A)))
         enough = tol > 0 and n_iter > 0 and path[-2] - path[-1] <= tol * path[0]
         n_iter += 1

@@ -78,7 +78,7 @@ class _Cutting:
             total += self.lam + (leaving / size[inside].sum() if leaving else 0.0)
         return total
 
-    def settle(self, links, size, labels, order=None, few=0):
+    def move_nodes(self, links, size, labels, order=None, few=0):
         """Sweeps until at most `few` move; returns the labels and whether anything did."""
         n, out = len(labels), links.sum(axis=1)
         labels = labels.copy()
@@ -127,7 +127,7 @@ def cut_incremental(A, lam, cut, labels=None):
     """One node at a time, to where the objective is lowest; all alone at first."""
     run = _Cutting(A, cut, lam)
     labels = np.arange(len(A)) if labels is None else labels
-    labels, _ = run.settle(A - np.diag(np.diag(A)), cut_sizes(A, cut), labels)
+    labels, _ = run.move_nodes(A - np.diag(np.diag(A)), cut_sizes(A, cut), labels)
     return Cut(first_appearance(labels), run.path)
 
 
@@ -136,8 +136,8 @@ def cut_multilevel(A, lam, cut, labels=None):
     run = _Cutting(A, cut, lam)
     bottom = A - np.diag(np.diag(A)), cut_sizes(A, cut)
     labels = np.arange(len(A)) if labels is None else labels
-    labels, _ = run.settle(*bottom, labels, few=len(A) // 32)
-    merged, settled = True, False
+    labels, _ = run.move_nodes(*bottom, labels, few=len(A) // 32)
+    merged, swept_bottom = True, False
     while merged:
         merged = False
         levels, (links, size) = [], bottom
@@ -150,17 +150,17 @@ def cut_multilevel(A, lam, cut, labels=None):
             Z = np.eye(k)[fine]
             links, size = Z.T @ links @ Z, Z.T @ size
             np.fill_diagonal(links, 0)
-            labels, moved = run.settle(links, size, np.arange(k), few=k // 32)
+            labels, moved = run.move_nodes(links, size, np.arange(k), few=k // 32)
             if not moved:
                 break
             merged = True
         for links, size, fine in reversed(levels):
             labels = labels[fine]
             if merged:
-                labels, _ = run.settle(links, size, labels)
-        if not (merged or settled):
-            labels, merged = run.settle(*bottom, labels)
-        settled = True
+                labels, _ = run.move_nodes(links, size, labels)
+        if not (merged or swept_bottom):
+            labels, merged = run.move_nodes(*bottom, labels)
+        swept_bottom = True
     return Cut(first_appearance(labels), run.path)
 
 

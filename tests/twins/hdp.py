@@ -63,11 +63,11 @@ def hdp(X, groups, lam_local, lam_global, *, weights=None, max_iter=300, begin=N
         centers = weighted_means(X, weights, labels, b)
     else:
         labels, centers = np.array(begin[0], dtype=int), begin[1]
-    path, n_iter, settled = [], 0, begin is not None
+    path, n_iter, was_fixed = [], 0, begin is not None
     while n_iter < max_iter:
         opened, low = len(centers), 0.0
         dropping = labels.copy()
-        if settled:
+        if was_fixed:
             drop(X, sets, weights, labels, centers, lam_local)
         dropped, before = not np.array_equal(labels, dropping), labels.copy()
         for rows in sets:  # step 4
@@ -97,8 +97,8 @@ def hdp(X, groups, lam_local, lam_global, *, weights=None, max_iter=300, begin=N
                     labels[mine] = cost.argmin()
         created = len(centers) > opened
         fixed = np.array_equal(labels, before) and not created and not dropped
-        ended = fixed and (settled or begin is None)
-        settled = fixed and begin is not None
+        ended = fixed and (was_fixed or begin is None)
+        was_fixed = fixed and begin is not None
         labels, _ = without_gaps(labels)  # step 6
         centers = weighted_means(X, weights, labels, b)
         n_local = np.array([len(set(labels[rows])) for rows in sets])

@@ -64,7 +64,7 @@ class Path:
     n_samples: int = 1
     emptied: int = 0  # clusters that lost their last row in a sweep
     turned: int = 0  # ways down in the metric of the clusters that were better than the one before
-    rounds: int = 1  # looks, each from more clusters than the one before
+    rounds: int = 1  # coarse passes, each from more clusters than the one before
     descents: int = 1  # fine ways down, each around the best of the one before
     found: list = ()  # the stops as they were on the way down
     sample: object = None  # the rows that the path was found on
@@ -72,8 +72,8 @@ class Path:
     tied: set = field(default_factory=set)  # numbers for which both have one error
     grown: int = 0  # stops that had to begin at those of fewer clusters
     opened: int = 0  # clusters that were opened on the way to a fixed point
-    surveyed: int = 0  # ways down in the metric of the clusters that a look in it was better for
-    looks: int = 1  # of which the second one was at more rows
+    surveyed: int = 0  # ways down in the metric of the clusters that a coarse pass in it improved
+    searches: int = 1  # of which the second one was at more rows
     transformed: bool = False  # whether the best path is one of transformed rows
     confidence: float = 1.0
     confidences: np.ndarray = None
@@ -123,7 +123,7 @@ def fixed_point(X, w, centers, path):
     return Stop(centers, error=sum_of_squares(X, w, labels, centers))
 
 
-def settle(path, plain, lam, sample):
+def converge(path, plain, lam, sample):
     """All stops at fixed points; their penalties, and for no given lam the one for the best.
 
     A stop of the path before rows were turned is taken where it has a smaller error; as the best
@@ -151,17 +151,17 @@ def settle(path, plain, lam, sample):
             path.replaced += 1
     least = None
     for i, stop in enumerate(path.stops):
-        settled = best if stop.k == path.best else None
-        if settled is None:
-            settled = fixed_point(X, w, stop.centers, path)
-            if least is not None and not settled.error < least.error:
+        fixed = best if stop.k == path.best else None
+        if fixed is None:
+            fixed = fixed_point(X, w, stop.centers, path)
+            if least is not None and not fixed.error < least.error:
                 path.grown += 1
                 start = open_farthest(X, w, least.centers, stop.k)
-                settled = fixed_point(X, w, start, path)
-        settled.V = stop.V
-        path.stops[i] = settled
-        if least is None or settled.error < least.error:
-            least = settled
+                fixed = fixed_point(X, w, start, path)
+        fixed.V = stop.V
+        path.stops[i] = fixed
+        if least is None or fixed.error < least.error:
+            least = fixed
     path.penalties()
     if lam is None:
         path.lam = penalty(path)
@@ -204,8 +204,8 @@ def law_of_distances(r2, w, u, d, counts, labels):
 class Described:
     """What the criterion knows of rows before they are in clusters.
 
-    ``u`` is the number of rows that count, ``cap`` that of clusters that are judged, ``floor`` the
-    variance within a step of each column; the rows vary in the directions ``basis``.
+    ``u`` is the number of rows that count, ``cap`` the most clusters with a criterion, ``floor``
+    the variance within a step of each column; the rows vary in the directions ``basis``.
     """
 
     u: int
@@ -353,7 +353,7 @@ class _Descent:
         self.ids, self.tree, self.height = list(range(len(self.centers))), [], 0.0
         self.size = [1] * len(self.centers)
 
-    def settle(self, sweeps):
+    def run_lloyd(self, sweeps):
         for _ in range(sweeps):
             labels = nearest(self.Y, self.centers)[0]
             if np.array_equal(labels, self.labels):
@@ -406,7 +406,7 @@ class _Descent:
             if len(self.centers) == 1:
                 return
             self.merge(step(len(self.centers)))
-            self.settle(sweeps)
+            self.run_lloyd(sweeps)
 
 
 class _Sample:
@@ -517,31 +517,31 @@ class _Search:
     def allowed(self, stops):
         return [stop for stop in stops if self.most is None or stop.k <= self.most]
 
-    def look(self, sample, room, every=2):
+    def coarse_pass(self, sample, n_start, every=2):
         """From many clusters in steps of a tenth: where the way in single steps begins.
 
-        How many times as many clusters are wanted: 4 where seeds beyond the room save much
+        How many times as many clusters are wanted: 4 where seeds beyond ``n_start`` save much
         more than those before, 2 where the best is in the upper half; and the best.
         """
         descent, grain = sample.descent, False
         if len(sample.X) <= self.sizes.small and self.lam is None:
             descent.start(descent.Y)
-            descent.merge(max(0, len(descent.centers) - room))
+            descent.merge(max(0, len(descent.centers) - n_start))
             descent.begin()
         else:
-            seeds, sums = descent.seed(min(len(sample.X), 4 * room), self.rng)
-            grain = len(sums) > room + 1 and sums[room] > 0
+            seeds, sums = descent.seed(min(len(sample.X), 4 * n_start), self.rng)
+            grain = len(sums) > n_start + 1 and sums[n_start] > 0
             if grain:
-                before, here, after = sums[room // 4], sums[room], sums[-1]
+                before, here, after = sums[n_start // 4], sums[n_start], sums[-1]
                 grain = before / here * (after / here) * 1.5 < 1
-            descent.start(seeds[:room])
-        descent.settle(5)
+            descent.start(seeds[:n_start])
+        descent.run_lloyd(5)
         stops, centers = [], []
         for _ in descent.down(lambda k: max(1, k // 10), 2):
             stops.append(sample.stop())
             centers.append(descent.centers)
-        judged = [stop for i, stop in enumerate(stops) if i % every == 0 or stop.k == 1]
-        best = min(self.allowed(judged[::-1]), key=lambda stop: self.value(stop, sample)).k
+        evaluated = [stop for i, stop in enumerate(stops) if i % every == 0 or stop.k == 1]
+        best = min(self.allowed(evaluated[::-1]), key=lambda stop: self.value(stop, sample)).k
         beyond = [c for c in centers if len(c) >= best + best // 4 + 10]
         start = (beyond or centers[:1])[-1]
         return start, 4 if grain else 2 if best > 0.5 * stops[0].k else 1, best
@@ -559,7 +559,7 @@ class _Search:
             return max(1, min(k - sizes.few, k // (sizes.steps if k > low else 10)))
 
         sample.descent.start(start)
-        sample.descent.settle(5)
+        sample.descent.run_lloyd(5)
         every = [sample.stop() for _ in sample.descent.down(step, 5)][::-1]
         stops = [s for i, s in enumerate(every) if all(s.error < t.error for t in every[:i])]
         counts, errors = [s.k for s in stops], [s.error for s in stops]
@@ -609,23 +609,23 @@ class _Search:
     def find_from(self, size, init, least):
         """More rows and clusters until there are enough of them above the best.
 
-        None where a look finds fewer than ``least`` clusters.
+        None where a coarse pass finds fewer than ``least`` clusters.
         """
         n, sizes = len(self.X), self.sizes
-        room, rounds = 0, 0
+        n_start, rounds = 0, 0
         while True:
             rounds += 1
             sample = self.sample(size)
             limit = size if self.lam is not None else min(size, max(2, size // 2))
-            room = min(size, limit, max(20, int(4 * np.sqrt(size)), room))
+            n_start = min(size, limit, max(20, int(4 * np.sqrt(size)), n_start))
             start, wider = init, 1
             if init is None:
-                start, wider, best = self.look(sample, room, 1 if least else 2)
+                start, wider, best = self.coarse_pass(sample, n_start, 1 if least else 2)
                 if best < least:
                     return None
-            last = size == n and room == limit
+            last = size == n and n_start == limit
             if wider > 1 and not last:
-                size, room = min(n, 4 * size), wider * room
+                size, n_start = min(n, 4 * size), wider * n_start
                 continue
             more = min(n, max(size, sizes.fine, sizes.rows * len(start)))
             if more > size:
@@ -636,7 +636,7 @@ class _Search:
             few = path.best > 0.85 * len(start) and len(start) != self.most
             if not (few and init is None and not last):
                 return path, metric
-            size, room = min(n, 4 * size), 2 * room
+            size, n_start = min(n, 4 * size), 2 * n_start
 
     def find(self, init):
         """From a few rows; from more where there seem to be only one or two clusters in these."""
@@ -648,7 +648,7 @@ class _Search:
             return found
         other = self.find_from(more, init, 3)
         if other is not None and per_row(other[0]) < per_row(found[0]):
-            other[0].looks = 2
+            other[0].searches = 2
             return other
         return found
 
@@ -658,7 +658,7 @@ class _Search:
         Where the best clusters are long in shared directions, there are up to three more ways down
         in the metric that makes them round, each from the clusters at the top of the one before;
         taken as long as V is lower by more than the price of a parameter. Of few rows recorded in
-        steps, a way down in the metric begins once more with a look.
+        steps, a way down in the metric begins once more with a coarse pass.
         """
         path, metric = self.find(init)
         plain, sample = path, path.sample
@@ -668,13 +668,13 @@ class _Search:
             start = sample.turn(metric, path.stops[-1].modeled)
             other, metric = self.fine_way(sample, start, 0, False)
             if len(sample.X) <= self.sizes.small and sample.about.floor.any():
-                start = self.look(sample, max(20, int(4 * np.sqrt(len(sample.X)))))[0]
+                start = self.coarse_pass(sample, max(20, int(4 * np.sqrt(len(sample.X)))))[0]
                 again, again_metric = self.fine_way(sample, start, 0, False)
                 if again.value < other.value - 1e-3 * sample.tie:
                     other, metric, other.surveyed = again, again_metric, other.surveyed + 1
             if not other.value < path.value - sample.tie:
                 break
-            for name in ("rounds", "descents", "looks"):
+            for name in ("rounds", "descents", "searches"):
                 setattr(other, name, getattr(path, name))
             other.turned, path = turned, other
         return path, plain
@@ -722,7 +722,7 @@ def merge_path(
                 few_valued = np.flatnonzero(path.sample.about.few_valued)
     numbers = np.flatnonzero(varying)
     path.skewed, path.few_valued = numbers[skewed], numbers[few_valued]
-    settle(path, plain, lam, path.sample)
+    converge(path, plain, lam, path.sample)
     for stop in [*path.stops, *path.found]:
         whole = np.tile(first, (stop.k, 1))
         whole[:, varying] = stop.centers

@@ -24,7 +24,7 @@ from twins.exact import (
     without_gaps,
 )
 
-SEEDS, JUDGES, TRIED, MOVES, TIE = 200, 2000, 3, 20, 1e-12
+SEEDS, SAMPLED, TRIED, MOVES, TIE = 200, 2000, 3, 20, 1e-12
 
 
 def assign(X, centers, price):
@@ -98,16 +98,18 @@ def merged(centers, weights, lam, band):
 def opened(X, w, own, centers, lam, price, band, rng, cap):
     """Centers with further ones, each the best of three places of those drawn, while that pays."""
     cost, b = np.minimum(own, price), layout(X, w)
-    seeds, judges = np.flatnonzero(w * cost), np.flatnonzero(w > 0)
+    seeds, sampled = np.flatnonzero(w * cost), np.flatnonzero(w > 0)
     if len(seeds) > SEEDS:
         total = np.cumsum(w * cost)
         drawn = rng.uniform(size=SEEDS) * total[-1]
         seeds = np.unique(np.minimum(np.searchsorted(total, drawn, side="right"), len(X) - 1))
-    if len(judges) > JUDGES:
-        judges = judges[np.sort(sample_without_replacement(len(judges), JUDGES, random_state=rng))]
-    table, added = cdist(X[seeds], X[judges], "sqeuclidean"), 0
+    if len(sampled) > SAMPLED:
+        sampled = sampled[
+            np.sort(sample_without_replacement(len(sampled), SAMPLED, random_state=rng))
+        ]
+    table, added = cdist(X[seeds], X[sampled], "sqeuclidean"), 0
     while len(centers) < cap and added < len(seeds):
-        saved = np.maximum(cost[judges] - table, 0.0) * w[judges]
+        saved = np.maximum(cost[sampled] - table, 0.0) * w[sampled]
         best, place = lam + band, None
         for seed in seeds[np.argsort(-saved.sum(axis=1), kind="stable")[:TRIED]]:
             center, kept = X[seed], -1.0

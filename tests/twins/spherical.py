@@ -94,12 +94,12 @@ def fit(
     labels = np.zeros(len(X), dtype=int)
     centers = X[:1] if init is None else unit_rows(np.asarray(init, dtype=float))
     path, n_iter, counted = [], 0, 0
-    fixed = settled = lost = False
+    fixed = within_tol = lost = False
 
     def objective():
         return sum_of_squares(X, w, labels, centers) / 2 + lam * len(centers)
 
-    while not (fixed or settled) and counted < max_iter:
+    while not (fixed or within_tol) and counted < max_iter:
         previous, n_before = labels, len(centers)
         labels, centers = SWEEPS[algorithm](X, w, lam, rounding, centers, cap)
         created = len(centers) > n_before
@@ -108,7 +108,7 @@ def fit(
         labels, centers, lost = directions(X, w, labels, centers[kept])
         path.append(objective())
         changed = not fixed
-        settled = tol > 0 and n_iter > 0 and changed and path[-2] - path[-1] <= tol * path[0]
+        within_tol = tol > 0 and n_iter > 0 and changed and path[-2] - path[-1] <= tol * path[0]
         n_iter += 1
         counted += not (created and (n_iter < 2 or path[-1] < path[-2]))
     if not fixed:
@@ -117,7 +117,7 @@ def fit(
         path.append(objective())
     all_labels = nearest(X_all, centers)[0]
     all_labels[rows] = labels
-    return Result(all_labels, centers, path[-1], np.array(path), n_iter, fixed or settled)
+    return Result(all_labels, centers, path[-1], np.array(path), n_iter, fixed or within_tol)
 
 
 def partial_fit(X, centers, sums, lam, *, weights=None, max_clusters=None):
