@@ -134,16 +134,17 @@ static void check_images(ptrdiff_t d, ptrdiff_t r)
         double c[K * D], out[ROWS], shift[D], squares[16], wide[D * 8];                                  \
         float narrow[D * 16];                                                                            \
         int z[ROWS];                                                                                     \
+        volatile ptrdiff_t n = ROWS; /* gcc warns of a loop over a constant number of rows */            \
         ptrdiff_t i, j;                                                                                  \
         for (i = 0; i < ROWS * D; i++) data[i] = (REAL)draw();                                           \
         for (i = 0; i < K * d; i++) c[i] = draw();                                                       \
         for (j = 0; j < d; j++) shift[j] = draw();                                                       \
         for (i = 0; i < ROWS; i++) { rows[i] = data + i * D; z[i] = (int)((i * 7) % K); }                \
-        sv_assigned_distances_##T(ROWS, rows, z, c, d, out);                                                  \
+        sv_assigned_distances_##T(n, rows, z, c, d, out);                                                \
         for (i = 0; i < ROWS; i++) {                                                                     \
             double s = 0.0;                                                                              \
             for (j = 0; j < d; j++) s += (rows[i][j] - c[z[i] * d + j]) * (rows[i][j] - c[z[i] * d + j]); \
-            check("sv_assigned_distances_" #T, out[i], s, 1e-14);                                             \
+            check("sv_assigned_distances_" #T, out[i], s, 1e-14);                                        \
         }                                                                                                \
         sv_gather_##T##f(rows, d, shift, 0.25, narrow, squares);                                         \
         for (i = 0; i < 16; i++) {                                                                       \
