@@ -65,7 +65,8 @@ cdef double joining(
                 )
     for m in range(row.n_levels):
         at = row.level[m]
-        share, n_v, n = table.shares[at], clusters.level[k * levels + at], clusters.level_weights[k * table.q + column[at]]
+        share, n_v = table.shares[at], clusters.level[k * levels + at]
+        n = clusters.level_weights[k * table.q + column[at]]
         cost += times_log(n + w + a) - times_log(n + a)
         cost -= times_log(n_v + w + a * share) - times_log(n_v + a * share)
     return cost
