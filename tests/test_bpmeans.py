@@ -330,8 +330,8 @@ def test_exact_finds_what_takes_two_flips():
     """(3, 0) is (5, 4) + (-2, -4), but each of them alone is farther than nothing."""
     X = np.array([[5.0, 4], [5, 4], [5, 4], [-2, -4], [-2, -4], [-2, -4], [3, 0]])
     Z = np.array([[1, 0]] * 3 + [[0, 1]] * 3 + [[0, 0]])
-    one = KFeatures(2, init=Z).fit(X)
-    assert one.assignments_[-1].tolist() == [0, 0] and one.objective_ == 9
+    model = KFeatures(2, init=Z).fit(X)
+    assert model.assignments_[-1].tolist() == [0, 0] and model.objective_ == 9
     exact = KFeatures(2, init=Z, assign="exact").fit(X)
     assert exact.assignments_[-1].tolist() == [1, 1]
     np.testing.assert_allclose(exact.objective_path_, [0, 0], atol=1e-25)
@@ -413,8 +413,8 @@ def test_pictures_of_four_objects():
     subsets = np.array(list(product((0.0, 1.0), repeat=16)))[1:, patterns]
     sums = (subsets * number) @ X[first]
     saved = np.square(sums).sum(axis=1) / np.maximum(subsets @ number, 1)
-    one = KFeatures(1, n_init=500, n_swaps=0, random_state=0).fit(X)
-    np.testing.assert_allclose(one.objective_, np.square(X).sum() - saved.max(), rtol=1e-9)
+    single = KFeatures(1, n_init=500, n_swaps=0, random_state=0).fit(X)
+    np.testing.assert_allclose(single.objective_, np.square(X).sum() - saved.max(), rtol=1e-9)
     four = KFeatures(4, n_init=2000, n_swaps=0, random_state=0).fit(X)
     assert four.objective_ == 0
     assert same_columns(Z, four.assignments_) == 1
@@ -832,13 +832,13 @@ def test_transform_equals_twin(seed, assign):
     np.testing.assert_allclose(error, expected, rtol=1e-9, atol=1e-12 * error.max())
     np.testing.assert_allclose(model.score(new), -error.sum(), rtol=1e-9)
     np.testing.assert_allclose(model.score(new, sample_weight=p.w), -(p.w @ error), rtol=1e-9)
-    other = BPMeans(lam=p.lam, max_features=6, random_state=0).fit(p.X)
-    A, Z = other.components_, other.transform(new)
+    other_model = BPMeans(lam=p.lam, max_features=6, random_state=0).fit(p.X)
+    A, Z = other_model.components_, other_model.transform(new)
     twin = twins.features.encode(new, A, exact=True)
     error, expected = (np.square(new - bits @ A).sum(axis=1) for bits in (Z, twin))
     np.testing.assert_allclose(error, expected, rtol=1e-9, atol=1e-12 * error.max())
-    expected = -(error.sum() + p.lam * other.n_components_)
-    np.testing.assert_allclose(other.score(new), expected, rtol=1e-9)
+    expected = -(error.sum() + p.lam * other_model.n_components_)
+    np.testing.assert_allclose(other_model.score(new), expected, rtol=1e-9)
 
 
 @seeds(20)
@@ -949,26 +949,27 @@ def test_auto_finds_planted_features(k):
     assert fixed.transform(X).shape == model.transform(X).shape == (150, k)
     exact = KFeatures("auto", assign="exact", random_state=0).fit(X)
     assert exact.n_components_ == k
-    for one in (model, fixed, exact):
-        assert one.reconstruction_err_**2 <= np.square(X - truth @ A).sum() * (1 + 1e-9)
+    for single in (model, fixed, exact):
+        assert single.reconstruction_err_**2 <= np.square(X - truth @ A).sum() * (1 + 1e-9)
         np.testing.assert_allclose(
-            one.reconstruction_err_**2, np.square(X - one.assignments_ @ one.components_).sum()
+            single.reconstruction_err_**2,
+            np.square(X - single.assignments_ @ single.components_).sum(),
         )
 
 
 def test_auto_knows_no_unit_and_few_weights():
     X = planted_rows(1, 120, 8, 3)[0]
     reference = BPMeans(lam="auto", random_state=0).fit(X)
-    other = BPMeans(lam="auto", random_state=0).fit(X * 1024.0)
-    assert np.array_equal(other.assignments_, reference.assignments_)
-    np.testing.assert_allclose(other.lam_, reference.lam_ * 2.0**20)
+    other_model = BPMeans(lam="auto", random_state=0).fit(X * 1024.0)
+    assert np.array_equal(other_model.assignments_, reference.assignments_)
+    np.testing.assert_allclose(other_model.lam_, reference.lam_ * 2.0**20)
     weight = np.append(np.full(120, 4.0), np.zeros(5))
-    other = BPMeans(lam="auto", random_state=0).fit(
+    other_model = BPMeans(lam="auto", random_state=0).fit(
         np.vstack([X, 100 + X[:5]]), sample_weight=weight
     )
-    assert other.n_components_ == 3
-    np.testing.assert_allclose(other.lam_, 4 * reference.lam_, rtol=1e-6)
-    assert other.assignments_.shape == (125, 3)
+    assert other_model.n_components_ == 3
+    np.testing.assert_allclose(other_model.lam_, 4 * reference.lam_, rtol=1e-6)
+    assert other_model.assignments_.shape == (125, 3)
 
 
 def test_auto_looks_at_a_sample_of_many_rows():
@@ -1045,7 +1046,7 @@ def test_starts_end_once_enough_agree(rule, seed):
             assert np.array_equal(sweep.components(), best.components())
             assert sweep.path().tolist() == best.path().tolist()
             assert sweep.agreed or m == 12
-    low = run_sweep(p, rule, states, enough=2, known=[every.objectives[0]])
+    low = run_sweep(p, rule, states, enough=2, objectives_before=[every.objectives[0]])
     assert len(low.objectives) == needed([every.objectives[0], *every.objectives], 2) - 1 == 1
 
 

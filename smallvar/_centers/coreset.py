@@ -158,9 +158,9 @@ def inclusion(size, n_rows):
     ordered = np.sort(parted[len(size) - n_rows :])[::-1]
     # if the j largest have probability 1, c = (n_rows - j) / (sum of the others)
     rest = float(parted[: len(size) - n_rows].sum())
-    others = rest + np.cumsum(ordered[::-1])[::-1]
-    j = int(np.argmax((n_rows - np.arange(n_rows)) * ordered <= others))
-    return (n_rows - j) / float(others[j])
+    rest_sums = rest + np.cumsum(ordered[::-1])[::-1]
+    j = int(np.argmax((n_rows - np.arange(n_rows)) * ordered <= rest_sums))
+    return (n_rows - j) / float(rest_sums[j])
 
 
 def coreset(

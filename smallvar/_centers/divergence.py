@@ -76,8 +76,8 @@ class _Divergence:
         """
         inner = centers
         if walls is not None:
-            zero, one = m0 * OFF_BORDER, 1.0 - (1.0 - m0) * OFF_BORDER
-            inner = np.where(walls == 1, zero, np.where(walls == 2, one, centers))
+            lower, upper = m0 * OFF_BORDER, 1.0 - (1.0 - m0) * OFF_BORDER
+            inner = np.where(walls == 1, lower, np.where(walls == 2, upper, centers))
         with np.errstate(all="ignore"):  # beyond float64 where centers are far below the data
             slope, offset = self.tangent(inner, m0)
             if walls is not None:
@@ -287,8 +287,8 @@ class DivergenceSweep:
             table += self.from_m0[rows, None]
         walls = None if self.walls is None else self.walls[first:]
         if walls is not None and walls.any():
-            zero, one = ((walls == side).astype(float) for side in (1, 2))
-            table[x @ zero.T + (1.0 - x) @ one.T > 0] = np.inf
+            lower, upper = ((walls == side).astype(float) for side in (1, 2))
+            table[x @ lower.T + (1.0 - x) @ upper.T > 0] = np.inf
         return table
 
     def nearest(self, x, rows):

@@ -89,15 +89,15 @@ class _DivergenceMergeSweep(DivergenceSweep):
         self.move_centers()
         return pairs, costs
 
-    def _merge_costs(self, mean, weights, a, others):
+    def _merge_costs(self, mean, weights, a, candidates):
         """Costs of merging cluster a with each of the others."""
-        w = weights[others, None]
-        joint = mean[a] + w / (weights[a] + w) * (mean[others] - mean[a])
+        w = weights[candidates, None]
+        joint = mean[a] + w / (weights[a] + w) * (mean[candidates] - mean[a])
         # a joint mean is 0 only if both means are; if it underflows, the divergence is infinite
-        joint[(joint == 0.0) & (mean[a] != mean[others])] = SMALLEST_POSITIVE
+        joint[(joint == 0.0) & (mean[a] != mean[candidates])] = SMALLEST_POSITIVE
         between = self.rule.between
         lost = weights[a] * between(mean[a], joint)
-        return lost + weights[others] * between(mean[others], joint)
+        return lost + weights[candidates] * between(mean[candidates], joint)
 
 
 class _FamilyCriterion:

@@ -122,10 +122,14 @@ def begin_path(state, seeds, n_seeds, number, rng):
     data = state.data.sample(n_seeds * max(ROWS_A_CLUSTER, ROWS_A_COLUMN * state.X.shape[1]), rng)
     if seeds is None:
         seeds = distant_rows(data.X, n_seeds, data.w, rng)
-    begin = plain_clusters(data, seeds, state.identity if state.known is None else state.known)
+    begin = plain_clusters(
+        data, seeds, state.identity if state.given_covariances is None else state.given_covariances
+    )
     if data is state.data:  # few rows: no sample
         return begin
-    coarse = type(state)(data.X, data.w, state.lam, state.scale, state.reg, state.known, data)
+    coarse = type(state)(
+        data.X, data.w, state.lam, state.scale, state.reg, state.given_covariances, data
+    )
     found = []
     for stop in stops(coarse, begin, number):
         found.append(stop)

@@ -88,11 +88,11 @@ class Gaussians:
 
     by_point = False
 
-    def __init__(self, X, w, lam, scale, reg, known, data=None):
+    def __init__(self, X, w, lam, scale, reg, given_covariances, data=None):
         self.X, self.w, self.data = X, w, data
         self.sums = None if data is None else Sums(data.layout, 1)
-        self.lam, self.scale, self.reg, self.known = lam, scale, reg, known
-        self.identity, self.known_root = np.eye(X.shape[1]), None
+        self.lam, self.scale, self.reg, self.given_covariances = lam, scale, reg, given_covariances
+        self.identity, self.given_root = np.eye(X.shape[1]), None
         self.threads = resolve_threads(None)
         n = X.shape[0]
         self.label, self.summed = np.zeros(n, dtype=np.int32), None
@@ -117,6 +117,7 @@ class Gaussians:
         weight = self.w if self.sums.layout.weighted else None
         self.sums.reserve(k)
         if self.summed is None:
+            # the first labels: all rows are added; later only those that have moved
             self.sums.add(self.X, label, weight, self.threads)
             self._reserve(k)
         else:
@@ -124,6 +125,7 @@ class Gaussians:
             left, joined = self.summed[rows], label[rows]
             weight = None if weight is None else weight[rows]
             self.sums.move(self.X[rows], left, joined, weight)
+            # only clusters that rows have left or joined have new moments; with another k all have
             if k == len(self.centers):
                 self.moved[left] = self.moved[joined] = True
             else:
@@ -167,6 +169,7 @@ class Gaussians:
     def _update_moments(self):
         """Update mean, weight and sum of w (x - mean)(x - mean)' of clusters that have moved."""
         rows, weight = self.moved, self.w if self.sums.layout.weighted else None
+        # means come from the exact sums; the scatter is about them, so that nothing cancels
         self.weights = np.array(self.sums.totals[1][: len(rows)])
         self.centers[rows] = self.sums.means[: len(rows)][rows]
         cluster_moments(
@@ -179,23 +182,26 @@ class Gaussians:
         self.move(label, k)
         self._update_moments()
         rows = np.flatnonzero(self.moved)
-        if self.known is None:
+        if self.given_covariances is None:
             self.set_covariances(rows, self._learned(rows), label)
-        elif self.known.ndim == 3:
-            self.set_covariances(rows, self.known[rows], label)
+        elif self.given_covariances.ndim == 3:
+            self.set_covariances(rows, self.given_covariances[rows], label)
         else:
-            if self.known_root is None:
-                self.set_covariances(rows[:1], self.known[None], label)
-                self.known_root = self.roots[rows[0]].copy(), self.logdet[rows[0]]
-            self.covariances[rows] = self.known
-            self.roots[rows], self.logdet[rows] = self.known_root
+            if self.given_root is None:
+                # one covariance for all clusters: factored once
+                self.set_covariances(rows[:1], self.given_covariances[None], label)
+                self.given_root = self.roots[rows[0]].copy(), self.logdet[rows[0]]
+            self.covariances[rows] = self.given_covariances
+            self.roots[rows], self.logdet[rows] = self.given_root
         with np.errstate(over="ignore", invalid="ignore"):  # checked here
+            # sum of squared distances: tr(S^-1 scatter) = tr(W scatter W')
             roots = self.roots[rows]
             self.within[rows] = ((roots @ self.scatter[rows]) * roots).sum(axis=(1, 2))
         need_finite(self.within, self.X)
         self.changed |= self.moved
         self.stale |= self.moved
         self.moved[:] = False
+        # sum_k [tr(S_k^-1 scatter_k) + reg tr S_k^-1 + scale log det S_k + lam]
         return float(self.within.sum()) + self.prior()
 
     def _learned(self, rows):
@@ -276,11 +282,13 @@ class PointGaussians(Gaussians):
 
     by_point = True
 
-    def __init__(self, X, w, lam, scale, reg, known, data=None):
-        super().__init__(X, w, lam, scale, reg, known, data)
+    def __init__(self, X, w, lam, scale, reg, given_covariances, data=None):
+        super().__init__(X, w, lam, scale, reg, given_covariances, data)
         self.total = exact_total(w)
 
     def _learned(self, rows):
+        # the minimum of m log det S + tr((scatter + reg I) S^-1) + scale log det S over S, with
+        # m the weight of the cluster
         weights = self.weights[rows, None, None]
         return (self.scatter[rows] + self.reg * self.identity) / (weights + self.scale)
 
@@ -295,9 +303,9 @@ class PointGaussians(Gaussians):
         self.shares = shares
         self.charges = self.logdet - 2.0 * np.log(shares)
 
-    def take(self, other):
+    def take(self, best):
         """Take the clusters of another state."""
-        self.set_clusters(other.centers, other.covariances, other.shares)
+        self.set_clusters(best.centers, best.covariances, best.shares)
 
     def prior(self):
         """The part of the objective that clusters cost apart from their points."""
@@ -315,26 +323,32 @@ class PointGaussians(Gaussians):
         def entropy(weight):
             return 2.0 * weight * np.log(weight / self.total)
 
+        # points pay -2 m log(m / total) for the rarity of their cluster: less in the union
         union_weights = self.weights[a] + self.weights[b]
         lost = entropy(self.weights)[a] + entropy(self.weights)[b] - entropy(union_weights)
-        if self.known is not None:
+        if self.given_covariances is not None:
+            # Ward: m_a m_b / (m_a + m_b) (mu_b - mu_a)' S^-1 (mu_b - mu_a)
             way = (self.centers[b] - self.centers[a]) @ self.roots[0].T
             return lost + self.weights[a] * self.weights[b] / union_weights * np.square(way).sum(
                 axis=1
             )
+        # at its best S a cluster pays (m + scale) (log det S + d)
         logdet = union_log_determinants(
             *(self.weights, self.centers, self.scatter, self.reg, self.scale, a, b)
         )
-        own = (self.weights + self.scale) * self.logdet
+        terms = (self.weights + self.scale) * self.logdet
         # the least value of the prior, and d for each unit of weight, cancel but for one cluster
         unit = len(self.identity) * np.log(self.reg / self.scale)
-        return lost + (union_weights + self.scale) * logdet - own[a] - own[b] + self.scale * unit
+        return (
+            lost + (union_weights + self.scale) * logdet - terms[a] - terms[b] + self.scale * unit
+        )
 
     def cheapest_pair(self):
         """The two clusters whose merger costs least."""
         k = len(self.stale)
         if self.merge_costs is None:
             self.merge_costs = np.full((k, k), np.inf)
+        # costs of two clusters that have not changed since the last call are still right
         pairs = np.argwhere(np.triu(self.stale[:, None] | self.stale, 1))
         a, b = np.ascontiguousarray(pairs.T)
         self.merge_costs[a, b] = self._union_costs(a, b)
@@ -376,6 +390,7 @@ class GaussianStart:
                 self.restart(least)
             moved = int(np.count_nonzero(before != self.label))
             if self.cost is not None:
+                # where K is free, emptied clusters are dropped
                 kept, label = np.unique(self.label, return_inverse=True)
                 self.label, self.k = label.astype(np.int32), len(kept)
             if moved or opened:
@@ -384,6 +399,7 @@ class GaussianStart:
                     state.changed[:] = True
             self._record(objective, moved, opened)
         if not progress.converged:
+            # max_iter was reached: the labels, and the objective, of the last centers
             self.label, least = state.assign()
             if self.cost is not None:
                 kept, label = np.unique(self.label, return_inverse=True)
@@ -402,6 +418,7 @@ class GaussianStart:
         """Restart clusters without rows at the rows of the largest cost that are not alone."""
         count = np.bincount(self.label, minlength=self.k)
         for k in np.flatnonzero(count == 0):
+            # a row that is the only one of its cluster would empty that
             worst = np.where(count[self.label] > 1, self.state.w * least, -np.inf).argmax()
             count[self.label[worst]] -= 1
             self.label[worst], least[worst], count[k] = k, 0.0, 1
@@ -433,7 +450,8 @@ class GaussianStart:
         Later rows that are nearer to a new center join it. Returns the number of new clusters.
         """
         state, order, opened, after = self.state, self.order, 0, 0
-        if state.known is None:
+        if state.given_covariances is None:
+            # a cluster of one point has scatter 0, so its covariance is reg I / scale
             root = np.sqrt(state.scale / state.reg) * state.identity
         else:
             root = state.roots[0].T
@@ -447,6 +465,7 @@ class GaussianStart:
             self.label[i], least[i] = self.k, 0.0
             center = state.rows(i)
             for b in blocks(len(order) - after, state.X.shape[1]):
+                # rows visited later may join the new cluster; earlier ones wait for the next sweep
                 rows = order[after:][b]
                 with np.errstate(over="ignore"):  # infinity is not nearer
                     new = np.square((state.rows(rows) - center) @ root).sum(axis=1)

@@ -329,32 +329,32 @@ default="auto"
         if self.covariances is None:
             return None
         try:
-            known = as_floats(self.covariances)
+            given_covariances = as_floats(self.covariances)
         except (TypeError, ValueError) as error:
             raise ValueError(f"covariances must be numbers: {error}") from None
         wanted = [(d, d)] if self._number_is_free else [(d, d), (self.n_clusters, d, d)]
-        if known.shape not in wanted:
+        if given_covariances.shape not in wanted:
             raise ValueError(
                 f"covariances must have shape {' or '.join(map(str, wanted))}"
-                f"{self._free_by}, got {known.shape}"
+                f"{self._free_by}, got {given_covariances.shape}"
             )
-        if known.ndim == 3 and isinstance(self.init, str) and self.init == "merge":
+        if given_covariances.ndim == 3 and isinstance(self.init, str) and self.init == "merge":
             raise ValueError("init must not be 'merge' with a known covariance for each cluster")
-        if not np.isfinite(known).all():
+        if not np.isfinite(given_covariances).all():
             raise ValueError("covariances must be finite, got NaN or infinity")
-        stack = known.reshape(-1, d, d)
-        for one in stack:
-            check_symmetric(one, "covariances must be symmetric")
+        stack = given_covariances.reshape(-1, d, d)
+        for matrix in stack:
+            check_symmetric(matrix, "covariances must be symmetric")
 
         def indefinite(k):
             least = np.linalg.eigvalsh(stack[k])[0]
             raise ValueError(
                 f"covariances must be positive definite, got an eigenvalue of {least:.3g}"
-                f"{f' in number {k}' if known.ndim == 3 else ''}"
+                f"{f' in number {k}' if given_covariances.ndim == 3 else ''}"
             )
 
         roots_of(stack, indefinite)
-        return known
+        return given_covariances
 
     def _resolve_reg(self, data):
         if self.volume == "points" and self.covariances is not None:
@@ -381,13 +381,13 @@ default="auto"
         parameters = 1 + d + (d * (d + 1) / 2 if known is None else 0)
         return parameters * math.log(max(exact_total(data.w), 2.0))
 
-    def _opening_cost(self, d, reg, known):
+    def _opening_cost(self, d, reg, given_covariances):
         """What a cluster costs that begins at a point; None with K fixed."""
         if self.lam is None or self.volume == "points":
             return None
         lam, scale = float(self.lam), float(self.scale)
-        if known is not None:
-            roots, logdet = roots_of(known[None], None)
+        if given_covariances is not None:
+            roots, logdet = roots_of(given_covariances[None], None)
             cost = lam + reg * np.square(roots).sum() + scale * logdet[0]
         elif reg == 0:
             raise ValueError("reg_covar must be > 0 with lam given, got 0")
@@ -402,7 +402,7 @@ default="auto"
                 f"(n_features={d}, reg_covar={reg:.6g}, scale={scale:.6g}); got "
                 f"lam={shown(lam)} and lam_eff={cost:.6g}"
             )
-        if known is None and cost >= scale:
+        if given_covariances is None and cost >= scale:
             warnings.warn(
                 f"MahalanobisMeans: lam={lam:.8g} makes opening a cluster cost "
                 f"lam_eff={cost:.6g}, but no point is ever as far as scale={scale:.6g} from "
@@ -445,19 +445,19 @@ default="auto"
             active = np.flatnonzero(w)
             if not self._number_is_free:
                 check_guess(self.n_clusters, len(active), "n_clusters")
-            seeds, known = self._check_seeds(d), self._check_covariances(d)
+            seeds, given_covariances = self._check_seeds(d), self._check_covariances(d)
             # rows without weight are few or none: leave them out by a copy
             used = (X, w) if len(active) == n else (X[active], w[active])
             self._varying = varying_columns(used[0]) if self._leaves_out else None
             seeds = seeds if seeds is None else self._columns(seeds)
             data = Data(self._columns(used[0]), used[1], weight is not None)
             reg = self._resolve_reg(data)
-            cost = self._opening_cost(d, reg, known)
-            lam = self._resolve_lam(data.X.shape[1], data, known)
+            cost = self._opening_cost(d, reg, given_covariances)
+            lam = self._resolve_lam(data.X.shape[1], data, given_covariances)
             total = 1 if seeds is not None and cost is None else self.n_init
-            make = self._merged if self._merges(known) else self._begun
-            starts = make(data, seeds, known, reg, lam, cost, total, rng)
-            if self._merges(known):
+            make = self._merged if self._merges(given_covariances) else self._begun
+            starts = make(data, seeds, given_covariances, reg, lam, cost, total, rng)
+            if self._merges(given_covariances):
                 starts = until_some_agree(starts, data.w)
             best = best_of(starts, total=total, callback=self._callback())
             self._keep(best.state, used[0], reg)
@@ -485,8 +485,8 @@ default="auto"
     @property
     def _counts_rows(self):
         """Whether weights count in units of their mean, so that they add up to the rows."""
-        found = self._finds_number and self.lam is None and isinstance(self.reg_covar, str)
-        return found and self.volume == "points"
+        from_path = self._finds_number and self.lam is None and isinstance(self.reg_covar, str)
+        return from_path and self.volume == "points"
 
     @property
     def _leaves_out(self):
@@ -504,21 +504,21 @@ default="auto"
         self.covariances_ = np.tile(reg / float(self.scale) * np.eye(d), (k, 1, 1))
         self.covariances_[np.ix_(range(k), self._varying, self._varying)] = state.covariances
 
-    def _merges(self, known):
+    def _merges(self, given_covariances):
         """Whether starts come down a merge path."""
         if self.volume == "clusters" or not (self._finds_number or isinstance(self.init, str)):
             return False
         return (
             self._finds_number
             or self.init == "merge"
-            or (self.init == "auto" and np.ndim(known) != 3)
+            or (self.init == "auto" and np.ndim(given_covariances) != 3)
         )
 
-    def _gaussians(self, X, w, lam, reg, known, data=None):
+    def _gaussians(self, X, w, lam, reg, given_covariances, data=None):
         kind = PointGaussians if self.volume == "points" else Gaussians
-        return kind(X, w, lam or 0.0, float(self.scale), reg, known, data)
+        return kind(X, w, lam or 0.0, float(self.scale), reg, given_covariances, data)
 
-    def _merged(self, data, seeds, known, reg, lam, cost, total, rng):
+    def _merged(self, data, seeds, given_covariances, reg, lam, cost, total, rng):
         """Starts from merge paths; of samples where there are many rows."""
         n, d = data.X.shape
         rows = min(n, PATH_ROWS)
@@ -527,16 +527,16 @@ default="auto"
         number = None if self._finds_number else self.n_clusters
         for _ in range(total):
             part = data.sample(PATH_ROWS, rng)
-            path = self._gaussians(part.X, part.w, lam, reg, known, part)
+            path = self._gaussians(part.X, part.w, lam, reg, given_covariances, part)
             while True:
                 k, label = cut_path(path, begin_path(path, seeds, many, number, rng), number)
                 if not self._finds_number or seeds is not None or k <= many // 2 or many == most:
                     break
                 many = min(2 * many, most)  # for the starts to come, too
             if k is None:  # mergers passed over the number of clusters that is wanted
-                yield self._start(data, None, known, reg, lam, cost, None, rng)
+                yield self._start(data, None, given_covariances, reg, lam, cost, None, rng)
                 continue
-            state = self._gaussians(data.X, data.w, lam, reg, known, data)
+            state = self._gaussians(data.X, data.w, lam, reg, given_covariances, data)
             start = GaussianStart(state, k, label)
             if part is not data:
                 path.refit(label, k)
@@ -546,24 +546,24 @@ default="auto"
                 start.restart(least)
             yield start.run(False, self._loop())
 
-    def _begun(self, data, seeds, known, reg, lam, cost, total, rng):
+    def _begun(self, data, seeds, given_covariances, reg, lam, cost, total, rng):
         """Starts from seeds, or from one cluster of all rows."""
         n = len(data.w)
         for start in range(total):
             order = None
             if cost is not None:
                 order = np.arange(n) if start == 0 else rng.permutation(n)
-            yield self._start(data, seeds, known, reg, lam, cost, order, rng)
+            yield self._start(data, seeds, given_covariances, reg, lam, cost, order, rng)
 
-    def _start(self, data, seeds, known, reg, lam, cost, order, rng):
+    def _start(self, data, seeds, given_covariances, reg, lam, cost, order, rng):
         X, w = data.X, data.w
-        state = self._gaussians(X, w, lam, reg, known, data)
+        state = self._gaussians(X, w, lam, reg, given_covariances, data)
         if seeds is None and cost is not None:
             label = np.zeros(len(w), dtype=np.int32)
             return GaussianStart(state, 1, label, cost, order).run(False, self._loop())
         if seeds is None:
             seeds = distant_rows(X, self.n_clusters, w, rng)
-        k, first = len(seeds), state.identity if known is None else known
+        k, first = len(seeds), state.identity if given_covariances is None else given_covariances
         shares = np.full(k, 1.0 / k) if state.by_point else None
         covariances = np.broadcast_to(first, (k, *state.identity.shape))
         state.set_clusters(seeds.astype(np.float64), covariances, shares)

@@ -285,11 +285,11 @@ class Search:
         The saving is sum_i w_i (min(price, ||x_i - mu||^2) - ||x_i - mu_k||^2) over the rows of k,
         mu the nearest of the other centers. ``left`` are the clusters not removed, None: all.
         """
-        others = np.delete(np.arange(len(centers)), k) if left is None else left[left != k]
+        remaining = np.delete(np.arange(len(centers)), k) if left is None else left[left != k]
         rows = np.flatnonzero(labels == k)
         if len(rows) == 0:
             return 0.0, rows, rows, distances[rows]
-        sweep = nearest_sweep(some_rows(self.X, rows), None, centers[others], self.n_threads)
+        sweep = nearest_sweep(some_rows(self.X, rows), None, centers[remaining], self.n_threads)
         other_distances = sweep.assigned_distances()
         saved = np.minimum(self.price, other_distances) - distances[rows]
         if self.weight is not None:
@@ -367,8 +367,8 @@ class Search:
         if len(rated_on) > RATING_ROWS:
             drawn = sample_without_replacement(len(rated_on), RATING_ROWS, random_state=self.rng)
             rated_on = rated_on[np.sort(drawn)]
-        points, others = (self.X[rows].astype(np.float64) for rows in (seeds, rated_on))
-        return points, rated_on, cdist(points, others, "sqeuclidean")
+        points, rated = (self.X[rows].astype(np.float64) for rows in (seeds, rated_on))
+        return points, rated_on, cdist(points, rated, "sqeuclidean")
 
     def refined(self, cost, center):
         """The saving of a new center, the center, and the costs of all rows with it.

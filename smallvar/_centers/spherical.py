@@ -112,7 +112,9 @@ def opening_penalty(X, weight, centers, n_threads):
     apart = 0.5 * pdist(centers, "sqeuclidean")
     cosine = 1.0 - float(apart[apart > 0.0].min(initial=1.0))
     between = 1.0 - cosine * (1.0 - float(to_center.mean()))
+    # at least ``within``, or rows of a cluster would open others
     lam = np.sqrt(within * max(within, between)) if within > 0.0 else 1.0
+    # w (1 - cos) of no row exceeds the penalty, however heavy the row
     return max(lam * mean_weight(weight), largest)
 
 
@@ -133,7 +135,10 @@ def saving(path, X, weight, n_threads, times=1.0):
     slopes = [(error[a] - error[b]) / (b - a) for a, b in pairwise(near)]
     slopes = [max(slope, 0.0) for slope in slopes]
     if path.best == 1:
+        # a second cluster saves at most the whole error, so it does not pay at twice that
         return times * (2.0 * max([error[1], *slopes]) or 1.0)
+    # the best number stays best for lam from what one cluster more would save to what the last
+    # of them has saved
     return times * penalty_within(slopes[1] if len(slopes) > 1 else 0.0, slopes[0])
 
 
@@ -429,6 +434,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             guess = cut_guess(self.guess, X.shape[0])
             about = (first_row(X, weight)[0], length_rounding(X))
             farthest = farthest_row(X, guess, weight, n_threads, about=about) or 2.0
+            # 1 - cos, in the unit of the weights; rows that are all alike give 1, a right angle
             return mean_weight(weight) * 0.5 * farthest
         return float(self.lam)
 
@@ -452,6 +458,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
                 centers = first_row(X, weight, order)
             elif lam is None:  # the centers of a path are means inside the sphere
                 centers = as_directions(centers, X, weight, n_threads)
+            # sums from the origin: their direction is that of the center
             frame = Sphere(X, weight, n_threads, centers)
             w = weight if order is None or weight is None else weight[order]
             labels = np.zeros(X.shape[0], dtype=np.int32)
@@ -479,6 +486,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         self.resultant_lengths_ = resultants(*(part[: fitted.n_clusters] for part in sums.totals))
         fitted = replace(fitted, sweep=None)  # its bounds take memory
         super()._learn(fitted)
+        # lam_ counts clusters in the objective; later batches open clusters by ``_opening``: the
+        # penalty of a path may be less than distances within its clusters
         self._opening = fitted.lam
         if fitted.path is not None:
             self._opening = opening_penalty(X, weight, self.cluster_centers_, n_threads)
@@ -492,14 +501,15 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         given, lam = self._given_centers(X, n_threads), self._penalty(X, weight, n_threads)
         vars(self).pop("path_", None)
         if lam is None:
-            options = {**self._path_options(), "init": given, "transforms": False}
-            options["coarse_rows"] = COARSE_ROWS
+            options = {"init": given, "coarse_rows": COARSE_ROWS, "transforms": False}
+            options = {**self._path_options(), **options}
             self.path_ = path = find_path(X, weight, rng, n_threads, **options)
             given = as_directions(path.centers(path.best), X, weight, n_threads)
             lam = opening_penalty(X, weight, given, n_threads)
         self.lam_, self._opening = lam, lam
         self._note_cosine(weight)
         self.cluster_centers_ = given
+        # length 0: given centers have no weight yet, the first rows that join give the direction
         self.resultant_lengths_ = None if given is None else np.zeros(len(given))
         self._stream, self.n_steps_ = None, 0
         self._note()
@@ -514,8 +524,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     def _moved(self, centers, total, weights):
         # a center is the sum of its rows at length 1; where the sum vanishes it stays as it was
         size = resultants(total, weights)
-        some = size > ZERO_RESULTANT * weights
-        centers[some] = total[some] / size[some, None]
+        nonzero = size > ZERO_RESULTANT * weights
+        centers[nonzero] = total[nonzero] / size[nonzero, None]
         return centers, size
 
     def _finish(self, sweep):
@@ -564,8 +574,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             return labels
         cosines = np.zeros(n)
         if sweep is not None:
-            found = np.maximum(1.0 - 0.5 * sweep.assigned_distances(), -1.0)
-            cosines[slice(None) if used is None else used] = found
+            # cos = 1 - ||x - mu||^2 / 2 for vectors of length 1; rounding may leave less than -1
+            cosine = np.maximum(1.0 - 0.5 * sweep.assigned_distances(), -1.0)
+            cosines[slice(None) if used is None else used] = cosine
         return labels, cosines
 
     def transform(self, X: Data) -> NDArray[np.floating]:
@@ -630,5 +641,6 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         error = 0.0
         if X.shape[0] and (weight is None or weight.any()):
             sweep = nearest(X, weight, centers, self._threads())
+            # sum_i w_i (1 - cos_i), half of the squared error
             error = self._error_share * sweep.squared_error()
         return -(error + self.lam_ * len(centers))

@@ -54,9 +54,9 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (see {self.prog} --help){hint}")
 
 
-def nearest(word, known):
+def nearest(word, words):
     """The name among those known that is spelled most like a word; None if none is much alike."""
-    return next(iter(difflib.get_close_matches(word, known, n=1)), None)
+    return next(iter(difflib.get_close_matches(word, words, n=1)), None)
 
 
 class ShowConfig(argparse.Action):

@@ -82,9 +82,9 @@ class Choice:
         self.error_name = error_name
         self.sample, self.tie = path.n_samples, getattr(path, "tie", 0.0)
         criterion = dict(zip(path.n_clusters.tolist(), path.criterion.tolist(), strict=True))
-        known = [k for k in path.ranking.tolist() if np.isfinite(criterion[k])]
+        with_criterion = [k for k in path.ranking.tolist() if np.isfinite(criterion[k])]
         self.best, self.lam, self.most = path.best, path.lam, most
-        self.ranked = [k for k in known if most is None or k <= most]
+        self.ranked = [k for k in with_criterion if most is None or k <= most]
         allowed = path.n_clusters <= (WHOLE if most is None else most)
         self.counts, self.errors = path.n_clusters[allowed], getattr(path, error)[allowed]
         self.ranges = path.n_clusters, path.lam_low, path.lam_high
@@ -95,10 +95,12 @@ class Choice:
         if self.confidence is not None and self.confidence < CLEAR:
             self.alike = about_as_good(self.best, self.counts, path.confidences[allowed])
         # a better number than --max-clusters allows is named, if it is better by more than a tie
-        ahead = criterion[self.best] - criterion[known[0]]
-        self.beyond = known[0] if known[0] not in self.ranked and ahead > self.tie else None
+        ahead = criterion[self.best] - criterion[with_criterion[0]]
+        self.beyond = (
+            with_criterion[0] if with_criterion[0] not in self.ranked and ahead > self.tie else None
+        )
 
-    def in_words(self, found):
+    def in_words(self, n_clusters):
         """Text of the number of clusters: where it comes from, and how sure it is.
 
         Parameters
@@ -107,12 +109,12 @@ class Choice:
             The number of clusters after the last sweep.
         """
         words = "from the data"
-        if found != self.best:
+        if n_clusters != self.best:
             words = f"{self.best} {words}, fewer after the sweeps"
         if self.beyond:
             words += f", {self.most} at most: {self.beyond} fits better"
         certainty = self.certainty()
-        return f"{found} ({words}; {certainty})" if certainty else f"{found} ({words})"
+        return f"{n_clusters} ({words}; {certainty})" if certainty else f"{n_clusters} ({words})"
 
     def certainty(self):
         """Text of how sure the number is, or why there is no other; empty if neither is known."""

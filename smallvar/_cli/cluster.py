@@ -227,6 +227,8 @@ def new_model(args):
         "verbose": int(args.verbose),
     }
     model = DPMeans(lam=lam, **{name: value for name, value in given.items() if value is not None})
+    # the path draws samples, with a seed so that a command gives the same labels each time; other
+    # algorithms visit the rows in their order unless a seed asks for a random one
     if lam == "auto" or args.algorithm == "merge":
         return model.set_params(random_state=args.seed or 0)
     return model.set_params(shuffle=args.seed is not None)
@@ -283,6 +285,7 @@ def show_folder(args):
     with opened(args) as folder:
         from smallvar.dask import DPMeans
 
+        # the import of Dask counts as opening
         opening = perf_counter() - begin
         model = DPMeans(
             lam="auto" if args.lam is None else args.lam,
@@ -341,6 +344,7 @@ def show_path(args, table, X, scaler, reading):
 
     model = new_model(args)
     if args.out is None:
+        # without --out nothing is labeled, and a path alone takes less time than a fit
         names = ("max_clusters", "random_state", "n_threads", "verbose")
         options = {name: getattr(model, name) for name in names}
         path, fitting = fitted(args, lambda_path, X, **options)

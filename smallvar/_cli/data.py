@@ -119,6 +119,7 @@ def wines_in_words(cultivars, labels):
     from scipy.optimize import linear_sum_assignment
     from sklearn.metrics.cluster import contingency_matrix
 
+    # the assignment problem: pairs of a cultivar and a cluster with the most wines in common
     counts = contingency_matrix(cultivars, labels)
     together, n = int(counts[linear_sum_assignment(-counts)].sum()), len(labels)
     return (
@@ -151,6 +152,7 @@ def scaled(args, table):
             warn_of_uneven(X[:: max(1, len(X) // CHECKED_ROWS)], table.titles)
         return X, None
     scaler, deviation = spread(X)
+    # a variance that left float64 would scale its column to zeros
     if not np.isfinite(deviation).all():
         title = table.titles[np.argmin(np.isfinite(deviation))]
         raise UserError(f"--scale: the values of column {title} are too large to be squared")
@@ -174,6 +176,7 @@ def spread(X):
     """
     from sklearn.preprocessing import StandardScaler
 
+    # partial_fit combines the moments of blocks, so float64 copies stay small
     scaler, step = StandardScaler(), max(1, 2**20 // X.shape[1])
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, len(X), step):
@@ -184,6 +187,7 @@ def spread(X):
 
 def constant(scaler):
     """Mark the columns that a StandardScaler takes for constant."""
+    # StandardScaler divides constant columns by 1; a variance of 1 gives the same scale
     return (scaler.scale_ == 1) & (scaler.var_ != 1)
 
 
@@ -193,6 +197,7 @@ def warn_of_uneven(X, titles):
     varying = np.flatnonzero(deviation > 0)
     if len(varying) < 2 or not np.isfinite(deviation).all():
         return
+    # constant columns add nothing to any distance and are not compared
     wide, narrow = (varying[pick(deviation[varying])] for pick in (np.argmax, np.argmin))
     if deviation[wide] > UNEVEN * deviation[narrow]:
         complain(

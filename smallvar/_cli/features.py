@@ -213,6 +213,7 @@ def show_features(args, options, table, reading):
 
     if args.n_components is not None:
         model = KFeatures(args.n_components, **options)
+        # K is given, so that no penalty enters the objective
         origin = lam = None
     else:
         given = {
@@ -319,6 +320,7 @@ def without_rounding(path):
     if exact.any():
         first = np.argmax(exact)
         low[first] = 0.0
+        # more features save nothing but rounding, so they are best for no penalty
         low[first + 1 :] = high[first + 1 :] = np.nan
     error = np.where(exact, 0.0, path.error)
     return type(path)(path.counts, error, low, high, path.criterion, path.best, path.lam)
@@ -344,6 +346,7 @@ def widest(path):
     if not bounded.any():
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
+        # ratios, not differences, of penalties: independent of the units of the data
         width = np.log(path.lam_high / path.lam_low)
     return int(np.argmax(np.where(bounded, width, -1.0)))
 

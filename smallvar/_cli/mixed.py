@@ -27,8 +27,8 @@ WIDEST = 30  # letters of a name
 def kinds_of(text):
     """Convert the argument of ``--kinds``: names and kinds, None for what is left out."""
     kinds = {}
-    for item in names_of_option("argument --kinds", text):
-        name, equals, kind = (part.strip() for part in item.rpartition("="))
+    for assignment in names_of_option("argument --kinds", text):
+        name, equals, kind = (part.strip() for part in assignment.rpartition("="))
         if not equals or not name or not kind:
             raise UserError(f"argument --kinds: must be NAME=KIND,..., got {text!r}")
         kinds[name] = None if kind == "none" else kind
@@ -113,6 +113,7 @@ def new_model(args):
     }
     given = {name: value for name, value in given.items() if value is not None}
     model = MixedDPMeans(**given, random_state=args.seed or 0, verbose=int(args.verbose))
+    # rows are shuffled on request, where their order matters; the merge path has no order
     by_order = model.lam != "auto" and model.algorithm != "merge"
     return model.set_params(shuffle=by_order and args.seed is not None)
 
@@ -144,6 +145,7 @@ def kinds_needed(table):
 def gaps_in_words(model):
     """Text of the share of missing cells in the columns that are used; None if there are none."""
     profile = model.profiles_
+    # shares of each cluster and column, by the rows of the cluster: the share of all cells
     share = np.average(np.asarray(profile["missing"]), weights=np.asarray(profile["size"]))
     return f"{share:.1%} of the cells are missing" if share > 0.0 else None
 
@@ -171,6 +173,7 @@ def profiles_in_words(model):
     for cluster, size, column, summary, apart in zip(*table.values(), strict=True):
         sizes[cluster] = size
         words = told.setdefault(cluster, [])
+        # the profile has the columns of a cluster in descending order of ``apart``
         if len(words) < TELLING and apart > 0.0:
             words.append(f"{short(column)} {summary}")
     lines = ["what sets the clusters apart (mean ± spread, or shares):"]

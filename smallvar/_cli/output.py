@@ -72,6 +72,7 @@ def replacing(path):
             yield file
         if os.path.exists(path):
             shutil.copymode(path, draft)
+        # atomic within a folder: readers see the old file or the whole new one
         os.replace(draft, path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error

@@ -279,10 +279,10 @@ def explain_cells(titles, cells, later, wanted):
         if not is_number(cell, wanted.number) and not (wanted.drop_missing and is_missing(cell))
     ]
     words = [f"{title} ({shortened(cell)})" for title, cell in bad if not is_missing(cell)]
-    other = Wanted(decimal="," if wanted.decimal == "." else ".")
+    swapped = Wanted(decimal="," if wanted.decimal == "." else ".")
     hint = ""
-    if any(is_number(cell, other.number) and not THOUSANDS.fullmatch(cell) for _, cell in bad):
-        hint = f" (or give --decimal {other.decimal})"
+    if any(is_number(cell, swapped.number) and not THOUSANDS.fullmatch(cell) for _, cell in bad):
+        hint = f" (or give --decimal {swapped.decimal})"
     if later is not None and words:  # columns of words, rather than a slip in one row
         return WordsError(not_numeric(words, columns_of_words(titles, cells, later, wanted), hint))
     title, cell = bad[0]
@@ -449,20 +449,20 @@ def pick_columns(source, wanted, names, d):
         return titles.index(title)
 
     def listed(option, spec):
-        option, found = f"{option} {spec}", []
+        option, columns = f"{option} {spec}", []
         items = names_of_option(option, spec)
         if not items and "" in titles:  # a column without a name
             items = [""]
-        for item in items:
-            first, colon, last = map(str.strip, item.partition(":"))
-            if colon and item.strip() not in titles:
+        for part in items:
+            first, colon, last = map(str.strip, part.partition(":"))
+            if colon and part.strip() not in titles:
                 start = find(first, option) if first else 0
-                found += range(start, (find(last, option) if last else d - 1) + 1)
+                columns += range(start, (find(last, option) if last else d - 1) + 1)
             else:
-                found.append(find(item.strip(), option))
-        if not found or len(set(found)) < len(found):
-            raise UserError(f"{option}: names {'a column twice' if found else 'no column'}")
-        return found
+                columns.append(find(part.strip(), option))
+        if not columns or len(set(columns)) < len(columns):
+            raise UserError(f"{option}: names {'a column twice' if columns else 'no column'}")
+        return columns
 
     clock = None if wanted.time is None else find(wanted.time.strip(), f"--time {wanted.time}")
     if wanted.columns is None:

@@ -65,6 +65,7 @@ def explain_encoding(source, wanted, error):
     what = f"{source.name} is not a text file in UTF-8"
     with open(source.path, "rb", buffering=0) as raw, as_bytes(source, raw) as file:
         for number, line in enumerate(file, 1):
+            # the first bad byte is searched for only now: readers do not say where it is
             if number == 1 and line.startswith(MARKS_OF_UTF_16):
                 return f"{what}, but perhaps in UTF-16: try --encoding utf-16"
             try:
@@ -109,8 +110,8 @@ def sniff_delimiter(lines, wanted, path):
         return [len(cells) for _, cells in split_lines(lines, delimiter) if cells]
 
     def agree(delimiter):
-        found = set(widths(delimiter))
-        return len(found) == 1 and found != {1}
+        widths_seen = set(widths(delimiter))
+        return len(widths_seen) == 1 and widths_seen != {1}
 
     with_comma = wanted.decimal == ","
     for delimiter in "\t; " if with_comma else "\t;, ":
@@ -124,6 +125,7 @@ def sniff_delimiter(lines, wanted, path):
         )
     likely = max(";\t" if with_comma else ",;\t", key=lines[0].count)
     if likely not in lines[0]:
+        # lines of words may differ in length, as those with gaps do, but most agree
         spaced = widths(" ")
         if spaced[0] > 1 and 2 * spaced.count(spaced[0]) > len(spaced):
             return " "
@@ -132,6 +134,7 @@ def sniff_delimiter(lines, wanted, path):
 
 def is_header(cells, number=float):
     """Tell whether the first row holds names: words only, or pandas' 0, 1, 2, ..."""
+    # pandas leaves the title of its index empty
     numbered = cells if cells[0].strip() else cells[1:]
     if len(numbered) > 2 and numbered == [str(i) for i in range(len(numbered))]:
         return True

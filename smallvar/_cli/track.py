@@ -209,6 +209,7 @@ def fitted(args, X, table):
     def show_step(progress, event):
         progress.done = event.number / n_steps
 
+    # with --verbose the model prints its sweeps in place of the bar
     follow = None if args.verbose else show_step
     _, fitting = timed(model.fit, X, times=table.times, follow=follow)
     return model, guess, guessing + fitting
@@ -288,6 +289,7 @@ def typical_penalty(args, X, table):
     sorted_penalties, seconds = timed(lambda: sorted(penalties()))
     if not sorted_penalties:
         return 1.0, guess, seconds  # as in farthest_first_lambda
+    # weighted median: the first penalty up to which steps have half of the rows
     lams, rows = zip(*sorted_penalties, strict=True)
     cumulated = np.cumsum(rows)
     return lams[np.searchsorted(cumulated, cumulated[-1] / 2)], guess, seconds
@@ -348,6 +350,7 @@ def moving_groups(wanted):
         if group == 2:
             seen &= (steps < 20) | (steps >= 22)
         for step in steps[seen]:
+            # the root of a uniform number makes points uniform in a disk
             direction, distance = rng.uniform(0, 2 * np.pi, 15), np.sqrt(rng.random(15))
             points = np.column_stack([np.cos(direction), np.sin(direction)])
             points = path[step] + distance[:, np.newaxis] * points

@@ -88,7 +88,7 @@ def _by_component(K, threshold, rng, least, max_memory):
     start = np.append(0, np.cumsum(size))
     # for each size of components: eigenvalues, eigenvectors, the component of each, and the first
     # rows of the components
-    found = []
+    pairs = []
     for s in np.unique(size[size <= TINY]):
         first = start[:-1][size == s]
         rows = first[:, None] + np.arange(s)
@@ -97,7 +97,7 @@ def _by_component(K, threshold, rng, least, max_memory):
         blocks[part.row // s, part.row % s, part.col - first[part.row // s]] = part.data
         values, vectors = np.linalg.eigh(blocks)
         keep = (values > threshold) | (np.arange(s) >= s - least)
-        found.append((values[keep], vectors.transpose(0, 2, 1)[keep], np.nonzero(keep)[0], first))
+        pairs.append((values[keep], vectors.transpose(0, 2, 1)[keep], np.nonzero(keep)[0], first))
     for c in np.flatnonzero(size > TINY):
         a, b = start[c], start[c + 1]
         part = slice(K.indptr[a], K.indptr[b])
@@ -111,11 +111,11 @@ def _by_component(K, threshold, rng, least, max_memory):
             values, vectors = lanczos(
                 block.dot, b - a, norm, threshold, rng, least, max_memory=max_memory
             )
-        found.append((values, vectors.T, np.zeros(len(values), dtype=int), np.array([a])))
-    values = np.concatenate([values for values, *_ in found])
+        pairs.append((values, vectors.T, np.zeros(len(values), dtype=int), np.array([a])))
+    values = np.concatenate([values for values, *_ in pairs])
     out = np.zeros((K.shape[0], len(values)))
     done = 0
-    for _, vectors, block, first in found:
+    for _, vectors, block, first in pairs:
         m, s = vectors.shape
         rows = order[first[block][:, None] + np.arange(s)]
         out[rows, np.arange(done, done + m)[:, None]] = vectors
@@ -135,15 +135,15 @@ def _implicit(product, n, threshold, rng, least, max_memory):
     return lanczos(product, n, norm, threshold, rng, least, max_memory=max_memory)
 
 
-def lanczos(product, n, norm, threshold, rng, least=0, known=None, max_memory=np.inf):
+def lanczos(product, n, norm, threshold, rng, least=0, basis=None, max_memory=np.inf):
     """Eigenpairs above the threshold by Lanczos runs, each orthogonal to the eigenvectors so far.
 
     At least the ``least`` largest are returned. A run finds one vector of each eigenspace only, so
     multiple eigenvalues take several runs. The last run starts from a random vector, too, and finds
-    no eigenvalue above the threshold. ``product(v)`` is K v. ``known`` are orthonormal eigenvectors
+    no eigenvalue above the threshold. ``product(v)`` is K v. ``basis`` are orthonormal eigenvectors
     found before. No eigenvalue exceeds ``norm`` in absolute value.
     """
-    Q = np.empty((n, 0)) if known is None else known
+    Q = np.empty((n, 0)) if basis is None else basis
     if norm == 0 and threshold >= 0:  # K = 0
         return np.zeros(least), np.eye(n, least)
     # eigenpairs of the next run, and the least number of its Lanczos vectors; where so many are

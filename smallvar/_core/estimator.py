@@ -119,9 +119,9 @@ def unchanged_on_error(estimator):
 def warn_not_converged(estimator, n_iter, where=""):
     """Warn that ``max_iter`` ended the loop; ``n_iter`` counts all sweeps, ``where`` is added."""
     most = estimator.max_iter
-    others = f" ({n_iter} with those that opened clusters or features)" if n_iter > most else ""
+    note = f" ({n_iter} with those that opened clusters or features)" if n_iter > most else ""
     warnings.warn(
-        f"{type(estimator).__name__} did not converge in max_iter={most} sweeps{where}{others}; "
+        f"{type(estimator).__name__} did not converge in max_iter={most} sweeps{where}{note}; "
         f"increase max_iter{' or tol' if hasattr(estimator, 'tol') else ''}.",
         ConvergenceWarning,
         stacklevel=3,

@@ -50,13 +50,16 @@ class Groups:
         order = self.order()
         return np.split(order, np.searchsorted(self.number[order], np.arange(1, len(self))))
 
-    def among(self, known):
+    def among(self, fitted):
         """For each row, the index of its data set in ``known``; ``len(known)`` if it has none."""
         names = self.names
-        if names.dtype.kind in "mM" and known.dtype.kind in "mM":  # equal in any unit
-            unit = np.result_type(names, known)
-            names, known = names.astype(unit).astype(np.int64), known.astype(unit).astype(np.int64)
-        index = {name: j for j, name in enumerate(known.tolist())}
+        if names.dtype.kind in "mM" and fitted.dtype.kind in "mM":  # equal in any unit
+            unit = np.result_type(names, fitted)
+            names, fitted = (
+                names.astype(unit).astype(np.int64),
+                fitted.astype(unit).astype(np.int64),
+            )
+        index = {name: j for j, name in enumerate(fitted.tolist())}
         numbers = np.array([index.get(name, len(index)) for name in names.tolist()], np.int32)
         return numbers[self.number]
 
@@ -79,10 +82,10 @@ def first_appearance(labels):
     n, n_left = len(labels), int(labels.max(initial=-1)) + 1
     first = np.full(n_left, n, dtype=np.intp)
     for start in range(0, n, BLOCK):  # up to the row where all labels have appeared
-        own = labels[start : start + BLOCK]
-        new = np.flatnonzero(first[own] == n)[::-1]
-        first[own[new]] = start + new  # the last assignment to a label wins
-        n_left -= len(np.unique(own[new]))
+        cluster = labels[start : start + BLOCK]
+        new = np.flatnonzero(first[cluster] == n)[::-1]
+        first[cluster[new]] = start + new  # the last assignment to a label wins
+        n_left -= len(np.unique(cluster[new]))
         if n_left == 0:
             break
     used = np.flatnonzero(first < n)

@@ -191,9 +191,9 @@ def has_finite_sum(array):
         return math.isfinite(np.add.reduce(array, axis=None))
 
 
-def is_same(array, other):
+def is_same(array, second):
     """Whether two arrays have the same shape and the same numbers."""
-    return array.shape == other.shape and bool((array == other).all())
+    return array.shape == second.shape and bool((array == second).all())
 
 
 def aligned(X):
@@ -212,11 +212,11 @@ def realigned(value):
     if isinstance(value, np.ndarray):
         return aligned(value)
     if type(value) in (list, tuple):
-        items = [realigned(item) for item in value]
-        unchanged = all(map(operator.is_, items, value))
-        return value if unchanged else type(value)(items)
+        elements = [realigned(element) for element in value]
+        unchanged = all(map(operator.is_, elements, value))
+        return value if unchanged else type(value)(elements)
     if type(value) is dict:
-        entries = {key: realigned(item) for key, item in value.items()}
+        entries = {key: realigned(element) for key, element in value.items()}
         unchanged = all(map(operator.is_, entries.values(), value.values()))
         return value if unchanged else entries
     if type(value).__module__.startswith(("smallvar.", "scipy.sparse.")):

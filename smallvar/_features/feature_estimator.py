@@ -85,9 +85,9 @@ def check_assignments(init, n_samples, width, name):
             f"init must have shape (n_samples, n_features) = ({n_samples}, {relation}"
             f"{name}={width}), got {Z.shape}"
         )
-    other = ~np.isin(Z, (0.0, 1.0))
-    if other.any():
-        raise ValueError(f"init must hold only 0 and 1, got {shown(Z[other][0])}")
+    invalid = ~np.isin(Z, (0.0, 1.0))
+    if invalid.any():
+        raise ValueError(f"init must hold only 0 and 1, got {shown(Z[invalid][0])}")
     return np.ascontiguousarray(Z, dtype=np.uint8)
 
 

@@ -146,9 +146,11 @@ class Steps:
 
     def _add_feature(self, k):
         """Make a start for K = k + 1 from Z of K = k, with a feature that no row has yet."""
-        more = np.zeros((len(self.X), 1), dtype=np.uint8)
+        unused = np.zeros((len(self.X), 1), dtype=np.uint8)
         sweep = self._sweep(k + 1)
-        run_starts(self.model, sweep, self.rng, np.ascontiguousarray(np.hstack([self.Z[k], more])))
+        run_starts(
+            self.model, sweep, self.rng, np.ascontiguousarray(np.hstack([self.Z[k], unused]))
+        )
         self._keep(sweep)
 
     def _run(self, k, few):

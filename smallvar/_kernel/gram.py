@@ -136,10 +136,10 @@ def loses_digits(X, Y, gamma):
     return square > REMOTE_RATIO * spread_square > 0 or square * gamma > LARGE_SQUARE
 
 
-def equal_arguments(value, other):
+def equal_arguments(value, second):
     """Whether two arguments of a kernel, which may be arrays, are equal."""
-    return value is other or (
-        type(value) is type(other) and bool(np.array_equal(np.asarray(value), np.asarray(other)))
+    return value is second or (
+        type(value) is type(second) and bool(np.array_equal(np.asarray(value), np.asarray(second)))
     )
 
 
@@ -436,12 +436,12 @@ class Gram:
         K = self.kernel.between(self.X[index], self.X) if self.K is None else self.K[index]
         return K.astype(np.float64, copy=False)
 
-    def block(self, index, other):
+    def block(self, index, columns):
         """Block of K with rows ``index`` and columns ``other`` (small arrays), as float64."""
         if self.K is None:
-            K = self.kernel.between(self.X[index], self.X[other])
+            K = self.kernel.between(self.X[index], self.X[columns])
         else:
-            K = self.K[np.ix_(index, other)]
+            K = self.K[np.ix_(index, columns)]
         return K.astype(np.float64, copy=False)
 
     def add(self, out, index, label, coefficient):

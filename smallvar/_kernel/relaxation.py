@@ -99,17 +99,19 @@ class GramProblem:
             return eigen_above(product(np.eye(self.n)), lam, rng)[0]
         # The part of an eigenspace of G that is orthogonal to u is in an eigenspace of P G P. So m
         # eigenvectors of G with the same eigenvalue give m - 1 known eigenvectors of P G P.
-        norm, known = abs(K).sum(axis=1).max(), [np.empty((self.n, 0))]
+        norm, vectors = abs(K).sum(axis=1).max(), [np.empty((self.n, 0))]
         for members in np.split(
             np.arange(len(values)), np.flatnonzero(np.diff(values) < -EQUAL * norm) + 1
         ):
             component = Y[:, members].T @ u
             if len(members) > 1 and np.linalg.norm(component) > EQUAL:
-                known.append(
+                vectors.append(
                     Y[:, members] @ np.linalg.qr(component[:, None], mode="complete")[0][:, 1:]
                 )
-        known = np.hstack(known)
-        return lanczos(product, self.n, norm, lam, rng, known=known, max_memory=self.max_memory)[0]
+        vectors = np.hstack(vectors)
+        return lanczos(product, self.n, norm, lam, rng, basis=vectors, max_memory=self.max_memory)[
+            0
+        ]
 
     def error(self, labels):
         """tr K - tr V' K V for the normalized indicator V of the labels."""

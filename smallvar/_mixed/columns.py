@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from smallvar._mixed.kinds import (
-    Found,
+    ColumnKind,
     counted,
+    counts_kind,
     few_values,
-    found_counts,
-    look_at_levels,
-    look_at_numbers,
+    kind_of_levels,
+    kind_of_numbers,
     plain,
 )
 from smallvar._mixed.order import are_in_order
@@ -129,38 +129,42 @@ def pack(X, columns="auto"):
     reader = TableReader(X)
     asked = _asked(reader, columns)
     # columns are read one at a time; of those of levels, the codes are kept for ``_packed``
-    found, kept = [], {}
+    column_kinds, kept = [], {}
     for j, name in enumerate(reader.names):
         kind = asked.get(name, "auto")
         if kind is None:
-            found.append(Found(None, "left out by columns"))
+            column_kinds.append(ColumnKind(None, "left out by columns"))
             continue
         cells = reader.cells(j)
-        found.append(_find_kind(cells, name, kind))
-        if cells.what == "levels" and found[j].kind is not None:
+        column_kinds.append(_find_kind(cells, name, kind))
+        if cells.what == "levels" and column_kinds[j].kind is not None:
             cells.codes = cells.codes.astype(np.int16)
             kept[j] = cells
     # small whole numbers may be codes of a category: all other columns must be known for that
-    _decide_codes(reader, found, kept)
-    used = [column for j, f in enumerate(found) for column in _columns_of(reader.names, j, f)]
-    left_out = {reader.names[j]: f.reason for j, f in enumerate(found) if f.kind is None}
+    _decide_codes(reader, column_kinds, kept)
+    used = [
+        column for j, f in enumerate(column_kinds) for column in _columns_of(reader.names, j, f)
+    ]
+    left_out = {reader.names[j]: f.reason for j, f in enumerate(column_kinds) if f.kind is None}
     if not used:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:SHOWN])
         raise ValueError(f"X must have a column that tells rows apart, got none ({reasons})")
     return _packed(reader, used, left_out, kept)
 
 
-def _columns_of(names, j, found):
+def _columns_of(names, j, column_kind):
     """Yield the Columns that column j of the table becomes: none, one, or one and a flag.
 
     Where many rows have one value, ``found.often``, it is missing in the Column of the others, and
     the flag says which rows have another.
     """
-    if found.kind is None:
+    if column_kind.kind is None:
         return
-    name, often = names[j], found.often
-    filled = found.filled if often is None else (float(often), 0.0)
-    yield Column(name, found.kind, found.levels, found.step, found.reason, j, filled)
+    name, often = names[j], column_kind.often
+    filled = column_kind.filled if often is None else (float(often), 0.0)
+    yield Column(
+        name, column_kind.kind, column_kind.levels, column_kind.step, column_kind.reason, j, filled
+    )
     if often is None:
         return
     flag = f"{name} not {often:g}"
@@ -218,31 +222,35 @@ def _asked(reader, columns):
 
 
 def _find_kind(cells, name, kind):
-    """The Found of a column, for the kind asked for unless that is "auto"; raises if it is not one.
+    """The ColumnKind of a column, for the kind asked for unless that is "auto"; may raise.
 
     A column without a value, or with one value, is left out in any case.
     """
     if cells.what == "dates":
         if kind != "auto":
             raise ValueError(f"columns[{name!r}] must be None or 'auto' for dates, got {kind!r}")
-        return Found(None, "dates")
-    found = (look_at_levels if cells.what == "levels" else look_at_numbers)(cells, name)
-    if kind != "auto" and found.reason != "no value" and not found.reason.startswith("one value"):
-        found = (_levels_as if cells.what == "levels" else _numbers_as)(cells, name, kind)
-    if found.kind in CODES and len(found.levels) > MOST_LEVELS:
+        return ColumnKind(None, "dates")
+    column_kind = (kind_of_levels if cells.what == "levels" else kind_of_numbers)(cells, name)
+    if (
+        kind != "auto"
+        and column_kind.reason != "no value"
+        and not column_kind.reason.startswith("one value")
+    ):
+        column_kind = (_levels_as if cells.what == "levels" else _numbers_as)(cells, name, kind)
+    if column_kind.kind in CODES and len(column_kind.levels) > MOST_LEVELS:
         raise ValueError(
             f"column {name!r} of X must have at most {MOST_LEVELS:,} levels, got "
-            f"{len(found.levels):,}: leave it out by columns={{{name!r}: None}}"
+            f"{len(column_kind.levels):,}: leave it out by columns={{{name!r}: None}}"
         )
-    return found
+    return column_kind
 
 
 def _levels_as(cells, name, kind):
-    """The Found of a column of words, for the kind that was asked for."""
+    """The ColumnKind of a column of words, for the kind that was asked for."""
     used = np.unique(cells.codes[cells.codes >= 0])
     levels = tuple(cells.levels[i] for i in used)
     if kind == "ordered" and cells.ordered:
-        return Found(kind, "as asked for", levels, 1.0)
+        return ColumnKind(kind, "as asked for", levels, 1.0)
     if kind == "bernoulli" and len(levels) > 2:
         raise ValueError(_needs(name, kind, "2 values", counted(len(levels), "level")))
     if kind not in CODES:
@@ -255,15 +263,15 @@ def _levels_as(cells, name, kind):
                 f"words like {levels[0]!r}",
             )
         )
-    return Found(kind, "as asked for", levels)
+    return ColumnKind(kind, "as asked for", levels)
 
 
 def _numbers_as(cells, name, kind):
-    """The Found of a column of numbers, for the kind that was asked for."""
+    """The ColumnKind of a column of numbers, for the kind that was asked for."""
     numbers = cells.numbers[~np.isnan(cells.numbers)]
     check_domain(numbers, name, kind)
     if kind in CODES and cells.flags:
-        return Found(kind, "as asked for", (False, True))
+        return ColumnKind(kind, "as asked for", (False, True))
     few = few_values(numbers, MOST_LEVELS if kind == "categorical" else 1000)
     if kind == "bernoulli" and (few is None or len(few[0]) > 2):
         raise ValueError(_needs(name, kind, "2 values", "more"))
@@ -275,12 +283,12 @@ def _numbers_as(cells, name, kind):
     step = 1.0 if kind == "poisson" else 0.0
     if kind in ("normal", "ordered"):
         if few is None:
-            some = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
-            values = distinct_values(some, np.ones(len(some)))
+            sampled = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
+            values = distinct_values(sampled, np.ones(len(sampled)))
         else:
             values = Values(few[0].astype(np.float64), few[1].astype(np.float64), len(numbers))
         step = float(step_of(values))
-    return Found(kind, "as asked for", levels, step)
+    return ColumnKind(kind, "as asked for", levels, step)
 
 
 def check_domain(numbers, name, kind):
@@ -302,18 +310,18 @@ def _needs(name, kind, needs, got):
     return f"column {name!r} of X must be {needs} for the kind {kind!r}, got {got}"
 
 
-def _decide_codes(reader, found, kept):
+def _decide_codes(reader, column_kinds, kept):
     """Change ``found`` (INOUT) of columns of small whole numbers by the evidence of the others.
 
     They stay ordered if rows with neighboring numbers are alike in the other columns, or if these
     do not tell. Else they are codes of a category.
     """
-    unclear = [j for j, f in enumerate(found) if f.like_codes]
+    unclear = [j for j, f in enumerate(column_kinds) if f.like_codes]
     if not unclear:
         return
     rows = slice(None, None, -(-reader.n_rows // ROWS))
     samples, index = [], {}
-    for j, f in enumerate(found):
+    for j, f in enumerate(column_kinds):
         if f.kind is None:
             continue
         index[j] = len(samples)
@@ -328,14 +336,14 @@ def _decide_codes(reader, found, kept):
             samples.append((None, numbers))
     answers = are_in_order(samples, [index[j] for j in unclear])
     for j, (in_order, told) in zip(unclear, answers, strict=True):
-        f, words = found[j], f"{counted(len(found[j].levels), 'whole number')}"
+        f, words = column_kinds[j], f"{counted(len(column_kinds[j].levels), 'whole number')}"
         if in_order:
             f.reason = f"{len(f.levels)} values, ordered"
             f.reason += " as other columns tell" if told else "; other columns do not tell"
             if f.like_counts:
-                found[j] = found_counts(f.levels)
+                column_kinds[j] = counts_kind(f.levels)
         else:
-            found[j] = Found(
+            column_kinds[j] = ColumnKind(
                 "categorical", f"{words}, codes without an order as other columns tell", f.levels
             )
 

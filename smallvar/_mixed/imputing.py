@@ -32,7 +32,8 @@ def imputed(X, columns, labels, parameters):
             differs = parameters[flag.name].argmax(axis=1) == 1
             value = int(column.filled[0]) if cells.whole else column.filled[0]
             of_cluster = [
-                v if other else value for v, other in zip(of_cluster, differs, strict=True)
+                v if differs_here else value
+                for v, differs_here in zip(of_cluster, differs, strict=True)
             ]
         if cells.flags:
             of_cluster = [bool(v) for v in of_cluster]

@@ -35,7 +35,7 @@ LEAST_LOG_RATIO = 1e-12
 
 
 @dataclass
-class Found:
+class ColumnKind:
     """The kind found for a column, or None and the reason why the column is left out.
 
     ``levels``, ``step`` and ``filled`` are as for Column of columns.py. If many rows have one
@@ -73,44 +73,44 @@ def few_values(numbers, most):
         return None
     place = np.searchsorted(value, numbers)
     place[place == len(value)] = 0
-    others = numbers[value[place] != numbers]
-    if len(others):
-        value = np.union1d(value, np.unique(others))
+    apart = numbers[value[place] != numbers]
+    if len(apart):
+        value = np.union1d(value, np.unique(apart))
         if len(value) > most:
             return None
         place = np.searchsorted(value, numbers)
     return value, np.bincount(place, minlength=len(value))
 
 
-def look_at_levels(cells, name):
-    """The Found of a column of words or of a declared category."""
+def kind_of_levels(cells, name):
+    """The ColumnKind of a column of words or of a declared category."""
     count = np.bincount(cells.codes[cells.codes >= 0], minlength=len(cells.levels))
     used = np.flatnonzero(count)
     n = int(count.sum())
     levels = tuple(cells.levels[i] for i in used)
     if len(used) == 0:
-        return Found(None, "no value")
+        return ColumnKind(None, "no value")
     if len(used) == 1:
-        return Found(None, f"one value, {levels[0]!r}")
+        return ColumnKind(None, f"one value, {levels[0]!r}")
     if cells.ordered:
-        return Found("ordered", f"{counted(len(used), 'level')} in order", levels, 1.0)
+        return ColumnKind("ordered", f"{counted(len(used), 'level')} in order", levels, 1.0)
     if n >= FEW_ROWS and len(used) > SHARE_OF_ROWS * n:
         if len(used) == n:
-            return Found(None, "an identifier: another value in every row")
-        return Found(None, f"text: {len(used):,} different values in {n:,} rows")
+            return ColumnKind(None, "an identifier: another value in every row")
+        return ColumnKind(None, f"text: {len(used):,} different values in {n:,} rows")
     what = "category: " if cells.declared else ""
-    return Found("categorical", f"{what}{counted(len(used), 'level')}", levels)
+    return ColumnKind("categorical", f"{what}{counted(len(used), 'level')}", levels)
 
 
-def look_at_numbers(cells, name):
-    """The Found of a column of numbers or flags."""
+def kind_of_numbers(cells, name):
+    """The ColumnKind of a column of numbers or flags."""
     numbers = cells.numbers[~np.isnan(cells.numbers)]
     if len(numbers) == 0:
-        return Found(None, "no value")
+        return ColumnKind(None, "no value")
     if numbers.min() == numbers.max():
-        return Found(None, f"one value, {plain(numbers[0])!r}")
+        return ColumnKind(None, f"one value, {plain(numbers[0])!r}")
     if cells.flags:
-        return Found("bernoulli", "true or false", (False, True))
+        return ColumnKind("bernoulli", "true or false", (False, True))
     filled = _filled(numbers)
     if filled is not None:
         kept = np.abs(numbers - filled[0]) > filled[1]
@@ -132,7 +132,7 @@ def _filled(numbers):
 
 
 def _kind_with_flag(numbers, cells, name):
-    """The Found of numbers; a value that many rows have is taken out, as ``often``."""
+    """The ColumnKind of numbers; a value that many rows have is taken out, as ``often``."""
     often = None if len(numbers) < LEAST_ROWS else _often(numbers)
     if often is None:
         return _kind_of_values(numbers, cells, name)
@@ -145,39 +145,39 @@ def _kind_with_flag(numbers, cells, name):
 
 def _often(numbers):
     """The value that many rows share, in a column of other values that are rare; None if none."""
-    some = numbers[:: max(1, len(numbers) // ROWS)]
-    value, count = np.unique(some, return_counts=True)
+    sampled = numbers[:: max(1, len(numbers) // ROWS)]
+    value, count = np.unique(sampled, return_counts=True)
     if len(value) <= MOST_ORDERED:
         return None
     top = count.argmax()
-    if count[top] < OFTEN * len(some) or np.delete(count, top).max() > ALIKE * count[top]:
+    if count[top] < OFTEN * len(sampled) or np.delete(count, top).max() > ALIKE * count[top]:
         return None
     return value[top]
 
 
 def _kind_of_values(numbers, cells, name):
-    """The Found of numbers: few values, a key, counts, amounts with a long tail, or normal."""
+    """The ColumnKind of numbers: few values, a key, counts, amounts with a long tail, or normal."""
     n = len(numbers)
     whole = cells.whole or bool((numbers == np.floor(numbers)).all())
     few = few_values(numbers, MOST_ORDERED)
     if few is not None and 2 * len(few[0]) <= n:
         return _kind_of_few(*few, whole)
     if whole and n == len(cells.numbers) and n >= FEW_ROWS and _is_key(numbers, name):
-        return Found(None, "a key: another whole number in every row")
+        return ColumnKind(None, "a key: another whole number in every row")
     low, high = plain(numbers.min()), plain(numbers.max())
     if whole and low >= 0:
         counts = few_values(numbers, MOST_COUNTS)
         if counts is not None and (_fits_poisson(*counts) or _like_counts(*counts)):
-            return Found("poisson", f"counts, {low:,} to {high:,}", (), 1.0)
-    found = _found_normal(numbers, whole)
-    if low > 0 and _is_one_sided(numbers, found.step):
+            return ColumnKind("poisson", f"counts, {low:,} to {high:,}", (), 1.0)
+    column_kind = _normal_kind(numbers, whole)
+    if low > 0 and _is_one_sided(numbers, column_kind.step):
         words = f"positive amounts with a long tail, {low:.4g} to {high:.4g}"
-        return Found("exponential", words, (), found.step)
-    return found
+        return ColumnKind("exponential", words, (), column_kind.step)
+    return column_kind
 
 
-def _found_normal(numbers, whole):
-    """The Found of normal numbers, with the grid of a sample of them."""
+def _normal_kind(numbers, whole):
+    """The ColumnKind of normal numbers, with the grid of a sample of them."""
     some = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
     values = distinct_values(some, np.ones(len(some)))
     step = float(step_of(values))
@@ -185,36 +185,38 @@ def _found_normal(numbers, whole):
         reason = f"whole numbers, {plain(numbers.min()):,} to {plain(numbers.max()):,}"
     else:
         reason = f"numbers in steps of {step:.4g}" if step else "numbers"
-    return Found("normal", reason, (), step)
+    return ColumnKind("normal", reason, (), step)
 
 
 def _kind_of_few(value, count, whole):
-    """The Found of a column of few distinct values: two, counts, or ordered.
+    """The ColumnKind of a column of few distinct values: two, counts, or ordered.
 
     ``value`` ascends, ``count`` are the rows of each, ``whole``: all are whole numbers.
     """
     levels = tuple(plain(v) for v in value)
     if len(value) == 2:
-        return Found("bernoulli", f"2 values, {levels[0]} and {levels[1]}", levels)
+        return ColumnKind("bernoulli", f"2 values, {levels[0]} and {levels[1]}", levels)
     words = f"{len(value)} values"
     counts = whole and value[0] >= 0 and _like_counts(value, count)
     fits = whole and value[0] >= 0 and _fits_poisson(value, count)
     if len(value) > MOST_CODES and (counts or fits):
-        return found_counts(levels)
+        return counts_kind(levels)
     # at most MOST_CODES values may be codes instead: ``like_codes``
     step = _step(value, count)
-    found = Found("ordered", f"{words}, ordered", levels, step or float(np.diff(value).min()))
-    found.like_codes = (
+    column_kind = ColumnKind(
+        "ordered", f"{words}, ordered", levels, step or float(np.diff(value).min())
+    )
+    column_kind.like_codes = (
         whole and len(value) <= MOST_CODES and value[0] in (0, 1)
         and value[-1] - value[0] <= len(value)
     )  # fmt: skip
-    found.like_counts = counts
-    return found
+    column_kind.like_counts = counts
+    return column_kind
 
 
-def found_counts(levels):
-    """The Found of counts; ``levels`` are the distinct ones, ascending."""
-    return Found("poisson", f"counts, {levels[0]} to {levels[-1]}", (), 1.0)
+def counts_kind(levels):
+    """The ColumnKind of counts; ``levels`` are the distinct ones, ascending."""
+    return ColumnKind("poisson", f"counts, {levels[0]} to {levels[-1]}", (), 1.0)
 
 
 def _is_key(numbers, name):
@@ -270,9 +272,9 @@ def _step(value, count):
 
 def _is_one_sided(numbers, step):
     """Whether positive numbers have a long tail that a gamma law fits better than a normal one."""
-    some = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
-    mean = some.mean()
-    centered = some / mean - 1.0
+    sampled = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
+    mean = sampled.mean()
+    centered = sampled / mean - 1.0
     variance = (centered**2).mean()
     skewed = (centered**3).mean() >= SKEWED * variance**1.5
     if not skewed or mean < STEPS * step:

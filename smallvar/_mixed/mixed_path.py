@@ -111,8 +111,8 @@ class Criterion:
             there = ~np.isnan(x)
             w = self.unit * (np.ones(len(x)) if weight is None else weight)
             if there.sum() > 1 and np.ptp(x[there]) > 0.0:
-                value, more = lowest(kind, x[there], w[there], measure.step[j])
-                out[j] = value + self.tie * more
+                value, n_extra = lowest(kind, x[there], w[there], measure.step[j])
+                out[j] = value + self.tie * n_extra
         return out
 
     def by_columns(self, sums, raw, variance):
@@ -137,10 +137,10 @@ class Criterion:
         k = len(sums.size)
         if k > self.cap:
             return np.inf
-        own = self.by_columns(sums, raw, variance)
+        costs = self.by_columns(sums, raw, variance)
         price = self.tie * self.parameters
         # each column: parameters in every cluster, or one distribution for all, whichever is lower
-        columns = np.minimum(own + k * price, self.alone)
+        columns = np.minimum(costs + k * price, self.alone)
         p = sums.weight / sums.weight.sum()
         return float(columns.sum() - 2.0 * self.n * xlogy(p, p).sum() + self.per_cluster * (k - 1))
 
@@ -219,10 +219,10 @@ class Way:
             if self.given is not None:
                 variance[self.given] = sweep.measure.variance[self.given]
         value = self.criterion(sums, raw, variance)
-        found = Stop(sweep.k, sweep.centers, value, raw, float(codes.sum()), variance)
+        stop = Stop(sweep.k, sweep.centers, value, raw, float(codes.sum()), variance)
         if self.moving:
             sweep.rescale(variance)
-        return found
+        return stop
 
     def down(self, step, sweeps):
         """Merge down to one cluster; yields a Stop at the start and after each merger.
@@ -320,11 +320,11 @@ class MixedPath(Path):
             return
         values = scores(stops, (self.lam_low, self.lam_high), self.tie)
         values = np.where(self.counts <= problem.most, values, np.inf)
-        others = np.delete(values, i)
+        rest = np.delete(values, i)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = self.lam_high[i] / self.lam_low[i]
         if self.best > 1:
-            gap = (others.min() - values[i]) / self.tie
+            gap = (rest.min() - values[i]) / self.tie
             confidence = of_several(ratio, ratio, gap)
         else:
             second = 1 + int(self.criterion[1:].argmin())

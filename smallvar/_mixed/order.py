@@ -68,9 +68,9 @@ def evidence(codes, levels, features):
     apart -= features.shape[1] * (share[:, np.newaxis] + share)  # what chance gives
     orders = _orders(len(kept))
     length = apart[orders[:, :-1], orders[:, 1:]].sum(axis=1)
-    own = apart[np.arange(len(kept) - 1), np.arange(1, len(kept))].sum()
-    same = np.abs(length - own) <= ROUNDING * np.abs(apart).max()
-    rank = ((length < own) & ~same).mean() + 0.5 * same.mean()
+    in_order = apart[np.arange(len(kept) - 1), np.arange(1, len(kept))].sum()
+    same = np.abs(length - in_order) <= ROUNDING * np.abs(apart).max()
+    rank = ((length < in_order) & ~same).mean() + 0.5 * same.mean()
     rank = np.clip(rank, 0.01, 0.99)
     return float(np.clip(np.log(0.93) - 0.7 * np.log(rank) + 2.0 * np.log1p(-rank), LOW, HIGH))
 
@@ -98,19 +98,19 @@ def are_in_order(samples, asked):
     answers : list of (bool, bool)
         For each, whether it is in order, and whether that was found from other columns.
     """
-    found = [features_of(sample) for sample in samples]
-    width = sum(f.shape[1] for f in found)
+    every = [features_of(sample) for sample in samples]
+    width = sum(f.shape[1] for f in every)
     step = -(-width // MOST_FEATURES) if width else 1
     log_odds = []
     for j in asked:
-        others = [f for i, f in enumerate(found) if i != j]
-        features = np.hstack(others)[:, ::step] if others else np.zeros((len(found[j]), 0))
+        rest = [f for i, f in enumerate(every) if i != j]
+        features = np.hstack(rest)[:, ::step] if rest else np.zeros((len(every[j]), 0))
         levels, codes = samples[j]
         log_odds.append(evidence(codes, levels, features))
     total = sum(log_odds)
     answers = []
-    for own in log_odds:
-        others = np.clip(total - own, -MOST_OF_OTHERS, MOST_OF_OTHERS)
-        told = bool(own + others != 0.0)
-        answers.append((not told or bool(own + others >= LEAST), told))
+    for odds in log_odds:
+        rest = np.clip(total - odds, -MOST_OF_OTHERS, MOST_OF_OTHERS)
+        told = bool(odds + rest != 0.0)
+        answers.append((not told or bool(odds + rest >= LEAST), told))
     return answers

@@ -85,9 +85,9 @@ class _Sums:
         p = packed.numbers.shape[1]
         origin = np.zeros(p)  # squares of what is far from zero would cancel
         for j in range(p):
-            some = packed.numbers[:: -(-n // BLOCK), j]
-            some = some[~np.isnan(some)]
-            origin[j] = some.mean(dtype=np.float64) if len(some) else 0.0
+            sampled = packed.numbers[:: -(-n // BLOCK), j]
+            sampled = sampled[~np.isnan(sampled)]
+            origin[j] = sampled.mean(dtype=np.float64) if len(sampled) else 0.0
         there, total, square = np.zeros((k, p)), np.zeros((k, p)), np.zeros((k, p))
 
         def parts():
@@ -112,8 +112,8 @@ class _Sums:
         for j, i in enumerate(packed.code_of):
             size = len(packed.columns[i].levels)
             cells = labels * np.intp(size + 1) + packed.codes[:, j] + 1
-            found = np.bincount(cells, weights=weight, minlength=k * (size + 1))
-            self.counts[int(i)] = found.reshape(k, size + 1)[:, 1:]
+            summed = np.bincount(cells, weights=weight, minlength=k * (size + 1))
+            self.counts[int(i)] = summed.reshape(k, size + 1)[:, 1:]
 
 
 def _mean_and_variance(weights, mean, square, origin):
@@ -180,16 +180,16 @@ def _of_codes(column, counts, weights):
 def shares_in_words(column, share, most=3):
     """The largest shares, and how many others there are; of two values the share of the second."""
 
-    def one(level):
+    def name_of(level):
         name = column.levels[level]
         return f"{name}{'' if isinstance(name, (str, bool)) else ':'} {share[level]:.0%}"
 
     if column.kind == "bernoulli":
-        return one(1)
+        return name_of(1)
     order = np.argsort(-share, kind="stable")
     seen = [i for i in order[:most] if share[i] >= LEAST_SHOWN]
     others = int((share > 0.0).sum()) - len(seen)
-    return ", ".join([*map(one, seen), *([f"{others} more"] if others else [])])
+    return ", ".join([*map(name_of, seen), *([f"{others} more"] if others else [])])
 
 
 def shown(value, spread=None):

@@ -214,8 +214,8 @@ def _of_polars(column):
         return Cells("numbers", np.full(len(column), np.nan))
     if kind in (polars.String, polars.Categorical, polars.Enum):
         physical = column.cast(polars.Categorical) if kind == polars.String else column
-        found = physical.to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
-        used, first, codes = np.unique(found, return_index=True, return_inverse=True)
+        places = physical.to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
+        used, first, codes = np.unique(places, return_index=True, return_inverse=True)
         levels = column.gather(first[used >= 0]).cast(polars.String).to_list()
         return _of_words(codes - int(used[0] < 0), levels, declared=kind != polars.String)
     if kind == polars.Object:
@@ -313,5 +313,5 @@ def _of_words(codes, levels, declared=False):
 
 
 def _are_dates(levels):
-    some = levels[:: max(1, len(levels) // CHECKED_CELLS)]
-    return all(isinstance(level, str) and DATE.fullmatch(level) for level in some)
+    sampled = levels[:: max(1, len(levels) // CHECKED_CELLS)]
+    return all(isinstance(level, str) and DATE.fullmatch(level) for level in sampled)

@@ -95,7 +95,7 @@ def not_numbers(X, weight):
     else:
         return np.arange(d)
     # ``least``: distinct values from which on a column is one of numbers
-    few, size, found = n == len(weight), max(1, NUMBERS // n), np.ones(d, dtype=bool)
+    few, size, equal_in = n == len(weight), max(1, NUMBERS // n), np.ones(d, dtype=bool)
     for start in range(0, d, size):
         v = np.sort(X[:, start : start + size], axis=0)
         spread = v[n - 1 - n // 20] - v[n // 20]
@@ -104,8 +104,8 @@ def not_numbers(X, weight):
         equal = 1 + differ.sum(axis=0) < least
         if few:  # a run of more than RUN equal values
             equal |= ~(differ[:-2] | differ[1:-1] | differ[2:]).all(axis=0)
-        found[start : start + size] = equal
-    return np.flatnonzero(found)
+        equal_in[start : start + size] = equal
+    return np.flatnonzero(equal_in)
 
 
 def count_distinct(X):
@@ -127,15 +127,15 @@ def count_different(X):
     each is compared with the NEIGHBORS next ones.
     """
     n, d = X.shape
-    some = np.asarray(X[:: -(-n // FEW_ROWS)], dtype=np.float64)
-    ascending = np.sort(some, axis=0)
+    sampled = np.asarray(X[:: -(-n // FEW_ROWS)], dtype=np.float64)
+    ascending = np.sort(sampled, axis=0)
     low, high = _quantile(ascending, 0.05), _quantile(ascending, 0.95)
     spread = np.where(high > low, high - low, ascending[-1] - ascending[0])
     for j in np.flatnonzero(spread == 0.0):
         spread[j] = float(X[:, j].max()) - float(X[:, j].min()) or 1.0
     same = SAME * spread
     direction = np.random.default_rng(0).uniform(0.5, 1.0, size=d) / same
-    shift, line = some[0], np.empty(n)
+    shift, line = sampled[0], np.empty(n)
     for start in range(0, n, CACHED):
         rows = slice(start, start + CACHED)
         line[rows] = (np.asarray(X[rows], dtype=np.float64) - shift) @ direction
@@ -215,10 +215,10 @@ def step_of(values):
     if len(values.value) < 2:
         return 0.0
     top = values.weights.argmax()
-    others = values.without(top)
+    rest = values.without(top)
     often = values.weights[top] >= FREQUENT * values.weights.sum()
-    if often and others.continuous and others.n_rows >= RARE * values.n_rows:
-        return float(np.median(np.abs(others.value - values.value[top])))
+    if often and rest.continuous and rest.n_rows >= RARE * values.n_rows:
+        return float(np.median(np.abs(rest.value - values.value[top])))
     return 0.0 if values.continuous else _grid(values)[1]
 
 
@@ -293,7 +293,7 @@ def filled_values(X, weight):
     any other value. In a column recorded in steps it is the mean, off the grid of the other values.
     """
     rows, weight_of_rows = evenly_spaced_rows(X, weight)
-    found = {}
+    filled = {}
     for j in not_numbers(rows, weight_of_rows):
         values = distinct_values(rows[:, j], weight_of_rows)
         if len(values.value) < 3:  # one filled in, and two others
@@ -311,15 +311,15 @@ def filled_values(X, weight):
         if not central.any():
             continue
         i = np.where(central, share, 0.0).argmax()
-        others = values.without(i)
-        if others.continuous:
+        rest = values.without(i)
+        if rest.continuous:
             if share[i] > OFTEN * np.delete(share, i).max():
-                found[j] = values.value[i], SAME * deviation
-        elif _on_grid_all(others) and not _on_grid(values.value[i], *_grid(others)):
+                filled[j] = values.value[i], SAME * deviation
+        elif _on_grid_all(rest) and not _on_grid(values.value[i], *_grid(rest)):
             mean = np.average(np.asarray(X[:, j], dtype=np.float64), weights=weight)
             if abs(values.value[i] - mean) <= EXACT * deviation:
-                found[j] = values.value[i], SAME * deviation
-    return found
+                filled[j] = values.value[i], SAME * deviation
+    return filled
 
 
 def rows_filled(X, found):
@@ -339,9 +339,9 @@ class PowerTransform:
 
     def __init__(self, X, weight):
         X, weight = evenly_spaced_rows(X, weight)
-        self.columns, self._parts, some = [], [], max(1, NUMBERS // len(X))
-        for start in range(0, X.shape[1], some):
-            part = X[:, start : start + some]
+        self.columns, self._parts, step = [], [], max(1, NUMBERS // len(X))
+        for start in range(0, X.shape[1], step):
+            part = X[:, start : start + step]
             low, size = part.min(axis=0), np.ptp(part, axis=0)
             scaled = (part - low) / np.where(size > 0.0, size, 1.0)
             one_sided = [

@@ -43,11 +43,11 @@ def of_several(own_ratio, ratio, gap):
     gap : float
         By how much the next best number is worse by the criterion, in ties.
     """
-    own, data = (
+    ratio_in_data, data = (
         np.log(np.clip(r, *RATIOS)) if r == r else np.log(RATIOS[0]) for r in (own_ratio, ratio)
     )
-    a, b, c, one = SEVERAL
-    return _logistic(a * own + b * data + c * np.log1p(max(gap, 0.0)) + one)
+    a, b, c, intercept = SEVERAL
+    return _logistic(a * ratio_in_data + b * data + c * np.log1p(max(gap, 0.0)) + intercept)
 
 
 def of_single(gap, n_distinct, transformed):
@@ -63,8 +63,8 @@ def of_single(gap, n_distinct, transformed):
     transformed : bool
         Whether columns were transformed.
     """
-    a, b, one = SINGLE
-    return _logistic(a * np.clip(gap * np.sqrt(n_distinct), *GAPS) + b * transformed + one)
+    a, b, intercept = SINGLE
+    return _logistic(a * np.clip(gap * np.sqrt(n_distinct), *GAPS) + b * transformed + intercept)
 
 
 def _logistic(x):
@@ -86,8 +86,8 @@ def shares(scores, best, confidence, tie):
 def as_good(counts, confidences, best):
     """Return the numbers, besides the chosen one, that fit about as well."""
     least = SIMILAR * confidences[counts == best][0]
-    others = counts[(confidences >= least) & (counts != best)]
-    return others if len(others) else counts[np.argsort(-confidences, kind="stable")][:2][1:]
+    also_good = counts[(confidences >= least) & (counts != best)]
+    return also_good if len(also_good) else counts[np.argsort(-confidences, kind="stable")][:2][1:]
 
 
 def _level_of_caller():
@@ -118,9 +118,9 @@ def warn_if_unclear(estimator):
         words = [str(j) if names is None else repr(str(names[j])) for j in columns[:5]]
         return ", ".join(words) + (", ..." if len(columns) > 5 else "")
 
-    others = np.sort(as_good(path.counts, path.confidences, path.best)).tolist()
-    fit = f"{', '.join(map(str, others[:5]))} fit{'s' if len(others) == 1 else ''} about as well"
-    reasons = path.doubts(others) if hasattr(path, "doubts") else []
+    numbers = np.sort(as_good(path.counts, path.confidences, path.best)).tolist()
+    fit = f"{', '.join(map(str, numbers[:5]))} fit{'s' if len(numbers) == 1 else ''} about as well"
+    reasons = path.doubts(numbers) if hasattr(path, "doubts") else []
     if len(path.few_valued):
         reasons.append(
             f"columns with few values ({listed(path.few_valued)}) may be what splits the rows: "
@@ -143,7 +143,7 @@ def warn_if_unclear(estimator):
         )
     elif not reasons:
         reasons.append(
-            f"clusters overlap, or differ in shape: compare path_.labels({others[0]}) and "
+            f"clusters overlap, or differ in shape: compare path_.labels({numbers[0]}) and "
             "smallvar.MahalanobisMeans"
         )
     warnings.warn(

@@ -183,12 +183,12 @@ class SpanCoordinates(Coordinates):
         self.groups, parts, floors = [], [], []
         for columns, value in _by_floor(floor, len(X)):
             Y = self._coordinates(columns)
-            more = min(len(columns) - Y.shape[1], most) if value > 0.0 else 0
+            n_directions = min(len(columns) - Y.shape[1], most) if value > 0.0 else 0
             first = sum(part.shape[1] for part in parts)
             self.groups.append((columns, slice(first, first + Y.shape[1])))
-            parts += [Y, np.zeros((len(Y), more))]
-            floors += [value] * (Y.shape[1] + more)
-            self.beyond += (len(columns) - Y.shape[1] - more) * value
+            parts += [Y, np.zeros((len(Y), n_directions))]
+            floors += [value] * (Y.shape[1] + n_directions)
+            self.beyond += (len(columns) - Y.shape[1] - n_directions) * value
         self.rows = np.hstack(parts)
         self.origin = np.zeros(self.rows.shape[1])
         self.total = self._scatter(self.origin)
@@ -286,8 +286,8 @@ class RoundMetric:
     def _stretched(self, Y):
         """Coordinates divided by the standard deviation in each direction."""
         U, s = self.directions.vectors, np.sqrt(self.directions.rest)
-        more = 1.0 / np.sqrt(self.directions.variances) - 1.0 / s
-        return Y / s + ((Y @ U) * more) @ U.T
+        factors = 1.0 / np.sqrt(self.directions.variances) - 1.0 / s
+        return Y / s + ((Y @ U) * factors) @ U.T
 
     def __call__(self, X):
         """Rows or centers in this metric."""

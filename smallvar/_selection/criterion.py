@@ -162,9 +162,9 @@ class Criterion:
             logdet = float(np.log(long.variances).sum()) + (d - q) * np.log(long.rest)
             V = min(V, value(rounded, logdet, d * q - q * (q - 1) / 2 + 1))
         if d == self.d == 2 and not self.total_floor:
-            own = self._own(sweep)
-            if own is not None:
-                V = min(V, value(*own, 3 * K, PER_COLUMN))
+            plane = self._own(sweep)
+            if plane is not None:
+                V = min(V, value(*plane, 3 * K, PER_COLUMN))
         if K == 1 and d == self.varying.sum():
             sides = (self.frame.spread + np.sqrt(12 * self.floor))[self.varying]
             box = 2.0 * u * float(np.log(sides).sum()) + unit * PRICE * 2 * d

@@ -78,9 +78,9 @@ class DirectionSearch:
             if self.none and self._certified(S, np.empty(0), np.empty((D, 0)), trace, logdet, most):
                 return None
             if D >= ITERATED and FEW * self.vectors.shape[1] < D:
-                found = self._iterated(S, trace, logdet, most)
-                if found is not None:
-                    return self._kept(*found, trace, most)
+                iterated = self._iterated(S, trace, logdet, most)
+                if iterated is not None:
+                    return self._kept(*iterated, trace, most)
         e, U = all_pairs(S.in_full())
         return self._kept(e[::-1].clip(0.0), U[:, ::-1], trace, most)
 
@@ -129,8 +129,8 @@ class DirectionSearch:
             length = np.linalg.norm(R, axis=0)
             wrong = length > np.maximum(RESIDUAL * e, ROUNDING * e[0])
             if not wrong[:q].any() and q < min(m - 1, most):
-                known = np.ascontiguousarray(X[:, :q])
-                if self._certified(S, e[:q], known, trace, logdet, most):
+                first_columns = np.ascontiguousarray(X[:, :q])
+                if self._certified(S, e[:q], first_columns, trace, logdet, most):
                     return e, X
                 failed += 1  # a direction may have been missed
             if failed == 2 or not (wrong.any() or FEW * m < len(S)):

@@ -144,12 +144,12 @@ class LambdaPath(Path):
         i = int(np.searchsorted(self.counts, self.best))
         most = np.inf if problem.most is None else problem.most
         scores = np.where(self.counts <= most, scores, np.inf)
-        others = np.delete(scores, i)
+        rest = np.delete(scores, i)
         if self.best > 1:
             # by errors in the metric of the way down, and by those in the metric of the rows
-            own = envelope(self.counts, [stop.own_error for stop in stops])
-            gap = (others.min() - scores[i]) / criterion.tie
-            confidence = of_several(ratios(own)[i], ratios(ranges)[i], gap)
+            widths = envelope(self.counts, [stop.own_error for stop in stops])
+            gap = (rest.min() - scores[i]) / criterion.tie
+            confidence = of_several(ratios(widths)[i], ratios(ranges)[i], gap)
         else:
             second = 1 + int(self._criterion[1:].argmin())
             gap = self._criterion[second] - self._criterion[0]

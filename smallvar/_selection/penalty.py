@@ -55,19 +55,21 @@ def farthest_by(add_seed, n_clusters, rounding, count_alone=False):
     """
     row, distance, n_rows = add_seed(None)
     company = 1 if count_alone else -(-n_rows // (COMPANY * int(n_clusters)))
-    found, alone, n_alone = [], [], 0
-    while distance > rounding and (n_alone <= MOST_ALONE or len(found) < n_clusters):
-        found.append(distance)
-        if company == 1 and len(found) == n_clusters:
+    distances, alone, n_alone = [], [], 0
+    while distance > rounding and (n_alone <= MOST_ALONE or len(distances) < n_clusters):
+        distances.append(distance)
+        if company == 1 and len(distances) == n_clusters:
             break
         row, distance, n_nearer = add_seed(row)
         alone.append(n_nearer < company)
         n_alone += alone[-1]
-        if len(found) - n_alone == n_clusters:
-            far = FAR * found[-1]
-            found = [d for d, lone in zip(found, alone, strict=True) if not lone or d <= far]
+        if len(distances) - n_alone == n_clusters:
+            far = FAR * distances[-1]
+            distances = [
+                d for d, lone in zip(distances, alone, strict=True) if not lone or d <= far
+            ]
             break
-    return found[:n_clusters][-1] if found else None
+    return distances[:n_clusters][-1] if distances else None
 
 
 def among(distance, to_row, group=None):

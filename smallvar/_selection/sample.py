@@ -56,14 +56,14 @@ class Problem:
         ):
             return
         if self.rows is None:
-            found = filled_values(self.X, self.weight)
+            filled = filled_values(self.X, self.weight)
         else:
-            some = spaced(self.rows)
-            found = filled_values(self.X[some], self.weight[some])
-        if not found:
+            spaced_rows = spaced(self.rows)
+            filled = filled_values(self.X[spaced_rows], self.weight[spaced_rows])
+        if not filled:
             return
         used = np.ones(self.X.shape[0], dtype=bool) if self.weight is None else self.weight > 0.0
-        kept = used & ~rows_filled(self.X, found)
+        kept = used & ~rows_filled(self.X, filled)
         if kept.sum() > 0.5 * used.sum():
             self.rows = np.flatnonzero(kept)
 
@@ -188,26 +188,28 @@ class Sample:
         A criterion far above the ``lowest`` is left infinite; then the labels are kept.
         """
         sweep = self.descent.sweep
-        own = sweep.squared_error() if (evaluate or measure) and (self.turned or self.raw) else None
+        error_in_metric = (
+            sweep.squared_error() if (evaluate or measure) and (self.turned or self.raw) else None
+        )
         if self.turned:
             sweep = self.criterion.relabeled(sweep.labels, sweep.k)
-        found = Clustering(sweep.k, sweep.centers)
-        found.modeled = found.centers
-        if evaluate and found.k <= max(1, self.criterion.cap):
+        clustering = Clustering(sweep.k, sweep.centers)
+        clustering.modeled = clustering.centers
+        if evaluate and clustering.k <= max(1, self.criterion.cap):
             options = (lowest,) if lowest < np.inf else ()
-            found.criterion, found.metric, error = self.criterion(sweep, *options)
-            if options and measure and found.criterion == np.inf:
-                found.labels = sweep.labels.copy()
-            found.error = error / self.share
+            clustering.criterion, clustering.metric, error = self.criterion(sweep, *options)
+            if options and measure and clustering.criterion == np.inf:
+                clustering.labels = sweep.labels.copy()
+            clustering.error = error / self.share
         elif measure:
-            found.error = sweep.squared_error() / self.share
+            clustering.error = sweep.squared_error() / self.share
         if self.raw is not None:
             sweep = self.raw(sweep.labels, sweep.k)
-            found.centers = sweep.centers
+            clustering.centers = sweep.centers
             if evaluate or measure:
-                found.error = sweep.squared_error() / self.share
-        found.own_error = found.error if own is None else own
-        return found
+                clustering.error = sweep.squared_error() / self.share
+        clustering.own_error = clustering.error if error_in_metric is None else error_in_metric
+        return clustering
 
     def fixed_point(self, centers):
         """Centers at which plain sweeps from these end, as many, and the error of the nearest."""

@@ -106,15 +106,15 @@ static double SV_(sc_roots_d)(ptrdiff_t n, const double *SV_RESTRICT squares, do
 /* The least of k costs, HUGE_VAL if there are none. */
 SV_INLINE double SV_(sc_min)(const double *cost, ptrdiff_t k)
 {
-    V least = V_SPREAD(HUGE_VAL), other = least;
+    V least = V_SPREAD(HUGE_VAL), second = least;
     double part[V_LANES], best = HUGE_VAL;
     ptrdiff_t i = 0, l;
     for (; i + 2 * V_LANES <= k; i += 2 * V_LANES) {
         const V a = V_LOAD(cost + i), b = V_LOAD(cost + i + V_LANES);
         least = V_PICK(V_LESS(a, least), a, least);
-        other = V_PICK(V_LESS(b, other), b, other);
+        second = V_PICK(V_LESS(b, second), b, second);
     }
-    V_STORE(part, V_PICK(V_LESS(other, least), other, least));
+    V_STORE(part, V_PICK(V_LESS(second, least), second, least));
     for (; i < k; i++) best = cost[i] < best ? cost[i] : best;
     for (l = 0; l < V_LANES; l++) best = part[l] < best ? part[l] : best;
     return best;

@@ -113,14 +113,14 @@ static void SV_(sg_compare)(const double *SV_RESTRICT x, ptrdiff_t d, const doub
         }
     }
     for (p = 0; p < PARTS; p++) {
-        V cost = V_ADD(squares[p], offset), before, label, other;
+        V cost = V_ADD(squares[p], offset), before, label, displaced;
         V_MASK better;
         l = p * V_LANES;
         before = V_LOAD(least + l);
         label = V_LOAD(arg + l);
         better = V_BEFORE(cost, number, before, label);
-        other = V_PICK(better, before, cost);
-        V_STORE(second + l, V_PICK(V_LESS(other, V_LOAD(second + l)), other, V_LOAD(second + l)));
+        displaced = V_PICK(better, before, cost);
+        V_STORE(second + l, V_PICK(V_LESS(displaced, V_LOAD(second + l)), displaced, V_LOAD(second + l)));
         V_STORE(least + l, V_PICK(better, cost, before));
         V_STORE(arg + l, V_PICK(better, number, label));
     }

@@ -80,7 +80,7 @@ SV_CHOOSE(csr_tile)
     static int name(V_REAL *distance, ptrdiff_t k, double *least)                                                      \
     {                                                                                                                  \
         V first = V_SPREAD((V_REAL)CSR_HUGE), second = first;                                                          \
-        V_REAL one[64], two[64];                                                                                       \
+        V_REAL firsts[64], seconds[64];                                                                                \
         ptrdiff_t i;                                                                                                   \
         double a = CSR_HUGE, b = CSR_HUGE;                                                                             \
         for (i = 0; i < CSR_PAD; i++) distance[k + i] = (V_REAL)CSR_HUGE;                                              \
@@ -89,14 +89,14 @@ SV_CHOOSE(csr_tile)
             second = V_LEAST(second, V_MOST(first, s));                                                                \
             first = V_LEAST(first, s);                                                                                 \
         }                                                                                                              \
-        V_STORE(one, first);                                                                                           \
-        V_STORE(two, second);                                                                                          \
+        V_STORE(firsts, first);                                                                                        \
+        V_STORE(seconds, second);                                                                                      \
         for (i = 0; i < V_LANES; i++) {                                                                                \
-            if (one[i] < a) {                                                                                          \
-                b = a < two[i] ? a : two[i];                                                                           \
-                a = one[i];                                                                                            \
-            } else if (one[i] < b) {                                                                                   \
-                b = one[i];                                                                                            \
+            if (firsts[i] < a) {                                                                                       \
+                b = a < seconds[i] ? a : seconds[i];                                                                   \
+                a = firsts[i];                                                                                         \
+            } else if (firsts[i] < b) {                                                                                \
+                b = firsts[i];                                                                                         \
             }                                                                                                          \
         }                                                                                                              \
         least[0] = a;                                                                                                  \

@@ -70,14 +70,14 @@ static inline void sums_clear(const sums_t *sums, ptrdiff_t k0, ptrdiff_t k1)
     memset(sums->count + k0, 0, (size_t)(k1 - k0) * sizeof(double));
 }
 
-/* Add to cluster a all members of cluster b of ``others``, sums with the same bins; b keeps them. */
-static inline void sums_unite(const sums_t *sums, ptrdiff_t a, const sums_t *others, ptrdiff_t b)
+/* Add to cluster a all members of cluster b of ``theirs``, sums with the same bins; b keeps them. */
+static inline void sums_unite(const sums_t *sums, ptrdiff_t a, const sums_t *theirs, ptrdiff_t b)
 {
     double *SV_RESTRICT cell = SUMS_CELL(sums, a);
-    const double *SV_RESTRICT other = SUMS_CELL(others, b);
+    const double *SV_RESTRICT their_cell = SUMS_CELL(theirs, b);
     ptrdiff_t i, size = sums->bins * SUMS_STRIDE(sums);
-    for (i = 0; i < size; i++) cell[i] += other[i];
-    sums->count[a] += others->count[b];
+    for (i = 0; i < size; i++) cell[i] += their_cell[i];
+    sums->count[a] += theirs->count[b];
 }
 
 /* Make cluster a a copy of cluster b. */
@@ -135,10 +135,10 @@ static inline void accumulator_add(int64_t *digit, const double *values, ptrdiff
 }
 
 /* Add another accumulator. */
-static inline void accumulator_merge(int64_t *digit, const int64_t *other)
+static inline void accumulator_merge(int64_t *digit, const int64_t *addend)
 {
     ptrdiff_t q;
-    for (q = 0; q < ACCUMULATOR_DIGITS; q++) digit[q] += other[q];
+    for (q = 0; q < ACCUMULATOR_DIGITS; q++) digit[q] += addend[q];
     accumulator_carry(digit, ACCUMULATOR_DIGITS);
 }
 

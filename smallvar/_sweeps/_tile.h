@@ -100,15 +100,15 @@
  * Distances here are ||c_k||^2 - 2 x.c_k, squared distances without ||x||^2, which is the same for all k. Centers are
  * stored times -2, so that this is one chain of multiply-adds that starts from the norm. It is approximate (fused or
  * not): callers bound the error, and where two distances are nearer to each other decide in plain float64 arithmetic.
- * If more, the results go on from what they are.
+ * If continues, the results go on from what they are.
  * IN  x: d x LANES; c: panels, times -2; norm: one a center.
  * INOUT out1, out2: LANES distances; best: LANES indices, in 64 bytes. */
 static void SV_(T(tile_top2))(const REAL *x, ptrdiff_t d, const REAL *c, const REAL *norm, ptrdiff_t k0, ptrdiff_t k1,
-                              int more, REAL *out1, REAL *out2, int *best)
+                              int continues, REAL *out1, REAL *out2, int *best)
 {
     char *first = (char *)best; /* an index takes an element's bytes */
     ptrdiff_t q, i, j;
-    if (!more) memset(best, 0, 64);
+    if (!continues) memset(best, 0, 64);
 #if !SV_SINGLE
     for (i = LANES - 1; i >= 0; i--) {
         const long long index = best[i];
@@ -116,7 +116,7 @@ static void SV_(T(tile_top2))(const REAL *x, ptrdiff_t d, const REAL *c, const R
     }
 #endif
     for (q = 0; q < LANES; q += PARTS * V_LANES) {
-        if (!more) { FOR_PARTS(CLEAR, 0) }
+        if (!continues) { FOR_PARTS(CLEAR, 0) }
         i = k0;
         while (i < k1 && i % BLOCK) COMPARE(1)
         while (i + BLOCK <= k1) COMPARE(BLOCK)

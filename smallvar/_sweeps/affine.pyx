@@ -151,7 +151,7 @@ cdef void compare(Affine* affine, const Py_ssize_t* points, Py_ssize_t size, dou
     cdef double[LANES] least
     cdef double[LANES] second
     cdef int[16] nearest    # the kernel wants 64 bytes
-    cdef double reach, error, nearer, other
+    cdef double reach, error, nearer, runner_up
     cdef Py_ssize_t m, i
     load_tile(affine, points, size, tile)
     tile_top2_d(
@@ -162,23 +162,23 @@ cdef void compare(Affine* affine, const Py_ssize_t* points, Py_ssize_t size, dou
         i = points[m]
         reach = reach_of(affine, i)
         error = tolerance(affine, reach, affine.points.size[i])
-        nearer, other = max(affine.points.base[i] + least[m], 0.0), affine.points.base[i] + second[m]
+        nearer, runner_up = max(affine.points.base[i] + least[m], 0.0), affine.points.base[i] + second[m]
         if (
-            not (reach < LARGEST_REACH and is_apart(affine, nearer, other, 4.0 * error))
+            not (reach < LARGEST_REACH and is_apart(affine, nearer, runner_up, 4.0 * error))
             or affine.centers.walls.begin != NULL and is_walled_off(affine, i, nearest[m])
         ):
             affine.points.flags[i] = C_UNSURE
             affine.points.upper_bounds[i], affine.points.lower_bounds[i] = HUGE_VAL, 0.0
             continue
         affine.points.labels[i] = nearest[m]
-        affine.points.upper_bounds[i], affine.points.lower_bounds[i] = nearer + error, other - error
+        affine.points.upper_bounds[i], affine.points.lower_bounds[i] = nearer + error, runner_up - error
         if affine.limit < HUGE_VAL and not is_within(affine, i, affine.points.upper_bounds[i] + error):
             affine.points.flags[i] = C_BEYOND
 
 
-cdef inline bint is_apart(const Affine* affine, double nearer, double other, double slack) noexcept nogil:
+cdef inline bint is_apart(const Affine* affine, double nearer, double runner_up, double slack) noexcept nogil:
     """Whether one divergence is below another one, by more than slack and what logarithms are off."""
-    return (1.0 + 2.0 * affine.rounding.logarithms) * nearer + slack < (1.0 - 2.0 * affine.rounding.logarithms) * other
+    return (1.0 + 2.0 * affine.rounding.logarithms) * nearer + slack < (1.0 - 2.0 * affine.rounding.logarithms) * runner_up
 
 
 cdef inline bint is_within(const Affine* affine, Py_ssize_t i, double upper) noexcept nogil:

@@ -211,7 +211,7 @@ cdef int begin_sums(
     """Choose the bins of the sums, as Layout does, and make memory for so many clusters."""
     cdef Py_ssize_t d = table.rows.d, chunk, j
     cdef Bins bins
-    cdef bint more
+    cdef bint again
     cdef double* magic
     cdef double* reach = <double*> take(&table.memory, 4 * d + 1, sizeof(double))
     if reach == NULL:
@@ -221,14 +221,14 @@ cdef int begin_sums(
     cdef double* unit = reach + 3 * d
     if not begin_bins(low, high, table.origin, d, n_used, lightest, heaviest, reach, unit, &bins):
         return OUT_OF_RANGE
-    more = True
-    while more:
+    again = True
+    while again:
         limits_of_bins(reach, d, &bins, limit)
         for j in range(d):
             small[j] = 0.0
         for chunk in range(chunks_of(&table.rows)):
             count_small_of_chunk(&table.rows, chunk, 0, table.origin, limit, small)
-        more = add_bin(small, d, <double> n_used / RARE_ONE_IN, &bins)
+        again = add_bin(small, d, <double> n_used / RARE_ONE_IN, &bins)
     magic = <double*> take(&table.memory, bins.count * (d + 1), sizeof(double))
     table.sums.cell = <double*> take(&table.memory, capacity * bins.count * (d + 1), sizeof(double))
     table.sums.count = <double*> take(&table.memory, capacity, sizeof(double))
@@ -520,7 +520,7 @@ cdef int assign(Fit* fit, bint create, bint seek) noexcept nogil:
     cdef Rows* rows = &fit.table.rows
     cdef Centers* centers = &fit.centers
     cdef Py_ssize_t start = 0, size, lane, i, k, new, first_new
-    cdef double w, distance, other
+    cdef double w, distance, new_distance
     cdef int status
     fit.moved, fit.farthest, fit.farthest_distance = False, -1, fit.lam
     while start < rows.n:
@@ -531,9 +531,9 @@ cdef int assign(Fit* fit, bint create, bint seek) noexcept nogil:
             i, w, k = start + lane, weight_of(rows, start + lane), <Py_ssize_t> nearest[lane]
             distance = least[lane]
             for new in range(first_new, centers.n):  # opened by rows of this tile
-                other = distance_in_tile(centers, new, fit.x + lane)
-                if other < distance:
-                    distance, k = other, new
+                new_distance = distance_in_tile(centers, new, fit.x + lane)
+                if new_distance < distance:
+                    distance, k = new_distance, new
             if w * distance > fit.lam and distance > fit.table.rounding:
                 if create and centers.n < fit.cap:
                     fit.labels[i] = -1

@@ -230,10 +230,10 @@ cdef class DPSweep(MeansSweep):
         cdef State* state = &self.state
         cdef double scale = state.frame.scale, distance
         cdef Py_ssize_t i
-        found = self.farthest_found()
-        if found is None:
+        point_and_distance = self.farthest_found()
+        if point_and_distance is None:
             return False
-        i = found[0]
+        i = point_and_distance[0]
         self.reserve(state.centers.n + 1)
         self.farthest_point = i
         self.farthest_is_added = False

@@ -107,7 +107,7 @@ cdef void distances_of_chunk(
     cdef double[PANEL] squares
     cdef Py_ssize_t start = chunk * CHUNK, size = min(<Py_ssize_t> CHUNK, rows.n - chunk * CHUNK)
     cdef Py_ssize_t d = rows.d, first = 0, count, m
-    cdef double found
+    cdef double norm
     buffer, largest, out = buffer + thread * CHUNK * d, largest + thread * SPACED, out + start * k
     for m in range(size):
         x[m] = row_at(rows, start + m, buffer + m * d)
@@ -115,10 +115,10 @@ cdef void distances_of_chunk(
         for m in range(size):
             count = squares_of_panel(x[m], d, panels, first, k, squares)
             if real_x is float:
-                found = sc_roots_f(count, squares, out + m * k + first)
+                norm = sc_roots_f(count, squares, out + m * k + first)
             else:
-                found = sc_roots_d(count, squares, out + m * k + first)
-            largest[0] = max(largest[0], found)
+                norm = sc_roots_d(count, squares, out + m * k + first)
+            largest[0] = max(largest[0], norm)
         first += PANEL
 
 

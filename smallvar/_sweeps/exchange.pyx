@@ -55,7 +55,7 @@ cdef inline double cost_of(
     return clusters.penalty[k] + gamma * size / total * clusters.norm[k] - (within + 2.0 * gamma * cross) / total
 
 
-cdef Py_ssize_t cheapest(const Clusters* clusters, Py_ssize_t i, double K_ii, Py_ssize_t own) noexcept nogil:
+cdef Py_ssize_t cheapest(const Clusters* clusters, Py_ssize_t i, double K_ii, Py_ssize_t assigned) noexcept nogil:
     """The cluster that point i of cluster ``own`` (-1: of none yet) should be in; number k is a new one."""
     cdef Py_ssize_t k, n_old = clusters.n_old, new = clusters.k
     cdef const double* to_old = clusters.to_old + i * n_old
@@ -63,7 +63,7 @@ cdef Py_ssize_t cheapest(const Clusters* clusters, Py_ssize_t i, double K_ii, Py
     cdef double to_points, least = HUGE_VAL
     for k in range(new):
         to_points = clusters.to_points[k * clusters.n + i]
-        if k == own:
+        if k == assigned:
             rise[k] = clusters.cost[k] - cost_of(
                 clusters, k, clusters.size[k] - 1.0, clusters.within[k] - 2.0 * to_points + K_ii,
                 clusters.cross[k] - to_old[k] if k < n_old else 0.0,
@@ -81,10 +81,10 @@ cdef Py_ssize_t cheapest(const Clusters* clusters, Py_ssize_t i, double K_ii, Py
             rise[k] = HUGE_VAL  # it has lost all its points
         least = min(least, rise[k])
     # a point that is alone in a new cluster gains nothing by another one
-    rise[new] = HUGE_VAL if own >= n_old and clusters.size[own] == 1.0 else clusters.lam - K_ii
+    rise[new] = HUGE_VAL if assigned >= n_old and clusters.size[assigned] == 1.0 else clusters.lam - K_ii
     least = min(least, rise[new]) + clusters.tie
-    if own >= 0 and rise[own] <= least:
-        return own
+    if assigned >= 0 and rise[assigned] <= least:
+        return assigned
     k = 0
     while rise[k] > least:
         k += 1

@@ -124,7 +124,7 @@ cdef inline void compare(const Clusters* clusters, Py_ssize_t k, Tile* tile) noe
 
 
 cdef Py_ssize_t compare_changed(
-    const Points* points, const Clusters* clusters, const int* which, Py_ssize_t size, Py_ssize_t own, Tile* tile,
+    const Points* points, const Clusters* clusters, const int* which, Py_ssize_t size, Py_ssize_t assigned, Tile* tile,
     Py_ssize_t n_open
 ) noexcept nogil:
     """Update points of one cluster by the clusters that have changed, if that decides; others are added to tile.open.
@@ -134,18 +134,18 @@ cdef Py_ssize_t compare_changed(
     cdef Py_ssize_t l, m, k, i
     cdef bint all_changed = clusters.n_changed == clusters.k
     read_tile(points, which, size, tile)
-    if clusters.changed[own]:
-        compare(clusters, own, tile)
+    if clusters.changed[assigned]:
+        compare(clusters, assigned, tile)
     else:
         for l in range(SG_POINTS):
             tile.least[l] = points.least[which[min(l, size - 1)]]
-            tile.arg[l] = own
+            tile.arg[l] = assigned
     if not all_changed:
         for l in range(SG_POINTS):
             tile.bound[l] = points.second[which[min(l, size - 1)]]
     for m in range(clusters.n_changed):
         k = clusters.numbers[m]
-        if k != own:
+        if k != assigned:
             compare(clusters, k, tile)
     for l in range(size):
         i = which[l]
@@ -163,12 +163,12 @@ cdef void compare_all(
     const Points* points, const Clusters* clusters, const int* which, Py_ssize_t size, Tile* tile
 ) noexcept nogil:
     """Update points by all clusters, their own first."""
-    cdef Py_ssize_t l, m, k, own = points.labels[which[0]]
+    cdef Py_ssize_t l, m, k, assigned = points.labels[which[0]]
     read_tile(points, which, size, tile)
-    compare(clusters, own, tile)
+    compare(clusters, assigned, tile)
     for m in range(clusters.k):
         k = clusters.numbers[m]
-        if k != own:
+        if k != assigned:
             compare(clusters, k, tile)
     for l in range(size):
         points.labels[which[l]] = <int> tile.arg[l]

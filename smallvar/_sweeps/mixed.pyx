@@ -252,48 +252,48 @@ cdef void add_part(
     """
     cdef Py_ssize_t i, m, j, p = table.p, levels = table.begin[table.q], width = sums_width(table)
     cdef double w
-    cdef double* own
+    cdef double* cell
     cdef double* of_level
     # the layout of a cluster's numbers is that of the docstring, part after part
     for i in range(start, stop):
         read_point(table, i, row)
         w = weight_of_point(table, i)
-        own = sums + labels[i] * width
-        of_level = own + 5 * p
+        cell = sums + labels[i] * width
+        of_level = cell + 5 * p
         for m in range(row.n_numbers):
             j = row.at[m]
-            add_exactly(own + j, own + p + j, w * row.x[m])
-            add_exactly(own + 2 * p + j, own + 3 * p + j, w)
-            own[4 * p + j] += 1.0
+            add_exactly(cell + j, cell + p + j, w * row.x[m])
+            add_exactly(cell + 2 * p + j, cell + 3 * p + j, w)
+            cell[4 * p + j] += 1.0
         for m in range(row.n_levels):
             j = row.level[m]
             add_exactly(of_level + j, of_level + levels + j, w)
-        own = of_level + 2 * levels
-        add_exactly(own, own + 1, w)
-        own[2] += 1.0
+        cell = of_level + 2 * levels
+        add_exactly(cell, cell + 1, w)
+        cell[2] += 1.0
 
 
 cdef void unite_parts(double* sums, const double* part, Py_ssize_t k, const Table* table) noexcept nogil:
     """Add the sums of a part to those of the parts before."""
     cdef Py_ssize_t c, j, p = table.p, levels = table.begin[table.q], width = sums_width(table)
     cdef double* to
-    cdef const double* other
+    cdef const double* from_part
     for c in range(k):
-        to, other = sums + c * width, part + c * width
+        to, from_part = sums + c * width, part + c * width
         for j in range(p):
-            add_exactly(to + j, to + p + j, other[j])
-            to[p + j] += other[p + j]
-            add_exactly(to + 2 * p + j, to + 3 * p + j, other[2 * p + j])
-            to[3 * p + j] += other[3 * p + j]
-            to[4 * p + j] += other[4 * p + j]
-        to, other = to + 5 * p, other + 5 * p
+            add_exactly(to + j, to + p + j, from_part[j])
+            to[p + j] += from_part[p + j]
+            add_exactly(to + 2 * p + j, to + 3 * p + j, from_part[2 * p + j])
+            to[3 * p + j] += from_part[3 * p + j]
+            to[4 * p + j] += from_part[4 * p + j]
+        to, from_part = to + 5 * p, from_part + 5 * p
         for j in range(levels):
-            add_exactly(to + j, to + levels + j, other[j])
-            to[levels + j] += other[levels + j]
-        to, other = to + 2 * levels, other + 2 * levels
-        add_exactly(to, to + 1, other[0])
-        to[1] += other[1]
-        to[2] += other[2]
+            add_exactly(to + j, to + levels + j, from_part[j])
+            to[levels + j] += from_part[levels + j]
+        to, from_part = to + 2 * levels, from_part + 2 * levels
+        add_exactly(to, to + 1, from_part[0])
+        to[1] += from_part[1]
+        to[2] += from_part[2]
 
 
 cdef void errors_of_part(
@@ -515,7 +515,7 @@ cdef class MixedAssignment(MixedRows):
         cdef Py_ssize_t i = first, k = centers.k, n = 0, c
         cdef int[::1] labels = self.labels
         cdef const unsigned char[::1] beyond = self.beyond
-        cdef double w, distance, other
+        cdef double w, distance, new_distance
         levels = table.begin[table.q]
         means, shares = np.zeros((most, max(1, table.p))), np.zeros((most, max(1, levels)))
         cdef double[:, ::1] mean = means, share = shares, cost = np.zeros((max(1, levels), most))
@@ -532,9 +532,9 @@ cdef class MixedAssignment(MixedRows):
             w = weight_of_point(table, i)
             distance = exact(table, centers, row, labels[i])
             for c in range(n):
-                other = exact(table, &opened, row, c)
-                if other < distance:
-                    distance, labels[i] = other, <int> (k + c)
+                new_distance = exact(table, &opened, row, c)
+                if new_distance < distance:
+                    distance, labels[i] = new_distance, <int> (k + c)
             if k + n < cap and w * distance > lam and w * distance - cost_alone(table, row, w) > lam:
                 open_center(table, row, w, &mean[n, 0], &share[n, 0])
                 for c in range(table.begin[table.q]):
@@ -628,13 +628,13 @@ cdef class MixedAssignment(MixedRows):
         poll_signals(&self.work, WORK, 0)
         return np.asarray(errors)[:, : table.p].sum(axis=0)
 
-    def divergences(self, bint own):
+    def divergences(self, bint to_assigned):
         """Divergences of all points from their own centers, (n,), or from all centers, (n, k)."""
         cdef const Table* table = &self.table
-        cdef Py_ssize_t n = table.n, chunk, n_chunks = (n + CHUNK - 1) // CHUNK, k = 1 if own else self.centers_.k
+        cdef Py_ssize_t n = table.n, chunk, n_chunks = (n + CHUNK - 1) // CHUNK, k = 1 if to_assigned else self.centers_.k
         cdef double[::1] out = np.empty(max(<Py_ssize_t> 1, n * k))
         cdef const int[::1] labels = self.labels
-        cdef const int* label = &labels[0] if own and n else NULL
+        cdef const int* label = &labels[0] if to_assigned and n else NULL
         cdef ParallelLoop loop
         with nogil:
             loop = begin_loop(n_chunks, self.n_threads if 8 * n * k * (table.p + table.q) > PAYS else 1)
@@ -652,7 +652,7 @@ cdef class MixedAssignment(MixedRows):
                     )
             end_loop(&loop)
         out_array = np.asarray(out)[: n * k]
-        return out_array if own else out_array.reshape(n, k)
+        return out_array if to_assigned else out_array.reshape(n, k)
 
 
 cdef void open_center(const Table* table, const Row* row, double w, double* mean, double* share) noexcept nogil:

@@ -93,12 +93,12 @@ cdef void move_row(
     clusters.size[k] += sign
 
 
-cdef double phi_of(const Table* table, Py_ssize_t j, const double* one, const double* other) noexcept nogil:
+cdef double phi_of(const Table* table, Py_ssize_t j, const double* levels_a, const double* levels_b) noexcept nogil:
     """The cost of the codes of a column, of the members of one cluster, or of two."""
     cdef double total = 0.0, n = 0.0, n_v, cost = 0.0, a = table.pseudo_count
     cdef Py_ssize_t v
     for v in range(table.begin[j], table.begin[j + 1]):
-        n_v = one[v] if other == NULL else one[v] + other[v]
+        n_v = levels_a[v] if levels_b == NULL else levels_a[v] + levels_b[v]
         n += n_v
         cost -= times_log(n_v + a * table.shares[v])
         total += a * times_log(table.shares[v])
@@ -107,21 +107,21 @@ cdef double phi_of(const Table* table, Py_ssize_t j, const double* one, const do
 
 cdef double merging(const Table* table, const Clusters* clusters, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
     """By how much the costs of two clusters rise if they become one."""
-    cdef double cost = 0.0, one, other, mean_one, mean_other, joint
+    cdef double cost = 0.0, weight_a, weight_b, mean_a, mean_b, joint
     cdef Py_ssize_t j, p = table.p, levels = table.begin[table.q]
     for j in range(p):
         if clusters.count[a * p + j] == 0.0 or clusters.count[b * p + j] == 0.0:
             continue
-        one, other = clusters.weights[a * p + j], clusters.weights[b * p + j]
-        mean_one, mean_other = clusters.total[a * p + j] / one, clusters.total[b * p + j] / other
+        weight_a, weight_b = clusters.weights[a * p + j], clusters.weights[b * p + j]
+        mean_a, mean_b = clusters.total[a * p + j] / weight_a, clusters.total[b * p + j] / weight_b
         if table.kind[j] == C_NORMAL:
-            joint = mean_one - mean_other
-            cost += table.factor[j] * (one * (other / (one + other))) * joint * joint
+            joint = mean_a - mean_b
+            cost += table.factor[j] * (weight_a * (weight_b / (weight_a + weight_b))) * joint * joint
         else:
-            joint = mean_one + other / (one + other) * (mean_other - mean_one)
+            joint = mean_a + weight_b / (weight_a + weight_b) * (mean_b - mean_a)
             if joint > 0.0:
-                cost += table.factor[j] * one * divergence(table.kind[j], mean_one, joint)
-                cost += table.factor[j] * other * divergence(table.kind[j], mean_other, joint)
+                cost += table.factor[j] * weight_a * divergence(table.kind[j], mean_a, joint)
+                cost += table.factor[j] * weight_b * divergence(table.kind[j], mean_b, joint)
     for j in range(table.q):
         cost += phi_of(table, j, clusters.level + a * levels, clusters.level + b * levels)
         cost -= clusters.phi[a * table.q + j] + clusters.phi[b * table.q + j]
@@ -193,7 +193,7 @@ cdef class MixedClusters:
         cdef const Py_ssize_t* column = &column_array[0]
         cdef int[::1] labels = self.rows.labels
         cdef double[::1] cost
-        cdef Py_ssize_t i, k, best, n_used = 0, moved = 0, opened = 0, own
+        cdef Py_ssize_t i, k, best, n_used = 0, moved = 0, opened = 0, assigned
         cdef double w, least, alone
         cdef bint was_alone
         self.reserve(2 * self.k + 16)
@@ -210,9 +210,9 @@ cdef class MixedClusters:
                 cost = costs
             with nogil:
                 read_point(table, i, row)
-                w, own = weight_of_point(table, i), labels[i]
-                move_row(table, clusters, column, row, w, -1.0, own)
-                was_alone = clusters.size[own] == 0.0
+                w, assigned = weight_of_point(table, i), labels[i]
+                move_row(table, clusters, column, row, w, -1.0, assigned)
+                was_alone = clusters.size[assigned] == 0.0
                 alone = lam + cost_alone(table, row, w) if n_used - was_alone < cap else HUGE_VAL
                 least = alone
                 for k in range(self.k):
@@ -223,7 +223,7 @@ cdef class MixedClusters:
                 while best < self.k and not cost[best] <= least:
                     best += 1
                 if best == self.k and was_alone:
-                    best = own
+                    best = assigned
                 elif best == self.k:
                     self.k += 1
                     opened += 1
@@ -231,7 +231,7 @@ cdef class MixedClusters:
                 elif was_alone:
                     n_used -= 1
                 move_row(table, clusters, column, row, w, 1.0, best)
-                if best != own:
+                if best != assigned:
                     labels[i] = <int> best
                     moved += 1
         return moved, opened

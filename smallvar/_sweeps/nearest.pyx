@@ -233,7 +233,7 @@ cdef int nearest_fast_center(
 cdef void assign_batch_to_fast(State* state, Chunk* chunk) noexcept nogil:
     """Compare points with the fast centers only: their lower bounds say that no slow one is nearer."""
     cdef Batch* batch = &chunk.failed_fast
-    cdef double square = state.frame.scale * state.frame.scale, distance, scaled, other, error
+    cdef double square = state.frame.scale * state.frame.scale, distance, scaled, rest_bound, error
     cdef Py_ssize_t m, i
     cdef int old, candidate, label
     state.backend.two_nearest(state, batch, &state.fast.packed, 0, state.fast.n, chunk.thread)
@@ -246,12 +246,12 @@ cdef void assign_batch_to_fast(State* state, Chunk* chunk) noexcept nogil:
         scaled = distance * square
         error = batch.error[m]
         # a bound for every fast center but old: if old is fast, it may be the candidate itself
-        other = (batch.second[m] if candidate == old else batch.least[m]) - error
-        if other > scaled * (1.0 + DISTANCE_MARGIN):
+        rest_bound = (batch.second[m] if candidate == old else batch.least[m]) - error
+        if rest_bound > scaled * (1.0 + DISTANCE_MARGIN):
             label = old
         elif (
             candidate != old
-            and other + 2.0 * error < scaled * (1.0 - DISTANCE_MARGIN)
+            and rest_bound + 2.0 * error < scaled * (1.0 - DISTANCE_MARGIN)
             and batch.second[m] - batch.least[m] > 2.0 * error
         ):
             label = candidate
@@ -263,11 +263,11 @@ cdef void assign_batch_to_fast(State* state, Chunk* chunk) noexcept nogil:
             # old is one of the others from now on, among the fast or the slow ones. If label is not the candidate, that
             # is no nearer than label, so second - error is a bound for it too (as in resolve_ambiguous)
             scaled *= 1.0 - DISTANCE_MARGIN
-            other = min(scaled, batch.second[m] - error)
+            rest_bound = min(scaled, batch.second[m] - error)
             state.bounds.lower_bounds[i] = min(state.bounds.lower_bounds[i], lower_bound(scaled))
             record_move(state, i, label)
             state.bounds.upper_bounds[i] = upper_bound(distance, state.frame.scale)
-        state.bounds.lower_bounds_fast[i] = lower_bound(other)
+        state.bounds.lower_bounds_fast[i] = lower_bound(rest_bound)
         if state.penalty.find_exceeding and exceeds_penalty(state, i, label, distance, chunk.thread):
             chunk.flags[i - chunk.start] = EXCEEDS
     state.results.n_approximate[chunk.number] += batch.size * state.fast.n

@@ -236,11 +236,11 @@ class Layout:
             raise ValueError(
                 "X must stay below 1e300 in size, times sample_weight, got rows whose sums leave float64"
             )
-        more = bins.count < MAX_BINS
-        while more:
+        again = bins.count < MAX_BINS
+        while again:
             limits_of_bins(&reach[0], d, &bins, &limit[0])
             small = count(self.origin, np.asarray(limit))
-            more = add_bin(&small[0], d, rare * n, &bins)
+            again = add_bin(&small[0], d, rare * n, &bins)
         self.width, self.bins = bins.width, bins.count
         self.magic = magic = np.empty((self.bins, d + 1))
         magic_of_bins(&unit[0], d, &bins, &magic[0, 0])
@@ -308,10 +308,10 @@ cdef class Sums:
         # sums of each thread take as much time to unite as clusters times threads
         if 8 * rows.n * self.table.d > PAYS and rows.n > 8 * self.capacity:
             threads = min(n_threads, <int> MAX_SUM_THREADS)
-        others = [Sums(self.layout, self.capacity) for _ in range(1, threads)]
+        of_threads = [Sums(self.layout, self.capacity) for _ in range(1, threads)]
         of_thread[0] = self.table
         for t in range(1, threads):
-            of_thread[t] = (<Sums> others[t - 1]).table
+            of_thread[t] = (<Sums> of_threads[t - 1]).table
         while first < n_chunks:
             last = min(n_chunks, first + CHUNKS_AT_ONCE)
             with nogil:
@@ -325,8 +325,8 @@ cdef class Sums:
                 end_loop(&loop)
                 poll_signals(&work, 1, 0)
             first = last
-        for other in others:
-            self.merge(other)
+        for sums_of_thread in of_threads:
+            self.merge(sums_of_thread)
 
     def move(self, X, const int[::1] label, const int[::1] to, const double[::1] weight):
         """Move rows X (n, d) from the clusters label, (n,), to clusters ``to``, (n,); -1: no cluster."""

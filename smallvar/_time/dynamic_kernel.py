@@ -619,7 +619,7 @@ class SpectralDynamicMeans(_KernelMovingClusters):
 
         starts = map(linked, yu_shi(vectors[:n], self._generator, self.n_init))
         best = best_of(starts, rounding=batch.tie * n)
-        labels, link, self.objective_ = best.labels, best.more, best.objective
+        labels, link, self.objective_ = best.labels, best.extra, best.objective
         is_new = link < 0
         link[is_new] = n_old + np.arange(is_new.sum())
         return link[labels], True

@@ -305,7 +305,7 @@ class Exchange:
         new, old = batch.costs_of(sums)
         before = np.where(ids < self.n_old, ids, -1)
         link = match(new, old)
-        cost, new_cost = (link_costs(new, old, one).sum() for one in (before, link))
+        cost, new_cost = (link_costs(new, old, links).sum() for links in (before, link))
         tie = batch.tie * len(self.labels)
         better = new_cost < cost - tie or (
             new_cost <= cost + tie and np.count_nonzero(link >= 0) > np.count_nonzero(before >= 0)

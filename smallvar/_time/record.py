@@ -153,17 +153,17 @@ def noise_of(record):
     near = _some(np.flatnonzero(~record.first[1:]), d)
     steps, used = np.empty((len(near), d), order="F"), np.zeros(d, dtype=bool)
     # some columns at a time: memory beside the steps is little
-    for some in gen_batches(d, COLUMNS, min_batch_size=2):
-        after, before = record.X[near + 1, some], record.X[near, some]
-        own = np.subtract(after, before, dtype=np.float64, order="C")
-        own[np.abs(own) <= rounding[some]] = 0.0
-        if own.any():
-            variance, scale = _variance(own)
-            used[some] = kept = variance > 0.0
-            own = np.clip(own, -TRIM * scale, TRIM * scale, order="F")
-            square = np.where(kept, np.square(own).mean(axis=0), 1.0)
-            own *= np.sqrt(variance / square)
-        steps[:, some] = own
+    for columns in gen_batches(d, COLUMNS, min_batch_size=2):
+        after, before = record.X[near + 1, columns], record.X[near, columns]
+        step = np.subtract(after, before, dtype=np.float64, order="C")
+        step[np.abs(step) <= rounding[columns]] = 0.0
+        if step.any():
+            variance, scale = _variance(step)
+            used[columns] = kept = variance > 0.0
+            step = np.clip(step, -TRIM * scale, TRIM * scale, order="F")
+            square = np.where(kept, np.square(step).mean(axis=0), 1.0)
+            step *= np.sqrt(variance / square)
+        steps[:, columns] = step
     if not used.any():
         return _of_covariance(np.asarray(record.X, dtype=np.float64) - record.frame.mean)
     return _of_covariance(steps if used.all() else steps[:, used])
@@ -242,8 +242,8 @@ def _united(mean, weights, n_threads):
         labels, k = np.empty(len(mean), dtype=np.int64), 0
         for start in range(0, len(mean), MOST_PIECES):
             few = slice(start, start + MOST_PIECES)
-            own, size = _merged(mean[few], weights[few], n_threads)
-            labels[few], k = k + own, k + size
+            local, size = _merged(mean[few], weights[few], n_threads)
+            labels[few], k = k + local, k + size
         mean, weights = _means(mean, weights, labels, k)
         of = labels[of]
     return mean, weights, of
@@ -254,8 +254,8 @@ def _nearest_united(mean, weights, n_threads):
 
     Pieces that are far from all unions are merged among themselves.
     """
-    some = np.arange(0, len(mean), -(-len(mean) // MOST_UNITED))
-    centers = _united(mean[some], weights[some], n_threads)[0]
+    chosen = np.arange(0, len(mean), -(-len(mean) // MOST_UNITED))
+    centers = _united(mean[chosen], weights[chosen], n_threads)[0]
     sweep = nearest_sweep(mean, weights, centers, n_threads)
     labels = sweep.labels.astype(np.int64)
     far = np.sort(np.argsort(weights * sweep.assigned_distances(), kind="stable")[-MOST_PIECES:])
@@ -268,9 +268,9 @@ def _way_down(record, parts):
     """Stops of ``path_of``, from few states to many, with a loss in which switches cost nothing."""
     mean, weights, of = _united(parts.means, parts.weights / record.unit, record.n_threads)
     squares = np.empty(len(of))
-    for some in gen_batches(len(of), BATCH):
-        gap = parts.means[some] - mean[of[some]]
-        squares[some] = np.einsum("ij,ij->i", gap, gap)
+    for batch in gen_batches(len(of), BATCH):
+        gap = parts.means[batch] - mean[of[batch]]
+        squares[batch] = np.einsum("ij,ij->i", gap, gap)
     within = parts.error + float(parts.weights @ squares)
     descent = _descent(mean, weights, record.n_threads)
     stops = []
@@ -303,17 +303,17 @@ class Cuts:
 
     def __init__(self, record):
         self.record = record
-        self.known = []  # prices and pieces
+        self.by_price = []  # prices and pieces
 
     def at(self, price):
         """The pieces at this price."""
         parts = self._between(price)
         if parts is None:
             parts = cut(self.record, price)
-            for _, other in self.known:
+            for _, other in self.by_price:
                 if np.array_equal(other.numbers, parts.numbers):
                     parts = other
-        self.known.append((price, parts))
+        self.by_price.append((price, parts))
         return parts
 
     def _between(self, price):
@@ -323,8 +323,8 @@ class Cuts:
         higher price are best between them, and whole sequences remain best at all higher prices.
         """
         whole = len(self.record.begin) - 1
-        below = [(at, parts) for at, parts in self.known if at <= price]
-        above = [parts for at, parts in self.known if at >= price]
+        below = [(at, parts) for at, parts in self.by_price if at <= price]
+        above = [parts for at, parts in self.by_price if at >= price]
         for _, parts in below:
             if len(parts.means) == whole or any(parts is other for other in above):
                 return parts

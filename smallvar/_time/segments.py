@@ -168,16 +168,16 @@ class _Start:
         if k == 1 or self.lam == 0.0:
             return False
         cost = np.empty(len(segments.states))
-        for some in gen_batches(len(cost), 4096):
-            cost[some], _ = self._elsewhere(segments, some)
+        for batch in gen_batches(len(cost), 4096):
+            cost[batch], _ = self._elsewhere(segments, batch)
         saved = self.lam - np.bincount(segments.states, cost, k)
         least = int(saved.argmax())
         if not saved[least] > 0.0:
             return False
         to = segments.states.copy()
-        own = np.flatnonzero(to == least)
-        for some in gen_batches(len(own), 4096):
-            to[own[some]] = self._elsewhere(segments, own[some])[1]
+        in_least = np.flatnonzero(to == least)
+        for batch in gen_batches(len(in_least), 4096):
+            to[in_least[batch]] = self._elsewhere(segments, in_least[batch])[1]
         return self.lower(self._spread(to))
 
     def _elsewhere(self, segments, some):
@@ -204,22 +204,22 @@ class _Start:
 
         At the cap, those that save most are split.
         """
-        room, found = self.cap - self.k, []
-        if room < 1:
+        most, splits = self.cap - self.k, []
+        if most < 1:
             return False
         segments = self.record.segments(self.labels)
         order = np.argsort(segments.states, kind="stable")
         parts = np.split(order, np.cumsum(np.bincount(segments.states))[:-1])
-        for own, center in zip(parts, self.centers, strict=True):
-            if len(own) > 1:
-                gain, far = _halves(segments.means[own], segments.weights[own], center)
+        for members, center in zip(parts, self.centers, strict=True):
+            if len(members) > 1:
+                gain, far = _halves(segments.means[members], segments.weights[members], center)
                 if gain > self.lam:
-                    found.append((gain, own[far]))
-        found.sort(key=lambda pair: -pair[0])
+                    splits.append((gain, members[far]))
+        splits.sort(key=lambda pair: -pair[0])
         to = segments.states.copy()
-        for number, (_, part) in enumerate(found[:room]):
+        for number, (_, part) in enumerate(splits[:most]):
             to[part] = self.k + number
-        return bool(found) and self.lower(self._spread(to))
+        return bool(splits) and self.lower(self._spread(to))
 
     def open(self):
         """Open a state at the mean of one of ``parts``, if that lowers the objective.
@@ -247,8 +247,10 @@ class _Start:
         number = np.cumsum(atom, dtype=np.int32) - np.int32(1)
         mean, weights = record.sums(number, len(rows))
         piece, state = parts.numbers[rows], self.labels[rows]
-        own, new = mean - self.centers[state], mean - parts.means[piece]
-        gain = weights * (np.einsum("ij,ij->i", own, own) - np.einsum("ij,ij->i", new, new))
+        to_state, to_piece = mean - self.centers[state], mean - parts.means[piece]
+        gain = weights * (
+            np.einsum("ij,ij->i", to_state, to_state) - np.einsum("ij,ij->i", to_piece, to_piece)
+        )
         return np.bincount(piece, gain)
 
 
@@ -265,7 +267,7 @@ def _halves(mean, weights, center):
         if far.all() or not far.any():
             return 0.0, far
         two = [np.average(mean[part], axis=0, weights=weights[part]) for part in (~far, far)]
-        near, away = (np.square(mean - one).sum(axis=1) for one in two)
+        near, away = (np.square(mean - point).sum(axis=1) for point in two)
         now = away < near
         if (now == far).all():
             break
@@ -290,11 +292,11 @@ def _prices(noise, record):
 
 def _apart(stops):
     """The stops with up to ALL states, and some of the others, spaced by RATIO."""
-    found = []
+    kept = []
     for stop in stops:
-        if stop.k <= ALL or stop.k >= RATIO * found[-1].k:
-            found.append(stop)
-    return found
+        if stop.k <= ALL or stop.k >= RATIO * kept[-1].k:
+            kept.append(stop)
+    return kept
 
 
 def _between(best, stops, least):

@@ -488,11 +488,11 @@ cdef class FeatureSweep:
             release(&before)
         self.objectives = np.array([self.best.progress.objective])
 
-    def run(self, const uint64_t[::1] states, const int[::1] modes, int enough=0, known=()):
+    def run(self, const uint64_t[::1] states, const int[::1] modes, int enough=0, objectives_before=()):
         """One start from each state of the random generator (IN), by the mean (mode 0) or the data (1).
 
         They end with the one by which ``enough`` of them, if that is not 0, have found the lowest objective; starts
-        before them, whose objectives are ``known``, count, too. Sets ``agreed``: whether enough have.
+        before them, whose objectives are ``objectives_before``, count, too. Sets ``agreed``: whether enough have.
         """
         cdef Py_ssize_t n_starts = states.shape[0], i, n_states = STATES * self.n_threads, capacity, n_needed
         cdef double[::1] objectives
@@ -502,7 +502,7 @@ cdef class FeatureSweep:
         self.objectives = np.full(n_starts, np.nan)
         objectives = self.objectives
         agreement.enough, agreement.n_found, agreement.lowest = enough, 0, HUGE_VAL
-        for objective in known:
+        for objective in objectives_before:
             count_start(&agreement, objective)
         self.prepare()
         self.measure()
