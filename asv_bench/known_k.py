@@ -213,7 +213,7 @@ FITS = {
 }
 
 
-def score_labels(X, truth, labels):
+def judge(X, truth, labels):
     """True number, number found, and agreement."""
     known = truth != NOISE
     k = int(truth.max()) + 1
@@ -232,7 +232,7 @@ def result_of(method, X, truth, seed):
         labels = FITS[method](X, seed)
     seconds = time.process_time() - begin
     labels, confidence = labels if isinstance(labels, tuple) else (labels, None)
-    k, found, ari = score_labels(X, truth, labels)
+    k, found, ari = judge(X, truth, labels)
     return {
         "n": len(X),
         "d": X.shape[1],

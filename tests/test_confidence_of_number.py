@@ -418,9 +418,9 @@ def large_tables(name):
 @pytest.mark.parametrize("name", ["skewed", "flags", "clusters"])
 def test_paths_have_the_same_bits_for_any_number_of_threads(name):
     X = large_tables(name)
-    one, two = (DPMeans(random_state=0, n_threads=n).fit(X) for n in (1, 2))
-    assert path_bits(one.path_) == path_bits(two.path_)
-    assert one.labels_.tobytes() == two.labels_.tobytes()
+    model_a, model_b = (DPMeans(random_state=0, n_threads=n).fit(X) for n in (1, 2))
+    assert path_bits(model_a.path_) == path_bits(model_b.path_)
+    assert model_a.labels_.tobytes() == model_b.labels_.tobytes()
 
 
 @pytest.mark.parametrize("scaled", [False, True])

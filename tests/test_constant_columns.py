@@ -65,11 +65,11 @@ def test_a_constant_column_changes_no_label(case, value):
     for place in (0, 1, X.shape[1]):
         wide = np.insert(X, place, value, axis=1)
         wide = np.insert(wide, 0, -value, axis=1)
-        other = clone(model).fit(wide)
-        assert np.array_equal(result_of(other), result_of(plain))
-        assert np.array_equal(new_rows_of(other, wide[:20]), new_rows_of(plain, X[:20]))
+        other_model = clone(model).fit(wide)
+        assert np.array_equal(result_of(other_model), result_of(plain))
+        assert np.array_equal(new_rows_of(other_model, wide[:20]), new_rows_of(plain, X[:20]))
         if case != "MahalanobisMeans clusters":  # there, log det S of all columns is paid
-            np.testing.assert_allclose(other.objective_, plain.objective_, rtol=1e-6)
+            np.testing.assert_allclose(other_model.objective_, plain.objective_, rtol=1e-6)
 
 
 def test_covariances_of_a_constant_column():
@@ -106,9 +106,9 @@ def test_columns_that_only_rows_without_weight_vary_in():
 def test_features_have_nothing_of_a_constant_column():
     X = sums()
     wide = np.insert(X, 2, 1e9, axis=1)
-    one, other = (BPMeans(n_init=3, random_state=0).fit(data) for data in (X, wide))
-    assert np.array_equal(other.components_, np.insert(one.components_, 2, 0.0, axis=1))
-    assert other.score(wide) == one.score(X)
+    model_a, model_b = (BPMeans(n_init=3, random_state=0).fit(data) for data in (X, wide))
+    assert np.array_equal(model_b.components_, np.insert(model_a.components_, 2, 0.0, axis=1))
+    assert model_b.score(wide) == model_a.score(X)
     path, wider = (feature_path(data, 4, n_init=2, random_state=0) for data in (X, wide))
     assert path.best == wider.best == 3
     assert np.array_equal(path.criterion, wider.criterion)

@@ -79,10 +79,12 @@ def test_bounds_hold_for_any_centers():
         k, labels, distance = rough(X, weight, lam, 10, np.random.RandomState(0), 1)
         bound = sensitivities(k, labels, distance, weight, lam) / weight.sum()
         for _ in range(300):
-            some = rng.integers(1, 12)
-            centers = X[rng.integers(300, size=some)] + rng.normal(size=(some, 2)) * rng.choice(3)
+            subset = rng.integers(1, 12)
+            centers = X[rng.integers(300, size=subset)] + rng.normal(size=(subset, 2)) * rng.choice(
+                3
+            )
             d = np.square(X[:, None] - centers).sum(axis=2).min(axis=1)
-            assert (d <= bound * (weight @ d + lam * some)).all()
+            assert (d <= bound * (weight @ d + lam * subset)).all()
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -605,13 +605,13 @@ def test_to_local(name, at_once):
     assert model.get_params() == given.get_params()
     model.fit(da.from_array(X, chunks=(40, 3)))
     for labels in (True, False):
-        one = pickle.loads(pickle.dumps(model.to_local(labels)))
-        assert type(one) is type(local)
-        assert one.get_params()["max_iter"] == 99
-        assert np.array_equal(one.predict(X), local.predict(X))
-        assert hasattr(one, "labels_") == labels
+        single = pickle.loads(pickle.dumps(model.to_local(labels)))
+        assert type(single) is type(local)
+        assert single.get_params()["max_iter"] == 99
+        assert np.array_equal(single.predict(X), local.predict(X))
+        assert hasattr(single, "labels_") == labels
         if labels:
-            assert np.array_equal(one.labels_, local.labels_)
+            assert np.array_equal(single.labels_, local.labels_)
     with pytest.raises(NotFittedError):
         clone(model).to_local()
     with pytest.raises(NotFittedError):

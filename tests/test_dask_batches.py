@@ -50,15 +50,15 @@ def one_machine(model, X, weight, sizes):
 def test_equals_one_machine(seed):
     X, weight, sizes, lam = problem(seed)
     Y = da.from_array(X, chunks=(sizes, X.shape[1]))
-    known = one_machine(smallvar.MiniBatchDPMeans(lam=lam, random_state=0), X, weight, sizes)
+    fitted = one_machine(smallvar.MiniBatchDPMeans(lam=lam, random_state=0), X, weight, sizes)
     model = MiniBatchDPMeans(lam=lam, random_state=0).fit(Y, sample_weight=weight)
     for turn in range(2):
         for name in ATTRIBUTES:
-            assert np.array_equal(getattr(known, name), getattr(model, name)), name
-        assert np.array_equal(known.predict(X), model.labels_.compute())
-        assert np.array_equal(known.predict(X), model.to_local().labels_)
+            assert np.array_equal(getattr(fitted, name), getattr(model, name)), name
+        assert np.array_equal(fitted.predict(X), model.labels_.compute())
+        assert np.array_equal(fitted.predict(X), model.to_local().labels_)
         if turn == 0:  # and on from there
-            one_machine(known, X, weight, sizes)
+            one_machine(fitted, X, weight, sizes)
             model.partial_fit(Y, sample_weight=weight)
 
 

@@ -125,13 +125,15 @@ def test_squared_euclidean_is_dpmeans(algorithm, seed):
     if seed % 17 == 0:
         lam = "farthest-first"
         options["guess"] = min(3, len(X))
-    one, other = DPMeans(lam=lam, **options), BregmanDPMeans(lam=lam, **options)
-    assert fit(one, X, weights) == fit(other, X, weights)
+    model_a, model_b = DPMeans(lam=lam, **options), BregmanDPMeans(lam=lam, **options)
+    assert fit(model_a, X, weights) == fit(model_b, X, weights)
     for name in ("labels_", "cluster_centers_", "objective_path_", "lam_", "inertia_", "n_iter_"):
-        assert np.array_equal(getattr(one, name), getattr(other, name)), name
-    assert np.array_equal(one.predict(X), other.predict(X))
-    assert one.score(X, sample_weight=weights) == other.score(X, sample_weight=weights)
-    np.testing.assert_allclose(other.transform(X), one.transform(X) ** 2, rtol=1e-12, atol=1e-30)
+        assert np.array_equal(getattr(model_a, name), getattr(model_b, name)), name
+    assert np.array_equal(model_a.predict(X), model_b.predict(X))
+    assert model_a.score(X, sample_weight=weights) == model_b.score(X, sample_weight=weights)
+    np.testing.assert_allclose(
+        model_b.transform(X), model_a.transform(X) ** 2, rtol=1e-12, atol=1e-30
+    )
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -157,10 +159,10 @@ def test_blocks_do_not_matter(name, algorithm, monkeypatch):
 def test_threads_do_not_matter():
     X = draw(np.random.default_rng(3), "kl", 6000, 40, 12)
     model = BregmanDPMeans(lam="farthest-first", divergence="kl", guess=12)
-    one, two = (clone(model).set_params(n_threads=t).fit(X) for t in (1, 2))
-    assert one.n_clusters_ > 5
-    assert np.array_equal(one.labels_, two.labels_)
-    np.testing.assert_allclose(one.objective_path_, two.objective_path_, rtol=1e-12)
+    model_a, model_b = (clone(model).set_params(n_threads=t).fit(X) for t in (1, 2))
+    assert model_a.n_clusters_ > 5
+    assert np.array_equal(model_a.labels_, model_b.labels_)
+    np.testing.assert_allclose(model_a.objective_path_, model_b.objective_path_, rtol=1e-12)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -272,17 +274,17 @@ def test_a_fit_does_not_know_the_order_of_the_rows(name, weighted):
     X = X.clip(max=1.0) if name == "logistic" else X
     weights = rng.gamma(1.0, size=len(X)) * (rng.random(len(X)) < 0.9) if weighted else None
     init = np.clip(X[:8], 0.01, 0.99 if name == "logistic" else None)
-    one = BregmanDPMeans(lam=1e30, divergence=name, init=init, n_threads=1)
-    one.fit(X, sample_weight=weights)
-    assert one.n_iter_ > 4
+    model_a = BregmanDPMeans(lam=1e30, divergence=name, init=init, n_threads=1)
+    model_a.fit(X, sample_weight=weights)
+    assert model_a.n_iter_ > 4
     for n_threads in (1, 2, 3):
         order = rng.permutation(len(X))
-        other = BregmanDPMeans(lam=1e30, divergence=name, init=init, n_threads=n_threads).fit(
+        model_b = BregmanDPMeans(lam=1e30, divergence=name, init=init, n_threads=n_threads).fit(
             X[order], sample_weight=None if weights is None else weights[order]
         )
-        assert np.array_equal(other.labels_, one.labels_[order])
-        assert other.cluster_centers_.tobytes() == one.cluster_centers_.tobytes()
-        assert other.objective_path_.tobytes() == one.objective_path_.tobytes()
+        assert np.array_equal(model_b.labels_, model_a.labels_[order])
+        assert model_b.cluster_centers_.tobytes() == model_a.cluster_centers_.tobytes()
+        assert model_b.objective_path_.tobytes() == model_a.objective_path_.tobytes()
 
 
 @pytest.mark.filterwarnings("ignore:one cluster is left")
@@ -582,19 +584,19 @@ def test_mahalanobis_does_not_know_the_order_of_the_rows(lam, weighted):
     if lam is not None:
         options["covariances"] = np.eye(3)
         options["lam"] = 1e20
-    one = published(6, init=X[:6], **options)
+    model_a = published(6, init=X[:6], **options)
     with threadpool_limits(1):
-        one.fit(X, sample_weight=weights)
-        assert one.n_iter_ > 4
+        model_a.fit(X, sample_weight=weights)
+        assert model_a.n_iter_ > 4
         for _ in range(3):
             order = rng.permutation(len(X))
-            other = published(6, **options, init=X[:6]).fit(
+            model_b = published(6, **options, init=X[:6]).fit(
                 X[order], sample_weight=None if weights is None else weights[order]
             )
-            assert np.array_equal(other.labels_, one.labels_[order])
-            assert other.cluster_centers_.tobytes() == one.cluster_centers_.tobytes()
-            assert other.covariances_.tobytes() == one.covariances_.tobytes()
-            assert other.objective_ == one.objective_
+            assert np.array_equal(model_b.labels_, model_a.labels_[order])
+            assert model_b.cluster_centers_.tobytes() == model_a.cluster_centers_.tobytes()
+            assert model_b.covariances_.tobytes() == model_a.covariances_.tobytes()
+            assert model_b.objective_ == model_a.objective_
 
 
 @seeds(110)
@@ -742,18 +744,18 @@ def test_state_of_a_fit():
 
 def test_scale_changes_no_label():
     X, _ = gaussians(np.random.default_rng(3), 200, 2, 3)
-    one, other = (published(3, scale=s, random_state=1).fit(X) for s in (1.0, 50.0))
-    assert np.array_equal(one.labels_, other.labels_)
+    model_a, model_b = (published(3, scale=s, random_state=1).fit(X) for s in (1.0, 50.0))
+    assert np.array_equal(model_a.labels_, model_b.labels_)
 
 
 def test_rotations_and_shifts_change_no_label():
     rng = np.random.default_rng(3)
     X, _ = gaussians(rng, 200, 3, 3)
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    one = published(3, init=X[:3]).fit(X)
-    other = published(3, init=X[:3] @ turn + 1e4).fit(X @ turn + 1e4)
-    assert np.array_equal(one.labels_, other.labels_)
-    np.testing.assert_allclose(one.objective_, other.objective_, rtol=1e-9)
+    model_a = published(3, init=X[:3]).fit(X)
+    model_b = published(3, init=X[:3] @ turn + 1e4).fit(X @ turn + 1e4)
+    assert np.array_equal(model_a.labels_, model_b.labels_)
+    np.testing.assert_allclose(model_a.objective_, model_b.objective_, rtol=1e-9)
 
 
 @pytest.mark.parametrize("estimator", [published, MahalanobisMeans])
@@ -1020,9 +1022,9 @@ def test_price_of_a_cluster_where_their_number_is_found():
     ]
     assert found == [3, 3, 1]
     assert MahalanobisMeans(init=X[:2]).fit(X).n_clusters_ <= 2
-    known = MahalanobisMeans(covariances=np.diag([9.0, 0.25]), n_init=1, random_state=0).fit(X)
-    assert known.lam_ == pytest.approx(3 * np.log(450)) and known.reg_covar_ == 0.0
-    assert np.array_equal(known.covariances_[0], np.diag([9.0, 0.25]))
+    fitted = MahalanobisMeans(covariances=np.diag([9.0, 0.25]), n_init=1, random_state=0).fit(X)
+    assert fitted.lam_ == pytest.approx(3 * np.log(450)) and fitted.reg_covar_ == 0.0
+    assert np.array_equal(fitted.covariances_[0], np.diag([9.0, 0.25]))
     assert MahalanobisMeans(3, random_state=0).fit(X).lam_ is None
 
 

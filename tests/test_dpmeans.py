@@ -449,10 +449,10 @@ def test_weights_scale_with_lam():
     rng = np.random.default_rng(1)
     X, w = rng.random((400, 3)), rng.gamma(1.0, size=400)
     for algorithm in ALGORITHMS:
-        one = DPMeans(lam=0.1, algorithm=algorithm).fit(X, sample_weight=w)
+        model = DPMeans(lam=0.1, algorithm=algorithm).fit(X, sample_weight=w)
         four = DPMeans(lam=0.4, algorithm=algorithm).fit(X, sample_weight=4 * w)
-        assert np.array_equal(one.labels_, four.labels_)
-        np.testing.assert_allclose(four.objective_path_, 4 * one.objective_path_, rtol=1e-12)
+        assert np.array_equal(model.labels_, four.labels_)
+        np.testing.assert_allclose(four.objective_path_, 4 * model.objective_path_, rtol=1e-12)
 
 
 def test_integer_weights_are_repeats_where_nothing_is_created():
@@ -502,11 +502,11 @@ def test_verbose_tells_every_sweep(algorithm, capsys):
 def test_scale_is_no_matter(algorithm, exponent):
     """A power of two moves no digit, and neither squares nor their products leave float64."""
     X, scale = np.outer(np.arange(20.0), np.ones(3)), 2.0**exponent
-    one = DPMeans(lam=30.0, algorithm=algorithm, random_state=0).fit(X)
-    two = DPMeans(lam=30.0 * scale**2, algorithm=algorithm, random_state=0).fit(X * scale)
-    assert one.n_clusters_ > 3
-    assert np.array_equal(one.labels_, two.labels_)
-    assert two.objective_ == one.objective_ * scale**2
+    model_a = DPMeans(lam=30.0, algorithm=algorithm, random_state=0).fit(X)
+    model_b = DPMeans(lam=30.0 * scale**2, algorithm=algorithm, random_state=0).fit(X * scale)
+    assert model_a.n_clusters_ > 3
+    assert np.array_equal(model_a.labels_, model_b.labels_)
+    assert model_b.objective_ == model_a.objective_ * scale**2
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

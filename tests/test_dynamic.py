@@ -322,11 +322,11 @@ def test_rows_of_weight_zero_are_absent(lam):
     w[(times == 0) | (times == 4)] = 0
     used = w > 0
     model = DynamicMeans(lam=lam, random_state=0).fit(X, sample_weight=w, times=times)
-    other = DynamicMeans(lam=lam, random_state=0).fit(
+    other_model = DynamicMeans(lam=lam, random_state=0).fit(
         X[used], sample_weight=w[used], times=times[used]
     )
-    assert np.array_equal(model.labels_[used], other.labels_)
-    same_records(model, other)
+    assert np.array_equal(model.labels_[used], other_model.labels_)
+    same_records(model, other_model)
     assert model.times_.tolist() == [1, 2, 3, 5, 6, 7, 8, 9]
     stream = DynamicMeans(lam=lam, random_state=0)
     for t in model.times_:
@@ -569,10 +569,10 @@ def test_better_of_several_starts():
     better = 0
     for seed in range(60):
         Y = np.random.default_rng(seed).random((60, 2))
-        one = DynamicMeans(lam=0.05, n_init=1).partial_fit(Y)
+        model = DynamicMeans(lam=0.05, n_init=1).partial_fit(Y)
         three = DynamicMeans(lam=0.05, n_init=3, random_state=0).partial_fit(Y)
-        assert three.objective_ <= one.objective_ * (1 + 1e-12)
-        better += three.objective_ < one.objective_ * (1 - 1e-6)
+        assert three.objective_ <= model.objective_ * (1 + 1e-12)
+        better += three.objective_ < model.objective_ * (1 - 1e-6)
     assert better > 20
 
 
@@ -788,16 +788,16 @@ def test_a_long_stream_does_not_grow():
 # Records -----------------------------------------------------------------------------------
 
 
-def same_records(one, other):
+def same_records(model_a, model_b):
     """Assert equal tracks, births, deaths, revivals and objectives."""
-    assert one.step_objectives_.tolist() == other.step_objectives_.tolist()
+    assert model_a.step_objectives_.tolist() == model_b.step_objectives_.tolist()
     for name in ("births_", "deaths_", "revivals_"):
-        first, second = getattr(one, name), getattr(other, name)
+        first, second = getattr(model_a, name), getattr(model_b, name)
         assert [ids.tolist() for ids in first] == [ids.tolist() for ids in second], name
         assert all(ids.dtype == np.int64 for ids in first)
-    assert one.tracks_.keys() == other.tracks_.keys()
-    for number, track in one.tracks_.items():
-        assert np.array_equal(track, other.tracks_[number])
+    assert model_a.tracks_.keys() == model_b.tracks_.keys()
+    for number, track in model_a.tracks_.items():
+        assert np.array_equal(track, model_b.tracks_[number])
 
 
 @seeds(8)
@@ -910,24 +910,24 @@ def test_gaps_are_batches_without_rows(seed):
     rng = np.random.default_rng(seed)
     batches, _ = moving(rng, 2, 4, 25, empty=0.4)
     options = penalties(seed, 0.05) | {"random_state": seed, "record": True}
-    stream, other = DynamicMeans(lam=0.05, **options), DynamicMeans(lam=0.05, **options)
+    stream, other_model = DynamicMeans(lam=0.05, **options), DynamicMeans(lam=0.05, **options)
     elapsed, labels, died = 1, [], []
     for t, Y in enumerate(batches):
         stream.partial_fit(Y)
         if not len(Y) and any(map(len, batches[:t])):
             elapsed += 1
             continue
-        other.partial_fit(Y, elapsed=elapsed)
-        same_state(stream, other)
-        assert np.array_equal(stream.labels_, other.labels_)
-        labels.append(other.labels_)
+        other_model.partial_fit(Y, elapsed=elapsed)
+        same_state(stream, other_model)
+        assert np.array_equal(stream.labels_, other_model.labels_)
+        labels.append(other_model.labels_)
         died.append(np.sort(np.concatenate(stream.deaths_[t + 1 - elapsed : t + 1])).tolist())
         elapsed = 1
-    assert [sorted(ids.tolist()) for ids in other.deaths_] == died
+    assert [sorted(ids.tolist()) for ids in other_model.deaths_] == died
     for number, track in stream.tracks_.items():
-        mine = other.tracks_[number]
+        mine = other_model.tracks_[number]
         assert np.array_equal(
-            stream.times_[track[:, 0].astype(int)], other.times_[mine[:, 0].astype(int)]
+            stream.times_[track[:, 0].astype(int)], other_model.times_[mine[:, 0].astype(int)]
         )
         assert np.array_equal(track[:, 1:], mine[:, 1:])
     times = np.repeat(np.arange(25), [len(Y) for Y in batches])
@@ -1024,9 +1024,9 @@ def test_kinds_of_times():
 def test_without_times_all_is_one_step():
     X = np.random.default_rng(0).random((80, 2))
     model = DynamicMeans(lam=0.05, random_state=0).fit(X)
-    other = DynamicMeans(lam=0.05, random_state=0).fit(X, times=np.full(80, 7.5))
-    assert np.array_equal(model.labels_, other.labels_)
-    assert model.times_.tolist() == [0] and other.times_.tolist() == [7.5]
+    other_model = DynamicMeans(lam=0.05, random_state=0).fit(X, times=np.full(80, 7.5))
+    assert np.array_equal(model.labels_, other_model.labels_)
+    assert model.times_.tolist() == [0] and other_model.times_.tolist() == [7.5]
     assert model.n_steps_ == 1 and model.tracks_[0].shape == (1, 3)
 
 
@@ -1043,11 +1043,11 @@ def test_data_frames():
     X.index = X.index[::-1]
     model = DynamicMeans(lam=0.05, random_state=0).partial_fit(X).partial_fit(X[:20])
     assert model.feature_names_in_.tolist() == ["east", "north"]
-    other = (
+    other_model = (
         DynamicMeans(lam=0.05, random_state=0).partial_fit(X.to_numpy()).partial_fit(X.values[:20])
     )
-    assert np.array_equal(model.cluster_centers_, other.cluster_centers_)
-    assert np.array_equal(model.predict(X), other.predict(X.to_numpy()))
+    assert np.array_equal(model.cluster_centers_, other_model.cluster_centers_)
+    assert np.array_equal(model.predict(X), other_model.predict(X.to_numpy()))
     model.partial_fit(X[:0])
     assert model.ages_.min() == 2
     with pytest.raises(ValueError, match="feature names"):

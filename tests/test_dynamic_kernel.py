@@ -388,10 +388,10 @@ def test_linear_kernel_is_dynamic_means(seed):
 @seeds(3)
 def test_spectral_follows_separated_clusters(seed):
     model = SpectralDynamicMeans(lam=2.0, t_q=2.5, k_tau=1.05, gamma=1.0, budget=8, random_state=0)
-    other = DynamicMeans(lam=2.0, t_q=2.5, k_tau=1.05)
+    other_model = DynamicMeans(lam=2.0, t_q=2.5, k_tau=1.05)
     for Y in stream(seed):
         model.partial_fit(Y)
-        assert np.array_equal(model.labels_, other.partial_fit(Y).labels_)
+        assert np.array_equal(model.labels_, other_model.partial_fit(Y).labels_)
         assert model.bound_ <= model.objective_ + 1e-9
         assert all(len(a) <= 8 for a in model.kept_coefficients_)
         assert len(model.kept_points_) == model.n_clusters_
@@ -526,16 +526,16 @@ def test_kernel_sees_all_points_once_a_step(estimator):
 @BOTH
 def test_kernels_by_name_and_as_callables(estimator):
     Y = list(stream(0, steps=4))
-    one = estimator(lam=0.4, gamma=0.7, random_state=0)
-    two = estimator(
+    model_a = estimator(lam=0.4, gamma=0.7, random_state=0)
+    model_b = estimator(
         lam=0.4,
         kernel=lambda X, Y, gamma: np.exp(-gamma * cdist(X, Y, "sqeuclidean")),
         kernel_params={"gamma": 0.7},
         random_state=0,
     )
     for y in Y:
-        assert np.array_equal(one.partial_fit(y).labels_, two.partial_fit(y).labels_)
-        assert one.objective_ == pytest.approx(two.objective_, abs=1e-9)
+        assert np.array_equal(model_a.partial_fit(y).labels_, model_b.partial_fit(y).labels_)
+        assert model_a.objective_ == pytest.approx(model_b.objective_, abs=1e-9)
 
 
 @BOTH
@@ -594,8 +594,8 @@ def test_default_gamma_goes_with_the_scale(estimator, kernel):
     distances = pdist(X[:20], "sqeuclidean" if kernel == "rbf" else "cityblock")
     assert model.gamma_ == pytest.approx(share / np.median(distances))
     for scale in (1e-3, 10.0, 1e3):
-        other = estimator(kernel=kernel, random_state=0).fit(scale * X, times=times)
-        assert np.array_equal(other.labels_, model.labels_)
+        other_model = estimator(kernel=kernel, random_state=0).fit(scale * X, times=times)
+        assert np.array_equal(other_model.labels_, model.labels_)
 
 
 @BOTH
@@ -677,10 +677,10 @@ def test_fit_is_partial_fit_of_every_time(estimator):
         np.repeat(np.arange(len(batches)), [len(Y) for Y in batches]),
     )
     model = estimator(lam=0.7, random_state=0, gamma=0.1).fit(X, times=times)
-    other = estimator(lam=0.7, random_state=0, gamma=0.1, record=True)
-    labels = [other.partial_fit(Y).labels_ for Y in batches]
+    other_model = estimator(lam=0.7, random_state=0, gamma=0.1, record=True)
+    labels = [other_model.partial_fit(Y).labels_ for Y in batches]
     assert np.array_equal(model.labels_, np.concatenate(labels))
-    assert np.array_equal(model.step_objectives_, other.step_objectives_)
+    assert np.array_equal(model.step_objectives_, other_model.step_objectives_)
     for number, track in model.tracks_.items():
         step, size = track.T
         assert np.array_equal(size, [np.sum(labels[int(t)] == number) for t in step])

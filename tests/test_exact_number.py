@@ -387,9 +387,9 @@ def test_on_dask(name):
         model = estimator(n_clusters=k, random_state=0).fit(chunks)
         assert model.n_clusters_ == k == model.path_.best
         if name != "MiniBatchDPMeans":
-            one = local(n_clusters=k, random_state=0).fit(X)
-            assert np.array_equal(model.labels_.compute(), one.labels_)
-            assert np.array_equal(model.cluster_centers_, one.cluster_centers_)
+            single = local(n_clusters=k, random_state=0).fit(X)
+            assert np.array_equal(model.labels_.compute(), single.labels_)
+            assert np.array_equal(model.cluster_centers_, single.cluster_centers_)
     for options, words in (
         ({"lam": 0.3, "n_clusters": 3}, "lam is a number"),
         ({"max_clusters": 3, "n_clusters": 4}, "n_clusters must be <= max_clusters=3"),
@@ -416,6 +416,6 @@ def test_clusters_lost_on_dask_are_replaced(monkeypatch):
     monkeypatch.setattr(path_module.LambdaPath, "centers", centers)
     chunks = da.from_array(CLOUD, chunks=(250, 3))
     model = smallvar.dask.DPMeans(n_clusters=4, random_state=0).fit(chunks)
-    one = DPMeans(n_clusters=4, random_state=0).fit(CLOUD)
-    assert model.n_clusters_ == one.n_clusters_ == 4
-    assert np.array_equal(model.labels_.compute(), one.labels_)
+    single = DPMeans(n_clusters=4, random_state=0).fit(CLOUD)
+    assert model.n_clusters_ == single.n_clusters_ == 4
+    assert np.array_equal(model.labels_.compute(), single.labels_)

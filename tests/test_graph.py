@@ -466,12 +466,12 @@ def test_lam_outside_its_range():
 def test_incremental_is_stuck_where_multilevel_is_not():
     """From one cluster no node leaves; from nodes alone it stops early."""
     A = path_graph(40)
-    one = PenalizedCut(lam=-0.3, algorithm="incremental", init=np.zeros(40, int)).fit(A)
-    assert one.n_clusters_ == 1
+    model = PenalizedCut(lam=-0.3, algorithm="incremental", init=np.zeros(40, int)).fit(A)
+    assert model.n_clusters_ == 1
     many = PenalizedCut(lam=-0.3, algorithm="incremental").fit(A)
     few = PenalizedCut(lam=-0.3).fit(A)
     assert many.n_clusters_ > few.n_clusters_ > 1
-    assert few.objective_ < min(many.objective_, one.objective_)
+    assert few.objective_ < min(many.objective_, model.objective_)
 
 
 # ----------------------------------------------------------------------------------------

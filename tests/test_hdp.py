@@ -172,18 +172,18 @@ def test_order_of_rows_and_threads_do_not_matter():
     n, d = 40_000, 30
     far, groups = 10 * rng.normal(size=(12, d)), rng.integers(9, size=n)
     X = far[(groups + rng.integers(4, size=n)) % 12] + 0.3 * rng.normal(size=(n, d)) + 1e3
-    one = HDPMeans(lam_local=20.0, lam_global=60.0, n_threads=1).fit(X, groups=groups)
-    assert one.n_clusters_ == 12 and one.n_local_clusters_.tolist() == [4] * 9
+    single = HDPMeans(lam_local=20.0, lam_global=60.0, n_threads=1).fit(X, groups=groups)
+    assert single.n_clusters_ == 12 and single.n_local_clusters_.tolist() == [4] * 9
     for n_threads in (1, 2, 3):
         order = rng.permutation(n) if n_threads > 1 else np.arange(n)[::-1]
         model = HDPMeans(lam_local=20.0, lam_global=60.0, n_threads=n_threads).fit(
             X[order], groups=groups[order]
         )
         to = np.empty(12, dtype=int)
-        to[model.labels_] = one.labels_[order]
-        assert np.array_equal(to[model.labels_], one.labels_[order])
-        assert model.cluster_centers_.tobytes() == one.cluster_centers_[to].tobytes()
-        assert model.objective_ == one.objective_ and model.inertia_ == one.inertia_
+        to[model.labels_] = single.labels_[order]
+        assert np.array_equal(to[model.labels_], single.labels_[order])
+        assert model.cluster_centers_.tobytes() == single.cluster_centers_[to].tobytes()
+        assert model.objective_ == single.objective_ and model.inertia_ == single.inertia_
 
 
 @pytest.mark.long
@@ -207,8 +207,8 @@ def test_rows_and_local_clusters_that_come_and_go_leave_nothing():
 def test_one_group_or_none():
     X = np.random.default_rng(0).random((300, 2))
     model = HDPMeans(lam_local=0.02, lam_global=0.05).fit(X)
-    other = HDPMeans(lam_local=0.02, lam_global=0.05).fit(X, groups=np.full(300, "all"))
-    assert np.array_equal(model.labels_, other.labels_)
+    other_model = HDPMeans(lam_local=0.02, lam_global=0.05).fit(X, groups=np.full(300, "all"))
+    assert np.array_equal(model.labels_, other_model.labels_)
     assert (
         model.n_local_clusters_.tolist() == [model.n_clusters_] == [len(np.unique(model.labels_))]
     )
@@ -544,9 +544,11 @@ def test_numbers_are_compared_on_some_data_sets(monkeypatch):
     original = hdp_choice.shared_criterion
     monkeypatch.setattr(hdp_choice, "shared_criterion", noted)
     monkeypatch.setattr(hdp_choice, "ROWS", 1300)
-    model, other = (HDPMeans(random_state=3, n_threads=t).fit(X, groups=groups) for t in (1, 2))
+    model, other_model = (
+        HDPMeans(random_state=3, n_threads=t).fit(X, groups=groups) for t in (1, 2)
+    )
     assert set(seen) == {(1300, 52)}  # whole data sets
-    assert model.labels_.tobytes() == other.labels_.tobytes()
+    assert model.labels_.tobytes() == other_model.labels_.tobytes()
     assert normalized_mutual_info_score(truth, model.labels_) > 0.55
 
 
@@ -601,8 +603,8 @@ def test_auto_next_to_numbers():
     numbers = HDPMeans(lam_local=both.lam_local_, lam_global=500.0).fit(X, groups=groups)
     assert np.array_equal(local.labels_, numbers.labels_)
     assert not hasattr(local, "lam_global_range_") and hasattr(local, "path_")
-    other = HDPMeans(lam_local=3.0, lam_global="auto", random_state=0).fit(X, groups=groups)
-    assert other.lam_local_ == 3.0 and other.n_clusters_ == both.n_clusters_
+    other_model = HDPMeans(lam_local=3.0, lam_global="auto", random_state=0).fit(X, groups=groups)
+    assert other_model.lam_local_ == 3.0 and other_model.n_clusters_ == both.n_clusters_
     mixed = HDPMeans(lam_local="farthest-first", lam_global="auto", n_local=3, random_state=0).fit(
         X, groups=groups
     )
@@ -618,8 +620,8 @@ def test_auto_of_a_single_cluster():
     assert model.n_clusters_ == 1 and model.n_local_clusters_.tolist() == [1] * 10
     low, high = model.lam_global_range_
     assert high == np.inf and model.lam_global_ == 2 * low
-    one = HDPMeans().fit([[3.0, 4.0]], groups=["x"])
-    assert one.labels_.tolist() == [0] and one.objective_ == 2.0
+    single = HDPMeans().fit([[3.0, 4.0]], groups=["x"])
+    assert single.labels_.tolist() == [0] and single.objective_ == 2.0
 
 
 def test_auto_does_not_depend_on_units():
@@ -723,13 +725,13 @@ def test_more_starts_are_never_worse():
     better = 0
     for seed in range(40):
         X, groups, lam_local, lam_global = problem(8 * seed, n_max=200)
-        one = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(X, groups=groups)
+        single = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(X, groups=groups)
         model = HDPMeans(
             lam_local=lam_local, lam_global=lam_global, n_init=4, random_state=seed
         ).fit(X, groups=groups)
-        assert model.objective_ <= one.objective_ * (1 + 1e-12)
+        assert model.objective_ <= single.objective_ * (1 + 1e-12)
         check(model, X, groups)
-        better += model.objective_ < one.objective_ * (1 - 1e-6)
+        better += model.objective_ < single.objective_ * (1 - 1e-6)
         again = HDPMeans(
             lam_local=lam_local, lam_global=lam_global, n_init=4, random_state=seed
         ).fit(X, groups=groups)
@@ -743,11 +745,11 @@ def test_other_starts_do_not_renumber():
         rng = np.random.default_rng(seed)
         X = (10 * rng.permutation(6) + 0.3 * rng.normal(size=(8, 6))).reshape(-1, 1)
         groups = np.arange(48) % 3
-        one = HDPMeans(lam_local=3.0, lam_global=6.0).fit(X, groups=groups)
+        single = HDPMeans(lam_local=3.0, lam_global=6.0).fit(X, groups=groups)
         model = HDPMeans(lam_local=3.0, lam_global=6.0, n_init=3, random_state=seed).fit(
             X, groups=groups
         )
-        assert np.array_equal(model.labels_, one.labels_), seed
+        assert np.array_equal(model.labels_, single.labels_), seed
 
 
 def test_max_iter_warns():

@@ -111,10 +111,12 @@ def test_tables_of_the_other_byte_order(estimator, dtype):
     """scikit-learn leaves the columns of a DataFrame in the order they have."""
     table = pd.DataFrame(X.astype(dtype))
     assert not table.to_numpy().dtype.isnative
-    one, two = plain(estimator).set_params(random_state=0), plain(estimator)
-    one.fit(table)
-    two.set_params(random_state=0).fit(X.astype(dtype).astype(np.dtype(dtype).newbyteorder("=")))
-    assert one.objective_ == two.objective_
+    model_a, model_b = plain(estimator).set_params(random_state=0), plain(estimator)
+    model_a.fit(table)
+    model_b.set_params(random_state=0).fit(
+        X.astype(dtype).astype(np.dtype(dtype).newbyteorder("="))
+    )
+    assert model_a.objective_ == model_b.objective_
 
 
 @BOTH
@@ -401,9 +403,9 @@ def test_bad_arguments_of_the_path():
 
 def test_large_numbers_are_numbers():
     """Larger than a C integer."""
-    one = KFeatures(np.int64(2), random_state=0).fit(X)
-    two = KFeatures(2, max_iter=10**12, n_init=np.int32(10), tol=np.float32(0), random_state=0)
-    assert np.array_equal(two.fit(X).assignments_, one.assignments_)
+    model_a = KFeatures(np.int64(2), random_state=0).fit(X)
+    model_b = KFeatures(2, max_iter=10**12, n_init=np.int32(10), tol=np.float32(0), random_state=0)
+    assert np.array_equal(model_b.fit(X).assignments_, model_a.assignments_)
     assert BPMeans(lam=np.float32(0.25), max_features=10**12, random_state=0).fit(X).lam_ == 0.25
 
 

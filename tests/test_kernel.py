@@ -298,10 +298,10 @@ def test_all_forms_of_a_kernel_are_one(name, algorithm):
         (fit(np.asfortranarray(K), kernel="precomputed"), K_new),
     ]
     assert len({shapes[0] for *shapes, _ in calls}) > 1
-    for other, rows in others:
-        assert np.array_equal(other.labels_, plain.labels_)
-        np.testing.assert_allclose(other.objective_path_, plain.objective_path_, rtol=1e-9)
-        assert np.array_equal(other.predict(rows), plain.predict(new))
+    for other_model, rows in others:
+        assert np.array_equal(other_model.labels_, plain.labels_)
+        np.testing.assert_allclose(other_model.objective_path_, plain.objective_path_, rtol=1e-9)
+        assert np.array_equal(other_model.predict(rows), plain.predict(new))
     assert others[3][0].X_fit_ is None
     assert others[3][0].__sklearn_tags__().input_tags.pairwise
     assert not plain.__sklearn_tags__().input_tags.pairwise
@@ -324,9 +324,9 @@ def test_float32(memory):
     X, *_ = small(8, 400)
     X = X.astype(np.float32)
     model = KernelDPMeans(gamma=1.0, max_memory=memory).fit(X)
-    other = KernelDPMeans(gamma=1.0).fit(X.astype(float))
-    assert np.array_equal(model.labels_, other.labels_)
-    np.testing.assert_allclose(model.objective_path_, other.objective_path_, rtol=1e-5)
+    other_model = KernelDPMeans(gamma=1.0).fit(X.astype(float))
+    assert np.array_equal(model.labels_, other_model.labels_)
+    np.testing.assert_allclose(model.objective_path_, other_model.objective_path_, rtol=1e-5)
     assert never_rises(model.objective_path_)
     assert model.X_fit_.dtype == np.float32 and model.transform(X).dtype == np.float32
 
@@ -610,17 +610,19 @@ def test_weights_multiply_terms():
     count = np.random.default_rng(0).integers(1, 4, size=len(X))
     model = KernelDPMeans(lam=0.3, gamma=2.0).fit(X, sample_weight=count)
     repeated = np.repeat(X, count, axis=0)
-    other = KernelDPMeans(lam=0.3, gamma=2.0, init=np.repeat(model.labels_, count), max_clusters=99)
-    other.max_iter = 1
-    quiet(other, repeated)
-    np.testing.assert_allclose(other.objective_path_[0], model.objective_, rtol=1e-9)
+    other_model = KernelDPMeans(
+        lam=0.3, gamma=2.0, init=np.repeat(model.labels_, count), max_clusters=99
+    )
+    other_model.max_iter = 1
+    quiet(other_model, repeated)
+    np.testing.assert_allclose(other_model.objective_path_[0], model.objective_, rtol=1e-9)
 
 
 def test_more_starts_are_never_worse_and_repeat(capsys):
     X, _, groups, _ = small(10, 300)
-    one = KernelDPMeans(lam=0.1, gamma=5.0).fit(X)
+    model = KernelDPMeans(lam=0.1, gamma=5.0).fit(X)
     many = KernelDPMeans(lam=0.1, gamma=5.0, n_init=20, random_state=1, verbose=1).fit(X)
-    assert many.objective_ <= one.objective_
+    assert many.objective_ <= model.objective_
     assert "start 20: " in capsys.readouterr().out
     assert np.array_equal(clone(many).fit(X).labels_, many.labels_)
     first = KernelHDPMeans(lam_local=0.1, lam_global=0.5, gamma=5.0).fit(X, groups=groups)
@@ -763,8 +765,8 @@ def test_memory_stays_within_the_budget(dtype, budget, allowed):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_edge_cases(algorithm):
-    one = KernelDPMeans(lam=0.5, algorithm=algorithm).fit([[3.0, 1.0]])
-    assert one.objective_ == 0.5 and one.labels_.tolist() == [0] and one.n_iter_ == 1
+    single = KernelDPMeans(lam=0.5, algorithm=algorithm).fit([[3.0, 1.0]])
+    assert single.objective_ == 0.5 and single.labels_.tolist() == [0] and single.n_iter_ == 1
     assert KernelDPMeans(guess=1, algorithm=algorithm).fit([[3.0]]).lam_ == 1.0
     constant = np.full((50, 3), 1e3 / 3)
     for kernel in ("rbf", "linear", "laplacian", "poly"):
@@ -785,8 +787,8 @@ def test_edge_cases(algorithm):
 
 
 def test_edge_cases_of_hdp():
-    one = KernelHDPMeans(lam_local=0.5, lam_global=2.0).fit([[3.0, 1.0]])
-    assert one.objective_ == 2.5 and one.n_iter_ == 1
+    single = KernelHDPMeans(lam_local=0.5, lam_global=2.0).fit([[3.0, 1.0]])
+    assert single.objective_ == 2.5 and single.n_iter_ == 1
     for kernel in ("rbf", "linear"):
         model = KernelHDPMeans(kernel=kernel).fit(np.full((20, 2), 1 / 3), groups=np.arange(20) % 3)
         assert model.n_clusters_ == 1 and model.lam_local_ == model.lam_global_ == 1.0

@@ -195,6 +195,6 @@ def test_minibatch_reads_only_its_batch():
     """A batch far down in a big array gives what its own copy gives."""
     big = np.random.default_rng(0).random((200_000, 4), dtype=np.float32)
     view = big[-1000:]
-    one = MiniBatchDPMeans(lam=0.2).partial_fit(view)
-    two = MiniBatchDPMeans(lam=0.2).partial_fit(view.copy())
-    assert one.cluster_centers_.tobytes() == two.cluster_centers_.tobytes()
+    model_a = MiniBatchDPMeans(lam=0.2).partial_fit(view)
+    model_b = MiniBatchDPMeans(lam=0.2).partial_fit(view.copy())
+    assert model_a.cluster_centers_.tobytes() == model_b.cluster_centers_.tobytes()

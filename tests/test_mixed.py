@@ -276,12 +276,12 @@ def test_threads_change_no_bit():
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     models.append(model.fit(X, sample_weight=weights))
-            for other in models[1:]:
-                assert (models[0].labels_ == other.labels_).all()
-                assert models[0].objective_path_.tolist() == other.objective_path_.tolist()
+            for other_model in models[1:]:
+                assert (models[0].labels_ == other_model.labels_).all()
+                assert models[0].objective_path_.tolist() == other_model.objective_path_.tolist()
                 for name, values in models[0].cluster_parameters_.items():
-                    assert (values == other.cluster_parameters_[name]).all()
-                assert (models[0].transform(X) == other.transform(X)).all()
+                    assert (values == other_model.cluster_parameters_[name]).all()
+                assert (models[0].transform(X) == other_model.transform(X)).all()
     finally:
         parallel.guard_loops(True)
 
@@ -302,29 +302,29 @@ def test_rows_of_weight_zero_take_no_part():
     weights = np.ones(200)
     weights[150:] = 0.0
     kinds = {c.name: c.kind for c in pack(X).columns}
-    some = MixedDPMeans(random_state=0, n_threads=1, columns=kinds).fit(X, sample_weight=weights)
-    assert some.labels_.tolist() == some.predict(X).tolist()
+    model = MixedDPMeans(random_state=0, n_threads=1, columns=kinds).fit(X, sample_weight=weights)
+    assert model.labels_.tolist() == model.predict(X).tolist()
     alone = MixedDPMeans(random_state=0, n_threads=1, columns=kinds).fit(X.iloc[:150])
-    assert some.labels_[:150].tolist() == alone.labels_.tolist()
+    assert model.labels_[:150].tolist() == alone.labels_.tolist()
 
 
 def test_order_of_columns_does_not_matter():
     X, _ = groups(np.random.default_rng(8), n=300, gaps=0.1)
     first = fitted(X, random_state=0)
-    other = fitted(X[X.columns[::-1]], random_state=0)
-    assert adjusted_rand_score(first.labels_, other.labels_) == 1.0
+    other_model = fitted(X[X.columns[::-1]], random_state=0)
+    assert adjusted_rand_score(first.labels_, other_model.labels_) == 1.0
     assert first.predict(X[X.columns[::-1]]).tolist() == first.labels_.tolist()
-    assert first.objective_ == pytest.approx(other.objective_, rel=1e-6)
+    assert first.objective_ == pytest.approx(other_model.objective_, rel=1e-6)
 
 
 def test_units_do_not_matter():
     """Of normal columns, and of amounts."""
     X, _ = groups(np.random.default_rng(9), n=300)
     scaled = X.assign(size=1024.0 * X["size"], amount=X["amount"] / 64.0)
-    first, other = fitted(X, random_state=0), fitted(scaled, random_state=0)
-    assert first.labels_.tolist() == other.labels_.tolist()
-    assert first.objective_ == pytest.approx(other.objective_, rel=CLOSE)
-    assert other.spreads_["size"] == pytest.approx(1024.0 * first.spreads_["size"], rel=CLOSE)
+    first, other_model = fitted(X, random_state=0), fitted(scaled, random_state=0)
+    assert first.labels_.tolist() == other_model.labels_.tolist()
+    assert first.objective_ == pytest.approx(other_model.objective_, rel=CLOSE)
+    assert other_model.spreads_["size"] == pytest.approx(1024.0 * first.spreads_["size"], rel=CLOSE)
 
 
 def test_parameters_of_clusters():

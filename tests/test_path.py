@@ -570,14 +570,14 @@ def test_same_bits_for_any_number_of_threads():
         models = [DPMeans(random_state=0, n_threads=t) for t in threads]
         for model in models:
             model.fit(data, sample_weight=w)
-        one = models[0]
-        assert one.n_clusters_ > 1
-        for other in models[1:]:
-            assert path_bits(other.path_) == path_bits(one.path_)
-            assert other.labels_.tobytes() == one.labels_.tobytes()
-            assert other.cluster_centers_.tobytes() == one.cluster_centers_.tobytes()
-            assert (other.lam_, other.objective_) == (one.lam_, one.objective_)
-        labels = [one.path_.labels(one.n_clusters_, n_threads=t).tobytes() for t in (1, 3)]
+        model_a = models[0]
+        assert model_a.n_clusters_ > 1
+        for model_b in models[1:]:
+            assert path_bits(model_b.path_) == path_bits(model_a.path_)
+            assert model_b.labels_.tobytes() == model_a.labels_.tobytes()
+            assert model_b.cluster_centers_.tobytes() == model_a.cluster_centers_.tobytes()
+            assert (model_b.lam_, model_b.objective_) == (model_a.lam_, model_a.objective_)
+        labels = [model_a.path_.labels(model_a.n_clusters_, n_threads=t).tobytes() for t in (1, 3)]
         assert labels[0] == labels[1]
 
 
@@ -929,9 +929,9 @@ def test_layouts_and_types(constant, tmp_path):
 def test_rows_repeated_a_thousand_times():
     """Few values, each a thousand times, are clusters themselves; weights say nothing of that."""
     X = planted(4, 8)[0]
-    one = DPMeans(random_state=0).fit(X)
+    model = DPMeans(random_state=0).fit(X)
     many = DPMeans(random_state=0).fit(np.repeat(X, 1000, axis=0))
-    assert one.n_clusters_ == 4 and many.n_clusters_ == 32
+    assert model.n_clusters_ == 4 and many.n_clusters_ == 32
     assert np.array_equal(many.labels_[::1000], many.predict(X))
     weighted = DPMeans(random_state=0).fit(X, sample_weight=np.full(32, 1000.0))
     assert weighted.n_clusters_ == 4
@@ -1078,13 +1078,13 @@ def test_auto_from_given_centers():
     model = DPMeans(init=init, random_state=0).fit(X)
     assert model.n_clusters_ == 6 and adjusted_rand_score(model.labels_, truth) == 1.0
     assert model.path_.n_clusters[-1] <= len(init)
-    other = DPMeans(init=init, random_state=1).fit(X)  # nothing is drawn
-    assert path_bits(other.path_) == path_bits(model.path_)
+    model_b = DPMeans(init=init, random_state=1).fit(X)  # nothing is drawn
+    assert path_bits(model_b.path_) == path_bits(model.path_)
     few = DPMeans(init=X[[0, 100, 200]], random_state=0).fit(X)
     assert few.path_.n_clusters[-1] <= 3
-    one = DPMeans(init=X[:1], random_state=0).fit(X)
-    assert one.n_clusters_ == 1 and one.path_.n_clusters.tolist() == [1]
-    np.testing.assert_allclose(one.cluster_centers_[0], X.mean(axis=0), atol=1e-12)
+    model_a = DPMeans(init=X[:1], random_state=0).fit(X)
+    assert model_a.n_clusters_ == 1 and model_a.path_.n_clusters.tolist() == [1]
+    np.testing.assert_allclose(model_a.cluster_centers_[0], X.mean(axis=0), atol=1e-12)
     far = DPMeans(init=[[1e6, 1e6], [0.0, 0.0]], random_state=0).fit(X)
     assert far.n_clusters_ == 1
     with pytest.raises(ValueError, match="init must have at most max_clusters=5"):
@@ -1107,9 +1107,9 @@ def test_starts_keep_the_path_of_the_lowest_criterion():
 
 def test_starts_of_merge_keep_the_lowest_objective():
     X = blobs(np.random.default_rng(8), 500, 4, 25, spread=0.25)
-    one = DPMeans(lam=1.0, algorithm="merge", random_state=3).fit(X)
+    model = DPMeans(lam=1.0, algorithm="merge", random_state=3).fit(X)
     many = DPMeans(lam=1.0, algorithm="merge", n_init=4, random_state=3).fit(X)
-    assert many.objective_ <= one.objective_
+    assert many.objective_ <= model.objective_
     assert hasattr(many, "path_") and many.lam_ == 1.0
 
 
@@ -1256,9 +1256,9 @@ def test_auto_of_divergences(divergence, k):
 
 def test_auto_of_squared_distances_is_that_of_dpmeans():
     X = planted(5)[0]
-    one, two = DPMeans(random_state=0).fit(X), BregmanDPMeans(random_state=0).fit(X)
-    assert np.array_equal(one.labels_, two.labels_)
-    assert path_bits(one.path_) == path_bits(two.path_)
+    model_a, model_b = DPMeans(random_state=0).fit(X), BregmanDPMeans(random_state=0).fit(X)
+    assert np.array_equal(model_a.labels_, model_b.labels_)
+    assert path_bits(model_a.path_) == path_bits(model_b.path_)
 
 
 @pytest.mark.long
@@ -1370,8 +1370,8 @@ def test_merge_finds_better_objectives_where_lam_is_large(seed):
         for algorithm in ("serial", "delayed"):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "one cluster is left")
-                other = DPMeans(lam=lam, algorithm=algorithm).fit(X)
-            assert merged.objective_ <= other.objective_ * (1 + 1e-9)
+                other_model = DPMeans(lam=lam, algorithm=algorithm).fit(X)
+            assert merged.objective_ <= other_model.objective_ * (1 + 1e-9)
 
 
 def test_merge_with_extreme_penalties():
@@ -1500,11 +1500,11 @@ def test_one_clustering_of_divergences(divergence):
             assert np.array_equal(path.labels(path.best), model.labels_)
             assert np.array_equal(path.centers(path.best), model.cluster_centers_)
         for k, error in zip(path.n_clusters.tolist(), path.inertia, strict=True):
-            other = BregmanDPMeans(lam=1.0, init=path.centers(k), max_clusters=k)
-            other.set_params(divergence=divergence).fit(X)
-            assert np.array_equal(other.labels_, path.labels(k))
-            np.testing.assert_allclose(other.inertia_, error, rtol=1e-9)
-            np.testing.assert_allclose(other.cluster_centers_, path.centers(k), rtol=1e-9)
+            other_model = BregmanDPMeans(lam=1.0, init=path.centers(k), max_clusters=k)
+            other_model.set_params(divergence=divergence).fit(X)
+            assert np.array_equal(other_model.labels_, path.labels(k))
+            np.testing.assert_allclose(other_model.inertia_, error, rtol=1e-9)
+            np.testing.assert_allclose(other_model.cluster_centers_, path.centers(k), rtol=1e-9)
 
 
 @pytest.mark.parametrize("algorithm", ["collapsed", "merge", "delayed"])
@@ -1597,15 +1597,15 @@ def test_labels_in_the_metric_of_the_path(algorithm, weighted, seed):
     assert adjusted_rand_score(truth, model.labels_) > 0.99
     assert adjusted_rand_score(truth, plain.labels_) < 0.5
     check_metric(model, X, weights)
-    other = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(other.predict(X), model.labels_)
-    assert np.array_equal(other.path_.labels(4, X), model.path_.labels(4))
+    other_model = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(other_model.predict(X), model.labels_)
+    assert np.array_equal(other_model.path_.labels(4, X), model.path_.labels(4))
     assert clone(model).metric == "auto"
 
 
 def test_labels_in_a_metric_of_columns_that_follow_from_others():
     X, truth = long_problem(1)
-    one = DPMeans(metric="auto", random_state=0).fit(X)
+    fitted = DPMeans(metric="auto", random_state=0).fit(X)
     more = np.column_stack([X[:, 0], np.full(len(X), 7.0), X[:, 1:], X[:, 1:2] * 3, X.sum(axis=1)])
     frame = pd.DataFrame(more, columns=list("abcdefg"))
     model = DPMeans(metric="auto", random_state=0).fit(frame)
@@ -1614,7 +1614,7 @@ def test_labels_in_a_metric_of_columns_that_follow_from_others():
     assert model.feature_names_in_.tolist() == list("abcdefg")
     check_metric(DPMeans(metric="auto", random_state=0).fit(more), more)
     assert adjusted_rand_score(truth, model.labels_) > 0.99
-    far = one.fit(X + 1e7)
+    far = fitted.fit(X + 1e7)
     check_metric(DPMeans(metric="auto", random_state=0).fit(X.astype(np.float32)), np.float32(X))
     assert adjusted_rand_score(truth, far.labels_) > 0.99 and np.array_equal(
         far.predict(X + 1e7), far.labels_
@@ -1638,16 +1638,19 @@ def test_labels_in_the_metric_where_the_path_saw_fewer_rows():
 
 def test_no_metric_where_squared_distances_are_best():
     X = planted(5)[0]
-    one, two = DPMeans(random_state=0).fit(X), DPMeans(metric="auto", random_state=0).fit(X)
-    assert two.metric_ is None
-    assert path_bits(one.path_) == path_bits(two.path_)
-    assert np.array_equal(one.labels_, two.labels_) and one.objective_ == two.objective_
-    two.to_sklearn_kmeans()
+    model_a, model_b = DPMeans(random_state=0).fit(X), DPMeans(metric="auto", random_state=0).fit(X)
+    assert model_b.metric_ is None
+    assert path_bits(model_a.path_) == path_bits(model_b.path_)
+    assert (
+        np.array_equal(model_a.labels_, model_b.labels_)
+        and model_a.objective_ == model_b.objective_
+    )
+    model_b.to_sklearn_kmeans()
     long = DPMeans(metric="auto", random_state=0).fit(long_problem(0)[0])
     with pytest.raises(ValueError, match="metric_ must be None for a KMeans"):
         long.to_sklearn_kmeans()
     assert not hasattr(long.set_params(metric="euclidean").fit(X), "metric_")
-    assert np.array_equal(long.predict(X), one.labels_)
+    assert np.array_equal(long.predict(X), model_a.labels_)
     assert DPMeans(metric="auto").fit(np.ones((5, 2))).metric_ is None
 
 

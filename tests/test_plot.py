@@ -384,8 +384,8 @@ def test_dendrogram_by_hand():
             DendrogramDisplay(linkage=bad).plot()
     with pytest.raises(ValueError, match="max_leaves must be >= 2, got 1"):
         DendrogramDisplay(linkage=Z).plot(max_leaves=1)
-    one = DendrogramDisplay.from_path(lambda_path(np.ones((4, 2)), random_state=0))
-    assert one.ax_.get_title() == "1 branch"
+    model = DendrogramDisplay.from_path(lambda_path(np.ones((4, 2)), random_state=0))
+    assert model.ax_.get_title() == "1 branch"
 
 
 # Features

@@ -42,17 +42,17 @@ tied_data = st.tuples(st.integers(1, 30), st.integers(1, 4)).flatmap(
 )
 
 
-def assert_same_clusters(one, two, algorithm):
+def assert_same_clusters(model_a, model_b, algorithm):
     """The same labels; after delayed creation the same clusters, whatever their numbers.
 
     (The two rows of a pair are equally far from their mean, so rounding alone decides
     which of them leaves it.)
     """
     if algorithm == "delayed":
-        pairs = set(zip(one.labels_.tolist(), two.labels_.tolist(), strict=True))
-        assert len(pairs) == one.n_clusters_ == two.n_clusters_
+        pairs = set(zip(model_a.labels_.tolist(), model_b.labels_.tolist(), strict=True))
+        assert len(pairs) == model_a.n_clusters_ == model_b.n_clusters_
     else:
-        assert np.array_equal(one.labels_, two.labels_)
+        assert np.array_equal(model_a.labels_, model_b.labels_)
 
 
 def penalty(X, k):
@@ -118,20 +118,22 @@ def test_general_data_has_the_labels_of_the_twin(X, k, algorithm, single):
 def test_translation(X, k, algorithm, offset):
     shift = offset * np.abs(X).max()
     lam = penalty(X, k)
-    one = DPMeans(lam=lam, algorithm=algorithm).fit(X)
-    two = DPMeans(lam=lam, algorithm=algorithm).fit(X + shift)
-    assert_same_clusters(one, two, algorithm)
-    np.testing.assert_allclose(two.objective_path_, one.objective_path_, rtol=1e-9)
+    model_a = DPMeans(lam=lam, algorithm=algorithm).fit(X)
+    model_b = DPMeans(lam=lam, algorithm=algorithm).fit(X + shift)
+    assert_same_clusters(model_a, model_b, algorithm)
+    np.testing.assert_allclose(model_b.objective_path_, model_a.objective_path_, rtol=1e-9)
 
 
 @given(general_data(), guesses, algorithms, st.sampled_from([-1.0, 0.037, 5000.0]))
 def test_scale(X, k, algorithm, factor):
     """lam is in squared data units."""
     lam = penalty(X, k)
-    one = DPMeans(lam=lam, algorithm=algorithm).fit(X)
-    two = DPMeans(lam=lam * factor**2, algorithm=algorithm).fit(X * factor)
-    assert_same_clusters(one, two, algorithm)
-    np.testing.assert_allclose(two.objective_path_, factor**2 * one.objective_path_, rtol=1e-9)
+    model_a = DPMeans(lam=lam, algorithm=algorithm).fit(X)
+    model_b = DPMeans(lam=lam * factor**2, algorithm=algorithm).fit(X * factor)
+    assert_same_clusters(model_a, model_b, algorithm)
+    np.testing.assert_allclose(
+        model_b.objective_path_, factor**2 * model_a.objective_path_, rtol=1e-9
+    )
 
 
 @given(general_data(), guesses, st.sampled_from([-1.0, 0.037, 5000.0]))
@@ -147,10 +149,10 @@ def test_order_of_columns(X, k, algorithm, random):
     columns = list(range(X.shape[1]))
     random.shuffle(columns)
     lam = penalty(X, k)
-    one = DPMeans(lam=lam, algorithm=algorithm).fit(X)
-    two = DPMeans(lam=lam, algorithm=algorithm).fit(X[:, columns])
-    assert_same_clusters(one, two, algorithm)
-    np.testing.assert_allclose(two.objective_path_, one.objective_path_, rtol=1e-9)
+    model_a = DPMeans(lam=lam, algorithm=algorithm).fit(X)
+    model_b = DPMeans(lam=lam, algorithm=algorithm).fit(X[:, columns])
+    assert_same_clusters(model_a, model_b, algorithm)
+    np.testing.assert_allclose(model_b.objective_path_, model_a.objective_path_, rtol=1e-9)
 
 
 @given(general_data(), guesses, algorithms)
@@ -178,11 +180,11 @@ def test_weighted_objective_is_that_of_repeated_rows(X, k, data):
 @given(general_data(), guesses, algorithms, st.integers(2, 5))
 def test_threads(X, k, algorithm, n_threads):
     lam = penalty(X, k)
-    one = DPMeans(lam=lam, algorithm=algorithm, n_threads=1).fit(X)
+    model = DPMeans(lam=lam, algorithm=algorithm, n_threads=1).fit(X)
     many = DPMeans(lam=lam, algorithm=algorithm, n_threads=n_threads).fit(X)
-    assert one.labels_.tobytes() == many.labels_.tobytes()
-    assert one.cluster_centers_.tobytes() == many.cluster_centers_.tobytes()
-    assert one.objective_path_.tobytes() == many.objective_path_.tobytes()
+    assert model.labels_.tobytes() == many.labels_.tobytes()
+    assert model.cluster_centers_.tobytes() == many.cluster_centers_.tobytes()
+    assert model.objective_path_.tobytes() == many.objective_path_.tobytes()
 
 
 @given(general_data(), guesses)
@@ -304,34 +306,36 @@ def test_order_of_columns_of_features(X, share, rule, random):
     """
     columns = list(range(X.shape[1]))
     random.shuffle(columns)
-    one = features(X, rule, share, n_init=1).fit(X)
-    two = features(X, rule, share, n_init=1).fit(X[:, columns])
-    assert np.array_equal(one.assignments_, two.assignments_)
-    np.testing.assert_allclose(two.objective_path_, one.objective_path_, rtol=1e-9)
+    model_a = features(X, rule, share, n_init=1).fit(X)
+    model_b = features(X, rule, share, n_init=1).fit(X[:, columns])
+    assert np.array_equal(model_a.assignments_, model_b.assignments_)
+    np.testing.assert_allclose(model_b.objective_path_, model_a.objective_path_, rtol=1e-9)
     reach = 1e-9 * np.abs(X).max()
-    np.testing.assert_allclose(two.components_, one.components_[:, columns], atol=reach)
+    np.testing.assert_allclose(model_b.components_, model_a.components_[:, columns], atol=reach)
 
 
 @given(sums_of_features(), shares, rules, st.sampled_from([-2.0, 0.5, 2.0**60]))
 def test_scale_of_features(X, share, rule, factor):
     """lam is in squared data units, and a power of two changes no digit."""
-    one = features(X, rule, share).fit(X)
-    two = features(X, rule, share)
-    if "lam" in two.get_params():
-        two.set_params(lam=one.lam_ * factor**2)
-    two.fit(X * factor)
-    assert np.array_equal(one.assignments_, two.assignments_)
-    assert np.array_equal(two.components_, factor * one.components_)
-    np.testing.assert_allclose(two.objective_path_, factor**2 * one.objective_path_, rtol=1e-14)
+    model_a = features(X, rule, share).fit(X)
+    model_b = features(X, rule, share)
+    if "lam" in model_b.get_params():
+        model_b.set_params(lam=model_a.lam_ * factor**2)
+    model_b.fit(X * factor)
+    assert np.array_equal(model_a.assignments_, model_b.assignments_)
+    assert np.array_equal(model_b.components_, factor * model_a.components_)
+    np.testing.assert_allclose(
+        model_b.objective_path_, factor**2 * model_a.objective_path_, rtol=1e-14
+    )
 
 
 @given(sums_of_features(), shares, rules, st.integers(2, 5))
 def test_threads_of_features(X, share, rule, n_threads):
-    one = features(X, rule, share, n_threads=1, n_init=5).fit(X)
+    model = features(X, rule, share, n_threads=1, n_init=5).fit(X)
     many = features(X, rule, share, n_threads=n_threads, n_init=5).fit(X)
-    assert one.assignments_.tobytes() == many.assignments_.tobytes()
-    assert one.components_.tobytes() == many.components_.tobytes()
-    assert one.objective_path_.tobytes() == many.objective_path_.tobytes()
+    assert model.assignments_.tobytes() == many.assignments_.tobytes()
+    assert model.components_.tobytes() == many.components_.tobytes()
+    assert model.objective_path_.tobytes() == many.objective_path_.tobytes()
 
 
 @given(sums_of_features(), st.integers(0, 6), st.sampled_from(["coordinate", "exact"]))

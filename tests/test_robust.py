@@ -448,13 +448,13 @@ def test_an_object_that_is_being_fitted_in_another_thread():
         leave.wait()
         return A @ B.T
 
-    model, other = KernelDPMeans(lam=1.0, kernel=kernel), DPMeans(lam=0.5)
+    model, other_model = KernelDPMeans(lam=1.0, kernel=kernel), DPMeans(lam=0.5)
     thread = threading.Thread(target=model.fit, args=(rows(),))
     thread.start()
     inside.wait()
     with pytest.raises(RuntimeError, match="this KernelDPMeans is being fitted in another thread"):
         model.fit(rows())
-    other.fit(rows())
+    other_model.fit(rows())
     leave.set()
     thread.join()
     assert hasattr(model.fit(rows()), "labels_")
@@ -1002,12 +1002,12 @@ def test_a_limit_on_memory():
 def test_rbf_does_not_depend_on_where_the_origin_is(model):
     X = np.round(rows(80) * 2.0**20) / 2.0**20
     far = X + 2.0**30  # exact: no digit is lost
-    one, two = (clone(ESTIMATORS[model]).set_params(gamma=0.7).fit(x) for x in (X, far))
-    assert one.n_clusters_ > 1 if hasattr(one, "n_clusters_") else one.labels_.max() > 0
-    assert np.array_equal(one.labels_, two.labels_)
-    np.testing.assert_allclose(two.objective_, one.objective_, rtol=1e-9)
-    if hasattr(two, "objective_path_"):
-        assert never_rises(two.objective_path_)
+    model_a, model_b = (clone(ESTIMATORS[model]).set_params(gamma=0.7).fit(x) for x in (X, far))
+    assert model_a.n_clusters_ > 1 if hasattr(model_a, "n_clusters_") else model_a.labels_.max() > 0
+    assert np.array_equal(model_a.labels_, model_b.labels_)
+    np.testing.assert_allclose(model_b.objective_, model_a.objective_, rtol=1e-9)
+    if hasattr(model_b, "objective_path_"):
+        assert never_rises(model_b.objective_path_)
 
 
 @pytest.mark.parametrize("exponent", range(0, 16, 3))
@@ -1119,15 +1119,17 @@ def test_linear_does_not_depend_on_where_the_origin_is(model, memory, dtype):
     made.set_params(**{name: 3.0 for name in made.get_params() if name.startswith("lam")})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        one, two = (clone(made).fit(x) for x in (X, far))
-    assert one.n_clusters_ > 1
-    assert np.array_equal(one.labels_, two.labels_)
-    np.testing.assert_allclose(two.objective_, one.objective_, rtol=1e-6)
-    assert np.array_equal(one.predict(X[::-1]), two.predict(far[::-1]))
+        model_a, model_b = (clone(made).fit(x) for x in (X, far))
+    assert model_a.n_clusters_ > 1
+    assert np.array_equal(model_a.labels_, model_b.labels_)
+    np.testing.assert_allclose(model_b.objective_, model_a.objective_, rtol=1e-6)
+    assert np.array_equal(model_a.predict(X[::-1]), model_b.predict(far[::-1]))
     if model == "KernelDPMeans":
-        np.testing.assert_allclose(two.transform(far), one.transform(X), rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(two.score(far), one.score(X), rtol=1e-5)
-    assert np.array_equal(pickle.loads(pickle.dumps(two)).predict(far), two.labels_)
+        np.testing.assert_allclose(
+            model_b.transform(far), model_a.transform(X), rtol=1e-4, atol=1e-4
+        )
+        np.testing.assert_allclose(model_b.score(far), model_a.score(X), rtol=1e-5)
+    assert np.array_equal(pickle.loads(pickle.dumps(model_b)).predict(far), model_b.labels_)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "poly", "cosine"])

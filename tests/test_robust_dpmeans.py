@@ -249,20 +249,20 @@ def test_other_units_of_weight_change_no_label():
     X, rng = thousand(5)
     X = np.vstack([X, far_rows("apart", X, rng)])
     weights = rng.uniform(0.5, 2.0, len(X))
-    one = RobustDPMeans(random_state=0).fit(X, sample_weight=weights)
+    model = RobustDPMeans(random_state=0).fit(X, sample_weight=weights)
     ten = RobustDPMeans(random_state=0).fit(X, sample_weight=8.0 * weights)
-    assert np.array_equal(one.labels_, ten.labels_)
-    assert ten.price_ == one.price_
-    assert ten.lam_ == pytest.approx(8.0 * one.lam_, rel=1e-12)
+    assert np.array_equal(model.labels_, ten.labels_)
+    assert ten.price_ == model.price_
+    assert ten.lam_ == pytest.approx(8.0 * model.lam_, rel=1e-12)
 
 
 def test_other_units_of_the_data_change_no_label():
     X, rng = thousand(6)
     X = np.vstack([X, far_rows("apart", X, rng)])
-    one, two = (RobustDPMeans(random_state=0).fit(scale * X) for scale in (1.0, 2.0**-20))
-    assert np.array_equal(one.labels_, two.labels_)
-    assert two.price_ == pytest.approx(2.0**-40 * one.price_, rel=1e-12)
-    assert two.lam_ == pytest.approx(2.0**-40 * one.lam_, rel=1e-12)
+    model_a, model_b = (RobustDPMeans(random_state=0).fit(scale * X) for scale in (1.0, 2.0**-20))
+    assert np.array_equal(model_a.labels_, model_b.labels_)
+    assert model_b.price_ == pytest.approx(2.0**-40 * model_a.price_, rel=1e-12)
+    assert model_b.lam_ == pytest.approx(2.0**-40 * model_a.lam_, rel=1e-12)
 
 
 def test_a_fit_goes_on_where_one_ended():

@@ -368,10 +368,10 @@ def test_units_of_data_and_weights():
     X = np.round(X * 2.0**20) / 2.0**20
     model = SegmentMeans().fit(X)
     for scaled, factor in ((X * 2.0**30, 2.0**60), (X + 2.0**10, 1.0), (-X, 1.0)):
-        other = SegmentMeans().fit(scaled)
-        assert np.array_equal(other.labels_, model.labels_)
-        np.testing.assert_allclose(other.lam_, factor * model.lam_, rtol=1e-9)
-        np.testing.assert_allclose(other.lam_switch_, factor * model.lam_switch_, rtol=1e-9)
+        other_model = SegmentMeans().fit(scaled)
+        assert np.array_equal(other_model.labels_, model.labels_)
+        np.testing.assert_allclose(other_model.lam_, factor * model.lam_, rtol=1e-9)
+        np.testing.assert_allclose(other_model.lam_switch_, factor * model.lam_switch_, rtol=1e-9)
     heavy = SegmentMeans().fit(X, sample_weight=np.full(len(X), 2.0**40))
     assert np.array_equal(heavy.labels_, model.labels_)
     np.testing.assert_allclose(heavy.lam_, 2.0**40 * model.lam_)

@@ -128,6 +128,8 @@ def test_same_fit_with_the_longer_way(monkeypatch):
     X = rng.normal(size=(5, 6))[rng.integers(5, size=150)] * 5 + rng.normal(size=(150, 6))
     model = DPMeans(random_state=0).fit(X)
     monkeypatch.setattr("smallvar._selection.criterion.SMALL", 0)
-    other = DPMeans(random_state=0).fit(X)
-    np.testing.assert_array_equal(model.labels_, other.labels_)
-    np.testing.assert_allclose(model.path_.criterion, other.path_.criterion, rtol=FLOAT32_OF_V)
+    other_model = DPMeans(random_state=0).fit(X)
+    np.testing.assert_array_equal(model.labels_, other_model.labels_)
+    np.testing.assert_allclose(
+        model.path_.criterion, other_model.path_.criterion, rtol=FLOAT32_OF_V
+    )

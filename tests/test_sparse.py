@@ -91,12 +91,12 @@ def penalty(X, rng):
     return lam or spread or 1.0
 
 
-def same_fit(dense, other):
+def same_fit(dense, other_model):
     """The same labels and sweeps, and the same bits of all centers."""
-    assert np.array_equal(dense.labels_, other.labels_)
-    assert dense.cluster_centers_.tobytes() == other.cluster_centers_.tobytes()
-    assert dense.n_iter_ == other.n_iter_
-    assert np.isclose(dense.objective_, other.objective_, rtol=1e-10)
+    assert np.array_equal(dense.labels_, other_model.labels_)
+    assert dense.cluster_centers_.tobytes() == other_model.cluster_centers_.tobytes()
+    assert dense.n_iter_ == other_model.n_iter_
+    assert np.isclose(dense.objective_, other_model.objective_, rtol=1e-10)
 
 
 @seeds(200)
@@ -110,16 +110,18 @@ def test_same_labels_as_dense(seed, algorithm):
         options["max_clusters"] = int(rng.integers(3, 9))
     if rng.random() < 0.3:
         options["init"] = X[rng.integers(0, len(X), 3)].astype(np.float64)
-    dense, other = DPMeans(**options), DPMeans(**options, n_threads=int(rng.integers(1, 3)))
+    dense, other_model = DPMeans(**options), DPMeans(**options, n_threads=int(rng.integers(1, 3)))
     before = S.copy()
-    assert fit(dense, X, weight) == fit(other, S, weight)
+    assert fit(dense, X, weight) == fit(other_model, S, weight)
     assert (before != S).nnz == 0 and S.dtype == before.dtype
-    same_fit(dense, other)
+    same_fit(dense, other_model)
     Y = X[rng.permutation(len(X))] + X.dtype.type(0.5) * (X != 0)
     T = entangled(Y, rng)
-    assert np.array_equal(dense.predict(Y), other.predict(T))
-    assert np.isclose(dense.score(Y, sample_weight=weight), other.score(T, sample_weight=weight))
-    near = dense.transform(Y), other.transform(T)
+    assert np.array_equal(dense.predict(Y), other_model.predict(T))
+    assert np.isclose(
+        dense.score(Y, sample_weight=weight), other_model.score(T, sample_weight=weight)
+    )
+    near = dense.transform(Y), other_model.transform(T)
     assert near[0].dtype == near[1].dtype
     largest = np.abs(Y).max(initial=0.0) * np.sqrt(Y.shape[1])
     np.testing.assert_allclose(*near, rtol=1e-5, atol=1e-6 * largest)
@@ -140,17 +142,17 @@ def test_same_as_the_twin(seed):
 def test_mini_batches_same_as_dense(seed):
     rng, X, weight = problem(seed)
     options = {"batch_size": int(rng.integers(5, 100)), "max_iter": 3, "random_state": 0}
-    dense, other = (
+    dense, other_model = (
         MiniBatchDPMeans(lam=penalty(X, np.random.default_rng(5)), **options) for _ in "12"
     )
     S = entangled(X, rng)
     fit(dense, X, weight)
-    fit(other, S, weight)
-    same_fit(dense, other)
+    fit(other_model, S, weight)
+    same_fit(dense, other_model)
     dense.partial_fit(X + 1, sample_weight=weight)
-    other.partial_fit(entangled(X + 1, rng), sample_weight=weight)
-    assert np.array_equal(dense.labels_, other.labels_)
-    assert dense.cluster_centers_.tobytes() == other.cluster_centers_.tobytes()
+    other_model.partial_fit(entangled(X + 1, rng), sample_weight=weight)
+    assert np.array_equal(dense.labels_, other_model.labels_)
+    assert dense.cluster_centers_.tobytes() == other_model.cluster_centers_.tobytes()
 
 
 @seeds(100)
@@ -192,9 +194,9 @@ def blobs(n=3000, d=400, seed=0):
 
 def test_auto_and_path_same_as_dense():
     S = blobs(600, 60)
-    dense, other = (DPMeans(random_state=0).fit(rows) for rows in (S.toarray(), S))
-    same_fit(dense, other)
-    assert dense.lam_ == other.lam_
+    dense, other_model = (DPMeans(random_state=0).fit(rows) for rows in (S.toarray(), S))
+    same_fit(dense, other_model)
+    assert dense.lam_ == other_model.lam_
     path = lambda_path(S, random_state=0)
     assert path.best == dense.n_clusters_
     assert np.array_equal(path.labels(3), path.labels(3, S.toarray()))
@@ -211,9 +213,9 @@ def test_same_bits_for_any_number_of_threads(algorithm, eight_cores):
         for n in (1, 2, 8)
     ]
     assert models[0].n_clusters_ > 3
-    for other in models[1:]:
-        same_fit(models[0], other)
-        assert other.objective_path_.tobytes() == models[0].objective_path_.tobytes()
+    for other_model in models[1:]:
+        same_fit(models[0], other_model)
+        assert other_model.objective_path_.tobytes() == models[0].objective_path_.tobytes()
 
 
 def test_double_scores_where_single_ones_do_not_tell():

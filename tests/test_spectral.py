@@ -499,12 +499,16 @@ def test_sparse_data_stay_sparse(shape, monkeypatch):
     lam = np.linalg.svd(np.sqrt(w)[:, None] * dense, compute_uv=False)[8:10].mean() ** 2
     model = SpectralDPMeans(lam=lam, random_state=0, kernel="linear").fit(X, sample_weight=w)
     monkeypatch.undo()
-    other = SpectralDPMeans(lam=lam, random_state=0, kernel="linear").fit(dense, sample_weight=w)
+    other_model = SpectralDPMeans(lam=lam, random_state=0, kernel="linear").fit(
+        dense, sample_weight=w
+    )
     assert len(model.eigenvalues_) == 9
-    np.testing.assert_allclose(model.eigenvalues_, other.eigenvalues_, rtol=1e-10)
-    assert model.bound_ == pytest.approx(other.bound_, rel=1e-10)
+    np.testing.assert_allclose(model.eigenvalues_, other_model.eigenvalues_, rtol=1e-10)
+    assert model.bound_ == pytest.approx(other_model.bound_, rel=1e-10)
     np.testing.assert_allclose(
-        model.embedding_ @ model.embedding_.T, other.embedding_ @ other.embedding_.T, atol=1e-8
+        model.embedding_ @ model.embedding_.T,
+        other_model.embedding_ @ other_model.embedding_.T,
+        atol=1e-8,
     )
 
 
@@ -514,16 +518,16 @@ def test_weight_counts_copies(seed):
     w = np.random.default_rng(seed).integers(1, 4, size=len(X))
     rows = np.repeat(np.arange(len(X)), w)
     for form in ("dense", "sparse"):
-        one = SpectralDPMeans(lam=lam, kernel="precomputed", random_state=0).fit(
+        model_a = SpectralDPMeans(lam=lam, kernel="precomputed", random_state=0).fit(
             FORMS[form](K), sample_weight=w
         )
-        two = SpectralDPMeans(lam=lam, kernel="precomputed", random_state=0).fit(
+        model_b = SpectralDPMeans(lam=lam, kernel="precomputed", random_state=0).fit(
             FORMS[form](K[np.ix_(rows, rows)])
         )
-        np.testing.assert_allclose(one.eigenvalues_, two.eigenvalues_, rtol=1e-8)
-        assert one.bound_ == pytest.approx(two.bound_, rel=1e-9)
-        assert one.objective_ == pytest.approx(two.objective_, rel=1e-9)
-        assert np.array_equal(one.labels_[rows], two.labels_)
+        np.testing.assert_allclose(model_a.eigenvalues_, model_b.eigenvalues_, rtol=1e-8)
+        assert model_a.bound_ == pytest.approx(model_b.bound_, rel=1e-9)
+        assert model_a.objective_ == pytest.approx(model_b.objective_, rel=1e-9)
+        assert np.array_equal(model_a.labels_[rows], model_b.labels_)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "precomputed", "rbf"])
@@ -684,10 +688,10 @@ def test_auto_finds_separate_clusters(weighted):
         assert adjusted_rand_score(truth, model.labels_) > 0.99
         K = rbf_kernel(X, gamma=model.gamma_)
         for data in (K, sp.csr_array(K)):
-            other = SpectralDPMeans(kernel="precomputed", random_state=0)
-            other.fit(data, sample_weight=w)
-            assert other.lam_ == pytest.approx(model.lam_, rel=1e-8)
-            assert np.array_equal(other.labels_, model.labels_)
+            other_model = SpectralDPMeans(kernel="precomputed", random_state=0)
+            other_model.fit(data, sample_weight=w)
+            assert other_model.lam_ == pytest.approx(model.lam_, rel=1e-8)
+            assert np.array_equal(other_model.labels_, model.labels_)
         if not weighted:
             copies = SpectralDPMeans(random_state=0, gamma=model.gamma_)
             copies.fit(X, sample_weight=np.full(len(X), 3.0))
@@ -702,8 +706,8 @@ def test_auto_leaves_one_cluster_alone(d):
         assert model.n_clusters_ == 1
         if d > 1:
             K = rbf_kernel(X, gamma=model.gamma_)
-            other = SpectralDPMeans(kernel="precomputed", random_state=0).fit(K)
-            assert other.n_clusters_ == 1
+            other_model = SpectralDPMeans(kernel="precomputed", random_state=0).fit(K)
+            assert other_model.n_clusters_ == 1
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
@@ -837,15 +841,19 @@ def test_edges():
 def test_random_state_and_verbose(capsys):
     K, lam, _, _, _ = problem(2)
     options = {"kernel": "precomputed", "n_init": 3}
-    one = SpectralDPMeans(lam=lam / 20, random_state=4, verbose=1, **options).fit(sp.csr_array(K))
+    model_a = SpectralDPMeans(lam=lam / 20, random_state=4, verbose=1, **options).fit(
+        sp.csr_array(K)
+    )
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3 and lines[0].startswith("start 1: ")
-    assert min(float(line.split()[-1]) for line in lines) == pytest.approx(one.objective_)
-    two = SpectralDPMeans(lam=lam / 20, random_state=4, **options).fit(sp.csr_array(K))
-    assert np.array_equal(one.labels_, two.labels_)
-    assert np.array_equal(one.embedding_, two.embedding_)
-    more = SpectralDPMeans(lam=lam / 20, kernel="precomputed", n_init=40, random_state=4).fit(K)
-    assert more.objective_ <= one.objective_ * (1 + 1e-9)
+    assert min(float(line.split()[-1]) for line in lines) == pytest.approx(model_a.objective_)
+    model_b = SpectralDPMeans(lam=lam / 20, random_state=4, **options).fit(sp.csr_array(K))
+    assert np.array_equal(model_a.labels_, model_b.labels_)
+    assert np.array_equal(model_a.embedding_, model_b.embedding_)
+    larger_model = SpectralDPMeans(
+        lam=lam / 20, kernel="precomputed", n_init=40, random_state=4
+    ).fit(K)
+    assert larger_model.objective_ <= model_a.objective_ * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])

@@ -134,9 +134,9 @@ def planted(n=600, d=20, k=6, cosine=0.8, seed=0):
 def test_min_cosine_is_one_minus_lam():
     X, z = planted()
     model = SphericalDPMeans(min_cosine=0.4).fit(X)
-    other = SphericalDPMeans(lam=1 - 0.4).fit(X)
-    assert model.lam_ == other.lam_ == 1 - 0.4
-    assert np.array_equal(model.labels_, other.labels_)
+    other_model = SphericalDPMeans(lam=1 - 0.4).fit(X)
+    assert model.lam_ == other_model.lam_ == 1 - 0.4
+    assert np.array_equal(model.labels_, other_model.labels_)
     assert adjusted_rand_score(z, model.labels_) == 1
 
 
@@ -174,8 +174,8 @@ def test_lam_of_a_path_is_what_a_cluster_saves():
     X, _ = planted(1500, 30, 5, 0.7)
     model = SphericalDPMeans(random_state=0).fit(X)
     for k in (4, 6):
-        other = SphericalDPMeans(lam=0, max_clusters=k, init=model.path_.centers(k)).fit(X)
-        assert model.objective_ < other.inertia_ + model.lam_ * k
+        other_model = SphericalDPMeans(lam=0, max_clusters=k, init=model.path_.centers(k)).fit(X)
+        assert model.objective_ < other_model.inertia_ + model.lam_ * k
 
 
 def test_one_direction():
@@ -316,9 +316,15 @@ def test_divided_rows():
     for order in "CF":
         divided = DividedRows(rows.copy(order=order), length)
         assert divided.shape == (4, 3) and divided.size == 12 and divided.dtype == np.float32
-        for some in (slice(None), slice(3, 0, -2), [2, 0], np.array([True, False, True, True]), 1):
-            assert np.array_equal(divided[some], expected[some])
-            assert divided[some].dtype == np.float32 and divided[some].flags.c_contiguous
+        for subset in (
+            slice(None),
+            slice(3, 0, -2),
+            [2, 0],
+            np.array([True, False, True, True]),
+            1,
+        ):
+            assert np.array_equal(divided[subset], expected[subset])
+            assert divided[subset].dtype == np.float32 and divided[subset].flags.c_contiguous
         assert np.array_equal(divided[:, 1], expected[:, 1])
 
 
@@ -370,12 +376,12 @@ def test_clusterings_beside_the_best_are_those_of_the_whole_path():
 def test_threads(eight_cores):
     X, _ = planted(5000, 16, 40, 0.6)
     for options in ({"min_cosine": 0.3}, {"min_cosine": 0.8}, {"random_state": 0}):
-        one = SphericalDPMeans(**options, n_threads=1).fit(X)
+        model_a = SphericalDPMeans(**options, n_threads=1).fit(X)
         for threads in (2, 3, 7):
-            other = SphericalDPMeans(**options, n_threads=threads).fit(X)
-            assert np.array_equal(one.labels_, other.labels_)
-            assert np.array_equal(one.cluster_centers_, other.cluster_centers_)
-            assert np.array_equal(one.objective_path_, other.objective_path_)
+            model_b = SphericalDPMeans(**options, n_threads=threads).fit(X)
+            assert np.array_equal(model_a.labels_, model_b.labels_)
+            assert np.array_equal(model_a.cluster_centers_, model_b.cluster_centers_)
+            assert np.array_equal(model_a.objective_path_, model_b.objective_path_)
 
 
 def test_several_starts():
@@ -441,9 +447,9 @@ def test_batches_after_a_fit(min_cosine):
     with pytest.raises(ValueError, match="length zero"):
         again.partial_fit(0 * X)
     assert vars(again) == before
-    for one in (model, again):
+    for single in (model, again):
         with pytest.raises(ValueError, match="min_cosine must stay what it was"):
-            one.set_params(min_cosine=0.5).partial_fit(X)
+            single.set_params(min_cosine=0.5).partial_fit(X)
 
 
 def test_a_first_batch_that_cancels():

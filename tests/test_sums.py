@@ -165,9 +165,9 @@ def test_rows_that_come_and_go_leave_nothing(kind):
     layout = Layout(X, weights, 1)
     sums, now = sums_of(layout, X, weights, labels), labels
     for _ in range(1000):
-        some = rng.permutation(len(X))[: rng.integers(1, 100)]
+        subset = rng.permutation(len(X))[: rng.integers(1, 100)]
         to = now.copy()
-        to[some] = rng.integers(-1, K, size=len(some))
+        to[subset] = rng.integers(-1, K, size=len(subset))
         sums.move(X, now, to, weights)
         now = to
     sums.move(X, now, labels, weights)
@@ -241,17 +241,17 @@ def test_a_fit_does_not_know_the_order_of_the_rows(name):
     X = X.astype(options.pop("dtype", float))
     weights = rng.gamma(1.0, size=len(X)) if options.pop("weights", False) else None
     init = X[:12].astype(float)
-    one = DPMeans(lam=1e30, init=init, **options).fit(X, sample_weight=weights)
-    assert one.n_iter_ > 4
+    model_a = DPMeans(lam=1e30, init=init, **options).fit(X, sample_weight=weights)
+    assert model_a.n_iter_ > 4
     for _ in range(3):
         order = rng.permutation(len(X))
-        other = DPMeans(lam=1e30, init=init, **options).fit(
+        model_b = DPMeans(lam=1e30, init=init, **options).fit(
             X[order], sample_weight=part_of(weights, order)
         )
-        assert np.array_equal(other.labels_, one.labels_[order])
-        assert other.cluster_centers_.tobytes() == one.cluster_centers_.tobytes()
-        assert other.objective_path_.tobytes() == one.objective_path_.tobytes()
-        assert other.inertia_ == one.inertia_
+        assert np.array_equal(model_b.labels_, model_a.labels_[order])
+        assert model_b.cluster_centers_.tobytes() == model_a.cluster_centers_.tobytes()
+        assert model_b.objective_path_.tobytes() == model_a.objective_path_.tobytes()
+        assert model_b.inertia_ == model_a.inertia_
 
 
 @pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed"])

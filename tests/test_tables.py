@@ -120,28 +120,28 @@ def same(one, two):
 def test_the_same_as_the_array(model, library, dtype):
     rows = X.astype(dtype)
     given = of(rows, library)
-    plain, other = quiet(clone(model).fit, rows), quiet(clone(model).fit, given)
-    same(plain, other)
-    assert other.n_features_in_ == 3
+    plain, other_model = quiet(clone(model).fit, rows), quiet(clone(model).fit, given)
+    same(plain, other_model)
+    assert other_model.n_features_in_ == 3
     named = library != "polars" or hasattr(StandardScaler().fit(given), "feature_names_in_")
-    assert list(getattr(other, "feature_names_in_", [])) == NAMES * named
+    assert list(getattr(other_model, "feature_names_in_", [])) == NAMES * named
     for method in ("predict", "transform"):
         if hasattr(model, method):
-            found = getattr(other, method)(given)
+            found = getattr(other_model, method)(given)
             wanted = getattr(plain, method)(rows)
             assert found.dtype == wanted.dtype
             assert_allclose(found, wanted, rtol=1e-5)
     swapped = table(dict.fromkeys(NAMES[::-1], X[:, 0]), library)
     if named and hasattr(model, "predict"):
         with pytest.raises(ValueError, match="feature names should match"):
-            other.predict(swapped)
+            other_model.predict(swapped)
     if hasattr(model, "partial_fit"):
-        plain, other = clone(model), clone(model)
+        plain, other_model = clone(model), clone(model)
         for part in (slice(0, 30), slice(30, 60)):
             quiet(plain.partial_fit, rows[part])
-            quiet(other.partial_fit, of(rows[part], library))
-        same(plain, other)
-        assert list(getattr(other, "feature_names_in_", [])) == NAMES * named
+            quiet(other_model.partial_fit, of(rows[part], library))
+        same(plain, other_model)
+        assert list(getattr(other_model, "feature_names_in_", [])) == NAMES * named
 
 
 def test_all_estimators_are_here():

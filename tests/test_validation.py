@@ -67,8 +67,8 @@ def test_a_guess_that_nobody_made_is_cut(estimator, name):
     few, options = np.abs(X[:5]), {"random_state": 0}
     if estimator is smallvar.BregmanDPMeans:
         options["divergence"] = "kl"
-    found = estimator(lam="farthest-first", **options).fit(few)
-    assert found.lam_ == estimator(lam="farthest-first", **options, **{name: 5}).fit(few).lam_
+    model = estimator(lam="farthest-first", **options).fit(few)
+    assert model.lam_ == estimator(lam="farthest-first", **options, **{name: 5}).fit(few).lam_
     with pytest.raises(ValueError, match=f"{name} must be <= n_samples=5, got {name}=9"):
         estimator(lam="farthest-first", **options, **{name: 9}).fit(few)
 
@@ -109,12 +109,12 @@ def test_unaligned_rows():
     """What is read as numbers is a copy: sparse rows, weights, centers."""
     rows = csr_array(X)
     model = smallvar.DPMeans(lam=1.0, init=X[:2]).fit(rows, sample_weight=np.ones(30))
-    other = smallvar.DPMeans(lam=1.0, init=moved(X[:2])).fit(
+    other_model = smallvar.DPMeans(lam=1.0, init=moved(X[:2])).fit(
         moved(rows), sample_weight=moved(np.ones(30))
     )
-    assert np.array_equal(other.cluster_centers_, model.cluster_centers_)
-    other.cluster_centers_ = moved(model.cluster_centers_)
-    assert np.array_equal(other.predict(moved(X)), model.labels_)
+    assert np.array_equal(other_model.cluster_centers_, model.cluster_centers_)
+    other_model.cluster_centers_ = moved(model.cluster_centers_)
+    assert np.array_equal(other_model.predict(moved(X)), model.labels_)
 
 
 def misaligned(array):

@@ -63,24 +63,24 @@ def test_the_unit_of_weights_is_none_of_its_business(case, power):
     if "features" in case and power < 0:
         power //= 3  # the products of weights and squares are checked to stay within float64
     X, unit = three_blobs(), 2.0**power
-    one = IN_UNITS[case](1.0).fit(X, sample_weight=np.full(len(X), 3.0))
-    other = IN_UNITS[case](unit).fit(X, sample_weight=np.full(len(X), 3.0 * unit))
+    model_a = IN_UNITS[case](1.0).fit(X, sample_weight=np.full(len(X), 3.0))
+    model_b = IN_UNITS[case](unit).fit(X, sample_weight=np.full(len(X), 3.0 * unit))
     result = "assignments_" if "features" in case else "labels_"
-    assert np.array_equal(getattr(one, result), getattr(other, result))
-    assert other.objective_ == pytest.approx(one.objective_ * unit, rel=1e-12)
-    assert case in ("best features", "features") or one.n_clusters_ > 1
+    assert np.array_equal(getattr(model_a, result), getattr(model_b, result))
+    assert model_b.objective_ == pytest.approx(model_a.objective_ * unit, rel=1e-12)
+    assert case in ("best features", "features") or model_a.n_clusters_ > 1
 
 
 def test_light_batches():
     X, unit = three_blobs(), 2.0**-900
     weight = np.full(len(X), unit)
     for kind, lam in ((MiniBatchDPMeans, 4.0), (SphericalDPMeans, 0.1)):
-        one, other = kind(lam=lam), kind(lam=lam * unit)
+        model_a, model_b = kind(lam=lam), kind(lam=lam * unit)
         for _ in range(2):
-            one.partial_fit(X)
-            other.partial_fit(X, sample_weight=weight)
-        assert one.n_clusters_ == 3 and np.array_equal(one.labels_, other.labels_)
-        assert np.array_equal(one.cluster_centers_, other.cluster_centers_)
+            model_a.partial_fit(X)
+            model_b.partial_fit(X, sample_weight=weight)
+        assert model_a.n_clusters_ == 3 and np.array_equal(model_a.labels_, model_b.labels_)
+        assert np.array_equal(model_a.cluster_centers_, model_b.cluster_centers_)
 
 
 def test_squares_that_vanish_beside_a_penalty_that_does():
@@ -232,20 +232,22 @@ def test_weights_times_a_constant(case, kind):
     """They change no label, and multiply penalties and objectives."""
     model, X, options = FOUND[case]
     weight = some_weights(kind, len(X))
-    one = clone(model).fit(X, sample_weight=weight, **options)
-    reported = [name for name in REPORTED if getattr(one, name, None) is not None]
-    assert "objective_" in reported or hasattr(one, "assignments_")
+    model_a = clone(model).fit(X, sample_weight=weight, **options)
+    reported = [name for name in REPORTED if getattr(model_a, name, None) is not None]
+    assert "objective_" in reported or hasattr(model_a, "assignments_")
     for c in (0.01, 0.1, 10.0, 100.0, 1e-6, 3.0):
-        other = clone(model).fit(X, sample_weight=c * weight, **options)
-        assert np.array_equal(result_of(other), result_of(one))
+        model_b = clone(model).fit(X, sample_weight=c * weight, **options)
+        assert np.array_equal(result_of(model_b), result_of(model_a))
         for name in reported:
-            np.testing.assert_allclose(getattr(other, name), c * getattr(one, name), rtol=1e-9)
-        if hasattr(one, "path_"):
-            np.testing.assert_allclose(other.path_.lam, c * one.path_.lam, rtol=1e-9)
-            np.testing.assert_allclose(other.path_.error, c * one.path_.error, 1e-9, 1e-9 * c)
-    if kind == "equal" and result_of(one).ndim == 1:
-        assert len(np.unique(result_of(one))) > 1
-        assert np.array_equal(result_of(one), result_of(clone(model).fit(X, **options)))
+            np.testing.assert_allclose(
+                getattr(model_b, name), c * getattr(model_a, name), rtol=1e-9
+            )
+        if hasattr(model_a, "path_"):
+            np.testing.assert_allclose(model_b.path_.lam, c * model_a.path_.lam, rtol=1e-9)
+            np.testing.assert_allclose(model_b.path_.error, c * model_a.path_.error, 1e-9, 1e-9 * c)
+    if kind == "equal" and result_of(model_a).ndim == 1:
+        assert len(np.unique(result_of(model_a))) > 1
+        assert np.array_equal(result_of(model_a), result_of(clone(model).fit(X, **options)))
 
 
 @pytest.mark.parametrize(
@@ -288,9 +290,9 @@ def test_batches_of_weights_times_a_constant():
             for pair in (models, cosines):
                 for model, c in zip(pair, (1.0, 10.0), strict=True):
                     model.partial_fit(X[part], sample_weight=c * weight[part])
-        for one, other in (models, cosines):
-            assert np.array_equal(one.predict(X), other.predict(X))
-            assert other.lam_ == pytest.approx(10.0 * one.lam_)
+        for model_a, model_b in (models, cosines):
+            assert np.array_equal(model_a.predict(X), model_b.predict(X))
+            assert model_b.lam_ == pytest.approx(10.0 * model_a.lam_)
         assert cosines[1].min_cosine_ == pytest.approx(cosines[0].min_cosine_)
 
 
@@ -323,8 +325,8 @@ def test_a_given_penalty_is_compared_with_weights_times_distances():
 def test_global_penalty_of_a_single_cluster():
     X = np.random.default_rng(0).normal(size=(200, 2))
     groups = np.arange(200) % 3
-    one, scaled = (HDPMeans(random_state=0).fit(c * X, groups=groups) for c in (1.0, 10.0))
-    assert one.n_clusters_ == scaled.n_clusters_ == 1
-    assert scaled.lam_global_ == pytest.approx(100.0 * one.lam_global_, rel=1e-9)
+    model, scaled = (HDPMeans(random_state=0).fit(c * X, groups=groups) for c in (1.0, 10.0))
+    assert model.n_clusters_ == scaled.n_clusters_ == 1
+    assert scaled.lam_global_ == pytest.approx(100.0 * model.lam_global_, rel=1e-9)
     heavy = HDPMeans(random_state=0).fit(X, groups=groups, sample_weight=np.full(200, 0.7))
-    assert heavy.lam_global_ == pytest.approx(0.7 * one.lam_global_, rel=1e-9)
+    assert heavy.lam_global_ == pytest.approx(0.7 * model.lam_global_, rel=1e-9)

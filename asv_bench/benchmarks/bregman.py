@@ -32,12 +32,12 @@ class GivenCenters(Fit):
     def make(self, divergence):
         """Twenty overlapping clusters of counts, of positive numbers, of bits."""
         rng = np.random.default_rng(0)
-        truth, some = rng.integers(20, size=20_000), rng.choice(20_000, 20, replace=False)
+        truth, subset = rng.integers(20, size=20_000), rng.choice(20_000, 20, replace=False)
         if divergence == "kl":
             X = rng.poisson(rng.gamma(2.0, 5.0, (20, 16))[truth]).astype(float)
         elif divergence == "itakura_saito":
             X = rng.gamma(3.0, rng.gamma(2.0, 5.0, (20, 16))[truth])
         else:
             X = (rng.random((20_000, 16)) < rng.beta(0.5, 0.5, (20, 16))[truth]).astype(float)
-        init = 0.5 * (X[some] + X.mean(axis=0))
+        init = 0.5 * (X[subset] + X.mean(axis=0))
         return X, truth, BregmanDPMeans(lam=1e30, divergence=divergence, init=init)

@@ -60,15 +60,15 @@ def problem(name):
     Some clusters of bits have none in some columns: centers on the border of the domain.
     """
     rng = np.random.default_rng(0)
-    truth, some = rng.integers(K, size=N), rng.choice(N, K, replace=False)
+    truth, subset = rng.integers(K, size=N), rng.choice(N, K, replace=False)
     if name == "kl":
         X = rng.poisson((rng.gamma(2.0, 5.0, (K, D)) + 0.5)[truth]).astype(float)
-        return X, truth, X[some] + 0.5
+        return X, truth, X[subset] + 0.5
     if name == "itakura_saito":
         X = rng.gamma(3.0, rng.gamma(2.0, 5.0, (K, D))[truth] / 3.0) + 1e-6
-        return X, truth, X[some]
+        return X, truth, X[subset]
     X = (rng.random((N, D)) < 0.97 * rng.beta(0.5, 0.5, (K, D))[truth]).astype(float)
-    return X, truth, 0.5 * (X[some] + X.mean(axis=0))
+    return X, truth, 0.5 * (X[subset] + X.mean(axis=0))
 
 
 def comparison(name, bound, lam=None):

@@ -259,9 +259,9 @@ def forward_selection(K, a, budget):
     while len(chosen) < budget:
         errors = {}
         for j in set(range(len(a))) - set(chosen):
-            some = [*chosen, j]
-            c = np.linalg.lstsq(K[np.ix_(some, some)], K[some] @ a, rcond=None)[0]
-            errors[j] = a @ K @ a - 2 * c @ K[some] @ a + c @ K[np.ix_(some, some)] @ c
+            subset = [*chosen, j]
+            c = np.linalg.lstsq(K[np.ix_(subset, subset)], K[subset] @ a, rcond=None)[0]
+            errors[j] = a @ K @ a - 2 * c @ K[subset] @ a + c @ K[np.ix_(subset, subset)] @ c
         chosen.append(min(errors, key=errors.get))
     return chosen
 
