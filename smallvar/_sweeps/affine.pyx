@@ -178,7 +178,8 @@ cdef void compare(Affine* affine, const Py_ssize_t* points, Py_ssize_t size, dou
 
 cdef inline bint is_apart(const Affine* affine, double nearer, double runner_up, double slack) noexcept nogil:
     """Whether one divergence is below another one, by more than slack and what logarithms are off."""
-    return (1.0 + 2.0 * affine.rounding.logarithms) * nearer + slack < (1.0 - 2.0 * affine.rounding.logarithms) * runner_up
+    cdef double relative = 2.0 * affine.rounding.logarithms
+    return (1.0 + relative) * nearer + slack < (1.0 - relative) * runner_up
 
 
 cdef inline bint is_within(const Affine* affine, Py_ssize_t i, double upper) noexcept nogil:

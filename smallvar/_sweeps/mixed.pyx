@@ -631,7 +631,8 @@ cdef class MixedAssignment(MixedRows):
     def divergences(self, bint to_assigned):
         """Divergences of all points from their own centers, (n,), or from all centers, (n, k)."""
         cdef const Table* table = &self.table
-        cdef Py_ssize_t n = table.n, chunk, n_chunks = (n + CHUNK - 1) // CHUNK, k = 1 if to_assigned else self.centers_.k
+        cdef Py_ssize_t n = table.n, chunk, n_chunks = (n + CHUNK - 1) // CHUNK
+        cdef Py_ssize_t k = 1 if to_assigned else self.centers_.k
         cdef double[::1] out = np.empty(max(<Py_ssize_t> 1, n * k))
         cdef const int[::1] labels = self.labels
         cdef const int* label = &labels[0] if to_assigned and n else NULL
