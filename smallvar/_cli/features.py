@@ -122,7 +122,7 @@ def features_parser():
         metavar="K",
         help="print the squared error with 0, 1, ..., K features (K is 10 if left out) and the "
         "lam for which each number is best; the best for the widest range is marked, and the "
-        "number with the shortest description is told",
+        "number with the shortest description is named",
     )
     _add_search_arguments(parser)
     parser.add_argument(

@@ -376,8 +376,8 @@ class MixedPath(Path):
         if self.best == 1:
             return ["clusters that overlap may look like one: see path_.labels(2)"]
         return [
-            "clusters overlap, or columns depend on each other within a cluster, for which several "
-            f"then stand: compare path_.labels({others[0]})"
+            "clusters overlap, or a cluster whose columns depend on each other is cut to pieces: "
+            f"compare path_.labels({others[0]})"
         ]
 
     def __getstate__(self):
