@@ -10,6 +10,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
+# what errors say of tables of other kinds
+WORDS_ALLOWED = ": smallvar.MixedDPMeans takes columns of words"
+GAPS_ALLOWED = ": smallvar.MixedDPMeans takes tables with missing values"
+
 
 def opened(X):
     """The data X in a form that scikit-learn converts to one array.
@@ -140,15 +144,15 @@ def _problem(name, kind, values):
     """The error message for a column; None if its values are finite numbers."""
     missing = np.asarray(values.isna() if hasattr(values, "isna") else values.is_null())
     if missing.any():
-        return _missing("value", name, np.argmax(missing))
+        return _missing("value", name, np.argmax(missing)) + GAPS_ALLOWED
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         rows = len(values) > 0 and isinstance(np.asarray(values)[0], (list, np.ndarray))
-        hint = ": numpy.stack makes an array of rows of such a column" if rows else ""
+        hint = ": numpy.stack makes an array of rows of such a column" if rows else WORDS_ALLOWED
         return f"X must be numbers, got column {name!r} of type {kind}{hint}"
     if np.isnan(numbers).any():
-        return _missing("value", name, np.argmax(np.isnan(numbers)))
+        return _missing("value", name, np.argmax(np.isnan(numbers))) + GAPS_ALLOWED
     if np.isinf(numbers).any():
         row = np.argmax(np.isinf(numbers))
         return f"X must be finite, got infinity in column {name!r} at position {row}"
