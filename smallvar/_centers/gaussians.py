@@ -303,9 +303,9 @@ class PointGaussians(Gaussians):
         self.shares = shares
         self.charges = self.logdet - 2.0 * np.log(shares)
 
-    def take(self, best):
+    def take(self, source):
         """Take the clusters of another state."""
-        self.set_clusters(best.centers, best.covariances, best.shares)
+        self.set_clusters(source.centers, source.covariances, source.shares)
 
     def prior(self):
         """The part of the objective that clusters cost apart from their points."""
