@@ -503,6 +503,9 @@ def test_numbers_that_fit_about_as_well_are_marked():
     assert alike == "   = fits about as well as the one chosen"
     words = "about the lowest criterion, and of those the widest range of lam"
     assert chosen == f"   * chosen: {words}"
+    path.lam_low[1] = path.lam_high[1]
+    *_, chosen = _choice.Choice(path, None).as_table().splitlines()
+    assert chosen == f"   * chosen: {words} before the last sweeps"
     path.confidence = 0.9
     *_, last, chosen = _choice.Choice(path, 2).as_table().splitlines()
     assert last.endswith("*")

@@ -184,6 +184,9 @@ class Choice:
         meaning = "the lowest criterion"
         if self.best != self.ranked[0]:
             meaning = "about the lowest criterion, and of those the widest range of lam"
+            at = self.counts.searchsorted(self.best)
+            if not self.low[at] < self.high[at]:
+                meaning += " before the last sweeps"  # which have changed the errors
         lines.append(f"   * chosen: {meaning}")
         return "\n".join([*lines, ""])
 
