@@ -67,6 +67,12 @@ def test_csv(run, tmp_path):
     assert sum("color red 100%" in line for line in lines) == 1
 
 
+def test_nothing_sets_a_single_cluster_apart(run, tmp_path):
+    path = write(tmp_path / "t.csv", frame()[0])
+    assert "what sets the clusters apart" in run(path)[1]
+    assert "apart" not in run(path, "--n-clusters", 1)[1]
+
+
 def test_numbers_without_gaps_are_as_before(run, tmp_path):
     table, _ = frame(gaps=0.0)
     _, out, _ = run(write(tmp_path / "t.csv", table[["size", "count"]]))

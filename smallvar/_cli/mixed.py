@@ -96,7 +96,8 @@ def show_table(args, table, reading):
             "picture": args.plot,
         }
     )
-    say(f"\n{profiles_in_words(model)}")
+    if model.n_clusters_ > 1:
+        say(f"\n{profiles_in_words(model)}")
 
 
 def new_model(args):
