@@ -276,22 +276,21 @@ def _of_objects(cells):
     types -= missing
     if not types:
         return Cells("numbers", np.full(len(cells), np.nan))
-    if types & {bool, np.bool_}:
-        # pandas.read_csv makes True, False and NaN, which is a float, of flags with gaps
-        gaps = types - {bool, np.bool_}
-        if gaps <= {float} and all(cell != cell for cell in cells if type(cell) is float):
-            numbers = [np.nan if _is_missing(cell) else float(cell) for cell in cells]
-            return Cells("numbers", np.array(numbers), flags=True)
+    # NaN, a float, stands for a missing flag or word, as pandas.read_csv has it
+    present = types
+    if float in types:
+        present = {type(cell) for cell in cells if not _is_missing(cell)}
+    if present and present <= {bool, np.bool_}:
+        numbers = [np.nan if _is_missing(cell) else float(cell) for cell in cells]
+        return Cells("numbers", np.array(numbers), flags=True)
     if all(issubclass(t, (Real, Decimal)) and not issubclass(t, (bool, np.bool_)) for t in types):
         numbers = [np.nan if type(cell) in missing else float(cell) for cell in cells]
         whole = all(issubclass(t, (int, np.integer)) for t in types)
         return Cells("numbers", np.array(numbers), whole=whole)
     if all(issubclass(t, (datetime.date, datetime.time, datetime.timedelta)) for t in types):
         return Cells("dates")
-    if types <= {str, float, np.str_, bytes} and (types & {str, np.str_, bytes}):
-        wrong = [cell for cell in cells if isinstance(cell, float) and cell == cell]
-        if not wrong:  # NaN stands for a missing string
-            return _of_words(*factorized(cells))
+    if present and present <= {str, np.str_, bytes}:
+        return _of_words(*factorized(cells))
     names = sorted(t.__name__ for t in types)
     if len(names) == 1:
         raise ValueError(f"its cells are of type {names[0]}")
