@@ -369,6 +369,7 @@ default="auto"
         for b in blocks(*X.shape):
             squares[b] = np.square(X[b] - mean).sum(axis=1)
         total = exact_total(w * squares)
+        # a share of the mean variance of a column; of the sum of squares of a column and cluster
         if self.volume == "points":
             return PRIOR * float(self.scale) * total / d / exact_total(w) or 1.0
         return 0.1 * total / d / (GUESS if self._finds_number else self.n_clusters) or 1.0
@@ -438,6 +439,7 @@ default="auto"
             check_reach(X)
             n, d = X.shape
             weight = self._relative(check_weights(sample_weight, n), self._counts_rows)
+            # the prices of BIC are for n rows: weights are divided by their mean, so they add to n
             if self._counts_rows and weight is not None:
                 mean = mean_weight(weight)
                 weight, self._unit = weight / mean, mean * self._unit
@@ -457,6 +459,7 @@ default="auto"
             total = 1 if seeds is not None and cost is None else self.n_init
             make = self._merged if self._merges(given_covariances) else self._begun
             starts = make(data, seeds, given_covariances, reg, lam, cost, total, rng)
+            # paths mostly end at the same clustering, so not all n_init of them are made
             if self._merges(given_covariances):
                 starts = until_some_agree(starts, data.w)
             best = best_of(starts, total=total, callback=self._callback())
@@ -467,7 +470,7 @@ default="auto"
             if len(active) < n:
                 self.labels_ = np.empty(n, dtype=np.int32)
                 self.labels_[active] = best.label
-                idle = np.flatnonzero(w == 0)
+                idle = np.flatnonzero(w == 0)  # their labels are those that predict gives
                 self.labels_[idle] = self._fitted(X[idle], reg).assign()[0]
             self.n_clusters_ = best.k
             self.objective_ = best.objective
@@ -499,6 +502,7 @@ default="auto"
         if self._varying is None:
             return
         k, d = len(state.centers), X.shape[1]
+        # in a constant column the center is its value, and the covariance that of the prior alone
         self.cluster_centers_ = np.tile(X[0].astype(np.float64), (k, 1))
         self.cluster_centers_[:, self._varying] = state.centers
         self.covariances_ = np.tile(reg / float(self.scale) * np.eye(d), (k, 1, 1))
@@ -522,6 +526,7 @@ default="auto"
         """Starts from merge paths; of samples where there are many rows."""
         n, d = data.X.shape
         rows = min(n, PATH_ROWS)
+        # a covariance needs d + 2 rows, so there are no more clusters to begin with
         most = max(1, rows // (d + 2)) if self._finds_number else rows
         many = min(most, FIRST if self._finds_number else max(FIRST, 2 * self.n_clusters))
         number = None if self._finds_number else self.n_clusters
@@ -532,13 +537,14 @@ default="auto"
                 k, label = cut_path(path, begin_path(path, seeds, many, number, rng), number)
                 if not self._finds_number or seeds is not None or k <= many // 2 or many == most:
                     break
+                # the best number is among the first mergers: begin with twice as many
                 many = min(2 * many, most)  # for the starts to come, too
             if k is None:  # mergers passed over the number of clusters that is wanted
                 yield self._start(data, None, given_covariances, reg, lam, cost, None, rng)
                 continue
             state = self._gaussians(data.X, data.w, lam, reg, given_covariances, data)
             start = GaussianStart(state, k, label)
-            if part is not data:
+            if part is not data:  # all rows join the clusters of the sample
                 path.refit(label, k)
                 state.take(path)
                 label, least = state.assign()

@@ -104,6 +104,7 @@ def unchanged_on_error(estimator):
                 f"this {type(estimator).__name__} is being fitted in another thread; "
                 "use sklearn.base.clone to have one for each thread"
             )
+        # a shallow copy is enough: a fit replaces learned attributes, it does not change them
         before = vars(estimator).copy()
         try:
             yield
@@ -191,6 +192,7 @@ class Estimator(CallbackMixin, BaseEstimator):
 
     def __setstate__(self, state):
         super().__setstate__(state)
+        # arrays that were pickled may lie at other addresses than compiled code needs
         vars(self).update(realigned(vars(self)))
 
     def _validate(self, X: Any, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
@@ -198,6 +200,7 @@ class Estimator(CallbackMixin, BaseEstimator):
 
         ``least`` is the least number of rows.
         """
+        # arrays as they should be skip scikit-learn's checks, which take longer than small fits
         if is_plain(X, self._dtypes, least) and self._takes_columns(X.shape[1], reset):
             return X
         X = opened(X)
@@ -248,7 +251,7 @@ class Estimator(CallbackMixin, BaseEstimator):
         if relative:
             weight, unit = relative_weights(weight, **options)
             if unit != 1.0:
-                self._unit = unit
+                self._unit = unit  # objective and penalty are multiplied by it after the fit
         return weight
 
     def _columns(self, X):
