@@ -47,6 +47,13 @@ def test_twice_as_slow_is_found(regressions):
     assert "2.00" in lines[1] and "1.40" in lines[2]
 
 
+def test_a_lower_limit(regressions):
+    """Several commits that each add a tenth are found beside the last release."""
+    run, _ = builds(old_a=[1.0], new_a=[1.1**3], old_b=[1.0], new_b=[1.1])
+    assert regressions.compare("old", "new", ["a", "b"], run)[0] == []
+    assert regressions.compare("old", "new", ["a", "b"], run, limit=1.2)[0] == ["a"]
+
+
 def test_one_round_within_the_limit_is_enough(regressions):
     # the first round of three turns is slow, the second is not: then a is run no more
     new = [3.0] * 3 + [3.0, 1.2, 3.0] + [3.0] * 3

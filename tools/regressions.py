@@ -1,14 +1,15 @@
 """Compare two builds: CPU time, peak memory and quality of twelve fits, one of each family.
 
-    python tools/regressions.py BEFORE AFTER
+    python tools/regressions.py [--limit RATIO] BEFORE AFTER
 
 runs the fits with the smallvar in the folder BEFORE and with that in AFTER, in turns, each time in
 a new process on one thread, and prints a table. The exit status is 1 where a fit has become slower:
-where the least CPU time of AFTER is more than LIMIT times that of BEFORE in each of ROUNDS rounds.
-A fit that is within the limit in one round is not run in the next: noise does not make it fail. A
-fit that BEFORE does not have, or cannot do, is named and passed over.
+where the least CPU time of AFTER is more than RATIO (LIMIT) times that of BEFORE in each of ROUNDS
+rounds. A fit that is within the limit in one round is not run in the next: noise does not make it
+fail. A fit that BEFORE does not have, or cannot do, is named and passed over.
 
-``.ci/run`` calls it with the commit before and the present one; see docs/benchmarks.rst.
+``.ci/run`` calls it with the commit before and the present one, and, with a lower limit, with the
+last release and the present one: several commits may each add a little. See docs/benchmarks.rst.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import time
 import tracemalloc
 import warnings
 
-LIMIT = 1.5  # ratio of the least CPU times from which a fit counts as slower
+LIMIT = 1.5  # ratio of the least CPU times from which a fit counts as slower, by default
 ROUNDS, TURNS, REPEATS = 3, 3, 3  # rounds; processes of each build in a round; fits of each in one
 NAMES = (
     *("given penalty", "automatic", "batches", "directions", "counts", "shapes", "features"),
@@ -183,7 +184,7 @@ def run(folder, names, full):
     return json.loads(done.stdout)
 
 
-def compare(before, after, names, run=run):
+def compare(before, after, names, run=run, limit=LIMIT):
     """Names of the fits that have become slower, those not in ``before``, and the first results.
 
     ``run`` measures: ``run(folder, names, full)``.
@@ -212,7 +213,7 @@ def compare(before, after, names, run=run):
         if number == 0:
             for key, value in least.items():
                 results[key]["seconds"] = value
-        left = [name for name in left if least[name, after] > LIMIT * least[name, before]]
+        left = [name for name in left if least[name, after] > limit * least[name, before]]
         if not left:
             break
     return left, {name: text for (name, _), text in missing.items()}, results
@@ -236,6 +237,7 @@ def main():
     """Compare the builds named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--limit", type=float, default=LIMIT, metavar="RATIO", help=f"{LIMIT}")
     parser.add_argument("folders", nargs="*", metavar="FOLDER", help="BEFORE and AFTER")
     arguments = parser.parse_args()
     if arguments.measure:
@@ -245,12 +247,12 @@ def main():
     if len(arguments.folders) != 2:
         parser.error("two folders are needed: BEFORE and AFTER")
     before, after = arguments.folders
-    slower, missing, results = compare(before, after, NAMES)
+    slower, missing, results = compare(before, after, NAMES, limit=arguments.limit)
     print("\n".join(table(before, after, NAMES, results)))
     for name, text in missing.items():
         print(f"{name}: not in {before} ({text})")
     if slower:
-        print(f"More than {LIMIT} times slower, {ROUNDS} times over: {', '.join(slower)}")
+        print(f"More than {arguments.limit} times slower, {ROUNDS} times over: {', '.join(slower)}")
         sys.exit(1)
 
 
