@@ -528,3 +528,17 @@ def test_layouts_of_rows_change_no_bit(estimator, kernel, dtype):
         assert found.keys() == expected.keys()
         for name, value in found.items():
             assert value == expected[name], name
+
+
+def test_html_links_to_the_page_of_the_estimator():
+    dask = pytest.importorskip("smallvar.dask")
+    page = "https://smallvar.readthedocs.io/en/stable/generated/smallvar."
+    assert f'{page}DPMeans.html"' in smallvar.DPMeans()._repr_html_()
+    for estimator in ESTIMATORS:
+        assert estimator()._get_doc_link() == f"{page}{estimator.__name__}.html"
+    assert dask.DPMeans()._get_doc_link() == f"{page}dask.DPMeans.html"
+
+    class Own(smallvar.DPMeans):
+        """A user's estimator, which has no page."""
+
+    assert Own()._get_doc_link() == ""

@@ -146,7 +146,16 @@ def _call_scikit_learn(estimator, event):
 
 
 class CallbackMixin(CallbackSupportMixin):
-    """An estimator whose ``fit`` calls the callbacks that scikit-learn 1.9 and newer set on it."""
+    """What scikit-learn needs of every estimator to call its callbacks and to link its page.
+
+    ``fit`` calls the callbacks that scikit-learn 1.9 and newer set on the estimator. In notebooks
+    the HTML representation of an estimator has a link to its page.
+    """
+
+    _doc_link_module = "smallvar"
+    _doc_link_template = (
+        "https://smallvar.readthedocs.io/en/stable/generated/{estimator_module}.{estimator_name}.html"
+    )
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
