@@ -34,7 +34,7 @@ def expected_failed_checks(estimator):
     auto = "auto" in map(estimator.get_params().get, ("lam", "lam_global", "n_clusters"))
     if type(estimator).__name__ == "SegmentMeans":
         return {
-            "check_clustering": "rows in a random order are no record: neighbors are not alike",
+            "check_methods_sample_order_invariance": "the state of a row depends on its neighbors",
             "check_sample_weight_equivalence_on_dense_data": "copies are neighbors without noise",
         }
     if type(estimator).__name__ == "MahalanobisMeans":
@@ -162,9 +162,9 @@ def positional(estimator):
 
 UNIT = "(a penalty, in squared data units)"
 FEATURE_SPACE = "in squared units of the feature space)"
-NUMBER = '(with lam="auto" the exact number of clusters)'
+NUMBER = "n_clusters=3 (the exact number of clusters)"
 GUESS = 'guess=3 (with lam="farthest-first" a guess of the number of clusters)'
-EITHER = f"n_clusters=3 {NUMBER} or {GUESS}"
+EITHER = f"{NUMBER} or {GUESS}"
 IN_A_SET = '(with lam_local="farthest-first" a guess of the number of clusters in a data set)'
 IN_ALL = '(with lam_global="farthest-first" a guess of the number of clusters in all)'
 COSINE = "(the least cosine of a row with its center)"
@@ -179,7 +179,7 @@ WAYS = {
     "HDPMeans": (
         "lam_local=3 (the penalty of a local cluster, in squared data units) or "
         "lam_global=3 (the penalty of a global cluster, in squared data units) or "
-        f"n_local=3 {IN_A_SET} or n_global=3 {IN_ALL}"
+        f"{NUMBER} or n_local=3 {IN_A_SET} or n_global=3 {IN_ALL}"
     ),
     "KernelDPMeans": f"lam=3 (a penalty, {FEATURE_SPACE} or {GUESS}",
     "KernelDynamicMeans": f"lam=3 (a penalty, {FEATURE_SPACE}",
@@ -189,16 +189,14 @@ WAYS = {
         f"n_local=3 {IN_A_SET} or n_global=3 {IN_ALL}"
     ),
     "MiniBatchDPMeans": f"lam=3 {UNIT} or {EITHER}",
-    "MixedDPMeans": (
-        "lam=3 (a penalty, in units of the divergence) or "
-        'n_clusters=3 (with lam="auto" the exact number of clusters)'
-    ),
+    "MixedDPMeans": f"lam=3 (a penalty, in units of the divergence) or {NUMBER}",
     "PenalizedCut": "lam=3 (a penalty, in units of the cut, negative)",
     "RobustDPMeans": (
-        f"lam=3 {UNIT} or price=3 (the penalty of a row that is noise, in squared data units)"
+        f"lam=3 {UNIT} or {NUMBER} or "
+        "price=3 (the penalty of a row that is noise, in squared data units)"
     ),
     "SegmentMeans": (
-        f"lam=3 {UNIT} or lam_switch=3 (the penalty of a switch, in squared data units)"
+        f"lam=3 {UNIT} or lam_switch=3 (the penalty of a switch, in squared data units) or {NUMBER}"
     ),
     "SpectralDPMeans": f"lam=3 (a penalty, {FEATURE_SPACE} or {GUESS}",
     "SpectralDynamicMeans": f"lam=3 (a penalty, {FEATURE_SPACE}",
@@ -207,8 +205,8 @@ WAYS = {
     ),
 }
 DASK_WAYS = {
-    "DPMeans": f"lam=3 {UNIT} or n_clusters=3 {NUMBER}",
-    "HDPMeans": WAYS["HDPMeans"].partition(" or n_local")[0],
+    "DPMeans": f"lam=3 {UNIT} or {NUMBER}",
+    "HDPMeans": WAYS["HDPMeans"].partition(" or n_clusters")[0],
     "MiniBatchDPMeans": WAYS["MiniBatchDPMeans"],
     "SphericalDPMeans": WAYS["SphericalDPMeans"].rpartition(" or ")[0],
 }

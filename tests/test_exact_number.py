@@ -15,7 +15,11 @@ import smallvar
 from smallvar import (
     BregmanDPMeans,
     DPMeans,
+    HDPMeans,
+    MahalanobisMeans,
     MiniBatchDPMeans,
+    RobustDPMeans,
+    SegmentMeans,
     SphericalDPMeans,
     lambda_path,
 )
@@ -48,6 +52,13 @@ HAVE_NUMBER = [
     SphericalDPMeans,
     MiniBatchDPMeans,
 ]
+# further estimators with an exact number, which need more than rows or may find it elsewhere
+HAVE_NUMBER_TOO = [
+    smallvar.HDPMeans,
+    smallvar.MixedDPMeans,
+    smallvar.RobustDPMeans,
+    smallvar.SegmentMeans,
+]
 HAVE_GUESS = [
     *HAVE_NUMBER,
     smallvar.DynamicMeans,
@@ -73,6 +84,13 @@ def n_distinct(X, weight=None):
 
 def numbers(most):
     return sorted({k for k in (1, 2, 5, 40, 150, most) if k <= most})
+
+
+def check_exact_labels(model, k):
+    """So many clusters, each with a row, and none besides but noise."""
+    assert model.n_clusters_ == k == len(model.cluster_centers_)
+    assert np.unique(model.labels_[model.labels_ >= 0]).tolist() == [*range(k)]
+    assert model.lam_ > 0.0 if hasattr(model, "lam_") else model.lam_global_ > 0.0
 
 
 def check_exact(model, k, weight=None):
@@ -321,7 +339,7 @@ def test_who_has_n_clusters_and_guess(estimator):
         assert defaults == {"n_clusters": "auto"}
         return
     assert defaults == {
-        **({"n_clusters": None} if estimator in HAVE_NUMBER else {}),
+        **({"n_clusters": None} if estimator in HAVE_NUMBER + HAVE_NUMBER_TOO else {}),
         **({"guess": 8} if estimator in HAVE_GUESS else {}),
     }
 
@@ -343,6 +361,101 @@ def test_n_clusters_needs_a_number_that_the_data_choose(estimator):
         model = estimator(**{name: value})
         assert_refuses(model, lambda m: m.fit(X), TypeError, f"{name} must be an integer")
     assert estimator(n_clusters=3, max_clusters=3, random_state=0).fit(X).n_clusters_ == 3
+
+
+@pytest.mark.parametrize("name", ["DPMeans", *(e.__name__ for e in HAVE_NUMBER_TOO)])
+def test_none_and_auto_are_the_same(name):
+    """Two words for a number that the data choose, in every estimator that can be given one."""
+    model = getattr(smallvar, name)(random_state=0) if name != "SegmentMeans" else SegmentMeans()
+    for estimator in (model, MahalanobisMeans(random_state=0)):
+        none, auto = (clone(estimator).set_params(n_clusters=n).fit(CLOUD) for n in (None, "auto"))
+        assert np.array_equal(none.labels_, auto.labels_)
+        assert none.objective_ == auto.objective_
+        refused = clone(estimator).set_params(n_clusters="three")
+        words = "n_clusters must be an integer, 'auto' or None, got 'three'"
+        assert_refuses(refused, lambda m: m.fit(CLOUD), TypeError, words)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4, 7, 40])
+def test_exact_number_beside_noise(k):
+    """Rows far away are no clusters of the number asked for, however far."""
+    far = np.array([[80.0, 0.0, 0.0], [-70.0, 90.0, 0.0], [0.0, -1e5, 10.0]])
+    model = RobustDPMeans(n_clusters=k, random_state=0).fit(np.vstack([CLOUD, far]))
+    check_exact_labels(model, k)
+    assert (model.labels_[-3:] == -1).all()
+    cost = model.inertia_ + k * model.lam_ + model.price_ * model.noise_weight_
+    assert model.objective_ == pytest.approx(cost, rel=1e-12)
+    if k == 3:
+        assert adjusted_rand_score(DPMeans().fit(CLOUD).labels_, model.labels_[:-3]) > 0.9
+
+
+def test_exact_number_of_rows_beyond_the_price():
+    """A given price that hardly any row is within: the number is had, or refused."""
+    rows = 10.0 * np.arange(12.0).reshape(-1, 1)
+    check_exact_labels(RobustDPMeans(n_clusters=12, price=0.1, random_state=0).fit(rows), 12)
+    model = RobustDPMeans(n_clusters=3, price=0.1, random_state=0)  # means lie between rows
+    words = "n_clusters must be <= 1, the number of clusters with a row within price=0.1, got n_"
+    assert_refuses(model, lambda m: m.fit(rows), ValueError, words)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 12, 60])
+def test_exact_number_of_shared_clusters(k):
+    groups = np.arange(len(CLOUD)) % 7
+    model = HDPMeans(n_clusters=k, random_state=0).fit(CLOUD, groups=groups)
+    check_exact_labels(model, k)
+    assert (np.diff(model.objective_path_) <= 1e-9 * model.objective_path_[0]).all()
+    used = np.unique(np.concatenate(model.local_clusters_))
+    assert used.tolist() == [*range(k)]
+
+
+def test_exact_number_of_shared_clusters_that_sets_do_not_keep():
+    """At a given local penalty data sets may give up all local clusters beyond some number."""
+    groups = np.arange(len(CLOUD)) % 7
+    model = HDPMeans(n_clusters=30, lam_local=1e4, random_state=0)
+    assert_refuses(
+        model,
+        lambda m: m.fit(CLOUD, groups=groups),
+        ValueError,
+        *("n_clusters must be <= ", "at lam_local=10000", "n_clusters=30"),
+    )
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 9, 60])
+def test_exact_number_of_states(k):
+    """Also more than the noise supports: then a switch costs less."""
+    levels = np.repeat([0.0, 3.0, 0.0, 6.0, 3.0, 0.0], 50)
+    X = (levels + np.random.default_rng(0).normal(size=300)).reshape(-1, 1)
+    model = SegmentMeans(n_clusters=k).fit(X)
+    check_exact_labels(model, k)
+    cost = model.inertia_ + k * model.lam_ + model.n_switches_ * model.lam_switch_
+    assert model.objective_ == pytest.approx(cost, rel=1e-12)
+    if k == 3:
+        free = SegmentMeans().fit(X)
+        assert np.array_equal(free.labels_, model.labels_)
+    weight = np.tile([1.0, 0.0, 2.0], 100)
+    check_exact_labels(model.fit(X, sample_weight=weight), k)
+
+
+def test_states_that_do_not_save_their_switches():
+    X = np.random.default_rng(0).normal(size=(60, 1))
+    model = SegmentMeans(n_clusters=5, lam_switch=100.0)
+    words = "n_clusters must be <= 1, the number of states that save more than their switches cost"
+    assert_refuses(model, lambda m: m.fit(X), ValueError, words)
+    check_exact_labels(model.set_params(lam_switch=0.1).fit(X), 5)
+    check_exact_labels(model.set_params(lam_switch="auto", n_clusters=60).fit(X), 60)
+    model.set_params(n_clusters=61)
+    words = "n_clusters must be <= 60, the number of distinct rows, got n_clusters=61"
+    assert_refuses(model, lambda m: m.fit(X), ValueError, words)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "lam"),
+    [(HDPMeans, "lam_global"), (RobustDPMeans, "lam"), (SegmentMeans, "lam")],
+)
+def test_an_exact_number_takes_no_penalty(estimator, lam):
+    model = estimator(**{lam: 3.0, "n_clusters": 2})
+    words = f"n_clusters must be None where {lam} is a number", f"n_clusters=2 and {lam}=3.0"
+    assert_refuses(model, lambda m: m.fit(CLOUD), ValueError, *words)
 
 
 def test_n_clusters_and_min_cosine():

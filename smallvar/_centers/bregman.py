@@ -73,10 +73,10 @@ class BregmanDPMeans(DPMeans):
     divergence : {"squared_euclidean", "kl", "itakura_saito", "logistic"}, \
 default="squared_euclidean"
         The divergence D. "squared_euclidean" gives the results of :class:`DPMeans`.
-    n_clusters : int, default=None
-        The exact number of clusters, with "auto" only: the clusters of that number on the merge
+    n_clusters : int, "auto" or None, default=None
+        The exact number of clusters, if ``lam`` is "auto": the clusters of that number on the merge
         path, and the penalty for which it is best. At most ``max_clusters`` and the number of
-        distinct rows (of positive weight). None: the data choose.
+        distinct rows (of positive weight). None or "auto": the data choose.
     guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut). Not used otherwise.
@@ -189,7 +189,7 @@ default="squared_euclidean"
         divergence: Literal[
             "squared_euclidean", "kl", "itakura_saito", "logistic"
         ] = "squared_euclidean",
-        n_clusters: int | None = None,
+        n_clusters: int | Literal["auto"] | None = None,
         guess: int = 8,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",

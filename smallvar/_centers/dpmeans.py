@@ -25,6 +25,7 @@ from smallvar._core.validation import (
     check_option,
     check_ratio,
     check_weights,
+    exact_number,
 )
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.lambda_path import LambdaPath
@@ -102,10 +103,10 @@ class DPMeans(NearestCenters, CenterEstimator):
         ``max_clusters``: that is k-means). "auto" chooses the number of clusters, and with it the
         penalty, by a criterion for how well they describe the data: see :func:`lambda_path`.
         "farthest-first" derives it from the data and ``guess``, see :func:`farthest_first_lambda`.
-    n_clusters : int, default=None
-        The exact number of clusters, with "auto" only: the clusters of that number on the merge
-        path, and the penalty for which it is best. At most ``max_clusters`` and the number of
-        distinct rows (of positive weight). None: the data choose.
+    n_clusters : int, "auto" or None, default=None
+        The exact number of clusters, if ``lam`` is "auto": the clusters of that number on the
+        merge path, and the penalty for which it is best. At most ``max_clusters`` and the number of
+        distinct rows (of positive weight). None or "auto": the data choose.
     guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut). Not used otherwise.
@@ -249,7 +250,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         self,
         *,
         lam: float | Literal["auto", "farthest-first"] = "auto",
-        n_clusters: int | None = None,
+        n_clusters: int | Literal["auto"] | None = None,
         guess: int = 8,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
@@ -363,7 +364,7 @@ class DPMeans(NearestCenters, CenterEstimator):
             self._loop(),
             self.algorithm,
             self.max_clusters,
-            self.n_clusters,
+            exact_number(self.n_clusters),
             given,
             self.n_init,
             self.shuffle,

@@ -30,17 +30,19 @@ from smallvar._core.validation import (
     check_number,
     check_reach,
     check_weights,
+    exact_number,
     learned,
     mean_weight,
 )
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.lambda_path import LambdaPath
-from smallvar._selection.penalty import LAMS, global_of_rows, local_of_rows
+from smallvar._selection.penalty import LAMS, check_exact_number, global_of_rows, local_of_rows
 from smallvar._sweeps.hdp import HDPSweep
 from smallvar._sweeps.in_order import assign, error_of
 
 LOCAL_PENALTY = 3.0  # lam_local by default, in variances times log(distinct rows)
+FURTHER = 20  # pooled clusters beyond an exact number, of which data sets may give up all
 
 
 class HDPStart:
@@ -306,6 +308,9 @@ class HDPMeans(ClusterMixin, NearestCenters):
         the local clusters that save less than ``lam_local``. The number of global clusters is the
         one with the lowest criterion: see Notes. "farthest-first" derives the penalty from the data
         and the guess ``n_global``.
+    n_clusters : int, "auto" or None, default=None
+        The exact number of global clusters, if ``lam_global`` is "auto". At most the number of
+        distinct rows. None or "auto": the data choose.
     n_local : int, default=5
         Guess of the number of clusters in a data set, cut to its size; not a bound.
     n_global : int, default=15
@@ -467,6 +472,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
         *,
         lam_local: float | Literal["auto", "farthest-first"] = "auto",
         lam_global: float | Literal["auto", "farthest-first"] = "auto",
+        n_clusters: int | Literal["auto"] | None = None,
         n_local: int = 5,
         n_global: int = 15,
         n_init: int = 1,
@@ -478,6 +484,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
     ) -> None:
         self.lam_local = lam_local
         self.lam_global = lam_global
+        self.n_clusters = n_clusters
         self.n_local = n_local
         self.n_global = n_global
         self.n_init = n_init
@@ -490,6 +497,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
     def _check_parameters(self):
         for name in ("lam_local", "lam_global"):
             check_lam(getattr(self, name), finite=True, name=name, options=LAMS)
+        check_exact_number(self, ("lam_global",))
         check_number(self.n_local, "n_local", low=1, integer=True)
         check_number(self.n_global, "n_global", low=1, integer=True)
         self._check_starts()
@@ -555,7 +563,8 @@ class HDPMeans(ClusterMixin, NearestCenters):
         pooled = None
         if "auto" in (self.lam_local, lam_global):
             pooling = LoopSettings(self.max_iter, callback=loop.callback)
-            fit = Fit(X.shape[0], None, pooling, n_init=self.n_init)
+            number = exact_number(self.n_clusters)
+            fit = Fit(X.shape[0], None, pooling, n_clusters=number, n_init=self.n_init)
             pooled = fit_dpmeans(X, weight, fit, rng, n_threads)
             self.path_ = pooled.path
         lam_local, unit = self.lam_local, mean_weight(weight)
@@ -580,13 +589,21 @@ class HDPMeans(ClusterMixin, NearestCenters):
     def _fit_pooled(self, problem, pooled, rng, loop):
         """The best start from pooled clusters, and the global penalty of its result."""
         X, weight, sets, n_threads = problem.X, problem.weight, problem.sets, self._threads()
-        path = self.path_
-        k = choose_number(X, weight, sets, path, problem.settings.labels_by_set, rng, n_threads)
-        if k != path.best:
-            # ``pooled`` are the clusters of path.best
-            centers, n_iter = path.centers(k), self.max_iter
-            pooled = pooled_clusters(X, weight, centers, n_iter, n_threads, loop.callback)
-        best = problem.from_pooled(pooled, loop)
+        path, number = self.path_, exact_number(self.n_clusters)
+
+        def begun(k):
+            """The start from the k pooled clusters of the path; fewer may remain."""
+            clusters = pooled
+            if k != path.best:  # of which ``pooled`` are the clusters
+                centers, n_iter = path.centers(k), self.max_iter
+                clusters = pooled_clusters(X, weight, centers, n_iter, n_threads, loop.callback)
+            return problem.from_pooled(clusters, loop)
+
+        if number is None:
+            refine = problem.settings.labels_by_set
+            best = begun(choose_number(X, weight, sets, path, refine, rng, n_threads))
+        else:
+            best = self._exact_start(begun, number)
         sweep, lam_local = best.sweep, best.lam_local
         # at a lower penalty a row (step 4) or a local cluster (step 5) would open a global cluster
         low = max(sweep.split, sweep.farthest - lam_local)
@@ -594,6 +611,24 @@ class HDPMeans(ClusterMixin, NearestCenters):
         self.lam_global_range_ = low, _largest_global_penalty(X, weight, labels, sets, centers)
         inside = penalty_within(*self.lam_global_range_, 2.0 * sweep.error or lam_local)
         return best, max(float(low), inside)  # rounding may put ``inside`` below ``low``
+
+    def _exact_start(self, begun, number):
+        """The start that ends with an exact number of global clusters.
+
+        Data sets may give up all local clusters of a global one, so more may be needed at first.
+        """
+        most = 0
+        for k in self.path_.n_clusters:
+            if number <= k <= min(self.path_.longest, number + FURTHER):
+                start = begun(int(k))
+                if start.k == number:
+                    return start
+                most = max(most, start.k if start.k < number else 0)
+        raise ValueError(
+            f"n_clusters must be <= {most}, the number of global clusters of which some data set "
+            f"keeps a local one at lam_local={start.lam_local * self._unit:.6g}, got "
+            f"n_clusters={number}"
+        )
 
     def _set_result(self, best, lam_global):
         """Set what is learned from the best start, in the unit of the user's weights."""

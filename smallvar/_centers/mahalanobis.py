@@ -29,6 +29,7 @@ from smallvar._core.validation import (
     check_reach,
     check_symmetric,
     check_weights,
+    exact_number,
     mean_weight,
     shown,
     varying_columns,
@@ -58,9 +59,9 @@ class MahalanobisMeans(CenterEstimator):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default="auto"
-        Number of clusters. "auto" finds it; with ``volume="clusters"`` that needs ``lam``, and
-        ``n_clusters`` is then a guess that only enters ``reg_covar="auto"`` ("auto" is 8).
+    n_clusters : int, "auto" or None, default="auto"
+        Number of clusters. "auto" or None finds it; with ``volume="clusters"`` that needs ``lam``,
+        and ``n_clusters`` is then a guess that only enters ``reg_covar="auto"`` ("auto" is 8).
     volume : {"points", "clusters"}, default="points"
         Who pays for the volume of a cluster: each of its points, or the cluster once, as published.
     lam : float, default=None
@@ -225,7 +226,7 @@ default="auto"
 
     def __init__(
         self,
-        n_clusters: int | Literal["auto"] = "auto",
+        n_clusters: int | Literal["auto"] | None = "auto",
         *,
         volume: Literal["points", "clusters"] = "points",
         lam: float | None = None,
@@ -254,10 +255,7 @@ default="auto"
 
     def _check_parameters(self):
         check_option(self.volume, "volume", ("points", "clusters"))
-        if isinstance(self.n_clusters, str):
-            check_option(self.n_clusters, "n_clusters", ("auto",))
-        else:
-            check_number(self.n_clusters, "n_clusters", low=1, integer=True)
+        exact_number(self.n_clusters)
         check_number(self.scale, "scale", low=0, low_open=True)
         if isinstance(self.reg_covar, str):
             check_option(self.reg_covar, "reg_covar", ("auto",))
@@ -273,7 +271,8 @@ default="auto"
             check_number(self.lam, "lam", low=-np.inf, low_open=True, none=True)
             if self._finds_number and self.lam is None:
                 raise ValueError(
-                    "n_clusters must be a number with volume='clusters' and lam=None, got 'auto'"
+                    "n_clusters must be a number with volume='clusters' and lam=None, got "
+                    f"{self.n_clusters!r}"
                 )
             if isinstance(self.init, str) and self.init == "merge":
                 raise ValueError("init must not be 'merge' with volume='clusters'")
@@ -302,7 +301,7 @@ default="auto"
     @property
     def _finds_number(self):
         """Whether the number of clusters is not given."""
-        return isinstance(self.n_clusters, str)
+        return exact_number(self.n_clusters) is None
 
     @property
     def _number_is_free(self):

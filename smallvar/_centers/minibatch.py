@@ -26,6 +26,7 @@ from smallvar._core.validation import (
     check_stays,
     check_verbose,
     check_weights,
+    exact_number,
     is_same,
     learned,
     mean_weight,
@@ -90,7 +91,7 @@ class BatchEstimator(CenterEstimator):
     lam_: float
     n_steps_: int
     max_clusters: int | None
-    n_clusters: int | None
+    n_clusters: int | Literal["auto"] | None
     _check_parameters: Callable[[], None]
     _begin: Callable[..., None]
 
@@ -101,7 +102,7 @@ class BatchEstimator(CenterEstimator):
 
     def _path_options(self):
         """Arguments of ``find_path`` for the first data."""
-        options = {"most": self.max_clusters, "number": self.n_clusters}
+        options = {"most": self.max_clusters, "number": exact_number(self.n_clusters)}
         return options | {"callback": self._callback()}
 
     def _taking_part(self, X, sample_weight):
@@ -129,7 +130,7 @@ class BatchEstimator(CenterEstimator):
 
         Returns the result of ``nearest`` before the move.
         """
-        caps = (self.n_clusters, self.max_clusters, NO_CAP)
+        caps = (exact_number(self.n_clusters), self.max_clusters, NO_CAP)
         cap = next(cap for cap in caps if cap is not None)
         centers = self.cluster_centers_
         given = getattr(self, self._given)
@@ -248,12 +249,12 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         ``partial_fit``; later batches keep the penalty. "farthest-first" derives the penalty from
         the same data and ``guess``. Both are proportional to the mean weight of the rows: a row of
         weight w opens a cluster at w times its squared distance.
-    n_clusters : int, default=None
-        The exact number of clusters, with "auto" only: the clusters of that number on the merge
+    n_clusters : int, "auto" or None, default=None
+        The exact number of clusters, if ``lam`` is "auto": the clusters of that number on the merge
         path; no row opens another. At most ``max_clusters`` and the number of distinct rows (of
         positive weight) in ``fit``, or in the first batch of ``partial_fit``. A cluster without
-        rows at the end of ``fit`` is replaced by the row farthest from its center. None: the path
-        chooses the number, and later rows open clusters.
+        rows at the end of ``fit`` is replaced by the row farthest from its center. None or "auto":
+        the path chooses the number, and later rows open clusters.
     guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut). Not used otherwise.
@@ -341,7 +342,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         self,
         *,
         lam: float | Literal["auto", "farthest-first"] = "auto",
-        n_clusters: int | None = None,
+        n_clusters: int | Literal["auto"] | None = None,
         guess: int = 8,
         max_clusters: int | None = None,
         init: Literal["mean"] | ArrayLike = "mean",
@@ -433,8 +434,9 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
             # final labels of all rows; clusters without rows are replaced or dropped
             sweep = nearest_sweep(X, weight, self.cluster_centers_, n_threads)
             kept = sweep.cluster_sums().counts[: sweep.k] > 0
-            if self.n_clusters is not None and not kept.all():
-                sweep = self._refilled(X, weight, kept, n_threads)
+            number = exact_number(self.n_clusters)
+            if number is not None and not kept.all():
+                sweep = self._refilled(X, weight, kept, number, n_threads)
             else:
                 if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
                     sweep.assign()
@@ -444,16 +446,16 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
             warn_if_unclear(self)
         return self
 
-    def _refilled(self, X, weight, kept, n_threads):
+    def _refilled(self, X, weight, kept, number, n_threads):
         """The sweep after clusters without rows are replaced by the rows farthest from centers."""
         while True:
             centers, given = self.cluster_centers_[kept], self.cluster_weights_[kept]
             sweep = nearest_sweep(X, weight, centers, n_threads)
             distance = sweep.assigned_distances()
-            while len(centers) < self.n_clusters:
+            while len(centers) < number:
                 farthest = int((distance if weight is None else weight * distance).argmax())
                 if not distance[farthest] > 0.0:
-                    check_reached(len(centers), self.n_clusters)
+                    check_reached(len(centers), number)
                 centers = np.vstack([centers, one_row(X, farthest)])
                 # the new center has the weight of its row
                 given = np.append(given, 1.0 if weight is None else weight[farthest])

@@ -23,6 +23,7 @@ from smallvar._core.validation import (
     check_number,
     check_verbose,
     check_weights,
+    exact_number,
     learned,
     some_rows,
 )
@@ -30,6 +31,7 @@ from smallvar._selection.columns import count_distinct
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import find_path
+from smallvar._selection.penalty import check_exact_number
 from smallvar._sweeps.sums import exact_total
 
 MAX_PATHS = 4  # merge paths, each of the rows near the clusters of the one before
@@ -70,6 +72,10 @@ class RobustDPMeans(CenterEstimator):
         by which a cluster must lower the squared error and the prices of noise, not a distance.
         "auto" takes the clusters that :func:`lambda_path` finds among the rows that are left when
         rows far from all clusters are set aside.
+    n_clusters : int, "auto" or None, default=None
+        The exact number of clusters, if ``lam`` is "auto": the clusters of that number on the merge
+        path. At most ``max_clusters`` and the number of distinct rows that are not set aside. None
+        or "auto": the data choose.
     price : float or "auto", default="auto"
         Cost of a row of weight 1 that is noise, in squared data units, > 0 and finite: the square
         of the distance from a center at which noise begins. "auto" estimates it from the squared
@@ -207,6 +213,7 @@ class RobustDPMeans(CenterEstimator):
         self,
         *,
         lam: float | Literal["auto"] = "auto",
+        n_clusters: int | Literal["auto"] | None = None,
         price: float | Literal["auto"] = "auto",
         max_clusters: int | None = None,
         init: Literal["path"] | ArrayLike = "path",
@@ -217,6 +224,7 @@ class RobustDPMeans(CenterEstimator):
         verbose: int = 0,
     ) -> None:
         self.lam = lam
+        self.n_clusters = n_clusters
         self.price = price
         self.max_clusters = max_clusters
         self.init = init
@@ -249,6 +257,7 @@ class RobustDPMeans(CenterEstimator):
             check_lam(self.lam, finite=True, options=("auto",))
             check_lam(self.price, finite=True, name="price", options=("auto",))
             check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+            check_exact_number(self)
             check_number(self.max_iter, "max_iter", low=1, integer=True)
             check_number(self.tol, "tol", low=0)
             rng, n_threads = self._rng(), self._threads()
@@ -280,6 +289,12 @@ class RobustDPMeans(CenterEstimator):
             self._loop(),
             fixed=auto,
         )
+        number = exact_number(self.n_clusters)
+        if number is not None and len(search.centers) < number:
+            raise ValueError(
+                f"n_clusters must be <= {len(search.centers)}, the number of clusters with a row "
+                f"within price={price:.6g}, got n_clusters={number}"
+            )
         if auto:
             search.lower_lam()
         self.cluster_centers_, self.labels_ = search.centers, search.labels
@@ -301,7 +316,7 @@ class RobustDPMeans(CenterEstimator):
         ``lam`` and ``price`` are None where they follow from the data.
         """
         used = np.ones(X.shape[0], dtype=bool) if weight is None else weight > 0.0
-        kept, automatic = used, price is None
+        kept, automatic, number = used, price is None, exact_number(self.n_clusters)
         for n_paths in range(1, MAX_PATHS + 1):
             rows = X if kept.all() else some_rows(X, kept)
             w = None if weight is None else weight[kept]
@@ -312,6 +327,8 @@ class RobustDPMeans(CenterEstimator):
                 n_threads,
                 lam=lam,
                 most=self.max_clusters,
+                # at an exact number, rows far away might be clusters of the first path
+                number=None if n_paths == 1 else number,
                 init=given,
                 callback=self._callback(),
             )
@@ -339,17 +356,20 @@ class RobustDPMeans(CenterEstimator):
                 saved = np.bincount(labels, saved if w is None else w * saved, len(centers))
                 large = saved / share > lam * (1.0 + TIE)
                 large[saved.argmax()] = True
-            centers = centers[large]
+            path_centers, centers = centers, centers[large]
             if n_paths == MAX_PATHS:
                 break
             # set aside the rows beyond the price; stop when these are the same as before
             _, distances = labels_and_distances(X, centers, n_threads)
             near = used & (distances <= price)
-            if (near == kept).all() or not near.any():
+            if np.count_nonzero(near) < (number or 1):  # hardly a row is within a given price
+                near = kept
+            if (near == kept).all() and number in (None, path.best):
                 break
             kept = near
         self.path_ = path
-        return centers, price, path.lam
+        # an exact number: small clusters among the rows that are left count, too
+        return centers if number is None else path_centers, price, path.lam
 
     def predict(self, X: Data) -> NDArray[np.int32]:
         """Return the nearest center of each row, or -1 for noise.

@@ -175,10 +175,10 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         well they describe the rows of length 1, see :func:`lambda_path`; "farthest-first" derives
         the penalty from ``guess``. None: 1 - ``min_cosine`` if that is given, else
         "auto".
-    n_clusters : int, default=None
-        The exact number of clusters, with "auto" only: the clusters of that number on the merge
+    n_clusters : int, "auto" or None, default=None
+        The exact number of clusters, if ``lam`` is "auto": the clusters of that number on the merge
         path, and the penalty for which it is best. At most ``max_clusters`` and the number of
-        distinct rows (of positive weight). None: the data choose.
+        distinct rows (of positive weight). None or "auto": the data choose.
     guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut). Not used otherwise.
@@ -319,7 +319,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         *,
         min_cosine: float | None = None,
         lam: float | Literal["auto", "farthest-first"] | None = None,
-        n_clusters: int | None = None,
+        n_clusters: int | Literal["auto"] | None = None,
         guess: int = 8,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed"] = "serial",

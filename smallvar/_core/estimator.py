@@ -50,7 +50,7 @@ MEANINGS = {
     "lam_local": "the penalty of a local cluster, in {unit}",
     "lam_global": "the penalty of a global cluster, in {unit}",
     "price": "the penalty of a row that is noise, in {unit}",
-    "n_clusters": 'with lam="auto" the exact number of clusters',
+    "n_clusters": "the exact number of clusters",
     "guess": 'with lam="farthest-first" a guess of the number of clusters',
     "n_components": 'with lam="farthest-first" a guess of the number of features',
     "n_local": 'with lam_local="farthest-first" a guess of the number of clusters in a data set',

@@ -153,9 +153,7 @@ class CallbackMixin(CallbackSupportMixin):
     """
 
     _doc_link_module = "smallvar"
-    _doc_link_template = (
-        "https://smallvar.readthedocs.io/en/stable/generated/{estimator_module}.{estimator_name}.html"
-    )
+    _doc_link_template = "https://smallvar.readthedocs.io/en/stable/generated/{estimator_module}.{estimator_name}.html"
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)

@@ -93,6 +93,15 @@ def check_option(value, name, options):
         )
 
 
+def exact_number(n_clusters):
+    """The checked number of clusters asked for; None if the data choose: for None and "auto"."""
+    if isinstance(n_clusters, str):
+        if n_clusters == "auto":
+            return None
+        raise TypeError(f"n_clusters must be an integer, 'auto' or None, got {shown(n_clusters)}")
+    return check_number(n_clusters, "n_clusters", low=1, integer=True, none=True)
+
+
 def check_flag(value, name):
     """Raise unless ``value`` is a bool."""
     if not isinstance(value, (bool, np.bool_)):

@@ -25,6 +25,7 @@ from smallvar._core.validation import (
     check_option,
     check_sparse,
     check_weights,
+    exact_number,
 )
 from smallvar._mixed.columns import Column, pack, repack
 from smallvar._mixed.families import better_families
@@ -62,8 +63,8 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         Penalty for each cluster, in units of the divergence, > 0 (0 is allowed together with
         ``max_clusters``). "auto" chooses the number of clusters by the likelihood of rows and
         labels along a merge path (see Notes).
-    n_clusters : int, default=None
-        The exact number of clusters, with "auto" only.
+    n_clusters : int, "auto" or None, default=None
+        The exact number of clusters, if ``lam`` is "auto".
     columns : "auto" or dict, default="auto"
         The kind of a column by its name (in an array, its position): one of those above, "auto",
         or None to leave it out. Kinds that are not given are found from types and values.
@@ -208,7 +209,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         self,
         *,
         lam: float | Literal["auto"] = "auto",
-        n_clusters: int | None = None,
+        n_clusters: int | Literal["auto"] | None = None,
         columns: Literal["auto"] | Mapping[Any, str | None] = "auto",
         spreads: Literal["auto"] | Mapping[Any, float] = "auto",
         max_clusters: int | None = None,
@@ -366,8 +367,8 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             return again
 
         fit = Fit(
-            n, lam, self._loop(), self.algorithm, self.max_clusters, self.n_clusters, init,
-            self.n_init, self.shuffle,
+            n, lam, self._loop(), self.algorithm, self.max_clusters,
+            exact_number(self.n_clusters), init, self.n_init, self.shuffle,
         )  # fmt: skip
         best = run_starts(fit, rng, make_start, path)
         self.columns_ = packed.columns

@@ -12,6 +12,7 @@ from smallvar._core.validation import (
     check_flag,
     check_number,
     check_reach,
+    exact_number,
     mean_weight,
     one_row,
     shown,
@@ -133,7 +134,7 @@ def check_number_asked(estimator, given=("lam",)):
 
     ``given`` names the parameters that make a penalty, of which each is None where it does not.
     """
-    check_number(estimator.n_clusters, "n_clusters", low=1, integer=True, none=True)
+    exact_number(estimator.n_clusters)
     check_number(estimator.guess, "guess", low=1, integer=True)
     check_exact_number(estimator, given)
 
@@ -143,15 +144,15 @@ def check_exact_number(estimator, given=("lam",)):
 
     ``given`` names the parameters that make a penalty, of which each is None where it does not.
     """
-    number, most = estimator.n_clusters, estimator.max_clusters
-    check_number(number, "n_clusters", low=1, integer=True, none=True)
+    number, most = exact_number(estimator.n_clusters), getattr(estimator, "max_clusters", None)
     if number is None:
         return
     for name in given:
         value = getattr(estimator, name)
         if isinstance(value, str) and value == "farthest-first":
+            guess = "guess" if hasattr(estimator, "guess") else "n_global"
             raise ValueError(
-                f"n_clusters must be None with {name}='farthest-first', got {number}: use guess, "
+                f"n_clusters must be None with {name}='farthest-first', got {number}: use {guess}, "
                 "which is no exact number"
             )
         if value is not None and not isinstance(value, str):

@@ -20,9 +20,11 @@ from smallvar._core.validation import (
     check_reach,
     check_verbose,
     check_weights,
+    exact_number,
     learned,
 )
 from smallvar._selection.envelope import envelope, penalty_within
+from smallvar._selection.penalty import check_exact_number
 from smallvar._sweeps.in_order import error_of
 from smallvar._time.description import Description
 from smallvar._time.record import Cuts, Record, noise_of, path_of, prices
@@ -30,6 +32,7 @@ from smallvar._time.visit import Visit
 
 CANDIDATES = 3  # numbers of states on the path from which a fit goes on
 LEVELS = 1.0, 2.0, 4.0, 8.0, 16.0  # variances of the noise that are tried, relative to the estimate
+LOWER = *(4.0**-power for power in range(1, 9)), 0.0  # for more states than these have
 # numbers of states that are compared: all up to ALL, above that each at least RATIO times the last
 ALL, RATIO = 16, 1.25
 # a piece costs a switch and a part of a state: ratio of the parts that are tried
@@ -328,6 +331,10 @@ class SegmentMeans(CenterEstimator):
     lam_switch : float or "auto", default="auto"
         Penalty for each switch, in squared data units, >= 0. "auto" derives
         it from the noise between neighboring rows: see Notes.
+    n_clusters : int, "auto" or None, default=None
+        The exact number of states, if ``lam`` is "auto". At most ``max_clusters`` and the number of
+        distinct rows or, where ``lam_switch`` is a number, of states that save more squared error
+        than their switches cost. None or "auto": the data choose.
     max_clusters : int, default=None
         Never have more states than this.
     n_init : int, default=3
@@ -480,6 +487,7 @@ class SegmentMeans(CenterEstimator):
         *,
         lam: float | Literal["auto"] = "auto",
         lam_switch: float | Literal["auto"] = "auto",
+        n_clusters: int | Literal["auto"] | None = None,
         max_clusters: int | None = None,
         n_init: int = 3,
         max_iter: int = 300,
@@ -489,6 +497,7 @@ class SegmentMeans(CenterEstimator):
     ) -> None:
         self.lam = lam
         self.lam_switch = lam_switch
+        self.n_clusters = n_clusters
         self.max_clusters = max_clusters
         self.n_init = n_init
         self.max_iter = max_iter
@@ -499,6 +508,7 @@ class SegmentMeans(CenterEstimator):
     def _check_parameters(self):
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
         check_lam(self.lam, capped=self.max_clusters is not None, finite=True, options=("auto",))
+        check_exact_number(self)
         check_lam(self.lam_switch, capped=True, finite=True, name="lam_switch", options=("auto",))
         check_verbose(self.verbose)
         check_number(self.n_init, "n_init", low=1, integer=True)
@@ -591,32 +601,50 @@ class SegmentMeans(CenterEstimator):
         """The start whose states have the shortest description, and the prices it is found at.
 
         At each level of the noise, those stops on the path go on that describe the record best.
+        With an exact number of states, these are stops of that number, or of the largest below it:
+        without a penalty, states open up to the number as long as they save more than their
+        switches cost. If they do so only where a switch costs less, lower levels follow.
         """
-        record = cuts.record
-        description, lowest = Description(record, noise), np.inf
-        most = min(cap, max(1, record.n // 3))
-        for level in LEVELS:
-            least, price = _prices(level * noise, record)
+        record, number = cuts.record, exact_number(self.n_clusters)
+        description, lowest, reached = Description(record, noise), np.inf, 0
+        most = min(cap, max(1, record.n // 3)) if number is None else number
+        free = number is not None and self.lam_switch == "auto"
+        for level in (*LEVELS, *LOWER) if free else LEVELS:
+            if level < 1.0 and lowest < np.inf:
+                break
+            least, price = _prices(level * noise, record) if level else (0.0, 0.0)
             price = price if self.lam_switch == "auto" else float(self.lam_switch)
             # a mean for every piece takes up the noise of its columns
             parts = cuts.at(price + 0.5 * (level * noise.sum() + least))
-            stops = [stop for stop in path_of(record, parts, price) if stop.k <= most]
-            some = [
-                (description(stop.states[parts.numbers], stop.k), stop.k, stop)
-                for stop in _apart(stops)
+            stops = path_of(record, parts, price)
+            compared = _apart([stop for stop in stops if stop.k <= most])
+            if number is not None:
+                compared = compared[-1:]
+            described = [
+                (description(stop.states[parts.numbers], stop.k), stop.k, stop) for stop in compared
             ]
-            for _, _, stop in sorted(some, key=lambda each: each[:2])[:CANDIDATES]:
-                one = _Start(record, stop.states[parts.numbers], least, price, cap)
-                one.run(loop)
-                value = description(one.labels, one.k)
-                if value < lowest:
-                    lowest, chosen = value, (one, stops, parts, least, price)
+            for _, _, stop in sorted(described, key=lambda each: each[:2])[:CANDIDATES]:
+                states = stop.states[parts.numbers]
+                if number is None:
+                    start = _Start(record, states, least, price, cap).run(loop)
+                else:
+                    start = _Start(record, states, 0.0, price, number, parts).run(loop)
+                reached = max(reached, start.k)
+                value = description(start.labels, start.k)
+                if value < lowest and number in (None, start.k):
+                    lowest, chosen = value, (start, stops, parts, least, price)
+        if number is not None and reached < number:
+            what = "distinct rows" if free else "states that save more than their switches cost"
+            raise ValueError(
+                f"n_clusters must be <= {reached}, the number of {what}, got n_clusters={number}"
+            )
         best, stops, parts, least, price = chosen
         if self.lam == "auto":
-            lam, labels = _between(best, stops, least), best.labels
-            best.resume(lam, parts)
-            best.run(loop)
-            if description(best.labels, best.k) > lowest:  # states that moves have made
+            lam, labels = _between(best, stops, least if number is None else 0.0), best.labels
+            if number is None:
+                best.resume(lam, parts)
+                best.run(loop)
+            if number or description(best.labels, best.k) > lowest:  # states that moves have made
                 best = _Start(record, labels, lam, price, cap).run(loop)
             runs = [best]
             # starts of a single state are all the same

@@ -181,9 +181,9 @@ class DPMeans(DaskEstimator, smallvar.DPMeans):
         ``max_clusters``). "auto" chooses the number of clusters on a random sample of 200,000 rows,
         or on all rows if there are no more: see :func:`smallvar.lambda_path`. The sweeps over all
         rows then begin at the centers of the sample.
-    n_clusters : int, default=None
-        The exact number of clusters, with "auto" only. At most ``max_clusters`` and the number of
-        distinct rows in the sample. None: the data choose.
+    n_clusters : int, "auto" or None, default=None
+        The exact number of clusters, if ``lam`` is "auto". At most ``max_clusters`` and the number
+        of distinct rows in the sample. None or "auto": the data choose.
     max_clusters : int, default=None
         Never have more clusters than this.
     algorithm : {"serial", "delayed"}, default="serial"
@@ -277,7 +277,7 @@ class DPMeans(DaskEstimator, smallvar.DPMeans):
         self,
         *,
         lam: float | Literal["auto"] = "auto",
-        n_clusters: int | None = None,
+        n_clusters: int | Literal["auto"] | None = None,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed"] = "serial",
         init: Literal["mean", "sample"] | ArrayLike = "mean",
@@ -358,9 +358,9 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
         Penalty for each cluster, > 0. "auto" chooses the number of clusters on a random sample of
         200,000 rows, or on all rows if there are no more. None is "auto", unless ``min_cosine`` is
         given.
-    n_clusters : int, default=None
-        The exact number of clusters, with "auto" only. At most ``max_clusters`` and the number of
-        distinct rows in the sample. None: the data choose.
+    n_clusters : int, "auto" or None, default=None
+        The exact number of clusters, if ``lam`` is "auto". At most ``max_clusters`` and the number
+        of distinct rows in the sample. None or "auto": the data choose.
     max_clusters : int, default=None
         Never have more clusters than this.
     algorithm : {"serial", "delayed"}, default="serial"
@@ -447,7 +447,7 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
         *,
         min_cosine: float | None = None,
         lam: float | Literal["auto"] | None = None,
-        n_clusters: int | None = None,
+        n_clusters: int | Literal["auto"] | None = None,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed"] = "serial",
         init: Literal["first", "sample"] | ArrayLike = "first",

@@ -61,11 +61,11 @@ class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
         Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
         ``max_clusters``): the squared distance at which a cluster opens. "auto" and
         "farthest-first" derive it from the first partition, and keep it for the others.
-    n_clusters : int, default=None
-        The exact number of clusters, with "auto" only: the merge path of the first partition with
-        rows is cut there, and no later row opens another cluster. At most ``max_clusters`` and the
-        number of distinct rows of that partition. None: the merge path chooses the number, and
-        later rows may open clusters.
+    n_clusters : int, "auto" or None, default=None
+        The exact number of clusters, if ``lam`` is "auto": the merge path of the first partition
+        with rows is cut there, and no later row opens another cluster. At most ``max_clusters`` and
+        the number of distinct rows of that partition. None or "auto": the merge path chooses the
+        number, and later rows may open clusters.
     guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``.
     max_clusters : int, default=None
@@ -142,7 +142,7 @@ class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
         self,
         *,
         lam: float | Literal["auto", "farthest-first"] = "auto",
-        n_clusters: int | None = None,
+        n_clusters: int | Literal["auto"] | None = None,
         guess: int = 8,
         max_clusters: int | None = None,
         init: Literal["mean"] | ArrayLike = "mean",
