@@ -393,8 +393,8 @@ def test_exact_number_of_rows_beyond_the_price():
     """A given price that hardly any row is within: the number is had, or refused."""
     rows = 10.0 * np.arange(12.0).reshape(-1, 1)
     check_exact_labels(RobustDPMeans(n_clusters=12, price=0.1, random_state=0).fit(rows), 12)
-    model = RobustDPMeans(n_clusters=3, price=0.1, random_state=0)  # means lie between rows
-    words = "n_clusters must be <= 1, the number of clusters with a row within price=0.1, got n_"
+    model = RobustDPMeans(n_clusters=3, price=0.1, random_state=0)  # of 3, 4 and 5 rows
+    words = "n_clusters must be <= 2, the number of clusters with a row within price=0.1, got n_"
     assert_refuses(model, lambda m: m.fit(rows), ValueError, words)
 
 
