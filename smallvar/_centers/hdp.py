@@ -414,6 +414,11 @@ class HDPMeans(ClusterMixin, NearestCenters):
     find the same number of global clusters. With a number for ``lam_global`` the fit starts from
     the mean, as in the paper.
 
+    In step 5 of Algorithm 2 the local clusters of a data set are visited in the order of their
+    global clusters, each as it was when the visit of its data set began. One that moves to a global
+    cluster that its data set has already is united with the local cluster there, which saves
+    ``lam_local``; if that one is still to be visited, it then moves with the rows that have joined.
+
     A row of weight w joins a cluster at w times the squared distance, and opens one if that
     exceeds the penalties. Penalties that "auto" derives are proportional to the weights, those of
     "farthest-first" to their mean. Rows of weight zero take no part in the fit. They get the label
