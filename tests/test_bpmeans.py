@@ -27,8 +27,9 @@ from smallvar import BPMeans, KFeatures, feature_path, progress_callback
 from smallvar._features.feature_estimator import new_sweep, run_starts, swaps_of
 from smallvar._features.feature_path import Steps
 
-RULES = ("sweep", "collapsed", "coordinate", "exact")
+COLLAPSED = {"collapsed": "exact", "collapsed coordinate": "coordinate"}  # how rows are chosen
 FIXED = ("coordinate", "exact")  # K does not change
+RULES = ("sweep", *COLLAPSED, *FIXED)
 
 
 def run_sweep(p, rule, states=None, *, n_threads=1, n_swaps=0, max_iter=300, **ends):
@@ -57,7 +58,7 @@ def iterate(p, rule, Z, A=None):
     X, cap = p.doubles, p.max_features or len(p.X)
     if rule in FIXED:
         return twins.features.k_features(X, Z, A, exact=rule == "exact", weights=p.weights)
-    collapsed = rule == "collapsed"
+    collapsed = COLLAPSED.get(rule, "")
     return twins.features.bp_means(
         X, p.lam, Z, A, collapsed=collapsed, max_features=cap, weights=p.weights
     )
@@ -67,17 +68,19 @@ def estimator(p, rule, **options):
     """The estimator whose starts use this rule."""
     if rule in FIXED:
         return KFeatures(p.n_components, assign=rule, **options)
-    return BPMeans(lam=p.lam, algorithm=rule, max_features=p.max_features, **options)
+    if rule in COLLAPSED:
+        options |= {"algorithm": "collapsed", "assign": COLLAPSED[rule]}
+    return BPMeans(lam=p.lam, max_features=p.max_features, **options)
 
 
 # Twins --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule", RULES)
-@seeds(lambda rule: 60 if rule == "collapsed" else 100)
+@seeds(lambda rule: 60 if rule in COLLAPSED else 100)
 def test_seeded_start_equals_twin(rule, seed):
     """In general position: the same Z, sweep by sweep, from the same random numbers."""
-    p = feature_problem(seed, 25 if rule == "collapsed" else 60)
+    p = feature_problem(seed, 25 if rule in COLLAPSED else 60)
     sweep, twin = run_sweep(p, rule, n_threads=1 + seed % 3), run_twin(p, rule)
     assert np.array_equal(sweep.assignments(), twin.Z)
     assert sweep.n_iter == twin.n_iter
@@ -91,10 +94,10 @@ def test_seeded_start_equals_twin(rule, seed):
 
 
 @pytest.mark.parametrize("rule", RULES)
-@seeds(lambda rule: 60 if rule == "collapsed" else 100)
+@seeds(lambda rule: 60 if rule in COLLAPSED else 100)
 def test_given_start_equals_twin(rule, seed):
     """The same through the estimator, which starts from the least squares solution for Z."""
-    p = feature_problem(1000 + seed, 25 if rule == "collapsed" else 60)
+    p = feature_problem(1000 + seed, 25 if rule in COLLAPSED else 60)
     model = estimator(p, rule, init=p.Z, n_threads=1 + seed % 3)
     warned = fit(model, p.X, p.weights)
     check_features(model, p.X, p.weights)
@@ -391,7 +394,7 @@ def test_collapsed_ends_where_a_row_of_zeros_has_features():
     Z = np.array([[0, 1], [0, 0], [0, 0], [0, 1], [1, 1], [1, 0]])
     model = BPMeans(lam=0.0625, init=Z, algorithm="collapsed")
     assert not fit(model, X)
-    twin = twins.features.bp_means(X, 0.0625, Z, collapsed=True)
+    twin = twins.features.bp_means(X, 0.0625, Z, collapsed="exact")
     np.testing.assert_allclose(model.objective_, twin.objective)
     assert model.n_iter_ <= twin.n_iter + 1
 
@@ -472,7 +475,7 @@ def sums_of(X, Z, weight):
 
 
 @pytest.mark.parametrize("kind", ["plain", "weights", "float32", "Fortran order", "far", "heavy"])
-@pytest.mark.parametrize("rule", ["sweep", "collapsed", "coordinate", "exact"])
+@pytest.mark.parametrize("rule", RULES)
 def test_sums_kept_up_are_sums_from_scratch(rule, kind):
     """After sweeps, swaps and removals, bit for bit."""
     rng = np.random.default_rng(11)
@@ -662,7 +665,7 @@ def test_farthest_first_by_hand():
 @pytest.mark.parametrize("rule", RULES)
 def test_tolerance(rule):
     """Stops when a sweep gains at most tol of the first value; that is no failure."""
-    X = planted_features("signed", 1, n=200 if rule != "collapsed" else 40, d=6, k=5, noise=1.0)[0]
+    X = planted_features("signed", 1, n=200 if rule not in COLLAPSED else 40, d=6, k=5, noise=1.0)[0]
     lam, Z = 0.01 * np.square(X).sum(), np.random.default_rng(0).integers(0, 2, size=(len(X), 5))
     options = {"init": Z, "tol": 1e-2}
     if rule in FIXED:
@@ -670,7 +673,7 @@ def test_tolerance(rule):
         twin = twins.features.k_features(X, Z, exact=rule == "exact", tol=1e-2)
     else:
         model = BPMeans(lam=lam, algorithm=rule, **options)
-        twin = twins.features.bp_means(X, lam, Z, collapsed=rule == "collapsed", tol=1e-2)
+        twin = twins.features.bp_means(X, lam, Z, collapsed=COLLAPSED.get(rule, ""), tol=1e-2)
     assert not fit(model, X)
     assert model.n_iter_ == twin.n_iter
     np.testing.assert_allclose(model.objective_path_, twin.path, rtol=1e-9)

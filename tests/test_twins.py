@@ -203,7 +203,7 @@ def test_collapsed_objective_is_a_trace(seed):
     trace = np.trace(X.T @ (np.eye(len(X)) - hat) @ X) + lam * Z.shape[1]
     error = twins.features.feature_error(X, Z, twins.features.least_squares(X, Z, p.w), p.w)
     np.testing.assert_allclose(error + lam * Z.shape[1], trace, rtol=1e-9)
-    result = twins.features.bp_means(X, lam, Z, collapsed=True)
+    result = twins.features.bp_means(X, lam, Z, collapsed="exact")
     assert result.path[0] <= trace * (1 + 1e-9)
 
 
@@ -213,7 +213,10 @@ def test_objective_of_features_never_rises(seed):
         rounding = 1e-14 * (p.w @ np.square(p.doubles).sum(axis=1))
         for result in (
             twins.features.bp_means(p.doubles, p.lam, p.Z, weights=p.weights),
-            twins.features.bp_means(p.doubles, p.lam, p.Z, weights=p.weights, collapsed=True),
+            twins.features.bp_means(p.doubles, p.lam, p.Z, weights=p.weights, collapsed="exact"),
+            twins.features.bp_means(
+                p.doubles, p.lam, p.Z, weights=p.weights, collapsed="coordinate"
+            ),
             twins.features.k_features(p.doubles, p.Z, weights=p.weights),
             twins.features.k_features(p.doubles, p.Z, weights=p.weights, exact=True),
         ):

@@ -121,8 +121,8 @@ def swaps_of(model, X, *, given=False, path=False):
 def new_sweep(model, X, weight, rule, lam, cap, n_swaps, n_threads):
     """A FeatureSweep over the rows X with the parameters of an estimator.
 
-    ``rule`` is "sweep" or "collapsed" for a penalty ``lam``, "coordinate" or "exact" for a fixed
-    number of features; ``cap`` is the largest number.
+    ``rule`` is as in FeatureSweep: "sweep", "collapsed" or "collapsed coordinate" for a penalty
+    ``lam``, "coordinate" or "exact" for a fixed number of features; ``cap`` is the largest number.
     """
     return FeatureSweep(
         X,

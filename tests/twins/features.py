@@ -138,39 +138,73 @@ def _k_features_sweep(X, w, Z, A, exact):
     return Z, A
 
 
-def _collapsed_bp_sweep(X, w, lam, Z, cap):
-    """One pass of collapsed BP-means, everything evaluated directly."""
+def _collapsed_errors(X, w, Z, n, rows):
+    """tr X'(W - WZ (Z'WZ)^-1 Z'W) X for each of the ``rows`` as row n of Z; no other is changed.
+
+    It is ||X - Z A||^2 at the least squares solution A, which solves Z'WZ A = Z'WX.
+    """
+    others = np.arange(len(X)) != n
+    Zo, Xo, wo = Z[others], X[others], w[others]
+    left = Zo.T @ (wo[:, None] * Zo) + w[n] * rows[:, :, None] * rows[:, None, :]
+    right = Zo.T @ (wo[:, None] * Xo) + w[n] * rows[:, :, None] * X[n]
+    A = np.linalg.solve(left, right)
+    own = w[n] * np.square(X[n] - np.einsum("rk,rkd->rd", rows, A)).sum(axis=1)
+    return own + np.einsum("n,rnd->r", wo, np.square(Xo - Zo @ A))
+
+
+def _best_row(costs, rows, present, margin):
+    """The row that costs least; of those that tie the present one, else the one that keeps most.
+
+    Rows are looked at in the order of their differences from the present one: those that keep the
+    first feature as it is come first, then the second, and so on.
+    """
+    weights = 2 ** np.arange(rows.shape[1])[::-1]
+    by_flips = np.argsort((rows != present) @ weights)
+    best = by_flips[0]
+    for candidate in by_flips:
+        if costs[candidate] < costs[best] - margin:
+            best = candidate
+    return best
+
+
+def _collapsed_bp_sweep(X, w, lam, Z, cap, tries_rows):
+    """One pass of collapsed BP-means, everything evaluated directly.
+
+    "Choose z_{n,1:K} to minimize the objective" (MB13 section 4.1): the best of all rows. Or, for
+    more than 12 features or unless it ``tries_rows``, flips of single bits until none helps.
+    """
     created = 0
     for n in range(len(X)):
         others = np.arange(len(X)) != n
         kept = independent_columns(Z[others], w[others])
+        Zn, present = Z[:, kept], Z[n, kept]
+        A = least_squares(X[others], Zn[others], w[others])
+        rest = feature_error(X[others], Zn[others], A, w[others])
 
-        def cost(z, Z=Z, others=others, n=n, kept=kept):
-            rows = Z[:, kept].copy()
-            rows[n] = z
-            rest = feature_error(
-                X[others],
-                rows[others],
-                least_squares(X[others], rows[others], w[others]),
-                w[others],
-            )
-            return feature_error(X, rows, least_squares(X, rows, w), w) - rest
+        def costs(rows, Zn=Zn, n=n, rest=rest):
+            return _collapsed_errors(X, w, Zn, n, np.asarray(rows)) - rest
 
-        old = cost(Z[n, kept]) if len(kept) == Z.shape[1] else lam
+        best = costs([present])[0]
+        old = best if len(kept) == Z.shape[1] else lam
         margin = 1e-9 * (old + 1e-9 * w[n] * (X[n] @ X[n]))
-        z = Z[n, kept].copy()
-        best = cost(z)
-        flipped = True
+        z = present
+        tries = tries_rows and len(kept) <= 12
+        if tries:
+            rows = np.array(list(product((0, 1), repeat=len(kept))))
+            every = costs(rows)
+            number = _best_row(every, rows, present, margin)
+            z, best = rows[number], every[number]
+        flipped = not tries
         while flipped:
             flipped = False
             for k in range(len(kept)):
                 z_k = z.copy()
                 z_k[k] = 1 - z[k]
-                if cost(z_k) < best - margin:
-                    z, best, flipped = z_k, cost(z_k), True
+                if (cost := costs([z_k])[0]) < best - margin:
+                    z, best, flipped = z_k, cost, True
         alone = lam < best - margin and len(kept) < cap
         if (lam if alone else best) < old - margin:
-            Z = Z[:, kept].copy()
+            Z = Zn.copy()
             Z[n] = z
             if alone:
                 Z = np.column_stack([Z, ~others])
@@ -211,16 +245,19 @@ def _iterate(X, w, lam, Z, A, sweep, max_iter, tol):
 
 
 def bp_means(
-    X, lam, Z, A=None, *, collapsed=False, max_features=None, weights=None, max_iter=300, tol=0.0
+    X, lam, Z, A=None, *, collapsed="", max_features=None, weights=None, max_iter=300, tol=0.0
 ):
-    """BP-means (MB13 eq. 6), or its collapsed form (eq. 10), from Z and A."""
+    """BP-means (MB13 eq. 6) from Z and A, or its collapsed form (eq. 10).
+
+    ``collapsed``: "exact", a row is the best of all 2^K, or "coordinate", bit by bit.
+    """
     X = np.asarray(X, dtype=float)
     w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
     cap = np.inf if max_features is None else max_features
 
     def sweep(Z, A):
         if collapsed:
-            Z, created = _collapsed_bp_sweep(X, w, lam, Z, cap)
+            Z, created = _collapsed_bp_sweep(X, w, lam, Z, cap, collapsed == "exact")
             return Z, A, created
         return _bp_sweep(X, w, lam, Z, A, cap)
 

@@ -183,6 +183,21 @@ cdef double set_residual(const State* state, const Row* row, Py_ssize_t d) noexc
     return sf_dot(d, residual, residual)
 
 
+cdef double set_other_residual(const State* state, const Row* row, Py_ssize_t d) noexcept nogil:
+    """Set the residual x - z A- of a new row z, which is x - z A + t (z P z0) r for the row z0 as it was."""
+    cdef Py_ssize_t j
+    cdef const double* z = state.collapsed.z
+    cdef double* residual = state.collapsed.other_residual
+    cdef double z_p_z = 0.0
+    memcpy(residual, state.collapsed.x, d * sizeof(double))
+    for j in range(row.size):
+        if z[j] != 0.0:
+            sf_axpy(d, -1.0, row.features + j * d, residual)
+            z_p_z += state.collapsed.p_z[j]
+    sf_axpy(d, row.t * z_p_z, state.collapsed.residual, residual)
+    return sf_dot(d, residual, residual)
+
+
 cdef double set_products(const State* state, const Row* row, Py_ssize_t d) noexcept nogil:
     """Set A r, and A r and P z of the other rows; returns the sum of squares of x and the features."""
     cdef Py_ssize_t j, size = row.size, capacity = state.capacity
@@ -231,44 +246,134 @@ cdef bint take_out(const Problem* problem, State* state, Row* row, Py_ssize_t i)
     return True
 
 
-cdef void flip_bits(State* state, Row* row) noexcept nogil:
-    """Flip each bit of z in turn where the cost falls by more than rounding, until none does.
+cdef inline double other_inverse(const State* state, const Row* row, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+    """An entry of P-."""
+    cdef const double* pz = state.collapsed.p_z
+    return row.inverse[i * state.capacity + j] + row.t * pz[i] * pz[j]
 
-    P- and G- = A- A-' are not stored: their entries follow from P, G, P z and A r as they are needed.
+
+cdef inline double other_gram(const State* state, const Row* row, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+    """An entry of A- A-'."""
+    cdef const double* pz = state.collapsed.p_z
+    cdef const double* ar = state.collapsed.a_r
+    cdef double t = row.t
+    return row.gram[i * state.capacity + j] - t * (pz[i] * ar[j] + ar[i] * pz[j]) + t * t * row.square * pz[i] * pz[j]
+
+
+cdef void flip(const State* state, const Row* row, Py_ssize_t j) noexcept nogil:
+    """Flip bit j of z, and bring A r and P z of the other rows up to date."""
+    cdef double sign = 1.0 - 2.0 * state.collapsed.z[j]
+    cdef Py_ssize_t k
+    for k in range(row.size):
+        state.collapsed.other_a_r[k] -= sign * other_gram(state, row, j, k)
+        state.collapsed.other_p_z[k] += sign * other_inverse(state, row, j, k)
+    state.collapsed.z[j] += sign
+
+
+cdef inline double numerator_step(const State* state, const Row* row, Py_ssize_t j) noexcept nogil:
+    """By what the numerator of the cost changes where bit j of z flips."""
+    cdef double sign = 1.0 - 2.0 * state.collapsed.z[j]
+    return other_gram(state, row, j, j) - 2.0 * sign * state.collapsed.other_a_r[j]
+
+
+cdef inline double denominator_step(const State* state, const Row* row, Py_ssize_t j) noexcept nogil:
+    """By what the denominator of the cost changes where bit j of z flips."""
+    cdef double sign = 1.0 - 2.0 * state.collapsed.z[j]
+    return row.weight * (other_inverse(state, row, j, j) + 2.0 * sign * state.collapsed.other_p_z[j])
+
+
+cdef bint flip_bits(const State* state, Row* row) noexcept nogil:
+    """Flip each bit of z in turn where the cost falls by more than rounding, until none does; returns whether any did.
     """
-    cdef Py_ssize_t capacity = state.capacity, size = row.size, j, k
-    cdef Collapsed* collapsed = &state.collapsed
-    cdef double* z = collapsed.z
-    cdef double* g = collapsed.other_a_r
-    cdef double* q = collapsed.other_p_z
-    cdef const double* pz = collapsed.p_z
-    cdef const double* ar = collapsed.a_r
-    cdef const double* pj
-    cdef const double* gj
-    cdef double w = row.weight, t = row.t, rr = row.square, cost = row.cost, margin = row.margin, sign
-    cdef double numerator = row.numerator, denominator = row.denominator, new_numerator, new_denominator
-    cdef bint flipped = True
+    cdef Py_ssize_t j
+    cdef double numerator, denominator, cost = row.cost
+    cdef bint flipped = True, any_flipped = False
     cdef int passes = 0
     while flipped and passes < PASSES:
         flipped = False
         passes += 1
-        for j in range(size):
-            pj, gj = row.inverse + j * capacity, row.gram + j * capacity
-            sign = 1.0 - 2.0 * z[j]
-            new_numerator = (
-                numerator - 2.0 * sign * g[j] + gj[j] - 2.0 * t * pz[j] * ar[j] + t * t * rr * pz[j] * pz[j]
-            )
-            new_denominator = denominator + w * (2.0 * sign * q[j] + pj[j] + t * pz[j] * pz[j])
-            if not w * max(new_numerator, 0.0) / new_denominator < cost - margin:
-                continue
-            for k in range(size):
-                g[k] -= sign * (gj[k] - t * (pz[j] * ar[k] + ar[j] * pz[k]) + t * t * rr * pz[j] * pz[k])
-                q[k] += sign * (pj[k] + t * pz[j] * pz[k])
-            z[j] += sign
-            numerator, denominator = max(new_numerator, 0.0), new_denominator
-            cost = w * numerator / denominator
-            flipped = True
-    row.numerator, row.denominator, row.cost = numerator, denominator, cost
+        for j in range(row.size):
+            numerator = max(0.0, row.numerator + numerator_step(state, row, j))
+            denominator = row.denominator + denominator_step(state, row, j)
+            if row.weight * numerator / denominator < cost - row.margin:
+                flip(state, row, j)
+                row.numerator, row.denominator = numerator, denominator
+                cost = row.weight * numerator / denominator
+                flipped = any_flipped = True
+    return any_flipped
+
+
+cdef void add_steps(double* values, double* step, const double* terms, Py_ssize_t n_bits) noexcept nogil:
+    """Fill the upper half of ``values``, 2^(n_bits + 1), where bit n_bits is flipped, too.
+
+    INOUT step: 2^n_bits, what that changes where no other bit is flipped, as number 0; terms: what is added for each
+    lower bit that is
+    """
+    cdef Py_ssize_t j, m, size
+    for j in range(n_bits):
+        size = <Py_ssize_t> 1 << j
+        for m in range(size):
+            step[size + m] = step[m] + terms[j]
+    size = <Py_ssize_t> 1 << n_bits
+    for m in range(size):
+        values[size + m] = values[m] + step[m]
+
+
+cdef Py_ssize_t best_flips(const State* state, const Row* row) noexcept nogil:
+    """Which bits of z to flip for the row that costs least of all 2^size, the last feature's bit the lowest; 0: none.
+
+    At a tie these are the lowest number: z stays, or its first features do.
+    """
+    cdef Py_ssize_t size = row.size, i, j, a, b, flips, best = 0
+    cdef double* numerators = state.collapsed.numerators
+    cdef double* denominators = state.collapsed.denominators
+    cdef double* step = state.collapsed.flip_step
+    cdef const double* z = state.collapsed.z
+    cdef double[MOST_TRIED] numerator_terms
+    cdef double[MOST_TRIED] denominator_terms
+    cdef double w = row.weight, sign, bound = row.cost - row.margin
+    numerators[0], denominators[0] = row.numerator, row.denominator
+    for i in range(size):
+        a = size - 1 - i
+        for j in range(i):
+            b = size - 1 - j
+            sign = 2.0 * (1.0 - 2.0 * z[a]) * (1.0 - 2.0 * z[b])
+            numerator_terms[j] = sign * other_gram(state, row, a, b)
+            denominator_terms[j] = sign * w * other_inverse(state, row, a, b)
+        step[0] = numerator_step(state, row, a)
+        add_steps(numerators, step, numerator_terms, i)
+        step[0] = denominator_step(state, row, a)
+        add_steps(denominators, step, denominator_terms, i)
+    for flips in range(1, <Py_ssize_t> 1 << size):
+        if w * max(0.0, numerators[flips]) < bound * denominators[flips]:
+            best, bound = flips, w * max(0.0, numerators[flips]) / denominators[flips] - row.margin
+    return best
+
+
+cdef void choose_row(const Problem* problem, State* state, Row* row) noexcept nogil:
+    """Choose the bits of the row, all together or one by one; they stay if that is a gain by rounding only."""
+    cdef Py_ssize_t j, flips
+    cdef double cost
+    cdef bint is_new
+    cdef Collapsed* collapsed = &state.collapsed
+    memcpy(collapsed.old_z, collapsed.z, row.size * sizeof(double))
+    if row.size <= problem.most_tried:
+        flips = best_flips(state, row)
+        is_new = flips != 0
+        for j in range(row.size):
+            if (flips >> (row.size - 1 - j)) & 1:
+                row.denominator += denominator_step(state, row, j)
+                flip(state, row, j)
+    else:
+        is_new = flip_bits(state, row)
+    if is_new:
+        # steps may be so much larger than the cost that it is rounding: it is computed anew
+        row.numerator = set_other_residual(state, row, problem.points.d)
+        cost = row.weight * row.numerator / row.denominator
+        if cost < row.cost - row.margin:
+            row.cost = cost
+        else:
+            memcpy(collapsed.z, collapsed.old_z, row.size * sizeof(double))
 
 
 cdef void write_row(const Problem* problem, State* state, Py_ssize_t i, const double* z) noexcept nogil:
@@ -300,12 +405,12 @@ cdef int replace_row(const Problem* problem, State* state, const Row* row) excep
         for k in range(size):
             pj[k] += t * pz[j] * pz[k]
             gj[k] += t * t * rr * pz[j] * pz[k] - t * (pz[j] * ar[k] + ar[j] * pz[k])
-    rr = set_residual(state, row, d)
+    rr = row.numerator
     for j in range(size):
         u[j] = row.weight * q[j] / row.denominator
     for j in range(size):
         pj, gj = row.inverse + j * state.capacity, row.gram + j * state.capacity
-        sf_axpy(d, u[j], collapsed.residual, row.features + j * d)
+        sf_axpy(d, u[j], collapsed.other_residual, row.features + j * d)
         for k in range(size):
             pj[k] -= u[j] * q[k]
             gj[k] += u[j] * g[k] + g[j] * u[k] + u[j] * u[k] * rr
@@ -345,13 +450,13 @@ cdef int reconsider(const Problem* problem, State* state, Py_ssize_t i) except -
     cdef bint creates
     if not take_out(problem, state, &row, i):
         return 0
-    flip_bits(state, &row)
+    choose_row(problem, state, &row)
     # with a feature of its own the row costs lam, whatever its other bits are
     creates = problem.lam < row.cost - row.margin and row.size < problem.max_features
     if not (problem.lam if creates else row.cost) < row.old_cost - row.margin:
         return 0
     state.progress.n_changed += 1
-    if row.dropped < 0 and not creates:
+    if row.dropped < 0 and not creates:  # the row is new, or it would cost as much as before
         replace_row(problem, state, &row)
     else:
         replace_columns(problem, state, &row, creates)
@@ -360,9 +465,10 @@ cdef int reconsider(const Problem* problem, State* state, Py_ssize_t i) except -
 
 cdef int collapsed_sweep(const Problem* problem, State* state) except -1 nogil:
     """Sweep once over the rows: each is reconsidered, in order."""
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i, tried
     for i in range(problem.points.n):
         reconsider(problem, state, i)
-        check_interrupt(state, (2 * state.k + 1) * problem.points.d + 3 * state.k * state.k)
+        tried = <Py_ssize_t> 1 << state.k if state.k <= problem.most_tried else 0
+        check_interrupt(state, (2 * state.k + 1) * problem.points.d + 3 * state.k * state.k + 8 * tried)
     refresh(problem, state)
     return 0

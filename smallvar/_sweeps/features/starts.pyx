@@ -10,7 +10,7 @@ from libc.math cimport HUGE_VAL
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.features.collapsed cimport collapsed_sweep, refresh
+from smallvar._sweeps.features.collapsed cimport MOST_TRIED, collapsed_sweep, refresh
 from smallvar._sweeps.features.search cimport search
 from smallvar._sweeps.features.seeding cimport draw, fill_up, join, seed, uniform
 from smallvar._sweeps.features.solver cimport add_residual, least_squares, read_sums, recount, remove, update_all_tables
@@ -71,7 +71,9 @@ cdef extern from *:
     # a swap is given up where so many sweeps that gain as much as the last one would not be enough
     const double SWEEPS_LEFT "SMALLVAR_SWEEPS_LEFT"
 
-RULES = {"sweep": FREE, "collapsed": COLLAPSED, "coordinate": COORDINATE, "exact": EXACT}
+RULES = {
+    "sweep": FREE, "collapsed": COLLAPSED, "collapsed coordinate": COLLAPSED, "coordinate": COORDINATE, "exact": EXACT,
+}
 
 cdef enum:
     STATES = 3          # of a thread: its best start, the present one, and memory for swaps
@@ -365,7 +367,8 @@ cdef class FeatureSweep:
 
     X : IN array (n, d), float32 or float64, any strides, may be read-only
     weight : IN array (n,), float64, > 0, or None
-    rule : "sweep", "collapsed" (penalty lam), "coordinate" or "exact" (K fixed)
+    rule : "sweep", "collapsed" (whole rows, up to MOST_TRIED features), "collapsed coordinate" (bit by bit), all with a
+        penalty lam; "coordinate" or "exact" (K fixed)
     max_features : largest number of features; K where it is fixed
     """
 
@@ -398,6 +401,7 @@ cdef class FeatureSweep:
         problem.points.rows = rows_of(X, weight, None)
         problem.points.n, problem.points.d, problem.points.n_tiles = n, d, n_tiles
         problem.rule, problem.fixed = RULES[rule], rule in ("coordinate", "exact")
+        problem.most_tried = MOST_TRIED if rule == "collapsed" else 0
         problem.lam, problem.max_features, problem.n_swaps = lam, max_features, n_swaps
         problem.max_iter, problem.tol = max_iter, tol
         problem.callback = NULL if callback is None else <void*> callback

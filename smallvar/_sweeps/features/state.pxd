@@ -89,6 +89,7 @@ cdef struct Problem:
     int rule                    # one of those above
     bint fixed                  # K-features: the number of features stays
     Py_ssize_t max_features     # K where it is fixed
+    Py_ssize_t most_tried       # COLLAPSED: features up to which a row is the best of all; bit by bit with more
     double lam                  # penalty of a feature
     double threshold            # w ||r||^2 above which a point creates one: lam, or all that counts as zero
     int max_iter                # parameters of the estimators
@@ -159,14 +160,19 @@ cdef struct Collapsed:          # see collapsed.pyx
     double* reduced_gram
     double* reduced_features    # capacity x d
     double* x                   # d: a point,
-    double* residual            # d: and its residual
-    double* z                   # capacity: its row of Z
+    double* residual            # d: its residual,
+    double* other_residual      # d: and that of its new row, where A is that of the other rows
+    double* z                   # capacity: its row of Z,
+    double* old_z               # capacity: and as it was
     double* p_z                 # capacity: P z,
     double* a_r                 # capacity: and A r
     double* other_p_z           # capacity: P z and A r, where P and A are those of the other rows
     double* other_a_r
     double* step                # capacity: by what a row changes A, as a multiple of r
     double* full_z              # capacity: the row over all columns
+    double* numerators          # those of the costs of all rows that are tried,
+    double* denominators        # likewise,
+    double* flip_step           # and by what either changes where one more bit flips
 
 
 cdef struct Progress:

@@ -31,22 +31,28 @@ cdef inline double* doubles(char* arena, Py_ssize_t* used, Py_ssize_t count) noe
 
 
 cdef void lay_out_collapsed(
-    Collapsed* collapsed, Py_ssize_t capacity, Py_ssize_t d, char* arena, Py_ssize_t* used
+    const Problem* problem, Collapsed* collapsed, Py_ssize_t capacity, char* arena, Py_ssize_t* used
 ) noexcept nogil:
-    cdef Py_ssize_t square = capacity * capacity
+    cdef Py_ssize_t square = capacity * capacity, d = problem.points.d
+    cdef Py_ssize_t tried = <Py_ssize_t> 1 << min(problem.most_tried, problem.max_features)
     collapsed.inverse = doubles(arena, used, square)
     collapsed.reduced_inverse = doubles(arena, used, square)
     collapsed.reduced_gram = doubles(arena, used, square)
     collapsed.reduced_features = doubles(arena, used, capacity * d)
     collapsed.x = doubles(arena, used, d)
     collapsed.residual = doubles(arena, used, d)
+    collapsed.other_residual = doubles(arena, used, d)
     collapsed.z = doubles(arena, used, capacity)
+    collapsed.old_z = doubles(arena, used, capacity)
     collapsed.p_z = doubles(arena, used, capacity)
     collapsed.a_r = doubles(arena, used, capacity)
     collapsed.other_p_z = doubles(arena, used, capacity)
     collapsed.other_a_r = doubles(arena, used, capacity)
     collapsed.step = doubles(arena, used, capacity)
     collapsed.full_z = doubles(arena, used, capacity)
+    collapsed.numerators = doubles(arena, used, tried)
+    collapsed.denominators = doubles(arena, used, tried)
+    collapsed.flip_step = doubles(arena, used, max(<Py_ssize_t> 1, tried // 2))
 
 
 cdef void lay_out_scratch(
@@ -103,7 +109,7 @@ cdef Py_ssize_t lay_out(const Problem* problem, State* state, char* arena) noexc
     state.search.pivots = doubles(arena, &used, capacity)
     state.search.order = <Py_ssize_t*> next_bytes(arena, &used, capacity * integer)
     if problem.rule == COLLAPSED:
-        lay_out_collapsed(&state.collapsed, capacity, d, arena, &used)
+        lay_out_collapsed(problem, &state.collapsed, capacity, arena, &used)
     state.scratch = <Scratch*> next_bytes(arena, &used, state.threads * <Py_ssize_t> sizeof(Scratch))
     for thread in range(state.threads):
         lay_out_scratch(problem, &counted if arena == NULL else state.scratch + thread, capacity, arena, &used)
