@@ -68,9 +68,14 @@ def estimator(p, rule, **options):
     """The estimator whose starts use this rule."""
     if rule in FIXED:
         return KFeatures(p.n_components, assign=rule, **options)
+    return with_penalty(rule, p.lam, max_features=p.max_features, **options)
+
+
+def with_penalty(rule, lam, **options):
+    """The BPMeans whose starts use this rule."""
     if rule in COLLAPSED:
-        options |= {"algorithm": "collapsed", "assign": COLLAPSED[rule]}
-    return BPMeans(lam=p.lam, max_features=p.max_features, **options)
+        options["assign"] = COLLAPSED[rule]
+    return BPMeans(lam=lam, algorithm=rule.split()[0], **options)
 
 
 # Twins --------------------------------------------------------------------------------------
@@ -112,6 +117,40 @@ def test_given_start_equals_twin(rule, seed):
     np.testing.assert_allclose(model.objective_path_, path, rtol=0, atol=1e-9 * path[0])
     error = model.reconstruction_err_**2
     np.testing.assert_allclose(error, twin.error, rtol=1e-9, atol=1e-12 * path[0])
+
+
+@pytest.mark.parametrize("rule", COLLAPSED)
+@seeds(300)
+def test_collapsed_equals_twin_at_ties(rule, seed):
+    """From the same Z, label for label: integers, duplicates, no noise; rows of zeros, and caps."""
+    p = tied_feature_problem(2000 + seed, 14) if seed % 4 else feature_problem(2000 + seed, 14)
+    cap = max(2, p.Z.shape[1]) if seed % 3 else None
+    if seed % 2:
+        p.X[::3] = 0
+    p = replace(p, max_features=cap)
+    model, twin = estimator(p, rule, init=p.Z), iterate(p, rule, p.Z)
+    assert not fit(model, p.X, p.weights)
+    assert np.array_equal(model.assignments_, twin.Z)
+    assert model.n_iter_ == twin.n_iter
+    rounding = 1e-14 * (p.w @ np.square(p.doubles).sum(axis=1))
+    np.testing.assert_allclose(model.objective_path_, twin.path, rtol=1e-9, atol=rounding)
+
+
+@pytest.mark.parametrize("k", [12, 13])
+def test_rows_are_tried_up_to_twelve_features(k):
+    """With one more they flip bit by bit, as the twin, and the two ways are one."""
+    rng = np.random.default_rng(k)
+    A, Z = rng.normal(size=(k, 30)), rng.integers(0, 2, size=(40, k))
+    X = Z @ A + 0.5 * rng.normal(size=(40, 30))
+    start = np.where(rng.random(Z.shape) < 0.15, 1 - Z, Z)
+    models = {}
+    for rule, assign in COLLAPSED.items():
+        models[assign] = with_penalty(rule, 1.0, init=start, max_features=k).fit(X)
+        twin = twins.features.bp_means(X, 1.0, start, collapsed=assign, max_features=k)
+        assert np.array_equal(models[assign].assignments_, twin.Z)
+        assert models[assign].n_components_ == k
+    same = np.array_equal(models["exact"].assignments_, models["coordinate"].assignments_)
+    assert same == (k > 12)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -456,6 +495,20 @@ def test_tabletop():
         assert model.fit(X).objective_ < value + 0.05
 
 
+def test_tabletop_by_whole_rows():
+    """As the paper has it: the optimum among 1,000 starts from the mean, which flips seldom find."""
+    X = data_file("bp_means_tabletop_pca100.csv")
+    starts = np.random.default_rng(0).integers(2**62, size=3000, dtype=np.uint64)
+    modes, found = np.zeros(3000, dtype=np.intc), {}
+    for rule in COLLAPSED:
+        sweep = FeatureSweep(X, None, rule, 20.0, len(X), 300, 0.0, 0, 2, None)
+        sweep.run(starts, modes)
+        found[rule] = sweep.objectives
+    assert found["collapsed"].min() == pytest.approx(261.24, abs=0.01)
+    assert np.median(found["collapsed"]) < 325
+    assert np.median(found["collapsed coordinate"]) > 345
+
+
 # Sums -----------------------------------------------------------------------------------------
 
 
@@ -554,13 +607,23 @@ def test_updated_state_does_not_drift(seed, offset):
     assert np.all(np.diff(sweep.path()) <= 1e-9 * sweep.path()[0])
 
 
+def test_collapsed_finds_what_takes_two_flips():
+    """(0, 0) as the second row is 12; (1, 0) and (0, 1) are no better, but (1, 1) is 8.5."""
+    X, given = [[3.0], [2.0], [-3.0]], np.ones((3, 1))
+    model = BPMeans(lam=4.0, algorithm="collapsed", init=given).fit(X)
+    assert model.assignments_.tolist() == [[1, 1], [1, 1], [1, 0]]
+    assert model.objective_ == pytest.approx(8.5)
+    single = BPMeans(lam=4.0, algorithm="collapsed", assign="coordinate", init=given).fit(X)
+    assert single.assignments_.tolist() == [[1, 1], [0, 0], [1, 0]]
+    assert single.objective_ == pytest.approx(12.0)
+
+
+@pytest.mark.parametrize("rule", COLLAPSED)
 @seeds(8)
-def test_no_better_row_after_collapsed(seed):
-    """At its fixed point no single flip lowers the objective, nor a feature of a row's own."""
+def test_no_better_row_after_collapsed(rule, seed):
+    """At its fixed point none of all rows, or no flip, is better, nor a feature of its own."""
     p = replace(feature_problem(seed, 20), max_features=None)
-    model = BPMeans(lam=p.lam, algorithm="collapsed", random_state=0).fit(
-        p.X, sample_weight=p.weights
-    )
+    model = estimator(p, rule, random_state=0).fit(p.X, sample_weight=p.weights)
     X, Z, n = p.doubles, model.assignments_, len(p.X)
 
     def value(Z):
@@ -570,11 +633,12 @@ def test_no_better_row_after_collapsed(seed):
     for i in range(n):
         alone = np.column_stack([Z, np.arange(n) == i])
         assert value(alone) >= model.objective_ * (1 - 1e-9)
-        for k in range(Z.shape[1]):
-            flipped = Z.copy()
-            flipped[i, k] = 1 - Z[i, k]
-            used = flipped.any(axis=0)
-            assert value(flipped[:, used]) >= model.objective_ * (1 - 1e-9)
+        for row in product((0, 1), repeat=Z.shape[1]):
+            changed = Z.copy()
+            changed[i] = row
+            if rule == "collapsed" or np.sum(changed != Z) == 1:
+                used = changed.any(axis=0)
+                assert value(changed[:, used]) >= model.objective_ * (1 - 1e-9)
 
 
 # Options ------------------------------------------------------------------------------------
@@ -598,7 +662,7 @@ def test_swaps_only_help(rule, seed):
         if rule in FIXED:
             model = KFeatures(4, assign=rule, **options)
         else:
-            model = BPMeans(lam=lam, algorithm=rule, **options)
+            model = with_penalty(rule, lam, **options)
         model.fit(X, sample_weight=w)
         check_features(model, X, w)
         assert model.objective_ <= before * (1 + 1e-9)
@@ -665,14 +729,16 @@ def test_farthest_first_by_hand():
 @pytest.mark.parametrize("rule", RULES)
 def test_tolerance(rule):
     """Stops when a sweep gains at most tol of the first value; that is no failure."""
-    X = planted_features("signed", 1, n=200 if rule not in COLLAPSED else 40, d=6, k=5, noise=1.0)[0]
+    X = planted_features("signed", 1, n=200 if rule not in COLLAPSED else 40, d=6, k=5, noise=1.0)[
+        0
+    ]
     lam, Z = 0.01 * np.square(X).sum(), np.random.default_rng(0).integers(0, 2, size=(len(X), 5))
     options = {"init": Z, "tol": 1e-2}
     if rule in FIXED:
         model = KFeatures(5, assign=rule, **options)
         twin = twins.features.k_features(X, Z, exact=rule == "exact", tol=1e-2)
     else:
-        model = BPMeans(lam=lam, algorithm=rule, **options)
+        model = with_penalty(rule, lam, **options)
         twin = twins.features.bp_means(X, lam, Z, collapsed=COLLAPSED.get(rule, ""), tol=1e-2)
     assert not fit(model, X)
     assert model.n_iter_ == twin.n_iter
@@ -688,8 +754,7 @@ def test_convergence_warning_names_the_remedy(rule):
     if rule in FIXED:
         model = KFeatures(5, assign=rule, init=Z, max_iter=1)
     else:
-        lam = 0.01 * np.square(X).sum()
-        model = BPMeans(lam=lam, algorithm=rule, init=Z, max_iter=1)
+        model = with_penalty(rule, 0.01 * np.square(X).sum(), init=Z, max_iter=1)
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         model.fit(X)
     check_features(model, X)

@@ -173,7 +173,7 @@ def _collapsed_bp_sweep(X, w, lam, Z, cap, tries_rows):
     "Choose z_{n,1:K} to minimize the objective" (MB13 section 4.1): the best of all rows. Or, for
     more than 12 features or unless it ``tries_rows``, flips of single bits until none helps.
     """
-    created = 0
+    created, rounding = 0, 1e-13 * (w @ np.square(X).sum(axis=1))
     for n in range(len(X)):
         others = np.arange(len(X)) != n
         kept = independent_columns(Z[others], w[others])
@@ -186,7 +186,7 @@ def _collapsed_bp_sweep(X, w, lam, Z, cap, tries_rows):
 
         best = costs([present])[0]
         old = best if len(kept) == Z.shape[1] else lam
-        margin = 1e-9 * (old + 1e-9 * w[n] * (X[n] @ X[n]))
+        margin = 1e-9 * old + rounding
         z = present
         tries = tries_rows and len(kept) <= 12
         if tries:

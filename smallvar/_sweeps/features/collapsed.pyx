@@ -17,6 +17,7 @@ from smallvar._sweeps.features.solver cimport (
     add_round,
     compact,
     independent,
+    least_squares,
     read_sums,
     remove,
     solve,
@@ -470,5 +471,6 @@ cdef int collapsed_sweep(const Problem* problem, State* state) except -1 nogil:
         reconsider(problem, state, i)
         tried = <Py_ssize_t> 1 << state.k if state.k <= problem.most_tried else 0
         check_interrupt(state, (2 * state.k + 1) * problem.points.d + 3 * state.k * state.k + 8 * tried)
+    least_squares(problem, state)  # without features that are zero
     refresh(problem, state)
     return 0
