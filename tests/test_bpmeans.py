@@ -496,7 +496,7 @@ def test_tabletop():
 
 
 def test_tabletop_by_whole_rows():
-    """As the paper has it: the optimum among 1,000 starts from the mean, which flips seldom find."""
+    """The paper has the optimum among 1,000 starts from the mean; bit by bit it is seldom there."""
     X = data_file("bp_means_tabletop_pca100.csv")
     starts = np.random.default_rng(0).integers(2**62, size=3000, dtype=np.uint64)
     modes, found = np.zeros(3000, dtype=np.intc), {}
