@@ -46,13 +46,14 @@ KINDS = {
     "exact, 10 swaps": ("exact", 10, "C1", "--", (12_000, 7_000)),
     "exact, 100 swaps": ("exact", 100, "C1", ":", (1_400, 800)),
     "sweep": ("sweep", 0, "C2", "-", (100_000, 90_000)),
-    "collapsed": ("collapsed", 0, "C3", "-", (60_000, 50_000)),
+    "collapsed": ("collapsed", 0, "C3", "-", (40_000, 25_000)),
+    "collapsed, bit by bit": ("collapsed coordinate", 0, "C3", "--", (60_000, 50_000)),
 }
 
 
 def run(X, rule, k, swaps, starts, rng):
     """Squared errors of single starts, and seconds for each, on one thread."""
-    lam = LAM if rule in ("sweep", "collapsed") else 0.0
+    lam = 0.0 if rule in ("coordinate", "exact") else LAM
     sweep = FeatureSweep(X, None, rule, lam, k, 1000, 0.0, swaps, 1, None)
     states = rng.integers(2**63, size=starts, dtype=np.uint64)
     modes = np.arange(starts, dtype=np.intc) % 2  # init="alternate"
