@@ -82,6 +82,7 @@ class HDPStart:
                 opened=created,
                 converged=not changed and (at_fixed_point or not self.drops),
                 n_clusters=sweep.k,
+                n_open=sweep.k + sweep.n_local,
             )
             at_fixed_point = self.drops and not changed
             self.counts.append(sweep.k)

@@ -4,6 +4,7 @@
 whether another one follows, ``best_of`` chooses among starts.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,8 +40,9 @@ class Progress(StoppingRule):
     A start is over when a sweep changes nothing (``converged``); when a sweep lowers the objective
     by at most ``tol`` times its absolute value after the first (``within_tol``, for ``tol`` > 0);
     or after ``max_iter`` sweeps. A sweep that opens clusters and lowers the objective does not
-    count among these. At most ``n`` sweeps, one for each row, are not counted: otherwise a fit
-    whose clusters open by rounding would never end.
+    count among these. Not counted are at most ``n`` sweeps, one for each row, and at most
+    ``max_iter`` more than there are clusters: otherwise a fit whose clusters come and go, by
+    rounding or since the rows change meanwhile, might never end.
 
     ``path`` has the objectives. Steps after the last sweep (nearest centers once more, sums
     computed anew) may append to it or correct its end; ``n_iter`` counts sweeps only. ``settings``
@@ -61,17 +63,31 @@ class Progress(StoppingRule):
         """Replace the last objective by one computed anew."""
         self.path[-1] = objective
 
-    def record(self, objective, line, *, changed, opened=0, converged=None, n_clusters=None):
+    def record(
+        self,
+        objective,
+        line,
+        *,
+        changed,
+        opened=0,
+        converged=None,
+        n_clusters=None,
+        n_open=None,
+    ):
         """Record a sweep and its objective, and call the callback.
 
         ``changed``: the sweep changed something; ``opened``: it opened clusters; ``converged``: it
         is the last sweep (None: it is if it changed nothing). ``line`` describes the sweep, with
-        ``{}`` in place of the objective.
+        ``{}`` in place of the objective. ``n_open``: the clusters there are of all kinds that
+        ``opened`` counts (None: ``n_clusters``).
         """
         previous = self.path[-1] if self.path else objective
         self.path.append(objective)
         converged = not changed if converged is None else converged
-        self.record_sweep(objective, previous, self.path[0], changed, opened, converged)
+        n_open = n_clusters if n_open is None else n_open
+        n_open = math.inf if n_open is None else n_open
+        first = self.path[0]
+        self.record_sweep(objective, previous, first, changed, opened, converged, n_open)
         if self.callback is not None:
             words = line.format(f"objective {objective:.8g}")
             message = f"sweep {self.n_iter}: {words}{self.pace()}"

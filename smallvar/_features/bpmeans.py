@@ -309,7 +309,7 @@ class BPMeans(FeatureEstimator):
             if callback is not None:
                 message = f"{k} features: objective {objective:.8g}"
                 callback(ProgressEvent("features", k, message, k, objective))
-            if objective > path[-1]:
+            if not objective <= path[-1]:  # higher, or not a number
                 break
             best, converged = sweep, sweep.converged
             path.append(objective)

@@ -495,7 +495,7 @@ cdef int run(Fit* fit, bint delayed, int max_iter, double* objective, int* n_ite
             value += fit.lam * fit.centers.n
         if stopping.n_iter == 0:
             first = previous = value
-        record_sweep(&stopping, value, previous, first, changed, opened, not changed)
+        record_sweep(&stopping, value, previous, first, changed, opened, not changed, fit.centers.n)
         previous = value
     if not stopping.converged:  # labels of the nearest centers, and no empty cluster
         memcpy(fit.before, fit.labels, fit.table.rows.n * sizeof(int))

@@ -4,7 +4,7 @@ cdef struct Stopping:
     # the limits
     double max_iter             # most sweeps that count
     double tol                  # least gain of a sweep, relative to the first objective; 0: any
-    Py_ssize_t max_uncounted    # most sweeps that do not count, because they open clusters
+    Py_ssize_t max_uncounted    # most sweeps that do not count, because they open clusters, however many there are
     # the sweeps so far
     Py_ssize_t n_iter           # all sweeps
     Py_ssize_t counted          # those that count
@@ -23,13 +23,18 @@ cdef inline void begin_sweeps(
 
 cdef inline void record_sweep(
     Stopping* stopping, double objective, double previous, double first, bint changed, bint opened, bint converged,
+    double n_clusters,
 ) noexcept nogil:
-    """Record a sweep: the objective after it and after the one before, and that of the first sweep of the start."""
+    """Record a sweep: the objective after it and after the one before, and that of the first sweep of the start.
+
+    ``n_clusters``: how many there are, infinite if that is not known.
+    """
     cdef bint is_first = stopping.n_iter == 0, falls = is_first or objective < previous
     cdef Py_ssize_t uncounted = stopping.n_iter - stopping.counted
     stopping.n_iter += 1
-    # many sweeps may be needed to open all clusters, so these do not count; but rounding may open clusters for ever
-    if not (opened and falls and uncounted < stopping.max_uncounted):
+    # Many sweeps may be needed to open all clusters, so these do not count. But clusters may come and go for ever: by
+    # rounding, or since the rows change meanwhile. As many as there are have been opened; max_iter more are let off.
+    if not (opened and falls and uncounted < min(<double> stopping.max_uncounted, stopping.max_iter + n_clusters)):
         stopping.counted += 1
     stopping.converged = converged
     if stopping.tol > 0 and not is_first and changed:

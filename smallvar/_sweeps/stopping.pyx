@@ -1,7 +1,8 @@
 """The rule for when the sweeps of a start are over: one for all estimators, in Python and compiled.
 
 They are over at a fixed point, once a sweep lowers the objective by no more than tol times the absolute value of the
-first one, or after max_iter sweeps, of which those that open clusters and lower the objective do not count.
+first one, or after max_iter sweeps, of which those that open clusters and lower the objective do not count, as long as
+they are no more than max_iter and the number of clusters.
 """
 
 from smallvar._sweeps.tolerances cimport C_CANCELLATION
@@ -17,9 +18,12 @@ cdef class StoppingRule:
     def __init__(self, double max_iter, double tol, Py_ssize_t max_uncounted):
         begin_sweeps(&self.stopping, max_iter, tol, max_uncounted)
 
-    def record_sweep(self, double objective, double previous, double first, bint changed, bint opened, bint converged):
+    def record_sweep(
+        self, double objective, double previous, double first, bint changed, bint opened, bint converged,
+        double n_clusters,
+    ):
         """Record a sweep: the objective after it and after the one before, and that of the first sweep."""
-        record_sweep(&self.stopping, objective, previous, first, changed, opened, converged)
+        record_sweep(&self.stopping, objective, previous, first, changed, opened, converged, n_clusters)
 
     @property
     def should_continue(self):

@@ -143,7 +143,7 @@ cdef int converge(const Problem* problem, State* state, double limit) except -1 
         previous = progress.path[progress.n_path - 2] if progress.n_path > 1 else progress.objective
         record_sweep(
             &stopping, progress.objective, previous, progress.path[0], not fixed_point, progress.n_created > 0,
-            fixed_point,
+            fixed_point, state.k,
         )
         excess = progress.objective - limit
         if stopping.n_iter > 1 and excess > 0.0 and excess > SWEEPS_LEFT * (previous - progress.objective):
