@@ -32,6 +32,7 @@ from smallvar._cli import picture as _picture
 from smallvar._cli import progress as _progress
 from smallvar._cli import table as _table
 from smallvar._cli.main import COMMANDS, in_options, main
+from smallvar._cli.table import counted
 from smallvar._features.feature_path import FeaturePath
 from smallvar._plot import base as _base
 from smallvar._plot.base import cluster_colors
@@ -818,7 +819,15 @@ def test_help_is_complete(run, argv):
             "--out",
         ),
         *("--plot", "--threads", "--seed", "--verbose", "--version", "--show-config"),
-        *("--exclude", "--drop-missing", "--decimal", "--scale", "--path"),
+        *(
+            "--exclude",
+            "--drop-missing",
+            "--decimal",
+            "--scale",
+            "--path",
+            "--header",
+            "--no-header",
+        ),
     ):
         assert f"  {option}" in out
     assert "squared data units" in " ".join(out.split())
@@ -845,6 +854,13 @@ def test_show_config(run, capsys):
         (["--lam", "2", "--n-clusters", "3"], "not allowed with"),
         (["--n-clusters", "0"], "argument --n-clusters: must be an integer >= 1, got '0'"),
         (["--n-clusters", "2.5"], "argument --n-clusters: must be an integer >= 1, got '2.5'"),
+        (["--n-clusters", "1_0"], "argument --n-clusters: must be an integer >= 1, got '1_0'"),
+        (
+            ["--n-clusters", "\uff13"],
+            "argument --n-clusters: must be an integer >= 1, got '\uff13'",
+        ),
+        (["--lam", "1_0.5"], "argument --lam: must be a number >= 0, got '1_0.5'"),
+        (["--path", "1_0"], "argument --path: must be an integer >= 1, got '1_0'"),
         (["--n-clusters", "61"], "n_clusters must be <= 60, the number of distinct rows, got n"),
         (["--n-clusters", "3", "--max-clusters", "2"], "n_clusters must be <= max_clusters=2, got"),
         (["--n-clusters", "3", "--guess", "3"], "--guess: not allowed with argument --n-clusters"),
@@ -950,11 +966,76 @@ def test_text_tables(ran, fitted, tmp_path, name, text):
         ("x\n1\n2\n", 2, "1 column: x"),
         ("7\n1\n2\n", 3, "1 column: 1"),
         ("a,b,c,d,e,f,g\n1,2,3,4,5,6,7\n", 1, "7 columns: a, b, c, d, ..., g"),
+        ("id,1990,1991\n1,2.5,3\n2,1,4\n", 2, "3 columns: id, 1990, 1991"),
+        ("id,2001,1999\n1,2.5,\n2,1,4\n", 2, "3 columns: id, 2001, 1999"),
+        ("land,1990,1991\nA,1700.5,3\nB,1800,1850\nC,1,4\n", 3, "3 columns: land, 1990, 1991"),
+        ("name,1990,1991\nA,1992,1993\n", 2, "3 columns: 1, 2, 3"),  # born and died
+        ("1990,1991,1992\n1993,1994,1995\n", 2, "3 columns: 1, 2, 3"),
+        ("2000\n5\n7\n", 3, "1 column: 1"),
+        ("1,2,3\n2,3,4\n9,7,5\n", 3, "3 columns: 1, 2, 3"),
+        ("5.1,setosa\n4.9,setosa\n", 2, "2 columns: 1, 2"),
+        ("2024-01-31,1\n2024-02-29,2\n2024-01-31,3\n", 3, "2 columns: 1, 2"),
+        ("2024-01-31,red\n2024-02-29,blue\n2024-01-31,red\n", 3, "2 columns: 1, 2"),
+        ("kind,2024-01-31,2024-02-29\nred,1,2\nred,2,2\n", 2, "3 columns: kind, 2024-01-31"),
     ],
 )
 def test_header_is_detected(ran, tmp_path, text, n, columns):
-    report = ran(write(tmp_path / "t.csv", text))
-    assert (report["n"], report["data"]) == (str(n), f"t.csv, {columns}")
+    path = write(tmp_path / "t.csv", text)
+    report = ran(path)
+    assert report["n"] == str(n)
+    assert report["data"].startswith(f"t.csv, {columns}")
+    given = ran(path, "--header" if n < text.count("\n") else "--no-header")
+    assert (given["n"], given["data"]) == (report["n"], report["data"])
+
+
+@pytest.mark.parametrize(
+    ("text", "n", "told"),
+    [
+        # one year, whole numbers that are no years, years alone, words of the header in the rows
+        ("name,1990\nA,850\nA,900\n", 2, "line 1 is taken as the header, though it holds numbers"),
+        ("id,5,7\n1,2.5,3\n2,1,4\n", 2, "line 1 is taken as the header, though it holds numbers"),
+        ("\n1990,1991,1992\n1,2,4\n", 1, "line 2 is taken as the header, though it holds numbers"),
+        ("a,b\nc,b\nc,d\n", 2, "line 1 is taken as the header, though 'b' is in a row below, too"),
+        ("1990,1991\n1,2\n", 2, "line 1 is taken as a row, though its numbers may be titles"),
+        ("1,2,3\n7,9,2\n5,1,1\n", 3, "line 1 is taken as a row, though its numbers may be titles"),
+    ],
+)
+def test_doubtful_headers_are_told(run, ran, tmp_path, text, n, told):
+    path = write(tmp_path / "t.csv", text)
+    code, out, err = run(path)
+    assert code == 0
+    assert f"\nn          {n}\n" in f"\n{out}"
+    is_header = "the header, " in told
+    option, other = ("--no-header", "a row") if is_header else ("--header", "the header")
+    assert err == f"smallvar: warning: {path}, {told}; {option} takes it as {other}\n"
+    if "id" not in text:  # which is a word in a column of numbers, if it is no title
+        assert ran(path, option)["n"] == str(n + 1 if is_header else n - 1)
+    assert ran(path, "--header" if is_header else "--no-header")["n"] == str(n)
+
+
+def test_headers_of_all_commands(ran, refused, no_fit, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "t.csv", "1,2,2\n1,4,5\n2,3,1\n")
+    np.save(tmp_path / "t.npy", np.eye(3))
+    for option in ("--header", "--no-header"):
+        assert f"{option}: t.npy is not a text file" in refused("t.npy", option)
+        assert f"{option} has no meaning without DATA" in refused(option)
+        assert f"{option} has no meaning with --batch-size" in refused(
+            "t.npy", "--batch-size", 2, option
+        )
+        assert f"{option} has no meaning with --dask" in refused(".", "--dask", option)
+    assert "not allowed with argument --header" in refused("t.csv", "--header", "--no-header")
+
+
+def test_headers_of_other_commands(ran, fitted, tmp_path):
+    path = write(tmp_path / "t.csv", "1990,1991,1992\n1,4,5\n2,3,1\n")
+    ran("features", path, "--header", "--columns", "1991", "--lam", 1)
+    ran("features", path, "--no-header", "--columns", 2, "--lam", 1)
+    ran("track", path, "--header", "--time", 1990, "--lam", 1)
+    ran("track", path, "--no-header", "--time", 1, "--lam", 1)
+    expected = [[[4], [3]], [[1991], [4], [3]], [[4, 5], [3, 1]], [[1991, 1992], [4, 5], [3, 1]]]
+    for (_, X), rows in zip(fitted, expected, strict=True):
+        assert np.array_equal(X, rows)
 
 
 def test_text_is_read_exactly(run, fitted, tmp_path):
@@ -975,6 +1056,9 @@ def test_text_is_read_exactly(run, fitted, tmp_path):
         ("1,2\n\n3,4,5\n", "t.csv, line 3: 3 cells, but 2 in line 1"),
         ("a,b\n1,2\n3,x4\n", "t.csv, line 3, column b: 'x4' is not a number"),
         ("1,2\n3,x4\n", "t.csv, line 2, column 2: 'x4' is not a number"),
+        ("a,b\n1,2\n3,1_1\n", "t.csv, line 3, column b: '1_1' is not a number"),
+        ("a,b\n1,2\n3,\uff11\uff11\n", "t.csv, line 3, column b: '\uff11\uff11' is not a number"),
+        ("1,2\n3,1e1_0\n", "t.csv, line 2, column 2: '1e1_0' is not a number"),
         ("a\n1\n" + "x" * 99, f"t.csv, line 3, column a: '{'x' * 27}...' is not a number"),
         ("a;b\n1;2\n3,5;4\n", "t.csv, line 3, column a: '3,5' is not a number"),
         ("a,b\n1,2\n,4\n", "t.csv, line 3, column a: missing value"),
@@ -989,7 +1073,7 @@ def test_text_is_read_exactly(run, fitted, tmp_path):
         ("a,b\n1,red\n3,blue\n", "t.csv, line 2: column b ('red') not numeric; choose others"),
         ("5.1,setosa\n4.9,setosa\n", "t.csv, line 1: column 2 ('setosa') not numeric"),
         ("a,b,c\nu,red,\n3,blue,1\n", "line 2: columns a ('u'), b ('red') not numeric"),
-        (f"{'a,' * 9}b\n{'x,' * 9}y\n", "a ('x') and 5 more not numeric; choose others"),
+        (f"{','.join('abcdefghij')}\n{'x,' * 9}y\n", "e ('x') and 5 more not numeric; choose"),
         (",a,b\n0,1,2\n", "t.csv: column 1 has no name in the header"),
         (",0,1,2\n0,1,2,5\n", "t.csv: column 1 has no name in the header"),
         ("a\0,b\n1,2\n", "t.csv is not a text file in UTF-8"),
@@ -1001,7 +1085,7 @@ def test_text_is_read_exactly(run, fitted, tmp_path):
             "a;b\n1,5;2\n",
             "with --columns or --exclude (or give --decimal ,)",
         ),
-        ("a,b\n1,2\n3," + "4" * 200_000, "field larger than field limit"),
+        ("a,b\n1,2\n3," + "4" * 200_000, "t.csv, line 3: a cell has more than 131,072 characters"),
     ],
 )
 def test_bad_text(refused, no_fit, tmp_path, text, message):
@@ -1044,7 +1128,7 @@ def test_columns_that_begin_with_a_gap_are_named_too(refused, tmp_path):
     assert "line 2: column b ('red') not numeric; choose others with --columns or" in message
     assert "; without it: --exclude b,c; without --scale, words and gaps are taken" in message
     twice = write(tmp_path / "t.csv", "a,b,b\n1,red,blue\n")
-    assert "--exclude b" not in refused(twice, "--guess", 1)  # which would be refused
+    assert "; without them: --exclude b,b.1;" in refused(twice, "--guess", 1)
     assert "without --guess, words and gaps are taken" in refused(twice, "--guess", 1)
 
 
@@ -1222,6 +1306,8 @@ def test_bad_compressed_text(refused, no_fit, blobs, tmp_path):
     path.write_bytes(whole[:60] + b"abcdefghijk" + whole[71:])
     assert f"cannot read {path}: Error -3" in refused(path)
     assert "t.csv.gz: Not a gzipped file" in refused(write(path, "1,2\n"))
+    path.write_bytes(whole + b"and more")
+    assert refused(path) == f"smallvar: {path} has other bytes after its compressed data\n"
     path.write_bytes(gzip.compress(b""))
     assert "t.csv.gz is empty" in refused(path)
     path.write_bytes(gzip.compress(b"a,b\n1,2\n3,inf\n"))
@@ -1433,10 +1519,10 @@ def test_columns_by_position(ran, fitted, tmp_path, suffix, columns, expected):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ("d", "t.csv has no column 'd', but 4 columns: a, b, b, c"),
+        ("d", "t.csv has no column 'd', but 4 columns: a, b, b.1, c"),
         ("1", "t.csv has no column '1', but 4 columns"),
         ("a:d", "t.csv has no column 'd'"),
-        ("b", "t.csv has 2 columns 'b'"),
+        ("b.2", "t.csv has no column 'b.2'"),
         ("a,c,a", "names a column twice"),
         ("a,:c", "names a column twice"),
         ("", "names no column"),
@@ -1447,6 +1533,40 @@ def test_columns_by_position(ran, fitted, tmp_path, suffix, columns, expected):
 def test_bad_columns(refused, no_fit, tmp_path, columns, message):
     path = write(tmp_path / "t.csv", "a,b,b,c\n1,2,3,4\n")
     assert message in refused(path, "--columns", columns)
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ([], [0, 1, 2, 3, 4]),
+        (["--columns", "b"], [1]),
+        (["--columns", "b.3,a"], [4, 0]),
+        (["--columns", "b.2:"], [2, 3, 4]),
+        (["--exclude", "b,b.2"], [0, 3, 4]),
+    ],
+)
+def test_columns_of_one_name(run, fitted, tmp_path, argv, expected):
+    """They are told apart as in pandas, and a warning says how."""
+    path = write(tmp_path / "t.csv", "a,b,b,b.1,b\n1,2,3,4,5\n7,6,9,8,5\n")
+    code, out, err = run(path, *argv)
+    assert code == 0
+    assert np.array_equal(fitted[0][1], np.array([[1, 2, 3, 4, 5], [7, 6, 9, 8, 5]])[:, expected])
+    titles = ", ".join(["a", "b", "b.2", "b.1", "b.3"][j] for j in expected)
+    assert f"t.csv, {counted(len(expected), 'column')}: {titles}\n" in out
+    assert err == (
+        f"smallvar: warning: {path} has 3 columns 'b': 'b' is the first, the others are called "
+        "'b.2', 'b.3'\n"
+    )
+
+
+def test_columns_without_names(ran, refused, fitted, tmp_path):
+    path = write(tmp_path / "t.csv", ",a,,b\n1,2,3,4\n5,6,7,8\n")
+    assert "column 1 has no name in the header" in refused(path)
+    assert "column 1 has no name in the header" in refused(path, "--columns", ":b")
+    ran(path, "--exclude", "")
+    ran(path, "--columns", "a:b")
+    assert np.array_equal(fitted[0][1], [[2, 4], [6, 8]])
+    assert np.array_equal(fitted[1][1], [[2, 3, 4], [6, 7, 8]])
 
 
 @pytest.mark.parametrize("suffix", ["csv", "npy", "parquet"])
@@ -2234,6 +2354,18 @@ def test_data_after_the_picture_option(refused, blobs):
     assert "would overwrite the data" in refused("--path", blobs[0], "--plot", blobs[0])
 
 
+def test_pictures_of_names_with_control_characters(ran, blobs, tmp_path, monkeypatch):
+    """matplotlib has no letters for them, and would warn of each."""
+    monkeypatch.chdir(tmp_path)
+    os.rename(blobs[0], "a\x1b[2J.csv")
+    ran("a\x1b[2J.csv", "--plot")
+    ran("a\x1b[2J.csv", "--path", "--plot", "b\x1b.svg")
+    ran("features", "a\x1b[2J.csv", "--plot", "c\x1b.pdf", "--lam", 9)
+    ran("features", "a\x1b[2J.csv", "--plot", "d\x1b.png", "--path", 2)
+    ran("track", "a\x1b[2J.csv", "--plot", "e\x1b.png", "--time", "x", "--lam", 9)
+    ran("a\x1b[2J.csv", "--plot", "f\x1b.png", "--kinds", "x=normal")
+
+
 def test_picture_of_another_kind(refused, no_fit, blobs, tmp_path):
     message = refused(blobs[0], "--plot", tmp_path / "picture.txt")
     assert "the name must end in .png, .pdf or .svg" in message
@@ -2900,7 +3032,7 @@ def test_times_in_parquet(ran, refused, fitted, tmp_path):
         ("t,x\n1,red\n", "line 2: column x ('red') not numeric"),
         ("t\n1\n", "t.csv has no other column"),
         ("u,x\n1,1\n", "t.csv has no column 't', but 2 columns: u, x"),
-        ("t,t\n1,1\n", "t.csv has 2 columns 't', but 2 columns: t, t"),
+        ("t,t\nu,1\n", "line 2, column t: times must be numbers or dates"),
     ],
 )
 def test_bad_times(refused, no_fit, tmp_path, text, message):

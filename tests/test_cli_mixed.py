@@ -113,6 +113,27 @@ def test_parquet_and_npy(run, tmp_path):
     assert adjusted_rand_score(kind, np.load(tmp_path / "b.npy")) > 0.9
 
 
+@pytest.mark.parametrize("options", [[], ["--kinds", "a=normal"], ["--batch-size", 2]])
+def test_parquet_with_columns_of_one_name(run, tmp_path, options):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    twice = pa.Table.from_arrays([pa.array([1.0, 2.0, 3.0])] * 2, names=["a", "a"])
+    parquet.write_table(twice, tmp_path / "t.parquet")
+    code, _, err = run(tmp_path / "t.parquet", *options)
+    assert code == 2
+    assert err == f"smallvar: {tmp_path}/t.parquet has 2 columns 'a'; rename all but one\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--kinds", "a=normal"]])
+def test_damaged_parquet(run, tmp_path, options):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 and nothing else")
+    code, _, err = run(tmp_path / "t.parquet", *options)
+    assert code == 2
+    assert err.startswith(f"smallvar: {tmp_path}/t.parquet: ")
+    assert err.count("\n") == 1
+
+
 def test_kinds(run, tmp_path):
     table, _ = frame(gaps=0.0)
     path = write(tmp_path / "t.csv", table[["size", "count"]])
@@ -124,6 +145,7 @@ def test_kinds(run, tmp_path):
     assert "left out by columns" in out
     for kinds, message in (
         ("count", "must be NAME=KIND,..., got 'count'"),
+        ("count=normal,count=poisson", "argument --kinds: names 'count' twice"),
         ("count=gaussian", "must be None or one of 'normal'"),
         ("other=normal", "got 'other'; X has size, count"),
         ("size=poisson", "whole numbers >= 0 for the kind 'poisson'"),
@@ -133,6 +155,62 @@ def test_kinds(run, tmp_path):
         assert message in err
     assert "no meaning with --kinds" in run(path, "--kinds", "count=normal", "--scale")[2]
     assert "no meaning without DATA" in run("--kinds", "count=normal")[2]
+
+
+def test_columns_of_one_name(run, tmp_path):
+    """They are told apart as in pandas; a word or a gap brings in no other rule."""
+    table, kind = frame(gaps=0.0)
+    table.columns = ["id", "x", "color", "x"]
+    for gap in (False, True):
+        if gap:
+            table = table[["x"]].set_axis(["x", "x"], axis=1)
+            table.iloc[3, 0] = None
+        path = write(tmp_path / "t.csv", table)
+        code, out, err = run(path, "--out", tmp_path / "labels.npy")
+        assert code == 0
+        assert err == (
+            f"smallvar: warning: {path} has 2 columns 'x': 'x' is the first, the other is called "
+            "'x.1'\n"
+        )
+        lines = [" ".join(line.split()) for line in out.splitlines()]
+        assert any(line.startswith("x normal") for line in lines)
+        assert any(line.startswith("x.1 ") for line in lines)
+        expected = smallvar.MixedDPMeans(random_state=0).fit(pd.read_csv(path))
+        assert np.load(tmp_path / "labels.npy").tolist() == expected.labels_.tolist()
+    assert adjusted_rand_score(kind, expected.labels_) > 0.95
+    code, out, _ = run(path, "--exclude", "x", "--kinds", "x.1=normal")
+    assert code == 0
+    assert "t.csv, 1 column: x.1\n" in out
+    _, out, _ = run(path, "--kinds", "x=exponential,x.1=poisson")
+    assert [" ".join(line.split()) for line in out.splitlines()[1:3]] == [
+        "x exponential as asked for",
+        "x.1 poisson as asked for",
+    ]
+
+
+def test_years_in_the_header(run, tmp_path):
+    names = ["ann", "bob", "eve", "zoe", "tim", "kim"]
+    rows = [f"{name},{i % 2 * 9.5 + i},{i % 2}" for i, name in enumerate(names)]
+    (tmp_path / "t.csv").write_text("\n".join(["who,1990,1991", *rows]), encoding="utf-8")
+    code, out, err = run(tmp_path / "t.csv")
+    assert (code, err) == (0, "")
+    assert "t.csv, 3 columns: who, 1990, 1991\nn          6\n" in out
+    code, out, _ = run(tmp_path / "t.csv", "--no-header")
+    assert "t.csv, 3 columns: 1, 2, 3\nn          7\n" in out
+    # the line that is told is that of the file, also with a header that is asked for
+    (tmp_path / "t.csv").write_text("\n".join(["1,2", "2,x", "3,4", "5,6"]), encoding="utf-8")
+    for option, line in (("--header", 2), ("--no-header", 2)):
+        code, _, err = run(tmp_path / "t.csv", option)
+        assert code == 2
+        assert f"line {line}, column 2: 'x' is not a number" in err
+
+
+def test_numbers_of_python_are_words(run, tmp_path):
+    for cell in ("1_1", "\uff11\uff11"):
+        (tmp_path / "t.csv").write_text(f"a,b\n1,2\n3,{cell}\n,5\n4,6\n", encoding="utf-8")
+        code, _, err = run(tmp_path / "t.csv")
+        assert code == 2
+        assert f"t.csv, line 3, column b: {cell!r} is not a number; --kinds b=categorical" in err
 
 
 def test_options(run, tmp_path):

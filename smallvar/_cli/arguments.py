@@ -16,10 +16,11 @@ from collections.abc import Callable
 from itertools import combinations
 
 from smallvar import __version__
+from smallvar._cli.cells import is_number
 from smallvar._cli.errors import UserError
 from smallvar._cli.output import complain
 from smallvar._cli.picture import import_matplotlib
-from smallvar._cli.table import BY_BATCHES, TEXT, one_of, suffix_of
+from smallvar._cli.table import BY_BATCHES, TEXT, one_of, suffix_of, text_option
 
 # the functions of the commands by name, set by `main`; the first one is the default
 COMMANDS: dict[str, Callable[[list[str]], None]] = {}
@@ -138,13 +139,18 @@ def parse(
         check_encoding(args)
     if args.data is None and not isinstance(getattr(args, "path", None), str) and is_piped():
         args.data = "-"
-    if args.data is None and args.decimal != ".":
-        raise UserError(f"--decimal {args.decimal} has no meaning without DATA")
-    if args.data is None and args.encoding is not None:
-        raise UserError(f"--encoding {args.encoding} has no meaning without DATA")
+    if args.data is None:
+        refuse_text_options(args, "has no meaning without DATA")
     if args.out == "-":  # the report goes to standard error; `main` restores sys.stdout
         args.stdout, sys.stdout = sys.stdout, sys.stderr
     return args
+
+
+def refuse_text_options(args, why):
+    """Raise a UserError if an option says how text is to be read; ``why`` is why it must not."""
+    option = text_option(args)
+    if option is not None:
+        raise UserError(f"{option} {why}")
 
 
 def _add_input_arguments(parser, stand_in):
@@ -156,7 +162,8 @@ def _add_input_arguments(parser, stand_in):
         help="a table with one row per point: text (.csv, .tsv, .txt or .dat, also with .gz "
         "after it; cells separated by commas, semicolons, tabs or spaces), .npy (read through a "
         "memory map) or .parquet (needs pandas and pyarrow). In text files a first row without "
-        "any number is the header. -: standard input, which is also read where DATA is left out "
+        "any number is the header, also one of words and years; where that is doubtful, a warning "
+        "says what it is taken for. -: standard input, which is also read where DATA is left out "
         f"and something is piped or redirected into it. Otherwise, without DATA, {stand_in}",
     )
     parser.add_argument(
@@ -164,13 +171,27 @@ def _add_input_arguments(parser, stand_in):
         metavar="A,B,...",
         help="the columns to use: names where there is a header, otherwise positions counted "
         "from 1. FIRST:LAST stands for a range, both ends included; a name that holds a comma "
-        "goes in double quotes",
+        "goes in double quotes. Of columns of one name the second is called name.1, as in pandas",
     )
     parser.add_argument(
         "--exclude",
         metavar="A,B,...",
-        help="the columns not to use, out of all or of those that --columns names; '' is one that "
-        "has no name in the header, as row numbers often have none",
+        help="the columns not to use, out of all or of those that --columns names; '' are those "
+        "that have no name in the header, as row numbers often have none",
+    )
+    header = parser.add_mutually_exclusive_group()
+    header.add_argument(
+        "--header",
+        action="store_true",
+        default=None,
+        help="the first row of text holds the names of the columns, whatever it looks like",
+    )
+    header.add_argument(
+        "--no-header",
+        dest="header",
+        action="store_false",
+        default=None,
+        help="the first row of text is one of the data",
     )
     parser.add_argument(
         "--drop-missing",
@@ -259,7 +280,7 @@ def number(kind, least, strict=False):
 
     def convert(text):
         try:
-            value = kind(text)
+            value = kind(text) if is_number(text) else float("nan")
         except ValueError:
             value = float("nan")
         if not value >= least or (strict and value == least):
@@ -275,11 +296,7 @@ def number(kind, least, strict=False):
 
 def length_or_data(text):
     """Convert the argument of ``--path``: K as an int, or the DATA that follow if K is left out."""
-    try:
-        float(text)
-    except ValueError:
-        return text
-    return number(int, 1)(text)
+    return number(int, 1)(text) if is_number(text) else text
 
 
 def penalty_of(args):

@@ -8,7 +8,7 @@ from time import perf_counter
 
 import numpy as np
 
-from smallvar._cli.arguments import penalty_of
+from smallvar._cli.arguments import penalty_of, refuse_text_options
 from smallvar._cli.choice import columns_named
 from smallvar._cli.errors import UserError
 from smallvar._cli.output import labels_by_batches, out_in_words, report, sizes_in_words, timed
@@ -26,6 +26,7 @@ from smallvar._cli.table import (
     one_of,
     open_npy,
     pick_columns,
+    refuse_twins,
     suffix_of,
     without_option,
 )
@@ -49,10 +50,7 @@ def cluster_by_batches(args):
         if getattr(args, name) not in (None, False):
             option = name.replace("_", "-")
             raise UserError(f"--batch-size: --{option} needs the whole table at once")
-    if args.decimal != ".":
-        raise UserError(f"--decimal {args.decimal} has no meaning with --batch-size")
-    if args.encoding is not None:
-        raise UserError(f"--encoding {args.encoding} has no meaning with --batch-size")
+    refuse_text_options(args, "has no meaning with --batch-size")
     if args.data is None or suffix_of(args.data) not in BY_BATCHES:
         raise UserError(f"--batch-size: the name of DATA must end in {one_of(BY_BATCHES)}")
     begin = perf_counter()
@@ -166,6 +164,7 @@ class ParquetBatches(Batches):
         schema = self.file.schema_arrow
         self.n = self.file.metadata.num_rows
         index = (schema.pandas_metadata or {}).get("index_columns", [])
+        refuse_twins(path, schema.names)
         names = [name for name in schema.names if name not in index]
         _, self.titles, _ = pick_columns(path, self.wanted, names, len(names))
         kinds = [schema.field(title).type for title in self.titles]

@@ -11,7 +11,14 @@ NAT = np.iinfo(np.int64).min  # a missing time, in microseconds
 TIMES = "numbers or dates like 2024-01-31T12:00:00"
 
 
-def is_number(cell, number=float):
+def number_with_point(cell):
+    """Read a number as other programs do: not 1_000 or digits beyond ASCII, as Python's float."""
+    if "_" in cell or not cell.strip().isascii():
+        raise ValueError(f"no number in {cell}")
+    return float(cell)
+
+
+def is_number(cell, number=number_with_point):
     """Tell whether a cell reads as a number."""
     try:
         number(cell)
@@ -29,12 +36,21 @@ def number_with_comma(cell):
     """Read a number with a decimal comma; a point, which could only group thousands, is refused."""
     if "." in cell:
         raise ValueError(f"a decimal point in {cell}")
-    return float(cell.replace(",", "."))
+    return number_with_point(cell.replace(",", "."))
 
 
 def has_words(cells, number):
     """Tell whether any cell is neither a number nor missing."""
     return any(not is_number(cell, number) and not is_missing(cell) for cell in cells)
+
+
+def is_date(cell):
+    """Tell whether a cell is an ISO date."""
+    try:
+        ticks(cell)
+    except ValueError:
+        return False
+    return True
 
 
 class Times:
@@ -65,20 +81,14 @@ class Times:
             self.n_missing += 1
             return
         if self.values is None:
-            self.values = array("q" if self.is_date(cell) else "d")
+            # 20240131 is a number
+            dates = is_date(cell) and not is_number(cell, self.number)
+            self.values = array("q" if dates else "d")
             self.values.extend([NAT if self.dates else np.nan] * self.n_missing)
         if missing:
             self.values.append(NAT if self.dates else np.nan)
         else:
             self.values.append(ticks(cell) if self.dates else self.number(cell))
-
-    def is_date(self, cell):
-        """Tell whether a cell is a date, and not a number like 20240131."""
-        try:
-            ticks(cell)
-        except ValueError:
-            return False
-        return not is_number(cell, self.number)
 
     def explain(self, cell):
         """The error message for a cell that is not a time like those before it."""

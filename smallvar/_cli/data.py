@@ -52,6 +52,7 @@ def load(args, prog, stand_in, needed="", otherwise=None):
         drop_missing=args.drop_missing,
         decimal=args.decimal,
         encoding=args.encoding,
+        header=args.header,
     )
     if args.data is not None:
         always = getattr(args, "kinds", None) is not None
@@ -59,6 +60,8 @@ def load(args, prog, stand_in, needed="", otherwise=None):
             table = read_table(args.data, wanted, otherwise, always)
         except WordsError as error:
             raise UserError(f"{error}; {way_of_words(args)}") from error
+        for note in table.notes:
+            complain("warning:", note)
         return table, perf_counter() - begin
 
     table, words = stand_in(wanted)

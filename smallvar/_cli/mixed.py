@@ -31,6 +31,8 @@ def kinds_of(text):
         name, equals, kind = (part.strip() for part in assignment.rpartition("="))
         if not equals or not name or not kind:
             raise UserError(f"argument --kinds: must be NAME=KIND,..., got {text!r}")
+        if name in kinds:
+            raise UserError(f"argument --kinds: names {name!r} twice")
         kinds[name] = None if kind == "none" else kind
     return kinds
 

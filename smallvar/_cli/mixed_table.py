@@ -2,7 +2,7 @@
 
 from array import array
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,13 @@ from smallvar._cli.progress import Progress
 from smallvar._cli.table import (
     TEXT,
     THOUSANDS,
+    TextTable,
     Wanted,
-    counted,
     not_numeric,
     open_npy,
     pick_columns,
+    read_frame,
 )
-from smallvar._cli.text import is_header, text_records
 from smallvar._cli.words import option_of_names
 
 ROWS = 4096  # parsed at a time
@@ -43,6 +43,8 @@ class MixedTable:
         What to call the whole.
     why : str or None
         Why it is not a table of numbers without gaps; None if it was not tried as one.
+    notes : tuple of str
+        Warnings about how it was read.
     """
 
     X: Any
@@ -50,6 +52,7 @@ class MixedTable:
     n_rows: int
     name: str = ""
     why: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def read_mixed(source, wanted, error=None, kinds=None):
@@ -72,15 +75,14 @@ def read_mixed(source, wanted, error=None, kinds=None):
     table : MixedTable
         Without a name.
     """
-    why = None if error is None else in_short(source, error)
+    why, notes = None if error is None else in_short(source, error), ()
     if source.kind in TEXT:
         with Progress("reading") as progress:
             # with drop_missing gaps are not refused; no row is dropped here
-            X, titles, n_rows = parse(source, replace(wanted, drop_missing=True), progress, kinds)
+            parsed = parse(source, replace(wanted, drop_missing=True), progress, kinds)
+        X, titles, n_rows, notes = parsed
     elif source.kind == ".parquet":
-        import pandas as pd
-
-        frame = pd.read_parquet(source.path)
+        frame = read_frame(source)
         names = [str(name) for name in frame.columns]
         picked, titles, _ = pick_columns(source.name, wanted, names, len(names))
         X, n_rows = frame.iloc[:, picked], len(frame)
@@ -91,7 +93,7 @@ def read_mixed(source, wanted, error=None, kinds=None):
         n_rows = len(whole)
     if not n_rows:
         raise UserError(f"{source.name} has no rows")
-    return MixedTable(X, titles, n_rows, why=why)
+    return MixedTable(X, titles, n_rows, why=why, notes=notes)
 
 
 def in_short(source, error):
@@ -107,12 +109,12 @@ class TextColumn:
     ----------
     words : bool
         Whether to take all cells as words.
-    number : callable
-        Reads a number.
+    wanted : Wanted
+        How to read numbers.
     """
 
-    def __init__(self, words, number):
-        self.number = number
+    def __init__(self, words, wanted):
+        self.wanted, self.number = wanted, wanted.number
         self.numbers = None if words else array("d")
         self.codes, self.place = array("i"), {}
 
@@ -124,7 +126,7 @@ class TextColumn:
         if self.numbers is not None:
             before = len(self.numbers)
             try:
-                self.numbers.extend(map(self.number, cells))
+                self.numbers.extend(self.wanted.numbers(cells))
                 return True
             except ValueError:
                 del self.numbers[before:]
@@ -161,7 +163,7 @@ class TextColumn:
 
 
 def parse(source, wanted, progress, kinds):
-    """The columns of a text file as arrays by title, their titles, and the number of rows.
+    """The columns of a text file as arrays by title, their titles, number of rows, and warnings.
 
     All columns are first read as numbers. If some have words, the file is read again, these columns
     as words, until none are left that have.
@@ -172,10 +174,11 @@ def parse(source, wanted, progress, kinds):
     }
     with_words = set()
     while True:
-        columns, titles, n_rows, more = attempt(source, wanted, progress, with_words)
+        columns, table, n_rows, more = attempt(source, wanted, progress, with_words)
         if not more:
             break
         with_words |= more
+    titles = table.titles
     for place, (column, title) in enumerate(zip(columns, titles, strict=True)):
         if column.numbers is not None or title in categories:
             continue
@@ -187,53 +190,35 @@ def parse(source, wanted, progress, kinds):
             hint = decimal_hint(word, wanted)
             words = f"{title} ({shortened(word)})"
             raise UserError(f"{source.name}{not_numeric([words], [title], hint)}")
-    return {t: c.cells() for t, c in zip(titles, columns, strict=True)}, titles, n_rows
+    return {t: c.cells() for t, c in zip(titles, columns, strict=True)}, titles, n_rows, table.notes
 
 
 def attempt(source, wanted, progress, words):
     """Read a text file, the columns at the positions ``words`` as words, the others as numbers.
 
-    Returns the TextColumns, their titles, the number of rows and an empty set. If other columns
+    Returns the TextColumns, the TextTable, the number of rows and an empty set. If other columns
     have words, reading ends, and the last is the set of the positions of these.
     """
-    records = text_records(source, wanted, progress)
-    _, first = next(records)
-    header = is_header(first, wanted.number)
-    names = [name.strip() for name in first] if header else None
-    picked, titles, _ = pick_columns(source.name, wanted, names, len(first))
-    if header and wanted.columns is None and "" in titles:
-        raise UserError(
-            f"{source.name}: column {names.index('') + 1} has no name in the header; if it only "
-            "numbers the rows, leave it out with --exclude ''"
-        )
-    if not header:
-        records = chain([(1, first)], records)
-    columns = [TextColumn(j in words, wanted.number) for j in range(len(picked))]
+    table = TextTable(source, wanted, progress)
+    columns = [TextColumn(j in words, wanted) for j in range(len(table.picked))]
     n_rows = 0
-    while rows := list(islice(records, ROWS)):
+    while rows := list(islice(table.records, ROWS)):
         for line, cells in rows:
-            if len(cells) != len(first):
-                raise UserError(
-                    f"{source.name}, line {line}: {counted(len(cells), 'cell')}, but "
-                    f"{len(first)} in the first row"
-                )
+            if len(cells) != table.width:
+                raise table.uneven(line, cells)
         by_column = list(zip(*(cells for _, cells in rows), strict=True))
-        read = [column.add(by_column[picked[j]]) for j, column in enumerate(columns)]
+        read = [column.add(by_column[table.picked[j]]) for j, column in enumerate(columns)]
         if not all(read):
-            return None, titles, 0, {j for j, done in enumerate(read) if not done}
+            return None, table, 0, {j for j, done in enumerate(read) if not done}
         n_rows += len(rows)
-    return columns, titles, n_rows, set()
+    return columns, table, n_rows, set()
 
 
 def slip_in_words(source, wanted, place, title, word):
     """The error message for a column of numbers in which a cell is a word; with the line of it."""
-    records = text_records(source, wanted)
-    _, first = next(records)
-    names = [name.strip() for name in first] if is_header(first, wanted.number) else None
-    picked, _, _ = pick_columns(source.name, wanted, names, len(first))
-    at = picked[place]
-    line = next((n for n, cells in chain([(1, first)], records)
-                 if cells[at].strip() == word and not (n == 1 and names)), None)  # fmt: skip
+    table = TextTable(source, wanted)
+    at = table.picked[place]
+    line = next((line for line, cells in table.records if cells[at].strip() == word), None)
     hint = decimal_hint(word, wanted)
     return (
         f"{source.name}, line {line}, column {title}: {shortened(word)} is not a number{hint}; "

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from smallvar._cli.arguments import refuse_text_options
 from smallvar._cli.errors import UserError
 from smallvar._cli.output import labels_by_batches
 from smallvar._cli.progress import Progress
@@ -51,10 +52,7 @@ def check_options(args):
         raise UserError(f"--dask: --algorithm must be serial or delayed, got {args.algorithm}")
     if args.seed is not None and args.lam not in (None, "auto"):
         raise UserError("--dask: --seed has no meaning with --lam, rows are visited as given")
-    if args.decimal != ".":
-        raise UserError(f"--decimal {args.decimal} has no meaning with --dask")
-    if args.encoding is not None:
-        raise UserError(f"--encoding {args.encoding} has no meaning with --dask")
+    refuse_text_options(args, "has no meaning with --dask")
     if args.data in (None, "-"):
         raise UserError("--dask: DATA must be a folder of .parquet files")
     folder = Path(args.data)

@@ -76,7 +76,7 @@ def picture(table, model, scaler=None):
     drawn = f", {size:,} of them drawn" if size < n else ""
     marks = "numbered by label" if axes.texts else "as ringed dots"
     axes.set_title(
-        f"{table.name}: n = {n:,}{drawn}{', columns scaled' if scaler else ''}\n"
+        f"{visible(table.name)}: n = {n:,}{drawn}{', columns scaled' if scaler else ''}\n"
         f"K = {k:,}{origin_of_number(model)}, lam = {model.lam_:.6g}; centers {marks}",
         size=11,
         parse_math=False,
@@ -105,7 +105,7 @@ def profile_picture(table, model):
     ProfileDisplay.from_estimator(model, ax=axes)
     number = f"K = {k:,}{origin_of_number(model)}"
     axes.set_title(
-        f"{table.name}: n = {table.n_rows:,}, {number}\n{axes.get_title()}",
+        f"{visible(table.name)}: n = {table.n_rows:,}, {number}\n{axes.get_title()}",
         size=11,
         parse_math=False,
     )
@@ -132,8 +132,9 @@ def feature_picture(table, model, shape):
     """
     (n, d), k = table.X.shape, model.n_components_
     figure = new_figure(11, 6.5)
+    names = [visible(title) for title in table.titles]
     display = FeatureDisplay.from_estimator(
-        model, shape=shape, feature_names=table.titles, ax=figure.add_subplot()
+        model, shape=shape, feature_names=names, ax=figure.add_subplot()
     )
     for axes in display.axes_[-1:]:
         axes.set_title("which row has which feature", size=9)
@@ -142,7 +143,7 @@ def feature_picture(table, model, shape):
     drawn = f", the {size} with the most rows drawn" if size < k else ""
     share = explained(model.reconstruction_err_**2, square_of(table.X))
     figure.suptitle(
-        f"{table.name}: n = {n:,}, d = {d:,}\n"
+        f"{visible(table.name)}: n = {n:,}, d = {d:,}\n"
         f"K = {k:,}{drawn}{penalty}; {share} of the sum of squares explained",
         size=11,
         parse_math=False,
@@ -180,7 +181,7 @@ def path_picture(table, path, best):
         error_name=path.error_name,
     )
     display.plot(axes, panels=["error"])
-    axes.set_title(f"{table.name}: n = {n:,}, d = {d:,}", size=11, parse_math=False)
+    axes.set_title(f"{visible(table.name)}: n = {n:,}, d = {d:,}", size=11, parse_math=False)
     return figure
 
 
@@ -216,7 +217,7 @@ def merge_path_picture(table, choice, scaler=None):
     )
     display.plot(panels)
     panels[0].set_title(
-        f"{table.name}: n = {n:,}, d = {d:,}{', columns scaled' if scaler else ''}\n"
+        f"{visible(table.name)}: n = {n:,}, d = {d:,}{', columns scaled' if scaler else ''}\n"
         f"K = {choice.best:,}{certainty and f', {certainty}'}",
         size=10,
         parse_math=False,
@@ -260,7 +261,7 @@ def track_picture(table, model, scaler=None):
         table.X,
         times=table.times,
         feature_names=column_titles(table),
-        time_name=clock_title(table),
+        time_name=visible(clock_title(table)),
         ax=axes if scaler is None else new_figure(8.5, 6.5).add_subplot(),
     )
     if scaler is not None:  # the tracks are in scaled units: draw them again in those of the rows
@@ -271,7 +272,7 @@ def track_picture(table, model, scaler=None):
     drawn = f", {size:,} of them drawn" if size < n else ""
     columns = f", the first 2 of {d:,} columns" if d > 2 else ""
     axes.set_title(
-        f"{table.name}: n = {n:,}{drawn}{columns}{', columns scaled' if scaler else ''}, "
+        f"{visible(table.name)}: n = {n:,}{drawn}{columns}{', columns scaled' if scaler else ''}, "
         f"{counted(len(model.times_), 'time step')}\n"
         f"{counted(len(display.tracks), 'cluster')}, lam = {model.lam_:.6g}; each from a ring to "
         f"{'its number' if axes.texts else 'a dot'}, dotted while unseen",

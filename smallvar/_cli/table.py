@@ -26,17 +26,19 @@ from smallvar._cli.cells import (
     is_missing,
     is_number,
     number_with_comma,
+    number_with_point,
     shortened,
     ticks,
 )
 from smallvar._cli.errors import NotNumbersError, UserError, WordsError
 from smallvar._cli.progress import Progress
-from smallvar._cli.text import is_header, text_records
-from smallvar._cli.words import names_of_option, option_of_names
+from smallvar._cli.text import find_header, text_records
+from smallvar._cli.words import names_of_option, option_of_names, unlike_names
 
 BY_BATCHES = (".npy", ".parquet")
 TEXT = (".csv", ".tsv", ".txt", ".dat")
 THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}([.,]\d{3})+\s*")  # rather than a decimal sign
+FIRST_ROWS = 100  # that tell whether there is a header
 LOOK_FOR_WORDS = 1000  # rows in which a column may begin
 
 
@@ -47,7 +49,7 @@ class Table:
     Where a column of times was asked for, there are also the time of each row, as numbers or
     dates, and the title of that column. Where rows with missing values were dropped, ``kept``
     marks the others among the rows of the input. ``truth`` are the known groups of the rows, of
-    data that stand in for the user's.
+    data that stand in for the user's. ``notes`` are warnings about how the table was read.
     """
 
     X: np.ndarray
@@ -57,6 +59,7 @@ class Table:
     clock: str | None = None
     kept: np.ndarray | None = None
     truth: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def dropped(self):
@@ -74,11 +77,19 @@ class Wanted:
     drop_missing: bool = False
     decimal: str = "."
     encoding: str | None = None
+    header: bool | None = None  # whether the first row of text is one; None: it is found out
 
     @property
     def number(self):
         """Give the function that reads a number."""
-        return float if self.decimal == "." else number_with_comma
+        return number_with_point if self.decimal == "." else number_with_comma
+
+    def numbers(self, cells):
+        """Read the cells of a row as numbers; ValueError if one of them is none."""
+        text = "".join(cells)
+        # float is much faster than a function of Python, and reads these as that would
+        plain = self.decimal == "." and text.isascii() and "_" not in text
+        return map(float if plain else self.number, cells)
 
 
 @dataclass(frozen=True)
@@ -115,10 +126,9 @@ def read_table(path, wanted, otherwise=None, always=False):
     readers = dict.fromkeys(TEXT, read_text) | {".npy": read_npy, ".parquet": read_parquet}
     try:
         with standard_input() if path == "-" else named_file(path, readers) as source:
-            if wanted.decimal != "." and source.kind not in TEXT:
-                raise UserError(f"--decimal {wanted.decimal}: {source.name} is not a text file")
-            if wanted.encoding is not None and source.kind not in TEXT:
-                raise UserError(f"--encoding {wanted.encoding}: {source.name} is not a text file")
+            option = text_option(wanted)
+            if option is not None and source.kind not in TEXT:
+                raise UserError(f"{option}: {source.name} is not a text file")
             table = read_source(source, wanted, readers[source.kind], otherwise, always)
     except (OSError, EOFError, zlib.error) as error:
         words = getattr(error, "strerror", None) or error
@@ -198,39 +208,102 @@ def read_text(source, wanted):
         return parse_text(source, wanted, progress)
 
 
+class TextTable:
+    """The rows of a text file, and what its first row says of the columns.
+
+    Parameters
+    ----------
+    source : Source
+        The file.
+    wanted : Wanted
+        The columns to use, and how to read them.
+    progress : Progress, optional
+        Notes how far the reading is.
+
+    Attributes
+    ----------
+    records : iterator
+        The number of the line and the cells of each row below the header.
+    header : bool
+        Whether the first row is the header.
+    width : int
+        The number of cells of the first row, which is in line ``first_line``.
+    picked, titles, clock
+        As from `pick_columns`; ``clock_title`` is what to call the column of the times.
+    notes : tuple of str
+        Warnings.
+    """
+
+    def __init__(self, source, wanted, progress=None):
+        records = text_records(source, wanted, progress)
+        self.first_line, first = next(records, (0, []))
+        if not first:
+            raise UserError(f"{source.name} is empty")
+        self.width, self.header, doubt = len(first), wanted.header, None
+        near = list(islice(records, FIRST_ROWS)) if wanted.header is None else []
+        if wanted.header is None:
+            self.header, doubt = find_header(first, [row for _, row in near], wanted.number)
+        self.records = chain(near, records)
+        if not self.header:
+            self.records = chain([(self.first_line, first)], self.records)
+        names, repeated = None, ()
+        if self.header:
+            names, repeated = unlike_names([name.strip() for name in first])
+        self.picked, self.titles, self.clock = pick_columns(source.name, wanted, names, self.width)
+        if names is not None and self.titles.count("") > (wanted.columns is not None):
+            raise UserError(
+                f"{source.name}: column {names.index('') + 1} has no name in the header; if it "
+                "only numbers the rows, leave it out with --exclude ''"
+            )
+        if self.clock is not None:
+            self.clock_title = str(self.clock + 1) if names is None else names[self.clock]
+        notes = [note_of_header(self.header, self.first_line, doubt)] if doubt else []
+        self.path = source.name
+        self.notes = tuple(f"{source.name}{note}" for note in [*notes, *repeated])
+
+    def uneven(self, line, cells):
+        """The error for a row whose number of cells is not that of the first row."""
+        return UserError(
+            f"{self.path}, line {line}: {counted(len(cells), 'cell')}, but {self.width} in line "
+            f"{self.first_line}"
+        )
+
+
+def note_of_header(header, line, doubt):
+    """The warning, to stand behind the name of the file, about what the first row is taken for."""
+    ways = ("--header", "a row", "the header")
+    option, taken, other = ("--no-header", "the header", "a row") if header else ways
+    return f", line {line} is taken as {taken}, {doubt}; {option} takes it as {other}"
+
+
+def text_option(wanted):
+    """The first option given that says how to read text; ``wanted`` or the parsed arguments."""
+    if wanted.decimal != ".":
+        return f"--decimal {wanted.decimal}"
+    if wanted.encoding is not None:
+        return f"--encoding {wanted.encoding}"
+    return {None: None, True: "--header", False: "--no-header"}[wanted.header]
+
+
 def parse_text(source, wanted, progress):
     """Turn a text file into a table, noting how far that is."""
     path, number = source.name, wanted.number
-    records = text_records(source, wanted, progress)
-    first_line, first = next(records, (0, []))
-    if not first:
-        raise UserError(f"{path} is empty")
-    d = len(first)
-    header = is_header(first, number)
-    names = [name.strip() for name in first] if header else None
-    picked, titles, clock = pick_columns(path, wanted, names, d)
-    if header and wanted.columns is None and "" in titles:
-        raise UserError(
-            f"{path}: column {names.index('') + 1} has no name in the header; if it only numbers "
-            "the rows, leave it out with --exclude ''"
-        )
-    if not header:
-        records = chain([(first_line, first)], records)
+    table = TextTable(source, wanted, progress)
+    picked, titles, clock, records = table.picked, table.titles, table.clock, table.records
     # A slice for a single column: itemgetter(0) would return a cell, not a row of one cell.
     pick = itemgetter(*picked) if len(picked) > 1 else itemgetter(slice(picked[0], picked[0] + 1))
     values = array("d")  # grows in place: the numbers are never held twice
     times = None if clock is None else Times(wanted.drop_missing, number)
     for n, (line, cells) in enumerate(records):
-        if len(cells) != d:
-            raise UserError(
-                f"{path}, line {line}: {counted(len(cells), 'cell')}, but {d} in line {first_line}"
-            )
+        if len(cells) != table.width:
+            raise table.uneven(line, cells)
         row = pick(cells)
         try:
-            values.extend(map(number, row))
+            values.extend(wanted.numbers(row))
         except ValueError:
             if not wanted.drop_missing or has_words(row, number):
-                later = (pick(cells) for _, cells in records if len(cells) == d) if n == 0 else None
+                same = (pick(cells) for _, cells in records if len(cells) == table.width)
+                later = same if n == 0 else None
                 error = explain_cells(titles, row, later, wanted)
                 raise type(error)(f"{path}, line {line}{error}") from None
             del values[n * len(picked) :]
@@ -239,21 +312,18 @@ def parse_text(source, wanted, progress):
             try:
                 times.add(cells[clock])
             except ValueError:
-                complaint = times.explain(cells[clock])
-                title = str(clock + 1) if names is None else names[clock]
-                raise UserError(f"{path}, line {line}, column {title}: {complaint}") from None
+                where = f"{path}, line {line}, column {table.clock_title}"
+                raise UserError(f"{where}: {times.explain(cells[clock])}") from None
     if not values:
         raise UserError(f"{path} has a header but no rows")
     X = np.frombuffer(values).reshape(-1, len(picked))
 
     def place(row):
-        line, _ = next(islice(text_records(source, wanted), row - 1 + header, None))
+        line, _ = next(islice(text_records(source, wanted), row - 1 + table.header, None))
         return f"line {line}"
 
-    if times is None:
-        return checked(source, wanted, X, titles, place=place)
-    title = str(clock + 1) if names is None else names[clock]
-    return checked(source, wanted, X, titles, times.array(), title, place)
+    moments = () if times is None else (times.array(), table.clock_title)
+    return replace(checked(source, wanted, X, titles, *moments, place=place), notes=table.notes)
 
 
 def explain_cells(titles, cells, later, wanted):
@@ -361,19 +431,35 @@ def read_npy(source, wanted):
     return checked(source, wanted, X, titles, times, str(clock + 1))
 
 
-def read_parquet(source, wanted):
+def read_frame(source):
     """Read a .parquet file with pandas."""
     path = source.name
     try:
         import pandas as pd
+        from pyarrow import parquet
 
-        frame = pd.read_parquet(source.path)
+        refuse_twins(path, parquet.read_schema(source.path).names)
+        return pd.read_parquet(source.path)
     except ImportError as error:
         raise UserError(
             f"reading {path} needs pandas and pyarrow: pip install 'smallvar[parquet]'"
         ) from error
     except ValueError as error:  # what pyarrow raises for a damaged file is one
         raise UserError(f"{path}: {error}") from error
+
+
+def refuse_twins(path, names):
+    """Refuse columns of one name, which pandas cannot read from .parquet files."""
+    if len(set(names)) < len(names):
+        name = next(name for name in names if names.count(name) > 1)
+        raise UserError(f"{path} has {names.count(name)} columns {name!r}; rename all but one")
+
+
+def read_parquet(source, wanted):
+    """Take the columns of a .parquet file."""
+    path, frame = source.name, read_frame(source)
+    import pandas as pd
+
     names = [str(name) for name in frame.columns]
     picked, titles, clock = pick_columns(path, wanted, names, len(names))
     moments = None if clock is None else frame.iloc[:, clock]
@@ -458,6 +544,8 @@ def pick_columns(source, wanted, names, d):
             if colon and part.strip() not in titles:
                 start = find(first, option) if first else 0
                 columns += range(start, (find(last, option) if last else d - 1) + 1)
+            elif not part.strip() and "" in titles:
+                columns += [j for j, title in enumerate(titles) if not title]
             else:
                 columns.append(find(part.strip(), option))
         if not columns or len(set(columns)) < len(columns):

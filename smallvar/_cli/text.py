@@ -6,13 +6,15 @@ import gzip
 import io
 import os
 import re
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 
-from smallvar._cli.cells import is_missing, is_number
+from smallvar._cli.cells import is_date, is_missing, is_number, number_with_point, shortened
 from smallvar._cli.errors import NotNumbersError, UserError
 
 CELL = re.compile(r'"([^"]*)"(?!\S)|(\S+)')  # between spaces
 MARKS_OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # that a file may begin with
+MARK_OF_GZIP = b"\x1f\x8b"
+YEARS = range(1500, 2101)  # numbers that may be titles of columns
 
 
 def text_records(source, wanted, progress=None):
@@ -25,7 +27,7 @@ def text_records(source, wanted, progress=None):
             if any("\0" in line for line in sample):
                 raise UserError(f"{path} is not a text file in {wanted.encoding or 'UTF-8'}")
             delimiter = "\t" if source.kind == ".tsv" else sniff_delimiter(sample, wanted, path)
-            for line, cells in split_lines(chain(sample, file), delimiter):
+            for line, cells in split_lines(chain(sample, file), delimiter, path):
                 if not cells or (len(cells) == 1 and width != 1 and not cells[0]):
                     if width == 1:  # in a table of one column this may be a missing value
                         gaps.append(line)
@@ -39,10 +41,14 @@ def text_records(source, wanted, progress=None):
                 if progress is not None and not line % 1024:
                     progress.done = raw.tell() / size
                 yield line, cells
-        except csv.Error as error:
-            raise UserError(f"{path}: {error}") from error
         except UnicodeError as error:
             raise UserError(explain_encoding(source, wanted, error)) from error
+        except gzip.BadGzipFile as error:
+            with open(source.path, "rb") as file:
+                begins_well = file.read(2) == MARK_OF_GZIP
+            if not (begins_well and str(error).startswith("Not a gzipped file")):
+                raise
+            raise UserError(f"{path} has other bytes after its compressed data") from error
 
 
 def as_bytes(source, raw):
@@ -80,12 +86,18 @@ def explain_encoding(source, wanted, error):
     return f"{what}: {error}"
 
 
-def split_lines(lines, delimiter):
+def split_lines(lines, delimiter, path):
     """Yield the number and the cells of every line; a run of spaces counts as one."""
     if delimiter != " ":
         reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
-        for cells in reader:
-            yield reader.line_num, cells
+        try:
+            for cells in reader:
+                yield reader.line_num, cells
+        except csv.Error as error:
+            words = str(error)
+            if words.startswith("field larger"):
+                words = f"a cell has more than {csv.field_size_limit():,} characters"
+            raise UserError(f"{path}, line {reader.line_num}: {words}") from error
         return
     for number, line in enumerate(lines, 1):
         if '"' in line:
@@ -107,7 +119,7 @@ def sniff_delimiter(lines, wanted, path):
     lines = [line for line in lines if line.strip()]
 
     def widths(delimiter):
-        return [len(cells) for _, cells in split_lines(lines, delimiter) if cells]
+        return [len(cells) for _, cells in split_lines(lines, delimiter, path) if cells]
 
     def agree(delimiter):
         widths_seen = set(widths(delimiter))
@@ -132,11 +144,85 @@ def sniff_delimiter(lines, wanted, path):
     return likely
 
 
-def is_header(cells, number=float):
-    """Tell whether the first row holds names: words only, or pandas' 0, 1, 2, ..."""
+def find_header(first, rows, number=number_with_point):
+    """Tell whether the first row of a table holds the titles of the columns.
+
+    Parameters
+    ----------
+    first : list of str
+        The cells of the first row.
+    rows : list of list of str
+        Some of the rows below.
+    number : callable
+        Reads a number.
+
+    Returns
+    -------
+    header : bool
+        Whether it does. A row without any number does, and pandas' 0, 1, 2, ...; so does one of
+        words and whole numbers where a word stands above a column of numbers, or where the numbers
+        are years and no other row has such. A row that repeats in a column what stands below, or
+        has a date above dates, has no titles unless all of them are words.
+    doubt : str or None
+        Why that is not certain.
+    """
     # pandas leaves the title of its index empty
-    numbered = cells if cells[0].strip() else cells[1:]
+    numbered = first if first[0].strip() else first[1:]
     if len(numbered) > 2 and numbered == [str(i) for i in range(len(numbered))]:
-        return True
-    words = [cell for cell in cells if not is_missing(cell)]
-    return bool(words) and not any(is_number(word, number) for word in words)
+        return True, None
+    rows = [row for row in rows if len(row) == len(first)]
+    below = [[row[j] for row in rows if not is_missing(row[j])] for j in range(len(first))]
+    there = [j for j, cell in enumerate(first) if not is_missing(cell)]
+    numbers = [j for j in there if is_number(first[j], number)]
+    words = [j for j in there if j not in numbers]
+    if any(below[j] and all(map(is_date, [first[j], *below[j]])) for j in words):
+        return False, None
+    repeated = next((first[j] for j in words if first[j] in below[j]), None)
+    if not numbers:
+        doubt = None if repeated is None else f"though {shortened(repeated)} is in a row below, too"
+        return bool(words), doubt
+    if repeated is not None:
+        return False, None
+
+    titles = [first[j] for j in numbers]
+    others = [[row[j] for j in numbers] for row in rows]
+    few = max(1, len(others)) / 2  # rows that look like the first one
+    years = are_years(titles) and sum(map(are_years, others)) < few
+    over_numbers = any(
+        below[j] and all(is_number(cell, number) for cell in below[j]) for j in words
+    )
+    named = bool(words) or not first[0].strip()  # of row numbers, which often have no title
+    if years and named and (over_numbers or len(titles) > 1):
+        return True, None
+    if years and (words or len(titles) > 2):
+        return True, "though it holds numbers"
+    if over_numbers and all(map(is_whole, titles)):
+        return True, "though it holds numbers"
+    counted = count_up(titles) and sum(map(count_up, others)) < few
+    if (counted and int(titles[0]) < 2) or (years and len(titles) > 1):
+        return False, "though its numbers may be titles"
+    return False, None
+
+
+def is_whole(cell):
+    """Whether a cell is a whole number without a sign, of at most nine digits."""
+    cell = cell.strip()
+    return cell.isascii() and cell.isdigit() and len(cell) < 10
+
+
+def are_years(cells):
+    """Whether cells are years that ascend or descend."""
+    if not all(map(is_whole, cells)):
+        return False
+    years = [int(cell) for cell in cells]
+    steps = [after - before for before, after in pairwise(years)]
+    return all(year in YEARS for year in years) and (
+        all(step > 0 for step in steps) or all(step < 0 for step in steps)
+    )
+
+
+def count_up(cells):
+    """Whether cells are three or more whole numbers, each the last plus one."""
+    if len(cells) < 3 or not all(map(is_whole, cells)):
+        return False
+    return all(int(after) == int(before) + 1 for before, after in pairwise(cells))

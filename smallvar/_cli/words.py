@@ -1,4 +1,4 @@
-"""Names of columns and files in what is printed: escaped, and quoted for a shell."""
+"""Names of columns and files: told apart, escaped for a terminal and quoted for a shell."""
 
 import csv
 import io
@@ -88,6 +88,39 @@ def names_of_option(option, argument):
         return next(csv.reader([argument], skipinitialspace=True))
     except csv.Error as error:
         raise UserError(f"{option}: {error}") from error
+
+
+def unlike_names(names):
+    """Names of columns, those that are there before with .1, .2, ... after them, as in pandas.
+
+    Parameters
+    ----------
+    names : list of str
+        The names. Those that are empty stay so.
+
+    Returns
+    -------
+    names : list of str
+        No two of them are alike, unless empty.
+    notes : list of str
+        A note for each name that occurs more than once, to stand behind the name of the file.
+    """
+    taken, new, later = set(names), [], {}
+    for name in names:
+        if name and name in new:
+            number = 1
+            while f"{name}.{number}" in taken:
+                number += 1
+            later.setdefault(name, []).append(f"{name}.{number}")
+            taken.add(f"{name}.{number}")
+            name = f"{name}.{number}"
+        new.append(name)
+    return new, [
+        f" has {len(others) + 1} columns {name!r}: {name!r} is the first, the "
+        f"{'other is' if len(others) == 1 else 'others are'} called "
+        f"{', '.join(map(repr, others[:4]))}{', ...' if len(others) > 4 else ''}"
+        for name, others in later.items()
+    ]
 
 
 def in_one_line(text):
