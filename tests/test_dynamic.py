@@ -10,7 +10,8 @@ import twins.penalty
 from helpers import never_rises, seeds
 from problems import blobs
 from scipy.optimize import linear_sum_assignment
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
 from sklearn.utils import check_random_state
 
 from smallvar import DPMeans, DynamicMeans, KernelDynamicMeans, lambda_path
@@ -992,6 +993,148 @@ def test_elapsed_out_of_bounds(value):
     assert bits(model) == before
 
 
+LEVELS = ["low", "mid", "high"]
+
+
+def categories(kind):
+    """Times low, mid, high, high, low in this order, in containers that can say so."""
+    cells = ["low", "mid", "high", "high", "low"]
+    if kind == "polars":
+        pl = pytest.importorskip("polars")
+        return pl.Series(cells, dtype=pl.Enum(LEVELS))
+    if kind.startswith("pyarrow"):
+        pa = pytest.importorskip("pyarrow")
+        parts = [[0, 1, 2], [2, 0]] if kind == "pyarrow chunks" else [[0, 1, 2, 2, 0]]
+        parts = [pa.DictionaryArray.from_arrays(part, LEVELS, ordered=True) for part in parts]
+        return pa.chunked_array(parts) if kind == "pyarrow chunks" else parts[0]
+    pd = pytest.importorskip("pandas")
+    column = pd.Categorical(cells, LEVELS, ordered=True)
+    return {"Categorical": column, "Series": pd.Series(column), "Index": pd.Index(column)}[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", ["Categorical", "Series", "Index", "polars", "pyarrow", "pyarrow chunks"]
+)
+@pytest.mark.parametrize(
+    "model", [DynamicMeans(lam=9.0), KernelDynamicMeans(lam=9.0, kernel="linear")]
+)
+def test_times_in_the_order_of_categories(kind, model):
+    X = line(0, 1, 2, 22, 20)
+    expected = clone(model).fit(X, times=[0, 1, 2, 2, 0])
+    model = clone(model).fit(X, times=categories(kind))
+    assert model.times_.tolist() == LEVELS
+    assert np.array_equal(model.labels_, expected.labels_)
+    assert [ids.tolist() for ids in model.births_] == [[0, 1], [], []]
+    with pytest.raises(ValueError, match="times must be integers .* got ordered categories"):
+        model.fit(X, times=categories(kind), step=1)
+
+
+def test_categories_without_an_order_are_text():
+    pd = pytest.importorskip("pandas")
+    times = pd.Categorical(["low", "mid", "high"], LEVELS)
+    with pytest.warns(UserWarning, match="order of the alphabet: 'high', 'low', 'mid'; give"):
+        model = DynamicMeans(lam=9.0).fit(line(0, 1, 2), times=times)
+    assert model.times_.tolist() == sorted(LEVELS)
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        (["10", "9", "0"], np.array([10, 9, 0])),
+        ([" 1e1", "9.5", "-3"], np.array([10.0, 9.5, -3.0])),
+        (["9007199254740993", "9007199254740992", "1"], np.array([2**53 + 1, 2**53, 1])),
+        (["01.02.2023", "15.01.2023", "03.12.2022"], ["2023-02-01", "2023-01-15", "2022-12-03"]),
+        (["1/2/2023", "1/13/2022", "1/1/2022"], ["2023-01-02", "2022-01-13", "2022-01-01"]),
+        (["1-2-2023", "13-1-2023", "1-1-2022"], ["2023-02-01", "2023-01-13", "2022-01-01"]),
+        (["2023/2/1", "2023/10/1", "2022/1/1"], ["2023-02-01", "2023-10-01", "2022-01-01"]),
+        (
+            ["1.2.2023 10:00", "1.2.2023 9:30", "31.1.2023 23:00"],
+            ["2023-02-01T10:00", "2023-02-01T09:30", "2023-01-31T23:00"],
+        ),
+        (
+            ["2023-02-01T01:00+02:00", "2023-01-31", "2023-01-31T22:00:00.5"],
+            ["2023-01-31T23:00", "2023-01-31", "2023-01-31T22:00:00.5"],
+        ),
+    ],
+)
+def test_times_as_text(text, times):
+    if isinstance(times, list):
+        times = np.array(times, dtype="datetime64[us]")
+    X = line(0, 1, 2)
+    expected = DynamicMeans(lam=9.0).fit(X, times=times)
+    for given in (text, np.array(text), np.array(text, dtype=object)):
+        model = DynamicMeans(lam=9.0).fit(X, times=given)
+        assert model.times_.dtype.kind == times.dtype.kind
+        assert np.array_equal(model.times_, np.sort(times))
+        assert np.array_equal(model.tracks_[0], expected.tracks_[0])
+    if times.dtype.kind == "i" and times[0] < 2**31:
+        DynamicMeans(lam=9.0).fit(X, times=text, step=1)
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        (["t1", "t2", "t10"], "order of the alphabet: 't1', 't10', 't2'; give"),
+        (["1_1", "2_1", "10_1"], "order of the alphabet: '10_1'"),
+        (["01/02/2023", "02/01/2022"], "as days and months .* cannot be told apart: '01/02/2023'"),
+        (["Jan", "Feb", "Mar", "Apr"], "'Apr', 'Feb', 'Jan', ...; give"),
+        (["2023-02-30", "2023-02-29"], "order of the alphabet"),
+    ],
+)
+def test_text_whose_order_is_doubtful(times, words):
+    with pytest.warns(UserWarning, match=words):
+        model = DynamicMeans(lam=9.0).fit(np.arange(len(times))[:, None], times=times)
+    assert model.times_.tolist() == sorted(times)
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ([0, None, 1], "times must not be missing, got None at position 1"),
+        ([0.0, np.nan, 1.0], "times must not be missing, got nan at position 1"),
+        ([0.0, 1.0, np.inf], "times must be finite, got inf at position 2"),
+        (["1", "nan", "2"], "times must be finite, got nan at position 1"),
+        (np.array([0, "NaT", 1], dtype="datetime64[D]"), "times must not be missing, got NaT|None"),
+        ([(0, 1), (0, 2), (1, 1)], r"times must have shape \(3,\), got \(3, 2\)"),
+        ([(0,), (0, 2), (1, 1)], r"times must have shape \(3,\), got rows of several lengths"),
+        ([b"a", "b", "c"], "times must be all numbers or all strings, .* got bytes, str"),
+        ([0, "b", "c"], "times must be all numbers or all strings, .* got int, str"),
+        (np.array([0, "b", 1.5], dtype=object), "times must be all numbers .* got float, int, str"),
+        (np.array([0, "NaT", 1], dtype="timedelta64[s]"), "times must not be missing"),
+        ([0, 1], r"times must have shape \(3,\), got \(2,\)"),
+        ([0, 1, 2, 3], r"times must have shape \(3,\), got \(4,\)"),
+        ([[0, 1, 2]], r"times must have shape \(3,\), got \(1, 3\)"),
+    ],
+)
+@pytest.mark.parametrize("kind", [DynamicMeans, KernelDynamicMeans])
+def test_bad_times(kind, times, message):
+    model = kind(lam=1.0, random_state=0).fit(line(0, 4))
+    before = bits(model)
+    with pytest.raises(ValueError, match=message):
+        model.fit(line(0, 1, 2), times=times)
+    assert bits(model) == before
+
+
+def test_missing_categories():
+    pd = pytest.importorskip("pandas")
+    times = pd.Categorical(["low", None, "mid"], LEVELS, ordered=True)
+    with pytest.raises(ValueError, match="times must not be missing, got None at position 1"):
+        DynamicMeans(lam=9.0).fit(line(0, 1, 2), times=times)
+
+
+def test_times_of_one_column():
+    pd = pytest.importorskip("pandas")
+    X = line(0, 1, 2)
+    for times in ([[2], [1], [0]], np.array([[2], [1], [0]]), pd.DataFrame({"t": [2, 1, 0]})):
+        with pytest.warns(DataConversionWarning, match=r"times must have shape \(3,\), got a col"):
+            model = DynamicMeans(lam=9.0).fit(X, times=times)
+        assert model.times_.tolist() == [0, 1, 2]
+    table = pd.DataFrame({"t": pd.Categorical(LEVELS, LEVELS, ordered=True)})
+    with pytest.warns(DataConversionWarning, match=r"times must have shape \(3,\)"):
+        model = DynamicMeans(lam=9.0).fit(X, times=table)
+    assert model.times_.tolist() == LEVELS
+
+
 def test_kinds_of_times():
     """Times may be of any kind that sorts."""
     pd = pytest.importorskip("pandas")
@@ -1253,41 +1396,6 @@ def test_fit_without_rows():
     for X, times in ((np.zeros((0, 2)), None), (np.zeros((0, 2)), [])):
         with pytest.raises(ValueError, match="0 sample"):
             DynamicMeans(lam=1.0).fit(X, times=times)
-
-
-@pytest.mark.parametrize(
-    "times",
-    [
-        [0, 1],
-        [0, 1, 2, 3],
-        [[0], [1], [2]],
-        [[0, 1, 2]],
-        [0.0, np.nan, 1.0],
-        [0.0, np.inf, 1.0],
-        np.array(["2024-01-01", "NaT", "2024-01-02"], dtype="datetime64[D]"),
-        np.array([0, "NaT", 1], dtype="timedelta64[s]"),
-        np.array([0, None, 1], dtype=object),
-        np.array([0, "b", 1], dtype=object),
-    ],
-    ids=[
-        "short",
-        "long",
-        "column",
-        "row",
-        "NaN",
-        "infinity",
-        "NaT",
-        "NaT (delta)",
-        "None",
-        "mixed",
-    ],
-)
-def test_bad_times(times):
-    model = DynamicMeans(lam=1.0, random_state=0).fit(line(0, 4))
-    before = bits(model)
-    with pytest.raises(ValueError, match="times|NaN|infinity"):
-        model.fit(line(0, 1, 2), times=times)
-    assert bits(model) == before
 
 
 @pytest.mark.parametrize(

@@ -1113,12 +1113,19 @@ def test_values_of_the_wrong_kind(options, message):
 BAD_GROUPS = {
     "short": ([0, 1], r"groups must have shape \(3,\), got \(2,\)"),
     "long": ([0, 1, 2, 3], r"groups must have shape \(3,\), got \(4,\)"),
-    "two columns": ([[0, 1], [1, 1], [1, 1]], "1d array"),
+    "two columns": ([[0, 1], [1, 1], [1, 1]], r"groups must have shape \(3,\), got \(3, 2\)"),
+    "tuples": ([("a", 1), ("b", 1), ("a", 2)], r"groups must have shape \(3,\), got \(3, 2\)"),
+    "uneven tuples": ([("a",), ("b", 1), ("a", 2)], "groups must have shape .* several lengths"),
+    "bytes": ([b"a", "b", "c"], "groups must be all numbers or all strings.*, got bytes, str"),
+    "bytes beyond ASCII": ([b"\xff", "b", "c"], "groups must be all numbers .*, got bytes, str"),
+    "mixed list": ([1, "b", "c"], "groups must be all numbers or all strings.*, got int, str"),
     "NaN": ([0.0, np.nan, 1.0], "groups must not be missing"),
     "NaN among objects": (np.array([0.0, np.nan, 1.0], dtype=object), "groups must not be missing"),
     "NaN among strings": (np.array(["a", np.nan, "b"], dtype=object), "groups must"),
-    "None": (["a", None, "b"], "groups must be all numbers or all strings"),
+    "None": (["a", None, "b"], "groups must not be missing, got None at position 1"),
     "mixed": (np.array(["a", 1, "b"], dtype=object), "groups must be all numbers or all strings"),
+    "objects": (np.array([(0,), (1, 2), None], dtype=object), "groups must be numbers, .* tuple"),
+    "structures": (np.zeros(3, dtype=[("a", int)]), "groups must be numbers, dates or strings"),
     "NaT": (np.array(["2024-01-01", "NaT", "NaT"], dtype="datetime64[D]"), "groups must"),
 }
 

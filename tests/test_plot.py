@@ -490,7 +490,7 @@ def test_bad_tracks(moving):
         TrackDisplay.from_estimator(model, kind="all")
     with pytest.raises(ValueError, match="this DynamicMeans has no tracks_"):
         TrackDisplay.from_estimator(DynamicMeans())
-    with pytest.raises(ValueError, match=r"times must be of shape \(16,\), got \(3,\)"):
+    with pytest.raises(ValueError, match=r"times must have shape \(16,\), got \(3,\)"):
         TrackDisplay.from_estimator(model, X, times=[1, 2, 3])
     with pytest.raises(ValueError, match="X must be the 16 rows"):
         TrackDisplay.from_estimator(model, X[:3], times=times[:3])
@@ -534,7 +534,7 @@ def test_bad_groups():
         GroupDisplay.from_estimator(model, [0, 1, 1])
     with pytest.raises(ValueError, match="groups must be one-dimensional and not empty"):
         GroupDisplay.from_predictions([], [])
-    with pytest.raises(ValueError, match="groups must be numbers or strings, not both"):
+    with pytest.raises(ValueError, match="groups must be all numbers or all strings"):
         GroupDisplay.from_predictions([0, 1], np.array([1, "a"], dtype=object))
     with pytest.raises(ValueError, match=r"labels must be of shape \(2,\)"):
         GroupDisplay.from_predictions([0], ["a", "b"])

@@ -1,8 +1,11 @@
 """Weights are factors in any unit: very light and very heavy ones give the same clusters."""
 
+from inspect import signature
+
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
 
 from smallvar import (
     BPMeans,
@@ -54,6 +57,26 @@ IN_UNITS = {
     "best features": lambda unit: KFeatures(3, assign="exact", n_init=2, n_swaps=3, random_state=0),
     "features": lambda unit: BPMeans(lam=20 * unit, n_init=2, n_swaps=3, random_state=0),
 }
+
+
+@pytest.mark.parametrize("case", IN_UNITS)
+def test_weights_of_one_column(case):
+    """They are taken as a column of a table, with a warning, as groups and times are."""
+    X, weight = three_blobs(), np.tile([1.0, 2.0, 4.0], 15)
+    plain = IN_UNITS[case](1.0).fit(X, sample_weight=weight)
+    column = IN_UNITS[case](1.0)
+    with pytest.warns(DataConversionWarning, match=r"sample_weight must have shape \(45,\), got a"):
+        column.fit(X, sample_weight=weight[:, None])
+    assert column.objective_ == plain.objective_
+    if "groups" in signature(plain.fit).parameters:
+        groups = np.arange(45) % 2
+        plain.fit(X, groups=groups)
+        with pytest.warns(DataConversionWarning, match=r"groups must have shape \(45,\)"):
+            column.fit(X, groups=groups[:, None])
+        assert column.objective_ == plain.objective_
+    for bad in (np.ones((45, 2)), np.ones((1, 45)), np.ones((44, 1))):
+        with pytest.raises(ValueError, match=r"sample_weight must have shape \(45,\), got \(4?\d"):
+            column.fit(X, sample_weight=bad)
 
 
 @pytest.mark.parametrize("power", [-900, -600, 200])

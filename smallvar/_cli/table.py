@@ -28,7 +28,6 @@ from smallvar._cli.cells import (
     number_with_comma,
     number_with_point,
     shortened,
-    ticks,
 )
 from smallvar._cli.errors import NotNumbersError, UserError, WordsError
 from smallvar._cli.progress import Progress
@@ -471,21 +470,24 @@ def read_parquet(source, wanted):
     X = frame.to_numpy(dtype=np.float32 if narrow else np.float64, na_value=np.nan)
     if clock is None:
         return checked(source, wanted, X, titles)
+    kind = moments.dtype
     try:
+        if isinstance(kind, pd.CategoricalDtype):
+            if kind.ordered and not kind.categories.is_monotonic_increasing:
+                raise ValueError("an order that is not that of numbers or dates")
+            moments = moments.astype(kind.categories.dtype)
         if pd.api.types.is_numeric_dtype(moments.dtype):
             whole = moments.dtype.kind in "iu" and not moments.hasnans
             times = moments.to_numpy() if whole else moments.to_numpy(np.float64, na_value=np.nan)
+        elif moments.dropna().map(lambda cell: isinstance(cell, str)).all():
+            reader = Times(True, number_with_point)  # as in a table of text
+            for cell in moments:
+                reader.add(cell if isinstance(cell, str) else "")
+            times = reader.array()
         else:
-            given = moments.dropna()
-            if given.map(lambda cell: isinstance(cell, str)).all():
-                # as in a table of text; pandas 2.2 gives dates without a zone that of others
-                ends = given.map(ticks).astype("datetime64[us]")
-                times = ends.reindex(moments.index).to_numpy()
-            else:
-                moments = pd.to_datetime(moments, format="ISO8601", utc=True)
-                times = moments.dt.tz_localize(None).to_numpy()
+            moments = pd.to_datetime(moments, format="ISO8601", utc=True)
+            times = moments.dt.tz_localize(None).to_numpy()
     except (ValueError, TypeError):
-        kind = moments.dtype
         raise UserError(f"{path}, column {names[clock]} ({kind}): times must be {TIMES}") from None
     return checked(source, wanted, X, titles, times, names[clock])
 

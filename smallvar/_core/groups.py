@@ -1,7 +1,8 @@
 """The data sets of the hard HDP (argument ``groups``): names, rows, order, local labels."""
 
 import numpy as np
-from sklearn.utils import column_or_1d
+
+from smallvar._core.row_names import names_of_rows, several_kinds
 
 BLOCK = 1 << 12  # labels looked at together, to find where each appears first
 
@@ -18,15 +19,13 @@ class Groups:
             self.names, self.number = np.zeros(1, dtype=np.int64), np.zeros(n_samples, np.int32)
             return
         if type(groups) is not np.ndarray or groups.ndim != 1 or groups.dtype.kind not in "iu":
-            groups = column_or_1d(groups)
+            groups = names_of_rows(groups, "groups", n_samples)
         if len(groups) != n_samples:
             raise ValueError(f"groups must have shape ({n_samples},), got {groups.shape}")
-        if groups.dtype.kind in "fmMO" and (groups != groups).any():
-            raise ValueError("groups must not be missing, got NaN or NaT")
         try:
             self.names, number = np.unique(groups, return_inverse=True)
-        except TypeError as error:
-            raise ValueError(f"groups must be all numbers or all strings: {error}") from None
+        except TypeError:
+            raise several_kinds("groups", {type(name) for name in groups.tolist()}) from None
         self.number = number.astype(np.int32)
 
     def __len__(self):

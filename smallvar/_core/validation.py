@@ -6,6 +6,7 @@ centers and learned arrays. A message names the parameter, its bound and the val
 
 import math
 import operator
+import warnings
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, TypeAlias, TypeGuard
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_array, gen_batches
 
 from smallvar._core.tables import naming_columns, opened, types_of
@@ -380,6 +382,20 @@ def check_symmetric(A, wanted, dtype=None):
     return off
 
 
+def single_column(array, name, n):
+    """The values of n rows: an array of shape (n,), or with a warning the column of one (n, 1)."""
+    if array.shape == (n,):
+        return array
+    if array.shape != (n, 1):
+        raise ValueError(f"{name} must have shape ({n},), got {array.shape}")
+    warnings.warn(
+        f"{name} must have shape ({n},), got a column of shape ({n}, 1), which is taken as that",
+        DataConversionWarning,
+        stacklevel=2,
+    )
+    return np.ascontiguousarray(array[:, 0])
+
+
 def as_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
     """Weights as a float64 array of shape (n,); they may all be zero."""
     if isinstance(sample_weight, Real):
@@ -389,7 +405,7 @@ def as_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
     except (TypeError, ValueError) as error:
         raise ValueError(f"sample_weight must be numbers: {error}") from None
     if weight.shape != (n,):
-        raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}")
+        weight = single_column(weight, "sample_weight", n)
     if n and weight.min() >= SMALLEST_WEIGHT and weight.max() <= LARGEST_WEIGHT:
         return weight  # the usual case; NaN fails both comparisons
     if not np.isfinite(weight).all():

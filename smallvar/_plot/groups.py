@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smallvar._core.row_names import names_of_rows, several_kinds
 from smallvar._plot.base import (
     Display,
     check_labels,
@@ -108,14 +109,14 @@ class GroupDisplay(Display):
         display : GroupDisplay
             The display, after drawing.
         """
-        sets = np.asarray(groups)
-        if sets.ndim != 1 or not len(sets):
-            raise ValueError(f"groups must be one-dimensional and not empty, got {sets.shape}")
+        if np.ndim(groups) == 0 or len(groups) == 0:
+            raise ValueError("groups must be one-dimensional and not empty")
+        sets = names_of_rows(groups, "groups", len(groups))
         all_labels = check_labels(labels, len(sets))
         try:
             names, group = np.unique(sets, return_inverse=True)
-        except TypeError as error:
-            raise ValueError(f"groups must be numbers or strings, not both: {error}") from None
+        except TypeError:
+            raise several_kinds("groups", {type(name) for name in sets.tolist()}) from None
         kept = all_labels >= 0
         clusters, column = np.unique(all_labels[kept], return_inverse=True)
         counts = np.zeros((len(names), len(clusters)), dtype=np.int64)

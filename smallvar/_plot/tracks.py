@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smallvar._core.row_names import read_times
 from smallvar._core.validation import check_data, check_option
 from smallvar._plot.base import (
     Display,
@@ -159,11 +160,8 @@ class TrackDisplay(Display):
             points = {"points": data[rows].astype(np.float64), "point_labels": labels[rows]}
             points["n_samples"] = data.shape[0]
             if times is not None:
-                point_times = np.asarray(times)
-                if point_times.shape != labels.shape:
-                    raise ValueError(
-                        f"times must be of shape {labels.shape}, got {point_times.shape}"
-                    )
+                point_times, levels = read_times(times, len(labels))
+                point_times = point_times if levels is None else levels[point_times]
                 points["point_times"] = point_times[rows]
         names = getattr(estimator, "feature_names_in_", None)
         given_names = feature_names if feature_names is not None else names
@@ -417,7 +415,7 @@ def as_plain_times(times):
 def as_numbers(times, step_times):
     """Times as numbers for matplotlib: dates as days since 1970, names by their step.
 
-    ``step_times`` are the sorted times of all steps.
+    ``step_times`` are the times of all steps, in their order.
     """
     if times.dtype.kind == "M":
         from matplotlib.dates import date2num
@@ -425,7 +423,8 @@ def as_numbers(times, step_times):
         return date2num(times)
     if times.dtype.kind in "biuf":
         return times.astype(np.float64)
-    return np.searchsorted(step_times, times).astype(np.float64)
+    step = {time: float(number) for number, time in enumerate(step_times.tolist())}
+    return np.array([step.get(time, np.nan) for time in times.tolist()])
 
 
 def format_time_axis(ax, axis, times):

@@ -282,9 +282,12 @@ class DynamicMeans(MovingClusters):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights >= 0, not all zero; None means 1 each.
         times : array-like of shape (n_samples,), default=None
-            The time of each row: numbers, dates or anything else that sorts. Rows of the same time
-            are one step, steps are taken in ascending order, and rows within a step in the order
-            given. None: all rows are one step.
+            The time of each row: numbers, dates or anything else that sorts; those of an ordered
+            Categorical of pandas (Enum of polars) in the order of the categories. Text is read as
+            numbers or dates if all of it is; else it is sorted as text, with a warning where that
+            is another order than that of the rows. Rows of the same time are one step, steps are
+            taken in ascending order, and rows within a step in the order given. None: all rows are
+            one step.
         step : int, default=None
             Length of a time step, for times that are integers: steps at which no time occurs count
             as steps without data. None: the times that occur are consecutive steps, however far

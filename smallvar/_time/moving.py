@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import Estimator, unchanged_on_error, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.progress import ProgressEvent
+from smallvar._core.row_names import read_times, several_kinds
 from smallvar._core.validation import (
     check_flag,
     check_lam,
@@ -367,9 +368,12 @@ class MovingClusters(ClusterMixin, Estimator):
         y : None
             Ignored.
         times : array-like of shape (n_samples,), default=None
-            The time of each row: numbers, dates or anything else that sorts. Rows of the same time
-            are one step, steps are taken in ascending order, and rows within a step in the order
-            given. None: all rows are one step.
+            The time of each row: numbers, dates or anything else that sorts; those of an ordered
+            Categorical of pandas (Enum of polars) in the order of the categories. Text is read as
+            numbers or dates if all of it is; else it is sorted as text, with a warning where that
+            is another order than that of the rows. Rows of the same time are one step, steps are
+            taken in ascending order, and rows within a step in the order given. None: all rows are
+            one step.
         step : int, default=None
             Length of a time step, for times that are integers: steps at which no time occurs count
             as steps without data. None: the times that occur are consecutive steps, however far
@@ -527,20 +531,17 @@ def time_steps(times, step, n, weight):
         if step is not None:
             raise ValueError(f"step must be None without times, got {shown(step)}")
         times = np.zeros(n, dtype=np.int64)
-    times = check_array(times, ensure_2d=False, dtype=None, ensure_all_finite=True)
-    if times.shape != (n,):
-        raise ValueError(f"times must have shape ({n},), got {times.shape}")
-    if times.dtype.kind in "mM" and np.isnat(times).any():
-        raise ValueError("times must not be missing, got NaT")
-    if step is not None and times.dtype.kind not in "iu":
+    times, levels = read_times(times, n)
+    if step is not None and (times.dtype.kind not in "iu" or levels is not None):
+        kind = times.dtype if levels is None else "ordered categories"
         raise ValueError(
-            f"times must be integers where step is given, got {times.dtype}: count dates with "
+            f"times must be integers where step is given, got {kind}: count dates with "
             "(dates - dates.min()) // np.timedelta64(1, 'D')"
         )
     try:
         order = np.argsort(times, kind="stable")
-    except TypeError as error:
-        raise ValueError(f"times must be all numbers, all dates or all strings: {error}") from None
+    except TypeError:
+        raise several_kinds("times", {type(time) for time in times.tolist()}) from None
     weightless = order[:0]
     if weight is not None:
         order, weightless = order[weight[order] > 0], order[weight[order] == 0]
@@ -550,6 +551,7 @@ def time_steps(times, step, n, weight):
     gaps = [1] * len(values)
     if step is not None:
         gaps[1:] = map(gap_between, values[:-1].tolist(), values[1:].tolist(), repeat(int(step)))
+    values = values if levels is None else levels[values]
     return starmap(TimeStep, zip(values, np.split(order, first[1:]), weightless, gaps, strict=True))
 
 

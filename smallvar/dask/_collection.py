@@ -10,7 +10,7 @@ import numpy as np
 from dask import is_dask_collection
 
 from smallvar._core.estimator import checked_rows, usable_rows
-from smallvar._core.validation import as_floats, as_weights
+from smallvar._core.validation import as_floats, as_weights, single_column
 from smallvar.dask._executor import Block
 
 
@@ -81,8 +81,7 @@ class CollectionParts:
                 f"{name} must be a dask collection where the sizes of the partitions of X "
                 "are not known"
             )
-        if values.shape != (sum(self.sizes),):
-            raise ValueError(f"{name} must have shape ({sum(self.sizes)},), got {values.shape}")
+        values = single_column(values, name, sum(self.sizes))
         return np.split(values, np.cumsum(self.sizes)[:-1])
 
 

@@ -1,0 +1,179 @@
+"""Arguments with a name or a time for each row: ``groups`` and ``times``."""
+
+import sys
+import warnings
+from datetime import UTC, datetime
+
+import numpy as np
+
+from smallvar._core.validation import shown, single_column
+
+# Forms of dates beside ISO dates. Where both of two in brackets fit, day and month cannot be told
+# apart.
+DATES = (("%d.%m.%Y",), ("%d/%m/%Y", "%m/%d/%Y"), ("%d-%m-%Y", "%m-%d-%Y"), ("%Y/%m/%d",))
+CLOCKS = ("", " %H:%M", " %H:%M:%S")
+
+
+def names_of_rows(value, name, n):
+    """Array of shape (n,) of numbers, dates or strings that sort, none of them missing."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of several lengths, or bytes that are no text
+        array = None
+    if isinstance(value, (list, tuple)) and (array is None or array.dtype.kind == "U"):
+        # numpy would make text of what stands beside text
+        kinds = {type(cell) for cell in value}
+        if len(kinds) > 1 and any(issubclass(kind, str) for kind in kinds):
+            raise several_kinds(name, kinds)
+    if array is None:
+        raise ValueError(f"{name} must have shape ({n},), got rows of several lengths")
+    array = single_column(array, name, n)
+    missing = np.zeros(n, dtype=bool)
+    if array.dtype.kind == "O":
+        kinds = {type(cell) for cell in array.tolist()}
+        if any(issubclass(kind, (tuple, list, dict, set, np.ndarray)) for kind in kinds):
+            raise ValueError(
+                f"{name} must be numbers, dates or strings, got {kinds_in_words(kinds)}"
+            )
+        missing = np.array([is_missing(cell) for cell in array.tolist()], dtype=bool)
+    elif array.dtype.kind in "fcmM":
+        missing = array != array
+    elif array.dtype.kind == "V":
+        raise ValueError(f"{name} must be numbers, dates or strings, got {array.dtype}")
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise ValueError(f"{name} must not be missing, got {shown(array[row])} at position {row}")
+    return array
+
+
+def is_missing(cell):
+    """Whether a cell is None, NaN or one of the marks of pandas."""
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or cell != cell
+
+
+def kinds_in_words(kinds):
+    """Names of types."""
+    return ", ".join(sorted({kind.__name__ for kind in kinds}))
+
+
+def several_kinds(name, kinds):
+    """The error for values that do not sort."""
+    return ValueError(
+        f"{name} must be all numbers or all strings, or all dates, got {kinds_in_words(kinds)}"
+    )
+
+
+def read_times(times, n):
+    """Times of n rows as an array that sorts, and their ordered categories or None.
+
+    With categories the array has their numbers. Text becomes numbers or dates if all of it is;
+    otherwise there is a warning where its order in the alphabet is not that of the rows.
+    """
+    codes, levels = ordered_categories(times)
+    if levels is not None:
+        codes = single_column(codes, "times", n)
+        if n and codes.min() < 0:
+            raise ValueError(f"times must not be missing, got None at position {codes.argmin()}")
+        return codes, levels
+    times = names_of_rows(times, "times", n)
+    kinds = {type(time) for time in times.tolist()} if times.dtype.kind == "O" else ()
+    if times.dtype.kind in "UT" or (kinds and all(issubclass(kind, str) for kind in kinds)):
+        times = times_of_text(times)
+    if times.dtype.kind == "f" and not np.isfinite(times).all():
+        row = int(np.argmin(np.isfinite(times)))
+        raise ValueError(f"times must be finite, got {shown(times[row])} at position {row}")
+    return times, None
+
+
+def ordered_categories(values):
+    """Numbers and array of the categories of values that have an order; else None and None.
+
+    These are an ordered Categorical of pandas, an Enum of polars, and an ordered dictionary of
+    pyarrow. The numbers of a table of one column have shape (n, 1).
+    """
+    if hasattr(values, "iloc") and values.ndim == 2 and values.shape[1] == 1:
+        codes, levels = ordered_categories(values.iloc[:, 0])
+        return None if codes is None else codes[:, None], levels
+    pandas, polars, arrow = map(sys.modules.get, ("pandas", "polars", "pyarrow"))
+    kind = getattr(values, "dtype", getattr(values, "type", None))
+    if pandas is not None and isinstance(kind, pandas.CategoricalDtype) and kind.ordered:
+        codes = pandas.Categorical(values).codes
+        return codes.astype(np.int64), np.asarray(kind.categories)
+    if polars is not None and isinstance(values, polars.Series) and kind == polars.Enum:
+        codes = values.to_physical().cast(polars.Int64).fill_null(-1)
+        return codes.to_numpy(), np.asarray(kind.categories.to_list())
+    if arrow is not None and isinstance(kind, arrow.DictionaryType) and kind.ordered:
+        if isinstance(values, arrow.ChunkedArray):
+            values = values.unify_dictionaries().combine_chunks()
+        codes = values.indices.cast(arrow.int64()).fill_null(-1)
+        return codes.to_numpy(zero_copy_only=False), np.asarray(values.dictionary.to_pylist())
+    return None, None
+
+
+def times_of_text(times):
+    """The numbers or dates that text stands for; other text unchanged."""
+    words, first, row = np.unique(times, return_index=True, return_inverse=True)
+    cells = [str(word).strip() for word in words]
+    read = numbers_of_text(cells)
+    readings = dates_of_text(cells) if read is None else [read]
+    if len(readings) == 1:
+        return readings[0][row]
+    if readings or (np.diff(first) < 0).any():
+        some = f"{', '.join(map(repr, cells[:3]))}{', ...' if len(cells) > 3 else ''}"
+        why = ", as days and months of dates cannot be told apart" if readings else ""
+        warnings.warn(
+            f"times are text, which is taken in the order of the alphabet{why}: {some}; give "
+            "numbers, dates like 2024-01-31, or an ordered Categorical of pandas",
+            UserWarning,
+            stacklevel=2,
+        )
+    return times
+
+
+def numbers_of_text(cells):
+    """Numbers that all cells stand for, as integers if they are; else None."""
+    if any(not cell.isascii() or "_" in cell for cell in cells):  # which Python would read
+        return None
+    for kind in (np.int64, np.float64):
+        try:
+            return np.array([kind(cell) for cell in cells])
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def dates_of_text(cells):
+    """The arrays of dates that all cells may stand for: none, one or two."""
+    if not all(cell.isascii() for cell in cells):
+        return []
+    for forms in (("ISO",), *DATES):
+        readings = [_dates(cells, form) for form in forms]
+        readings = [reading for reading in readings if reading is not None]
+        if readings:
+            return readings
+    return []
+
+
+def _dates(cells, form):
+    """The array of dates of this form; None if a cell is none."""
+    for clock in CLOCKS if form != "ISO" else ("",):
+        try:
+            if form == "ISO":
+                dates = [datetime.fromisoformat(cell) for cell in cells]
+            else:
+                dates = [datetime.strptime(cell, form + clock) for cell in cells]
+            # those with a zone become UTC
+            naive = [d.astimezone(UTC).replace(tzinfo=None) if d.tzinfo else d for d in dates]
+            return in_coarse_units(np.array(naive, dtype="datetime64[us]"))
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def in_coarse_units(dates):
+    """Dates in whole days, seconds or microseconds, the coarsest that loses nothing."""
+    for unit in ("D", "s"):
+        coarse = dates.astype(f"datetime64[{unit}]")
+        if np.array_equal(coarse, dates):
+            return coarse
+    return dates
