@@ -509,6 +509,18 @@ def test_bad_tracks(moving):
         TrackDisplay(tracks={}, times=np.arange(3)).plot()
 
 
+def test_tracks_in_the_order_of_categories():
+    """Rows are drawn at the step of their time, whatever its name."""
+    pd = pytest.importorskip("pandas")
+    X, levels = np.arange(4.0)[:, None], ["low", "mid", "high"]
+    times = pd.Categorical(["mid", "low", "high", "low"], levels, ordered=True)
+    model = DynamicMeans(lam=9.0).fit(X, times=times)
+    display = TrackDisplay.from_estimator(model, X, times=times)
+    drawn = np.concatenate([points.get_offsets() for points in display.ax_.collections])
+    for row, step in ((0, 1), (1, 0), (2, 2), (3, 0)):
+        assert any(np.array_equal(point, [step, X[row, 0]]) for point in drawn)
+
+
 # Groups and matrices
 
 
@@ -534,6 +546,10 @@ def test_bad_groups():
         GroupDisplay.from_estimator(model, [0, 1, 1])
     with pytest.raises(ValueError, match="groups must be one-dimensional and not empty"):
         GroupDisplay.from_predictions([], [])
+    with pytest.raises(ValueError, match=r"groups must have shape \(2,\), got \(2, 2\)"):
+        GroupDisplay.from_predictions([0, 1], [("a", 1), ("b", 2)])
+    with pytest.raises(ValueError, match="groups must be one-dimensional"):
+        GroupDisplay.from_predictions([0, 1], 3)
     with pytest.raises(ValueError, match="groups must be all numbers or all strings"):
         GroupDisplay.from_predictions([0, 1], np.array([1, "a"], dtype=object))
     with pytest.raises(ValueError, match=r"labels must be of shape \(2,\)"):

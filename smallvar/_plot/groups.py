@@ -109,9 +109,10 @@ class GroupDisplay(Display):
         display : GroupDisplay
             The display, after drawing.
         """
-        if np.ndim(groups) == 0 or len(groups) == 0:
+        n = np.asarray(groups, dtype=object).shape[:1]
+        if n in ((), (0,)):
             raise ValueError("groups must be one-dimensional and not empty")
-        sets = names_of_rows(groups, "groups", len(groups))
+        sets = names_of_rows(groups, "groups", n[0])
         all_labels = check_labels(labels, len(sets))
         try:
             names, group = np.unique(sets, return_inverse=True)
