@@ -13,7 +13,7 @@ from problems import blobs
 from scipy.sparse import csr_matrix
 from sklearn.metrics import adjusted_rand_score
 
-from smallvar import DPMeans, MiniBatchDPMeans
+from smallvar import DPMeans, MiniBatchDPMeans, SphericalDPMeans
 from smallvar._core import frame
 
 
@@ -343,3 +343,29 @@ def test_small_batches_keep_every_bit():
     assert np.array_equal(model.cluster_centers_, X)
     tiny = np.array([[0.0, 5e-324], [100.0, 1e-310]])
     assert np.array_equal(MiniBatchDPMeans(lam=4.0).partial_fit(tiny).cluster_centers_, tiny)
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        [[0.0, 0.5], [0.0, 0.5], [5.0, 5.0]],
+        [[-0.0, 0.5], [5.0, 5.0], [0.0, 0.5], [5.0, 5.0]],
+    ],
+)
+@pytest.mark.parametrize("batch_size", [10, 1000])
+def test_copies_of_given_centers_vanish(init, batch_size):
+    """As in DPMeans: a copy gets no row, since ties go to the first."""
+    rng = np.random.default_rng(0)
+    X = 0.1 * rng.normal(size=(40, 2)) + np.repeat([[0.0, 0.5], [5.0, 5.0]], 20, axis=0)
+    expected = DPMeans(lam=4.0, init=init).fit(X)
+    model = MiniBatchDPMeans(lam=4.0, init=init, batch_size=batch_size, random_state=0).fit(X)
+    assert model.n_clusters_ == expected.n_clusters_ == 2
+    assert np.array_equal(model.labels_, expected.labels_)
+    parts = MiniBatchDPMeans(lam=4.0, init=init)
+    for begin in (0, 20):
+        parts.partial_fit(X[begin : begin + 20])
+        assert parts.n_clusters_ == 2
+    np.testing.assert_allclose(parts.cluster_centers_, expected.cluster_centers_)
+    assert parts.cluster_weights_.tolist() == [20, 20]
+    directions = SphericalDPMeans(lam=0.1, init=init).partial_fit(X[:20] + [0.5, 0.0])
+    assert directions.n_clusters_ == 2

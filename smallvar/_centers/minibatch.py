@@ -59,6 +59,18 @@ def _threshold(X, weight, centers, n_threads):
     return max(2.0 * within, np.sqrt(within) * np.sqrt(between), 0.25 * between)
 
 
+def without_copies(centers):
+    """Centers without those equal to an earlier one; None stays None.
+
+    A copy would get no row, as ties go to the first; but once that has moved, rows would join the
+    copy, which in other estimators has vanished by then.
+    """
+    if centers is None:
+        return None
+    _, first = np.unique(centers + 0.0, axis=0, return_index=True)  # -0.0 is 0.0
+    return centers[np.sort(first)]
+
+
 def labels_of_all(labels, used, n):
     """Labels of n rows from those of the rows used, by their numbers; -1 for the others."""
     if used is None:
@@ -261,7 +273,9 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     max_clusters : int, default=None
         Never have more clusters than this.
     init : "mean" or array-like of shape (n_centers, n_features), default="mean"
-        Starting centers; "mean" is the mean of the first batch. They carry no weight.
+        Starting centers; "mean" is the mean of the first batch. They carry no weight. Copies of a
+        center are left out. With ``partial_fit`` a center stays until rows come for it; ``fit``
+        drops those that no row is nearest to in the end.
     batch_size : int, default=4096
         Rows of a batch in ``fit``.
     max_iter : int, default=100
@@ -378,7 +392,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
 
     def _begin(self, X, weight, rng, n_threads):
         """Set the penalty and the starting centers from the first data seen."""
-        given = check_init(self.init, X.shape[1], self.max_clusters)
+        given = without_copies(check_init(self.init, X.shape[1], self.max_clusters))
         self._note()
         vars(self).pop("path_", None)
         if isinstance(self.lam, str) and self.lam == "auto":

@@ -12,7 +12,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.dpmeans import DPMeans
-from smallvar._centers.minibatch import BatchEstimator, labels_of_all
+from smallvar._centers.minibatch import BatchEstimator, labels_of_all, without_copies
 from smallvar._centers.starts import Start, run_starts
 from smallvar._centers.unit_rows import (
     length_rounding,
@@ -498,7 +498,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         return fitted
 
     def _begin(self, X, weight, rng, n_threads):
-        given, lam = self._given_centers(X, n_threads), self._penalty(X, weight, n_threads)
+        given = without_copies(self._given_centers(X, n_threads))
+        lam = self._penalty(X, weight, n_threads)
         vars(self).pop("path_", None)
         if lam is None:
             options = {"init": given, "coarse_rows": COARSE_ROWS, "transforms": False}
