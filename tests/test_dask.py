@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from helpers import assert_refuses, fit, moved, seeds
 from problems import FAMILIES, blobs, random_problem, tied_problem
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
@@ -351,6 +351,30 @@ def test_rows_without_direction(algorithm, at_once, seed):
     assert (model.transform(data).compute()[zero] == 1.0).all()
     score = local.score(few, sample_weight=few_weights)
     assert model.score(data, sample_weight=weights) == pytest.approx(score, rel=1e-12)
+
+
+@pytest.mark.parametrize("block", [csr_array, csr_matrix])
+@pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans", "MiniBatchDPMeans"])
+@pytest.mark.parametrize("options", [{}, {"n_clusters": 4}, {"max_clusters": 2}, {"lam": 3.0}])
+@pytest.mark.parametrize("sampled", [False, True])
+def test_sparse_blocks(block, name, options, sampled, monkeypatch):
+    """They give what dense blocks give, also where the data choose, from all rows or a sample."""
+    if sampled:
+        monkeypatch.setattr(_estimators, "SAMPLE", 60)
+    rng = np.random.default_rng(0)
+    X = 9.0 * np.eye(6)[rng.integers(3, size=90)]
+    X += (rng.random(X.shape) < 0.3) * rng.random(X.shape)
+    dense = chunked(X, [25, 0, 40, 25])
+    weight = rng.integers(1, 4, size=90).astype(float)
+    make = partial(getattr(smallvar.dask, name), random_state=0, **options)
+    expected = make().fit(dense, sample_weight=weight)
+    rows = dense.map_blocks(block, dtype=X.dtype, meta=np.empty((0, 0)))
+    model = make().fit(rows, sample_weight=weight)
+    assert np.array_equal(model.labels_.compute(), expected.labels_.compute())
+    assert model.n_clusters_ == expected.n_clusters_
+    for fitted in ("lam_", "objective_", "cluster_centers_"):
+        np.testing.assert_allclose(getattr(model, fitted), getattr(expected, fitted), atol=1e-9)
+    assert np.array_equal(model.predict(rows).compute(), model.labels_.compute())
 
 
 @pytest.mark.parametrize("sizes", [[3, 3], [6, 0], [0, 0, 6]])

@@ -367,5 +367,5 @@ def test_copies_of_given_centers_vanish(init, batch_size):
         assert parts.n_clusters_ == 2
     np.testing.assert_allclose(parts.cluster_centers_, expected.cluster_centers_)
     assert parts.cluster_weights_.tolist() == [20, 20]
-    directions = SphericalDPMeans(lam=0.1, init=init).partial_fit(X[:20] + [0.5, 0.0])
+    directions = SphericalDPMeans(lam=0.1, init=init).partial_fit(np.add(X[:20], [0.5, 0.0]))
     assert directions.n_clusters_ == 2

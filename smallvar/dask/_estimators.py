@@ -156,7 +156,8 @@ class DaskEstimator(LazyMethods):
     def _sample_for_path(self, executor, facts, rng):
         """Rows for the merge path, their weights, and the ratio of the total weight to theirs."""
         X, weight = sample_rows(executor, facts, rng, SAMPLE)
-        n, sampled = sum(facts.sizes.values()), len(X) if weight is None else float(weight.sum())
+        sampled = X.shape[0] if weight is None else float(weight.sum())
+        n = sum(facts.sizes.values())
         return X, weight, facts.total_weight / sampled if X.shape[0] < n else 1.0
 
 
