@@ -239,6 +239,53 @@ def test_finds_the_clusters_of_a_table(gaps):
     assert 0.0 < shares < 20.0  # the prior
 
 
+def small_counts(seed, n=500, k=4, p=40):
+    """Counts of 0, 1 and few more, in k clusters, and their labels."""
+    g = np.random.default_rng(seed)
+    y = g.integers(k, size=n)
+    return g.poisson(g.gamma(1, 1.5, size=(k, p))[y]), y
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_small_counts(seed):
+    """Most rows have a 0 where others have a positive count."""
+    X, y = small_counts(seed)
+    for options in ({}, {"n_clusters": 4}, {"init": X[:40]}):
+        model = fitted(X, random_state=0, **options)
+        assert model.n_clusters_ == 4
+        assert adjusted_rand_score(y, model.labels_) > 0.99
+
+
+def test_seeds_of_counts_are_off_zero():
+    X, _ = small_counts(0, n=60)
+    X = X.astype(float)
+    X[0, 0] = np.nan
+    packed = pack(X, dict.fromkeys(range(40), "poisson"))
+    measure = measure_of(packed, None, 1).scaled(np.full(40, 2.0))
+    rows = measure.rows(packed.numbers, packed.codes)
+    seeds = rows.centers_at(np.arange(60), 0.5)
+    overall = np.nanmean(X, axis=0)
+    # a prior of half a row of the overall mean; a row without a count has that mean itself
+    expected = (np.where(np.isnan(X), overall, X) + 0.5 * overall) / 1.5
+    np.testing.assert_allclose(seeds, expected, rtol=1e-14)
+    rows.set_centers(seeds)
+    own = np.diagonal(rows.divergences(False))
+    np.testing.assert_allclose(rows.divergences_alone(0.5), own, rtol=1e-12)
+
+
+def test_nearest_of_centers_at_infinite_divergences():
+    """The nearest center is found among those without a 0 where the row has a positive count."""
+    for seed in range(20):
+        X, _ = small_counts(seed, n=80, p=6)
+        packed = pack(X, dict.fromkeys(range(6), "poisson"))
+        rows = measure_of(packed, None, 1).rows(packed.numbers, packed.codes)
+        rows.set_centers(rows.centers_at(np.arange(30)))
+        rows.assign_points(0, 80, np.inf)
+        divergences = rows.divergences(False)
+        assert np.isinf(divergences).any()
+        assert rows.labels.tolist() == divergences.argmin(axis=1).tolist()
+
+
 def test_given_number_and_most():
     X, _ = groups(np.random.default_rng(1))
     for k in (1, 2, 5, 300):

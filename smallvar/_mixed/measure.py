@@ -40,6 +40,7 @@ from smallvar._sweeps.rows import LARGEST_REACH, SMALLEST_REACH
 
 KINDS = dict(zip(NUMBERS, (NORMAL, NORMAL, POISSON, EXPONENTIAL), strict=True))
 PSEUDO_COUNT = 1.0
+SEED_COUNT = 0.5  # rows of the overall mean that are added to a seed, in poisson columns
 BLOCK = 1024  # rows that Algorithm 1 compares at a time where clusters open
 OPENED = 64  # clusters that it opens before all rows are compared with them
 # of the variance of a column: the least within clusters, so that divergences stay finite

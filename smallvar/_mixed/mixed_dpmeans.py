@@ -30,7 +30,7 @@ from smallvar._core.validation import (
 from smallvar._mixed.columns import Column, pack, repack
 from smallvar._mixed.families import better_families
 from smallvar._mixed.imputing import imputed
-from smallvar._mixed.measure import MixedSweep, check_values, measure_of, spreads_given
+from smallvar._mixed.measure import SEED_COUNT, MixedSweep, check_values, measure_of, spreads_given
 from smallvar._mixed.mixed_path import MixedPath, find_path
 from smallvar._mixed.profiles import profiles
 from smallvar._selection.confidence import warn_if_unclear
@@ -398,7 +398,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
                 f"init must have at most max_clusters={self.max_clusters} rows, got {count}"
             )
         made = measure.rows(rows.numbers, rows.codes, None, None, n_threads)
-        return made.centers_at(np.arange(count))
+        return made.centers_at(np.arange(count), SEED_COUNT)
 
     def _learn(self, best):
         """Set the attributes of a fit."""

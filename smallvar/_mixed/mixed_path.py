@@ -14,7 +14,7 @@ from scipy.special import gammaln, xlogy
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import check_number
 from smallvar._mixed.columns import repack
-from smallvar._mixed.measure import LEAST_WEIGHT, MixedSweep, sums_of, variances
+from smallvar._mixed.measure import LEAST_WEIGHT, SEED_COUNT, MixedSweep, sums_of, variances
 from smallvar._mixed.single import lowest
 from smallvar._selection.confidence import of_several, of_single, shares
 from smallvar._selection.descent import check_distinct, draw
@@ -162,32 +162,46 @@ class Way:
         sweep, w = self.sweep, self.weight
         total = np.arange(1.0, self.n + 1.0) if w is None else np.cumsum(w)
         points = draw(total, 1, rng)
-        sweep.start(sweep.rows.centers_at(points))
+        sweep.start(sweep.rows.centers_at(points, SEED_COUNT))
         sweep.assign()
-        alone = sweep.rows.divergences_alone()
-        while sweep.k < size:
-            # the pseudo-count keeps divergences above 0 even for rows equal to their center
-            distance = np.maximum(sweep.assigned_distances() - alone, 0.0)
-            total = np.cumsum(distance if w is None else w * distance)
-            if not total[-1] > SAME * self.n:
-                break
+
+        def drawn(distance):
             # half as many rows as there are centers, a round of k-means|| (Bahmani et al. 2012)
-            points = draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng)
-            sweep.set_centers(np.vstack([sweep.centers, sweep.rows.centers_at(points)]))
-            sweep.assign()
+            total = np.cumsum(distance)
+            if total[-1] > SAME * self.n:
+                return draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng)
+            return None
+
+        self._open(size, drawn)
 
     def grow(self, number):
         """Open clusters at the rows farthest from their centers, up to ``number`` clusters."""
+
+        def farthest(distance):
+            row = distance.argmax()
+            return np.array([row], dtype=np.intp) if distance[row] > SAME else None
+
+        self._open(number, farthest)
+
+    def _open(self, number, pick):
+        """Open clusters at seeds, up to ``number`` clusters.
+
+        ``pick`` returns the rows for the next ones, None if there are none. Its argument is what
+        rows gain, by weight times divergence, from a seed of their own.
+        """
         sweep, w = self.sweep, self.weight
-        alone = sweep.rows.divergences_alone()
-        while sweep.k < number:
-            distance = np.maximum(sweep.assigned_distances() - alone, 0.0)
-            row = int((distance if w is None else w * distance).argmax())
-            if not distance[row] > SAME:
-                break
-            center = sweep.rows.centers_at(np.array([row], dtype=np.intp))
-            sweep.set_centers(np.vstack([sweep.centers, center]))
-            sweep.assign()
+        # at rows themselves only if seeds are too near each other for this many clusters
+        for prior_rows in (SEED_COUNT, 0.0):
+            # the pseudo-count keeps divergences above 0 even for rows equal to their center
+            alone = sweep.rows.divergences_alone(prior_rows)
+            while sweep.k < number:
+                distance = np.maximum(sweep.assigned_distances() - alone, 0.0)
+                points = pick(distance if w is None else w * distance)
+                if points is None:
+                    break
+                centers = sweep.rows.centers_at(points, prior_rows)
+                sweep.set_centers(np.vstack([sweep.centers, centers]))
+                sweep.assign()
 
     def start(self, centers):
         """Assign rows to the nearest of these centers, and move the centers."""

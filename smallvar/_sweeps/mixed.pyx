@@ -169,34 +169,52 @@ cdef bint is_walled_off(const Table* table, const Centers* centers, const Row* r
     return False
 
 
+cdef inline void find_least(
+    const double* score, Py_ssize_t n, Py_ssize_t* best, double* least, double* second
+) noexcept nogil:
+    """The two least scores, and the center of the least, the first one at a tie."""
+    cdef Py_ssize_t k
+    least[0] = second[0] = HUGE_VAL
+    best[0] = 0
+    for k in range(n):
+        if score[k] < least[0]:
+            second[0], least[0], best[0] = least[0], score[k], k
+        elif score[k] < second[0]:
+            second[0] = score[k]
+
+
 cdef Py_ssize_t nearest(const Table* table, const Centers* centers, const Row* row, double* score) noexcept nogil:
     """The nearest center."""
-    cdef double least = HUGE_VAL, second = HUGE_VAL, error, value
-    cdef Py_ssize_t k, best = 0
-    cdef bint walled
+    cdef double least, second, error, value
+    cdef Py_ssize_t k, best, n_finite
     if centers.k == 1:
         return 0
     sm_scores(
         row.shifted, row.at, row.n_numbers, centers.slopes, centers.offsets, row.level, row.n_levels, centers.costs,
         centers.padded, score,
     )
-    # the two least scores, the first one at a tie
-    for k in range(centers.k):
-        if score[k] < least:
-            second, least, best = least, score[k], k
-        elif score[k] < second:
-            second = score[k]
-    # each of the two may be off by the error; a score is finite where a divergence may be infinite
+    find_least(score, centers.k, &best, &least, &second)
+    # scores are finite where divergences are infinite: then only centers at finite ones are compared
+    if centers.walls != NULL and centers.walls[best] and is_walled_off(table, centers, row, best):
+        n_finite = 0
+        for k in range(centers.k):
+            if centers.walls[k] and is_walled_off(table, centers, row, k):
+                score[k] = HUGE_VAL
+            else:
+                n_finite += 1
+        if n_finite == 0:
+            return 0
+        find_least(score, centers.k, &best, &least, &second)
+    # each of the two may be off by the error
     error = rounding(table, centers, row)
-    walled = centers.walls != NULL and centers.walls[best] and is_walled_off(table, centers, row, best)
-    if second - least > 2.0 * error and not walled:
+    if second - least > 2.0 * error:
         return best
     # ambiguous: exact divergences of all centers that may be the nearest
     second = least + 4.0 * error
     least = HUGE_VAL
     best = 0
     for k in range(centers.k):
-        if walled or not score[k] > second:     # a score may be NaN
+        if not score[k] > second:   # a score may be NaN
             value = exact(table, centers, row, k)
             if value < least:
                 least, best = value, k
@@ -536,7 +554,7 @@ cdef class MixedAssignment(MixedRows):
                 if new_distance < distance:
                     distance, labels[i] = new_distance, <int> (k + c)
             if k + n < cap and w * distance > lam and w * distance - cost_alone(table, row, w) > lam:
-                open_center(table, row, w, &mean[n, 0], &share[n, 0])
+                open_center(table, row, w, 0.0, &mean[n, 0], &share[n, 0])
                 for c in range(table.begin[table.q]):
                     cost[c, n] = -log(share[n, c]) if share[n, c] > 0.0 else 0.0
                 labels[i] = <int> (k + n)
@@ -544,8 +562,8 @@ cdef class MixedAssignment(MixedRows):
             i += 1
         return i, np.hstack([means[:n, : table.p], shares[:n, :levels]])
 
-    def centers_at(self, const Py_ssize_t[::1] points):
-        """The centers of clusters of these points alone."""
+    def centers_at(self, const Py_ssize_t[::1] points, double prior_rows=0.0):
+        """The centers of clusters of these points alone, or seeds at them: see ``seed_mean``."""
         cdef Py_ssize_t m, n = points.shape[0], levels = self.table.begin[self.table.q]
         means, shares = np.zeros((n, self.table.p + 1)), np.zeros((n, levels + 1))
         cdef double[:, ::1] mean = means, share = shares
@@ -553,21 +571,30 @@ cdef class MixedAssignment(MixedRows):
             if not 0 <= points[m] < self.table.n:
                 raise ValueError("there must be such points")
             read_point(&self.table, points[m], &self.rows[0])
-            open_center(&self.table, &self.rows[0], weight_of_point(&self.table, points[m]), &mean[m, 0], &share[m, 0])
+            open_center(
+                &self.table, &self.rows[0], weight_of_point(&self.table, points[m]), prior_rows, &mean[m, 0],
+                &share[m, 0],
+            )
         return np.hstack([means[:, :-1], shares[:, :-1]])
 
-    def divergences_alone(self):
-        """Divergences of all points from the centers of clusters of their own: 0 but for codes."""
+    def divergences_alone(self, double prior_rows=0.0):
+        """Divergences of all points from the centers that ``centers_at`` gives for them."""
         cdef const Table* table = &self.table
         cdef double[::1] out = np.zeros(table.n)
+        cdef Row* row = &self.rows[0]
         cdef double w, a = table.pseudo_count
-        cdef Py_ssize_t i, m
+        cdef Py_ssize_t i, m, j
         with nogil:
             for i in range(table.n):
-                read_point(table, i, &self.rows[0])
+                read_point(table, i, row)
                 w = weight_of_point(table, i)
-                for m in range(self.rows[0].n_levels):
-                    out[i] -= log((w + a * table.shares[self.rows[0].level[m]]) / (w + a))
+                for m in range(row.n_numbers):
+                    j = row.at[m]
+                    out[i] += table.factor[j] * divergence(
+                        table.kind[j], row.x[m], seed_mean(table, j, row.x[m], prior_rows)
+                    )
+                for m in range(row.n_levels):
+                    out[i] -= log((w + a * table.shares[row.level[m]]) / (w + a))
                 poll_signals(&self.work, table.p + table.q, WORK)
         return np.asarray(out)
 
@@ -656,14 +683,27 @@ cdef class MixedAssignment(MixedRows):
         return out_array if to_assigned else out_array.reshape(n, k)
 
 
-cdef void open_center(const Table* table, const Row* row, double w, double* mean, double* share) noexcept nogil:
+cdef inline double seed_mean(const Table* table, Py_ssize_t j, double x, double prior_rows) noexcept nogil:
+    """The mean of a seed at a number x: x itself, but for counts between x and the overall mean m.
+
+    A mean of 0 is infinitely far from every row with a larger count. With the gamma law as a conjugate prior, worth b
+    rows of the mean m, the mean given x is (x + b m) / (1 + b).
+    """
+    if table.kind[j] != C_POISSON or prior_rows == 0.0:
+        return x
+    return (x + prior_rows * table.place[j]) / (1.0 + prior_rows)
+
+
+cdef void open_center(
+    const Table* table, const Row* row, double w, double prior_rows, double* mean, double* share
+) noexcept nogil:
     """The center of a cluster of one row: overall means and shares where it has no cell."""
     cdef Py_ssize_t j, m, v, level
     cdef double a = table.pseudo_count
     for j in range(table.p):
         mean[j] = table.place[j]
     for m in range(row.n_numbers):
-        mean[row.at[m]] = row.x[m]
+        mean[row.at[m]] = seed_mean(table, row.at[m], row.x[m], prior_rows)
     for v in range(table.begin[table.q]):
         share[v] = table.shares[v]
     for m in range(row.n_levels):
