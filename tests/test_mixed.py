@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 from twins import mixed as twin
 
 from smallvar import BregmanDPMeans, DPMeans, MixedDPMeans, UnclearNumberWarning
-from smallvar._mixed.columns import pack
+from smallvar._mixed.columns import pack, weighted_columns
 from smallvar._mixed.measure import MixedSweep, measure_of, sums_of
 from smallvar._sweeps import parallel
 
@@ -94,7 +94,7 @@ def test_labels_are_those_of_the_twin(block):
             options = {"lam": lam, "algorithm": algorithm, "columns": kinds, "max_clusters": cap}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                constant = pack(X, kinds).left_out
+                constant = weighted_columns(pack(X, kinds), weights).left_out
                 own = {name: s for name, s in spreads.items() if name not in constant}
                 model = MixedDPMeans(spreads=own, n_threads=1, **options)
                 model.fit(X, sample_weight=weights)
@@ -353,6 +353,80 @@ def test_rows_of_weight_zero_take_no_part():
     assert model.labels_.tolist() == model.predict(X).tolist()
     alone = MixedDPMeans(random_state=0, n_threads=1, columns=kinds).fit(X.iloc[:150])
     assert model.labels_[:150].tolist() == alone.labels_.tolist()
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-9, 0.5, 3.0, 1e99])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scale_of_weights(factor, weighted):
+    """All weights times a constant change no label where the penalty is found."""
+    g = np.random.default_rng(0)
+    X, _ = groups(g, 150)
+    weights = g.integers(1, 4, size=150).astype(float) if weighted else np.ones(150)
+    for options in ({}, {"n_clusters": 5}, {"init": X.iloc[:9]}):
+        model = MixedDPMeans(random_state=0, n_threads=1, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            one = clone(model).fit(X, sample_weight=weights)
+            other = clone(model).fit(X, sample_weight=factor * weights)
+        assert other.labels_.tolist() == one.labels_.tolist()
+        for name in ("lam_", "objective_", "inertia_", "objective_path_"):
+            scaled = factor * getattr(one, name)
+            np.testing.assert_allclose(getattr(other, name), scaled, rtol=1e-12)
+        assert other.path_.at(other.lam_) == other.n_clusters_
+        np.testing.assert_array_equal(other.path_.criterion, one.path_.criterion)
+        score = other.score(X, sample_weight=factor * weights)
+        assert score == pytest.approx(-other.objective_, rel=CLOSE)
+    if not weighted:
+        assert other.labels_.tolist() == model.fit(X).labels_.tolist()
+
+
+def test_columns_without_two_values_in_rows_with_a_weight():
+    """They are left out, whatever rows of weight zero have there."""
+    weight = np.repeat([0.0, 2.0], [10, 30])
+    g = np.random.default_rng(1)
+    used = {"a": g.normal(size=40), "b": LETTERS[np.arange(40) % 3].astype(object)}
+    values = {
+        "none": np.where(weight > 0.0, np.nan, g.normal(size=40)),
+        "one": np.where(weight > 0.0, 3.5, g.normal(size=40)),
+        "zero": np.where(weight > 0.0, 0, g.poisson(5.0, size=40)),
+        "word": np.where(weight > 0.0, "x", LETTERS[g.integers(3, size=40)]).astype(object),
+        "no word": np.where(weight > 0.0, None, LETTERS[g.integers(3, size=40)]),
+        "flag": (weight == 0.0) & (np.arange(40) % 2 == 0),
+    }
+    kinds = {"zero": "poisson", "one": "exponential"}
+    values["one"] = np.abs(values["one"])
+    X = pd.DataFrame(used | values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+
+        for options in ({"n_clusters": 3}, {"lam": 2.0}, {"init": X.iloc[:3]}):
+            model = MixedDPMeans(columns=kinds, random_state=0, **options)
+            model.fit(X, sample_weight=weight)
+            assert [c.name for c in model.columns_] == ["a", "b"]
+            rows = "in the rows of positive weight"
+            assert model.left_out_ == {
+                "none": f"no value {rows}", "one": f"one value {rows}, 3.5",
+                "zero": f"one value {rows}, 0", "word": f"one value {rows}, 'x'",
+                "no word": f"no value {rows}", "flag": f"one value {rows}, False",
+            }  # fmt: skip
+            alone = clone(model).set_params(columns="auto")
+            alone.fit(X[["a", "b"]], sample_weight=weight)
+            assert model.labels_.tolist() == alone.labels_.tolist()
+            assert model.objective_ == alone.objective_
+            assert np.isfinite(model.transform(X)).all()
+            assert model.impute(X).equals(X)
+    with pytest.raises(ValueError, match="got none .*no value in the rows of positive weight"):
+        MixedDPMeans().fit(X[["none", "flag"]], sample_weight=weight)
+
+
+def test_a_number_of_clusters_where_a_column_has_no_weight():
+    X = {"a": ["x", "y", "x", "y"], "b": [1.0, 2.0, np.nan, np.nan]}
+    model = fitted(X, n_clusters=2)  # all rows have a weight: the column takes part
+    assert [c.name for c in model.columns_] == ["a", "b"]
+    model = MixedDPMeans(n_clusters=2).fit(X, sample_weight=[0, 0, 1, 1])
+    assert model.left_out_ == {"b": "no value in the rows of positive weight"}
+    assert model.labels_.tolist() in ([0, 1, 0, 1], [1, 0, 1, 0])
+    assert np.isfinite(model.objective_)
 
 
 def test_order_of_columns_does_not_matter():

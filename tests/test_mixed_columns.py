@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
+from smallvar import MixedDPMeans
 from smallvar._mixed.columns import Column, pack, repack
 from smallvar._mixed.order import are_in_order
 
@@ -165,6 +166,105 @@ def test_lists_of_rows_of_several_types():
 def test_array_of_strings():
     packed = pack(np.array([["a", "b"], ["c", "b"], ["a", "d"]] * 4))
     assert [column.levels for column in packed.columns] == [("a", "c"), ("b", "d")]
+
+
+def tables_of(library, columns, grades):
+    """The columns and one of ordered grades, as a table of the library."""
+    if library == "dict":
+        return columns | {"grade": grades}
+    if library == "pandas":
+        order = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
+        return pd.DataFrame(columns).assign(grade=pd.Series(grades, dtype=order))
+    polars = pytest.importorskip("polars")
+    kind = polars.Enum(["low", "mid", "high"])
+    frame = polars.DataFrame(columns).with_columns(polars.Series("grade", grades, dtype=kind))
+    if library == "polars":
+        return frame
+    pytest.importorskip("pyarrow")
+    if library == "pandas of arrow":
+        return frame.to_arrow().to_pandas(types_mapper=pd.ArrowDtype)
+    return frame.to_arrow()
+
+
+@pytest.mark.parametrize("library", ["dict", "pandas", "polars", "pyarrow", "pandas of arrow"])
+def test_fits_of_every_library(library):
+    """Fit, predict, transform, impute and profiles, with names and the order of declared levels."""
+    columns = mixed()
+    grades = [["low", "mid", "high"][i % 3] if i % 7 else None for i in range(N)]
+    X = tables_of(library, columns, grades)
+    model = MixedDPMeans(n_clusters=3, random_state=0).fit(X)
+    assert model.feature_names_in_.tolist() == [*columns, "grade"]
+    assert model.n_features_in_ == 10
+    grade = next(c for c in model.columns_ if c.name == "grade")
+    if library == "dict":
+        assert (grade.kind, grade.levels) == ("categorical", ("high", "low", "mid"))
+    else:
+        assert (grade.kind, grade.levels) == ("ordered", ("low", "mid", "high"))
+        assert model.cluster_parameters_["grade"].max() <= 2.0
+    assert model.predict(X).tolist() == model.labels_.tolist()
+    filled = model.impute(X)
+    assert type(filled) is type(X)
+    again = pack(filled, {c.name: c.kind for c in model.columns_})
+    assert not np.isnan(again.numbers).any() and (again.codes >= 0).all()
+    if library != "dict":
+        assert next(c for c in again.columns if c.name == "grade").levels == grade.levels
+    assert len(model.profiles_["summary"]) == 3 * len(model.columns_)
+
+
+def test_structured_arrays_and_lazy_frames():
+    X = np.zeros(30, dtype=[("size", float), ("word", "U3")])
+    X["size"], X["word"] = np.arange(30) ** 2, np.array(["ab", "cd", "ef"])[np.arange(30) // 10]
+    X["size"][4] = np.nan
+    model = MixedDPMeans(n_clusters=3, random_state=0).fit(X)
+    assert model.feature_names_in_.tolist() == ["size", "word"]
+    filled = model.impute(X)
+    assert filled.dtype == X.dtype and not np.isnan(filled["size"]).any()
+    lazy = pytest.importorskip("polars").LazyFrame({"a": [1.0, 2.0]})
+    with pytest.raises(TypeError, match="got a polars LazyFrame: call its collect"):
+        MixedDPMeans().fit(lazy)
+
+
+def test_names_that_are_no_strings():
+    X = pd.DataFrame({0: np.arange(9.0), 1: list("aabbccaab")})
+    assert not hasattr(MixedDPMeans(n_clusters=2).fit(X), "feature_names_in_")
+
+
+@pytest.mark.parametrize("levels", [
+    [10, 20, 40], [40, 10, 20], [0.5, 1.5, 9.0], list(pd.interval_range(0, 3)),
+    list(pd.to_datetime(["2020", "2021", "2024"])), list(pd.period_range("2020", periods=3)),
+], ids=["integers", "not ascending", "floats", "intervals", "dates", "periods"])  # fmt: skip
+@pytest.mark.parametrize("ordered", [True, False])
+def test_declared_levels_of_any_type(levels, ordered):
+    y = np.arange(60) % 3
+    x = np.random.default_rng(0).normal(6.0 * y)
+    grade = pd.Categorical.from_codes(np.where(np.arange(60) == 7, -1, y), levels, ordered=ordered)
+    X = pd.DataFrame({"x": x, "grade": grade})
+    model = MixedDPMeans(n_clusters=3, random_state=0).fit(X)
+    column = model.columns_[1]
+    assert (column.kind, column.levels) == ("ordered" if ordered else "categorical", tuple(levels))
+    assert column.positions is ordered
+    assert model.predict(X).tolist() == model.labels_.tolist()
+    # row 7 is in the cluster of the rows of level 1
+    assert model.impute(X)["grade"][7] == levels[1]
+    shown = model.profiles_.query("column == 'grade'")["level"]
+    assert sorted(shown) == sorted(map(str, levels))
+    plain = X.assign(grade=np.arange(60) if ordered else "word")
+    if isinstance(levels[0], (int, float)):
+        plain = X.assign(grade=X["grade"].astype(float))
+        assert model.predict(plain).tolist() == model.labels_.tolist()
+    elif ordered:
+        with pytest.raises(ValueError, match="must be a category with levels like .*, got numbers"):
+            model.predict(plain)
+
+
+def test_numbers_of_a_fit_as_a_category():
+    y = np.arange(60) % 3
+    X = pd.DataFrame({"x": np.random.default_rng(0).normal(6.0 * y), "n": [4.0, 9.0, 2.0] * 20})
+    model = MixedDPMeans(n_clusters=3, random_state=0).fit(X)
+    labels = model.predict(X.assign(n=X["n"].astype("category")))
+    assert labels.tolist() == model.labels_.tolist()
+    with pytest.raises(ValueError, match=r"must be numbers, as in the fit, got a category with"):
+        model.predict(X.assign(n=pd.cut(X["n"], 3)))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "Float32", "float32[pyarrow]"])

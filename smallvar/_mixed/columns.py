@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,8 @@ class Column:
     flag_of : str or None
         Of a flag, a column that says whether another one has a value other than ``filled``: the
         name of the other column.
+    positions : bool
+        Whether the table declares the levels in order: numbers are then their positions.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Column:
     position: int = 0
     filled: tuple[float, float] | None = None
     flag_of: str | None = None
+    positions: bool = False
 
     @property
     def source(self):
@@ -147,9 +151,56 @@ def pack(X, columns="auto"):
     ]
     left_out = {reader.names[j]: f.reason for j, f in enumerate(column_kinds) if f.kind is None}
     if not used:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:SHOWN])
-        raise ValueError(f"X must have a column that tells rows apart, got none ({reasons})")
+        raise ValueError(_nothing_left(left_out))
     return _packed(reader, used, left_out, kept)
+
+
+def weighted_columns(packed, weight):
+    """The Packed without the columns that do not tell rows of positive weight apart."""
+    if weight is None or weight.all():
+        return packed
+    left_out, kept = dict(packed.left_out), np.ones(len(packed.columns), dtype=bool)
+    for cells, of, missing in (
+        (packed.numbers, packed.number_of, np.isnan),
+        (packed.codes, packed.code_of, lambda codes: codes < 0),
+    ):
+        for place, i in enumerate(of):
+            column, values = packed.columns[i], cells[weight > 0, place]
+            values = values[~missing(values)]
+            if len(values) and values.min() < values.max():
+                continue
+            kept[i], of_rows = False, "in the rows of positive weight"
+            left_out[column.name] = f"no value {of_rows}"
+            if len(values):
+                value = _shown_value(column, values[0])
+                left_out[column.name] = f"one value {of_rows}, {value!r}"
+    if kept.all():
+        return packed
+    if not kept.any():
+        raise ValueError(_nothing_left(left_out))
+    index, numbers, codes = np.cumsum(kept) - 1, kept[packed.number_of], kept[packed.code_of]
+    return replace(
+        packed,
+        columns=tuple(c for c, keep in zip(packed.columns, kept, strict=True) if keep),
+        left_out=left_out,
+        numbers=np.ascontiguousarray(packed.numbers[:, numbers]),
+        codes=np.ascontiguousarray(packed.codes[:, codes]),
+        number_of=index[packed.number_of[numbers]],
+        code_of=index[packed.code_of[codes]],
+    )
+
+
+def _shown_value(column, value):
+    """A value of a packed column, as the table has it."""
+    if column.kind in CODES or column.positions:
+        return column.levels[int(value)]
+    return plain(value)
+
+
+def _nothing_left(left_out):
+    """The error message for a table of which all columns are left out."""
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:SHOWN])
+    return f"X must have a column that tells rows apart, got none ({reasons})"
 
 
 def _columns_of(names, j, column_kind):
@@ -163,8 +214,9 @@ def _columns_of(names, j, column_kind):
     name, often = names[j], column_kind.often
     filled = column_kind.filled if often is None else (float(often), 0.0)
     yield Column(
-        name, column_kind.kind, column_kind.levels, column_kind.step, column_kind.reason, j, filled
-    )
+        name, column_kind.kind, column_kind.levels, column_kind.step, column_kind.reason, j, filled,
+        positions=column_kind.positions,
+    )  # fmt: skip
     if often is None:
         return
     flag = f"{name} not {often:g}"
@@ -250,7 +302,7 @@ def _levels_as(cells, name, kind):
     used = np.unique(cells.codes[cells.codes >= 0])
     levels = tuple(cells.levels[i] for i in used)
     if kind == "ordered" and cells.ordered:
-        return ColumnKind(kind, "as asked for", levels, 1.0)
+        return ColumnKind(kind, "as asked for", levels, 1.0, positions=True)
     if kind == "bernoulli" and len(levels) > 2:
         raise ValueError(_needs(name, kind, "2 values", counted(len(levels), "level")))
     if kind not in CODES:
@@ -399,20 +451,25 @@ def _as_codes(cells, column):
         if len(lacking):
             lacking = lacking[np.isin(lacking, np.unique(cells.codes))]
         return table[cells.codes], [cells.levels[i] for i in lacking[:SHOWN]]
-    if cells.what == "dates" or any(isinstance(level, str) for level in column.levels):
-        got = "dates" if cells.what == "dates" else "numbers"
-        if got == "dates" or not np.isnan(cells.numbers).all():
-            raise ValueError(_as_fitted(column, "words", got))
-    if cells.what == "numbers" and not any(isinstance(v, str) for v in column.levels):
+    if cells.what == "numbers" and all(isinstance(v, Real) for v in column.levels):
         return _codes_of(cells.numbers, column.levels)
+    if cells.what == "dates" or not np.isnan(cells.numbers).all():
+        raise ValueError(_as_fitted(column, _what_levels_are(column.levels), cells.what))
     return np.full(len(cells.numbers), -1, dtype=np.int16), []
 
 
+def _what_levels_are(levels):
+    """What a message calls the levels of a column."""
+    return "words" if isinstance(levels[0], str) else f"a category with levels like {levels[0]}"
+
+
 def _codes_of(numbers, levels):
-    """Index of each number in ascending levels (-1: not among them), and some not among them."""
+    """Index of each number in the levels (-1: not among them), and some not among them."""
     value = np.asarray(levels, dtype=np.float64)
-    index = np.searchsorted(value, numbers)
+    ascending = np.argsort(value)
+    index = np.searchsorted(value, numbers, sorter=ascending)
     index[index == len(value)] = 0
+    index = ascending[index]
     is_level = value[index] == numbers
     unseen = np.unique(numbers[~is_level & ~np.isnan(numbers)])
     return np.where(is_level, index, -1).astype(np.int16), [plain(v) for v in unseen[:SHOWN]]
@@ -420,9 +477,7 @@ def _codes_of(numbers, levels):
 
 def _as_numbers(cells, column):
     """Numbers of the cells: values, or the positions of ordered levels; NaN where missing."""
-    if cells.what == "levels":
-        if column.kind != "ordered" or not isinstance(column.levels[0], str):
-            raise ValueError(_as_fitted(column, "numbers", "words"))
+    if column.positions:
         codes, _ = _as_codes(cells, column)
         return np.where(codes < 0, np.nan, codes.astype(np.float64))
     numbers = _numbers_of(cells, column)
@@ -435,9 +490,11 @@ def _as_numbers(cells, column):
 
 
 def _numbers_of(cells, column):
-    """The numbers of the cells; raises if they are words or dates."""
+    """The numbers of the cells, which may be levels of a category; raises if they are others."""
+    if cells.what == "levels" and all(isinstance(v, Real) for v in cells.levels):
+        return np.append(np.asarray(cells.levels, dtype=np.float64), np.nan)[cells.codes]
     if cells.what != "numbers":
-        got = "dates" if cells.what == "dates" else "words"
+        got = "dates" if cells.what == "dates" else _what_levels_are(cells.levels)
         raise ValueError(_as_fitted(column, "numbers", got))
     return cells.numbers
 

@@ -1,6 +1,7 @@
 """Cells that are missing, filled by what their clusters say."""
 
 import sys
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def _typical(column, parameter, whole):
         return [column.levels[v] for v in parameter.argmax(axis=1)]
     if column.kind == "ordered" and column.levels:
         levels = column.levels
-        if isinstance(levels[0], str):
+        if column.positions:
             places = np.clip(np.rint(parameter).astype(int), 0, len(levels) - 1)
         else:
             values = np.array(levels, dtype=float)
@@ -62,16 +63,25 @@ def _changed(X, names, changes):
     """A copy of the table with other values in some cells: by position, rows and values."""
     # neither is imported here: a table of one of them means that it is loaded
     arrow, polars = sys.modules.get("pyarrow"), sys.modules.get("polars")
-    if isinstance(X, dict):
+    if isinstance(X, Mapping):
         return {
             name: _in_array(np.asarray(column), *changes[j]) if j in changes else column
             for j, (name, column) in enumerate(X.items())
         }
+    if getattr(getattr(X, "dtype", None), "names", None):
+        out = X.copy()
+        for j, (rows, values) in changes.items():
+            out[names[j]][rows] = values
+        return out
     if hasattr(X, "iloc"):
         out = X.copy()
         for j, (rows, values) in changes.items():
             column = out.iloc[:, j].copy()
-            column.iloc[rows] = values
+            if hasattr(column.dtype, "pyarrow_dtype"):  # pandas would lose the order of levels
+                cells = _in_arrow(arrow, column.array.__arrow_array__(), rows, values)
+                column = type(column)(type(column.array)(cells), index=column.index)
+            else:
+                column.iloc[rows] = values
             out.isetitem(j, column)
         return out
     if polars is not None and isinstance(X, polars.DataFrame):
@@ -110,10 +120,17 @@ def _in_polars(polars, column, rows, values):
 
 def _in_arrow(arrow, column, rows, values):
     if isinstance(column, arrow.ChunkedArray):
-        column = column.combine_chunks()
+        column = column.unify_dictionaries().combine_chunks()
     kind, cells = column.type, column.to_pylist()
     for row, value in zip(rows, values, strict=True):
         cells[row] = value
     if arrow.types.is_dictionary(kind):
-        return arrow.array(cells, type=kind.value_type).dictionary_encode().cast(kind)
+        # levels keep their order, as it may have a meaning
+        levels = list(dict.fromkeys([*column.dictionary.to_pylist(), *values]))
+        place = {level: code for code, level in enumerate(levels)} | {None: None}
+        return arrow.DictionaryArray.from_arrays(
+            arrow.array([place[cell] for cell in cells], type=kind.index_type),
+            arrow.array(levels, type=kind.value_type),
+            ordered=kind.ordered,
+        )
     return arrow.array(cells, type=kind)

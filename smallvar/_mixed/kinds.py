@@ -38,9 +38,9 @@ LEAST_LOG_RATIO = 1e-12
 class ColumnKind:
     """The kind found for a column, or None and the reason why the column is left out.
 
-    ``levels``, ``step`` and ``filled`` are as for Column of columns.py. If many rows have one
-    value, ``often``, the kind is that of the others, and whether a row has that value is a column
-    of its own. ``like_codes``: ordered numbers that may be codes of a category instead, which the
+    ``levels``, ``step``, ``filled`` and ``positions`` are as for Column of columns.py. If many rows
+    have one value, ``often``, the kind is that of the others, and whether a row has that value is a
+    column of its own. ``like_codes``: ordered numbers that may be codes of a category instead, which the
     other columns must decide. ``like_counts``: if they are in order, they are counts.
     """
 
@@ -52,6 +52,7 @@ class ColumnKind:
     like_codes: bool = False
     like_counts: bool = False
     often: float | None = None
+    positions: bool = False
 
 
 def counted(number, thing):
@@ -93,7 +94,9 @@ def kind_of_levels(cells, name):
     if len(used) == 1:
         return ColumnKind(None, f"one value, {levels[0]!r}")
     if cells.ordered:
-        return ColumnKind("ordered", f"{counted(len(used), 'level')} in order", levels, 1.0)
+        return ColumnKind(
+            "ordered", f"{counted(len(used), 'level')} in order", levels, 1.0, positions=True
+        )
     if n >= FEW_ROWS and len(used) > SHARE_OF_ROWS * n:
         if len(used) == n:
             return ColumnKind(None, "an identifier: another value in every row")

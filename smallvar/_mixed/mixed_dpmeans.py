@@ -18,6 +18,7 @@ from smallvar._core.estimator import (
     unchanged_on_error,
     warn_not_converged,
 )
+from smallvar._core.tables import opened
 from smallvar._core.validation import (
     check_flag,
     check_lam,
@@ -26,8 +27,9 @@ from smallvar._core.validation import (
     check_sparse,
     check_weights,
     exact_number,
+    mean_weight,
 )
-from smallvar._mixed.columns import Column, pack, repack
+from smallvar._mixed.columns import Column, pack, repack, weighted_columns
 from smallvar._mixed.families import better_families
 from smallvar._mixed.imputing import imputed
 from smallvar._mixed.measure import SEED_COUNT, MixedSweep, check_values, measure_of, spreads_given
@@ -163,8 +165,11 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     A row opens a cluster where w * D(x, mu) less what it costs in a cluster of its own exceeds
     ``lam`` for every cluster. That cost is 0 but for codes, whose shares have the prior.
 
-    The weight of a row is that of so many equal rows. A level whose rows all have weight zero
-    counts as missing. A cluster without a cell in a column has the mean or the shares of all rows.
+    The weight of a row is that of so many equal rows. With "auto" only ratios of weights matter:
+    the prior of a cluster then is worth a row of mean weight, and all weights times a constant
+    multiply the penalty and the objective by it, as for :class:`DPMeans`. A level whose rows all
+    have weight zero counts as missing, and a column without two values in rows of positive weight
+    is left out. A cluster without a cell in a column has the mean or the shares of all rows.
 
     References
     ----------
@@ -281,7 +286,8 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             with np.errstate(over="ignore", invalid="ignore"):
                 packed = pack(self._checked(X, reset=True), self.columns)
             self._note_columns(X, packed)
-            weight = check_weights(sample_weight, len(packed.numbers))
+            weight = self._in_units(check_weights(sample_weight, len(packed.numbers)))
+            packed = weighted_columns(packed, weight)
             check_values(packed)
             self.columns_, self.left_out_ = packed.columns, packed.left_out
             measure = measure_of(packed, weight, n_threads)
@@ -297,13 +303,23 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             warn_if_unclear(self)
         return self
 
+    def _in_units(self, weight):
+        """The weights for a fit: divided by their mean if the penalty is found."""
+        weight = self._relative(weight, isinstance(self.lam, str))
+        if weight is not None and isinstance(self.lam, str):
+            # the prior of a cluster is worth a row of this weight
+            mean = mean_weight(weight)
+            weight, self._unit = weight / mean, mean * self._unit
+        return weight
+
     def _checked(self, X, *, reset):
         """X itself if it is a table, else an array, checked by scikit-learn but for its values."""
         check_sparse(X, type(self).__name__, False)
-        tables = "iloc", "column_names", "height"  # of pandas, pyarrow and polars
+        tables = "iloc", "column_names", "height", "collect"  # of pandas, pyarrow and polars
         # tables have columns of several types, which validate_data would make into one array
-        if isinstance(X, Mapping) or any(map(partial(hasattr, X), tables)):
+        if isinstance(X, Mapping) or any(map(partial(hasattr, X), tables)) or _fields(X):
             return X
+        X = opened(X)
         if not hasattr(X, "dtype"):
             X = _array_of(X)
         return validate_data(
@@ -319,8 +335,9 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         """Set ``n_features_in_`` and, for a table, ``feature_names_in_``."""
         vars(self).pop("feature_names_in_", None)
         self.n_features_in_ = packed.n_columns
-        if packed.named:
-            self.feature_names_in_ = np.array(_names_of(X), dtype=object)
+        names = _names_of(X) if packed.named else [None]
+        if all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
 
     def _fit(self, packed, measure, given, weight, rng, n_threads):
         """Run all starts, and set the result from the best one, which is returned.
@@ -410,6 +427,9 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         vars(self).pop("path_", None)
         if best.path is not None:
             self.path_ = best.path
+        self._multiply("inertia_", "objective_", "objective_path_", "lam_")
+        if best.path is not None:
+            self._multiply("path_")
         named = self._measure.of_columns(self.columns_, self._centers)
         self.cluster_parameters_, self.spreads_ = named
 
@@ -528,7 +548,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         # the prior belongs to the clusters, not to the rows, so it is added once
         least = sweep.assigned_distances()
         total = float(least.sum() if weight is None else weight @ least)
-        prior = float(self._measure.prior(self._centers))
+        prior = self._unit * float(self._measure.prior(self._centers))
         return -(total + prior + self.lam_ * self.n_clusters_)
 
 
@@ -541,10 +561,13 @@ def _array_of(rows):
         raise ValueError(f"X must be a table, or rows of one length: {error}") from None
 
 
+def _fields(X):
+    """The names of the fields of a structured array; None for all else."""
+    return getattr(getattr(X, "dtype", None), "names", None)
+
+
 def _names_of(X):
     """The names of the columns of a table."""
-    if hasattr(X, "column_names"):
-        return list(X.column_names)
-    if hasattr(X, "schema") and hasattr(X.schema, "names"):
-        return list(X.schema.names)
-    return list(X) if isinstance(X, dict) else list(X.columns)
+    if isinstance(X, Mapping) or _fields(X):
+        return list(_fields(X) or X)
+    return list(getattr(X, "column_names", X.columns))  # of pyarrow, else of pandas and polars

@@ -145,17 +145,14 @@ def _of_numbers(column, there, mean, variance, weights, fitted, s):
             apart = (ratio - np.log(ratio) - 1.0) / s**2
         else:
             apart = 0.5 * ((fitted - mean[-1]) / s) ** 2
-    words = column.kind == "ordered" and isinstance(column.levels[0], str)
     for c in range(len(fitted)):
         if there[c] == 0.0:
             yield "no value", 0.0, np.nan, np.nan, "", np.nan, mean[-1], 1.0
             continue
-        level = (
-            column.levels[int(np.clip(np.round(mean[c]), 0, len(column.levels) - 1))]
-            if words
-            else ""
-        )
-        text = f"about {level}" if words else f"{shown(mean[c], spread[c])} ± {shown(spread[c])}"
+        level, text = "", f"{shown(mean[c], spread[c])} ± {shown(spread[c])}"
+        if column.positions:
+            level = str(column.levels[int(np.clip(np.round(mean[c]), 0, len(column.levels) - 1))])
+            text = f"about {level}"
         missing = 1.0 - there[c] / weights[c] if weights[c] else 0.0
         yield text, apart[c], mean[c], spread[c], level, np.nan, mean[-1], max(missing, 0.0)
 

@@ -7,6 +7,7 @@ table has imported it.
 import datetime
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -135,12 +136,15 @@ def _table(X):
     if arrow is not None and isinstance(X, arrow.RecordBatch):
         return arrow.Table.from_batches([X])
     if (
-        isinstance(X, dict)
-        or (hasattr(X, "iloc") and hasattr(X, "columns"))
+        (hasattr(X, "iloc") and hasattr(X, "columns"))
         or (arrow is not None and isinstance(X, arrow.Table))
         or (polars is not None and isinstance(X, polars.DataFrame))
     ):
         return X
+    if isinstance(X, Mapping):
+        return dict(X)
+    if getattr(getattr(X, "dtype", None), "names", None):  # a structured array
+        return {name: X[name] for name in X.dtype.names}
     if issparse(X):
         raise TypeError("X must be a table, got a sparse matrix, in which no cell can be missing")
     array = np.asarray(X)
@@ -212,7 +216,12 @@ def _of_polars(column):
         return Cells("dates")
     if kind == polars.Null:
         return Cells("numbers", np.full(len(column), np.nan))
-    if kind in (polars.String, polars.Categorical, polars.Enum):
+    if kind == polars.Enum:  # its levels are in order, as polars tells other libraries
+        codes = column.to_physical().cast(polars.Int32).fill_null(-1).to_numpy()
+        return Cells(
+            "levels", codes=codes, levels=list(kind.categories), declared=True, ordered=True
+        )
+    if kind in (polars.String, polars.Categorical):
         physical = column.cast(polars.Categorical) if kind == polars.String else column
         places = physical.to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
         used, first, codes = np.unique(places, return_index=True, return_inverse=True)
@@ -243,8 +252,14 @@ def _of_arrow(column):
             whole = column.dictionary_encode().combine_chunks()
         if isinstance(whole, arrow.ChunkedArray):  # of no chunk
             return Cells("numbers", np.full(len(column), np.nan))
-        codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return _of_words(codes, whole.dictionary.to_pylist(), declared=not is_text)
+        codes = whole.indices.cast(arrow.int32()).fill_null(-1).to_numpy(zero_copy_only=False)
+        levels = whole.dictionary.to_pylist()
+        if None in levels:  # null may be a level, too
+            codes = np.where(codes == levels.index(None), -1, codes)
+            levels = ["" if level is None else level for level in levels]
+        if getattr(kind, "ordered", False):
+            return Cells("levels", codes=codes, levels=levels, declared=True, ordered=True)
+        return _of_words(codes, levels, declared=not is_text)
     if types.is_boolean(kind):
         column = column.cast(arrow.int8())
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
