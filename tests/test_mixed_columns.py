@@ -413,6 +413,48 @@ def test_left_out(values, reason):
     assert packed.numbers.shape == (40, 1)
 
 
+@pytest.mark.parametrize(("words", "written", "number"), [
+    ("${:,.2f}", "'$1,234.50'", "1234.50"), ("({:.2f})", "'(1234.50)'", "-1234.50"),
+    ("({:,.2f} $)", "'(1,234.50 $)'", "-1234.50"), ("{:.0f}%", "'1234%'", "1234"),
+    ("{:,.2f} €", "'1.234,50 €'", "1234.50"), ("£{:.1f}", "'£1234.5'", "1234.5"),
+    ("{:.2f}", None, None), ("{:+.1f}", "'+1234.5'", "1234.5"),
+])  # fmt: skip
+def test_numbers_with_signs(words, written, number):
+    """A warning says how to convert them, by code that does it."""
+    values = np.round(np.exp(np.random.default_rng(0).normal(3.0, size=60)), 2)
+    values[0] = 1234.5
+    cells = [words.format(v) for v in values]
+    if "€" in words:
+        cells = [cell.translate(str.maketrans(",.", ".,")) for cell in cells]
+    cells[5] = "n/a"
+    X = pd.DataFrame({"a": np.arange(60.0) / 7.0, "price": cells})
+    said = "column 'price' of X has numbers that are read as words"
+    with pytest.warns(UserWarning, match=said) as w:
+        packed = pack(X)
+    message = str(w[0].message)
+    if written is None:
+        assert "convert words like" in message
+    else:
+        assert f"write {written} as {number}, in pandas by" in message
+        assert f"write {written} as {number} for a column of numbers" in packed.left_out["price"]
+    converted = eval(message.split("in pandas by ")[1], {"pandas": pd, "X": X})
+    expected = [float(f"{v:{words[words.index(':') + 1 : words.index('}')]}}".replace(",", ""))
+                for v in values]  # fmt: skip
+    assert_array_equal(converted, np.where(np.arange(60) == 5, np.nan, expected)
+                       * (-1.0 if "(" in words else 1.0))  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [
+    ["1", "2", "3"], ["a1", "$x", "5%"], ["10.0.0.1", "10.0.0.2"], ["red", "5%"], ["1.2.3", "1.x"],
+])  # fmt: skip
+def test_words_that_are_no_numbers_with_signs(words):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pack({"a": np.array(words * 30), "b": np.arange(30.0 * len(words)) / 7.0})
+        # nor where the kind is asked for
+        pack({"a": np.array(["1%", "2%"] * 30)}, {"a": "categorical"})
+
+
 def test_keys_by_their_names():
     numbers = np.random.default_rng(0).permutation(10_000)[:100]
     for name in ("id", "customer_id", "customerID", "Unnamed: 0"):

@@ -144,6 +144,9 @@ def pack(X, columns="auto"):
         if cells.what == "levels" and column_kinds[j].kind is not None:
             cells.codes = cells.codes.astype(np.int16)
             kept[j] = cells
+    for column_kind in column_kinds:
+        if column_kind.advice:
+            warnings.warn(column_kind.advice, stacklevel=4)  # of fit
     # small whole numbers may be codes of a category: all other columns must be known for that
     _decide_codes(reader, column_kinds, kept)
     used = [

@@ -18,6 +18,15 @@ SHARE_OF_ROWS = 0.5  # a column of words with more distinct values than this sha
 KEY = re.compile(
     r"((?i:(.*[\W_])?(id|ids|idx|index|key|uuid|guid|nr|no|number)|unnamed: \d+)|.*[a-z]I[dD])?"
 )
+# numbers that are words because of signs, groups of three digits or a decimal comma, as $1,234.50,
+# (1.50), 5% and 1,5 €. At most UNLIKE of the levels of their columns, of which CHECKED are looked
+# at, are others
+SIGNS = "$€£¥₹%"
+WITH_SIGNS = re.compile(
+    rf"\(?[-+]?[{SIGNS}]?\s?[-+]?(\d{{1,3}}([,. ]\d{{3}})+|\d+)([.,]\d+)?\s?[{SIGNS}]?\)?"
+)
+DECIMAL_COMMA = re.compile(r"\d,(\d{1,2}|\d{4,})\D*$|\.\d+,")
+UNLIKE, CHECKED = 0.1, 200
 # a value becomes a flag if at least OFTEN of the rows have it, and no other value has more than
 # ALIKE times as many rows
 OFTEN, ALIKE = 0.2, 0.2
@@ -40,8 +49,9 @@ class ColumnKind:
 
     ``levels``, ``step``, ``filled`` and ``positions`` are as for Column of columns.py. If many rows
     have one value, ``often``, the kind is that of the others, and whether a row has that value is a
-    column of its own. ``like_codes``: ordered numbers that may be codes of a category instead, which the
-    other columns must decide. ``like_counts``: if they are in order, they are counts.
+    column of its own. ``like_codes``: ordered numbers that may be codes of a category instead,
+    which the other columns must decide. ``like_counts``: if they are in order, they are counts.
+    ``advice`` says how to convert words that are numbers with signs.
     """
 
     kind: str | None
@@ -53,6 +63,7 @@ class ColumnKind:
     like_counts: bool = False
     often: float | None = None
     positions: bool = False
+    advice: str = ""
 
 
 def counted(number, thing):
@@ -98,11 +109,44 @@ def kind_of_levels(cells, name):
             "ordered", f"{counted(len(used), 'level')} in order", levels, 1.0, positions=True
         )
     if n >= FEW_ROWS and len(used) > SHARE_OF_ROWS * n:
+        found = ColumnKind(None, f"text: {len(used):,} different values in {n:,} rows")
         if len(used) == n:
-            return ColumnKind(None, "an identifier: another value in every row")
-        return ColumnKind(None, f"text: {len(used):,} different values in {n:,} rows")
-    what = "category: " if cells.declared else ""
-    return ColumnKind("categorical", f"{what}{counted(len(used), 'level')}", levels)
+            found.reason = "an identifier: another value in every row"
+    else:
+        what = "category: " if cells.declared else ""
+        found = ColumnKind("categorical", f"{what}{counted(len(used), 'level')}", levels)
+    if not cells.declared:
+        _advise(found, levels, name)
+    return found
+
+
+def _advise(found, levels, name):
+    """Add to ``found`` (INOUT) how to convert levels that are numbers with signs, if they are."""
+    sampled = levels[:: max(1, len(levels) // CHECKED)]
+    numbers = [v for v in sampled if isinstance(v, str) and WITH_SIGNS.fullmatch(v.strip())]
+    numbers = [v for v in numbers if not v.strip().isdigit()]  # those may well be codes
+    if len(numbers) < (1.0 - UNLIKE) * len(sampled):
+        return
+    comma = any(DECIMAL_COMMA.search(v) for v in numbers)
+    signs = [c for c in f"{SIGNS} +{'.' if comma else ','}" if c in "".join(numbers)]
+    # the cell with the most of what is to be converted
+    example = max(numbers, key=lambda v: ("(" in v, sum(c in v for c in signs), len(v)))
+    number, steps = example.strip(), ""
+    if "(" in example:
+        number = number.replace("(", "-").replace(")", "")
+        steps += r".str.replace(r'\((.*)\)', r'-\1', regex=True)"
+    if signs:
+        number = "".join(c for c in number if c not in signs)
+        steps += f".str.replace('[{''.join(signs)}]', '', regex=True)"
+    if comma:
+        number = number.replace(",", ".")
+        steps += ".str.replace(',', '.')"
+    code = f"pandas.to_numeric(X[{name!r}]{steps}, errors='coerce')"
+    what = f"write {example!r} as {number}" if steps else f"convert words like {example!r}"
+    found.reason += f"; {what} for a column of numbers"
+    found.advice = (
+        f"column {name!r} of X has numbers that are read as words: {what}, in pandas by {code}"
+    )
 
 
 def kind_of_numbers(cells, name):
