@@ -1,7 +1,10 @@
 """The contract of scikit-learn, on every estimator of the package."""
 
 import inspect
+import os
 import pickle
+import subprocess
+import sys
 import types
 import typing
 
@@ -148,6 +151,87 @@ def fits(value, annotation):
         of_any = scalar is typing.Any
         return isinstance(value, kind) and (of_any or issubclass(value.dtype.type, scalar))
     return isinstance(value, annotation)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+def test_skops(estimator):
+    """A fitted estimator is written and read by skops, which takes plain state only."""
+    io = pytest.importorskip("skops.io")
+    rows = data(estimator)
+    if estimator.__name__ == "MixedDPMeans":
+        pandas = pytest.importorskip("pandas")
+        rows = pandas.DataFrame({"a": X[:, 0], "b": np.array(list("xyz"))[np.arange(60) % 3]})
+    model = made(estimator).fit(rows)
+    written = io.dumps(model)
+    untrusted = io.get_untrusted_types(data=written)
+    assert all(name.startswith(("smallvar.", "scipy.sparse.")) for name in untrusted)
+    read = io.loads(written, trusted=untrusted)
+    np.testing.assert_array_equal(groups(read), groups(model))
+    if hasattr(model, "predict"):
+        np.testing.assert_array_equal(read.predict(rows), model.predict(rows))
+    for name in ("objective_", "lam_", "cluster_centers_", "features_"):
+        if hasattr(model, name):
+            np.testing.assert_array_equal(getattr(read, name), getattr(model, name))
+    if hasattr(model, "profiles_"):
+        assert read.profiles_.equals(model.profiles_)
+
+
+ARRAY_API = """
+import array_api_strict, numpy as np, sklearn, smallvar, test_estimators as here
+weight = 1.0 + np.arange(60) % 3
+with sklearn.config_context(array_api_dispatch=True):
+    for estimator in here.ESTIMATORS:
+        X, name = here.data(estimator), estimator.__name__
+        sets = {"groups": np.arange(60) % 4} if "HDP" in name else {}
+        if "sample_weight" in here.inspect.signature(estimator.fit).parameters:
+            sets["sample_weight"] = weight
+        others = {key: array_api_strict.asarray(value) for key, value in sets.items()}
+        other = array_api_strict.asarray(X)
+        one, two = here.made(estimator).fit(X, **sets), here.made(estimator).fit(other, **others)
+        np.testing.assert_array_equal(here.groups(two), here.groups(one), name)
+        assert type(here.groups(two)) is np.ndarray
+        for method in ("predict", "transform", "score"):
+            if hasattr(one, method):
+                expected = getattr(one, method)(X)
+                np.testing.assert_array_equal(getattr(two, method)(other), expected, name)
+    for function in (smallvar.lambda_path, smallvar.feature_path):
+        function(array_api_strict.asarray(here.X))
+device = array_api_strict.Device("device1")
+try:
+    smallvar.DPMeans().fit(array_api_strict.asarray(here.X, device=device))
+except TypeError as error:
+    assert str(error).startswith("X must convert to a numpy array, got a array_api_strict."), error
+else:
+    raise AssertionError("an array that numpy cannot read")
+"""
+
+
+def test_arrays_of_the_array_api():
+    """They are converted, with scikit-learn's dispatch too, which needs SCIPY_ARRAY_API."""
+    pytest.importorskip("array_api_strict")
+    pytest.importorskip("array_api_compat")
+    environment = os.environ | {"SCIPY_ARRAY_API": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", ARRAY_API]
+    folder = os.path.dirname(os.path.abspath(__file__))
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+def test_dicts_and_structured_arrays(estimator):
+    """Only MixedDPMeans takes them; the others say what to do."""
+    columns = {"a": X[:, 0], "b": X[:, 1]}
+    record = np.rec.fromarrays(list(columns.values()), names="a,b")
+    if estimator.__name__ == "MixedDPMeans":
+        labels = made(estimator).fit(columns).labels_
+        assert made(estimator).fit(record).labels_.tolist() == labels.tolist()
+        return
+    for rows, said in (
+        (columns, "got a dict: use pandas"),
+        (record, "got a structured array: use"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            made(estimator).fit(rows)
 
 
 # What may be given without a name: numbers of clusters and features, never a penalty.

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from smallvar import MixedDPMeans, ProfileDisplay
 from smallvar._mixed.columns import pack
-from smallvar._mixed.profiles import FIELDS, profiles, shown
+from smallvar._mixed.profiles import FIELDS, as_table, library_of, profiles, shown
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -38,7 +38,8 @@ def closed():
 def made(weight=None, like=None, columns=COLUMNS, labels=LABELS, parameters=PARAMETERS):
     kinds = {"size": "normal", "color": "categorical"}
     packed = pack(pd.DataFrame(columns), kinds)
-    return profiles(packed, labels, weight, parameters, SPREADS, like)
+    fields = profiles(packed, labels, weight, parameters, SPREADS)
+    return as_table(fields, library_of(like))
 
 
 def line(table, cluster, column):

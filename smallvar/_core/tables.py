@@ -9,8 +9,10 @@ import sys
 from contextlib import contextmanager
 
 import numpy as np
+from scipy.sparse import issparse
 
 # what errors say of tables of other kinds
+DICTS_ALLOWED = "smallvar.MixedDPMeans takes it as it is"
 WORDS_ALLOWED = ": smallvar.MixedDPMeans takes columns of words"
 GAPS_ALLOWED = ": smallvar.MixedDPMeans takes tables with missing values"
 
@@ -20,8 +22,23 @@ def opened(X):
 
     A single column of lists of one length (embeddings, say) becomes a two-dimensional array,
     without a copy of its numbers. A pyarrow batch becomes a table, since not all versions of
-    scikit-learn see the names of its columns. All else is returned unchanged.
+    scikit-learn see the names of its columns. Arrays of the array API become numpy's, with
+    ``array_api_dispatch`` too. All else is returned unchanged.
     """
+    if isinstance(X, np.ndarray):
+        if X.dtype.names:
+            raise TypeError(
+                "X must be an array of numbers, got a structured array: use "
+                f"numpy.lib.recfunctions.structured_to_unstructured(X), or {DICTS_ALLOWED}"
+            )
+        return X
+    if isinstance(X, dict) and not issparse(X):  # a sparse array may be a dict
+        raise TypeError(
+            "X must be an array or a table, got a dict: use pandas.DataFrame(X), or "
+            f"{DICTS_ALLOWED}"
+        )
+    if is_array(X):
+        return as_numpy(X)
     # None if the library is not imported: X cannot be of it then
     arrow, polars = sys.modules.get("pyarrow"), sys.modules.get("polars")
     if polars is not None:
@@ -38,6 +55,22 @@ def opened(X):
         if isinstance(column, (arrow.Array, arrow.ChunkedArray)) and _is_list(column.type):
             return _rows_of_arrow(column)
     return X
+
+
+def is_array(X):
+    """Whether X is an array of the array API, or a tensor, of another library than numpy."""
+    if isinstance(X, np.ndarray) or issparse(X):
+        return False
+    return hasattr(X, "__array_namespace__") or (hasattr(X, "__dlpack__") and hasattr(X, "ndim"))
+
+
+def as_numpy(X):
+    """An array of another library as one of numpy."""
+    try:
+        return np.asarray(X)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        name = f"{type(X).__module__}.{type(X).__name__}"
+        raise TypeError(f"X must convert to a numpy array, got a {name}: {error}") from error
 
 
 def _rows_of_polars(column):

@@ -34,7 +34,7 @@ from smallvar._mixed.families import better_families
 from smallvar._mixed.imputing import imputed
 from smallvar._mixed.measure import SEED_COUNT, MixedSweep, check_values, measure_of, spreads_given
 from smallvar._mixed.mixed_path import MixedPath, find_path
-from smallvar._mixed.profiles import profiles
+from smallvar._mixed.profiles import as_table, library_of, profiles
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.penalty import check_exact_number
 
@@ -201,7 +201,6 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     left_out_: dict[str, str]
     cluster_parameters_: dict[str, NDArray[np.float64]]
     spreads_: dict[str, float]
-    profiles_: object  # a table of the library that X is of, or a dict
     inertia_: float
     objective_: float
     objective_path_: NDArray[np.float64]
@@ -250,6 +249,13 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return tags
 
     @property
+    def profiles_(self) -> object:  # numpydoc ignore=RT01
+        """A row for each cluster and column, as a new table."""
+        if "_profiles" not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} has no profiles_: it must be fitted")
+        return as_table(self._profiles, self._library)
+
+    @property
     def _n_features_out(self):
         return self.n_clusters_
 
@@ -295,9 +301,10 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             measure, given = spreads_given(self.spreads, measure, packed)
             best = self._fit(packed, measure, given, weight, rng, n_threads)
             packed = replace(packed, columns=self.columns_)  # of the families found
-            self.profiles_ = profiles(
-                packed, self.labels_, weight, self.cluster_parameters_, self.spreads_, X
+            self._profiles = profiles(
+                packed, self.labels_, weight, self.cluster_parameters_, self.spreads_
             )
+            self._library = library_of(X)
             if not best.ended:
                 warn_not_converged(self, self.n_iter_)
             warn_if_unclear(self)

@@ -1,5 +1,6 @@
 """What sets clusters apart: a table with a row for each cluster and column."""
 
+import importlib
 import sys
 
 import numpy as np
@@ -17,7 +18,7 @@ FIELDS = (
 )
 
 
-def profiles(packed, labels, weight, parameters, spreads, like=None):
+def profiles(packed, labels, weight, parameters, spreads):
     """A row for each cluster and column, those first that set the cluster apart.
 
     Parameters
@@ -32,14 +33,11 @@ def profiles(packed, labels, weight, parameters, spreads, like=None):
         Means of the clusters by name of the column, or shares of its levels.
     spreads : dict
         The spread s within clusters of the columns of numbers.
-    like : object
-        The table that was fitted. The profiles are a DataFrame or Table of the same library; a
-        dict of arrays for other types.
 
     Returns
     -------
-    table : DataFrame, Table or dict of arrays
-        With the columns of FIELDS: ``size`` is the number of rows, ``missing`` the share of the
+    fields : dict of arrays
+        With the names of FIELDS: ``size`` is the number of rows, ``missing`` the share of the
         weight whose cell is missing; ``mean`` and ``spread`` are those of the cluster in a column
         of numbers; ``share`` is that of ``level``, in a column of codes the most frequent one
         (of two values the second), and ``overall`` the mean, or that share, of all rows.
@@ -61,7 +59,7 @@ def profiles(packed, labels, weight, parameters, spreads, like=None):
     apart = FIELDS.index("apart")
     lines = [line for cluster in rows for line in sorted(cluster, key=lambda row: -row[apart])]
     fields = dict(zip(FIELDS, zip(*lines, strict=True), strict=True))
-    return _table({name: _array(name, cells) for name, cells in fields.items()}, like)
+    return {name: _array(name, cells) for name, cells in fields.items()}
 
 
 class _Sums:
@@ -208,13 +206,22 @@ def _array(name, cells):
     return np.array(cells, dtype=object if text else np.float64)
 
 
-def _table(fields, like):
-    """The fields as a table of the library of another one."""
-    pandas, polars, arrow = map(sys.modules.get, ("pandas", "polars", "pyarrow"))
-    if pandas is not None and isinstance(like, pandas.DataFrame):
-        return pandas.DataFrame(fields)
-    if polars is not None and isinstance(like, polars.DataFrame):
-        return polars.DataFrame({name: cells.tolist() for name, cells in fields.items()})
-    if arrow is not None and isinstance(like, (arrow.Table, arrow.RecordBatch)):
-        return arrow.table({name: cells.tolist() for name, cells in fields.items()})
-    return fields
+def library_of(X):
+    """Name of the library of a table, pandas, polars or pyarrow; None for all else."""
+    kinds = {"pandas": ["DataFrame"], "polars": ["DataFrame"], "pyarrow": ["Table", "RecordBatch"]}
+    for name, types in kinds.items():
+        library = sys.modules.get(name)  # a table of a library means that it is imported
+        if library is not None and isinstance(X, tuple(getattr(library, t) for t in types)):
+            return name
+    return None
+
+
+def as_table(fields, library):
+    """The fields as a table of a library, by its name; a copy as a dict for None."""
+    if library is None:
+        return dict(fields)
+    module = importlib.import_module(library)
+    if library == "pandas":
+        return module.DataFrame(fields)
+    make = module.DataFrame if library == "polars" else module.table
+    return make({name: cells.tolist() for name, cells in fields.items()})
