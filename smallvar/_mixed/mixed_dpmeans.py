@@ -38,6 +38,8 @@ from smallvar._mixed.profiles import as_table, library_of, profiles
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.penalty import check_exact_number
 
+# share of the clusters at which a path begins that it may find to be the best number
+REFOUND = 0.8
 ALGORITHMS = ("serial", "delayed", "collapsed", "merge")
 
 
@@ -383,7 +385,13 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             new_measure = measure_of(new_packed, weight, n_threads)
             new_variance = np.where(given, measure.variance, new_measure.variance)
             new_measure = new_measure.scaled(new_variance)
-            again = find_path(new_packed, new_measure, weight, rng, n_threads, **options)
+            new = new_packed, new_measure, weight, rng, n_threads
+            # from the clusters found, of which there are more than the best number; from seeds only
+            # if nearly all of them are kept
+            options["init"] = found.found(found.longest)
+            again = find_path(*new, **options)
+            if again.best > REFOUND * found.longest:
+                again = find_path(*new, **options | {"init": None})
             # criteria of different families leave out different terms: ``raised`` makes up for them
             if not again.value + raised < found.value:
                 return found
