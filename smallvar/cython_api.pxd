@@ -17,7 +17,9 @@ from libc.stdint cimport int64_t
 cpdef enum Outcome:
     OK = 0
     NOT_CONVERGED = 1   # max_iter sweeps did not suffice; the results are those of the last one
-    BAD_SIZE = -1       # a NULL pointer that must not be one, or a number of rows, columns, ... out of its bounds
+    # a NULL pointer that must not be one, or a number of rows, columns, ... out of its bounds, or a table of them that is
+    # larger than can be addressed
+    BAD_SIZE = -1
     BAD_VALUE = -2      # rows, centers, weights, labels or penalties are NaN, infinite, or out of their bounds
     OUT_OF_RANGE = -3   # squares, or sums of weighted squares, would leave float64: rescale the data or the weights
     FULL = -4           # more clusters than there is memory for
@@ -57,8 +59,8 @@ cdef int means_of_labels_d(
 # DP-means from the mean of the rows: DPMeans(lam=lam, algorithm=..., max_clusters=..., max_iter=max_iter).fit. It
 # minimizes sum_i w_i ||x_i - mu_{z_i}||^2 + lam K.
 #
-# lam : penalty for each cluster, in squared data units, > 0 (>= 0 with max_clusters): a row opens a cluster where its
-#     weight times its squared distance from all centers exceeds it
+# lam : penalty for each cluster, in squared data units, finite and > 0 (>= 0 with max_clusters): a row opens a cluster
+#     where its weight times its squared distance from all centers exceeds it
 # delayed : 0: "serial", Kulis & Jordan (2012), Algorithm 1; else "delayed": one cluster at most in a sweep, at the row
 #     farthest beyond the penalty
 # max_clusters : the most clusters, at which rows beyond the penalty join their nearest center; 0: no bound

@@ -36,7 +36,7 @@ cdef struct Centers:
     double* zero            # capacity: costs beside the distance, all 0
 
 
-cdef void* take(Memory* memory, Py_ssize_t n, size_t size) noexcept nogil
+cdef void* take(Memory* memory, Py_ssize_t n, Py_ssize_t m, size_t size) noexcept nogil
 cdef bint extend(Memory* memory, void** block, Py_ssize_t old, Py_ssize_t new) noexcept nogil
 cdef void free_all(Memory* memory) noexcept nogil
 cdef Rows plain_rows(

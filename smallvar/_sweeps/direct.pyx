@@ -8,6 +8,7 @@ centers, eight rows side by side. For many thousand rows the sweeps of dpmeans.p
 A function returns OK, or a negative number that says what is wrong with its arguments, and frees what it allocates.
 """
 
+from cpython.pyport cimport PY_SSIZE_T_MAX
 from libc.math cimport HUGE_VAL, INFINITY, fabs
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
@@ -60,11 +61,16 @@ cdef enum:
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
-cdef void* take(Memory* memory, Py_ssize_t n, size_t size) noexcept nogil:
-    """A new block of n elements, all 0; NULL: there is no memory."""
+cdef inline bint overflows(Py_ssize_t n, Py_ssize_t m) noexcept nogil:
+    """Whether n m numbers of 8 bytes are more than can be addressed; n, m >= 0."""
+    return m > 0 and n > PY_SSIZE_T_MAX // 8 // m
+
+
+cdef void* take(Memory* memory, Py_ssize_t n, Py_ssize_t m, size_t size) noexcept nogil:
+    """A new block of n m elements of up to 8 bytes, all 0; NULL: there is no memory."""
     cdef void* block = NULL
-    if memory.n < MAX_BLOCKS:
-        block = calloc(max(<Py_ssize_t> 1, n), size)
+    if memory.n < MAX_BLOCKS and not overflows(n, m):
+        block = calloc(max(<Py_ssize_t> 1, n * m), size)
     if block != NULL:
         memory.blocks[memory.n] = block
         memory.n += 1
@@ -127,7 +133,7 @@ cdef int check_rows(const Rows* rows) noexcept nogil:
     cdef Py_ssize_t i
     cdef double largest = 0.0
     cdef int status = OK
-    if rows.x == NULL or rows.n < 1 or rows.d < 1 or rows.row < rows.d:
+    if rows.x == NULL or rows.n < 1 or rows.d < 1 or rows.row < rows.d or overflows(rows.n, rows.row):
         return BAD_SIZE
     if not (are_finite(rows, <const float*> rows.x) if rows.single else are_finite(rows, <const double*> rows.x)):
         return BAD_VALUE
@@ -170,8 +176,8 @@ cdef int begin_table(Table* table, const Rows* rows, const double* sums_from, Py
             table.rows.weight = NULL  # as check_weights has it
     if table.rows.weight == NULL:
         n_used, lightest, heaviest, total = rows.n, 0.0, 0.0, 0.0
-    low = <double*> take(&table.memory, 2 * d, sizeof(double))
-    table.origin = <double*> take(&table.memory, d, sizeof(double))
+    low = <double*> take(&table.memory, 2, d, sizeof(double))
+    table.origin = <double*> take(&table.memory, 1, d, sizeof(double))
     if low == NULL or table.origin == NULL:
         return NO_MEMORY
     high = low + d
@@ -213,7 +219,7 @@ cdef int begin_sums(
     cdef Bins bins
     cdef bint again
     cdef double* magic
-    cdef double* reach = <double*> take(&table.memory, 4 * d + 1, sizeof(double))
+    cdef double* reach = <double*> take(&table.memory, 4, d + 1, sizeof(double))
     if reach == NULL:
         return NO_MEMORY
     cdef double* limit = reach + d
@@ -229,9 +235,9 @@ cdef int begin_sums(
         for chunk in range(chunks_of(&table.rows)):
             count_small_of_chunk(&table.rows, chunk, 0, table.origin, limit, small)
         again = add_bin(small, d, <double> n_used / RARE_ONE_IN, &bins)
-    magic = <double*> take(&table.memory, bins.count * (d + 1), sizeof(double))
-    table.sums.cell = <double*> take(&table.memory, capacity * bins.count * (d + 1), sizeof(double))
-    table.sums.count = <double*> take(&table.memory, capacity, sizeof(double))
+    magic = <double*> take(&table.memory, bins.count, d + 1, sizeof(double))
+    table.sums.cell = <double*> take(&table.memory, capacity * bins.count, d + 1, sizeof(double))
+    table.sums.count = <double*> take(&table.memory, 1, capacity, sizeof(double))
     if magic == NULL or table.sums.cell == NULL or table.sums.count == NULL:
         return NO_MEMORY
     magic_of_bins(unit, d, &bins, magic)
@@ -263,8 +269,8 @@ cdef int reserve_centers(Centers* centers, Memory* memory, Py_ssize_t capacity) 
     if capacity <= old:
         return OK
     if first:
-        centers.columns = <double*> take(memory, centers.d * capacity, sizeof(double))
-        centers.zero = <double*> take(memory, capacity, sizeof(double))
+        centers.columns = <double*> take(memory, centers.d, capacity, sizeof(double))
+        centers.zero = <double*> take(memory, 1, capacity, sizeof(double))
         if centers.columns == NULL or centers.zero == NULL:
             return NO_MEMORY
     else:
@@ -338,7 +344,7 @@ cdef int nearest_centers(
     memset(&memory, 0, sizeof(memory))
     memset(&table, 0, sizeof(table))
     table.d = rows.d
-    x = <double*> take(&memory, rows.d * TILE, sizeof(double))
+    x = <double*> take(&memory, rows.d, TILE, sizeof(double))
     status = NO_MEMORY if x == NULL else reserve_centers(&table, &memory, k)
     if status == OK:
         table.n = k
@@ -371,7 +377,7 @@ cdef int means_of_labels(
     cdef int status = check_rows(rows)
     if status != OK:
         return status
-    if labels == NULL or means == NULL or k < 1 or k > NO_CAP:
+    if labels == NULL or means == NULL or k < 1 or k > NO_CAP or overflows(k, rows.d):
         return BAD_SIZE
     for i in range(rows.n):
         if not -1 <= labels[i] < k:
@@ -425,7 +431,9 @@ cdef int dp_means(
         return status
     if labels == NULL or centers == NULL or n_clusters == NULL or capacity < 1 or max_clusters < 0 or max_iter < 1:
         return BAD_SIZE
-    if not 0.0 <= lam <= INFINITY or (lam == 0.0 and max_clusters == 0):
+    if overflows(capacity, rows.d):
+        return BAD_SIZE
+    if not 0.0 <= lam < INFINITY or (lam == 0.0 and max_clusters == 0):
         return BAD_VALUE
     memset(&fit, 0, sizeof(fit))
     status = begin_table(&fit.table, rows, NULL, AT_FIRST)
@@ -452,10 +460,10 @@ cdef int begin_fit(Fit* fit) noexcept nogil:
     cdef Memory* memory = &fit.table.memory
     cdef Py_ssize_t n = fit.table.rows.n, d = fit.table.rows.d
     fit.centers.d = d
-    fit.before = <int*> take(memory, n, sizeof(int))
-    fit.x = <double*> take(memory, d * TILE, sizeof(double))
-    fit.mean = <double*> take(memory, d, sizeof(double))
-    fit.remap = <int*> take(memory, AT_FIRST, sizeof(int))
+    fit.before = <int*> take(memory, 1, n, sizeof(int))
+    fit.x = <double*> take(memory, d, TILE, sizeof(double))
+    fit.mean = <double*> take(memory, 1, d, sizeof(double))
+    fit.remap = <int*> take(memory, 1, AT_FIRST, sizeof(int))
     if fit.before == NULL or fit.x == NULL or fit.mean == NULL or fit.remap == NULL:
         return NO_MEMORY
     if reserve_centers(&fit.centers, memory, AT_FIRST) != OK:
@@ -501,8 +509,10 @@ cdef int run(Fit* fit, bint delayed, int max_iter, double* objective, int* n_ite
         memcpy(fit.before, fit.labels, fit.table.rows.n * sizeof(int))
         status = assign(fit, False, False)
         move_points(&fit.table.rows, 0, fit.table.rows.n, fit.before, fit.labels, &fit.table.sums)
-        if drop_empty(fit):
+        if drop_empty(fit) and status == OK:
             status = assign(fit, False, False)
+        if status != OK:
+            return status
     if n_iter != NULL:
         n_iter[0] = <int> stopping.n_iter
     if objective != NULL:
@@ -528,6 +538,8 @@ cdef int assign(Fit* fit, bint create, bint seek) noexcept nogil:
         first_new = centers.n
         sc_least_block(fit.x, rows.d, centers.columns, centers.capacity, first_new, centers.zero, least, nearest)
         for lane in range(size):
+            if nearest[lane] < 0.0:  # no center is at a finite distance
+                return OUT_OF_RANGE
             i, w, k = start + lane, weight_of(rows, start + lane), <Py_ssize_t> nearest[lane]
             distance = least[lane]
             for new in range(first_new, centers.n):  # opened by rows of this tile

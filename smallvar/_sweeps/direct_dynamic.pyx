@@ -66,10 +66,10 @@ cdef void free_state(DynamicMeans* state) noexcept nogil:
 cdef int reserve_clusters(OldClusters* clusters, Py_ssize_t n, Py_ssize_t d) noexcept nogil:
     """Memory for n clusters; the caller frees it, also where this fails."""
     memset(clusters, 0, sizeof(clusters[0]))
-    clusters.centers = <double*> take(&clusters.memory, n * d, sizeof(double))
-    clusters.weights = <double*> take(&clusters.memory, n, sizeof(double))
-    clusters.ages = <int64_t*> take(&clusters.memory, n, sizeof(int64_t))
-    clusters.ids = <int64_t*> take(&clusters.memory, n, sizeof(int64_t))
+    clusters.centers = <double*> take(&clusters.memory, n, d, sizeof(double))
+    clusters.weights = <double*> take(&clusters.memory, 1, n, sizeof(double))
+    clusters.ages = <int64_t*> take(&clusters.memory, 1, n, sizeof(int64_t))
+    clusters.ids = <int64_t*> take(&clusters.memory, 1, n, sizeof(int64_t))
     return OK if clusters.memory.n == 4 else NO_MEMORY
 
 
@@ -190,14 +190,14 @@ cdef int begin_step(Step* work, const DynamicMeans* state, const Rows* rows, int
         free(zeros)
         if status != OK:
             return status
-    work.number = <int64_t*> take(memory, work.capacity, sizeof(int64_t))
-    work.gamma = <double*> take(memory, 2 * n, sizeof(double))
-    work.label = <int*> take(memory, rows.n, sizeof(int))
-    work.y = <double*> take(memory, 2 * d, sizeof(double))
-    work.columns = <double*> take(memory, d * work.capacity, sizeof(double))
-    work.offset = <double*> take(memory, 4 * work.capacity, sizeof(double))
-    work.theta = <double*> take(memory, d * work.capacity, sizeof(double))
-    work.count = <Py_ssize_t*> take(memory, work.capacity, sizeof(Py_ssize_t))
+    work.number = <int64_t*> take(memory, 1, work.capacity, sizeof(int64_t))
+    work.gamma = <double*> take(memory, 2, n, sizeof(double))
+    work.label = <int*> take(memory, 1, rows.n, sizeof(int))
+    work.y = <double*> take(memory, 2, d, sizeof(double))
+    work.columns = <double*> take(memory, d, work.capacity, sizeof(double))
+    work.offset = <double*> take(memory, 4, work.capacity, sizeof(double))
+    work.theta = <double*> take(memory, d, work.capacity, sizeof(double))
+    work.count = <Py_ssize_t*> take(memory, 1, work.capacity, sizeof(Py_ssize_t))
     if work.number == NULL or work.gamma == NULL or work.label == NULL or work.y == NULL:
         return NO_MEMORY
     if work.columns == NULL or work.offset == NULL or work.theta == NULL or work.count == NULL:

@@ -3,7 +3,7 @@
 from libc.math cimport ldexp, rint
 from libc.stdint cimport int64_t
 
-from smallvar._sweeps.rows cimport poll_signals
+from smallvar._sweeps.rows cimport poll_signals, refuse_rows
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def systematic_draw(const double[::1] probability, const int[::1] stratum, Py_ss
     cdef int64_t first, step, end, total = 0, length, number
     cdef int64_t[::1] place = np.zeros(n_strata, dtype=np.int64)    # where the next row of the stratum begins
     cdef int64_t[::1] next_step = np.empty(n_strata, dtype=np.int64)
-    cdef double unit
+    cdef double unit, rest = 0.0
     cdef Py_ssize_t work = 0
     drawn_array = np.zeros(n, dtype=np.uint8)
     cdef unsigned char[::1] drawn = drawn_array
@@ -47,10 +47,16 @@ def systematic_draw(const double[::1] probability, const int[::1] stratum, Py_ss
         if probability[i] >= C_SURE:
             drawn[i] = 1
             left -= 1
+        else:
+            rest += probability[i]
     if stratum.shape[0] != n:
         raise ValueError("stratum must match probability")
+    if n and not 0 <= np.min(stratum) <= np.max(stratum) < n_strata:
+        raise ValueError(f"stratum must be >= 0 and < {n_strata}")
     if left <= 0:
         return drawn_array.astype(bool)
+    if not 0.5 * left < rest < 1.5 * left:  # they do not add up, but for rounding: those of rows that are not finite
+        refuse_rows()
     unit = ldexp(1.0, 61) / left
     with nogil:
         for i in range(n):

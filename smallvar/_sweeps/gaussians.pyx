@@ -18,7 +18,7 @@ from libc.math cimport HUGE_VAL, fabs, log, sqrt
 from libc.string cimport memset
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport Rows, poll_signals, read_row, rows_of, weight_of
+from smallvar._sweeps.rows cimport Rows, poll_signals, read_row, refuse_rows, rows_of, weight_of
 
 import numpy as np
 
@@ -332,6 +332,7 @@ def cluster_moments(X, const double[::1] weight, const Py_ssize_t[::1] order, co
     cdef Py_ssize_t width = (d + SG_PAD - 1) // SG_PAD * SG_PAD
     cdef Py_ssize_t[::1] starts = np.zeros(size + 1, dtype=np.intp), members
     cdef Py_ssize_t[::1] clusters = np.flatnonzero(wanted)
+    cdef bint again = False
     if not rows.n == labels.shape[0] == order.shape[0] or not size == wanted.shape[0] == scatter.shape[0]:
         raise ValueError("order and labels must match X, wanted and scatter must match centers")
     with nogil:
@@ -359,7 +360,10 @@ def cluster_moments(X, const double[::1] weight, const Py_ssize_t[::1] order, co
         old = np.asarray(centers)[rest]
         new = np.minimum(np.maximum(old, low[rest]), high[rest]) + 0.0  # the mean of equal rows is exact
         np.asarray(centers)[rest] = new
-        clusters = rest[(new != old).any(axis=1)]  # about these centers once more
+        clusters = rest[(new != old).any(axis=1)]  # about these centers once more: no further, as ranges stay
+        if clusters.shape[0] and again:
+            refuse_rows()
+        again = True
     for m in range(size):
         if wanted[m]:
             for i in range(d):

@@ -24,7 +24,7 @@ from smallvar._sweeps.in_order cimport (
     squared_distance,
     squared_error,
 )
-from smallvar._sweeps.rows cimport row_at, weight_of
+from smallvar._sweeps.rows cimport refuse_rows, row_at, weight_of
 from smallvar._sweeps.sums cimport (
     Sums,
     move_points,
@@ -387,6 +387,8 @@ cdef class HDPSweep(InOrderSweep):
                     row_at(&self.points.rows, i, self.scratch.rows), self.points.group[i],
                     weight_of(&self.points.rows, i), self.lam_local,
                 )
+            elif k < 0:  # no cluster is at a finite distance
+                refuse_rows()
             self.reassign(i, k)
             i += 1
             if opens or offset[k] != 0.0:
@@ -460,6 +462,8 @@ cdef class HDPSweep(InOrderSweep):
         for c in range(n_before):
             if target[c] != NONE:
                 p = self.choose_global(row[c], c, g, n_before)
+                if p < 0:  # none is at a finite distance
+                    refuse_rows()
                 if p != c:
                     self.move_local(row, c, p)
                     moved = True

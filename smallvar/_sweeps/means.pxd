@@ -34,7 +34,7 @@ cdef class MeansSweep(NearestSweep):
     cdef begin_sums(self, sums_t* sums, int threads)
     cdef void end_sums(self, const sums_t* sums, int threads) noexcept nogil
     cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil
-    cdef double shift_centers(self) noexcept nogil
+    cdef double shift_centers(self) except? -1.0 nogil
     cdef void move_center(self, Py_ssize_t k, Py_ssize_t kept, const double* center) noexcept nogil
     cdef void end_move(self, Py_ssize_t kept) noexcept nogil
     cdef void update_tables(self) noexcept nogil

@@ -1,13 +1,14 @@
 """Sums and means of the clusters of sweeps over nearest centers, and how centers, bounds and tables follow them."""
 
 from cython.parallel cimport prange
+from libc.math cimport isfinite
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.fast_centers cimport choose_fast_centers, clear_fast_centers
 from smallvar._sweeps.nearest cimport NearestSweep
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport is_sparse, length_of, poll_signals, start_of
+from smallvar._sweeps.rows cimport is_sparse, length_of, poll_signals, refuse_rows, start_of
 from smallvar._sweeps.sparse cimport exact_distances_of_chunk
 from smallvar._sweeps.state cimport (
     BIG,
@@ -480,7 +481,7 @@ cdef class MeansSweep(NearestSweep):
         """Point i goes from one cluster to another one."""
         move_points(&self.state.points.rows, i, i + 1, &left, &joined, &self.sums.table)
 
-    cdef double shift_centers(self) noexcept nogil:
+    cdef double shift_centers(self) except? -1.0 nogil:
         """Means, shifts, remaining clusters; returns the error.
 
         With x from the origin, w_c the sum of w in cluster c and S_c that of w x, the error is
@@ -508,6 +509,8 @@ cdef class MeansSweep(NearestSweep):
         if self.n_unassigned > 0:
             self.have_sums = False  # end_move gives these points label 0, and the sum of that cluster is without them
         self.end_move(kept)
+        if not isfinite(error):
+            refuse_rows()
         return error
 
     cdef void move_center(self, Py_ssize_t k, Py_ssize_t kept, const double* center) noexcept nogil:

@@ -43,7 +43,7 @@ from smallvar._sweeps.dpmeans cimport DPSweep
 from smallvar._sweeps.kernels cimport LANES_SINGLE, PANEL, sv_images
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.fast_centers cimport clear_fast_centers
-from smallvar._sweeps.rows cimport is_sparse, point, real_x
+from smallvar._sweeps.rows cimport is_sparse, point, real_x, refuse_rows
 from smallvar._sweeps.new_centers cimport assign_to_new_centers
 from smallvar._sweeps.state cimport (
     BIG, CHUNK, WORK, Bounds, State, memory_of, record_move, squared_distance, upper_bound
@@ -323,7 +323,9 @@ cdef class MergeSweep(DPSweep):
                     if clusters.partner_cost[k] < clusters.partner_cost[a]:
                         a = k
                 merger_cost[m] = clusters.partner_cost[a]
-                b = clusters.partner[a]  # not -1: there is another cluster, and Frame keeps costs finite
+                if not merger_cost[m] < HUGE_VAL:  # there is another cluster, and Frame keeps costs finite
+                    refuse_rows()
+                b = clusters.partner[a]
                 if b < a:
                     a, b = b, a
                 pair[m, 0], pair[m, 1] = a, b
@@ -374,8 +376,11 @@ cdef class MergeSweep(DPSweep):
             n_changed = self.take_clusters()
             all_listed = 4 * n_changed > clusters.k  # so many that comparing all with all takes less time
             for k in range(clusters.k):
-                # a partner is -1 only where there was a single cluster before, and then all have changed
-                if all_listed or (not self.is_changed[k] and self.is_changed[clusters.partner[k]]):
+                # of rows as they were checked, a partner is -1 only where there was a single cluster before, and then
+                # all have changed
+                if all_listed or (
+                    not self.is_changed[k] and (clusters.partner[k] < 0 or self.is_changed[clusters.partner[k]])
+                ):
                     self.listed[n_listed] = <int> k
                     n_listed += 1
             if not all_listed:
@@ -529,7 +534,8 @@ cdef class MergeSweep(DPSweep):
         if clusters.pair_costs != NULL:
             self.number_costs()
         for k in range(kept):
-            clusters.partner[k] = self.remap[clusters.partner[k]] if kept > 1 else -1
+            if clusters.partner[k] >= 0:
+                clusters.partner[k] = self.remap[clusters.partner[k]] if kept > 1 else -1
         for k in range(state.centers.n):
             self.remap[k] = self.remap[self.merged_into[k]]
         return kept

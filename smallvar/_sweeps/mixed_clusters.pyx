@@ -14,7 +14,7 @@ from smallvar._sweeps.mixed cimport (
     C_NORMAL, MixedRows, Row, Table, cost_alone, divergence, read_point, times_log, weight_of_point
 )
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport poll_signals
+from smallvar._sweeps.rows cimport poll_signals, refuse_rows
 
 import numpy as np
 
@@ -273,6 +273,8 @@ cdef class MixedClusters:
                 for c in range(1, k):
                     if least[c] < least[a]:
                         a = c
+                if not least[a] < HUGE_VAL:  # NaN and infinite numbers
+                    refuse_rows()
                 b = partner[a]
                 pairs[m, 0], pairs[m, 1], paid[m] = a, b, least[a]
                 self.unite(a, b)

@@ -32,6 +32,7 @@ cdef enum:
 
 
 cdef Rows rows_of(X, const double[::1] weight, const Py_ssize_t[::1] order) except *
+cdef int refuse_rows() except -1 nogil
 
 
 cdef inline bint is_sparse(const Rows* r) noexcept nogil:

@@ -23,6 +23,11 @@ ctypedef fused column_t:
     int64_t
 
 cdef int NO_COLUMN = 0  # of data without any entry
+# Rows are checked before they are used. That says nothing where such checks are switched off (assume_finite), or where
+# a callback, a thread, or another process that has mapped the same file, writes to them afterward.
+UNSOUND = (
+    "X must be finite, and must not change while it is used, got numbers that are not finite, or others than before"
+)
 TAKEN = 1024            # rows copied at a time
 # the same numbers for Python
 SMALLEST_REACH, LARGEST_REACH, LARGEST_ERROR = C_SMALLEST_REACH, C_LARGEST_REACH, C_LARGEST_ERROR
@@ -37,6 +42,12 @@ def is_canonical(const begin_t[::1] begin, const column_t[::1] column):
             if column[m] <= column[m - 1]:
                 return False
     return True
+
+
+cdef int refuse_rows() except -1 nogil:
+    """Raise where something happens that cannot with rows as they were checked."""
+    with gil:
+        raise ValueError(UNSOUND)
 
 
 class DividedRows:

@@ -283,7 +283,7 @@ cdef void drop_above(Candidates* candidates, double limit) noexcept nogil:
 
 cdef int ascending(const void* a, const void* b) noexcept nogil:
     cdef double x = (<const double*> a)[0], y = (<const double*> b)[0]
-    return (x > y) - (x < y)
+    return (x > y or x != x) - (x < y or y != y)  # NaN last: qsort relies on an order
 
 
 cdef void thin_out(Candidates* candidates) noexcept nogil:

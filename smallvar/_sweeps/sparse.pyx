@@ -218,6 +218,7 @@ cdef void nearest_exactly(
         approximate(state, i, &state.centers.packed, first, last, out)
         cutoff = cutoffs[m] - square_of(state, i)
         bound = HUGE_VAL        # the nearest center is no farther than this
+        batch.nearest[m] = <int> first  # where no distance is finite
         for k in range(first, last):
             if is_candidate(state, out, k - first, cutoff):
                 distance = near_distance(state, i, k, &error)

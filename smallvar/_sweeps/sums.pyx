@@ -19,7 +19,17 @@ from libc.string cimport memset
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.ranges cimport CHUNKS_AT_ONCE, chunks_of, rows_of_chunk
-from smallvar._sweeps.rows cimport Rows, is_sparse, length_of, poll_signals, rows_of, start_of, value_of, weight_of
+from smallvar._sweeps.rows cimport (
+    Rows,
+    is_sparse,
+    length_of,
+    poll_signals,
+    refuse_rows,
+    rows_of,
+    start_of,
+    value_of,
+    weight_of,
+)
 from smallvar._sweeps.tolerances cimport C_COLUMN_ROUNDING
 
 from smallvar._sweeps.ranges import column_range, count_small
@@ -471,7 +481,9 @@ class Stream:
 
         label : IN array (n,), each >= 0 and < k
         """
-        cdef Rows rows = rows_of(X, weight, None)
+        # a copy: the digits that are made for these numbers must be those of the numbers added
+        copy = np.array(X)
+        cdef Rows rows = rows_of(copy, weight, None)
         cdef int lowest, highest
         cdef Py_ssize_t i
         if label.shape[0] != rows.n or rows.d + 1 != self.digits.shape[1]:
@@ -501,12 +513,16 @@ cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
     """Add what the bins of a batch hold. Carries are left to read_digits: digits hold 2^28 batches without carries."""
     cdef Py_ssize_t k, j, b, stride = sums.table.d + 1
     cdef const double* cell
+    # with_batch has made digits for sums that are smaller
+    cdef double beyond = ldexp(np.max(sums.layout.unit), ROWS_BITS)
     for k in range(min(digits.shape[0], sums.capacity)):
         if sums.table.count[k] == 0.0:
             continue
         for j in range(stride):
             for b in range(sums.table.bins):
                 cell = sums.table.cell + (k * sums.table.bins + b) * stride + j
+                if not fabs(cell[0]) < beyond:
+                    refuse_rows()
                 accumulator_add_one(&digits[k, j, 0], first, cell[0])
             if j == sums.table.d and not sums.table.weighted:
                 accumulator_add_one(&digits[k, j, 0], first, sums.table.count[k])
