@@ -25,7 +25,7 @@ from smallvar._centers.divergence_path import Family
 from smallvar._centers.dpmeans import DPMeans
 from smallvar._centers.starts import Start, run_starts
 from smallvar._core.config import at_most_blas_threads
-from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.validation import (
     check_init,
     check_option,
@@ -254,22 +254,21 @@ default="squared_euclidean"
         rule = self._rule()
         if rule is None:
             return super().fit(X, sample_weight=sample_weight)
-        with unchanged_on_error(self):
-            self._check_parameters()
-            rng, n_threads = self._rng(), self._threads()
-            X = self._validate(X, reset=True)
-            weight = check_weights(sample_weight, X.shape[0])
-            if self.algorithm in ("collapsed", "merge"):
-                check_ratio(weight, LARGEST_WEIGHT_RATIO, self.algorithm)
-            given = check_init(self.init, X.shape[1], self.max_clusters)
-            if given is not None:
-                rule.check(given, "init", self.divergence)
-            with at_most_blas_threads(n_threads), np.errstate(over="ignore"):
-                relative = self._relative(weight, isinstance(self.lam, str))
-                best = self._fit_rule(rule, X, relative, given, rng, n_threads)
-            if not best.ended:
-                warn_not_converged(self, self.n_iter_)
-            warn_if_unclear(self)
+        self._check_parameters()
+        rng, n_threads = self._rng(), self._threads()
+        X = self._validate(X, reset=True)
+        weight = check_weights(sample_weight, X.shape[0])
+        if self.algorithm in ("collapsed", "merge"):
+            check_ratio(weight, LARGEST_WEIGHT_RATIO, self.algorithm)
+        given = check_init(self.init, X.shape[1], self.max_clusters)
+        if given is not None:
+            rule.check(given, "init", self.divergence)
+        with at_most_blas_threads(n_threads), np.errstate(over="ignore"):
+            relative = self._relative(weight, isinstance(self.lam, str))
+            best = self._fit_rule(rule, X, relative, given, rng, n_threads)
+        if not best.ended:
+            warn_not_converged(self, self.n_iter_)
+        warn_if_unclear(self)
         return self
 
     def _fit_rule(self, rule, X, weight, given, rng, n_threads):

@@ -14,7 +14,7 @@ from scipy.sparse import issparse
 
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
 from smallvar._centers.starts import Fit, Start, run_starts
-from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import (
     Data,
@@ -320,40 +320,39 @@ class DPMeans(NearestCenters, CenterEstimator):
         self : DPMeans
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            rng, n_threads = self._rng(), self._threads()
-            X = self._validate(X, reset=True)
-            if issparse(X) and self.algorithm in ("collapsed", "merge"):
-                raise ValueError(
-                    f"DPMeans with algorithm={self.algorithm!r} takes dense data only, got sparse "
-                    "X: use 'serial' or 'delayed', X.toarray(), or fewer columns by "
-                    "sklearn.decomposition.TruncatedSVD"
-                )
-            if issparse(X) and self.metric == "auto":
-                raise ValueError(
-                    "DPMeans with metric='auto' takes dense data only, got sparse X: use "
-                    "'euclidean', X.toarray(), or fewer columns by "
-                    "sklearn.decomposition.TruncatedSVD"
-                )
-            weight = check_weights(sample_weight, X.shape[0])
-            if self.algorithm in ("collapsed", "merge"):
-                check_ratio(weight, LARGEST_WEIGHT_RATIO, self.algorithm)
-            given = check_init(self.init, X.shape[1], self.max_clusters)
-            # a penalty that is found does not depend on the scale of the weights
-            relative = self._relative(weight, isinstance(self.lam, str))
-            best = self._fit(X, relative, given, rng, n_threads)
-            if self.algorithm == "collapsed" and weight is not None and not weight.all():
-                # rows of weight zero are not visited: they get the label of predict
-                idle = np.flatnonzero(weight == 0)
-                rows, centers = self._measured(X[idle])
-                self.labels_[idle] = nearest_sweep(rows, None, centers, n_threads).labels
-            reachable = self._reachable(X, weight, n_threads) if given is None else None
-            if reachable:
-                warnings.warn(reachable, UserWarning, stacklevel=2)
-            if not best.ended:
-                warn_not_converged(self, self.n_iter_)
-            warn_if_unclear(self)
+        self._check_parameters()
+        rng, n_threads = self._rng(), self._threads()
+        X = self._validate(X, reset=True)
+        if issparse(X) and self.algorithm in ("collapsed", "merge"):
+            raise ValueError(
+                f"DPMeans with algorithm={self.algorithm!r} takes dense data only, got sparse "
+                "X: use 'serial' or 'delayed', X.toarray(), or fewer columns by "
+                "sklearn.decomposition.TruncatedSVD"
+            )
+        if issparse(X) and self.metric == "auto":
+            raise ValueError(
+                "DPMeans with metric='auto' takes dense data only, got sparse X: use "
+                "'euclidean', X.toarray(), or fewer columns by "
+                "sklearn.decomposition.TruncatedSVD"
+            )
+        weight = check_weights(sample_weight, X.shape[0])
+        if self.algorithm in ("collapsed", "merge"):
+            check_ratio(weight, LARGEST_WEIGHT_RATIO, self.algorithm)
+        given = check_init(self.init, X.shape[1], self.max_clusters)
+        # a penalty that is found does not depend on the scale of the weights
+        relative = self._relative(weight, isinstance(self.lam, str))
+        best = self._fit(X, relative, given, rng, n_threads)
+        if self.algorithm == "collapsed" and weight is not None and not weight.all():
+            # rows of weight zero are not visited: they get the label of predict
+            idle = np.flatnonzero(weight == 0)
+            rows, centers = self._measured(X[idle])
+            self.labels_[idle] = nearest_sweep(rows, None, centers, n_threads).labels
+        reachable = self._reachable(X, weight, n_threads) if given is None else None
+        if reachable:
+            warnings.warn(reachable, UserWarning, stacklevel=2)
+        if not best.ended:
+            warn_not_converged(self, self.n_iter_)
+        warn_if_unclear(self)
         return self
 
     def _described(self, n_samples, lam, given):

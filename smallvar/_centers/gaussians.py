@@ -12,6 +12,7 @@ from smallvar._sweeps.gaussians import (
     inverse_roots,
     union_log_determinants,
 )
+from smallvar._sweeps.rows import UNSOUND
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 
 SMALLEST_VARIANCE = 1e-300  # absolute: squares of the roots of smaller ones would leave float64
@@ -47,10 +48,12 @@ def _order_of_values(X, w):
 def need_finite(squares, X):
     """Raise ValueError if squared Mahalanobis distances are not finite."""
     if not np.isfinite(squares).all():
+        largest = float(np.abs(X).max())
         raise ValueError(
             "X must be so near the centers, for their covariances, that squared Mahalanobis "
-            f"distances, and distances as {X.dtype}, are finite, got entries up to "
-            f"{float(np.abs(X).max()):.3g}"
+            f"distances, and distances as {X.dtype}, are finite, got entries up to {largest:.3g}"
+            if np.isfinite(largest)
+            else UNSOUND
         )
 
 
@@ -222,6 +225,8 @@ class Gaussians:
             )
 
         least = float(np.einsum("kjj->kj", covariances).min())
+        if not np.isfinite(covariances).all():
+            raise ValueError(UNSOUND)
         if 0.0 < least < SMALLEST_VARIANCE:
             raise ValueError(
                 "X, sample_weight, reg_covar and scale must make variances of at least 1e-300, got "
@@ -353,7 +358,10 @@ class PointGaussians(Gaussians):
         a, b = np.ascontiguousarray(pairs.T)
         self.merge_costs[a, b] = self._union_costs(a, b)
         self.stale[:] = False
-        return divmod(int(self.merge_costs.argmin()), k)
+        a, b = divmod(int(self.merge_costs.argmin()), k)
+        if not np.isfinite(self.merge_costs[a, b]):
+            raise ValueError(UNSOUND)
+        return a, b
 
 
 class GaussianStart:

@@ -21,7 +21,7 @@ from smallvar._centers.center_estimator import NearestCenters
 from smallvar._centers.dpmeans import fit_dpmeans
 from smallvar._centers.hdp_choice import choose_number, pooled_clusters
 from smallvar._centers.starts import Fit
-from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import LoopSettings, Progress, best_of
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
@@ -535,29 +535,28 @@ class HDPMeans(ClusterMixin, NearestCenters):
         self : HDPMeans
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            rng, n_threads = self._rng(), self._threads()
-            X = self._validate(X, reset=True)
-            check_reach(X)
-            sets = Groups(groups, X.shape[0])
-            weight = check_weights(sample_weight, X.shape[0])
-            from_data = isinstance(self.lam_local, str) and isinstance(self.lam_global, str)
-            relative = self._relative(weight, from_data)
-            if weight is None or weight.all():
-                ended = self._fit(X, relative, sets, rng, n_threads)
-            else:
-                rows = np.flatnonzero(weight)
-                active = Groups(sets.names[sets.number[rows]], len(rows))
-                positive = check_weights(relative[rows], len(rows))
-                ended = self._fit(X[rows], positive, active, rng, n_threads)
-                # the fit has seen the rows of positive weight alone
-                labels = np.empty((X.shape[0], 2), dtype=np.int32)
-                labels[rows] = np.column_stack((self.labels_, self.local_labels_))
-                local_clusters(self).label_idle(labels, X, weight, sets, n_threads)
-                self.labels_, self.local_labels_ = labels.T.copy()
-            if not ended:
-                warn_not_converged(self, self.n_iter_)
+        self._check_parameters()
+        rng, n_threads = self._rng(), self._threads()
+        X = self._validate(X, reset=True)
+        check_reach(X)
+        sets = Groups(groups, X.shape[0])
+        weight = check_weights(sample_weight, X.shape[0])
+        from_data = isinstance(self.lam_local, str) and isinstance(self.lam_global, str)
+        relative = self._relative(weight, from_data)
+        if weight is None or weight.all():
+            ended = self._fit(X, relative, sets, rng, n_threads)
+        else:
+            rows = np.flatnonzero(weight)
+            active = Groups(sets.names[sets.number[rows]], len(rows))
+            positive = check_weights(relative[rows], len(rows))
+            ended = self._fit(X[rows], positive, active, rng, n_threads)
+            # the fit has seen the rows of positive weight alone
+            labels = np.empty((X.shape[0], 2), dtype=np.int32)
+            labels[rows] = np.column_stack((self.labels_, self.local_labels_))
+            local_clusters(self).label_idle(labels, X, weight, sets, n_threads)
+            self.labels_, self.local_labels_ = labels.T.copy()
+        if not ended:
+            warn_not_converged(self, self.n_iter_)
         return self
 
     def _fit(self, X, weight, sets, rng, n_threads):

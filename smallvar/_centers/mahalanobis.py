@@ -19,7 +19,7 @@ from smallvar._centers.gaussians import (
     need_finite,
     roots_of,
 )
-from smallvar._core.estimator import unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import warn_not_converged
 from smallvar._core.fit_loop import best_of
 from smallvar._core.validation import (
     as_floats,
@@ -431,57 +431,56 @@ default="auto"
         self : MahalanobisMeans
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            rng = self._rng()
-            X = self._validate(X, reset=True)
-            check_reach(X)
-            n, d = X.shape
-            weight = self._relative(check_weights(sample_weight, n), self._counts_rows)
-            # the prices of BIC are for n rows: weights are divided by their mean, so they add to n
-            if self._counts_rows and weight is not None:
-                mean = mean_weight(weight)
-                weight, self._unit = weight / mean, mean * self._unit
-            w = np.ones(n) if weight is None else weight
-            active = np.flatnonzero(w)
-            if not self._number_is_free:
-                check_guess(self.n_clusters, len(active), "n_clusters")
-            seeds, given_covariances = self._check_seeds(d), self._check_covariances(d)
-            # rows without weight are few or none: leave them out by a copy
-            used = (X, w) if len(active) == n else (X[active], w[active])
-            self._varying = varying_columns(used[0]) if self._leaves_out else None
-            seeds = seeds if seeds is None else self._columns(seeds)
-            data = Data(self._columns(used[0]), used[1], weight is not None)
-            reg = self._resolve_reg(data)
-            cost = self._opening_cost(d, reg, given_covariances)
-            lam = self._resolve_lam(data.X.shape[1], data, given_covariances)
-            total = 1 if seeds is not None and cost is None else self.n_init
-            make = self._merged if self._merges(given_covariances) else self._begun
-            starts = make(data, seeds, given_covariances, reg, lam, cost, total, rng)
-            # paths mostly end at the same clustering, so not all n_init of them are made
-            if self._merges(given_covariances):
-                starts = until_some_agree(starts, data.w)
-            best = best_of(starts, total=total, callback=self._callback())
-            self._keep(best.state, used[0], reg)
-            self.weights_ = best.state.shares if best.state.by_point else None
-            self.lam_ = lam
-            self.labels_ = best.label
-            if len(active) < n:
-                self.labels_ = np.empty(n, dtype=np.int32)
-                self.labels_[active] = best.label
-                idle = np.flatnonzero(w == 0)  # their labels are those that predict gives
-                self.labels_[idle] = self._fitted(X[idle], reg).assign()[0]
-            self.n_clusters_ = best.k
-            self.objective_ = best.objective
-            self.objective_path_ = np.array(best.progress.path)
-            self.reg_covar_ = reg
-            self._multiply("objective_", "objective_path_", "reg_covar_")
-            if lam is not None:
-                self._multiply("lam_")
-            self.lam_eff_ = cost
-            self.n_iter_ = best.progress.n_iter
-            if not best.progress.ended:
-                warn_not_converged(self, self.n_iter_)
+        self._check_parameters()
+        rng = self._rng()
+        X = self._validate(X, reset=True)
+        check_reach(X)
+        n, d = X.shape
+        weight = self._relative(check_weights(sample_weight, n), self._counts_rows)
+        # the prices of BIC are for n rows: weights are divided by their mean, so they add to n
+        if self._counts_rows and weight is not None:
+            mean = mean_weight(weight)
+            weight, self._unit = weight / mean, mean * self._unit
+        w = np.ones(n) if weight is None else weight
+        active = np.flatnonzero(w)
+        if not self._number_is_free:
+            check_guess(self.n_clusters, len(active), "n_clusters")
+        seeds, given_covariances = self._check_seeds(d), self._check_covariances(d)
+        # rows without weight are few or none: leave them out by a copy
+        used = (X, w) if len(active) == n else (X[active], w[active])
+        self._varying = varying_columns(used[0]) if self._leaves_out else None
+        seeds = seeds if seeds is None else self._columns(seeds)
+        data = Data(self._columns(used[0]), used[1], weight is not None)
+        reg = self._resolve_reg(data)
+        cost = self._opening_cost(d, reg, given_covariances)
+        lam = self._resolve_lam(data.X.shape[1], data, given_covariances)
+        total = 1 if seeds is not None and cost is None else self.n_init
+        make = self._merged if self._merges(given_covariances) else self._begun
+        starts = make(data, seeds, given_covariances, reg, lam, cost, total, rng)
+        # paths mostly end at the same clustering, so not all n_init of them are made
+        if self._merges(given_covariances):
+            starts = until_some_agree(starts, data.w)
+        best = best_of(starts, total=total, callback=self._callback())
+        self._keep(best.state, used[0], reg)
+        self.weights_ = best.state.shares if best.state.by_point else None
+        self.lam_ = lam
+        self.labels_ = best.label
+        if len(active) < n:
+            self.labels_ = np.empty(n, dtype=np.int32)
+            self.labels_[active] = best.label
+            idle = np.flatnonzero(w == 0)  # their labels are those that predict gives
+            self.labels_[idle] = self._fitted(X[idle], reg).assign()[0]
+        self.n_clusters_ = best.k
+        self.objective_ = best.objective
+        self.objective_path_ = np.array(best.progress.path)
+        self.reg_covar_ = reg
+        self._multiply("objective_", "objective_path_", "reg_covar_")
+        if lam is not None:
+            self._multiply("lam_")
+        self.lam_eff_ = cost
+        self.n_iter_ = best.progress.n_iter
+        if not best.progress.ended:
+            warn_not_converged(self, self.n_iter_)
         return self
 
     @property

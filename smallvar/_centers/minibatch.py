@@ -14,9 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist
 
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
-from smallvar._core.estimator import keywords_only, unchanged_on_error
+from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import NO_CAP
-from smallvar._core.frame import RowsFrame, added_to, nearest, nearest_again, nearest_sweep
+from smallvar._core.frame import (
+    RowsFrame,
+    added_to,
+    nearest,
+    nearest_again,
+    nearest_row,
+    nearest_sweep,
+)
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     Data,
@@ -30,7 +37,6 @@ from smallvar._core.validation import (
     is_same,
     learned,
     mean_weight,
-    one_row,
     some_rows,
 )
 from smallvar._selection.confidence import warn_if_unclear
@@ -38,7 +44,6 @@ from smallvar._selection.descent import check_reached
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, check_number_asked, resolve_lam
-from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import Stream
 
 
@@ -162,8 +167,8 @@ class BatchEstimator(CenterEstimator):
         farthest = int(weighted.argmax())
         largest = weighted[farthest]
         while largest > self._reach() and len(centers) + len(opened) < cap:
-            opened.append(one_row(X, farthest))
-            farthest, largest = nearest_seed(X, weight, opened[-1], distance, n_threads)
+            seed, farthest, largest = nearest_row(X, weight, farthest, distance, n_threads)
+            opened.append(seed)
         if opened:
             centers = np.vstack([centers, *opened])
             sweep = nearest(X, weight, centers, n_threads, zero)
@@ -217,26 +222,25 @@ class BatchEstimator(CenterEstimator):
         self : estimator
             The updated estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            n_threads = self._threads()
-            first = not hasattr(self, "cluster_centers_")
-            X = self._validate(X, reset=first)
-            n = X.shape[0]
-            X, weight, used = self._taking_part(X, sample_weight)
-            if first:
-                self._begin(X, weight, self._rng(), n_threads)
-                self.n_iter_ = 1
-            else:
-                centers = learned(self, "cluster_centers_", None, X.shape[1])
-                setattr(self, self._given, learned(self, self._given, len(centers)))
-                check_stays(self, self._used)
-                self.cluster_centers_ = centers
-            before = self._step(X, weight, n_threads)
-            self._finish(nearest_again(before, X, weight, self.cluster_centers_, n_threads))
-            self.labels_ = labels_of_all(self.labels_, used, n)
-            if first:
-                warn_if_unclear(self)
+        self._check_parameters()
+        n_threads = self._threads()
+        first = not hasattr(self, "cluster_centers_")
+        X = self._validate(X, reset=first)
+        n = X.shape[0]
+        X, weight, used = self._taking_part(X, sample_weight)
+        if first:
+            self._begin(X, weight, self._rng(), n_threads)
+            self.n_iter_ = 1
+        else:
+            centers = learned(self, "cluster_centers_", None, X.shape[1])
+            setattr(self, self._given, learned(self, self._given, len(centers)))
+            check_stays(self, self._used)
+            self.cluster_centers_ = centers
+        before = self._step(X, weight, n_threads)
+        self._finish(nearest_again(before, X, weight, self.cluster_centers_, n_threads))
+        self.labels_ = labels_of_all(self.labels_, used, n)
+        if first:
+            warn_if_unclear(self)
         return self
 
 
@@ -425,39 +429,38 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         self : MiniBatchDPMeans
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            rng, n_threads = self._rng(), self._threads()
-            X = self._validate(X, reset=True)
-            weight = check_weights(sample_weight, X.shape[0])
-            self._begin(X, weight, rng, n_threads)
-            first_cost, previous, callback = 0.0, None, self._callback()
-            for n_iter in range(1, self.max_iter + 1):
-                cost = self._pass(X, weight, rng.permutation(X.shape[0]), n_threads)
-                if callback is not None:
-                    k = len(self.cluster_centers_)
-                    message = f"pass {n_iter}: {k} clusters, cost {cost:.8g}"
-                    callback(ProgressEvent("pass", n_iter, message, k, cost))
-                # stop when a pass lowers the objective by at most tol times that of the first
-                if previous is None:
-                    first_cost = cost
-                elif previous - cost <= float(self.tol) * first_cost:
-                    break
-                previous = cost
-            self.n_iter_ = n_iter
-            # final labels of all rows; clusters without rows are replaced or dropped
-            sweep = nearest_sweep(X, weight, self.cluster_centers_, n_threads)
-            kept = sweep.cluster_sums().counts[: sweep.k] > 0
-            number = exact_number(self.n_clusters)
-            if number is not None and not kept.all():
-                sweep = self._refilled(X, weight, kept, number, n_threads)
-            else:
-                if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
-                    sweep.assign()
-                stream, given = self._stream[0].only(kept), self.cluster_weights_[kept]
-                self._set_state(stream, sweep.centers, given)
-            self._finish(sweep)
-            warn_if_unclear(self)
+        self._check_parameters()
+        rng, n_threads = self._rng(), self._threads()
+        X = self._validate(X, reset=True)
+        weight = check_weights(sample_weight, X.shape[0])
+        self._begin(X, weight, rng, n_threads)
+        first_cost, previous, callback = 0.0, None, self._callback()
+        for n_iter in range(1, self.max_iter + 1):
+            cost = self._pass(X, weight, rng.permutation(X.shape[0]), n_threads)
+            if callback is not None:
+                k = len(self.cluster_centers_)
+                message = f"pass {n_iter}: {k} clusters, cost {cost:.8g}"
+                callback(ProgressEvent("pass", n_iter, message, k, cost))
+            # stop when a pass lowers the objective by at most tol times that of the first
+            if previous is None:
+                first_cost = cost
+            elif previous - cost <= float(self.tol) * first_cost:
+                break
+            previous = cost
+        self.n_iter_ = n_iter
+        # final labels of all rows; clusters without rows are replaced or dropped
+        sweep = nearest_sweep(X, weight, self.cluster_centers_, n_threads)
+        kept = sweep.cluster_sums().counts[: sweep.k] > 0
+        number = exact_number(self.n_clusters)
+        if number is not None and not kept.all():
+            sweep = self._refilled(X, weight, kept, number, n_threads)
+        else:
+            if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
+                sweep.assign()
+            stream, given = self._stream[0].only(kept), self.cluster_weights_[kept]
+            self._set_state(stream, sweep.centers, given)
+        self._finish(sweep)
+        warn_if_unclear(self)
         return self
 
     def _refilled(self, X, weight, kept, number, n_threads):
@@ -470,10 +473,10 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
                 farthest = int((distance if weight is None else weight * distance).argmax())
                 if not distance[farthest] > 0.0:
                     check_reached(len(centers), number)
-                centers = np.vstack([centers, one_row(X, farthest)])
                 # the new center has the weight of its row
                 given = np.append(given, 1.0 if weight is None else weight[farthest])
-                nearest_seed(X, weight, centers[-1], distance, n_threads)
+                seed, *_ = nearest_row(X, weight, farthest, distance, n_threads)
+                centers = np.vstack([centers, seed])
             self._set_state(Stream.of(centers, given), centers, given)
             sweep = nearest_sweep(X, weight, centers, n_threads)
             kept = sweep.cluster_sums().counts[: sweep.k] > 0

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._centers.noise import Search, labels_and_distances, price_of
-from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import TIE
 from smallvar._core.validation import (
     Data,
@@ -252,22 +252,21 @@ class RobustDPMeans(CenterEstimator):
         self : RobustDPMeans
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            check_verbose(self.verbose)
-            check_lam(self.lam, finite=True, options=("auto",))
-            check_lam(self.price, finite=True, name="price", options=("auto",))
-            check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
-            check_exact_number(self)
-            check_number(self.max_iter, "max_iter", low=1, integer=True)
-            check_number(self.tol, "tol", low=0)
-            rng, n_threads = self._rng(), self._threads()
-            X = self._validate(X, reset=True)
-            weight = check_weights(sample_weight, X.shape[0])
-            given = check_init(self.init, X.shape[1], self.max_clusters, "path")
-            self._fit(X, weight, given, rng, n_threads)
-            if not self._ended:
-                warn_not_converged(self, self.n_iter_)
-            warn_if_unclear(self)
+        check_verbose(self.verbose)
+        check_lam(self.lam, finite=True, options=("auto",))
+        check_lam(self.price, finite=True, name="price", options=("auto",))
+        check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+        check_exact_number(self)
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+        check_number(self.tol, "tol", low=0)
+        rng, n_threads = self._rng(), self._threads()
+        X = self._validate(X, reset=True)
+        weight = check_weights(sample_weight, X.shape[0])
+        given = check_init(self.init, X.shape[1], self.max_clusters, "path")
+        self._fit(X, weight, given, rng, n_threads)
+        if not self._ended:
+            warn_not_converged(self, self.n_iter_)
+        warn_if_unclear(self)
         return self
 
     def _fit(self, X, weight, given, rng, n_threads):

@@ -22,7 +22,7 @@ from smallvar._centers.unit_rows import (
     unit_rows,
     warn_of_zero_rows,
 )
-from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest, nearest_sweep
 from smallvar._core.validation import (
     DTYPES,
@@ -404,19 +404,18 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         self : SphericalDPMeans
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            rng, n_threads = self._rng(), self._threads()
-            X = self._validate(X, reset=True)
-            n = X.shape[0]
-            X, weight, used = self._taking_part(X, sample_weight)
-            given = self._given_centers(X, n_threads)
-            relative = self._relative(weight, self._finds_penalty)
-            best = self._fit(X, relative, given, rng, n_threads)
-            self.labels_ = labels_of_all(self.labels_, used, n)
-            if not best.ended:
-                warn_not_converged(self, self.n_iter_)
-            warn_if_unclear(self)
+        self._check_parameters()
+        rng, n_threads = self._rng(), self._threads()
+        X = self._validate(X, reset=True)
+        n = X.shape[0]
+        X, weight, used = self._taking_part(X, sample_weight)
+        given = self._given_centers(X, n_threads)
+        relative = self._relative(weight, self._finds_penalty)
+        best = self._fit(X, relative, given, rng, n_threads)
+        self.labels_ = labels_of_all(self.labels_, used, n)
+        if not best.ended:
+            warn_not_converged(self, self.n_iter_)
+        warn_if_unclear(self)
         return self
 
     def _given_centers(self, X, n_threads):

@@ -1,7 +1,7 @@
 """The base class of all estimators, and functions on estimators.
 
-``keywords_only`` decorates ``__init__``; ``unchanged_on_error`` undoes a fit that fails;
-``Estimator`` checks data and holds threads, units of weight and settings of the loop.
+``keywords_only`` decorates ``__init__``; ``FitMixin`` makes a fit change its estimator at the end,
+in one step; ``Estimator`` checks data and holds threads, units of weight and settings of the loop.
 """
 
 import functools
@@ -25,7 +25,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from smallvar._core.config import resolve_threads
 from smallvar._core.fit_loop import LoopSettings
-from smallvar._core.progress import CallbackMixin, callback_for, in_unit
+from smallvar._core.progress import (
+    CallbackSupportMixin,
+    as_root_task,
+    callback_for,
+    callbacks_wanted,
+    in_unit,
+)
 from smallvar._core.tables import opened, types_of
 from smallvar._core.validation import (
     DTYPES,
@@ -57,7 +63,8 @@ MEANINGS = {
     "n_global": 'with lam_global="farthest-first" a guess of the number of clusters in all',
 }
 
-_changing: dict[int, list[int]] = {}  # id of an estimator being changed: [id of the thread]
+FITS, READERS = ("fit", "partial_fit"), ("predict", "transform", "score", "predict_proba")
+_changing: dict[int, list[int]] = {}  # id of an estimator being fitted: [id of the thread]
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_changing.clear)  # the child has none of these threads
 
@@ -89,32 +96,106 @@ def keywords_only(unit: str) -> Callable[[Callable[P, None]], Callable[P, None]]
     return decorate
 
 
-@contextmanager
-def unchanged_on_error(estimator):
-    """Context that restores the estimator if the block fails or is interrupted.
+def copy_of(estimator):
+    """An estimator with the same attributes, not copied: a fit replaces them, as a rule."""
+    copy = object.__new__(type(estimator))
+    vars(copy).update(vars(estimator))
+    return copy
 
-    A second thread that changes the same estimator gets an error: each would undo the changes of
-    the other.
+
+@contextmanager
+def working_copy(estimator):
+    """Context with a copy of an estimator, which takes over the attributes of the copy at the end.
+
+    They are replaced in one step, so that other threads see all of a fit or nothing. If the block
+    fails or is interrupted, the estimator stays as it was. An estimator that is being fitted cannot
+    be fitted by anyone else: each would undo the changes of the other.
     """
     thread = [threading.get_ident()]
     try:  # Ctrl-C may come right after the entry is made
         holder = _changing.setdefault(id(estimator), thread)
-        if holder != thread:
+        if holder is not thread:
+            where, each = "in another thread", "thread"
+            if holder == thread:
+                where, each = "by the fit that calls this callback", "fit"
             raise RuntimeError(
-                f"this {type(estimator).__name__} is being fitted in another thread; "
-                "use sklearn.base.clone to have one for each thread"
+                f"this {type(estimator).__name__} is being fitted {where}; "
+                f"use sklearn.base.clone to have one for each {each}"
             )
-        # a shallow copy is enough: a fit replaces learned attributes, it does not change them
-        before = vars(estimator).copy()
-        try:
-            yield
-        except BaseException:
-            vars(estimator).clear()
-            vars(estimator).update(before)
-            raise
+        before, copy = dict(vars(estimator)), copy_of(estimator)
+        yield copy
+        # parameters that a callback or another thread has set meanwhile stay
+        meanwhile = {
+            name: value
+            for name, value in vars(estimator).items()
+            if name not in before or before[name] is not value
+        }
+        estimator.__dict__ = vars(copy) | meanwhile
     finally:
         if _changing.get(id(estimator)) is thread:
             _changing.pop(id(estimator), None)
+
+
+@contextmanager
+def unchanged_on_error(estimator):
+    """Context that restores the attributes of an estimator if the block fails or is interrupted."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def _at_the_end(fit):
+    """The method ``fit`` or ``partial_fit``, by which an estimator changes at the end only."""
+
+    @functools.wraps(fit)
+    def changed_at_the_end(self, *args, **options):
+        if fit.__name__ == "fit" and callbacks_wanted(self):
+            return as_task(self, *args, **options)
+        with working_copy(self) as copy:
+            fit(copy, *args, **options)
+        return self
+
+    as_task = as_root_task(changed_at_the_end)
+    changed_at_the_end.changes_at_the_end = True
+    return changed_at_the_end
+
+
+def _of_one_fit(method):
+    """A method that reads learned attributes: all of the same fit, whatever other threads do."""
+
+    @functools.wraps(method)
+    def with_one_fit(self, *args, **options):
+        return method(copy_of(self), *args, **options)
+
+    return with_one_fit
+
+
+class FitMixin(CallbackSupportMixin):
+    """An estimator whose fits change it at their end, in one step, and call all callbacks.
+
+    These are those of ``progress_callback``, and those that scikit-learn 1.9 and newer set on it.
+    In notebooks the HTML representation of the estimator has a link to its page.
+    """
+
+    _doc_link_module = "smallvar"
+    _doc_link_template = (
+        "https://smallvar.readthedocs.io/en/stable/generated/"
+        "{estimator_module}.{estimator_name}.html"
+    )
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        for name in FITS:  # also those of bases that are no estimators, as in smallvar.dask
+            fit = getattr(cls, name, None)
+            if fit is not None and not hasattr(fit, "changes_at_the_end"):
+                setattr(cls, name, _at_the_end(fit))
+        for name in READERS:
+            if name in vars(cls):
+                setattr(cls, name, _of_one_fit(vars(cls)[name]))
 
 
 def warn_not_converged(estimator, n_iter, where=""):
@@ -173,7 +254,7 @@ def with_learned(estimator, attributes):
     return estimator
 
 
-class Estimator(CallbackMixin, BaseEstimator):
+class Estimator(FitMixin, BaseEstimator):
     """Base of all estimators: checks of data, threads, units of weight, settings of starts."""
 
     n_features_in_: int

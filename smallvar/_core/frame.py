@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from smallvar._core.validation import check_spread
+from smallvar._core.validation import check_spread, one_row
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.exact import nearest_of_few
 from smallvar._sweeps.ranges import column_range
-from smallvar._sweeps.rows import LARGEST_REACH, SMALLEST_REACH
+from smallvar._sweeps.rows import LARGEST_REACH, SMALLEST_REACH, UNSOUND
+from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import COLUMN_ROUNDING, Layout, Sums, exact_total, round_origin
 
 # multiply-adds, and an overhead for each distance, up to which no sweep is made
@@ -171,6 +172,15 @@ def nearest_again(sweep, X, weight, centers, n_threads):
     sweep.set_centers(centers)
     sweep.assign()
     return sweep
+
+
+def nearest_row(X, weight, row, distance, n_threads):
+    """A row as a new seed: its values, and what ``nearest_seed`` returns with it."""
+    seed = one_row(X, row)
+    farthest = nearest_seed(X, weight, seed, distance, n_threads)
+    if not distance[row] == 0.0:  # else the same row would be the farthest again and again
+        raise ValueError(UNSOUND)
+    return seed, *farthest
 
 
 def added_to(stream, X, weight, sweep):

@@ -1,7 +1,7 @@
 """Callbacks for the steps of a fit: ``progress_callback``, ``verbose``, and scikit-learn's.
 
 A fit creates a ``ProgressEvent`` for each step and calls the one function that ``callback_for``
-returns. ``CallbackMixin`` adds the callback protocol of scikit-learn 1.9.
+returns. ``as_root_task`` adds the callback protocol of scikit-learn 1.9.
 """
 
 import functools
@@ -145,24 +145,15 @@ def _call_scikit_learn(estimator, event):
     task.call_on_fit_task_end(estimator=estimator, metadata=asdict(event))
 
 
-class CallbackMixin(CallbackSupportMixin):
-    """What scikit-learn needs of every estimator to call its callbacks and to link its page.
-
-    ``fit`` calls the callbacks that scikit-learn 1.9 and newer set on the estimator. In notebooks
-    the HTML representation of an estimator has a link to its page.
-    """
-
-    _doc_link_module = "smallvar"
-    _doc_link_template = "https://smallvar.readthedocs.io/en/stable/generated/{estimator_module}.{estimator_name}.html"
-
-    def __init_subclass__(cls, **options):
-        super().__init_subclass__(**options)
-        if "fit" in vars(cls) and with_callbacks is not None:
-            cls.fit = _within_callbacks(cls.fit)
+def callbacks_wanted(estimator):
+    """Whether scikit-learn's callbacks are to be called by a fit that begins now."""
+    # set on this estimator, or by a meta-estimator around it
+    wanted = hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx")
+    return with_callbacks is not None and wanted and not hasattr(estimator, "_callback_fit_ctx")
 
 
-def _within_callbacks(fit):
-    """The method ``fit``, run as the root task of scikit-learn's callbacks if any are set."""
+def as_root_task(fit):
+    """The method ``fit``, run as the root task of scikit-learn's callbacks."""
 
     def fit_as_task(self, X, *args, **options):
         root = self._init_callback_context(max_subtasks=None)
@@ -172,14 +163,4 @@ def _within_callbacks(fit):
         return self
 
     # with_callbacks runs teardown of the callbacks, also after errors
-    fit_as_task = with_callbacks(fit_as_task)
-
-    @functools.wraps(fit)
-    def fit_with_callbacks(self, X, *args, **options):
-        # callbacks set on this estimator, or by a meta-estimator around it
-        wanted = hasattr(self, "_skl_callbacks") or hasattr(self, "_parent_callback_ctx")
-        if not wanted or hasattr(self, "_callback_fit_ctx"):  # within the fit of a subclass
-            return fit(self, X, *args, **options)
-        return fit_as_task(self, X, *args, **options)
-
-    return fit_with_callbacks
+    return fit_as_task if with_callbacks is None else with_callbacks(fit_as_task)

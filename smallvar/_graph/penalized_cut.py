@@ -13,9 +13,9 @@ from scipy.sparse import sparray, spmatrix
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import FitMixin, keywords_only, warn_not_converged
 from smallvar._core.fit_loop import best_of
-from smallvar._core.progress import CallbackMixin, callback_for
+from smallvar._core.progress import callback_for
 from smallvar._core.validation import (
     as_floats,
     check_number,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 LAMS = ("auto", "plateau")
 
 
-class PenalizedCut(CallbackMixin, BaseEstimator):
+class PenalizedCut(FitMixin, BaseEstimator):
     """Clusters of the nodes of a graph, their number included: a cut with a penalty.
 
     Minimizes, over partitions of the nodes into any number K of clusters c ::
@@ -234,28 +234,27 @@ class PenalizedCut(CallbackMixin, BaseEstimator):
         self : PenalizedCut
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            _check_parameters(self)
-            rng = check_random_state(self.random_state)
-            graph = read_graph(self, X, self.cut)
-            start = check_labels(self.init, graph)
-            if hasattr(self, "path_"):
-                del self.path_
-            if isinstance(self.lam, str):
-                best, lam = self._choose_penalty(graph, start, rng)
-            else:
-                lam = self.lam
-                if lam is None:
-                    lam = -0.5 if self.cut == "normalized" else -0.5 * float(graph.out.mean())
-                elif graph.indices.size:
-                    warn_useless(float(lam), graph, self.cut)
-                best = _solve(self, graph, start, float(lam), rng)
-            self.labels_, self.n_clusters_ = best.labels, best.n_clusters
-            self.cut_, self.objective_ = best.cut, best.objective
-            self.objective_path_ = np.array(best.progress.path)
-            self.lam_, self.n_iter_ = float(lam), best.progress.n_iter
-            if not best.converged:
-                warn_not_converged(self, self.n_iter_)
+        _check_parameters(self)
+        rng = check_random_state(self.random_state)
+        graph = read_graph(self, X, self.cut)
+        start = check_labels(self.init, graph)
+        if hasattr(self, "path_"):
+            del self.path_
+        if isinstance(self.lam, str):
+            best, lam = self._choose_penalty(graph, start, rng)
+        else:
+            lam = self.lam
+            if lam is None:
+                lam = -0.5 if self.cut == "normalized" else -0.5 * float(graph.out.mean())
+            elif graph.indices.size:
+                warn_useless(float(lam), graph, self.cut)
+            best = _solve(self, graph, start, float(lam), rng)
+        self.labels_, self.n_clusters_ = best.labels, best.n_clusters
+        self.cut_, self.objective_ = best.cut, best.objective
+        self.objective_path_ = np.array(best.progress.path)
+        self.lam_, self.n_iter_ = float(lam), best.progress.n_iter
+        if not best.converged:
+            warn_not_converged(self, self.n_iter_)
         return self
 
     def _choose_penalty(self, graph, start, rng):

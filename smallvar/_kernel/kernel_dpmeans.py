@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.validation import (
     check_flag,
@@ -476,37 +476,36 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         self : KernelDPMeans
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            rng = self._rng()
-            X = self._validate_kernel(X, reset=True)
-            n = X.shape[0]
-            weight = check_weights(sample_weight, n)
-            if self.algorithm == "collapsed":
-                check_ratio(weight, WEIGHTS, self.algorithm)
-            label = check_labels(self.init, weight, n, self.max_clusters)
-            guess = cut_guess(self.guess, n) if isinstance(self.lam, str) else None
-            gram = self._gram(X, weight)
-            weight = self._relative(weight, isinstance(self.lam, str))
-            clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.capacity)
-            rounding = kernel_rounding(clusters)
-            lam = self._penalty(gram, clusters, guess, rounding)
-            if label is not None:
-                clusters = Partition(gram, weight, label, gram.capacity)
+        self._check_parameters()
+        rng = self._rng()
+        X = self._validate_kernel(X, reset=True)
+        n = X.shape[0]
+        weight = check_weights(sample_weight, n)
+        if self.algorithm == "collapsed":
+            check_ratio(weight, WEIGHTS, self.algorithm)
+        label = check_labels(self.init, weight, n, self.max_clusters)
+        guess = cut_guess(self.guess, n) if isinstance(self.lam, str) else None
+        gram = self._gram(X, weight)
+        weight = self._relative(weight, isinstance(self.lam, str))
+        clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.capacity)
+        rounding = kernel_rounding(clusters)
+        lam = self._penalty(gram, clusters, guess, rounding)
+        if label is not None:
+            clusters = Partition(gram, weight, label, gram.capacity)
 
-            def start(number):
-                order = rng.permutation(n) if number or self.shuffle else None
-                return _Start(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
+        def start(number):
+            order = rng.permutation(n) if number or self.shuffle else None
+            return _Start(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
 
-            best = self._best_start(map(start, range(self.n_init)), self.n_init)
-            self._store_means(X, best.center_label, clusters.weight, best.cluster_weight, best.norm)
-            self.labels_ = best.label
-            self.n_clusters_ = len(best.norm)
-            self.inertia_ = best.inertia
-            self.lam_ = lam
-            self._multiply("inertia_", "objective_", "objective_path_", "lam_")
-            if not best.progress.ended:
-                warn_not_converged(self, self.n_iter_)
+        best = self._best_start(map(start, range(self.n_init)), self.n_init)
+        self._store_means(X, best.center_label, clusters.weight, best.cluster_weight, best.norm)
+        self.labels_ = best.label
+        self.n_clusters_ = len(best.norm)
+        self.inertia_ = best.inertia
+        self.lam_ = lam
+        self._multiply("inertia_", "objective_", "objective_path_", "lam_")
+        if not best.progress.ended:
+            warn_not_converged(self, self.n_iter_)
         return self
 
     def _penalty(self, gram, clusters, guess, rounding):

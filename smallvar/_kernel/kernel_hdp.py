@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.groups import Groups
 from smallvar._core.validation import check_lam, check_number, check_option
 from smallvar._kernel.gram import BLOCK, batches
@@ -491,56 +491,55 @@ class KernelHDPMeans(KernelClusters):
         self : KernelHDPMeans
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            rng = self._rng()
-            X = self._validate_kernel(X, reset=True)
-            n = X.shape[0]
-            sets = Groups(groups, n)
-            clusters = Partition(self._gram(X), None, np.zeros(n, dtype=np.int32))
-            rounding = kernel_rounding(clusters)
-            lam_local, lam_global = self.lam_local, self.lam_global
-            if isinstance(lam_local, str):
-                lam_local = local_penalty(clusters.gram, sets, self.n_local, rounding)
-            if lam_global == "points":
-                guess, distance = min(self.n_global, n), clusters.nearest()[1]
-                lam_global = farthest_first(clusters.gram, np.arange(n), distance, guess, rounding)
-                lam_global = lam_global or 1.0
-            elif lam_global == "farthest-first":
-                lam_global = global_penalty(clusters, sets, self.n_global, rounding)
-            lam_local, lam_global = float(lam_local), float(lam_global)
+        self._check_parameters()
+        rng = self._rng()
+        X = self._validate_kernel(X, reset=True)
+        n = X.shape[0]
+        sets = Groups(groups, n)
+        clusters = Partition(self._gram(X), None, np.zeros(n, dtype=np.int32))
+        rounding = kernel_rounding(clusters)
+        lam_local, lam_global = self.lam_local, self.lam_global
+        if isinstance(lam_local, str):
+            lam_local = local_penalty(clusters.gram, sets, self.n_local, rounding)
+        if lam_global == "points":
+            guess, distance = min(self.n_global, n), clusters.nearest()[1]
+            lam_global = farthest_first(clusters.gram, np.arange(n), distance, guess, rounding)
+            lam_global = lam_global or 1.0
+        elif lam_global == "farthest-first":
+            lam_global = global_penalty(clusters, sets, self.n_global, rounding)
+        lam_local, lam_global = float(lam_local), float(lam_global)
 
-            inits: tuple[str, ...] = (self.init,)
-            if self.init == "auto":
-                rules = isinstance(self.lam_local, str) or isinstance(self.lam_global, str)
-                inits = ("mean", "merge") if rules else ("mean",)
+        inits: tuple[str, ...] = (self.init,)
+        if self.init == "auto":
+            rules = isinstance(self.lam_local, str) or isinstance(self.lam_global, str)
+            inits = ("mean", "merge") if rules else ("mean",)
 
-            def starts():
-                for init in inits:
-                    begin = clusters
-                    if init == "merge":
-                        begin = merge_path_start(clusters, sets, lam_local, lam_global)
-                    for number in range(self.n_init):
-                        order = sets.order(rng if number else None)
-                        yield _Start(begin, order, sets.number, lam_local, lam_global, rounding)
+        def starts():
+            for init in inits:
+                begin = clusters
+                if init == "merge":
+                    begin = merge_path_start(clusters, sets, lam_local, lam_global)
+                for number in range(self.n_init):
+                    order = sets.order(rng if number else None)
+                    yield _Start(begin, order, sets.number, lam_local, lam_global, rounding)
 
-            best = self._best_start(starts(), len(inits) * self.n_init)
-            best_clusters = best.clusters
-            self._store_means(
-                X,
-                best_clusters.label,
-                best_clusters.weight,
-                best_clusters.cluster_weight,
-                best_clusters.norm,
-            )
-            self.labels_, self.groups_ = best_clusters.label, sets.names
-            self.local_labels_, *local = sets.local(best_clusters.label, best_clusters.k)
-            self.local_clusters_, self.n_local_clusters_ = local
-            self.n_clusters_ = best_clusters.k
-            self.inertia_ = best_clusters.error
-            self.lam_local_, self.lam_global_ = lam_local, lam_global
-            if not best.progress.ended:
-                warn_not_converged(self, self.n_iter_)
+        best = self._best_start(starts(), len(inits) * self.n_init)
+        best_clusters = best.clusters
+        self._store_means(
+            X,
+            best_clusters.label,
+            best_clusters.weight,
+            best_clusters.cluster_weight,
+            best_clusters.norm,
+        )
+        self.labels_, self.groups_ = best_clusters.label, sets.names
+        self.local_labels_, *local = sets.local(best_clusters.label, best_clusters.k)
+        self.local_clusters_, self.n_local_clusters_ = local
+        self.n_clusters_ = best_clusters.k
+        self.inertia_ = best_clusters.error
+        self.lam_local_, self.lam_global_ = lam_local, lam_global
+        if not best.progress.ended:
+            warn_not_converged(self, self.n_iter_)
         return self
 
     def predict(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[np.int32]:

@@ -24,7 +24,7 @@ from smallvar._core.eigen import (
     unit_rows,
     yu_shi_rounds,
 )
-from smallvar._core.estimator import keywords_only, unchanged_on_error
+from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import best_of
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.groups import first_appearance
@@ -385,41 +385,40 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         self : SpectralDPMeans
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            rng = check_random_state(self.random_state)
-            X = self._validate_kernel(X, reset=True)
-            weight = check_weights(sample_weight, X.shape[0])
-            weight = self._relative(weight, isinstance(self.lam, str))
-            weight = np.ones(X.shape[0]) if weight is None else weight
-            if self._drops_constant_columns(X) and not weight.all():
-                self._varying = varying_columns(X[weight > 0])
-            X = self._columns(X)
-            self.gamma_ = self._find_gamma(X, weight)
-            self._remember_kernel()
-            rows, problem = self._problem(X, weight)
-            self.lam_, eigenpairs = self._penalty(problem, X, weight, rng)
-            Y = self._relax(problem, self.lam_, eigenpairs, rng)
-            self.embedding_ = np.zeros((X.shape[0], Y.shape[1]))
-            self.embedding_[rows] = Y
+        self._check_parameters()
+        rng = check_random_state(self.random_state)
+        X = self._validate_kernel(X, reset=True)
+        weight = check_weights(sample_weight, X.shape[0])
+        weight = self._relative(weight, isinstance(self.lam, str))
+        weight = np.ones(X.shape[0]) if weight is None else weight
+        if self._drops_constant_columns(X) and not weight.all():
+            self._varying = varying_columns(X[weight > 0])
+        X = self._columns(X)
+        self.gamma_ = self._find_gamma(X, weight)
+        self._remember_kernel()
+        rows, problem = self._problem(X, weight)
+        self.lam_, eigenpairs = self._penalty(problem, X, weight, rng)
+        Y = self._relax(problem, self.lam_, eigenpairs, rng)
+        self.embedding_ = np.zeros((X.shape[0], Y.shape[1]))
+        self.embedding_[rows] = Y
 
-            best = best_of(
-                self._roundings(problem, self.lam_, Y, rng, weight[rows]),
-                total=self.n_init,
-                callback=self._callback(),
-                rounding=EQUAL * problem.scale,
-            )
-            self.objective_, labels, self.n_iter_ = best
-            self.n_clusters_ = best.k
-            self._store_means(X, rows, labels, problem)
-            self.labels_ = np.empty(X.shape[0], dtype=np.int32)
-            self.labels_[rows] = labels
-            weightless = np.flatnonzero(weight == 0)
-            if len(weightless):
-                self.labels_[weightless] = self._nearest(X[weightless])
-                self.labels_ = first_appearance(self.labels_)
-                self._store_means(X, rows, self.labels_[rows], problem)
-            self._multiply("lam_", "objective_", "bound_", "eigenvalues_")
+        best = best_of(
+            self._roundings(problem, self.lam_, Y, rng, weight[rows]),
+            total=self.n_init,
+            callback=self._callback(),
+            rounding=EQUAL * problem.scale,
+        )
+        self.objective_, labels, self.n_iter_ = best
+        self.n_clusters_ = best.k
+        self._store_means(X, rows, labels, problem)
+        self.labels_ = np.empty(X.shape[0], dtype=np.int32)
+        self.labels_[rows] = labels
+        weightless = np.flatnonzero(weight == 0)
+        if len(weightless):
+            self.labels_[weightless] = self._nearest(X[weightless])
+            self.labels_ = first_appearance(self.labels_)
+            self._store_means(X, rows, self.labels_[rows], problem)
+        self._multiply("lam_", "objective_", "bound_", "eigenvalues_")
         return self
 
     def _check_parameters(self):

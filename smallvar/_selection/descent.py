@@ -15,6 +15,8 @@ from smallvar._sweeps.merge import MergeSweep
 # cluster, and if a sweep takes more than PROJECTED multiplications. ROWS rows are projected at a
 # time.
 COLUMNS, PROJECTED, ROWS = 8, 1 << 26, 512
+# Sweeps to a fixed point, beside those that open clusters: more than needed by rows that stay.
+MOST_SWEEPS = 10_000
 
 
 class Descent:
@@ -131,9 +133,9 @@ class Descent:
         While there are fewer, each sweep opens a cluster at the row farthest from its center. The
         tree does not change.
         """
-        sweep, changed = self.sweep, True
+        sweep = self.sweep
         sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
-        while changed:
+        for _ in range(number + MOST_SWEEPS):
             before = sweep.k
             sweep.seek_farthest(0.0, before < number)
             sweep.assign()
@@ -141,9 +143,9 @@ class Descent:
                 sweep.open_farthest()
             if sweep.needs_float64:
                 sweep.use_float64()
-            changed = sweep.moved() > 0 or sweep.k > before
-            if changed:
-                sweep.move_centers()
+            if not (sweep.moved() or sweep.k > before):
+                break
+            sweep.move_centers()
         sweep.seek_farthest(0.0, False)
         check_reached(sweep.k, number)
 

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from smallvar._core.config import resolve_threads
-from smallvar._core.frame import mean_rounding
+from smallvar._core.frame import mean_rounding, nearest_row
 from smallvar._core.groups import Groups
 from smallvar._core.validation import (
     Data,
@@ -14,7 +14,6 @@ from smallvar._core.validation import (
     check_reach,
     exact_number,
     mean_weight,
-    one_row,
     shown,
 )
 from smallvar._sweeps.seeds import nearest_seed
@@ -116,9 +115,11 @@ def farthest_row(X, n_clusters, weight, n_threads, count_alone=False, about=None
     distance = np.full(X.shape[0], np.inf)
 
     def add_seed(row):
-        seed = mean if row is None else one_row(X, row)
         before = distance.copy()
-        farthest = nearest_seed(X, mask, seed, distance, n_threads)
+        if row is None:
+            farthest = nearest_seed(X, mask, mean, distance, n_threads)
+        else:
+            _, *farthest = nearest_row(X, mask, row, distance, n_threads)
         return *farthest, int(np.count_nonzero(distance < before))
 
     return farthest_by(add_seed, n_clusters, rounding, count_alone)

@@ -18,7 +18,7 @@ from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import Estimator, unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import Estimator, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.row_names import read_times, several_kinds
@@ -440,47 +440,43 @@ class MovingClusters(ClusterMixin, Estimator):
 
     def _fit_step(self, X, sample_weight, elapsed):
         """Cluster one time step: the implementation of ``partial_fit``."""
-        with unchanged_on_error(self):
-            self._check_parameters()
-            n_threads = self._threads()
-            first = not hasattr(self, "n_steps_")
-            X = self._validate(X, reset=first, least=0)
-            check_reach(X)
-            if check_number(elapsed, "elapsed", low=1, integer=True) > LONGEST_GAP:
-                raise ValueError(f"elapsed must be <= {LONGEST_GAP}, got {shown(elapsed)}")
-            weight = check_step_weights(sample_weight, X)
-            if first:
-                self._reset(X.shape[1], self.record)
-            elif not self.record:
-                self._recorded = None
-            elif self._recorded is None:
-                raise ValueError("record must be set before the first step, got record=True")
-            for name in ("weights_", "ages_"):
-                learned(self, name, len(self.cluster_ids_))
-            check_stays(
-                self, {"random_state": self._initial_random_state, **self._fixed_parameters}
-            )
-            with self._restored_on_error():
-                elapsed = int(elapsed)
-                time = self.n_steps_ + elapsed - 1
-                step = TimeStep(time, *rows_by_weight(weight, X.shape[0]), elapsed)
-                if not self._fit_steps(X, weight, [step], n_threads):
-                    warn_not_converged(self, self.n_iter_, " of a time step")
+        self._check_parameters()
+        n_threads = self._threads()
+        first = not hasattr(self, "n_steps_")
+        X = self._validate(X, reset=first, least=0)
+        check_reach(X)
+        if check_number(elapsed, "elapsed", low=1, integer=True) > LONGEST_GAP:
+            raise ValueError(f"elapsed must be <= {LONGEST_GAP}, got {shown(elapsed)}")
+        weight = check_step_weights(sample_weight, X)
+        if first:
+            self._reset(X.shape[1], self.record)
+        elif not self.record:
+            self._recorded = None
+        elif self._recorded is None:
+            raise ValueError("record must be set before the first step, got record=True")
+        for name in ("weights_", "ages_"):
+            learned(self, name, len(self.cluster_ids_))
+        check_stays(self, {"random_state": self._initial_random_state, **self._fixed_parameters})
+        with self._restored_on_error():
+            elapsed = int(elapsed)
+            time = self.n_steps_ + elapsed - 1
+            step = TimeStep(time, *rows_by_weight(weight, X.shape[0]), elapsed)
+            if not self._fit_steps(X, weight, [step], n_threads):
+                warn_not_converged(self, self.n_iter_, " of a time step")
         return self
 
     def _fit(self, X, sample_weight, times, step):
         """Cluster all time steps, from scratch: the implementation of ``fit``."""
-        with unchanged_on_error(self):
-            self._check_parameters()
-            n_threads = self._threads()
-            X = self._validate(X, reset=True)
-            check_reach(X)
-            weight = check_step_weights(sample_weight, X)
-            steps = time_steps(times, step, X.shape[0], weight)
-            self._reset(X.shape[1], True)
-            with self._restored_on_error():
-                if not self._fit_steps(X, weight, steps, n_threads):
-                    warn_not_converged(self, self.n_iter_, " of a time step")
+        self._check_parameters()
+        n_threads = self._threads()
+        X = self._validate(X, reset=True)
+        check_reach(X)
+        weight = check_step_weights(sample_weight, X)
+        steps = time_steps(times, step, X.shape[0], weight)
+        self._reset(X.shape[1], True)
+        with self._restored_on_error():
+            if not self._fit_steps(X, weight, steps, n_threads):
+                warn_not_converged(self, self.n_iter_, " of a time step")
         return self
 
     def _fit_steps(self, X, weight, steps, n_threads):

@@ -10,7 +10,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import CenterEstimator
-from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import TIE, Progress, best_of
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import first_appearance
@@ -545,25 +545,24 @@ class SegmentMeans(CenterEstimator):
         self : SegmentMeans
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            n_threads = self._threads()
-            X = self._validate(X, reset=True)
-            check_reach(X)
-            visit = Visit.of(X, check_weights(sample_weight, X.shape[0]), groups)
-            used = visit.active()
-            best = self._fit(Cuts(Record(used.X, used.weight, used.begin, n_threads)))
-            self.lam_, self.lam_switch_ = best.lam, best.price
-            self.cluster_centers_, labels = best.centers, best.labels
-            if used is not visit:
-                labels = visit.viterbi(best.centers, best.price, n_threads)
-            self.labels_, self.segments_ = visit.given(labels), visit.segments(labels)
-            self.n_clusters_, self.n_switches_ = best.k, best.switches
-            self.inertia_, self.objective_ = best.error, best.objective
-            self.objective_path_ = np.array(best.progress.path)
-            self.n_iter_ = best.progress.n_iter
-            if not best.progress.ended:
-                warn_not_converged(self, self.n_iter_)
+        self._check_parameters()
+        n_threads = self._threads()
+        X = self._validate(X, reset=True)
+        check_reach(X)
+        visit = Visit.of(X, check_weights(sample_weight, X.shape[0]), groups)
+        used = visit.active()
+        best = self._fit(Cuts(Record(used.X, used.weight, used.begin, n_threads)))
+        self.lam_, self.lam_switch_ = best.lam, best.price
+        self.cluster_centers_, labels = best.centers, best.labels
+        if used is not visit:
+            labels = visit.viterbi(best.centers, best.price, n_threads)
+        self.labels_, self.segments_ = visit.given(labels), visit.segments(labels)
+        self.n_clusters_, self.n_switches_ = best.k, best.switches
+        self.inertia_, self.objective_ = best.error, best.objective
+        self.objective_path_ = np.array(best.progress.path)
+        self.n_iter_ = best.progress.n_iter
+        if not best.progress.ended:
+            warn_not_converged(self, self.n_iter_)
         return self
 
     def _fit(self, cuts):

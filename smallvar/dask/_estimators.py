@@ -16,7 +16,7 @@ from smallvar._centers.center_estimator import at_centers
 from smallvar._centers.spherical import COARSE_ROWS, as_directions, saving
 from smallvar._centers.starts import Start, run_starts
 from smallvar._centers.unit_rows import length_rounding, unit_rows, warn_of_zero_rows
-from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.validation import (
     check_flag,
     check_init,
@@ -123,13 +123,12 @@ class DaskEstimator(LazyMethods):
         self : object
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            parts = CollectionParts(X, sample_weight)
-            with current_client() as client:
-                ended = self._fit_on(client, parts)
-            if not ended:
-                warn_not_converged(self, self.n_iter_)
+        self._check_parameters()
+        parts = CollectionParts(X, sample_weight)
+        with current_client() as client:
+            ended = self._fit_on(client, parts)
+        if not ended:
+            warn_not_converged(self, self.n_iter_)
         return self
 
     def _fit_on(self, client, parts):

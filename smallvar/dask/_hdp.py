@@ -13,7 +13,7 @@ from dask import compute, delayed, is_dask_collection
 
 import smallvar
 from smallvar._centers.hdp import HDPStart, LocalClusters, local_clusters
-from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.validation import check_lam, check_number, check_option, check_reach
 from smallvar._sweeps.in_order import error_of
 from smallvar.dask._executor import call_realigned, current_client, open_executor, threads_here
@@ -285,18 +285,17 @@ class HDPMeans(LocalCounterpart, smallvar.HDPMeans):
         self : HDPMeans
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            if groups is None:
-                raise ValueError(
-                    "groups must say which data set each row is from, got None: all rows from one "
-                    "are for smallvar.HDPMeans"
-                )
-            parts = SetParts(X, groups, sample_weight)
-            with current_client() as client:
-                ended = self._fit_on(client, parts)
-            if not ended:
-                warn_not_converged(self, self.n_iter_)
+        self._check_parameters()
+        if groups is None:
+            raise ValueError(
+                "groups must say which data set each row is from, got None: all rows from one "
+                "are for smallvar.HDPMeans"
+            )
+        parts = SetParts(X, groups, sample_weight)
+        with current_client() as client:
+            ended = self._fit_on(client, parts)
+        if not ended:
+            warn_not_converged(self, self.n_iter_)
         return self
 
     def _fit_on(self, client, parts):

@@ -16,7 +16,6 @@ from smallvar._core.estimator import (
     check_parameters,
     keywords_only,
     learned_attributes,
-    unchanged_on_error,
     with_learned,
 )
 from smallvar._core.validation import as_weights
@@ -200,17 +199,16 @@ class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
 
     def _fit_partitions(self, model, X, sample_weight):
         """Fit a local estimator to one partition after another, and take over its attributes."""
-        with unchanged_on_error(self):
-            check_parameters(model)
-            parts = CollectionParts(X, sample_weight)
-            with current_client() as client:
-                chain = model  # becomes the delayed result of the last call
-                pairs = zip(parts.rows, parts.weights, strict=True)
-                for p, (rows, weight) in enumerate(pairs):
-                    chain = delayed(_updated)(chain, p, rows, weight)
-                model = explain_failure(client, lambda: client.compute(chain).result())
-            if not hasattr(model, "cluster_centers_"):
-                raise ValueError("X must have a row of positive weight, got none in any partition")
-            with_learned(self, learned_attributes(model))
-            self.labels_ = lazy_result(self.to_local(labels=False), "predict", parts)
+        check_parameters(model)
+        parts = CollectionParts(X, sample_weight)
+        with current_client() as client:
+            chain = model  # becomes the delayed result of the last call
+            pairs = zip(parts.rows, parts.weights, strict=True)
+            for p, (rows, weight) in enumerate(pairs):
+                chain = delayed(_updated)(chain, p, rows, weight)
+            model = explain_failure(client, lambda: client.compute(chain).result())
+        if not hasattr(model, "cluster_centers_"):
+            raise ValueError("X must have a row of positive weight, got none in any partition")
+        with_learned(self, learned_attributes(model))
+        self.labels_ = lazy_result(self.to_local(labels=False), "predict", parts)
         return self
