@@ -253,8 +253,10 @@ PARAMETERS = {
         "assign": (["'coordinate'", "'exact'"], ["None", "'x'"]),
     },
     "DynamicMeans": {**MOVING, "lam": AUTO, "guess": COUNT, "max_iter": SWEEPS, "n_threads": THREADS},
-    "KernelDynamicMeans": {**MOVING, **KERNELS, "max_iter": SWEEPS, "budget": BUDGET},
-    "SpectralDynamicMeans": {**MOVING, **KERNELS, "budget": BUDGET},
+    "KernelDynamicMeans": {
+        **MOVING, **KERNELS, "max_iter": SWEEPS, "budget": BUDGET, "max_memory": MEMORY,
+    },
+    "SpectralDynamicMeans": {**MOVING, **KERNELS, "budget": BUDGET, "max_memory": MEMORY},
     "PenalizedCut": {
         **CUT,
         "lam": (

@@ -284,8 +284,7 @@ class Estimator(FitMixin, BaseEstimator):
         # arrays as they should be skip scikit-learn's checks, which take longer than small fits
         if is_plain(X, self._dtypes, least) and self._takes_columns(X.shape[1], reset):
             return X
-        X = opened(X)
-        check_sparse(X, type(self).__name__, self._takes_sparse)
+        X = check_sparse(opened(X), type(self).__name__, self._takes_sparse)
         with explained(X):
             X = validate_data(
                 self,

@@ -4,6 +4,7 @@ In order: parameters (numbers, options, penalties); dense and sparse data; sampl
 centers and learned arrays. A message names the parameter, its bound and the value given.
 """
 
+import copy
 import math
 import operator
 import warnings
@@ -243,20 +244,21 @@ def check_data(X: Data, *, sparse: bool = False) -> NDArray[np.floating]:
     """Checked data of a function, float32 or float64; estimators have ``_validate``."""
     if is_plain(X):
         return X
-    X = opened(X)
-    check_sparse(X, "this function", sparse)
+    X = check_sparse(opened(X), "this function", sparse)
     with explained(X):
         X = check_array(X, dtype=types_of(X, DTYPES), accept_sparse="csr" if sparse else False)
     return sparse_rows(X) if issparse(X) else aligned(X)
 
 
 def check_sparse(X, name, allowed):
-    """Raise if sparse data are not allowed, or if their indices would lead C code out of bounds.
+    """Sparse data with indices of their own; dense data as they are.
 
-    ``name`` is that of the estimator, for the message. Dense data pass.
+    Raise if sparse data are not allowed, or if their indices would lead C code out of bounds.
+    ``name`` is that of the estimator, for the message. The indices are copied first, since others
+    may write to those of the user at any time.
     """
     if not issparse(X):
-        return
+        return X
     if not allowed:
         raise TypeError(
             f"{name} takes dense data only, got a sparse {type(X).__name__}: use X.toarray(), or "
@@ -268,6 +270,7 @@ def check_sparse(X, name, allowed):
         raise ValueError(f"X must have two dimensions, got a sparse array of shape {X.shape}")
     if X.dtype.kind not in "biuf":
         raise ValueError(f"X must hold real numbers, got a sparse array of dtype {X.dtype}")
+    X = with_own_indices(X)
     if X.format == "coo":
         sizes = [len(X.data), len(X.row), len(X.col)]
         if min(sizes) != max(sizes):
@@ -291,7 +294,7 @@ def check_sparse(X, name, allowed):
             )
         indices = {"indices": (X.indices[: begin[-1]], minor)}
     else:
-        return
+        return X
     for name, (index, size) in indices.items():
         if index.dtype.kind not in "iu" or index.ndim != 1:
             raise ValueError(f"X.{name} must be integers, got {index.dtype} of shape {index.shape}")
@@ -299,12 +302,29 @@ def check_sparse(X, name, allowed):
             raise ValueError(
                 f"X.{name} must be >= 0 and < {size}, got {index.min()} to {index.max()}"
             )
+    return X
+
+
+def with_own_indices(X):
+    """Sparse data with copies of the index arrays, of one type; the numbers are not copied."""
+    names = {"coo": ("row", "col")}.get(X.format, ("indices", "indptr"))
+    if not all(hasattr(X, name) for name in names):
+        return X
+    own = copy.copy(X)
+    arrays = [np.asarray(getattr(X, name)) for name in names]
+    kind = None  # what are no integers stay so, and are refused
+    if all(array.dtype.kind in "iu" for array in arrays):
+        small = all(np.can_cast(array.dtype, np.int32) for array in arrays)
+        kind = np.int32 if small else np.int64
+    for name, array in zip(names, arrays, strict=True):
+        setattr(own, name, np.array(array, dtype=kind))
+    return own
 
 
 def sparse_rows(X):
     """Checked CSR data in the form of the sweeps: columns ascend, each once in a row, as int32.
 
-    Arrays of the user that have this form are not copied. Duplicate entries are added.
+    An array of entries that has this form is not copied. Duplicate entries are added.
     """
     if X.shape[1] > MOST_COLUMNS:
         raise ValueError(f"X must have at most {MOST_COLUMNS} columns, got {X.shape[1]}")
@@ -375,6 +395,8 @@ def check_symmetric(A, wanted, dtype=None):
         largest, off = max(abs(float(A.max())), abs(float(A.min()))), 0.0
         for rows in gen_batches(len(A), max(1, TILE // len(A))):
             off = max(off, float(np.abs(A[rows] - A[:, rows].T).max()))
+    if not math.isfinite(largest):  # where scikit-learn is told to assume that it is
+        raise ValueError(f"{wanted}, got numbers that are not finite")
     if off > allowed * largest:
         raise ValueError(
             f"{wanted}, got entries {off:.3g} apart, more than {allowed:.1g} of the largest"

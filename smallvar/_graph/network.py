@@ -135,8 +135,7 @@ def read_graph(estimator, X, cut):
             X = networkx.to_scipy_sparse_array(X, dtype=np.float64, weight="weight", format="csr")
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"X must have numbers as its edges' weights: {error}") from None
-    X = opened(X)
-    check_sparse(X, type(estimator).__name__, True)
+    X = check_sparse(opened(X), type(estimator).__name__, True)
     is_float32 = getattr(X, "dtype", None) == np.float32
     with explained(X):
         X = validate_data(

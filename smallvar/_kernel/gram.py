@@ -202,11 +202,15 @@ class Kernel:
                 )
         if K.dtype.kind not in "fiub":
             raise ValueError(f"kernel must return real numbers, got {K.dtype}")
+        self.check_finite(K)
+        return K if K.dtype in DTYPES else K.astype(np.float64)
+
+    def check_finite(self, K):
+        """Raise a ValueError if entries of K are not finite."""
         if not np.isfinite(K).all():
             raise ValueError(
                 f"kernel must return finite numbers, got others from {self.function!r}"
             )
-        return K if K.dtype in DTYPES else K.astype(np.float64)
 
     def matrix(self, X, side):
         """Kernel matrix of the rows of X, exactly symmetric, from tiles of at most ``side`` rows.
@@ -223,6 +227,7 @@ class Kernel:
             for columns in batches(n, side):
                 if columns.start >= rows.start:
                     part = tile(rows, columns)
+                    self.check_finite(part)
                     if columns == rows:
                         part = np.tril(part) + np.tril(part, -1).T
                     K[rows, columns] = part
@@ -306,6 +311,11 @@ class KernelEstimator(Estimator):
             return None
         if self.kernel in DISTANCES:
             distance = median_distance(X, weight, DISTANCES[self.kernel])
+            if not math.isfinite(distance):
+                raise ValueError(
+                    f"kernel={self.kernel!r} needs a median distance within float64 for its gamma, "
+                    f"got {distance}: rescale X, or give gamma"
+                )
             if distance > 0 and np.isfinite(self._gamma_scale / distance):
                 return self._gamma_scale / distance
         return 1.0 if self.kernel == "chi2" else 1.0 / X.shape[1]  # scikit-learn's

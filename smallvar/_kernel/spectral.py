@@ -296,8 +296,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         self.verbose = verbose
 
     def _validate(self, X: Any, *, reset: bool, least: int = 1) -> Any:
-        X = opened(X)
-        check_sparse(X, type(self).__name__, True)
+        X = check_sparse(opened(X), type(self).__name__, True)
         with explained(X):
             X = validate_data(
                 self,

@@ -19,7 +19,7 @@ from smallvar._core.eigen import Rounding, eigen_above, yu_shi
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import best_of
 from smallvar._core.groups import first_appearance
-from smallvar._core.validation import check_number, check_symmetric
+from smallvar._core.validation import check_number, check_symmetric, shown
 from smallvar._kernel.gram import KernelEstimator, warn_remote
 from smallvar._selection.penalty import GUESS, among, farthest_by
 from smallvar._time.exchange import TIE, Batch, Exchange, link_costs, match_clusters, thin_center
@@ -69,6 +69,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
             )
         self._check_kernel()
         check_number(self.budget, "budget", low=1, integer=True)
+        check_number(self.max_memory, "max_memory", low=0, low_open=True)
 
     def _reset(self, d, recording):
         """Forget all clusters, and the kernel of the fit (``_learned_by``)."""
@@ -94,6 +95,15 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
     def _kernel_of_step(self, X):
         """Kernel of the rows of X and the kept points: ``K`` and ``kept`` of a Batch."""
         kernel, points = self._kernel_of_fit(), self.kept_points_
+        n, kept = X.shape[0], sum(map(len, points))
+        # a function is called for all points with each other
+        size = 8 * (n + kept) * (n + kept if callable(self.kernel) else n)
+        if size > self.max_memory:
+            raise ValueError(
+                f"max_memory must be at least {size:.3g} for a step of {n} rows and {kept} kept "
+                f"points, the bytes of its kernel, got {shown(self.max_memory)}: pass fewer rows "
+                "at a time"
+            )
         if not callable(self.kernel):  # values do not depend on the other points of the set
             X = np.array(X)  # it may be read-only, which some compiled kernels refuse
             K = [symmetrized(kernel.between(X, X))]
@@ -228,6 +238,10 @@ class KernelDynamicMeans(_KernelMovingClusters):
         Further arguments of the kernel.
     budget : int, default=100
         Largest number of kept points of a cluster, >= 1.
+    max_memory : float, default=2e9
+        Bytes that the kernel of a step (of its rows with each other and all kept points, 8 bytes
+        each) may take; a step with more points is refused. Other tables of a step take up to three
+        times as much.
     n_init : int, default=3
         Orders in which the points of a step are visited, the first as given, the others random.
         The result with the lowest objective goes on.
@@ -358,6 +372,7 @@ class KernelDynamicMeans(_KernelMovingClusters):
         gamma: float | None = None,
         kernel_params: dict[str, Any] | None = None,
         budget: int = 100,
+        max_memory: float = 2e9,
         n_init: int = 3,
         max_iter: int = 300,
         record: bool = False,
@@ -373,6 +388,7 @@ class KernelDynamicMeans(_KernelMovingClusters):
         self.gamma = gamma
         self.kernel_params = kernel_params
         self.budget = budget
+        self.max_memory = max_memory
         self.n_init = n_init
         self.max_iter = max_iter
         self.record = record
@@ -449,6 +465,10 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         Further arguments of the kernel.
     budget : int, default=100
         Largest number of kept points of a cluster, >= 1.
+    max_memory : float, default=2e9
+        Bytes that the kernel of a step (of its rows with each other and all kept points, 8 bytes
+        each) may take; a step with more points is refused. Other tables of a step take up to three
+        times as much.
     n_init : int, default=3
         Starts of the rounding. The result with the lowest objective goes on.
     record : bool, default=False
@@ -575,6 +595,7 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         gamma: float | None = None,
         kernel_params: dict[str, Any] | None = None,
         budget: int = 100,
+        max_memory: float = 2e9,
         n_init: int = 3,
         record: bool = False,
         random_state: int | np.random.RandomState | None = None,
@@ -589,6 +610,7 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         self.gamma = gamma
         self.kernel_params = kernel_params
         self.budget = budget
+        self.max_memory = max_memory
         self.n_init = n_init
         self.record = record
         self.random_state = random_state
