@@ -171,7 +171,8 @@ def read(X, groups, added, by_point, power):
         sums = [t.min(axis=1).sum() if by_point else t.sum(axis=0).min() for t in tables]
         j = int(np.argmax(sums))
         farthest = members[j][tables[j].min(axis=1).argmax()]
-        T += {"farthest": [farthest], "mean": [members[j].mean(axis=0)], "all": members[j]}[added]
+        mean = members[j].mean(axis=0)
+        T.extend({"farthest": [farthest], "mean": [mean], "all": members[j]}[added])
     return sums[j]
 
 

@@ -4,7 +4,6 @@ import numpy as np
 
 from smallvar._core.row_names import names_of_rows, several_kinds
 
-
 BLOCK = 1 << 12  # labels looked at together, to find where each appears first
 
 
