@@ -1,12 +1,15 @@
 """BPMeans, KFeatures, feature_path: equal to the twins, to answers by hand, to known answers."""
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn
 import twins.features
 import twins.penalty
 from helpers import fit, seeds
@@ -758,6 +761,48 @@ def test_convergence_warning_names_the_remedy(rule):
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         model.fit(X)
     check_features(model, X)
+
+
+# The largest row moves on after each sweep, and the error of another row falls: each sweep opens a
+# feature, removes one and lowers the objective. Not packed, so that X is read in every sweep.
+CHANGING = """
+import sys
+import numpy as np
+from smallvar import BPMeans, progress_callback
+X = np.zeros((2**18, 9))
+X[1, 0], X[0, 1] = 2.0, 1.0
+def change(event):
+    at = event.number % (len(X) - 1)
+    X[at, 0], X[at + 1, 0], X[0, 1] = 0.0, 2.0, 0.999**event.number
+model = BPMeans(lam=2.0, algorithm=sys.argv[1], init=np.zeros((len(X), 0)), max_iter=20)
+with progress_callback(change):
+    model.fit(X)
+print(model.n_iter_, np.diff(model.objective_path_[:-1]).max())
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed"])
+def test_rows_that_change_during_the_fit(algorithm):
+    """It ends: of the sweeps that open features, so many are let off as there are, and max_iter."""
+    command = [sys.executable, "-W", "ignore", "-c", CHANGING, algorithm]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    n_iter, largest_rise = done.stdout.split()
+    assert int(n_iter) == 20 + 20 + 1 and float(largest_rise) < 0
+
+
+@pytest.mark.parametrize("how", ["one", "column", "all"])
+def test_nan_that_nobody_looks_for_is_refused(how):
+    X = planted_features("signed", 0, n=60, d=5, k=2)[0]
+    good = KFeatures(2, random_state=0).fit(X)
+    X[{"one": (3, 2), "column": (slice(None), 1), "all": ()}[how]] = np.nan
+    models = [KFeatures(2), KFeatures("auto"), BPMeans(lam="auto"), BPMeans(lam="farthest-first")]
+    models += [BPMeans(lam=1.0, algorithm=name) for name in ("sweep", "collapsed", "stepwise")]
+    calls = [model.fit for model in models] + [feature_path, good.transform, good.score]
+    with sklearn.config_context(assume_finite=True):
+        for call in calls:
+            with pytest.raises(ValueError, match="X must have its largest absolute value .* nan"):
+                call(X)
 
 
 @pytest.mark.parametrize("init", ["alternate", "mean", "data"])

@@ -14,10 +14,10 @@ from smallvar._core.fit_loop import LoopSettings, Progress, best_of
 from smallvar._core.progress import print_event
 
 
-def recorded(objectives, *, opened=0, changed=True, max_iter=300, tol=0.0, n=10):
+def recorded(objectives, *, opened=0, changed=True, max_iter=300, tol=0.0, n=10, **counts):
     progress = Progress(LoopSettings(max_iter, tol), n)
     for objective in objectives:
-        progress.record(objective, "{}", changed=changed, opened=opened)
+        progress.record(objective, "{}", changed=changed, opened=opened, **counts)
     return progress
 
 
@@ -26,8 +26,12 @@ def test_what_counts_toward_max_iter():
     assert recorded([3.0], opened=1).counted == 0
     assert recorded([3.0, 2.0], opened=1).counted == 0
     assert recorded([3.0, 3.0], opened=1).counted == 1  # it did not fall
-    # one for each row is let off
-    assert recorded(np.arange(100.0, 51.0, -1.0), opened=1).counted == 49 - 10
+    # one for each row is let off, and no more than clusters there are and max_iter
+    falling = np.arange(100.0, 51.0, -1.0)
+    assert recorded(falling, opened=1).counted == 49 - 10
+    assert recorded(falling, opened=1, max_iter=5, n_clusters=3).counted == 49 - 5 - 3
+    assert recorded(falling, opened=1, max_iter=5, n_clusters=300).counted == 49 - 10
+    assert recorded(falling, opened=1, max_iter=5, n_clusters=1, n_open=4).counted == 49 - 5 - 4
 
 
 def test_when_a_start_is_over():

@@ -372,10 +372,13 @@ def one_row(X, row):
 
 
 def check_reach(X):
-    """Raise if the largest value is so large or small that squares would leave float64."""
+    """Raise if the largest value is so large or small that squares would leave float64, or NaN.
+
+    NaN gets here where scikit-learn was told not to look for it (``assume_finite``).
+    """
     values = X.data if issparse(X) else X
     reach = max(abs(float(values.max())), abs(float(values.min()))) if values.size else 0.0
-    if reach > 0 and not SMALLEST_REACH < reach < LARGEST_REACH:
+    if reach != 0 and not SMALLEST_REACH < reach < LARGEST_REACH:
         raise ValueError(
             f"X must have its largest absolute value above 1e-140 and below 1e140, got "
             f"{reach:.3g}: squares would leave the range of float64; rescale the data"

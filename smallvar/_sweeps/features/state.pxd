@@ -282,7 +282,7 @@ cdef inline void set_energy(Problem* problem, double energy) noexcept nogil:
 
 cdef inline double zero_if_rounding(const Problem* problem, double error) noexcept nogil:
     """A squared error, or zero where it is nothing but rounding."""
-    return error if error > ZERO_SQUARE * problem.energy else 0.0
+    return 0.0 if error <= ZERO_SQUARE * problem.energy else error
 
 
 cdef inline Py_ssize_t row_work(const Problem* problem, const State* state) noexcept nogil:
