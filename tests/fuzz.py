@@ -247,6 +247,7 @@ PARAMETERS = {
     "BPMeans": {
         **FEATURES, "lam": AUTO, "max_features": CAP,
         "algorithm": (["'sweep'", "'collapsed'", "'stepwise'"], ["None", "'x'"]),
+        "assign": (["'coordinate'", "'exact'"], ["None", "'x'"]),
     },
     "KFeatures": {
         **FEATURES, "n_components": ([*COUNT[0], "'auto'"], [*COUNT[1], "'x'"]),

@@ -2449,7 +2449,8 @@ def test_options_reach_the_feature_estimators(ran, run, sums, fitted):
     assert report["starts"] == "5 for each K, each with 1 swap"
     ran("features", path, "--n-components", "2", "--assign", "exact", "--starts", "5")
     run("features", path, "--n-components", "2", "--starts", "1", "--verbose")
-    plain, chosen, exact, verbose = (estimator.get_params() for estimator, _ in fitted)
+    ran("features", path, "--lam", "3", "--algorithm", "collapsed", "--assign", "coordinate")
+    plain, chosen, exact, verbose, bits = (estimator.get_params() for estimator, _ in fitted)
     always = {"random_state": 0}
     assert plain == smallvar.BPMeans(**always).get_params()
     assert chosen == plain | {
@@ -2461,6 +2462,7 @@ def test_options_reach_the_feature_estimators(ran, run, sums, fitted):
         "n_threads": 2,
         "random_state": 7,
     }
+    assert bits == plain | {"lam": 3.0, "algorithm": "collapsed", "assign": "coordinate"}
     few = {"n_components": 2, "random_state": 0}
     assert exact == smallvar.KFeatures(assign="exact", n_init=5, **few).get_params()
     assert verbose == smallvar.KFeatures(verbose=1, n_init=1, **few).get_params()

@@ -153,9 +153,9 @@ def _add_search_arguments(parser):
     parser.add_argument(
         "--assign",
         choices=["coordinate", "exact"],
-        help="with --n-components or --path, how a row chooses its features. coordinate "
-        "(default): one after the other; exact: the best of all 2^K sets, for K up to "
-        f"{EXACT_LIMIT}",
+        help="with --n-components, --path or --algorithm collapsed, how a row chooses its "
+        "features. coordinate (default; not for collapsed): one after the other; exact: the best "
+        f"of all 2^K sets, for K up to {EXACT_LIMIT}",
     )
     parser.add_argument(
         "--starts",
@@ -186,8 +186,10 @@ def refuse_misplaced(args):
         kind, others = "--path", ["algorithm", "max_features", "out", "components", "shape"]
     elif args.n_components is not None:
         kind, others = "--n-components", ["algorithm", "max_features"]
+    elif args.algorithm == "collapsed":
+        kind, others = "--algorithm collapsed", []
     else:
-        kind, others = "a penalty", ["assign"]
+        kind, others = "a penalty, unless it is --algorithm collapsed", ["assign"]
     for option in others:
         if getattr(args, option) is not None:
             raise UserError(f"--{option.replace('_', '-')} has no meaning with {kind}")

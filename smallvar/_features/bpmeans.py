@@ -62,17 +62,17 @@ class BPMeans(FeatureEstimator):
         Guess of the number of features for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut). Not used with a number as ``lam``.
     max_features : int, default=None
-        Never have more features than this.
+        Never have more features than this, nor, also within a sweep, than rows of weight > 0.
     algorithm : {"sweep", "collapsed", "stepwise"}, default="sweep"
         "sweep" is BP-means: each row in order flips its bits one by one and, if its squared
         residual still exceeds ``lam``, opens a feature; then A is the least squares solution.
-        "collapsed" lets A follow every single row; slower, fewer poor optima. "stepwise" runs
+        "collapsed" takes a row out, sets A to least squares for the others, and chooses the row
+        by what it then adds, A following; slower, fewer poor optima. "stepwise" runs
         :class:`KFeatures` for 0, 1, 2, ... features until the objective rises.
     assign : {"exact", "coordinate"}, default="exact"
-        How a row chooses its features with ``algorithm="collapsed"``: the best of all 2^K rows, as
-        in the paper, or, faster, bit after bit until no flip helps. With more than 12 features it
-        is always bit after bit. Not used with another algorithm, where a row flips its bits one by
-        one.
+        How a row of "collapsed" chooses its features: the best of all 2^K rows, as in the paper,
+        or bit after bit until no flip helps, which is faster and ends in poor optima more often.
+        With more than 12 features it is always bit after bit. Not used by the other algorithms.
     init : {"alternate", "mean", "data"} or array-like of shape (n_samples, k), default="alternate"
         How a start is seeded: its first feature is the mean of the data, used by all ("mean", the
         paper), or there is none yet ("data"); either is best where the other never gets, so the
@@ -152,8 +152,9 @@ class BPMeans(FeatureEstimator):
     ``lam`` is a number, constant columns take no part either: ``components_`` are 0 there, and
     errors, ``reconstruction_err_`` among them, leave them out. A feature that loses its last user
     is removed and its penalty refunded; so is one whose column of Z depends on earlier columns,
-    for the same fit is had without it. The data are not centered: a feature that all rows share is
-    what they have in common.
+    for the same fit is had without it, and a feature of zeros: data that are all zero leave none of
+    those that ``init`` gives. The data are not centered: a feature that all rows share is what they
+    have in common.
 
     References
     ----------
