@@ -22,6 +22,8 @@ What is read differently from the paper:
 - Instead of the 400 FEI faces of 250 x 300 pixels, 100 faces of 25 x 25: the subset of Labeled
   Faces in the Wild in scikit-image. They are less alike in pose and light, and hardly show hair.
   The mean is not subtracted.
+- The collapsed form takes the best of all combinations of features for a row, as in the paper, but
+  one feature after the other in a start that has more than 12.
 - Times are those of the processor, on one thread.
 """
 
