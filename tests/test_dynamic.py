@@ -11,10 +11,20 @@ from helpers import never_rises, seeds
 from problems import blobs
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
+from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
 from sklearn.utils import check_random_state
 
-from smallvar import DPMeans, DynamicMeans, KernelDynamicMeans, lambda_path
+from smallvar import (
+    DPMeans,
+    DynamicMeans,
+    KernelDynamicMeans,
+    MiniBatchDPMeans,
+    SpectralDynamicMeans,
+    lambda_path,
+)
+from smallvar._centers import minibatch
+from smallvar._selection.path import find_path
 from smallvar._time import dynamic
 
 STATE = ("cluster_centers_", "cluster_ids_", "weights_", "ages_", "labels_", "lam_", "q_", "tau_")
@@ -213,16 +223,134 @@ def test_auto_is_that_of_the_first_rows(seed):
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
 
 
+THREE = make_blobs([40] * 3, centers=[[0, 0], [10, 0], [0, 10]], random_state=0)
+ALONE = THREE[0][THREE[1] == 0]
+GRID = np.argwhere(np.ones((6, 6))).astype(float)
+
+
 @pytest.mark.parametrize(("weight", "unit"), [(None, 1), (np.full(40, 3.0), 3)])
-@pytest.mark.parametrize("guess", [3, 8, 50])
-def test_auto_without_an_answer(weight, unit, guess):
-    """With a single cluster on the path the guess is used, cut to the number of rows."""
-    first = np.random.default_rng(0).normal(size=(40, 2))
-    model = DynamicMeans(guess=guess, random_state=0)
-    model.partial_fit(first, sample_weight=weight)
-    assert model.path_.best == 1 < model.n_clusters_
-    expected = unit * twins.penalty.farthest_first(first, min(guess, 40))
-    np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
+@pytest.mark.parametrize("first", [ALONE, GRID, ALONE[:5], ALONE[:2]])
+def test_auto_of_a_single_cluster(weight, unit, first):
+    """Four times the largest squared distance within it, at which no row of it opens another."""
+    weight = None if weight is None else weight[: len(first)]
+    model = DynamicMeans(random_state=0).partial_fit(first, sample_weight=weight)
+    assert model.path_.best == model.n_clusters_ == 1
+    within = np.sum((first - first.mean(axis=0)) ** 2, axis=1).max()
+    np.testing.assert_allclose(model.lam_, 4 * unit * within, rtol=1e-9)
+    batches = MiniBatchDPMeans(random_state=0).partial_fit(first, sample_weight=weight)
+    np.testing.assert_allclose(model.lam_, batches.lam_, rtol=1e-12)
+
+
+FIRST = {
+    "a cluster": [ALONE],
+    "its parts": [ALONE[:20], ALONE[20:]],
+    "nothing": [ALONE[:0], ALONE[:0], ALONE],
+    "a row": [ALONE[:1], ALONE],
+    "a row, then all": [ALONE[:1]],
+    "two rows": [ALONE[:2], ALONE],
+    "five rows": [ALONE[:5], ALONE],
+    "equal rows": [np.repeat(ALONE[:1], 9, axis=0), ALONE],
+    "equal rows twice": [np.repeat(ALONE[:1], 9, axis=0)] * 2,
+    "rows of two clusters": [THREE[0][[0, 1]]],
+}
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-4, 1e5])
+@pytest.mark.parametrize("case", FIRST)
+def test_penalty_of_the_first_batch_with_several_clusters(case, scale):
+    """Before it the penalty rests on a single cluster, and no batch of it opens another."""
+    X, truth = scale * THREE[0], THREE[1]
+    known = lambda_path(X, random_state=0)
+    streams = [DynamicMeans(random_state=0), MiniBatchDPMeans(random_state=0)]
+    streams.append(DynamicMeans(random_state=0, record=True))
+    for model in streams:
+        for batch in FIRST[case]:
+            if len(batch) or isinstance(model, DynamicMeans):
+                model.partial_fit(scale * batch)
+                assert model.n_clusters_ == (len(batch) > 0)
+        model = pickle.loads(pickle.dumps(model)).partial_fit(X)
+        assert model.n_clusters_ == model.path_.best == 3
+        assert len(set(zip(truth, model.labels_, strict=True))) == 3
+        # from here on it stays
+        lam, path = model.lam_, model.path_
+        assert path.criterion.tobytes() == known.criterion.tobytes()
+        model.partial_fit(100 * X).partial_fit(X)
+        assert (model.lam_, model.path_) == (lam, path)
+    parts = [scale * batch for batch in FIRST[case]]
+    times = np.repeat(np.arange(len(parts) + 1), [*map(len, parts), len(X)])
+    whole = DynamicMeans(random_state=0).fit(np.vstack([*parts, X]), times=times)
+    np.testing.assert_allclose(whole.lam_, lam, rtol=1e-12)
+    assert len(whole.tracks_) == 3
+
+
+def test_penalties_go_together_when_chosen_again():
+    weight = np.tile([1.0, 3.0], 60)
+    model = DynamicMeans(random_state=0).partial_fit(ALONE[:1], sample_weight=[5.0])
+    assert model.lam_ == 5.0  # the mean weight, where there is no distance
+    model.partial_fit(THREE[0], sample_weight=weight)
+    expected = DynamicMeans(random_state=0).partial_fit(THREE[0], sample_weight=weight)
+    for name in ("lam_", "q_", "tau_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(expected, name))
+    same = DynamicMeans(random_state=0, q=0.0, tau=0.0).partial_fit(ALONE).partial_fit(THREE[0])
+    assert (same.q_, same.tau_, same.n_clusters_) == (0.0, 0.0, 3)
+
+
+@pytest.mark.parametrize("kind", [DynamicMeans, KernelDynamicMeans, SpectralDynamicMeans])
+@pytest.mark.parametrize("equal", [1, 9])
+def test_farthest_first_after_rows_without_distances(kind, equal):
+    """The rule goes by the first batch that has distances; so does gamma."""
+    X = 1e-3 * THREE[0]
+    options = {"lam": "farthest-first"} | (
+        {"guess": 7} if kind is DynamicMeans and equal > 1 else {}
+    )
+    model, expected = kind(**options, random_state=0), kind(**options, random_state=0)
+    model.partial_fit(np.repeat(X[:1], equal, axis=0))
+    assert (model.lam_, model.n_clusters_) == (1.0, 1)
+    model.partial_fit(X)
+    expected.partial_fit(X)
+    for name in ("lam_", "q_", "tau_", *(("gamma_",) if kind is not DynamicMeans else ())):
+        np.testing.assert_allclose(getattr(model, name), getattr(expected, name))
+    model.partial_fit(X[:3] + 1.0)
+    np.testing.assert_allclose(model.lam_, expected.lam_)
+
+
+def test_penalty_of_a_single_cluster_is_found_once():
+    """A stream of one cluster has no further path, however many batches it has."""
+    rng, paths = np.random.default_rng(0), []
+    X = rng.uniform(-1, 1, size=(60, 20, 2))
+
+    def found(*args, **kwargs):
+        paths.append(1)
+        return find_path(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dynamic, "find_path", found)
+        patch.setattr(minibatch, "find_path", found)
+        for model in (DynamicMeans(random_state=0), MiniBatchDPMeans(random_state=0)):
+            paths.clear()
+            for batch in X:
+                model.partial_fit(batch)
+                assert model.n_clusters_ == 1
+            assert len(paths) == 1
+
+
+def test_step_that_fails_keeps_the_penalty(monkeypatch):
+    """Also where the step has chosen it again."""
+    model = DynamicMeans(random_state=np.random.RandomState(0)).partial_fit(ALONE)
+    before = bits(model)
+    cluster, calls = DynamicMeans._cluster, []
+
+    def failing(self, *args):
+        calls.append(self.lam_)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return cluster(self, *args)
+
+    monkeypatch.setattr(DynamicMeans, "_cluster", failing)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(THREE[0])
+    assert calls[0] != calls[1]
+    assert bits(model) == before
 
 
 def test_auto_finds_the_tracks():

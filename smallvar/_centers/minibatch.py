@@ -7,7 +7,7 @@ The objective is that of Kulis & Jordan (2012); a batch opens clusters as in Din
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,21 +47,48 @@ from smallvar._selection.penalty import LAMS, check_number_asked, resolve_lam
 from smallvar._sweeps.sums import Stream
 
 
-def _threshold(X, weight, centers, n_threads):
-    """The weighted squared distance at which a cluster opens, with ``lam="auto"``.
+def opening_distance(X, weight, centers, n_threads):
+    """The weighted squared distance at which a cluster opens, and the largest within the clusters.
 
-    It exceeds every distance within the clusters of these centers, and is at least a quarter of the
-    least distance between two centers.
+    The first exceeds every distance within the clusters of these centers, and is at least a quarter
+    of the least distance between two centers. Where there are no distances at all it is the mean
+    weight, a placeholder.
     """
     sweep = nearest(X, weight, centers, n_threads)
     distance = sweep.assigned_distances()
     within = float((distance if weight is None else weight * distance).max())
     if len(centers) == 1:
-        return 4.0 * within if within > 0.0 else mean_weight(weight)
+        return (4.0 * within if within > 0.0 else mean_weight(weight)), within
     # a row opens a cluster by its weighted distance
     between = pdist(centers, "sqeuclidean") * mean_weight(weight)
     between = float(between[between > 0.0].min(initial=np.inf))
-    return max(2.0 * within, np.sqrt(within) * np.sqrt(between), 0.25 * between)
+    return max(2.0 * within, np.sqrt(within) * np.sqrt(between), 0.25 * between), within
+
+
+class BatchPenalty(NamedTuple):
+    """A penalty that was chosen from a batch, the path of the batch, and what the penalty rests on.
+
+    ``path`` is None where another rule chose it. ``within`` is the largest distance within the
+    single cluster of the path, 0 if all rows are equal, and None if there are several clusters. A
+    penalty that rests on a single one says how far apart rows of a cluster are, not clusters, and
+    is chosen again from later batches.
+    """
+
+    path: LambdaPath | None
+    lam: float
+    within: float | None
+
+    def may_change(self, farthest, reach):
+        """Whether to choose again, by the farthest row of a batch and the reach of a cluster."""
+        if self.within is None:
+            return False
+        return farthest > (reach if self.within > 0.0 else 0.0)
+
+    def after(self, other):
+        """This penalty or that of a later batch: of several clusters, otherwise the larger one."""
+        if other.within is None or self.within == 0.0 or other.lam > self.lam:
+            return other
+        return self
 
 
 def without_copies(centers):
@@ -94,8 +121,9 @@ class BatchEstimator(CenterEstimator):
     since, or ``_stream`` is None, the sums are derived from centers and array.
 
     A subclass has ``_check_parameters()`` and ``_begin(X, weight, rng, n_threads)``, which sets the
-    penalty and the starting centers from the first data seen. Centers of None mean the one of
-    ``_first``.
+    penalty and the starting centers from the first data seen; centers of None mean the one of
+    ``_first``. For penalties that the data choose, ``_choose(X, weight, rng, n_threads, init)``
+    returns a BatchPenalty and the centers of its path, and ``_take(found, weight)`` sets it.
     """
 
     _given = "cluster_weights_"
@@ -103,6 +131,7 @@ class BatchEstimator(CenterEstimator):
     _used_up: tuple[str, ...] = ("lam", "n_clusters", "init")
     _used: dict[str, Any]
     _stream: Any
+    _found: BatchPenalty | None = None  # with "auto"; None: the penalty is not chosen again
     lam: Any
     inertia_: float
     lam_: float
@@ -111,6 +140,8 @@ class BatchEstimator(CenterEstimator):
     n_clusters: int | Literal["auto"] | None
     _check_parameters: Callable[[], None]
     _begin: Callable[..., None]
+    _choose: Callable[..., tuple[BatchPenalty, Any]]
+    _take: Callable[..., None]
 
     def _note(self):
         """Keep the values of the parameters that must not change after the first data."""
@@ -142,8 +173,13 @@ class BatchEstimator(CenterEstimator):
         """
         return total / weights[:, None], weights
 
-    def _step(self, X, weight, n_threads):
-        """Open clusters and move the centers by one batch.
+    def _resting_on(self, path, lam, within):
+        """The BatchPenalty of a path; it is not chosen again if the number of clusters is given."""
+        alone = path.best == 1 and self.n_clusters is None and self.max_clusters != 1
+        return BatchPenalty(path, lam, within if alone else None)
+
+    def _step(self, X, weight, n_threads, later=False):
+        """Open clusters and move the centers by one batch; ``later``: not the first one.
 
         Returns the result of ``nearest`` before the move.
         """
@@ -166,6 +202,10 @@ class BatchEstimator(CenterEstimator):
         weighted = distance if weight is None else weight * distance
         farthest = int(weighted.argmax())
         largest = weighted[farthest]
+        found = self._found if later else None
+        if found is not None and found.may_change(largest, self._reach()):
+            new, _ = self._choose(X, weight, self._rng(), n_threads, None)
+            self._take(found.after(new), weight)
         while largest > self._reach() and len(centers) + len(opened) < cap:
             seed, farthest, largest = nearest_row(X, weight, farthest, distance, n_threads)
             opened.append(seed)
@@ -236,7 +276,7 @@ class BatchEstimator(CenterEstimator):
             setattr(self, self._given, learned(self, self._given, len(centers)))
             check_stays(self, self._used)
             self.cluster_centers_ = centers
-        before = self._step(X, weight, n_threads)
+        before = self._step(X, weight, n_threads, later=not first)
         self._finish(nearest_again(before, X, weight, self.cluster_centers_, n_threads))
         self.labels_ = labels_of_all(self.labels_, used, n)
         if first:
@@ -262,7 +302,9 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         ``max_clusters``): the squared distance at which a cluster opens. "auto" starts from the
         clusters that :func:`lambda_path` finds, and takes a squared distance beyond all within
         them. The path is that of all data (a sample of them) in ``fit``, and of the first batch in
-        ``partial_fit``; later batches keep the penalty. "farthest-first" derives the penalty from
+        ``partial_fit``. Later batches keep the penalty, unless it rests on a single cluster: a
+        batch with rows beyond it then has a path of its own, until one has several clusters.
+        "farthest-first" derives the penalty from
         the same data and ``guess``. Both are proportional to the mean weight of the rows: a row of
         weight w opens a cluster at w times its squared distance.
     n_clusters : int, "auto" or None, default=None
@@ -316,7 +358,8 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     n_steps_ : int
         Batches seen since the last ``fit`` began.
     path_ : LambdaPath
-        The merge path behind ``lam="auto"``, with that only.
+        The merge path behind ``lam="auto"``, with that only: of all data after ``fit``, else of the
+        batch from which the penalty was chosen, the first one or the first with several clusters.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -398,18 +441,26 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         """Set the penalty and the starting centers from the first data seen."""
         given = without_copies(check_init(self.init, X.shape[1], self.max_clusters))
         self._note()
-        vars(self).pop("path_", None)
+        for name in ("path_", "_found"):
+            vars(self).pop(name, None)
         if isinstance(self.lam, str) and self.lam == "auto":
-            options = {**self._path_options(), "init": given}
-            self.path_ = find_path(X, weight, rng, n_threads, **options)
-            given = self.path_.centers(self.path_.best)
-            self.lam_ = _threshold(X, weight, given, n_threads)
+            found, given = self._choose(X, weight, rng, n_threads, given)
+            self._take(found, weight)
         else:
             self.lam_ = resolve_lam(self.lam, X, self.guess, weight, n_threads)
         self.cluster_centers_ = given
         self.cluster_weights_ = None if given is None else np.zeros(len(given))
         self._stream = None
         self.n_steps_ = 0
+
+    def _choose(self, X, weight, rng, n_threads, init):
+        path = find_path(X, weight, rng, n_threads, **self._path_options(), init=init)
+        centers = path.centers(path.best)
+        lam, within = opening_distance(X, weight, centers, n_threads)
+        return self._resting_on(path, lam, within), centers
+
+    def _take(self, found, weight):
+        self._found, self.path_, self.lam_ = found, found.path, found.lam
 
     def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data in passes over random batches, from scratch.

@@ -82,7 +82,8 @@ def opening_penalty(X, weight, centers, n_threads):
       opens at a row, so all rows should be within the penalty of these rows.
     - ``between`` is a typical distance of a row from the nearest center but its own.
 
-    The result is at least the largest weighted distance of a row from its own center.
+    The result is at least the largest weighted distance of a row from its own center. The second
+    result is ``within``; where it is 0, the penalty is a right angle, a placeholder.
     """
     n, d = X.shape
     to_center = np.empty(n if weight is None else np.count_nonzero(weight))
@@ -115,7 +116,7 @@ def opening_penalty(X, weight, centers, n_threads):
     # at least ``within``, or rows of a cluster would open others
     lam = np.sqrt(within * max(within, between)) if within > 0.0 else 1.0
     # w (1 - cos) of no row exceeds the penalty, however heavy the row
-    return max(lam * mean_weight(weight), largest)
+    return max(lam * mean_weight(weight), largest), within
 
 
 def saving(path, X, weight, n_threads, times=1.0):
@@ -487,11 +488,14 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         super()._learn(fitted)
         # lam_ counts clusters in the objective; later batches open clusters by ``_opening``: the
         # penalty of a path may be less than distances within its clusters
-        self._opening = fitted.lam
-        if fitted.path is not None:
-            self._opening = opening_penalty(X, weight, self.cluster_centers_, n_threads)
+        self._opening, path, within = fitted.lam, fitted.path, None
+        if path is not None:
+            self._opening, within = opening_penalty(X, weight, self.cluster_centers_, n_threads)
         self._note_cosine(weight)
         self._multiply("_opening", "resultant_lengths_")
+        vars(self).pop("_found", None)
+        if path is not None:
+            self._found = self._resting_on(path, self._opening, within)
         self._stream, self.n_steps_ = None, 0
         self._note()
         return fitted
@@ -499,20 +503,30 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     def _begin(self, X, weight, rng, n_threads):
         given = without_copies(self._given_centers(X, n_threads))
         lam = self._penalty(X, weight, n_threads)
-        vars(self).pop("path_", None)
+        for name in ("path_", "_found"):
+            vars(self).pop(name, None)
         if lam is None:
-            options = {"init": given, "coarse_rows": COARSE_ROWS, "transforms": False}
-            options = {**self._path_options(), **options}
-            self.path_ = path = find_path(X, weight, rng, n_threads, **options)
-            given = as_directions(path.centers(path.best), X, weight, n_threads)
-            lam = opening_penalty(X, weight, given, n_threads)
-        self.lam_, self._opening = lam, lam
-        self._note_cosine(weight)
+            found, given = self._choose(X, weight, rng, n_threads, given)
+            self._take(found, weight)
+        else:
+            self.lam_ = self._opening = lam
+            self._note_cosine(weight)
         self.cluster_centers_ = given
         # length 0: given centers have no weight yet, the first rows that join give the direction
         self.resultant_lengths_ = None if given is None else np.zeros(len(given))
         self._stream, self.n_steps_ = None, 0
         self._note()
+
+    def _choose(self, X, weight, rng, n_threads, init):
+        options = {"init": init, "coarse_rows": COARSE_ROWS, "transforms": False}
+        path = find_path(X, weight, rng, n_threads, **self._path_options(), **options)
+        centers = as_directions(path.centers(path.best), X, weight, n_threads)
+        lam, within = opening_penalty(X, weight, centers, n_threads)
+        return self._resting_on(path, lam, within), centers
+
+    def _take(self, found, weight):
+        self._found, self.path_, self.lam_, self._opening = found, found.path, found.lam, found.lam
+        self._note_cosine(weight)
 
     def _first(self, X, weight, n_threads):
         return first_row(X, weight)

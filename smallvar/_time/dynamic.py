@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smallvar._centers.minibatch import BatchPenalty, opening_distance
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import NO_CAP, best_of
 from smallvar._core.validation import check_number, check_reach, learned, mean_weight
@@ -51,11 +52,14 @@ class DynamicMeans(MovingClusters):
         not empty, and keep it. "farthest-first" is the rule of :func:`farthest_first_lambda` for
         ``guess`` clusters. "auto" takes the number of clusters K that :func:`lambda_path` chooses,
         and the geometric mean of the rule for K and for K + 1 clusters, times the mean weight of
-        the rows. If the path finds a single cluster, ``guess`` is used.
+        the rows. If the path finds a single cluster, the penalty is four times the largest weighted
+        squared distance within it, as in :class:`MiniBatchDPMeans`. It is then chosen again, from
+        each batch whose rows open a cluster at it, until one has several clusters. After a batch
+        whose rows are all equal, which has no distances, both rules go by the next.
     guess : int, default=8
-        Guess of the number of clusters in the first batch, for "farthest-first" and where "auto"
-        finds a single one. At most the number of rows; the default is cut to it, and so is any
-        guess with "auto". There is no exact number to ask for: clusters open and die in every step.
+        Guess of the number of clusters in the first batch, for "farthest-first" only. At most the
+        number of rows, to which the default is cut. There is no exact number to ask for: clusters
+        open and die in every step.
     t_q : float, default=None
         Number of time steps after which a cluster that was not seen is forgotten, > 1; infinity
         for never. Q = lam / t_q.
@@ -107,13 +111,14 @@ class DynamicMeans(MovingClusters):
     n_steps_ : int
         Time steps so far, those of gaps included.
     lam_ : float
-        The penalty used.
+        The penalty of the last step; that of all steps, unless the first ones had a single cluster.
     path_ : LambdaPath
-        The merge path behind ``lam="auto"``, with that only. See :func:`lambda_path`.
+        The merge path behind ``lam="auto"``, with that only: of the batch from which ``lam_`` was
+        chosen, not of all rows. See :func:`lambda_path`.
     q_ : float
-        Q.
+        Q, which goes with ``lam_``.
     tau_ : float
-        tau.
+        tau, which goes with ``lam_``.
     step_objectives_ : ndarray of shape (n_batches,), float64
         Objective of every step with a batch. This and the following after ``fit``, or with
         ``record``.
@@ -230,13 +235,17 @@ class DynamicMeans(MovingClusters):
 
     def _penalty(self, X, weight, n_threads):
         if self.lam == "farthest-first":
-            return resolve_lam(self.lam, X, self.guess, weight, n_threads)
-        self.path_ = find_path(X, weight, self._generator, n_threads)
-        k = self.path_.best
+            guess = self.guess if self._found is None else min(self.guess, len(X))
+            lam = resolve_lam(self.lam, X, guess, weight, n_threads)
+            return BatchPenalty(None, lam, None if np.ptp(X, axis=0).any() else 0.0)
+        path = find_path(X, weight, self._generator, n_threads)
+        k = path.best
+        if k == 1:
+            return BatchPenalty(path, *opening_distance(X, weight, path.centers(k), n_threads))
         # between the distance at which the last of k clusters opens and that of one too many
-        guesses = (k, k + 1) if k > 1 else (self.guess,)
-        lams = [farthest_first(X, min(guess, len(X)), None, n_threads) for guess in guesses]
-        return mean_weight(weight) * lams[-1] * math.sqrt(lams[0] / lams[-1])
+        lams = [farthest_first(X, min(guess, len(X)), None, n_threads) for guess in (k, k + 1)]
+        lam = mean_weight(weight) * lams[-1] * math.sqrt(lams[0] / lams[-1])
+        return BatchPenalty(path, lam, None)
 
     def _cluster(self, X, weight, gamma, penalty, n_threads):
         phi = learned(self, "cluster_centers_", len(gamma), X.shape[1])

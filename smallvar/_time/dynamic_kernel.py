@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smallvar._centers.minibatch import BatchPenalty
 from smallvar._core.eigen import Rounding, eigen_above, yu_shi
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import best_of
@@ -81,6 +82,14 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
     def _resolve_penalties(self, X, weight, n_threads):
         self.gamma_ = self._find_gamma(X)
         self._remember_kernel()
+        # points that were kept before the data had distances: their kernel may have another gamma
+        kernel = self._kernel_of_fit()
+        self._kept = [
+            center
+            if center.kernel is None
+            else replace(center, kernel=symmetrized(kernel.between(center.points, center.points)))
+            for center in self._kept
+        ]
         super()._resolve_penalties(X, weight, n_threads)
         self._fixed_parameters["gamma"] = self.gamma
 
@@ -120,12 +129,13 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
     def _penalty(self, X, weight, n_threads):
         """Penalty by the rule of farthest_first_lambda, in feature space."""
         self._first_kernel = self._kernel_of_step(X)
-        K = self._first_kernel[0]  # there are no kept points
+        K = self._first_kernel[0][: len(X), : len(X)]  # without kept points
         add_seed = among(
             K.diagonal() - 2 * K.mean(axis=0) + K.mean(),
             lambda i: K.diagonal() - 2 * K[i] + K[i, i],
         )
-        return farthest_by(add_seed, min(GUESS, len(X)), TIE * np.abs(K).max()) or 1.0
+        lam = farthest_by(add_seed, min(GUESS, len(X)), TIE * np.abs(K).max())
+        return BatchPenalty(None, lam or 1.0, None if lam else 0.0)
 
     def _cluster(self, X, weight, gamma, penalty, n_threads):
         first_kernel = vars(self).pop("_first_kernel", None)  # computed already, for the penalty

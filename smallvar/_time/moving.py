@@ -18,6 +18,7 @@ from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from smallvar._centers.minibatch import BatchPenalty
 from smallvar._core.estimator import Estimator, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.progress import ProgressEvent
@@ -83,7 +84,8 @@ class MovingClusters(ClusterMixin, Estimator):
     - ``_clusters_of_empty_step`` returns the clusters after a step without data, unchanged;
     - ``_store_clusters`` stores the clusters that ``alive`` selects (None: all) as the state;
     - ``_track_values`` returns what ``tracks_`` has for the clusters seen in a step;
-    - ``_penalty`` returns lam, derived from the data;
+    - ``_penalty`` returns a BatchPenalty, derived from the rows of a batch; what is not None for
+      ``within`` is chosen again, see there;
     - ``_cheapest`` returns, for each row, the first of the clusters ``among`` with the least
       ``offset + factor`` times its squared distance, as an index into them. A ``factor`` of None is
       1 for each, without offsets.
@@ -92,6 +94,7 @@ class MovingClusters(ClusterMixin, Estimator):
     """
 
     _LAMS: tuple[str, ...] = ("farthest-first",)
+    _found: BatchPenalty | None = None  # where the data choose the penalty
 
     cluster_ids_: NDArray[np.int64]
     weights_: NDArray[np.float64]
@@ -132,7 +135,7 @@ class MovingClusters(ClusterMixin, Estimator):
         self.n_steps_ = 0
         self._next_id = 0
         self._generator = check_random_state(self.random_state)
-        for name in ("lam_", "q_", "tau_", "path_"):
+        for name in ("lam_", "q_", "tau_", "path_", "_found"):
             vars(self).pop(name, None)
         # parameters that must not change between steps
         self._fixed_parameters, self._initial_random_state = {}, self.random_state
@@ -157,14 +160,23 @@ class MovingClusters(ClusterMixin, Estimator):
             raise
 
     def _resolve_penalties(self, X, weight, n_threads):
-        """Set the penalties lam, Q and tau as numbers, from the first batch with rows."""
+        """Set the penalties lam, Q and tau as numbers, from the first batch with rows.
+
+        They may be set again from a later one, see ``BatchPenalty``.
+        """
         names = ("lam", "guess", "t_q", "k_tau", "q", "tau")
         self._fixed_parameters = {
             name: getattr(self, name) for name in names if hasattr(self, name)
         }
         lam = self.lam
         if isinstance(lam, str):
-            lam = self._penalty(X, weight, n_threads)
+            found = self._penalty(X, weight, n_threads)
+            self._found = found if self._found is None else self._found.after(found)
+            if self._found is not found:
+                return
+            if found.path is not None:
+                self.path_ = found.path
+            lam = found.lam
         self.lam_ = float(lam)
         if self.q is not None:
             self.q_, self.tau_ = float(self.q), float(self.tau)
@@ -207,11 +219,7 @@ class MovingClusters(ClusterMixin, Estimator):
         n_old = len(self.ages_)
         ids, converged = self.cluster_ids_, True
         if X.shape[0]:
-            if not hasattr(self, "lam_"):
-                self._resolve_penalties(X, weight, n_threads)
-            # gamma_k = 1 / (1 / v_k + tau D_k), CKH section 4; then v = gamma + n, D = 1
-            gamma, penalty = self._costs(self.weights_, self.ages_)
-            clustering = self._cluster(X, weight, gamma, penalty, n_threads)
+            gamma, clustering = self._clustered(X, weight, n_threads)
             cluster_weight, clusters, converged = (
                 clustering.weights,
                 clustering.clusters,
@@ -240,6 +248,26 @@ class MovingClusters(ClusterMixin, Estimator):
         self._next_id += n_new
         self.n_steps_ += 1
         return converged
+
+    def _clustered(self, X, weight, n_threads):
+        """Faded weights of the old clusters, and the ClusteredStep, at penalties set if need be."""
+        found, n_old = self._found, len(self.ages_)
+        choose = not hasattr(self, "lam_") or (found is not None and found.within == 0.0)
+        if choose:
+            self._resolve_penalties(X, weight, n_threads)
+        # gamma_k = 1 / (1 / v_k + tau D_k), CKH section 4; then v = gamma + n, D = 1
+        gamma, penalty = self._costs(self.weights_, self.ages_)
+        clustering = self._cluster(X, weight, gamma, penalty, n_threads)
+        if choose or found is None or found.within is None:
+            return gamma, clustering
+        # the penalty is from a single cluster, and so it stays if the rows do not open another
+        if len(clustering.weights) > max(n_old, 1):
+            before = self.lam_
+            self._resolve_penalties(X, weight, n_threads)
+            if self.lam_ != before:
+                gamma, penalty = self._costs(self.weights_, self.ages_)
+                clustering = self._cluster(X, weight, gamma, penalty, n_threads)
+        return gamma, clustering
 
     def _report_step(self, time, clusters, cluster_weight, ids, seen, forgotten, dead):
         """Record a step, before its clusters become the state, and call the callback, if any.
