@@ -201,3 +201,18 @@ def test_float32_of_any_size(exponent, options):
     model = MahalanobisMeans(random_state=0, **options).fit(np.ldexp(X, exponent))
     assert np.array_equal(model.labels_, expected.labels_)
     assert model.n_clusters_ == 3
+
+
+@pytest.mark.parametrize("far", [10.0, 1000.0])
+def test_the_prior_can_be_taken_out_of_covariances(far):
+    """It is of the variance of all rows, so that it grows with the distance between clusters."""
+    X = 0.3 * np.random.default_rng(0).normal(size=(60, 2))
+    X[30:, 0] += far
+    model = MahalanobisMeans(random_state=0, scale=2.0).fit(X)
+    np.testing.assert_allclose(model.reg_covar_, 0.1 * X.var(axis=0).mean() * 2.0)
+    assert model.n_clusters_ == 2
+    for k in range(2):
+        members = X[model.labels_ == k]
+        weight = float(len(members))
+        alone = ((weight + 2.0) * model.covariances_[k] - model.reg_covar_ * np.eye(2)) / weight
+        np.testing.assert_allclose(alone, np.cov(members.T, bias=True), atol=1e-9 * far**2)

@@ -691,3 +691,24 @@ def test_sparse_rows_without_entries():
         assert SphericalDPMeans(min_cosine=0.5).fit_predict(X).tolist() == [0, -1, -1]
     half = sp.csr_array(np.eye(3, dtype=np.float32))
     assert SphericalDPMeans(min_cosine=0.5).fit(half).n_clusters_ == 3
+
+
+@pytest.mark.parametrize("n_first", [1, 5, 40])
+@pytest.mark.parametrize("fit", [False, True])
+def test_penalty_of_a_single_direction_is_chosen_again(n_first, fit):
+    """From the first batch with several directions; then it stays."""
+    rng = np.random.default_rng(0)
+    directions = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.6, 0.0, 0.8]])
+    truth = np.repeat(np.arange(3), 40)
+    X = directions[truth] + 0.05 * rng.normal(size=(120, 3))
+    model = SphericalDPMeans(random_state=0)
+    model = (model.fit if fit else model.partial_fit)(X[:n_first])
+    assert model.n_clusters_ == 1
+    model.partial_fit(X)
+    assert model.n_clusters_ == model.path_.best == 3
+    assert adjusted_rand_score(truth, model.labels_) == 1.0
+    expected = SphericalDPMeans(random_state=0).partial_fit(X)
+    for name in ("lam_", "min_cosine_"):
+        assert getattr(model, name) == pytest.approx(getattr(expected, name))
+    before = model.lam_
+    assert model.partial_fit(-X).lam_ == before

@@ -79,8 +79,11 @@ class MahalanobisMeans(CenterEstimator):
     reg_covar : float or "auto", default="auto"
         The number reg > 0, in squared data units times weight: it is added to a *sum* of squares,
         and keeps covariances away from singular ones. "auto" is a tenth of the mean variance of
-        the features, times ``scale``. With ``volume="clusters"`` reg >= 0, and "auto" is a
-        tenth of the total sum of squares about the mean, per feature and per ``n_clusters``: the
+        the features, times ``scale``. That is the variance of all rows, the differences between
+        clusters included: where clusters of few rows are very far apart, reg can exceed their own
+        sums of squares, and ``covariances_`` is mostly reg (see there). Give a number then, such as
+        a tenth of the variance within a cluster. With ``volume="clusters"`` reg >= 0, and "auto" is
+        a tenth of the total sum of squares about the mean, per feature and per ``n_clusters``: the
         covariance of a cluster of average size is raised by a tenth of the overall variance.
     covariances : array-like of shape (n_features, n_features) or \
 (n_clusters, n_features, n_features), default=None
@@ -120,10 +123,11 @@ default="auto"
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
         Means of the clusters.
     covariances_ : ndarray of shape (n_clusters, n_features, n_features), float64
-        S_k, covariance matrices in the usual sense, reg included. With ``volume="clusters"`` they
-        grow with the number of members: ``scale * covariances_[k]`` over the members' weight is the
-        covariance matrix. With ``volume="points"``, in columns in which the rows of the fit are
-        constant: reg / ``scale`` on the diagonal, 0 elsewhere.
+        S_k, covariance matrices in the usual sense, reg included: (T_k + reg I) / (W_k + scale).
+        The covariance of the members alone is ((W_k + scale) S_k - reg I) / W_k. With
+        ``volume="clusters"`` they grow with the number of members: ``scale * covariances_[k]`` over
+        the members' weight is the covariance matrix. With ``volume="points"``, in columns in which
+        the rows of the fit are constant: reg / ``scale`` on the diagonal, 0 elsewhere.
     weights_ : ndarray of shape (n_clusters,) or None
         Shares p_k of the weight; None with ``volume="clusters"``.
     labels_ : ndarray of shape (n_samples,), int32

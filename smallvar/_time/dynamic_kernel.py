@@ -215,9 +215,9 @@ class KernelDynamicMeans(_KernelMovingClusters):
     ----------
     lam : float or "farthest-first", default="farthest-first"
         Penalty for each new cluster, a squared distance in feature space, > 0 and finite.
-        "farthest-first" derives it from the first batch that is not empty and a guess of 8 clusters
-        (cut to the size of the batch), by the rule of :func:`farthest_first_lambda` in feature
-        space, and keeps it.
+        "farthest-first" derives it from the first batch whose rows are not all equal and a guess
+        of 8 clusters (cut to the size of the batch), by the rule of :func:`farthest_first_lambda`
+        in feature space, and keeps it.
     t_q : float, default=None
         Number of time steps after which a cluster that was not seen is forgotten, > 1; infinity
         for never. Q = lam / t_q.
@@ -442,9 +442,9 @@ class SpectralDynamicMeans(_KernelMovingClusters):
     ----------
     lam : float or "farthest-first", default="farthest-first"
         Penalty for each new cluster, a squared distance in feature space, > 0 and finite.
-        "farthest-first" derives it from the first batch that is not empty and a guess of 8 clusters
-        (cut to the size of the batch), by the rule of :func:`farthest_first_lambda` in feature
-        space, and keeps it.
+        "farthest-first" derives it from the first batch whose rows are not all equal and a guess
+        of 8 clusters (cut to the size of the batch), by the rule of :func:`farthest_first_lambda`
+        in feature space, and keeps it.
     t_q : float, default=None
         Number of time steps after which a cluster that was not seen is forgotten, > 1; infinity
         for never. Q = lam / t_q.
