@@ -8,6 +8,7 @@ on their rounding (compiled, ``smallvar._sweeps.affine``). Exact sums decide nea
 
 import numpy as np
 
+from smallvar._core.frame import check_means
 from smallvar._selection.penalty import among, farthest_by
 from smallvar._sweeps.affine import UNSURE, AffineSweep
 from smallvar._sweeps.collapsed import MEAN_ROUNDING
@@ -19,6 +20,7 @@ from smallvar._sweeps.divergences import (
     summands,
     within_members,
 )
+from smallvar._sweeps.rows import UNSOUND
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 
 BLOCK = 1 << 18  # numbers in a temporary table at most
@@ -454,6 +456,8 @@ class DivergenceSweep:
             near = upper + error >= (upper - 3.0 * error).max()
         else:
             near = np.isinf(upper)
+        if not near.any():
+            raise ValueError(UNSOUND)
         rows, value = rows[near], w[near] * self._exact(rows[near])
         best = int(value.argmax())
         if value[best] > self.lam:
@@ -492,6 +496,7 @@ class DivergenceSweep:
         kept = self.counts > 0
         # the mean of equal values is exact, and rounding puts none on the border
         means, share = self.sums.means[: self.k], self.lightest / np.where(kept, self.weights, 1.0)
+        check_means(means[kept], self.sums.layout)
         self._keep(within_members(means, self.X, self.summed, share, self.rule.high), kept)
         # sum_i w_i D(x_i, m0) = sum_i w_i D(x_i, mean) + sum_c s_c D(mean_c, m0)
         return self.total - exact_total(

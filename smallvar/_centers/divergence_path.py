@@ -11,6 +11,7 @@ from scipy.special import digamma, gammaln
 
 from smallvar._centers.divergence import DivergenceSweep, Reference, SumsFrame, nearest_centers
 from smallvar._selection.descent import Descent
+from smallvar._sweeps.rows import UNSOUND
 from smallvar._sweeps.sums import SMALLEST_POSITIVE
 
 # absolute bounds for the gamma law: of the mean divergence to which its shape is fitted, and of the
@@ -71,6 +72,8 @@ class _DivergenceMergeSweep(DivergenceSweep):
         for m in range(count):
             # the cheapest pair, a < b; at a tie the first
             a, b = np.unravel_index(table.argmin(), table.shape)
+            if not table[a, b] < np.inf:
+                raise ValueError(UNSOUND)
             pairs[m], costs[m] = (a, b), table[a, b]
             self.sums.unite(a, b)
             mean[a], weights[a] = self.sums.center(a)

@@ -36,6 +36,14 @@ def mean_rounding(low, high):
     return float(np.cumsum(np.square(column_rounding(low, high)))[-1])
 
 
+def check_means(means, layout):
+    """Raise unless means of rows lie, but for rounding, between the rows that the layout is for."""
+    low, high = layout.low, layout.high
+    slack = 1e-6 * np.maximum(np.abs(low), np.abs(high))
+    if not ((low - slack <= means) & (means <= high + slack)).all():
+        raise ValueError(UNSOUND)
+
+
 class Frame:
     """The coordinates in which sweeps compute; they do not depend on the order of the rows.
 

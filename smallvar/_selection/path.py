@@ -19,6 +19,7 @@ from smallvar._selection.descent import Metric, check_distinct
 from smallvar._selection.envelope import envelope, scores
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.sample import DENSE_BYTES, Clustering, Problem, squared_euclidean
+from smallvar._sweeps.rows import UNSOUND
 
 # A "way down" is a series of mergers from many clusters to one, with k-means sweeps in between. It
 # halts at some numbers of clusters, its "stops": the clusterings of a path.
@@ -423,6 +424,8 @@ def _descend(problem, sample, start, step, first=False):
         if stop.error < least or (stop.k == problem.number and not sample.turned):
             stops.append(stop)
             least = stop.error
+    if not stops:  # no error is finite
+        raise ValueError(UNSOUND)
     ranges = envelope([stop.k for stop in stops], [stop.error for stop in stops])
     values = scores(stops, ranges, tie)
     best = _best(problem, stops, values)
