@@ -378,7 +378,7 @@ def check_reach(X):
     """
     values = X.data if issparse(X) else X
     reach = max(abs(float(values.max())), abs(float(values.min()))) if values.size else 0.0
-    if reach != 0 and not SMALLEST_REACH < reach < LARGEST_REACH:
+    if not (reach == 0 or SMALLEST_REACH < reach < LARGEST_REACH):  # also where it is NaN
         raise ValueError(
             f"X must have its largest absolute value above 1e-140 and below 1e140, got "
             f"{reach:.3g}: squares would leave the range of float64; rescale the data"
