@@ -278,7 +278,7 @@ class BPMeans(FeatureEstimator):
                 swaps = swaps_of(self, rows, given=given)
                 if Z is not None and not given:
                     swaps = 0  # the path has already swapped for this Z
-                rule = self.algorithm
+                rule: str = self.algorithm
                 if rule == "collapsed" and self.assign == "coordinate":
                     rule = "collapsed coordinate"
                 sweep = new_sweep(self, rows, weight, rule, lam, cap, swaps, n_threads)
