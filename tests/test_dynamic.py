@@ -1,6 +1,7 @@
 """DynamicMeans: equal to its twin on streams, worked examples, state, records, bad input."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from smallvar import (
     KernelDynamicMeans,
     MiniBatchDPMeans,
     SpectralDynamicMeans,
+    UnclearNumberWarning,
     lambda_path,
 )
 from smallvar._centers import minibatch
@@ -314,13 +316,13 @@ def test_farthest_first_after_rows_without_distances(kind, equal):
     np.testing.assert_allclose(model.lam_, expected.lam_)
 
 
-def test_penalty_of_a_single_cluster_is_found_once():
-    """A stream of one cluster has no further path, however many batches it has."""
+def test_a_stream_of_one_cluster_has_few_paths():
+    """Those of its first batches, and of ever fewer later ones: a step takes no longer for them."""
     rng, paths = np.random.default_rng(0), []
-    X = rng.uniform(-1, 1, size=(60, 20, 2))
+    X = rng.uniform(-1, 1, size=(63, 20, 2))
 
     def found(*args, **kwargs):
-        paths.append(1)
+        paths.append(number)
         return find_path(*args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -328,28 +330,57 @@ def test_penalty_of_a_single_cluster_is_found_once():
         patch.setattr(minibatch, "find_path", found)
         for model in (DynamicMeans(random_state=0), MiniBatchDPMeans(random_state=0)):
             paths.clear()
-            for batch in X:
-                model.partial_fit(batch)
+            for number in range(63):
+                model.partial_fit(X[number])
                 assert model.n_clusters_ == 1
-            assert len(paths) == 1
+            assert paths == [*range(17), 32]
+
+
+@pytest.mark.parametrize("kind", [DynamicMeans, MiniBatchDPMeans])
+def test_penalty_of_a_batch_that_opens_no_cluster(kind):
+    """The clusters of a later batch are within the reach of the first one, and are found."""
+    rng = np.random.default_rng(0)
+    truth = np.arange(40) % 2
+    later = 0.2 * rng.normal(size=(40, 2)) + 3.0 * truth[:, None]
+    model = kind(random_state=0).partial_fit(2.0 * rng.normal(size=(40, 2)))
+    assert model.n_clusters_ == 1
+    assert ((later - model.cluster_centers_[0]) ** 2).sum(axis=1).max() < model.lam_
+    model.partial_fit(later)
+    assert model.path_.best == len(set(zip(truth, model.labels_, strict=True))) == 2
+
+
+def test_unclear_single_clusters_are_told():
+    """As by other estimators, once: after a fit, or the batch that the penalty is from."""
+    rng = np.random.default_rng(0)
+    few = rng.normal(size=(15, 2))
+    for fitting in (
+        lambda: DynamicMeans(random_state=0).fit(
+            np.tile(few, (5, 1)), times=np.repeat(range(5), 15)
+        ),
+        lambda: DynamicMeans(random_state=0).partial_fit(few),
+    ):
+        with pytest.warns(UnclearNumberWarning, match="the number of clusters"):
+            model = fitting()
+        assert model.path_.best == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(few)
+        DynamicMeans(random_state=0).fit(np.vstack([few, THREE[0]]), times=[0] * 15 + [1] * 120)
+        DynamicMeans(lam=1.0).fit(few)
 
 
 def test_step_that_fails_keeps_the_penalty(monkeypatch):
     """Also where the step has chosen it again."""
     model = DynamicMeans(random_state=np.random.RandomState(0)).partial_fit(ALONE)
     before = bits(model)
-    cluster, calls = DynamicMeans._cluster, []
 
     def failing(self, *args):
-        calls.append(self.lam_)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return cluster(self, *args)
+        assert self.path_.best == 3
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(DynamicMeans, "_cluster", failing)
     with pytest.raises(KeyboardInterrupt):
         model.partial_fit(THREE[0])
-    assert calls[0] != calls[1]
     assert bits(model) == before
 
 

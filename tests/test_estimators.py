@@ -30,9 +30,8 @@ X = np.random.default_rng(0).random((60, 3))
 def expected_failed_checks(estimator):
     """A weight is a factor, not a repeat: it may open a cluster that its copies would not.
 
-    With "auto" both are a single cluster in the data of this check, but for D-Means: where that is
-    what its path finds, it goes by a guess. MahalanobisMeans then takes weights in units of their
-    mean, so that only their ratios matter.
+    With "auto" both are a single cluster in the data of this check. MahalanobisMeans then takes
+    weights in units of their mean, so that only their ratios matter.
     """
     auto = "auto" in map(estimator.get_params().get, ("lam", "lam_global", "n_clusters"))
     if type(estimator).__name__ == "SegmentMeans":
@@ -46,9 +45,7 @@ def expected_failed_checks(estimator):
     if type(estimator).__name__ == "MixedDPMeans":
         reason = "the kind of a column is found from its values, whatever the weights of the rows"
         return {"check_sample_weight_equivalence_on_dense_data": reason}
-    if type(estimator).__name__ == "SphericalDPMeans" or (
-        auto and type(estimator).__name__ != "DynamicMeans"
-    ):
+    if auto or type(estimator).__name__ == "SphericalDPMeans":
         return {}
     reason = "a weight is a factor: the objective equals that of repeated rows, the path does not"
     return {"check_sample_weight_equivalence_on_dense_data": reason}

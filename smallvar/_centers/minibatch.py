@@ -46,6 +46,8 @@ from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, check_number_asked, resolve_lam
 from smallvar._sweeps.sums import Stream
 
+LOOKS = 16  # batches from which a penalty that rests on a single cluster is chosen again
+
 
 def opening_distance(X, weight, centers, n_threads):
     """The weighted squared distance at which a cluster opens, and the largest within the clusters.
@@ -71,21 +73,29 @@ class BatchPenalty(NamedTuple):
     ``path`` is None where another rule chose it. ``within`` is the largest distance within the
     single cluster of the path, 0 if all rows are equal, and None if there are several clusters. A
     penalty that rests on a single one says how far apart rows of a cluster are, not clusters, and
-    is chosen again from later batches.
+    is chosen again from later batches: each of the first LOOKS, then those whose number is a power
+    of two, and any with rows that open a cluster. ``later`` is the number of later batches.
     """
 
     path: LambdaPath | None
     lam: float
     within: float | None
+    later: int = 0
 
-    def may_change(self, farthest, reach):
-        """Whether to choose again, by the farthest row of a batch and the reach of a cluster."""
+    @property
+    def is_due(self):
+        """Whether to choose again from the batch that comes as number ``later``."""
         if self.within is None:
             return False
-        return farthest > (reach if self.within > 0.0 else 0.0)
+        return self.within == 0.0 or self.later <= LOOKS or self.later & (self.later - 1) == 0
+
+    def counted(self):
+        """This penalty, with one more batch."""
+        return self if self.within is None else self._replace(later=self.later + 1)
 
     def after(self, other):
         """This penalty or that of a later batch: of several clusters, otherwise the larger one."""
+        other = other._replace(later=self.later)
         if other.within is None or self.within == 0.0 or other.lam > self.lam:
             return other
         return self
@@ -202,10 +212,11 @@ class BatchEstimator(CenterEstimator):
         weighted = distance if weight is None else weight * distance
         farthest = int(weighted.argmax())
         largest = weighted[farthest]
-        found = self._found if later else None
-        if found is not None and found.may_change(largest, self._reach()):
-            new, _ = self._choose(X, weight, self._rng(), n_threads, None)
-            self._take(found.after(new), weight)
+        if later and self._found is not None and self._found.within is not None:
+            self._found = self._found.counted()
+            if self._found.is_due or largest > self._reach():
+                new, _ = self._choose(X, weight, self._rng(), n_threads, None)
+                self._take(self._found.after(new), weight)
         while largest > self._reach() and len(centers) + len(opened) < cap:
             seed, farthest, largest = nearest_row(X, weight, farthest, distance, n_threads)
             opened.append(seed)
@@ -302,8 +313,9 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         ``max_clusters``): the squared distance at which a cluster opens. "auto" starts from the
         clusters that :func:`lambda_path` finds, and takes a squared distance beyond all within
         them. The path is that of all data (a sample of them) in ``fit``, and of the first batch in
-        ``partial_fit``. Later batches keep the penalty, unless it rests on a single cluster: a
-        batch with rows beyond it then has a path of its own, until one has several clusters.
+        ``partial_fit``. Later batches keep the penalty, unless it rests on a single cluster: it is
+        then chosen again, up to the first batch whose own path has several clusters. (With rows
+        that open no cluster, only 16 batches and then every power of two are looked at.)
         "farthest-first" derives the penalty from
         the same data and ``guess``. Both are proportional to the mean weight of the rows: a row of
         weight w opens a cluster at w times its squared distance.

@@ -53,9 +53,10 @@ class DynamicMeans(MovingClusters):
         ``guess`` clusters. "auto" takes the number of clusters K that :func:`lambda_path` chooses,
         and the geometric mean of the rule for K and for K + 1 clusters, times the mean weight of
         the rows. If the path finds a single cluster, the penalty is four times the largest weighted
-        squared distance within it, as in :class:`MiniBatchDPMeans`. It is then chosen again, from
-        each batch whose rows open a cluster at it, until one has several clusters. After a batch
-        whose rows are all equal, which has no distances, both rules go by the next.
+        squared distance within it, as in :class:`MiniBatchDPMeans`, and it is chosen again, up to
+        the first batch whose own path has several clusters. (Of batches whose rows open no cluster,
+        only 16 and then every power of two are looked at.) After a batch whose rows are all equal,
+        which has no distances, both rules go by the next.
     guess : int, default=8
         Guess of the number of clusters in the first batch, for "farthest-first" only. At most the
         number of rows, to which the default is cut. There is no exact number to ask for: clusters
@@ -116,9 +117,9 @@ class DynamicMeans(MovingClusters):
         The merge path behind ``lam="auto"``, with that only: of the batch from which ``lam_`` was
         chosen, not of all rows. See :func:`lambda_path`.
     q_ : float
-        Q, which goes with ``lam_``.
+        Q.
     tau_ : float
-        tau, which goes with ``lam_``.
+        tau.
     step_objectives_ : ndarray of shape (n_batches,), float64
         Objective of every step with a batch. This and the following after ``fit``, or with
         ``record``.

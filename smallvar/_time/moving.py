@@ -37,6 +37,7 @@ from smallvar._core.validation import (
     mean_weight,
     shown,
 )
+from smallvar._selection.confidence import warn_if_unclear
 from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # values of the example of the paper's authors
@@ -171,9 +172,11 @@ class MovingClusters(ClusterMixin, Estimator):
         lam = self.lam
         if isinstance(lam, str):
             found = self._penalty(X, weight, n_threads)
-            self._found = found if self._found is None else self._found.after(found)
-            if self._found is not found:
-                return
+            if self._found is not None:
+                found = self._found.after(found)
+                if found is self._found:
+                    return
+            self._found = found
             if found.path is not None:
                 self.path_ = found.path
             lam = found.lam
@@ -251,8 +254,10 @@ class MovingClusters(ClusterMixin, Estimator):
 
     def _clustered(self, X, weight, n_threads):
         """Faded weights of the old clusters, and the ClusteredStep, at penalties set if need be."""
+        if self._found is not None:
+            self._found = self._found.counted()
         found, n_old = self._found, len(self.ages_)
-        choose = not hasattr(self, "lam_") or (found is not None and found.within == 0.0)
+        choose = not hasattr(self, "lam_") or (found is not None and found.is_due)
         if choose:
             self._resolve_penalties(X, weight, n_threads)
         # gamma_k = 1 / (1 / v_k + tau D_k), CKH section 4; then v = gamma + n, D = 1
@@ -260,7 +265,7 @@ class MovingClusters(ClusterMixin, Estimator):
         clustering = self._cluster(X, weight, gamma, penalty, n_threads)
         if choose or found is None or found.within is None:
             return gamma, clustering
-        # the penalty is from a single cluster, and so it stays if the rows do not open another
+        # the penalty is from a single cluster, and here the rows open another
         if len(clustering.weights) > max(n_old, 1):
             before = self.lam_
             self._resolve_penalties(X, weight, n_threads)
@@ -489,8 +494,11 @@ class MovingClusters(ClusterMixin, Estimator):
             elapsed = int(elapsed)
             time = self.n_steps_ + elapsed - 1
             step = TimeStep(time, *rows_by_weight(weight, X.shape[0]), elapsed)
+            begins = not hasattr(self, "lam_")
             if not self._fit_steps(X, weight, [step], n_threads):
                 warn_not_converged(self, self.n_iter_, " of a time step")
+        if begins:
+            self._warn_if_single()
         return self
 
     def _fit(self, X, sample_weight, times, step):
@@ -505,7 +513,13 @@ class MovingClusters(ClusterMixin, Estimator):
         with self._restored_on_error():
             if not self._fit_steps(X, weight, steps, n_threads):
                 warn_not_converged(self, self.n_iter_, " of a time step")
+        self._warn_if_single()
         return self
+
+    def _warn_if_single(self):
+        """Warn if the penalty rests on a single cluster, and the data do not clearly have one."""
+        if self._found is not None and self._found.within is not None:
+            warn_if_unclear(self)
 
     def _fit_steps(self, X, weight, steps, n_threads):
         """Make these steps and set the labels of all rows; returns whether all converged."""
