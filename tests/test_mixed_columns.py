@@ -530,6 +530,7 @@ def test_order_by_hand():
         (["x", "y"], "normal", "numbers for the kind 'normal', got words like 'x'"),
         (["x", "y"], "ordered", "whose levels are declared in order"),
         ([1, "x", 2.0], "auto", "several types: float, int, str"),
+        ([b"x", "x", "y"], "auto", "several types: bytes, str"),
         ([True, 2, False], "auto", "several types: bool, int"),
         ([True, 2.0, np.nan], "auto", "several types: bool, float"),
         ([[1], [2]], "auto", "cells are of type list"),

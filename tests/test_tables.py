@@ -300,3 +300,14 @@ def test_what_is_not_collected_is_no_data():
     polars = pytest.importorskip("polars")
     with pytest.raises(TypeError, match="LazyFrame: call its collect"):
         DPMeans(lam=0.1).fit(polars.DataFrame({"a": [1.0]}).lazy())
+
+
+def test_columns_of_one_name():
+    """Refused in one line where scikit-learn takes none; otherwise taken by their places."""
+    table = pd.DataFrame([[0.0, 1.0], [2.0, 3.0]], columns=["a", "a"])
+    try:
+        model = smallvar.DPMeans(lam=9.0).fit(table)
+    except ValueError as error:
+        assert str(error) == "X must have columns of different names, got 'a' twice"
+    else:
+        assert model.cluster_centers_.tolist() == [[1.0, 2.0]]

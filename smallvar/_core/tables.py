@@ -150,7 +150,14 @@ def naming_columns(X):
         raise ValueError(f"X must be numbers, got type {X.dtype}")
     try:
         yield
-    except (TypeError, ValueError) as error:
+    except Exception as error:
+        if type(error).__name__ == "DuplicateError":  # of newer versions of scikit-learn
+            names = [name for name, _ in named]
+            twice = next(name for j, name in enumerate(names) if name in names[:j])
+            words = f"X must have columns of different names, got {twice!r} twice"
+            raise ValueError(words) from error
+        if not isinstance(error, (TypeError, ValueError)):
+            raise
         # the first column that explains the error; if none does, the error is raised unchanged
         for j, (name, kind) in enumerate(named):
             if hasattr(X, "iloc"):

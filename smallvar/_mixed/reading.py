@@ -304,7 +304,7 @@ def _of_objects(cells):
         return Cells("numbers", np.array(numbers), whole=whole)
     if all(issubclass(t, (datetime.date, datetime.time, datetime.timedelta)) for t in types):
         return Cells("dates")
-    if present and present <= {str, np.str_, bytes}:
+    if present and (present <= {str, np.str_} or present == {bytes}):
         return _of_words(*factorized(cells))
     names = sorted(t.__name__ for t in types)
     if len(names) == 1:
