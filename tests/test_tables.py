@@ -2,6 +2,7 @@
 
 import datetime
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -303,11 +304,12 @@ def test_what_is_not_collected_is_no_data():
 
 
 def test_columns_of_one_name():
-    """Refused in one line where scikit-learn takes none; otherwise taken by their places."""
+    """Refused in one line by versions of scikit-learn that take none; else taken by their places."""
     table = pd.DataFrame([[0.0, 1.0], [2.0, 3.0]], columns=["a", "a"])
+    refused = nullcontext()
     try:
-        model = smallvar.DPMeans(lam=9.0).fit(table)
-    except ValueError as error:
-        assert str(error) == "X must have columns of different names, got 'a' twice"
-    else:
-        assert model.cluster_centers_.tolist() == [[1.0, 2.0]]
+        StandardScaler().fit(table)
+    except Exception:
+        refused = pytest.raises(ValueError, match="^X must have columns of different .*'a' twice$")
+    with refused:
+        assert smallvar.DPMeans(lam=9.0).fit(table).cluster_centers_.tolist() == [[1.0, 2.0]]
