@@ -304,7 +304,7 @@ def test_what_is_not_collected_is_no_data():
 
 
 def test_columns_of_one_name():
-    """Refused in one line by versions of scikit-learn that take none; else taken by their places."""
+    """Refused in one line where scikit-learn takes none; otherwise taken by their places."""
     table = pd.DataFrame([[0.0, 1.0], [2.0, 3.0]], columns=["a", "a"])
     refused = nullcontext()
     try:
