@@ -304,6 +304,15 @@ def test_systematic_draw():
     assert systematic_draw(p[:9], stratum[:9], 7, 5, 0.3).tolist() == [True] * 5 + [False] * 4
 
 
+def test_probabilities_that_do_not_add_up_are_refused():
+    strata = np.zeros(4, dtype=np.int32)
+    for probability in ([np.nan, 0.5, 0.5, 0.5], [1e-9] * 4, [0.9] * 4):
+        with pytest.raises(ValueError, match="X must be finite, and must not change"):
+            systematic_draw(np.array(probability), strata, 1, 2, 0.5)
+    with pytest.raises(ValueError, match="stratum must be >= 0 and < 1"):
+        systematic_draw(np.full(4, 0.5), strata + 1, 1, 2, 0.5)
+
+
 def test_strata():
     """Four a doubling of the squared distance by its mean, about each seed."""
     distance = np.array([1.0, 1.0, 0.4, 1.6, 0.0, 1e-30, 1.0, 1.5, 2.5, 1e30])

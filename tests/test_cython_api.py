@@ -166,6 +166,11 @@ BAD_DP_MEANS = {
     "lam": ({"lam": -1.0}, OUTCOME.BAD_VALUE),
     "lam 0": ({"lam": 0.0}, OUTCOME.BAD_VALUE),
     "lam NaN": ({"lam": np.nan}, OUTCOME.BAD_VALUE),
+    "lam infinite": ({"lam": np.inf}, OUTCOME.BAD_VALUE),
+    "n huge": ({"n": 2**62}, OUTCOME.BAD_SIZE),
+    "n times stride": ({"n": 2**31, "stride": 2**31}, OUTCOME.BAD_SIZE),
+    "d huge": ({"d": 2**62, "stride": 2**62}, OUTCOME.BAD_SIZE),
+    "capacity huge": ({"capacity": 2**61}, OUTCOME.BAD_SIZE),
     "NaN": ({"data": [[0.0, np.nan]] * 3}, OUTCOME.BAD_VALUE),
     "infinite": ({"data": [[0.0, -np.inf]] * 3}, OUTCOME.BAD_VALUE),
     "large": ({"data": [[0.0, 1.0], [1e200, 0.0], [0.0, 0.0]]}, OUTCOME.OUT_OF_RANGE),
@@ -210,6 +215,37 @@ def test_outcomes_of_the_others():
     assert c.means_of_labels(X, [0, 1, 2], 2)[0] == OUTCOME.BAD_VALUE
     assert c.means_of_labels(X, [0, 1, -2], 2)[0] == OUTCOME.BAD_VALUE
     assert c.means_of_labels(X, [0, 1, 1], 0)[0] == OUTCOME.BAD_SIZE
+
+
+def test_sizes_whose_product_cannot_be_addressed():
+    labels, means, one = np.zeros(3, np.int32), np.zeros((2, 2)), np.zeros(1)
+    rows, huge = c.address(X), 2**62
+    assert (
+        c.function("nearest_centers", False)(
+            *(rows, 3, huge, huge, c.address(means), 2, c.address(labels), None)
+        )
+        == OUTCOME.BAD_SIZE
+    )
+    assert (
+        c.function("nearest_centers", False)(
+            *(rows, huge, 2, 2, c.address(means), 2, c.address(labels), None)
+        )
+        == OUTCOME.BAD_SIZE
+    )
+    assert (
+        c.function("means_of_labels", False)(
+            *(rows, huge, 2, 2, None, c.address(labels), 2, c.address(means), None)
+        )
+        == OUTCOME.BAD_SIZE
+    )
+    state = c.DynamicMeans(2, 4.0, 0.5, 0.1)
+    assert (
+        c.function("dynamic_means_step", False)(
+            *(state.state, rows, huge, 2, None, 1, 300, c.address(one), None, None)
+        )
+        == OUTCOME.BAD_SIZE
+    )
+    state.free()
 
 
 @pytest.mark.parametrize(

@@ -794,6 +794,33 @@ def test_values_of_the_wrong_kind(estimator, options):
         estimator(**options).fit([[0.0], [1.0]])
 
 
+@BOTH
+def test_a_step_beyond_the_memory_is_refused(estimator):
+    """A kernel of 60,000 rows takes 28.8 GB, which numpy would ask for."""
+    X = np.random.default_rng(0).normal(size=(60_000, 2))
+    message = (
+        r"max_memory must be at least 28800000000 for a step of 60000 rows and 0 kept points, the "
+        r"bytes of its kernel, got 2000000000.0: pass fewer rows at a time"
+    )
+    with pytest.raises(ValueError, match=message):
+        estimator(lam=1.0).partial_fit(X)
+    model = estimator(lam=1.0, random_state=0, max_memory=8 * 50 * 50).partial_fit(X[:50])
+    kept = sum(map(len, model.kept_points_))
+    with pytest.raises(ValueError, match=f"for a step of 50 rows and {kept} kept points"):
+        model.partial_fit(X[50:100])
+    assert model.n_steps_ == 1
+    model.set_params(max_memory=8 * 50 * (50 + kept)).partial_fit(X[50:100])
+    assert model.n_steps_ == 2
+
+    def kernel(A, B):
+        return np.exp(-(((A[:, None] - B) ** 2).sum(axis=2)))
+
+    model = estimator(lam=1.0, kernel=kernel, random_state=0, max_memory=8 * 50 * 50)
+    model.partial_fit(X[:50])
+    with pytest.raises(ValueError, match=f"at least {8 * (50 + kept) ** 2} for a step"):
+        model.partial_fit(X[50:100])
+
+
 def test_max_iter_out_of_bounds():
     with pytest.raises(ValueError, match="max_iter must be >= 1, got 0"):
         KernelDynamicMeans(max_iter=0).fit([[0.0], [1.0]])

@@ -22,9 +22,13 @@ from smallvar import (
     MiniBatchDPMeans,
     PenalizedCut,
     SpectralDPMeans,
+    SphericalDPMeans,
+    coreset,
+    cut_path,
     farthest_first_lambda,
     hdp_lambdas,
     lambda_path,
+    progress_callback,
 )
 from smallvar._core.validation import sparse_rows
 from smallvar._sweeps import nearest
@@ -273,6 +277,66 @@ def test_others_refuse_by_name(name):
     arguments = (np.zeros(6),) if name in ("HDPMeans", "KernelHDPMeans") else ()
     method = "partial_fit" if name.endswith("DynamicMeans") else "fit"
     assert_refuses(model, lambda m: getattr(m, method)(S, *arguments), TypeError, name, "toarray")
+
+
+OF_ROWS = {
+    "DPMeans": lambda X: DPMeans(lam=1.0).fit(X).predict(X),
+    "DPMeans delayed": lambda X: DPMeans(lam=1.0, algorithm="delayed").fit(X).predict(X),
+    "DPMeans auto": lambda X: DPMeans(random_state=0).fit(X).transform(X),
+    "MiniBatchDPMeans": lambda X: MiniBatchDPMeans(lam=1.0, random_state=0).fit(X).predict(X),
+    "SpectralDPMeans": lambda X: SpectralDPMeans(lam=2.0, random_state=0).fit(X).predict(X),
+    "SpectralDPMeans linear": lambda X: (
+        SpectralDPMeans(kernel="linear", random_state=0).fit(X).predict(X)
+    ),
+    "SphericalDPMeans": lambda X: SphericalDPMeans(lam=0.3).fit(X).predict(X),
+    "coreset": lambda X: coreset(X, 20, 0.1, random_state=0)[0],
+    "farthest_first_lambda": lambda X: farthest_first_lambda(X, 4),
+    "lambda_path": lambda X: lambda_path(X, random_state=0).lam,
+}
+OF_MATRICES = {
+    "PenalizedCut": lambda X: PenalizedCut(lam=-0.5, random_state=0).fit(X).labels_,
+    "PenalizedCut auto": lambda X: PenalizedCut(random_state=0).fit(X).labels_,
+    "SpectralDPMeans precomputed": lambda X: (
+        SpectralDPMeans(lam=2.0, kernel="precomputed", random_state=0).fit(X).labels_
+    ),
+    "cut_path": lambda X: cut_path(X, random_state=0).lam,
+}
+INDEX_TYPES = [(np.int32, np.int64), (np.int64, np.int32), (np.int64, np.int64), (np.uint16, int)]
+
+
+@pytest.mark.parametrize("types", INDEX_TYPES, ids=str)
+@pytest.mark.parametrize("key", [*OF_ROWS, *OF_MATRICES])
+def test_index_arrays_of_several_types(key, types):
+    X = sp.csr_array(sp.random(60, 10, 0.4, format="csr", random_state=0))
+    call = OF_ROWS.get(key)
+    if call is None:
+        X, call = X @ X.T, OF_MATRICES[key]
+    wanted = call(X)
+    for form in FORMATS:
+        if form.startswith("lil"):
+            continue
+        S = getattr(sp, form)(X)
+        names = ("row", "col") if S.format == "coo" else ("indices", "indptr")
+        for name, dtype in zip(names, types, strict=True):
+            setattr(S, name, getattr(S, name).astype(dtype))
+        dense = S.toarray()
+        assert np.array_equal(call(S), wanted), form
+        assert np.array_equal(S.toarray(), dense)  # not sorted, or only in part, behind its back
+
+
+@pytest.mark.parametrize("form", ["csr_array", "csc_matrix", "coo_array"])
+def test_indices_of_the_user_are_not_those_of_the_sweeps(form):
+    """Whatever is written to them during a fit, entries of no other memory are read."""
+    S = getattr(sp, form)(sp.random(60, 10, 0.4, random_state=0))
+    names = ("row", "col") if S.format == "coo" else ("indices", "indptr")
+    wanted = DPMeans(lam=1.0).fit(S).labels_
+
+    def spoil(event):
+        for name in names:
+            getattr(S, name)[:] = 2**31 - 1
+
+    with progress_callback(spoil):
+        assert np.array_equal(DPMeans(lam=1.0).fit(S).labels_, wanted)
 
 
 @pytest.mark.parametrize("algorithm", ["collapsed", "merge"])

@@ -302,6 +302,9 @@ def check_sparse(X, name, allowed):
             raise ValueError(
                 f"X.{name} must be >= 0 and < {size}, got {index.min()} to {index.max()}"
             )
+    # what sorts indices, or adds up duplicates, moves the numbers, too: not those of the user
+    if X.format == "coo" or not X.has_canonical_format:
+        X.data = np.array(X.data)
     return X
 
 

@@ -109,7 +109,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         size = 8 * (n + kept) * (n + kept if callable(self.kernel) else n)
         if size > self.max_memory:
             raise ValueError(
-                f"max_memory must be at least {size:.3g} for a step of {n} rows and {kept} kept "
+                f"max_memory must be at least {size} for a step of {n} rows and {kept} kept "
                 f"points, the bytes of its kernel, got {shown(self.max_memory)}: pass fewer rows "
                 "at a time"
             )
