@@ -5,6 +5,7 @@ another thread, or another process that has mapped the same file writes to X aft
 in a process of its own, since a fault in compiled code would end that of the tests.
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -135,16 +136,17 @@ def outcome(model, X):
     return None
 
 
-def from_callbacks(key, value):
-    """Fits during which a callback writes to X, at five steps; one of them is the first step."""
+def from_callbacks(key):
+    """Fits during which a callback writes to X, at five steps, from the first to the last."""
     model, given = FITS[key]
     events, rng = [], np.random.default_rng(0)
     with progress_callback(events.append):
         refit(clone(model), given.copy())
-    for number in np.linspace(0, len(events) - 1, 5).astype(int).tolist():
-        X, steps = given.copy(), iter(range(len(events) * 1000))
+    at = np.linspace(0, len(events) - 1, 5).astype(int).tolist()
+    for value, number in itertools.product(VALUES, at):
+        X, steps = given.copy(), itertools.count()
 
-        def change(event, X=X, steps=steps, number=number):
+        def change(event, X=X, steps=steps, number=number, value=value):
             if next(steps) == number:
                 write(X, value, rng)
 
@@ -152,14 +154,14 @@ def from_callbacks(key, value):
             outcome(clone(model), X)
 
 
-def from_another_process(key, value, folder):
+def from_another_process(key, folder):
     """Fits of a read-only memory map to which another process writes."""
     model, given = FITS[key]
     arrays = [given] if isinstance(given, np.ndarray) else [given.data, given.indices, given.indptr]
     begin = time.perf_counter()
     refit(clone(model), given.copy())
     span = time.perf_counter() - begin
-    for number in range(3):
+    for number, value in enumerate([*VALUES, *VALUES]):
         maps = []
         for place, array in enumerate(arrays):
             path = os.path.join(folder, f"{number}-{place}")
@@ -193,16 +195,13 @@ def given_as(given, parts):
     return X
 
 
-def from_the_start(key, value):
+def from_the_start(key):
     """Fits of rows that scikit-learn was told to assume to be finite."""
     model, given = FITS[key]
     rng = np.random.default_rng(0)
-    for _ in range(3):
+    for value in ["NaN", "huge"] * 3:
         X = given.copy()
-        if isinstance(X, np.ndarray):
-            write(X, value, rng)
-        else:
-            X.data[rng.integers(0, X.data.size, 5)] = VALUES[value]
+        write(X, value, rng)
         with sklearn.config_context(assume_finite=True):
             outcome(clone(model), X)
 
@@ -222,25 +221,22 @@ def run(call):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("value", VALUES)
 @EVERY
-def test_a_callback_that_changes_the_rows(key, value):
-    run(f"from_callbacks({key!r}, {value!r})")
+def test_a_callback_that_changes_the_rows(key):
+    run(f"from_callbacks({key!r})")
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
-@pytest.mark.parametrize("value", VALUES)
 @EVERY
-def test_another_process_that_changes_the_rows(key, value, tmp_path):
-    run(f"from_another_process({key!r}, {value!r}, {str(tmp_path)!r})")
+def test_another_process_that_changes_the_rows(key, tmp_path):
+    run(f"from_another_process({key!r}, {str(tmp_path)!r})")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("value", ["NaN", "huge"])
 @EVERY
-def test_rows_that_were_assumed_to_be_finite(key, value):
-    run(f"from_the_start({key!r}, {value!r})")
+def test_rows_that_were_assumed_to_be_finite(key):
+    run(f"from_the_start({key!r})")
 
 
 def test_what_the_error_says():

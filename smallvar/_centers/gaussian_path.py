@@ -9,7 +9,7 @@ from sklearn.cluster import kmeans_plusplus
 from smallvar._centers.gaussians import roots_of
 from smallvar._core.config import resolve_threads
 from smallvar._core.frame import RowsFrame
-from smallvar._core.validation import varying_columns
+from smallvar._core.validation import check_reach, varying_columns
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.sums import exact_total
 
@@ -28,6 +28,7 @@ AGREEMENT, ENOUGH = 1e-5, 3
 
 def distant_rows(X, k, w, rng):
     """Rows of X drawn by k-means++, by the columns that vary: the others have only rounding."""
+    check_reach(X)  # again: a callback may have written to them
     varying = varying_columns(X)
     columns = X if varying is None else X[:, varying]
     largest = float(np.abs(columns).max())

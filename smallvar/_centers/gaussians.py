@@ -15,6 +15,7 @@ from smallvar._sweeps.gaussians import (
 from smallvar._sweeps.rows import UNSOUND
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 
+OPENING_SWEEPS = 100  # that open clusters and do not count: each opens one at every row beyond
 SMALLEST_VARIANCE = 1e-300  # absolute: squares of the roots of smaller ones would leave float64
 # a covariance is singular if less than this share of the variance of a column is left, given the
 # columns before it
@@ -382,7 +383,7 @@ class GaussianStart:
     def run(self, first, loop):
         """Sweep from the labels to a fixed point; ``first``: they are the first sweep."""
         state = self.state
-        progress = self.progress = Progress(loop, len(self.label))
+        progress = self.progress = Progress(loop, min(len(self.label), OPENING_SWEEPS))
         objective = state.refit(self.label, self.k)
         if first:
             self._record(objective, len(self.label), 0)
