@@ -34,6 +34,8 @@ SMALLEST_QUOTIENT = 1e-300  # absolute: for smaller a / b, log(a) - log(b) is mo
 BORDER = 1e-6
 # components on the border are moved by this part of the way to the reference to have finite scores
 OFF_BORDER = 2.0**-20
+# and by this part where a cluster opens
+OPENED_OFF_BORDER = 0.1
 
 
 def blocks(n, width):
@@ -238,6 +240,30 @@ class DivergenceSweep:
             terms = (np.abs(slope) * size).sum(axis=1)
         return slope, offset.sum(axis=1), norm, terms
 
+    def opened_at(self, row, lam):
+        """The center of a cluster that opens at a row (1,), and whether it is off the border.
+
+        A component on the border is infinitely far from every x that is not there. It is moved
+        toward the mean of all rows, if w D(x, mu) is more than lam above w D(x, center) then, too,
+        so that the objective falls in any case.
+        """
+        x, w = self.rows_of(row)[0], float(np.broadcast_to(self.weights_of(row), 1)[0])
+        walls, m0 = self.rule.walls(x), self.reference.m0
+        # but where all rows are on the border
+        walled = False if walls is None else (walls > 0) & (self.rule.inside(x) != m0)
+        if not np.any(walled):
+            return x, False
+        center = np.where(walled, x + OPENED_OFF_BORDER * (m0 - x), x)
+        worth = w * (self._exact(row)[0] - self.rule.between(x, center))
+        return (center, True) if worth > lam else (x, False)
+
+    def _from_center(self, center):
+        """Exact divergences of all rows of the visit from a center."""
+        out = np.empty(len(self.labels))
+        for part in blocks(len(out), self.X.shape[1]):
+            out[part] = self.rule.between(self.rows_of(part), center)
+        return out
+
     def open_at(self, x):
         """Append a center at x."""
         center = x[None].copy()
@@ -421,8 +447,9 @@ class DivergenceSweep:
             first = after + int(far.argmax())
             if not far.any():
                 return
+            center, _ = self.opened_at(rows[first : first + 1], lam)
             label[first], least[first], after = self.k, 0.0, first + 1
-            self.open_at(x[first])
+            self.open_at(center)
             if after == len(x):
                 return
             # compare the other rows with the new center: by scores, exactly where these are near
@@ -461,8 +488,14 @@ class DivergenceSweep:
         rows, value = rows[near], w[near] * self._exact(rows[near])
         best = int(value.argmax())
         if value[best] > self.lam:
-            self.open_at(self.rows_of(rows[best]))
-            self.labels[rows[best]] = self.k - 1
+            center, off_border = self.opened_at(rows[best : best + 1], self.lam)
+            if off_border and self.lam > 0.0:
+                # rows that are nearer to it join at once: its mean may be on the border after the
+                # sweep. For lam = 0, where as many clusters as possible are to open, none joins
+                nearer = self._from_center(center) < self.assigned_distances()
+                self.labels[nearer] = self.k
+            self.labels[rows[best]] = self.k
+            self.open_at(center)
 
     # ---- means -----------------------------------------------------------------------------------
 

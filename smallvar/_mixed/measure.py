@@ -367,9 +367,16 @@ class MixedSweep:
         row = self.rows.farthest
         if row < 0:
             return
-        center = self.rows.centers_at(np.array([row], dtype=np.intp))
-        self.labels[row] = self.k
+        new, before, distance = self.k, self.labels.copy(), self.assigned_distances()
+        center, off_border = self.rows.opened_at(row, self.limit)
         self.rows.set_centers(np.vstack([self.centers, center]))
+        # rows that are nearer to it join at once: its mean may be 0 after the sweep. For lam = 0,
+        # where as many clusters as possible are to open, none joins
+        if off_border and self.limit > 0.0:
+            self.labels[:] = new
+            nearer = self.assigned_distances() < distance
+            self.labels[:] = np.where(nearer, new, before)
+        self.labels[row] = new
 
     def moved(self):
         """Number of rows with another label than before the sweep."""

@@ -39,7 +39,7 @@ from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.penalty import check_exact_number
 
 # share of the clusters at which a path begins that it may find to be the best number
-REFOUND = 0.8
+REFOUND = 0.6
 ALGORITHMS = ("serial", "delayed", "collapsed", "merge")
 
 
@@ -386,12 +386,13 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             new_variance = np.where(given, measure.variance, new_measure.variance)
             new_measure = new_measure.scaled(new_variance)
             new = new_packed, new_measure, weight, rng, n_threads
-            # from the clusters found, of which there are more than the best number; from seeds only
-            # if nearly all of them are kept
-            options["init"] = found.found(found.longest)
-            again = find_path(*new, **options)
-            if again.best > REFOUND * found.longest:
-                again = find_path(*new, **options | {"init": None})
+            # from the clusters found, of which there are more than the best number; from seeds if
+            # most of them are kept
+            most, again = REFOUND * found.longest, None
+            if found.best <= most:
+                again = find_path(*new, **options | {"init": found.found(found.longest)})
+            if again is None or again.best > most:
+                again = find_path(*new, **options)
             # criteria of different families leave out different terms: ``raised`` makes up for them
             if not again.value + raised < found.value:
                 return found

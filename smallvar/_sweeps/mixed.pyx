@@ -41,7 +41,10 @@ cdef enum:
 cdef extern from *:
     """
     #define SMALLVAR_MIXED_EPS 0x1p-52
+    #define SMALLVAR_OPENED_OFF_BORDER 0.1
     """
+    # of the way from 0 to the overall mean: where the center of a cluster that opens has poisson means that would be 0
+    const double OPENED_OFF_BORDER "SMALLVAR_OPENED_OFF_BORDER"
     const double EPS "SMALLVAR_MIXED_EPS"
 
 NORMAL, POISSON, EXPONENTIAL = C_NORMAL, C_POISSON, C_EXPONENTIAL
@@ -555,12 +558,27 @@ cdef class MixedAssignment(MixedRows):
                     distance, labels[i] = new_distance, <int> (k + c)
             if k + n < cap and w * distance > lam and w * distance - cost_alone(table, row, w) > lam:
                 open_center(table, row, w, 0.0, &mean[n, 0], &share[n, 0])
+                move_off_border(table, row, w, w * distance - cost_alone(table, row, w), lam, &mean[n, 0])
                 for c in range(table.begin[table.q]):
                     cost[c, n] = -log(share[n, c]) if share[n, c] > 0.0 else 0.0
                 labels[i] = <int> (k + n)
                 n += 1
             i += 1
         return i, np.hstack([means[:n, : table.p], shares[:n, :levels]])
+
+    def opened_at(self, Py_ssize_t point, double lam):
+        """The center of a cluster that opens at a point, and whether no poisson mean of it is 0 where it could be."""
+        cdef const Table* table = &self.table
+        cdef Row* row = &self.rows[0]
+        cdef double w = weight_of_point(table, point), gain
+        cdef const int[::1] labels = self.labels
+        cdef double[:, ::1] mean = np.zeros((1, table.p + 1)), share = np.zeros((1, table.begin[table.q] + 1))
+        cdef bint off_border
+        read_point(table, point, row)
+        gain = w * exact(table, &self.centers_, row, labels[point]) - cost_alone(table, row, w)
+        open_center(table, row, w, 0.0, &mean[0, 0], &share[0, 0])
+        off_border = move_off_border(table, row, w, gain, lam, &mean[0, 0])
+        return np.hstack([np.asarray(mean)[:, :-1], np.asarray(share)[:, :-1]]), bool(off_border)
 
     def centers_at(self, const Py_ssize_t[::1] points, double prior_rows=0.0):
         """The centers of clusters of these points alone, or seeds at them: see ``seed_mean``."""
@@ -692,6 +710,29 @@ cdef inline double seed_mean(const Table* table, Py_ssize_t j, double x, double 
     if table.kind[j] != C_POISSON or prior_rows == 0.0:
         return x
     return (x + prior_rows * table.place[j]) / (1.0 + prior_rows)
+
+
+cdef bint move_off_border(
+    const Table* table, const Row* row, double w, double gain, double lam, double* mean
+) noexcept nogil:
+    """Move means of 0 of a cluster that opens at a row (INOUT) toward those of all rows, where it is worth it.
+
+    They are infinitely far from every row with more. With the moved ones the row costs w times the sum of their
+    factor times mean more: the objective falls in any case if the gain less that exceeds lam. Returns if they moved.
+    """
+    cdef double more = 0.0
+    cdef Py_ssize_t m, j
+    for m in range(row.n_numbers):
+        j = row.at[m]
+        if table.kind[j] == C_POISSON and row.x[m] == 0.0:
+            more += table.factor[j] * (OPENED_OFF_BORDER * table.place[j])
+    if not (more > 0.0 and gain - w * more > lam):
+        return False
+    for m in range(row.n_numbers):
+        j = row.at[m]
+        if table.kind[j] == C_POISSON and row.x[m] == 0.0:
+            mean[j] = OPENED_OFF_BORDER * table.place[j]
+    return True
 
 
 cdef void open_center(

@@ -7,6 +7,8 @@ import numpy as np
 from twins.dpmeans import Result
 from twins.exact import layout, means_within, prepare, without_gaps
 
+OFF_BORDER = 0.1  # of the way from the border to the mean of all rows
+
 
 def divergences(X, centers, name):
     """All D(x_i, c), the columns added one after the other; 0 log 0 = 0."""
@@ -39,26 +41,49 @@ def own_divergence(X, weights, labels, centers, name):
     return math.fsum(weights * np.array(own))
 
 
-def _bregman_serial(X, w, lam, centers, cap, name):
+def opened(x, w, distance, lam, mean, name):
+    """The center of a cluster that opens at x, and whether it is off the border.
+
+    A component on the border of the domain is infinitely far from every x that is not there. It is
+    moved a part of the way to the mean of all rows, if the cluster is worth lam with that center,
+    too.
+    """
+    center, inside = x.copy(), x
+    if name == "logistic":
+        mean, inside = np.clip(mean, 1e-6, 1.0 - 1e-6), np.clip(x, 1e-6, 1.0 - 1e-6)
+    border = {"kl": x == 0.0, "logistic": (x == 0.0) | (x == 1.0)}.get(name, np.zeros(len(x), bool))
+    border &= inside != mean  # not where all rows are on the border
+    center[border] += OFF_BORDER * (mean - x)[border]
+    if border.any() and w * (distance - divergences(x[None], center[None], name)[0, 0]) > lam:
+        return center, True
+    return x, False
+
+
+def _bregman_serial(X, w, lam, centers, cap, name, mean):
     table = divergences(X, centers, name)
     labels = np.empty(len(X), dtype=int)
     for i in range(len(X)):
         if w[i] * table[i].min() > lam and len(centers) < cap:
             labels[i] = len(centers)
-            centers = np.vstack([centers, X[i]])
-            table = np.hstack([table, divergences(X, X[i : i + 1], name)])
+            center, _ = opened(X[i], w[i], table[i].min(), lam, mean, name)
+            centers = np.vstack([centers, center])
+            table = np.hstack([table, divergences(X, center[None], name)])
         else:
             labels[i] = table[i].argmin()
     return labels, centers
 
 
-def _bregman_delayed(X, w, lam, centers, cap, name):
+def _bregman_delayed(X, w, lam, centers, cap, name, mean):
     table = divergences(X, centers, name)
     labels, cost = table.argmin(axis=1), w * table.min(axis=1)
     far = cost.argmax()
     if cost[far] > lam and len(centers) < cap:
+        center, off_border = opened(X[far], w[far], table[far].min(), lam, mean, name)
+        if off_border and lam > 0.0:  # rows that are nearer to it join at once
+            nearer = divergences(X, center[None], name)[:, 0] < table.min(axis=1)
+            labels[nearer] = len(centers)
         labels[far] = len(centers)
-        centers = np.vstack([centers, X[far]])
+        centers = np.vstack([centers, center])
     return labels, centers
 
 
@@ -121,7 +146,7 @@ def bregman(
         else:
             n_before = len(centers)
             sweep = _bregman_serial if algorithm == "serial" else _bregman_delayed
-            labels, centers = sweep(X, w, lam, centers, cap, name)
+            labels, centers = sweep(X, w, lam, centers, cap, name, mean)
             n_now = len(centers)
         created = n_now > n_before
         fixed = not created and np.array_equal(labels, previous) and not (given and n_iter == 0)

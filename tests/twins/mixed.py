@@ -14,6 +14,8 @@ from twins.exact import without_gaps
 
 CODES = ("bernoulli", "categorical")
 A = 1.0  # the pseudo-count
+SEED_COUNT = 0.5  # rows of the overall mean that are added to a start's counts
+OFF_BORDER = 0.1  # of the way from 0 to the overall mean
 TIE = 1e-9
 
 
@@ -116,6 +118,25 @@ def nearest(table, i, clusters):
     return best, distance[best]
 
 
+def opened(table, w, i, gain, lam, whole):
+    """The cluster that opens at row i, and whether no poisson mean of it is 0.
+
+    A mean of 0 is infinitely far from every row with more: it is moved a part of the way to that of
+    all rows, if the cluster is worth lam with that center, too.
+    """
+    alone = best_cluster(table, w, [i], whole)
+    moved = [
+        OFF_BORDER * p if kind == "poisson" and x[i] == 0.0 else mu
+        for (kind, x, _), mu, p in zip(table, alone, whole, strict=True)
+    ]
+    more = 0.0
+    for (kind, x, variance), mu in zip(table, moved, strict=True):
+        if kind == "poisson" and x[i] == 0.0:
+            more += 1.0 / variance * mu
+    off_border = more > 0.0 and gain - w[i] * more > lam
+    return (moved, True) if off_border else (alone, False)
+
+
 def _serial(table, w, lam, clusters, cap, whole):
     clusters, labels = list(clusters), []
     for i in range(len(w)):
@@ -123,22 +144,29 @@ def _serial(table, w, lam, clusters, cap, whole):
         gain = w[i] * distance
         if gain > lam and len(clusters) < cap and gain - cost_alone(table, w, i, whole) > lam:
             best = len(clusters)
-            clusters.append(best_cluster(table, w, [i], whole))
+            gain -= cost_alone(table, w, i, whole)
+            clusters.append(opened(table, w, i, gain, lam, whole)[0])
         labels.append(best)
     return np.array(labels), len(clusters)
 
 
 def _delayed(table, w, lam, clusters, cap, whole):
-    labels, farthest, most = [], None, lam
+    labels, distances, farthest, most = [], [], None, lam
     for i in range(len(w)):
         best, distance = nearest(table, i, clusters)
         labels.append(best)
+        distances.append(distance)
         gain = w[i] * distance
         if gain > lam:
             gain -= cost_alone(table, w, i, whole)
             if gain > most:
                 farthest, most = i, gain
     if farthest is not None and len(clusters) < cap:
+        center, off_border = opened(table, w, farthest, most, lam, whole)
+        if off_border and lam > 0.0:  # rows that are nearer to it join at once
+            for i, distance in enumerate(distances):
+                if row_divergence(table, i, center) < distance:
+                    labels[i] = len(clusters)
         labels[farthest] = len(clusters)
         return np.array(labels), len(clusters) + 1
     return np.array(labels), len(clusters)
@@ -173,6 +201,15 @@ def _collapsed(table, w, lam, labels, cap, whole):
     return labels, k
 
 
+def seed(start, i, whole):
+    """The cluster of a row of the start; counts with half a row of the overall mean."""
+    alone = best_cluster(start, np.ones(len(start[0][1])), [i], whole)
+    return [
+        (mu + SEED_COUNT * p) / (1.0 + SEED_COUNT) if kind == "poisson" else mu
+        for (kind, _, _), mu, p in zip(start, alone, whole, strict=True)
+    ]
+
+
 def mixed(table, lam, algorithm="serial", *, weights=None, cap=math.inf, max_iter=300, start=None):
     """DP-means on a table. ``start``: rows of a table at which clusters begin."""
     n = len(table[0][1])
@@ -184,8 +221,7 @@ def mixed(table, lam, algorithm="serial", *, weights=None, cap=math.inf, max_ite
     w = weights[rows]
     clusters, labels, given = [whole], np.zeros(len(w), dtype=int), start is not None
     if given:
-        clusters = [best_cluster(start, np.ones(len(start[0][1])), [i], whole)
-                    for i in range(len(start[0][1]))]  # fmt: skip
+        clusters = [seed(start, i, whole) for i in range(len(start[0][1]))]
         if algorithm == "collapsed":
             labels = np.array([nearest(used, i, clusters)[0] for i in range(len(w))])
             labels, _ = without_gaps(labels)
