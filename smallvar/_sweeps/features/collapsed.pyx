@@ -6,7 +6,9 @@ leverage h = w z P z' and the residual r = x - z A, the problem of the other row
 
     f = 1 / (1 - h),  t = w f,  P- = P + t Pz zP,  A- = A - t Pz r,  x - z A- = f r,  1 + w z P- z' = f,
 
-and a row z costs w ||x - z A-||^2 / (1 + w z P- z') more than the other rows alone.
+and a row z costs w ||x - z A-||^2 / (1 + w z P- z') more than the other rows alone. Both parts are quadratic in z: they
+follow for all 2^k rows from what each flip of a bit of the row as it was, and each pair of flips, adds to them. With
+more than MOST_TRIED features single bits are flipped until none helps.
 """
 
 from libc.math cimport fabs, sqrt
