@@ -1140,3 +1140,32 @@ def test_verbose(capsys):
         out = capsys.readouterr().out
         assert out.count("sweep ") >= model.n_iter_
         assert [f"start {i}" in out for i in (1, 2, 3)] == [True, True, False]
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@pytest.mark.parametrize("name", ["kl", "logistic"])
+def test_rows_join_a_cluster_that_opens_at_a_row_on_the_border(name, algorithm):
+    """Few rows are alone, and the objective is far below that of a cluster for each row."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(4, size=300)
+    if name == "kl":
+        X, lam = rng.poisson(rng.gamma(1, 1.5, size=(4, 40))[truth]).astype(float), 35.0
+    else:
+        X, lam = (rng.random((300, 40)) < rng.beta(0.3, 0.3, size=(4, 40))[truth]) * 1.0, 20.0
+    model = BregmanDPMeans(lam=lam, divergence=name, algorithm=algorithm).fit(X)
+    assert never_rises(model.objective_path_)
+    means = np.array([X[truth == k].mean(axis=0) for k in range(4)])
+    ideal = twins.bregman.own_divergence(X, np.ones(300), truth, means, name) + 4 * lam
+    assert model.objective_ < 1.25 * ideal
+    assert np.count_nonzero(np.bincount(model.labels_) == 1) < 75
+    twin = twins.bregman.bregman(X, lam, name, algorithm)
+    assert model.labels_.tolist() == twin.labels.tolist()
+
+
+def test_starting_centers_of_a_path_are_moved_off_the_border():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(4, size=500)
+    X = rng.poisson(rng.gamma(1, 1.5, size=(4, 40))[truth])
+    model = BregmanDPMeans(divergence="kl", init=X[:20], random_state=0).fit(X)
+    assert model.n_clusters_ == 4
+    assert adjusted_rand_score(truth, model.labels_) > 0.99

@@ -256,6 +256,37 @@ def test_small_counts(seed):
         assert adjusted_rand_score(y, model.labels_) > 0.99
 
 
+@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed"])
+def test_starts_of_counts_are_those_of_the_twin(algorithm):
+    """Rows of ``init`` with a 0, and clusters that open at such rows."""
+    for seed in range(6):
+        X, _ = small_counts(seed, n=60, p=6)
+        X, lam = X.astype(float), [3.0, 6.0][seed % 2]
+        kinds = dict.fromkeys(range(6), "poisson")
+        options = {"lam": lam, "algorithm": algorithm, "columns": kinds}
+        model = fitted(X, init=X[:3], **options)
+        table = [("poisson", x, 1.0) for x in X.T]
+        start = [("poisson", x[:3], 1.0) for x in X.T]
+        expected = twin.mixed(table, lam, algorithm, start=start)
+        assert model.labels_.tolist() == expected.labels.tolist()
+        assert model.objective_ == pytest.approx(expected.objective, rel=CLOSE)
+        assert (np.diff(model.objective_path_) <= CLOSE * model.objective_path_[0]).all()
+
+
+@pytest.mark.parametrize("options", [{"n_clusters": 4}, {"lam": 0, "max_clusters": 4}])
+def test_rows_that_are_equal_up_to_rounding_open_no_cluster(options):
+    """The mean of equal rows with weights is off them by rounding; this went on without end."""
+    for seed in range(40):
+        g = np.random.default_rng(seed)
+        X, w = g.normal(size=(3, 2))[np.append(np.arange(3), g.integers(3, size=3))], g.random(6)
+        model = MixedDPMeans(columns=dict.fromkeys(range(2), "normal"), **options)
+        if "lam" in options:
+            assert model.fit(X, sample_weight=w).n_clusters_ <= 3
+            continue
+        with pytest.raises(ValueError, match="n_clusters must be <= 3"):
+            model.fit(X, sample_weight=w)
+
+
 def test_seeds_of_counts_are_off_zero():
     X, _ = small_counts(0, n=60)
     X = X.astype(float)

@@ -154,9 +154,11 @@ default="squared_euclidean"
     For "squared_euclidean" see :func:`lambda_path`.
 
     0 log 0 is 0. A center with a component on the border of the domain (all members are 0 there,
-    or all are 1) is infinitely far from every x that differs there. So with "kl" and "logistic", if
-    a point opens a cluster, no point joins it that has a positive count where the first has 0. An
-    infinite divergence exceeds every ``lam``. At the cap, or in ``predict``, a point joins the
+    or all are 1) is infinitely far from every x that differs there. Where a point opens a cluster,
+    the components of its center that are on the border are therefore a tenth of the way to the mean
+    of all rows until the sweep ends, if the cluster is worth ``lam`` with that center, too; with
+    "delayed", the points that are nearer to it than to their own center join at once. An infinite
+    divergence exceeds every ``lam``. At the cap, or in ``predict``, a point joins the
     nearest center at a finite divergence, and the first center if there is none.
 
     References
@@ -306,6 +308,8 @@ default="squared_euclidean"
         def path(rng, **options):
             # the criterion is the likelihood of the family; transformed columns leave the family
             options |= {"family": Family(rule), "transforms": False}
+            if options["init"] is not None:  # off the border, as seeds of a path are
+                options["init"] = rule.off_border(options["init"], reference.m0)
             return find_path(X, weight, rng, n_threads, **options)
 
         lam = None if lam is None else float(lam)

@@ -73,6 +73,15 @@ class _Divergence:
         walls = (centers == 0) + 2 * (centers == self.high).view(np.uint8)
         return walls if self.low_is_in and walls.any() else None
 
+    def off_border(self, centers, m0):
+        """Centers whose components on the border are moved a part of the way to the mean m0.
+
+        Not where all rows are on the border.
+        """
+        walls = self.walls(centers)
+        walled = False if walls is None else (walls > 0) & (self.inside(centers) != m0)
+        return np.where(walled, centers + OPENED_OFF_BORDER * (m0 - centers), centers)
+
     def scores(self, centers, walls, m0):
         """Slopes g, and summands of offsets b, of D(x, mu) = D(x, m0) + b - g . (x - m0).
 
@@ -248,12 +257,9 @@ class DivergenceSweep:
         so that the objective falls in any case.
         """
         x, w = self.rows_of(row)[0], float(np.broadcast_to(self.weights_of(row), 1)[0])
-        walls, m0 = self.rule.walls(x), self.reference.m0
-        # but where all rows are on the border
-        walled = False if walls is None else (walls > 0) & (self.rule.inside(x) != m0)
-        if not np.any(walled):
+        center = self.rule.off_border(x, self.reference.m0)
+        if (center == x).all():
             return x, False
-        center = np.where(walled, x + OPENED_OFF_BORDER * (m0 - x), x)
         worth = w * (self._exact(row)[0] - self.rule.between(x, center))
         return (center, True) if worth > lam else (x, False)
 

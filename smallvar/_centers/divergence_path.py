@@ -17,7 +17,6 @@ from smallvar._sweeps.sums import SMALLEST_POSITIVE
 # absolute bounds for the gamma law: of the mean divergence to which its shape is fitted, and of the
 # shape
 SMALLEST_MEAN, LARGEST_MEAN, SMALLEST_SHAPE = 1e-12, 1e5, 1e-6
-OFF_BORDER = 0.05  # of the way from a seed to the mean of all rows
 
 
 class _DivergenceMergeSweep(DivergenceSweep):
@@ -28,18 +27,13 @@ class _DivergenceMergeSweep(DivergenceSweep):
     def seed(self, rows):
         """Append centers at these rows, moved off the border of the domain toward the mean."""
         seeds = np.asarray(self.X[rows], dtype=np.float64)
-        self.set_centers(
-            np.vstack([self.centers, seeds + OFF_BORDER * (self.reference.m0 - seeds)])
-        )
+        self.set_centers(np.vstack([self.centers, seeds + 0.05 * (self.reference.m0 - seeds)]))
         self.assign()
 
     def start(self, centers):
-        """Begin at these centers; those on the border of the domain are moved off it."""
-        centers = np.asarray(centers, dtype=np.float64)
-        walls = self.rule.walls(centers)
-        to_move = False if walls is None else walls > 0
-        moved = centers + OFF_BORDER * (self.reference.m0 - centers)
-        centers = np.where((len(centers) == 1) | to_move, moved, centers)
+        """Begin at these centers; a single one is moved off the border of the domain."""
+        if len(centers) == 1:
+            centers = centers + 0.05 * (self.reference.m0 - centers)
         super().start(centers)
 
     def run_lloyd(self, most):

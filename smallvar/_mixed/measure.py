@@ -23,6 +23,11 @@ go to the cluster of the lowest index. In Algorithm 1 rows are visited in the or
 that of the start; a row opens a cluster where w D(x, mu) less what it costs in a cluster of its own
 (0 but for codes, whose shares have the pseudo-count) exceeds lam for every cluster; in delayed
 creation the row for which that is most, if it exceeds lam.
+
+A poisson mean of 0 is infinitely far from every larger count. A cluster that opens at a row with a
+0 has a tenth of the overall mean there until the sweep ends, if the gain less what the row then
+costs exceeds lam, too. In delayed creation the rows nearer to that center than to their own join at
+once.
 """
 
 from collections.abc import Mapping

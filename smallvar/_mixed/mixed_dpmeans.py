@@ -164,6 +164,11 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     independent within a cluster: where they are not, as in many measurements of the same things,
     several clusters stand for one.
 
+    A mean of 0 is infinitely far from every row with a positive count. Seeds of a path and rows of
+    ``init`` therefore have poisson means between theirs and those of all rows, as a conjugate gamma
+    prior gives them, and a cluster that opens at a row takes others in as with
+    :class:`BregmanDPMeans`.
+
     A row opens a cluster where w * D(x, mu) less what it costs in a cluster of its own exceeds
     ``lam`` for every cluster. That cost is 0 but for codes, whose shares have the prior.
 

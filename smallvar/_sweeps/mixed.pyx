@@ -41,8 +41,12 @@ cdef enum:
 cdef extern from *:
     """
     #define SMALLVAR_MIXED_EPS 0x1p-52
+    #define SMALLVAR_MIXED_SAME 1e-9
     #define SMALLVAR_OPENED_OFF_BORDER 0.1
     """
+    # nats: for lam = 0 a row that is no farther from its center opens no cluster. The mean of equal rows with weights
+    # differs from them by rounding, so that clusters at them would open without end
+    const double SAME "SMALLVAR_MIXED_SAME"
     # of the way from 0 to the overall mean: where the center of a cluster that opens has poisson means that would be 0
     const double OPENED_OFF_BORDER "SMALLVAR_OPENED_OFF_BORDER"
     const double EPS "SMALLVAR_MIXED_EPS"
@@ -230,7 +234,7 @@ cdef void assign_chunk(
 ) noexcept nogil:
     """Labels of some points, and where opening a cluster gains more than the limit."""
     cdef Py_ssize_t i, label
-    cdef double w, gain
+    cdef double w, gain, distance
     result.moved, result.farthest, result.gain = 0, -1, limit
     for i in range(start, stop):
         read_point(table, i, row)
@@ -240,8 +244,9 @@ cdef void assign_chunk(
             result.moved += 1
         if limit < HUGE_VAL:
             w = weight_of_point(table, i)
-            gain = w * exact(table, centers, row, label)
-            beyond[i] = gain > limit
+            distance = exact(table, centers, row, label)
+            gain = w * distance
+            beyond[i] = gain > limit and (limit > 0.0 or distance > SAME)
             if beyond[i]:  # the cost alone is not negative, and takes logarithms: only where it can matter
                 gain -= cost_alone(table, row, w)
                 beyond[i] = gain > limit
@@ -556,7 +561,10 @@ cdef class MixedAssignment(MixedRows):
                 new_distance = exact(table, &opened, row, c)
                 if new_distance < distance:
                     distance, labels[i] = new_distance, <int> (k + c)
-            if k + n < cap and w * distance > lam and w * distance - cost_alone(table, row, w) > lam:
+            if (
+                k + n < cap and w * distance > lam and (lam > 0.0 or distance > SAME)
+                and w * distance - cost_alone(table, row, w) > lam
+            ):
                 open_center(table, row, w, 0.0, &mean[n, 0], &share[n, 0])
                 move_off_border(table, row, w, w * distance - cost_alone(table, row, w), lam, &mean[n, 0])
                 for c in range(table.begin[table.q]):
