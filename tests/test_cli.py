@@ -3041,6 +3041,26 @@ def test_bad_times(refused, no_fit, tmp_path, text, message):
     assert message in refused("track", write(tmp_path / "t.csv", text), "--time", "t")
 
 
+def test_times_as_text_in_parquet(ran, refused, fitted, tmp_path):
+    """They are read as in a table of text; categories in an order of their own are no times."""
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    path, levels = tmp_path / "t.parquet", ["low", "mid", "high"]
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "t": ["10", "9", "0"]})
+    for times in (frame["t"], frame["t"].astype("category")):
+        frame.assign(t=times).to_parquet(path)
+        report = ran("track", path, "--time", "t", "--lam", 9)
+        assert report["steps"] == "3 (t from 0 to 10)"
+        assert fitted[-1][0].times_.tolist() == [0, 9, 10]
+    frame.assign(t=["10", None, "0"]).to_parquet(path)
+    report = ran("track", path, "--time", "t", "--lam", 9, "--drop-missing")
+    assert report["steps"] == "2 (t from 0 to 10)"
+    frame.assign(t=pd.Categorical(levels, levels, ordered=True)).to_parquet(path)
+    assert "column t (category): times must be numbers or dates" in refused(
+        "track", path, "--time", "t"
+    )
+
+
 def test_bad_times_in_npy(refused, no_fit, tmp_path):
     np.save(tmp_path / "t.npy", [[1.0, np.nan], [2.0, 3.0]])
     message = refused("track", tmp_path / "t.npy", "--time", 2)

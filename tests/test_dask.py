@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from helpers import assert_refuses, fit, moved, seeds
 from problems import FAMILIES, blobs, random_problem, tied_problem
-from scipy.sparse import csr_array, csr_matrix
+from scipy.sparse import csc_array, csr_array, csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
@@ -353,7 +353,7 @@ def test_rows_without_direction(algorithm, at_once, seed):
     assert model.score(data, sample_weight=weights) == pytest.approx(score, rel=1e-12)
 
 
-@pytest.mark.parametrize("block", [csr_array, csr_matrix])
+@pytest.mark.parametrize("block", [csr_array, csr_matrix, csc_array])
 @pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans", "MiniBatchDPMeans"])
 @pytest.mark.parametrize("options", [{}, {"n_clusters": 4}, {"max_clusters": 2}, {"lam": 3.0}])
 @pytest.mark.parametrize("sampled", [False, True])
@@ -365,7 +365,7 @@ def test_sparse_blocks(block, name, options, sampled, monkeypatch):
     X = 9.0 * np.eye(6)[rng.integers(3, size=90)]
     X += (rng.random(X.shape) < 0.3) * rng.random(X.shape)
     dense = chunked(X, [25, 0, 40, 25])
-    weight = rng.integers(1, 4, size=90).astype(float)
+    weight = rng.integers(1, 4, size=90).astype(float) if block is csr_matrix else None
     make = partial(getattr(smallvar.dask, name), random_state=0, **options)
     expected = make().fit(dense, sample_weight=weight)
     rows = dense.map_blocks(block, dtype=X.dtype, meta=np.empty((0, 0)))
