@@ -286,8 +286,7 @@ cdef inline double denominator_step(const State* state, const Row* row, Py_ssize
 
 
 cdef bint flip_bits(const State* state, Row* row) noexcept nogil:
-    """Flip each bit of z in turn where the cost falls by more than rounding, until none does; returns whether any did.
-    """
+    """Flip each bit of z in turn where the cost falls by more than rounding, until none does; returns if any did."""
     cdef Py_ssize_t j
     cdef double numerator, denominator, cost = row.cost
     cdef bint flipped = True, any_flipped = False
