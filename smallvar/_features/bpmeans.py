@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from smallvar._core.config import resolve_threads
-from smallvar._core.estimator import keywords_only, unchanged_on_error, warn_not_converged
+from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     check_data,
@@ -244,54 +244,53 @@ class BPMeans(FeatureEstimator):
         self : BPMeans
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            rng, n_threads = self._rng(), self._threads()
-            X, rows, weight, active = self._prepare(X, sample_weight, isinstance(self.lam, str))
-            cap = len(rows) if self.max_features is None else min(self.max_features, len(rows))
-            Z = None
-            if not isinstance(self.init, str):
-                if self.algorithm == "stepwise":
-                    check_named(self.init, "algorithm='stepwise'")
-                Z = check_assignments(self.init, len(X), cap, "max_features")
-                Z = Z if active is None else np.ascontiguousarray(Z[active])
-            given = Z is not None
-            self._forget_path()
-            lam = self.lam
-            # "auto": unless Z is given, the sweeps go on from Z of the path, with as many features
-            if lam == "auto":
-                self.path_, chosen = choose(
-                    self, rows, weight, 0, cap, rng, n_threads, self._callback()
-                )
-                lam = self.path_.lam
-                if Z is None and self.algorithm != "stepwise":
-                    Z, cap = chosen, self.path_.best
-            elif isinstance(lam, str):
-                # the rule counts each row once; costs of rows are weighted, so lam is scaled
-                guess = cut_guess(self.n_components, len(rows), "n_components")
-                probe = new_sweep(self, rows, None, "coordinate", 0.0, guess, 0, n_threads)
-                lam = mean_weight(weight) * probe.farthest_first()
-            lam = float(lam)  # in the unit of the weights of the fit, see _relative
+        self._check_parameters()
+        rng, n_threads = self._rng(), self._threads()
+        X, rows, weight, active = self._prepare(X, sample_weight, isinstance(self.lam, str))
+        cap = len(rows) if self.max_features is None else min(self.max_features, len(rows))
+        Z = None
+        if not isinstance(self.init, str):
             if self.algorithm == "stepwise":
-                sweep, path, converged = self._stepwise(rows, weight, lam, cap, rng, n_threads)
-            else:
-                swaps = swaps_of(self, rows, given=given)
-                if Z is not None and not given:
-                    swaps = 0  # the path has already swapped for this Z
-                rule: str = self.algorithm
-                if rule == "collapsed" and self.assign == "coordinate":
-                    rule = "collapsed coordinate"
-                sweep = new_sweep(self, rows, weight, rule, lam, cap, swaps, n_threads)
-                run_starts(self, sweep, rng, Z)
-                converged = sweep.converged
-            self.lam_ = lam
-            self._multiply("lam_")
-            self._keep(sweep, X, active, n_threads)
-            if self.algorithm == "stepwise":
-                self.objective_, self.objective_path_ = path[-1], np.array(path)
-                self._multiply("objective_", "objective_path_")
-            if not converged:
-                warn_not_converged(self, self.n_iter_)
+                check_named(self.init, "algorithm='stepwise'")
+            Z = check_assignments(self.init, len(X), cap, "max_features")
+            Z = Z if active is None else np.ascontiguousarray(Z[active])
+        given = Z is not None
+        self._forget_path()
+        lam = self.lam
+        # "auto": unless Z is given, the sweeps go on from Z of the path, with as many features
+        if lam == "auto":
+            self.path_, chosen = choose(
+                self, rows, weight, 0, cap, rng, n_threads, self._callback()
+            )
+            lam = self.path_.lam
+            if Z is None and self.algorithm != "stepwise":
+                Z, cap = chosen, self.path_.best
+        elif isinstance(lam, str):
+            # the rule counts each row once; costs of rows are weighted, so lam is scaled
+            guess = cut_guess(self.n_components, len(rows), "n_components")
+            probe = new_sweep(self, rows, None, "coordinate", 0.0, guess, 0, n_threads)
+            lam = mean_weight(weight) * probe.farthest_first()
+        lam = float(lam)  # in the unit of the weights of the fit, see _relative
+        if self.algorithm == "stepwise":
+            sweep, path, converged = self._stepwise(rows, weight, lam, cap, rng, n_threads)
+        else:
+            swaps = swaps_of(self, rows, given=given)
+            if Z is not None and not given:
+                swaps = 0  # the path has already swapped for this Z
+            rule: str = self.algorithm
+            if rule == "collapsed" and self.assign == "coordinate":
+                rule = "collapsed coordinate"
+            sweep = new_sweep(self, rows, weight, rule, lam, cap, swaps, n_threads)
+            run_starts(self, sweep, rng, Z)
+            converged = sweep.converged
+        self.lam_ = lam
+        self._multiply("lam_")
+        self._keep(sweep, X, active, n_threads)
+        if self.algorithm == "stepwise":
+            self.objective_, self.objective_path_ = path[-1], np.array(path)
+            self._multiply("objective_", "objective_path_")
+        if not converged:
+            warn_not_converged(self, self.n_iter_)
         return self
 
     def _stepwise(self, X, weight, lam, cap, rng, n_threads):
@@ -470,29 +469,28 @@ class KFeatures(FeatureEstimator):
         self : KFeatures
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            _check_k_features(self)
-            rng, n_threads = self._rng(), self._threads()
-            X, rows, weight, active = self._prepare(X, sample_weight, self.n_components == "auto")
-            self._forget_path()
-            k, swaps, Z = self.n_components, swaps_of(self, rows), None
-            # "auto": the sweeps go on from Z of the path, which has already made swaps
-            if k == "auto":
-                exact = EXACT_LIMIT if self.assign == "exact" else 0
-                most, callback = exact or len(rows), self._callback()
-                self.path_, Z = choose(self, rows, weight, exact, most, rng, n_threads, callback)
-                k, swaps = self.path_.best, 0
-            else:
-                check_guess(k, len(rows), "n_components")
-            if not isinstance(self.init, str):
-                Z = check_assignments(self.init, len(X), k, "n_components")
-                Z = Z if active is None else np.ascontiguousarray(Z[active])
-                swaps = swaps_of(self, rows, given=True)
-            sweep = new_sweep(self, rows, weight, self.assign, 0.0, k, swaps, n_threads)
-            run_starts(self, sweep, rng, Z)
-            self._keep(sweep, X, active, n_threads)
-            if not sweep.converged:
-                warn_not_converged(self, self.n_iter_)
+        _check_k_features(self)
+        rng, n_threads = self._rng(), self._threads()
+        X, rows, weight, active = self._prepare(X, sample_weight, self.n_components == "auto")
+        self._forget_path()
+        k, swaps, Z = self.n_components, swaps_of(self, rows), None
+        # "auto": the sweeps go on from Z of the path, which has already made swaps
+        if k == "auto":
+            exact = EXACT_LIMIT if self.assign == "exact" else 0
+            most, callback = exact or len(rows), self._callback()
+            self.path_, Z = choose(self, rows, weight, exact, most, rng, n_threads, callback)
+            k, swaps = self.path_.best, 0
+        else:
+            check_guess(k, len(rows), "n_components")
+        if not isinstance(self.init, str):
+            Z = check_assignments(self.init, len(X), k, "n_components")
+            Z = Z if active is None else np.ascontiguousarray(Z[active])
+            swaps = swaps_of(self, rows, given=True)
+        sweep = new_sweep(self, rows, weight, self.assign, 0.0, k, swaps, n_threads)
+        run_starts(self, sweep, rng, Z)
+        self._keep(sweep, X, active, n_threads)
+        if not sweep.converged:
+            warn_not_converged(self, self.n_iter_)
         return self
 
 
