@@ -130,6 +130,7 @@ def parse(
         The parsed arguments.
     """
     _add_input_arguments(parser, stand_in)
+    _add_text_arguments(parser)
     if scale is not None:
         parser.add_argument("--scale", action="store_true", help=scale)
     _add_output_arguments(parser, out, seed, lines)
@@ -179,6 +180,18 @@ def _add_input_arguments(parser, stand_in):
         help="the columns not to use, out of all or of those that --columns names; '' are those "
         "that have no name in the header, as row numbers often have none",
     )
+    parser.add_argument(
+        "--drop-missing",
+        action="store_true",
+        help="leave out rows with a missing value in a column that is used (an empty cell, NA, "
+        "nan, ?, - or null) rather than refuse the table, or cluster them by their other cells. "
+        "--out keeps a line for each: empty (in "
+        'quotes, "", for a single column), -1 in .npy, null in .parquet',
+    )
+
+
+def _add_text_arguments(parser):
+    """Add the arguments that say how text is to be read."""
     header = parser.add_mutually_exclusive_group()
     header.add_argument(
         "--header",
@@ -192,14 +205,6 @@ def _add_input_arguments(parser, stand_in):
         action="store_false",
         default=None,
         help="the first row of text is one of the data",
-    )
-    parser.add_argument(
-        "--drop-missing",
-        action="store_true",
-        help="leave out rows with a missing value in a column that is used (an empty cell, NA, "
-        "nan, ?, - or null) rather than refuse the table, or cluster them by their other cells. "
-        "--out keeps a line for each: empty (in "
-        'quotes, "", for a single column), -1 in .npy, null in .parquet',
     )
     parser.add_argument(
         "--decimal",
