@@ -17,7 +17,7 @@ from libc.stdint cimport int64_t
 cpdef enum Outcome:
     OK = 0
     NOT_CONVERGED = 1   # max_iter sweeps did not suffice; the results are those of the last one
-    # a NULL pointer that must not be one, or a number of rows, columns, ... out of its bounds, or a table of them that is
+    # a NULL pointer that must not be one, a number of rows, columns, ... out of its bounds, or a table of them that is
     # larger than can be addressed
     BAD_SIZE = -1
     BAD_VALUE = -2      # rows, centers, weights, labels or penalties are NaN, infinite, or out of their bounds

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from smallvar._core.config import resolve_threads
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._core.progress import (
-    CallbackSupportMixin,
+    CallbackMixin,
     as_root_task,
     callback_for,
     callbacks_wanted,
@@ -174,7 +174,7 @@ def _of_one_fit(method):
     return with_one_fit
 
 
-class FitMixin(CallbackSupportMixin):
+class FitMixin(CallbackMixin):
     """An estimator whose fits change it at their end, in one step, and call all callbacks.
 
     These are those of ``progress_callback``, and those that scikit-learn 1.9 and newer set on it.

@@ -146,6 +146,10 @@ def _call_scikit_learn(estimator, event):
     task.call_on_fit_task_end(estimator=estimator, metadata=asdict(event))
 
 
+class CallbackMixin(CallbackSupportMixin):
+    """What scikit-learn 1.9 and newer need of an estimator on which they set callbacks."""
+
+
 def callbacks_wanted(estimator):
     """Whether scikit-learn's callbacks are to be called by a fit that begins now."""
     # set on this estimator, or by a meta-estimator around it

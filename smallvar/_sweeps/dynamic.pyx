@@ -23,7 +23,7 @@ from smallvar._sweeps.in_order cimport (
     CHUNK, Clusters, InOrderSweep, Points, Scratch, row_buffer, sc_least, squared_distance,
 )
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport row_at, weight_of
+from smallvar._sweeps.rows cimport refuse_rows, row_at, weight_of
 from smallvar._sweeps.sums cimport (
     ACCUMULATOR_DIGITS, Sums, Accumulator, move_points, sums_clear, sums_total, sums_weight, accumulator_add,
     accumulator_round,
@@ -306,6 +306,8 @@ cdef class DynamicStep(InOrderSweep):
             start = stop
         self.state.bounds.first_valid = 0  # proposals for the points before it have not used bounds but set them
         self.objective = self.fixed + total(&self.assigned_distance[0], self.points.rows.weight, self.points.n)
+        if not self.objective < HUGE_VAL:
+            refuse_rows()
         return 0
 
     cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t* proposed, Py_ssize_t* changes) except -1 nogil:

@@ -10,6 +10,7 @@ parallel. Step 5 visits one local cluster after the other.
 g is a data set; c and p are global clusters, p (the paper's letter) one that a point or local cluster may go to.
 """
 
+from libc.math cimport HUGE_VAL
 from libc.string cimport memcmp, memcpy
 
 from smallvar._sweeps.in_order cimport (
@@ -314,6 +315,8 @@ cdef class HDPSweep(InOrderSweep):
         self.move_centers()
         with nogil:
             self.error = squared_error(&self.points, &self.scratch, &self.centers[0, 0], &self.label[0])
+            if not self.error < HUGE_VAL:
+                refuse_rows()
         return not same, created
 
     cpdef Py_ssize_t visit_points(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t most=NO_CAP) except -1:
