@@ -132,7 +132,7 @@ def outcome(model, X):
     except ValueError as error:
         text = str(error)
         # "Input X contains NaN" is scikit-learn's, where rows change before they are checked
-        named = ("X", "Input", "kernel", "kernel='rbf'", "n_clusters", "reg_covar")
+        named = ("X", "Input", "column", "kernel", "kernel='rbf'", "n_clusters", "reg_covar")
         assert text.split()[0] in named, text
         return text
     return None
