@@ -136,18 +136,6 @@ def working_copy(estimator):
             _changing.pop(id(estimator), None)
 
 
-@contextmanager
-def unchanged_on_error(estimator):
-    """Context that restores the attributes of an estimator if the block fails or is interrupted."""
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
-
-
 def _at_the_end(fit):
     """The method ``fit`` or ``partial_fit``, by which an estimator changes at the end only."""
 

@@ -15,7 +15,6 @@ from smallvar._core.estimator import (
     Estimator,
     check_fitted,
     keywords_only,
-    unchanged_on_error,
     warn_not_converged,
 )
 from smallvar._core.tables import opened
@@ -292,29 +291,28 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         self : MixedDPMeans
             The fitted estimator.
         """
-        with unchanged_on_error(self):
-            self._check_parameters()
-            rng, n_threads = self._rng(), self._threads()
-            # casts of numbers beyond float32 and of nulls warn, and are checked afterwards
-            with np.errstate(over="ignore", invalid="ignore"):
-                packed = pack(self._checked(X, reset=True), self.columns)
-            self._note_columns(X, packed)
-            weight = self._in_units(check_weights(sample_weight, len(packed.numbers)))
-            packed = weighted_columns(packed, weight)
-            check_values(packed)
-            self.columns_, self.left_out_ = packed.columns, packed.left_out
-            measure = measure_of(packed, weight, n_threads)
-            # spreads that are given stay fixed on the merge path, too
-            measure, given = spreads_given(self.spreads, measure, packed)
-            best = self._fit(packed, measure, given, weight, rng, n_threads)
-            packed = replace(packed, columns=self.columns_)  # of the families found
-            self._profiles = profiles(
-                packed, self.labels_, weight, self.cluster_parameters_, self.spreads_
-            )
-            self._library = library_of(X)
-            if not best.ended:
-                warn_not_converged(self, self.n_iter_)
-            warn_if_unclear(self)
+        self._check_parameters()
+        rng, n_threads = self._rng(), self._threads()
+        # casts of numbers beyond float32 and of nulls warn, and are checked afterwards
+        with np.errstate(over="ignore", invalid="ignore"):
+            packed = pack(self._checked(X, reset=True), self.columns)
+        self._note_columns(X, packed)
+        weight = self._in_units(check_weights(sample_weight, len(packed.numbers)))
+        packed = weighted_columns(packed, weight)
+        check_values(packed)
+        self.columns_, self.left_out_ = packed.columns, packed.left_out
+        measure = measure_of(packed, weight, n_threads)
+        # spreads that are given stay fixed on the merge path, too
+        measure, given = spreads_given(self.spreads, measure, packed)
+        best = self._fit(packed, measure, given, weight, rng, n_threads)
+        packed = replace(packed, columns=self.columns_)  # of the families found
+        self._profiles = profiles(
+            packed, self.labels_, weight, self.cluster_parameters_, self.spreads_
+        )
+        self._library = library_of(X)
+        if not best.ended:
+            warn_not_converged(self, self.n_iter_)
+        warn_if_unclear(self)
         return self
 
     def _in_units(self, weight):
