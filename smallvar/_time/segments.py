@@ -26,6 +26,7 @@ from smallvar._core.validation import (
 from smallvar._selection.envelope import envelope, penalty_within
 from smallvar._selection.penalty import check_exact_number
 from smallvar._sweeps.in_order import error_of
+from smallvar._sweeps.rows import UNSOUND
 from smallvar._time.description import Description
 from smallvar._time.record import Cuts, Record, noise_of, path_of, prices
 from smallvar._time.visit import Visit
@@ -637,6 +638,8 @@ class SegmentMeans(CenterEstimator):
             raise ValueError(
                 f"n_clusters must be <= {reached}, the number of {what}, got n_clusters={number}"
             )
+        if not lowest < np.inf:  # no description is finite
+            raise ValueError(UNSOUND)
         best, stops, parts, least, price = chosen
         if self.lam == "auto":
             lam, labels = _between(best, stops, least if number is None else 0.0), best.labels
