@@ -363,7 +363,20 @@ def test_n_clusters_needs_a_number_that_the_data_choose(estimator):
     assert estimator(n_clusters=3, max_clusters=3, random_state=0).fit(X).n_clusters_ == 3
 
 
-@pytest.mark.parametrize("name", ["DPMeans", *(e.__name__ for e in HAVE_NUMBER_TOO)])
+@pytest.mark.parametrize("estimator", [MiniBatchDPMeans, SphericalDPMeans])
+def test_none_and_auto_are_the_same_in_batches(estimator):
+    """Also where the first batch has a single cluster, and the penalty is chosen again."""
+    single = 1.0 + 0.01 * np.abs(CLOUD[:100])
+    models = [estimator(n_clusters=n, random_state=0) for n in (None, "auto")]
+    for model in models:
+        for batch in (single, positive(), positive()[::-1]):
+            model.partial_fit(batch)
+    assert models[0].lam_ == models[1].lam_
+    assert np.array_equal(models[0].cluster_centers_, models[1].cluster_centers_)
+    assert models[0].n_clusters_ > 1
+
+
+@pytest.mark.parametrize("name", [e.__name__ for e in (DPMeans, BregmanDPMeans, *HAVE_NUMBER_TOO)])
 def test_none_and_auto_are_the_same(name):
     """Two words for a number that the data choose, in every estimator that can be given one."""
     model = getattr(smallvar, name)(random_state=0) if name != "SegmentMeans" else SegmentMeans()
@@ -393,8 +406,10 @@ def test_exact_number_of_rows_beyond_the_price():
     """A given price that hardly any row is within: the number is had, or refused."""
     rows = 10.0 * np.arange(12.0).reshape(-1, 1)
     check_exact_labels(RobustDPMeans(n_clusters=12, price=0.1, random_state=0).fit(rows), 12)
-    model = RobustDPMeans(n_clusters=3, price=0.1, random_state=0)  # of 3, 4 and 5 rows
-    words = "n_clusters must be <= 2, the number of clusters with a row within price=0.1, got n_"
+    for k in range(1, 12):  # the mean of two rows is within the price of neither
+        check_exact_labels(RobustDPMeans(n_clusters=k, price=0.1, random_state=0).fit(rows), k)
+    model = RobustDPMeans(n_clusters=13, price=0.1, random_state=0)
+    words = "n_clusters must be <= 12, the number of distinct rows, got n_clusters=13"
     assert_refuses(model, lambda m: m.fit(rows), ValueError, words)
 
 
@@ -416,7 +431,7 @@ def test_exact_number_of_shared_clusters_that_sets_do_not_keep():
         model,
         lambda m: m.fit(CLOUD, groups=groups),
         ValueError,
-        *("n_clusters must be <= ", "at lam_local=10000", "n_clusters=30"),
+        *("n_clusters=30 global clusters are not found: ", "that save lam_local=10000"),
     )
 
 
@@ -439,12 +454,12 @@ def test_exact_number_of_states(k):
 def test_states_that_do_not_save_their_switches():
     X = np.random.default_rng(0).normal(size=(60, 1))
     model = SegmentMeans(n_clusters=5, lam_switch=100.0)
-    words = "n_clusters must be <= 1, the number of states that save more than their switches cost"
+    words = "n_clusters=5 states are not found: beside 1 another one would save no more squared"
     assert_refuses(model, lambda m: m.fit(X), ValueError, words)
     check_exact_labels(model.set_params(lam_switch=0.1).fit(X), 5)
     check_exact_labels(model.set_params(lam_switch="auto", n_clusters=60).fit(X), 60)
     model.set_params(n_clusters=61)
-    words = "n_clusters must be <= 60, the number of distinct rows, got n_clusters=61"
+    words = "n_clusters=61 states are not found: beside 60 another one would save no more"
     assert_refuses(model, lambda m: m.fit(X), ValueError, words)
 
 

@@ -26,6 +26,7 @@ from smallvar._core.validation import (
     check_ratio,
     check_weights,
     exact_number,
+    level_of_caller,
 )
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.lambda_path import LambdaPath
@@ -349,7 +350,7 @@ class DPMeans(NearestCenters, CenterEstimator):
             self.labels_[idle] = nearest_sweep(rows, None, centers, n_threads).labels
         reachable = self._reachable(X, weight, n_threads) if given is None else None
         if reachable:
-            warnings.warn(reachable, UserWarning, stacklevel=2)
+            warnings.warn(reachable, UserWarning, stacklevel=level_of_caller())
         if not best.ended:
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)

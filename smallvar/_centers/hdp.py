@@ -311,7 +311,8 @@ class HDPMeans(ClusterMixin, NearestCenters):
         and the guess ``n_global``.
     n_clusters : int, "auto" or None, default=None
         The exact number of global clusters, if ``lam_global`` is "auto". At most the number of
-        distinct rows. None or "auto": the data choose.
+        distinct rows, and of global clusters that save some data set ``lam_local_``. None or
+        "auto": the data choose.
     n_local : int, default=5
         Guess of the number of clusters in a data set, cut to its size; not a bound.
     n_global : int, default=15
@@ -630,9 +631,9 @@ class HDPMeans(ClusterMixin, NearestCenters):
                     return start
                 most = max(most, start.k if start.k < number else 0)
         raise ValueError(
-            f"n_clusters must be <= {most}, the number of global clusters of which some data set "
-            f"keeps a local one at lam_local={start.lam_local * self._unit:.6g}, got "
-            f"n_clusters={number}"
+            f"n_clusters={number} global clusters are not found: {most} are left of up to "
+            f"{number + FURTHER}, as data sets keep local clusters only that save "
+            f"lam_local={start.lam_local * self._unit:.6g}"
         )
 
     def _set_result(self, best, lam_global):

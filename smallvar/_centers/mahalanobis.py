@@ -30,6 +30,7 @@ from smallvar._core.validation import (
     check_symmetric,
     check_weights,
     exact_number,
+    level_of_caller,
     mean_weight,
     shown,
     varying_columns,
@@ -290,7 +291,9 @@ default="auto"
                 f"lam={shown(self.lam)}: it is the penalty where the number of clusters is found"
             )
         if self._finds_number and isinstance(self.init, str) and self.init == "k-means++":
-            raise ValueError("init must not be 'k-means++' with n_clusters='auto', which merges")
+            raise ValueError(
+                f"init must not be 'k-means++' with n_clusters={self.n_clusters!r}, which merges"
+            )
         if self.covariances is None and self.reg_covar == 0:
             raise ValueError("reg_covar must be > 0 with volume='points', got 0")
         if self.covariances is not None:
@@ -325,7 +328,11 @@ default="auto"
     def _free_by(self):
         if not self._number_is_free:
             return ""
-        return " with lam given" if self.volume == "clusters" else " with n_clusters='auto'"
+        return (
+            " with lam given"
+            if self.volume == "clusters"
+            else f" with n_clusters={self.n_clusters!r}"
+        )
 
     def _check_covariances(self, d):
         """Known covariances, or None."""
@@ -413,7 +420,7 @@ default="auto"
                 "its own center: no cluster will be opened. To have an effect lam must be below "
                 f"{scale - rest:.8g}; K then tends to nearly n_samples.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=level_of_caller(),
             )
         return cost
 

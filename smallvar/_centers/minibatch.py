@@ -185,7 +185,7 @@ class BatchEstimator(CenterEstimator):
 
     def _resting_on(self, path, lam, within):
         """The BatchPenalty of a path; it is not chosen again if the number of clusters is given."""
-        alone = path.best == 1 and self.n_clusters is None and self.max_clusters != 1
+        alone = path.best == 1 and exact_number(self.n_clusters) is None and self.max_clusters != 1
         return BatchPenalty(path, lam, within if alone else None)
 
     def _step(self, X, weight, n_threads, later=False):

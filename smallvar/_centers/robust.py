@@ -16,6 +16,7 @@ from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._centers.noise import Search, labels_and_distances, price_of
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import TIE
+from smallvar._core.frame import nearest_row
 from smallvar._core.validation import (
     Data,
     check_init,
@@ -29,12 +30,14 @@ from smallvar._core.validation import (
 )
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.confidence import warn_if_unclear
+from smallvar._selection.descent import check_reached
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import check_exact_number
 from smallvar._sweeps.sums import exact_total
 
 MAX_PATHS = 4  # merge paths, each of the rows near the clusters of the one before
+REFILLS = 10  # times that clusters without a row within the price are replaced, for an exact number
 TINY = 1 / 30  # of the weight of the cluster of an average row: lighter clusters are dropped
 SAMPLE_ROWS = 50_000  # rows at most from which sizes of clusters, and the price, are estimated
 
@@ -50,6 +53,18 @@ def _sample(rows, weight, seed):
     if weight is None:
         return sample, None, SAMPLE_ROWS / len(rows)
     return sample, weight[drawn], weight[drawn].sum() / weight.sum()
+
+
+def refilled(X, weight, centers, number, n_threads):
+    """Centers, and the rows farthest from all of them, one after another, up to a number."""
+    distance = labels_and_distances(X, centers, n_threads)[1]
+    while len(centers) < number:
+        row = int((distance if weight is None else weight * distance).argmax())
+        if not distance[row] > 0.0:
+            check_reached(len(centers), number)
+        seed, *_ = nearest_row(X, weight, row, distance, n_threads)
+        centers = np.vstack([centers, seed])
+    return centers
 
 
 class RobustDPMeans(CenterEstimator):
@@ -280,19 +295,17 @@ class RobustDPMeans(CenterEstimator):
         if given is None or lam is None or price is None:
             # what is not given follows from merge paths
             centers, price, path_lam = self._survey(X, weight, given, lam, price, seed, n_threads)
-        search = Search(X, weight, n_threads, rng, self.max_clusters, centers)
-        search.run(
-            path_lam if auto else lam,
-            price,
-            centers,
-            self._loop(),
-            fixed=auto,
-        )
-        number = exact_number(self.n_clusters)
-        if number is not None and len(search.centers) < number:
+        number, cap = exact_number(self.n_clusters), self.max_clusters
+        for _ in range(REFILLS):
+            search = Search(X, weight, n_threads, rng, cap, centers)
+            search.run(path_lam if auto else lam, price, centers, self._loop(), fixed=auto)
+            if number is None or len(search.centers) == number:
+                break
+            centers = refilled(X, weight, search.centers, number, n_threads)
+        else:
             raise ValueError(
-                f"n_clusters must be <= {len(search.centers)}, the number of clusters with a row "
-                f"within price={price:.6g}, got n_clusters={number}"
+                f"n_clusters={number} clusters with a row within price={price:.6g} are not found: "
+                f"{len(search.centers)} are left after {REFILLS} times"
             )
         if auto:
             search.lower_lam()

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import gen_batches
 
-from smallvar._core.validation import some_rows, sparse_rows
+from smallvar._core.validation import level_of_caller, some_rows, sparse_rows
 from smallvar._sweeps.rows import DividedRows
 from smallvar._sweeps.seeds import nearest_seed
 
@@ -102,7 +102,7 @@ def rows_with_direction(X, n_threads):
     return unit_and_zero_rows(some_rows(X, used), n_threads, divided=True)[0], used
 
 
-def warn_of_zero_rows(count, first=None, stacklevel=5):
+def warn_of_zero_rows(count, first=None):
     """Warn of rows that have no direction, if there are any; ``first`` is the index of one."""
     if not count:
         return
@@ -111,7 +111,7 @@ def warn_of_zero_rows(count, first=None, stacklevel=5):
         f"X has {count:,} {'row' if count == 1 else 'rows'} of length zero{where}: without a "
         "direction they take no part in the fit, and get the label -1",
         UserWarning,
-        stacklevel=stacklevel,  # the caller of ``fit``, which is wrapped
+        stacklevel=level_of_caller(),
     )
 
 

@@ -41,6 +41,7 @@ from smallvar._core.validation import (
     check_verbose,
     explained,
     is_plain,
+    level_of_caller,
     realigned,
     relative_weights,
     sparse_rows,
@@ -63,7 +64,7 @@ MEANINGS = {
     "n_global": 'with lam_global="farthest-first" a guess of the number of clusters in all',
 }
 
-FITS, READERS = ("fit", "partial_fit"), ("predict", "transform", "score", "predict_proba")
+FITS = "fit", "partial_fit"
 _changing: dict[int, list[int]] = {}  # id of an estimator being fitted: [id of the thread]
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_changing.clear)  # the child has none of these threads
@@ -148,7 +149,8 @@ def _at_the_end(fit):
         return self
 
     as_task = as_root_task(changed_at_the_end)
-    changed_at_the_end.changes_at_the_end = True
+    # functools.wraps of a user copies the mark, but not what it points to
+    changed_at_the_end.changes_at_the_end = changed_at_the_end
     return changed_at_the_end
 
 
@@ -159,6 +161,7 @@ def _of_one_fit(method):
     def with_one_fit(self, *args, **options):
         return method(copy_of(self), *args, **options)
 
+    with_one_fit.is_of_one_fit = True
     return with_one_fit
 
 
@@ -179,11 +182,13 @@ class FitMixin(CallbackMixin):
         super().__init_subclass__(**options)
         for name in FITS:  # also those of bases that are no estimators, as in smallvar.dask
             fit = getattr(cls, name, None)
-            if fit is not None and not hasattr(fit, "changes_at_the_end"):
+            if fit is not None and getattr(fit, "changes_at_the_end", None) is not fit:
                 setattr(cls, name, _at_the_end(fit))
-        for name in READERS:
-            if name in vars(cls):
-                setattr(cls, name, _of_one_fit(vars(cls)[name]))
+        for name in dir(cls):  # a subclass of a user may keep what its methods set
+            method = inspect.getattr_static(cls, name)
+            ours = inspect.isfunction(method) and method.__module__.startswith("smallvar.")
+            if ours and not name.startswith(("_", *FITS)) and not hasattr(method, "is_of_one_fit"):
+                setattr(cls, name, _of_one_fit(method))
 
 
 def warn_not_converged(estimator, n_iter, where=""):
@@ -194,7 +199,7 @@ def warn_not_converged(estimator, n_iter, where=""):
         f"{type(estimator).__name__} did not converge in max_iter={most} sweeps{where}{note}; "
         f"increase max_iter{' or tol' if hasattr(estimator, 'tol') else ''}.",
         ConvergenceWarning,
-        stacklevel=3,
+        stacklevel=level_of_caller(),
     )
 
 

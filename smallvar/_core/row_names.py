@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from smallvar._core.validation import shown, single_column
+from smallvar._core.validation import level_of_caller, shown, single_column
 
 # Forms of dates beside ISO dates. Where both of two in brackets fit, day and month cannot be told
 # apart.
@@ -125,7 +125,7 @@ def times_of_text(times):
             f"times are text, which is taken in the order of the alphabet{why}: {some}; give "
             "numbers, dates like 2024-01-31, or an ordered Categorical of pandas",
             UserWarning,
-            stacklevel=2,
+            stacklevel=level_of_caller(),
         )
     return times
 

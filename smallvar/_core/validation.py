@@ -5,6 +5,7 @@ centers and learned arrays. A message names the parameter, its bound and the val
 """
 
 import copy
+import inspect
 import math
 import operator
 import warnings
@@ -26,6 +27,7 @@ from smallvar._sweeps.rows import (
     LARGEST_WEIGHT,
     SMALLEST_REACH,
     SMALLEST_WEIGHT,
+    UNSOUND,
     is_canonical,
 )
 
@@ -94,6 +96,17 @@ def check_option(value, name, options):
         raise ValueError(
             f"{name} must be one of {', '.join(map(repr, options))}, got {shown(value)}"
         )
+
+
+def level_of_caller():
+    """The level of the first call from outside of smallvar and scikit-learn, for a warning."""
+    level, frame = 0, inspect.currentframe().f_back
+    while frame.f_back is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name.partition(".")[0] not in ("smallvar", "sklearn"):
+            break
+        level, frame = level + 1, frame.f_back
+    return level + 1
 
 
 def exact_number(n_clusters):
@@ -375,13 +388,15 @@ def one_row(X, row):
 
 
 def check_reach(X):
-    """Raise if the largest value is so large or small that squares would leave float64, or NaN.
+    """Raise if values are not finite, or so large or small that squares would leave float64.
 
     NaN gets here where scikit-learn was told not to look for it (``assume_finite``).
     """
     values = X.data if issparse(X) else X
     reach = max(abs(float(values.max())), abs(float(values.min()))) if values.size else 0.0
-    if not (reach == 0 or SMALLEST_REACH < reach < LARGEST_REACH):  # also where it is NaN
+    if not np.isfinite(reach):
+        raise ValueError(UNSOUND)
+    if reach != 0 and not SMALLEST_REACH < reach < LARGEST_REACH:
         raise ValueError(
             f"X must have its largest absolute value above 1e-140 and below 1e140, got "
             f"{reach:.3g}: squares would leave the range of float64; rescale the data"
@@ -419,7 +434,7 @@ def single_column(array, name, n):
     warnings.warn(
         f"{name} must have shape ({n},), got a column of shape ({n}, 1), which is taken as that",
         DataConversionWarning,
-        stacklevel=2,
+        stacklevel=level_of_caller(),
     )
     return np.ascontiguousarray(array[:, 0])
 

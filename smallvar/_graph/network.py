@@ -20,6 +20,7 @@ from smallvar._core.validation import (
     check_sparse,
     check_symmetric,
     explained,
+    level_of_caller,
 )
 from smallvar._sweeps.graph import contract
 
@@ -198,5 +199,5 @@ def warn_useless(lam, graph, cut):
         f"lam={lam:.6g} is outside the useful range, {graph.least_lam(cut):.6g} < lam < 0 for this "
         f"graph and cut: expect {expect}.",
         UserWarning,
-        stacklevel=3,
+        stacklevel=level_of_caller(),
     )

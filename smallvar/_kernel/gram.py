@@ -26,7 +26,14 @@ from sklearn.metrics.pairwise import (
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import Estimator
-from smallvar._core.validation import DTYPES, check_data, check_number, check_symmetric, shown
+from smallvar._core.validation import (
+    DTYPES,
+    check_data,
+    check_number,
+    check_symmetric,
+    level_of_caller,
+    shown,
+)
 from smallvar._sweeps.sums import round_origin
 
 BLOCK = 1 << 19  # elements of a block of rows: a few megabytes, for the cache
@@ -117,7 +124,7 @@ def warn_remote(estimator, X, kernels=PRODUCTS):
             "or nearly so, in the rounding of the kernel. Subtract a point near the rows from X, "
             "or take kernel='rbf', to which that makes no difference.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=level_of_caller(),
         )
 
 
@@ -547,5 +554,5 @@ def warn_indefinite(estimator, gram):
             f"{low:.3g} or below once it is centered (the largest is {high:.3g}); it belongs to no "
             "distance, the objective may rise from sweep to sweep and max_iter may end the fit.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=level_of_caller(),
         )

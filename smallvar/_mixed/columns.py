@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from smallvar._core.validation import level_of_caller
 from smallvar._mixed.kinds import (
     ColumnKind,
     counted,
@@ -146,7 +147,7 @@ def pack(X, columns="auto"):
             kept[j] = cells
     for column_kind in column_kinds:
         if column_kind.advice:
-            warnings.warn(column_kind.advice, stacklevel=4)  # of fit
+            warnings.warn(column_kind.advice, stacklevel=level_of_caller())
     # small whole numbers may be codes of a category: all other columns must be known for that
     _decide_codes(reader, column_kinds, kept)
     used = [
@@ -514,12 +515,12 @@ def _warn(packed, unseen):
         warnings.warn(
             f"column {name!r} of X has levels that the fit has not seen, which count as missing: "
             f"{shown}",
-            stacklevel=5,  # of fit or predict
+            stacklevel=level_of_caller(),
         )
     empty = packed.empty_rows
     if len(empty):
         warnings.warn(
             f"X has {counted(len(empty), 'row')} without a value, the first at position "
             f"{empty[0]}: no cluster is better for them than another",
-            stacklevel=5,  # of fit or predict
+            stacklevel=level_of_caller(),
         )

@@ -5,10 +5,11 @@ is known: generated ones, round, long, overlapping and of other shapes, tables w
 skewed columns, and real ones.
 """
 
-import inspect
 import warnings
 
 import numpy as np
+
+from smallvar._core.validation import level_of_caller
 
 CLEAR = 0.5  # confidence below which a number is not clear
 # of log(ratio of penalties) in the metric of the path and of the data, of log(1 + gap), and of 1
@@ -90,17 +91,6 @@ def as_good(counts, confidences, best):
     return also_good if len(also_good) else counts[np.argsort(-confidences, kind="stable")][:2][1:]
 
 
-def _level_of_caller():
-    """The level of the first call from outside of smallvar and scikit-learn, for a warning."""
-    level, frame = 0, inspect.currentframe().f_back
-    while frame.f_back is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name.partition(".")[0] not in ("smallvar", "sklearn"):
-            break
-        level, frame = level + 1, frame.f_back
-    return level + 1
-
-
 def warn_if_unclear(estimator):
     """Warn where an estimator's number of clusters was found on a path, and is not clear.
 
@@ -150,5 +140,5 @@ def warn_if_unclear(estimator):
         f"the number of clusters, {path.best}, is not clear (confidence {path.confidence:.2f}): "
         f"{fit}; {'; '.join(reasons)}. With n_clusters the number is given",
         UnclearNumberWarning,
-        stacklevel=_level_of_caller(),
+        stacklevel=level_of_caller(),
     )

@@ -140,7 +140,8 @@ class MovingClusters(ClusterMixin, Estimator):
             vars(self).pop(name, None)
         # parameters that must not change between steps
         self._fixed_parameters, self._initial_random_state = {}, self.random_state
-        self._recorded = [] if recording else None
+        # steps beyond this number are of a step that failed, or that is being made
+        self._recorded, self._n_recorded = [] if recording else None, 0
 
     def _uses_random_numbers(self):
         """Whether a step draws random numbers."""
@@ -148,16 +149,13 @@ class MovingClusters(ClusterMixin, Estimator):
 
     @contextmanager
     def _restored_on_error(self):
-        """Context that restores the generator and the record if a step fails."""
-        recorded = len(self._recorded or [])
+        """Context that restores the generator if a step fails."""
         state = self._generator.get_state() if self._uses_random_numbers() else None
         try:
             yield
         except BaseException:
             if state is not None:
                 self._generator.set_state(state)
-            if self._recorded is not None:
-                del self._recorded[recorded:]
             raise
 
     def _resolve_penalties(self, X, weight, n_threads):
@@ -289,9 +287,11 @@ class MovingClusters(ClusterMixin, Estimator):
         )
         if self._recorded is not None:
             marks = self._track_values(clusters, seen, cluster_weight)
+            del self._recorded[self._n_recorded :]
             self._recorded.append(
                 StepRecord(time, self.objective_, ids[seen], marks, ids[n_old:], forgotten, revived)
             )
+            self._n_recorded += 1
         if callback is not None:
             number, k, n = self.n_steps_ + 1, int(seen.sum()), len(self.labels_)
             message = (
@@ -320,7 +320,7 @@ class MovingClusters(ClusterMixin, Estimator):
             raise AttributeError(
                 f"{type(self).__name__} has no record: use fit, or partial_fit with record=True"
             )
-        return [getattr(step, field) for step in self._recorded]
+        return [getattr(step, field) for step in self._recorded[: self._n_recorded]]
 
     @property
     def times_(self) -> NDArray[Any]:  # numpydoc ignore=RT01

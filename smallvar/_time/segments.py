@@ -634,9 +634,9 @@ class SegmentMeans(CenterEstimator):
                 if value < lowest and number in (None, start.k):
                     lowest, chosen = value, (start, stops, parts, least, price)
         if number is not None and reached < number:
-            what = "distinct rows" if free else "states that save more than their switches cost"
             raise ValueError(
-                f"n_clusters must be <= {reached}, the number of {what}, got n_clusters={number}"
+                f"n_clusters={number} states are not found: beside {reached} another one would "
+                "save no more squared error than its switches cost"
             )
         if not lowest < np.inf:  # no description is finite
             raise ValueError(UNSOUND)

@@ -142,7 +142,7 @@ class DaskEstimator(LazyMethods):
         arguments = client, parts, parts.weights, prepare, self.persist, inspect
         with open_executor(*arguments) as (executor, facts, sizes):
             executor.restrict(p for p, size in facts.sizes.items() if size)
-            warn_of_zero_rows(sum(sizes.values()) - sum(facts.sizes.values()), stacklevel=4)
+            warn_of_zero_rows(sum(sizes.values()) - sum(facts.sizes.values()))
             self._learn_columns(parts)
             self._dtype = facts.dtype
 

@@ -19,7 +19,7 @@ from distributed import Client, KilledWorker, default_client, futures_of, get_wo
 from distributed.comm import CommClosedError
 from numpy.typing import NDArray
 
-from smallvar._core.validation import realigned
+from smallvar._core.validation import level_of_caller, realigned
 
 FOLD = 16  # results that one task adds up, where a round has more results than this
 MAX_DIRECT = 8  # with more tasks, shared data is scattered to the workers instead of sent with each
@@ -287,6 +287,6 @@ def _should_hold(client, X, nbytes):
         "sweep reads it anew. More workers, or float32, would keep it in memory; persist=True "
         "holds it anyway",
         UserWarning,
-        stacklevel=6,
+        stacklevel=level_of_caller(),
     )
     return False
