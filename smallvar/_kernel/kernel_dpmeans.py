@@ -493,11 +493,12 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
         if label is not None:
             clusters = Partition(gram, weight, label, gram.capacity)
 
-        def start(number):
-            order = rng.permutation(n) if number or self.shuffle else None
-            return _Start(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
-
-        best = self._best_start(map(start, range(self.n_init)), self.n_init)
+        orders = (rng.permutation(n) if i or self.shuffle else None for i in range(self.n_init))
+        starts = (
+            _Start(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
+            for order in orders
+        )
+        best = self._best_start(starts, self.n_init)
         self._store_means(X, best.center_label, clusters.weight, best.cluster_weight, best.norm)
         self.labels_ = best.label
         self.n_clusters_ = len(best.norm)

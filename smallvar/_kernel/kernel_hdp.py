@@ -514,16 +514,16 @@ class KernelHDPMeans(KernelClusters):
             rules = isinstance(self.lam_local, str) or isinstance(self.lam_global, str)
             inits = ("mean", "merge") if rules else ("mean",)
 
-        def starts():
-            for init in inits:
-                begin = clusters
-                if init == "merge":
-                    begin = merge_path_start(clusters, sets, lam_local, lam_global)
-                for number in range(self.n_init):
-                    order = sets.order(rng if number else None)
-                    yield _Start(begin, order, sets.number, lam_local, lam_global, rounding)
-
-        best = self._best_start(starts(), len(inits) * self.n_init)
+        begins = (
+            merge_path_start(clusters, sets, lam_local, lam_global) if init == "merge" else clusters
+            for init in inits
+        )
+        starts = (
+            _Start(begin, order, sets.number, lam_local, lam_global, rounding)
+            for begin in begins
+            for order in (sets.order(rng if i else None) for i in range(self.n_init))
+        )
+        best = self._best_start(starts, len(inits) * self.n_init)
         best_clusters = best.clusters
         self._store_means(
             X,
