@@ -93,9 +93,8 @@ LAYERS = {
         *("lapack", "krylov", "eigen", "frame"),
     ),
     "_selection": (
-        *("penalty", "columns", "confidence", "covariance", "directions", "coordinates"),
-        *("criterion",),
-        *("envelope", "descent", "sample", "lambda_path", "path"),
+        *("columns", "confidence", "covariance", "directions", "coordinates", "criterion"),
+        *("envelope", "descent", "sample", "lambda_path", "path", "penalty"),
     ),
     "_centers": (
         *("unit_rows", "center_estimator", "starts", "dpmeans", "coreset", "minibatch"),

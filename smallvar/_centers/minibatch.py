@@ -7,11 +7,10 @@ The objective is that of Kulis & Jordan (2012); a batch opens clusters as in Din
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import pdist
 
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
 from smallvar._core.estimator import keywords_only
@@ -36,69 +35,20 @@ from smallvar._core.validation import (
     exact_number,
     is_same,
     learned,
-    mean_weight,
     some_rows,
 )
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.descent import check_reached
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import find_path
-from smallvar._selection.penalty import LAMS, check_number_asked, resolve_lam
+from smallvar._selection.penalty import (
+    LAMS,
+    BatchPenalty,
+    check_number_asked,
+    opening_distance,
+    resolve_lam,
+)
 from smallvar._sweeps.sums import Stream
-
-LOOKS = 16  # batches from which a penalty that rests on a single cluster is chosen again
-
-
-def opening_distance(X, weight, centers, n_threads):
-    """The weighted squared distance at which a cluster opens, and the largest within the clusters.
-
-    The first exceeds every distance within the clusters of these centers, and is at least a quarter
-    of the least distance between two centers. Where there are no distances at all it is the mean
-    weight, a placeholder.
-    """
-    sweep = nearest(X, weight, centers, n_threads)
-    distance = sweep.assigned_distances()
-    within = float((distance if weight is None else weight * distance).max())
-    if len(centers) == 1:
-        return (4.0 * within if within > 0.0 else mean_weight(weight)), within
-    # a row opens a cluster by its weighted distance
-    between = pdist(centers, "sqeuclidean") * mean_weight(weight)
-    between = float(between[between > 0.0].min(initial=np.inf))
-    return max(2.0 * within, np.sqrt(within) * np.sqrt(between), 0.25 * between), within
-
-
-class BatchPenalty(NamedTuple):
-    """A penalty that was chosen from a batch, the path of the batch, and what the penalty rests on.
-
-    ``path`` is None where another rule chose it. ``within`` is the largest distance within the
-    single cluster of the path, 0 if all rows are equal, and None if there are several clusters. A
-    penalty that rests on a single one says how far apart rows of a cluster are, not clusters, and
-    is chosen again from later batches: each of the first LOOKS, then those whose number is a power
-    of two, and any with rows that open a cluster. ``later`` is the number of later batches.
-    """
-
-    path: LambdaPath | None
-    lam: float
-    within: float | None
-    later: int = 0
-
-    @property
-    def is_due(self):
-        """Whether to choose again from the batch that comes as number ``later``."""
-        if self.within is None:
-            return False
-        return self.within == 0.0 or self.later <= LOOKS or self.later & (self.later - 1) == 0
-
-    def counted(self):
-        """This penalty, with one more batch."""
-        return self if self.within is None else self._replace(later=self.later + 1)
-
-    def after(self, other):
-        """This penalty or that of a later batch: of several clusters, otherwise the larger one."""
-        other = other._replace(later=self.later)
-        if other.within is None or self.within == 0.0 or other.lam > self.lam:
-            return other
-        return self
 
 
 def without_copies(centers):

@@ -1,10 +1,13 @@
-"""Penalties from the data: the farthest-first rule."""
+"""Penalties from the data: the farthest-first rule, and the penalty of a stream of batches."""
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.spatial.distance import pdist
 
 from smallvar._core.config import resolve_threads
-from smallvar._core.frame import mean_rounding, nearest_row
+from smallvar._core.frame import mean_rounding, nearest, nearest_row
 from smallvar._core.groups import Groups
 from smallvar._core.validation import (
     Data,
@@ -16,6 +19,7 @@ from smallvar._core.validation import (
     mean_weight,
     shown,
 )
+from smallvar._selection.lambda_path import LambdaPath
 from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import Layout
 
@@ -24,6 +28,7 @@ GUESS = 8  # default of guess, n_components
 COMPANY = 10  # a seed is alone if it attracts less than 1 / COMPANY of an average cluster's rows
 FAR = 9.0  # seeds that are alone do not count beyond this squared distance, in penalties
 MOST_ALONE = 100  # if more seeds are alone, they are no outliers, and all seeds count
+FIRST_BATCHES = 16  # all looked at for a penalty that rests on a single cluster; later ones, fewer
 
 
 def check_guess(guess, n_samples, name="guess"):
@@ -178,6 +183,60 @@ def resolve_lam(lam, X, guess, weight, n_threads):
     return float(lam)
 
 
+def opening_distance(X, weight, centers, n_threads):
+    """The weighted squared distance at which a cluster opens, and the largest within the clusters.
+
+    The first exceeds every distance within the clusters of these centers, and is at least a quarter
+    of the least distance between two centers. Where there are no distances at all it is the mean
+    weight, a placeholder.
+    """
+    sweep = nearest(X, weight, centers, n_threads)
+    distance = sweep.assigned_distances()
+    within = float((distance if weight is None else weight * distance).max())
+    if len(centers) == 1:
+        return (4.0 * within if within > 0.0 else mean_weight(weight)), within
+    # a row opens a cluster by its weighted distance
+    between = pdist(centers, "sqeuclidean") * mean_weight(weight)
+    between = float(between[between > 0.0].min(initial=np.inf))
+    return max(2.0 * within, np.sqrt(within) * np.sqrt(between), 0.25 * between), within
+
+
+@dataclass(frozen=True, eq=False)
+class BatchPenalty:
+    """A penalty that was chosen from a batch, the path of the batch, and what the penalty rests on.
+
+    ``path`` is None where another rule chose it. ``within`` is the largest distance within the
+    single cluster of the path, 0 if all rows are equal, and None if there are several clusters. A
+    penalty that rests on a single one says how far apart rows of a cluster are, not clusters, and
+    is chosen again from later batches: each of the FIRST_BATCHES, then those whose number is a
+    power of two, and any with rows that open a cluster. ``later`` is the number of later batches.
+    """
+
+    path: LambdaPath | None
+    lam: float
+    within: float | None
+    later: int = 0
+
+    @property
+    def is_due(self):
+        """Whether to choose again from the batch that comes as number ``later``."""
+        if self.within is None:
+            return False
+        n = self.later
+        return self.within == 0.0 or n <= FIRST_BATCHES or n & (n - 1) == 0
+
+    def counted(self):
+        """This penalty, with one more batch."""
+        return self if self.within is None else replace(self, later=self.later + 1)
+
+    def after(self, other):
+        """This penalty or that of a later batch: of several clusters, otherwise the larger one."""
+        other = replace(other, later=self.later)
+        if other.within is None or self.within == 0.0 or other.lam > self.lam:
+            return other
+        return self
+
+
 def farthest_first_lambda(
     X: Data, n_clusters: int, *, count_alone: bool = False, n_threads: int | None = None
 ) -> float:
@@ -272,12 +331,12 @@ def local_of_rows(X, groups, n_local, n_threads, count_alone=False):
 
 def global_of_rows(X, groups, n_global, n_threads, count_alone=False):
     """The penalty of a global cluster, from squared distances."""
-    nearest = np.full(X.shape[0], np.inf)
+    distance = np.full(X.shape[0], np.inf)
     mean, rounding = rough_mean(X, None, n_threads)
 
     def to_seed(seed):
-        nearest_seed(X, None, seed, nearest, n_threads)  # lowers nearest
-        return nearest
+        nearest_seed(X, None, seed, distance, n_threads)  # lowers it
+        return distance
 
     def to_row(i):
         return to_seed(np.array(X[i], dtype=np.float64))

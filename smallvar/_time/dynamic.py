@@ -10,13 +10,18 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smallvar._centers.minibatch import BatchPenalty, opening_distance
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import NO_CAP, best_of
 from smallvar._core.validation import check_number, check_reach, learned, mean_weight
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import find_path
-from smallvar._selection.penalty import LAMS, farthest_first, resolve_lam
+from smallvar._selection.penalty import (
+    LAMS,
+    BatchPenalty,
+    farthest_first,
+    opening_distance,
+    resolve_lam,
+)
 from smallvar._sweeps.dynamic import DynamicStep
 from smallvar._sweeps.in_order import assign
 from smallvar._time.moving import ClusteredStep, MovingClusters

@@ -15,14 +15,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smallvar._centers.minibatch import BatchPenalty
 from smallvar._core.eigen import Rounding, eigen_above, yu_shi
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import best_of
 from smallvar._core.groups import first_appearance
 from smallvar._core.validation import check_number, check_symmetric, shown
 from smallvar._kernel.gram import KernelEstimator, warn_remote
-from smallvar._selection.penalty import GUESS, among, farthest_by
+from smallvar._selection.penalty import GUESS, BatchPenalty, among, farthest_by
 from smallvar._time.exchange import TIE, Batch, Exchange, link_costs, match_clusters, thin_center
 from smallvar._time.moving import ClusteredStep, MovingClusters
 

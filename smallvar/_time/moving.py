@@ -18,7 +18,6 @@ from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._centers.minibatch import BatchPenalty
 from smallvar._core.estimator import Estimator, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.progress import ProgressEvent
@@ -38,6 +37,7 @@ from smallvar._core.validation import (
     shown,
 )
 from smallvar._selection.confidence import warn_if_unclear
+from smallvar._selection.penalty import BatchPenalty
 from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 DEFAULT_T_Q, DEFAULT_K_TAU = 6.8, 1.01  # values of the example of the paper's authors
