@@ -2964,6 +2964,20 @@ def test_times_by_position(ran, fitted, tmp_path, dtype):
     check_tracks(tracks, fitted[1][0], ["1", "3"])
 
 
+def test_large_whole_times_beside_missing_ones(ran, refused, tmp_path):
+    argv = ["--time", "t", "--lam", "1", "--drop-missing"]
+    path = write(tmp_path / "t.csv", f"t,x\n{2**53},1\n,2\n{2**53 + 2},3\n")
+    assert ran("track", path, *argv)["steps"] == f"2 (t from {2**53} to {2**53 + 2})"
+    path = write(tmp_path / "t.csv", f"t,x\n{2**53},1\n,2\n{2**53 + 1},3\n")
+    assert "column t: whole times of so many digits cannot be kept" in refused("track", path, *argv)
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    path = tmp_path / "t.parquet"
+    times = pd.array([2**53, None, 2**53 + 1], dtype="Int64")
+    pd.DataFrame({"t": times, "x": [1, 2, 3]}).to_parquet(path)
+    assert "column t: whole times of so many digits cannot be kept" in refused("track", path, *argv)
+
+
 def test_large_whole_times_stay_apart(ran, tmp_path):
     times = np.array([2**60, 2**60 + 1, 2**60 + 2])
     np.save(tmp_path / "t.npy", np.column_stack([times, [1, 2, 3]]))
@@ -3003,6 +3017,32 @@ def test_dates(ran, fitted, tmp_path, dates, first, last):
         assert more["steps"] == report["steps"]
 
 
+@pytest.mark.parametrize(
+    ("times", "steps"),
+    [
+        (
+            ["2024-01-31T12:00:00.000000002Z", "2024-01-31T13:00:00.000000001+01:00"],
+            "2 (t from 2024-01-31T12:00:00.000000001 to 2024-01-31T12:00:00.000000002)",
+        ),
+        ([2**53 + 1, 2**53], f"2 (t from {2**53} to {2**53 + 1})"),
+        ([2**60, 2**60 + 1], f"2 (t from {2**60} to {2**60 + 1})"),
+        ([2**63, 2**63 + 1], f"2 (t from {2**63} to {2**63 + 1})"),
+        (["1", "1.0", "2"], "2 (t from 1 to 2)"),
+        (["31.01.2024", "01.02.2024"], "2 (t from 2024-01-31 to 2024-02-01)"),
+        (["1/2/2024", "1/13/2024 9:30"], "2 (t from 2024-01-02T00:00:00 to 2024-01-13T09:30:00)"),
+    ],
+)
+def test_times_are_those_of_the_estimator(ran, fitted, tmp_path, times, steps):
+    """Every form of dates, and different times are different steps whatever their digits."""
+    text = "t,x\n" + "".join(f"{time},{i}\n" for i, time in enumerate(times))
+    path = write(tmp_path / "t.csv", text)
+    assert ran("track", path, "--time", "t", "--lam", 9)["steps"] == steps
+    model = smallvar.DynamicMeans(lam=9.0).fit(
+        np.arange(len(times))[:, None], times=list(map(str, times))
+    )
+    assert np.array_equal(fitted[-1][0].times_, model.times_)
+
+
 def test_times_in_parquet(ran, refused, fitted, tmp_path):
     pytest.importorskip("pyarrow")
     pd = pytest.importorskip("pandas")
@@ -3035,6 +3075,10 @@ def test_times_in_parquet(ran, refused, fitted, tmp_path):
         ("t\n1\n", "t.csv has no other column"),
         ("u,x\n1,1\n", "t.csv has no column 't', but 2 columns: u, x"),
         ("t,t\nu,1\n", "line 2, column t: times must be numbers or dates"),
+        ("t,x\n01/02/2024,1\n", "column t: days and months cannot be told apart; write 2024-01-31"),
+        ("t,x\n31.01.2024,1\n2024-01-31,1\n", "line 3, column t: times must be dates like those"),
+        ("t,x\n2024-01-31T00:00:00.0000000001,1\n", "times must be numbers or dates"),
+        ("t,x\n1.00000000000000000001,1\n1,1\n", "column t: times have more digits than can be"),
     ],
 )
 def test_bad_times(refused, no_fit, tmp_path, text, message):

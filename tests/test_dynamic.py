@@ -1205,6 +1205,7 @@ def test_categories_without_an_order_are_text():
         (["01.02.2023", "15.01.2023", "03.12.2022"], ["2023-02-01", "2023-01-15", "2022-12-03"]),
         (["1/2/2023", "1/13/2022", "1/1/2022"], ["2023-01-02", "2022-01-13", "2022-01-01"]),
         (["1-2-2023", "13-1-2023", "1-1-2022"], ["2023-02-01", "2023-01-13", "2022-01-01"]),
+        (["2/2/2023", "3/3/2023", "1/1/2022"], ["2023-02-02", "2023-03-03", "2022-01-01"]),
         (["2023/2/1", "2023/10/1", "2022/1/1"], ["2023-02-01", "2023-10-01", "2022-01-01"]),
         (
             ["1.2.2023 10:00", "1.2.2023 9:30", "31.1.2023 23:00"],
@@ -1230,6 +1231,50 @@ def test_times_as_text(text, times):
         DynamicMeans(lam=9.0).fit(X, times=text, step=1)
 
 
+SECOND = "2024-01-01T00:00:00"
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        # digits that Python's dates do not have
+        (
+            [f"{SECOND}.{digits}" for digits in ("000000002", "0000000010", "000000001")],
+            np.array([f"{SECOND}.000000001", f"{SECOND}.000000002"], dtype="datetime64[ns]"),
+        ),
+        (
+            [f"{SECOND},1234567+01:00", "2023-12-31T23:00:00.123456Z", "20240101"],
+            np.array(
+                ["2023-12-31T23:00:00.123456000", "2023-12-31T23:00:00.123456700", SECOND],
+                dtype="datetime64[ns]",
+            ),
+        ),
+        # finer than nanoseconds, or beyond the years of datetime64[ns]: text
+        ([f"{SECOND}.0000000001", f"{SECOND}.0000000002"], None),
+        (["2500-01-01T00:00:00.000000001", "2500-01-01T00:00:00.000000002"], None),
+        ([f"{SECOND}+01:00:00.0000001", f"{SECOND}+01:00:00.0000002"], None),
+        (["9223372036854775808", "9223372036854775809"], np.array([2**63, 2**63 + 1], np.uint64)),
+        (["18446744073709551616", "18446744073709551617"], None),
+        (["1.00000000000000000001", "1.00000000000000000002"], None),
+        (["1e-400", "1e-401"], None),
+        # the same number
+        (["1", "1.0", "10e-1", "2"], np.array([1.0, 2.0])),
+        (["0", "-0.0", "0e7"], np.array([0.0])),
+        ([2**63 + 1, -1, 2**63], np.array([-1, 2**63, 2**63 + 1], dtype=object)),
+        ([2**53 + 1, 0.5, 2**53], np.array([0.5, 2**53, 2**53 + 1], dtype=object)),
+    ],
+)
+@pytest.mark.parametrize("kind", [DynamicMeans, KernelDynamicMeans])
+@pytest.mark.filterwarnings("ignore:times are text")
+def test_different_times_stay_apart(kind, times, expected):
+    """Times are one step only if they are equal, however many digits they have."""
+    expected = np.array(sorted(times)) if expected is None else expected
+    model = kind(lam=9.0, random_state=0).fit(line(*range(len(times))), times=times)
+    assert model.n_steps_ == len(expected)
+    assert model.times_.dtype == expected.dtype
+    assert model.times_.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize(
     ("times", "words"),
     [
@@ -1252,11 +1297,14 @@ def test_text_whose_order_is_doubtful(times, words):
         ([0, None, 1], "times must not be missing, got None at position 1"),
         ([0.0, np.nan, 1.0], "times must not be missing, got nan at position 1"),
         ([0.0, 1.0, np.inf], "times must be finite, got inf at position 2"),
+        ([2**53, 2**53 + 1, -np.inf], "times must be finite, got -inf at position 2"),
+        (np.array([0, np.inf, 1], dtype=object), "times must be finite, got inf at position 1"),
         (["1", "nan", "2"], "times must be finite, got nan at position 1"),
         (np.array([0, "NaT", 1], dtype="datetime64[D]"), "times must not be missing, got NaT|None"),
         ([(0, 1), (0, 2), (1, 1)], r"times must have shape \(3,\), got \(3, 2\)"),
         ([(0,), (0, 2), (1, 1)], r"times must have shape \(3,\), got rows of several lengths"),
         ([b"a", "b", "c"], "times must be all numbers or all strings, .* got bytes, str"),
+        ([b"1", 1, b"2"], "times must be all numbers or all strings, .* got bytes, int"),
         ([0, "b", "c"], "times must be all numbers or all strings, .* got int, str"),
         (np.array([0, "b", 1.5], dtype=object), "times must be all numbers .* got float, int, str"),
         (np.array([0, "NaT", 1], dtype="timedelta64[s]"), "times must not be missing"),

@@ -1118,6 +1118,7 @@ BAD_GROUPS = {
     "uneven tuples": ([("a",), ("b", 1), ("a", 2)], "groups must have shape .* several lengths"),
     "bytes": ([b"a", "b", "c"], "groups must be all numbers or all strings.*, got bytes, str"),
     "bytes beyond ASCII": ([b"\xff", "b", "c"], "groups must be all numbers .*, got bytes, str"),
+    "bytes and numbers": ([b"1", 1, b"2"], "groups must be all numbers .*, got bytes, int"),
     "mixed list": ([1, "b", "c"], "groups must be all numbers or all strings.*, got int, str"),
     "NaN": ([0.0, np.nan, 1.0], "groups must not be missing"),
     "NaN among objects": (np.array([0.0, np.nan, 1.0], dtype=object), "groups must not be missing"),
@@ -1143,6 +1144,26 @@ def test_bad_groups(name):
     assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
     with pytest.raises(ValueError, match=message):
         model.predict(X, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("groups", "names"),
+    [
+        (["a", np.str_("b"), "a"], ["a", "b"]),
+        ((np.str_("b"), "a", "b"), ["a", "b"]),
+        (np.array(["a", np.str_("b"), "a"], dtype=object), ["a", "b"]),
+        ([b"a", np.bytes_(b"b"), b"a"], [b"a", b"b"]),
+        ([1, np.int8(2), np.uint64(1)], [1, 2]),
+        ([1, 2.0, np.float32(1)], [1, 2]),
+        ([2**53, 0.5, 2**53 + 1], [0.5, 2**53, 2**53 + 1]),
+        ([-1, 2**63, 2**63 + 1], [-1, 2**63, 2**63 + 1]),
+    ],
+)
+def test_groups_of_kinds_that_compare(groups, names):
+    """Python's and numpy's text are one kind, as numbers are; different integers stay apart."""
+    model = HDPMeans(lam_local=1.0, lam_global=1.0).fit(line(0, 1, 5), groups=groups)
+    assert model.groups_.tolist() == names
+    assert np.array_equal(model.predict(line(0, 1, 5), groups=groups), model.labels_)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from numpy.testing import assert_array_equal
 from smallvar import MixedDPMeans
 from smallvar._mixed.columns import Column, pack, repack
 from smallvar._mixed.order import are_in_order
+from smallvar._mixed.reading import factorized
 
 LIBRARIES = ["pandas", "polars", "pyarrow", "pyarrow batch", "pyarrow chunks", "dict"]
 EACH = pytest.mark.parametrize("library", LIBRARIES)
@@ -513,6 +514,17 @@ def test_order_by_hand():
     assert are_in_order([(4, codes), rising], [0]) == [(True, True)]
     assert are_in_order([(4, codes), other], [0]) == [(False, True)]
     assert are_in_order([(4, codes), (None, noise)], [0]) == [(True, False)]
+
+
+@pytest.mark.parametrize("values", [[True, False, True], ["x", "y", "x"], [1.5, 2.5, 1.5]])
+def test_marks_of_missing_cells_in_one_column(values):
+    """None, NaN and the marks of pandas are the same, whichever stand together."""
+    cells = [*values, None, np.nan, pd.NA, pd.NaT]
+    frame = pd.DataFrame({"a": pd.Series(cells, dtype=object), "b": np.arange(7.0)})
+    alone = pd.DataFrame({"a": pd.Series([*values, *[None] * 4], dtype=object), "b": frame["b"]})
+    assert factorized(cells)[0].tolist() == [0, 1, 0, -1, -1, -1, -1]
+    one, other = (MixedDPMeans(random_state=0).fit(table) for table in (frame, alone))
+    assert np.array_equal(one.labels_, other.labels_)
 
 
 # -- what is refused --------------------------------------------------------------------------

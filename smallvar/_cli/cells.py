@@ -1,14 +1,15 @@
 """Cells of a text table: numbers, missing values and times."""
 
 from array import array
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
+from smallvar._core.row_names import DATES, dates_of_text, numbers_of_text, read_date
+
 MISSING = frozenset(["", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none"])
-EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
-NAT = np.iinfo(np.int64).min  # a missing time, in microseconds
+FORMS = tuple(form for forms in DATES for form in forms)
 TIMES = "numbers or dates like 2024-01-31T12:00:00"
+TOO_LONG = "whole times of so many digits cannot be kept beside missing ones"
 
 
 def number_with_point(cell):
@@ -44,17 +45,22 @@ def has_words(cells, number):
     return any(not is_number(cell, number) and not is_missing(cell) for cell in cells)
 
 
-def is_date(cell):
-    """Tell whether a cell is an ISO date."""
+def forms_of_date(cell, forms=FORMS):
+    """The forms of dates that a cell may have."""
+    return [form for form in forms if has_form(cell, form)]
+
+
+def has_form(cell, form):
+    """Tell whether a cell is a date of this form."""
     try:
-        ticks(cell)
-    except ValueError:
+        read_date(cell, form)
+    except (ValueError, OverflowError):
         return False
     return True
 
 
 class Times:
-    """The times of the rows: numbers, or dates in microseconds if the first time is a date.
+    """The times of the rows: numbers, or dates if the first time is a date.
 
     Parameters
     ----------
@@ -66,59 +72,65 @@ class Times:
 
     def __init__(self, gaps, number):
         self.gaps, self.number = gaps, number
-        self.values, self.n_missing = None, 0  # the number missing before the first time
-
-    @property
-    def dates(self):
-        """Whether the times are dates."""
-        return self.values is not None and self.values.typecode == "q"
+        # each word is kept once, with its number; "" is a missing time
+        self.words, self.rows = {}, array("i")
+        self.forms = None  # the forms of dates that fit all words; none of numbers; not known yet
 
     def add(self, cell):
         """Append the time of the next row."""
-        missing = self.gaps and is_missing(cell)
-        # the kind of the times is not known before the first that is there
-        if self.values is None and missing:
-            self.n_missing += 1
+        word = "" if self.gaps and is_missing(cell) else cell.strip()
+        if word not in self.words and (word or not self.gaps):
+            self.check(word)
+        self.rows.append(self.words.setdefault(word, len(self.words)))
+
+    def check(self, word):
+        """Raise ValueError unless a word is a time like those before it."""
+        # 20240131 is a number
+        if self.forms is None and is_number(word, self.number):
+            self.forms = []
+        if self.forms == []:
+            self.number(word)
             return
-        if self.values is None:
-            # 20240131 is a number
-            dates = is_date(cell) and not is_number(cell, self.number)
-            self.values = array("q" if dates else "d")
-            self.values.extend([NAT if self.dates else np.nan] * self.n_missing)
-        if missing:
-            self.values.append(NAT if self.dates else np.nan)
-        else:
-            self.values.append(ticks(cell) if self.dates else self.number(cell))
+        forms = forms_of_date(word, FORMS if self.forms is None else self.forms)
+        if not forms:
+            raise ValueError(f"no time in {word}")
+        self.forms = forms
 
     def explain(self, cell):
         """The error message for a cell that is not a time like those before it."""
         if is_missing(cell):
             return "missing value"
-        kind = "dates like those before" if self.dates else "numbers like those before"
-        return f"times must be {kind if self.values else TIMES}, got {shortened(cell)}"
+        kind = "dates like those before" if self.forms else "numbers like those before"
+        return f"times must be {TIMES if self.forms is None else kind}, got {shortened(cell)}"
 
     def array(self):
-        """The times as an array; dates as datetime64."""
-        if self.values is None:
-            return np.full(self.n_missing, np.nan)
-        return np.frombuffer(self.values, dtype="datetime64[us]" if self.dates else np.float64)
+        """The times as an array; dates as datetime64. ValueError if that would change them."""
+        words = [word for word in self.words if word]
+        gap = self.words.get("")
+        if not words:
+            return np.full(len(self.rows), np.nan)
+        if self.forms:
+            readings = dates_of_text(words)
+            if len(readings) > 1:
+                raise ValueError("days and months cannot be told apart; write 2024-01-31")
+            values = readings[0] if readings else None
+        else:
+            values = numbers_of_text([word.replace(",", ".") for word in words])
+        if values is None:
+            raise ValueError("times have more digits than can be kept")
+        if gap is not None:
+            values = with_gap(values, gap)
+        return values[np.frombuffer(self.rows, dtype=self.rows.typecode)]
 
 
-def ticks(cell):
-    """Read an ISO date as microseconds since 1970; it is in UTC if it has no time zone."""
-    date = datetime.fromisoformat(cell.strip())
-    return ((date if date.tzinfo else date.replace(tzinfo=UTC)) - EPOCH) // MICROSECOND
-
-
-def in_coarse_units(times):
-    """Dates in the coarsest unit that loses nothing; other times unchanged."""
-    if times.dtype.kind != "M":
-        return times
-    for unit in ("D", "s", "ms", "us"):
-        coarse = times.astype(f"datetime64[{unit}]")
-        if np.array_equal(coarse, times):
-            return coarse
-    return times
+def with_gap(values, gap):
+    """Numbers or dates, none twice, with a missing one inserted at a position."""
+    if values.dtype.kind == "M":
+        return np.insert(values, gap, np.datetime64("NaT"))
+    numbers = values.astype(np.float64)
+    if len(np.unique(numbers)) < len(np.unique(values)):
+        raise ValueError(TOO_LONG)
+    return np.insert(numbers, gap, np.nan)
 
 
 def shortened(cell):

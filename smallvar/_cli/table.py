@@ -20,9 +20,9 @@ import numpy as np
 
 from smallvar._cli.cells import (
     TIMES,
+    TOO_LONG,
     Times,
     has_words,
-    in_coarse_units,
     is_missing,
     is_number,
     number_with_comma,
@@ -33,6 +33,7 @@ from smallvar._cli.errors import NotNumbersError, UserError, WordsError
 from smallvar._cli.progress import Progress
 from smallvar._cli.text import find_header, text_records
 from smallvar._cli.words import names_of_option, option_of_names, unlike_names
+from smallvar._core.row_names import in_coarse_units
 
 BY_BATCHES = (".npy", ".parquet")
 TEXT = (".csv", ".tsv", ".txt", ".dat")
@@ -321,7 +322,10 @@ def parse_text(source, wanted, progress):
         line, _ = next(islice(text_records(source, wanted), row - 1 + table.header, None))
         return f"line {line}"
 
-    moments = () if times is None else (times.array(), table.clock_title)
+    try:
+        moments = () if times is None else (times.array(), table.clock_title)
+    except ValueError as error:
+        raise UserError(f"{path}, column {table.clock_title}: {error}") from None
     return replace(checked(source, wanted, X, titles, *moments, place=place), notes=table.notes)
 
 
@@ -479,6 +483,8 @@ def read_parquet(source, wanted):
         if pd.api.types.is_numeric_dtype(moments.dtype):
             whole = moments.dtype.kind in "iu" and not moments.hasnans
             times = moments.to_numpy() if whole else moments.to_numpy(np.float64, na_value=np.nan)
+            if len(np.unique(times[times == times])) < moments.nunique():
+                raise UserError(f"{path}, column {names[clock]}: {TOO_LONG}")
         elif moments.dropna().map(lambda cell: isinstance(cell, str)).all():
             reader = Times(True, number_with_point)  # as in a table of text
             for cell in moments:

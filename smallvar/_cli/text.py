@@ -8,7 +8,7 @@ import os
 import re
 from itertools import chain, islice, pairwise
 
-from smallvar._cli.cells import is_date, is_missing, is_number, number_with_point, shortened
+from smallvar._cli.cells import forms_of_date, is_missing, is_number, number_with_point, shortened
 from smallvar._cli.errors import NotNumbersError, UserError
 
 CELL = re.compile(r'"([^"]*)"(?!\S)|(\S+)')  # between spaces
@@ -175,7 +175,7 @@ def find_header(first, rows, number=number_with_point):
     there = [j for j, cell in enumerate(first) if not is_missing(cell)]
     numbers = [j for j in there if is_number(first[j], number)]
     words = [j for j in there if j not in numbers]
-    if any(below[j] and all(map(is_date, [first[j], *below[j]])) for j in words):
+    if any(below[j] and all(map(forms_of_date, [first[j], *below[j]])) for j in words):
         return False, None
     repeated = next((first[j] for j in words if first[j] in below[j]), None)
     if not numbers:

@@ -1,29 +1,44 @@
 """Arguments with a name or a time for each row: ``groups`` and ``times``."""
 
+import re
 import sys
 import warnings
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from numbers import Integral
 
 import numpy as np
 
 from smallvar._core.validation import level_of_caller, shown, single_column
 
-# Forms of dates beside ISO dates. Where both of two in brackets fit, day and month cannot be told
+# Forms of dates. Where both of two in brackets fit, day and month cannot be told
 # apart.
-DATES = (("%d.%m.%Y",), ("%d/%m/%Y", "%m/%d/%Y"), ("%d-%m-%Y", "%m-%d-%Y"), ("%Y/%m/%d",))
+DATES = (
+    ("ISO",),
+    ("%d.%m.%Y",),
+    ("%d/%m/%Y", "%m/%d/%Y"),
+    ("%d-%m-%Y", "%m-%d-%Y"),
+    ("%Y/%m/%d",),
+)
 CLOCKS = ("", " %H:%M", " %H:%M:%S")
+EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+# the digits of a second beyond microseconds, and a fraction of a second in a time zone
+FINE = re.compile(r"(?<=[.,]\d{6})\d+")
+ZONE_FRACTION = re.compile(r"[+-]\d\d:?\d\d:?\d\d[.,]")
 
 
 def names_of_rows(value, name, n):
     """Array of shape (n,) of numbers, dates or strings that sort, none of them missing."""
     try:
-        array = np.asarray(value)
+        array = exact_array(value) if isinstance(value, (list, tuple)) else np.asarray(value)
     except ValueError:  # rows of several lengths, or bytes that are no text
         array = None
-    if isinstance(value, (list, tuple)) and (array is None or array.dtype.kind == "U"):
-        # numpy would make text of what stands beside text
+    if isinstance(value, (list, tuple)):
         kinds = {type(cell) for cell in value}
-        if len(kinds) > 1 and any(issubclass(kind, str) for kind in kinds):
+        texts = [{kind for kind in kinds if issubclass(kind, base)} for base in (str, bytes)]
+        is_text = array is None or array.dtype.kind in "US"
+        if is_text and any(text and text != kinds for text in texts):
+            # numpy would make text of what stands beside text
             raise several_kinds(name, kinds)
     if array is None:
         raise ValueError(f"{name} must have shape ({n},), got rows of several lengths")
@@ -43,6 +58,16 @@ def names_of_rows(value, name, n):
     if missing.any():
         row = int(np.argmax(missing))
         raise ValueError(f"{name} must not be missing, got {shown(array[row])} at position {row}")
+    return array
+
+
+def exact_array(values):
+    """Array of a list: of objects where it has integers that float64 would make equal."""
+    array = np.asarray(values)
+    if array.dtype.kind == "f" and array.ndim == 1:
+        whole = any(issubclass(kind, Integral) for kind in set(map(type, values)))
+        if whole and len(set(array.tolist())) < len(set(values)):
+            return np.array(values, dtype=object)
     return array
 
 
@@ -79,8 +104,11 @@ def read_times(times, n):
     kinds = {type(time) for time in times.tolist()} if times.dtype.kind == "O" else ()
     if times.dtype.kind in "UT" or (kinds and all(issubclass(kind, str) for kind in kinds)):
         times = times_of_text(times)
-    if times.dtype.kind == "f" and not np.isfinite(times).all():
-        row = int(np.argmin(np.isfinite(times)))
+    finite = np.isfinite(times) if times.dtype.kind == "f" else np.ones(n, dtype=bool)
+    if times.dtype.kind == "O":
+        finite = np.array([time not in (np.inf, -np.inf) for time in times.tolist()], dtype=bool)
+    if not finite.all():
+        row = int(np.argmin(finite))
         raise ValueError(f"times must be finite, got {shown(times[row])} at position {row}")
     return times, None
 
@@ -131,49 +159,86 @@ def times_of_text(times):
 
 
 def numbers_of_text(cells):
-    """Numbers that all cells stand for, as integers if they are; else None."""
+    """Numbers that all cells stand for, as integers if they are; else None.
+
+    None, too, where float64 would make one number of several.
+    """
     if any(not cell.isascii() or "_" in cell for cell in cells):  # which Python would read
         return None
-    for kind in (np.int64, np.float64):
+    for kind in (np.int64, np.uint64):
         try:
-            return np.array([kind(cell) for cell in cells])
+            return np.array([kind(cell) for cell in cells], dtype=kind)
         except (ValueError, OverflowError):
             continue
-    return None
+    try:
+        numbers = np.array([float(cell) for cell in cells])
+        finite = np.isfinite(numbers)
+        exact = {Decimal(cell) for cell, there in zip(cells, finite, strict=True) if there}
+    except (ValueError, ArithmeticError):
+        return None
+    return numbers if len(np.unique(numbers[finite])) == len(exact) else None
 
 
 def dates_of_text(cells):
     """The arrays of dates that all cells may stand for: none, one or two."""
-    if not all(cell.isascii() for cell in cells):
-        return []
-    for forms in (("ISO",), *DATES):
-        readings = [_dates(cells, form) for form in forms]
-        readings = [reading for reading in readings if reading is not None]
+    for forms in DATES:
+        readings = []
+        for form in forms:
+            try:
+                reading = dates([read_date(cell, form) for cell in cells])
+            except (ValueError, OverflowError):
+                continue
+            if not any(np.array_equal(reading, other) for other in readings):
+                readings.append(reading)
         if readings:
             return readings
     return []
 
 
-def _dates(cells, form):
-    """The array of dates of this form; None if a cell is none."""
-    for clock in CLOCKS if form != "ISO" else ("",):
+def read_date(cell, form):
+    """A date as nanoseconds since 1970, in UTC if it has a zone; ValueError if there is none."""
+    cell = cell.strip()
+    if not cell.isascii() or ZONE_FRACTION.search(cell):
+        raise ValueError(f"no date in {cell}")
+    nanoseconds = "000"
+    if form == "ISO":
+        fine = FINE.search(cell)
+        if fine:  # which Python would cut off
+            nanoseconds = fine[0].rstrip("0").ljust(3, "0")
+            if len(nanoseconds) > 3:
+                raise ValueError(f"more digits than nanoseconds in {cell}")
+            cell = cell[: fine.start()] + cell[fine.end() :]
+        date = datetime.fromisoformat(cell)
+    else:
+        date = _date_with_clock(cell, form)
+    date = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return (date - EPOCH) // MICROSECOND * 1000 + int(nanoseconds)
+
+
+def _date_with_clock(cell, form):
+    """The date of a cell of this form, which a time of the day may follow."""
+    for clock in CLOCKS:
         try:
-            if form == "ISO":
-                dates = [datetime.fromisoformat(cell) for cell in cells]
-            else:
-                dates = [datetime.strptime(cell, form + clock) for cell in cells]
-            # those with a zone become UTC
-            naive = [d.astimezone(UTC).replace(tzinfo=None) if d.tzinfo else d for d in dates]
-            return in_coarse_units(np.array(naive, dtype="datetime64[us]"))
-        except (ValueError, OverflowError):
+            return datetime.strptime(cell, form + clock)
+        except ValueError:
             continue
-    return None
+    raise ValueError(f"no date in {cell}")
 
 
-def in_coarse_units(dates):
-    """Dates in whole days, seconds or microseconds, the coarsest that loses nothing."""
-    for unit in ("D", "s"):
-        coarse = dates.astype(f"datetime64[{unit}]")
-        if np.array_equal(coarse, dates):
+def dates(nanoseconds):
+    """Dates from nanoseconds since 1970; OverflowError if datetime64 cannot hold them."""
+    if any(ticks % 1000 for ticks in nanoseconds):
+        return np.array(nanoseconds, dtype=np.int64).view("datetime64[ns]")
+    microseconds = np.array([ticks // 1000 for ticks in nanoseconds], dtype=np.int64)
+    return in_coarse_units(microseconds.view("datetime64[us]"))
+
+
+def in_coarse_units(times):
+    """Dates in the coarsest unit that loses nothing; other times unchanged."""
+    if times.dtype.kind != "M":
+        return times
+    for unit in ("D", "s", "ms", "us"):
+        coarse = times.astype(f"datetime64[{unit}]")
+        if np.array_equal(coarse, times):
             return coarse
-    return dates
+    return times

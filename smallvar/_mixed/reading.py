@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from smallvar._core.row_names import is_missing
+
 MOST_LEVELS = 32_767  # of a column: codes are integers of 16 bits
 DATE = re.compile(r"\s*\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d.*)?")
 CHECKED_CELLS = 200  # levels that tell whether a column of text is one of dates
@@ -273,15 +275,11 @@ def factorized(cells):
     """The code of each cell of a list, -1 where it is missing, and the levels as they appear."""
     place = {}
     codes = np.fromiter(
-        (-1 if _is_missing(cell) else place.setdefault(cell, len(place)) for cell in cells),
+        (-1 if is_missing(cell) else place.setdefault(cell, len(place)) for cell in cells),
         dtype=np.int32,
         count=len(cells),
     )
     return codes, list(place)
-
-
-def _is_missing(cell):
-    return cell is None or cell != cell or type(cell).__name__ in ("NAType", "NaTType")
 
 
 def _of_objects(cells):
@@ -294,9 +292,9 @@ def _of_objects(cells):
     # NaN, a float, stands for a missing flag or word, as pandas.read_csv has it
     present = types
     if float in types:
-        present = {type(cell) for cell in cells if not _is_missing(cell)}
+        present = {type(cell) for cell in cells if not is_missing(cell)}
     if present and present <= {bool, np.bool_}:
-        numbers = [np.nan if _is_missing(cell) else float(cell) for cell in cells]
+        numbers = [np.nan if is_missing(cell) else float(cell) for cell in cells]
         return Cells("numbers", np.array(numbers), flags=True)
     if all(issubclass(t, (Real, Decimal)) and not issubclass(t, (bool, np.bool_)) for t in types):
         numbers = [np.nan if type(cell) in missing else float(cell) for cell in cells]

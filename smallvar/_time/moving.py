@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._core.estimator import Estimator, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.progress import ProgressEvent
-from smallvar._core.row_names import read_times, several_kinds
+from smallvar._core.row_names import exact_array, read_times, several_kinds
 from smallvar._core.validation import (
     check_flag,
     check_lam,
@@ -325,7 +325,7 @@ class MovingClusters(ClusterMixin, Estimator):
     @property
     def times_(self) -> NDArray[Any]:  # numpydoc ignore=RT01
         """The times of the steps."""
-        return np.array(self._recorded_field("time"))
+        return exact_array(self._recorded_field("time"))
 
     @property
     def step_objectives_(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
