@@ -266,9 +266,9 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         ``partial_fit``. Later batches keep the penalty, unless it rests on a single cluster: it is
         then chosen again, up to the first batch whose own path has several clusters. (With rows
         that open no cluster, only 16 batches and then every power of two are looked at.)
-        "farthest-first" derives the penalty from
-        the same data and ``guess``. Both are proportional to the mean weight of the rows: a row of
-        weight w opens a cluster at w times its squared distance.
+        "farthest-first" derives the penalty from the same data and ``guess``. Both are proportional
+        to the mean weight of the rows: a row of weight w opens a cluster at w times its squared
+        distance.
     n_clusters : int, "auto" or None, default=None
         The exact number of clusters, if ``lam`` is "auto": the clusters of that number on the merge
         path; no row opens another. At most ``max_clusters`` and the number of distinct rows (of

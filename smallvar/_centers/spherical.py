@@ -277,7 +277,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     ``partial_fit`` takes a batch at a time, as :class:`MiniBatchDPMeans` does: the row with the
     largest w (1 - cos) opens a cluster while its cosine is below ``min_cosine_``, then each center
     becomes the normalized sum of all rows it was ever given. With "auto" the first batch chooses
-    the centers to begin at, and ``min_cosine_``. It goes on from a ``fit``, too.
+    the centers to begin at, and ``min_cosine_``, which is chosen again from later batches while
+    none has shown several clusters. It goes on from a ``fit``, too.
 
     A row of weight w counts w times, and opens a cluster at w (1 - cos) > ``lam``; a ``lam`` that
     is found goes with the mean weight, ``min_cosine_`` being for a row of that weight. Rows of

@@ -54,14 +54,15 @@ class DynamicMeans(MovingClusters):
     lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each new cluster, in squared data units, > 0 and finite: the squared distance at
         which a cluster opens. "auto" and "farthest-first" derive it from the first batch that is
-        not empty, and keep it. "farthest-first" is the rule of :func:`farthest_first_lambda` for
-        ``guess`` clusters. "auto" takes the number of clusters K that :func:`lambda_path` chooses,
-        and the geometric mean of the rule for K and for K + 1 clusters, times the mean weight of
-        the rows. If the path finds a single cluster, the penalty is four times the largest weighted
-        squared distance within it, as in :class:`MiniBatchDPMeans`, and it is chosen again, up to
-        the first batch whose own path has several clusters. (Of batches whose rows open no cluster,
-        only 16 and then every power of two are looked at.) After a batch whose rows are all equal,
-        which has no distances, both rules go by the next.
+        not empty; later batches keep it, but for two cases below. "farthest-first" is the rule of
+        :func:`farthest_first_lambda` for ``guess`` clusters. "auto" takes the number of clusters K
+        that :func:`lambda_path` chooses, and the geometric mean of the rule for K and for K + 1
+        clusters, times the mean weight of the rows. If the path finds a single cluster, the penalty
+        is four times the largest weighted squared distance within it, as in
+        :class:`MiniBatchDPMeans`, and it is chosen again, up to the first batch whose own path has
+        several clusters. (Of batches whose rows open no cluster, only 16 and then every power of
+        two are looked at.) After a batch whose rows are all equal, which has no distances, both
+        rules go by the next.
     guess : int, default=8
         Guess of the number of clusters in the first batch, for "farthest-first" only. At most the
         number of rows, to which the default is cut. There is no exact number to ask for: clusters

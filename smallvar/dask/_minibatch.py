@@ -59,7 +59,9 @@ class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
     lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
         ``max_clusters``): the squared distance at which a cluster opens. "auto" and
-        "farthest-first" derive it from the first partition, and keep it for the others.
+        "farthest-first" derive it from the first partition with rows. "auto" chooses it again from
+        later ones, as :class:`smallvar.MiniBatchDPMeans` does, while none has shown several
+        clusters; otherwise the others keep it.
     n_clusters : int, "auto" or None, default=None
         The exact number of clusters, if ``lam`` is "auto": the merge path of the first partition
         with rows is cut there, and no later row opens another cluster. At most ``max_clusters`` and
@@ -97,7 +99,8 @@ class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
     n_iter_ : int
         1.
     path_ : LambdaPath
-        The merge path behind ``lam="auto"``, with that only.
+        The merge path behind ``lam="auto"``, with that only: of the partition from which the
+        penalty was chosen.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
