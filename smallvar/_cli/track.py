@@ -97,9 +97,9 @@ def track_parser():
         "--time",
         metavar="COLUMN",
         help="the column that holds the time of each row, by name, or where there is no header "
-        "by position, from 1: numbers or dates like 2024-01-31T12:00:00, in any order. Only "
-        "their order counts, not how far apart they are. The column is left out of the data "
-        "unless --columns names it",
+        "by position, from 1: numbers or dates like 2024-01-31T12:00:00 or 31.01.2024, in any "
+        "order. Only their order counts, not how far apart they are. The column is left out of the "
+        "data unless --columns names it",
     )
     penalty = parser.add_mutually_exclusive_group()
     penalty.add_argument(
