@@ -247,7 +247,7 @@ PARAMETERS = {
     "BPMeans": {
         **FEATURES, "lam": AUTO, "max_features": CAP,
         "algorithm": (["'sweep'", "'collapsed'", "'stepwise'"], ["None", "'x'"]),
-        "assign": (["'coordinate'", "'exact'"], ["None", "'x'"]),
+        "assign": (["'auto'", "'coordinate'", "'exact'"], ["None", "'x'"]),
     },
     "KFeatures": {
         **FEATURES, "n_components": ([*COUNT[0], "'auto'"], [*COUNT[1], "'x'"]),
@@ -379,6 +379,9 @@ class Case:
         for name in table:
             if self.chance(0.2) and (table[name][0] or self.strange()):
                 self.chosen[name] = None  # the value is chosen where the data are known
+        if self.name == "BPMeans" and self.chance(0.1):  # "exact" is refused without the others
+            most = self.pick("2", "5", "12")
+            self.chosen |= {"algorithm": "'collapsed'", "assign": "'exact'", "max_features": most}
         if "random_state" in table and not self.strange():
             self.chosen["random_state"] = self.pick("0", "1", "2")
         pairs = [("t_q", "k_tau"), ("q", "tau")]

@@ -23,23 +23,31 @@ from problems import (
     tied_feature_problem,
 )
 from sklearn.exceptions import ConvergenceWarning
-from smallvar._sweeps.features.starts import FeatureSweep
+from smallvar._sweeps.features.starts import MOST_TRIED, FeatureSweep
 from smallvar._sweeps.sums import Layout, Sums
 
 from smallvar import BPMeans, KFeatures, feature_path, progress_callback
 from smallvar._features.feature_estimator import new_sweep, run_starts, swaps_of
 from smallvar._features.feature_path import Steps
 
-COLLAPSED = {"collapsed": "exact", "collapsed coordinate": "coordinate"}  # how rows are chosen
+COLLAPSED = {"collapsed": "auto", "bit by bit": "coordinate"}  # how rows are chosen
 FIXED = ("coordinate", "exact")  # K does not change
 RULES = ("sweep", *COLLAPSED, *FIXED)
+
+
+def new_starts(X, weight, rule, *options):
+    """The compiled starts that use this rule."""
+    if rule in COLLAPSED:
+        most_tried = MOST_TRIED if COLLAPSED[rule] == "auto" else 0
+        return FeatureSweep(X, weight, "collapsed", *options, most_tried=most_tried)
+    return FeatureSweep(X, weight, rule, *options)
 
 
 def run_sweep(p, rule, states=None, *, n_threads=1, n_swaps=0, max_iter=300, **ends):
     """The best of the compiled starts from these states of the generator."""
     cap = p.n_components if rule in FIXED else p.max_features or len(p.X)
     states = [p.state] if states is None else states
-    sweep = FeatureSweep(p.X, p.weights, rule, p.lam, cap, max_iter, 0.0, n_swaps, n_threads, None)
+    sweep = new_starts(p.X, p.weights, rule, p.lam, cap, max_iter, 0.0, n_swaps, n_threads, None)
     modes = np.full(len(states), not p.mean, dtype=np.intc)
     sweep.run(np.array(states, dtype=np.uint64), modes, **ends)
     return sweep
@@ -77,8 +85,8 @@ def estimator(p, rule, **options):
 def with_penalty(rule, lam, **options):
     """The BPMeans whose starts use this rule."""
     if rule in COLLAPSED:
-        options["assign"] = COLLAPSED[rule]
-    return BPMeans(lam=lam, algorithm=rule.split()[0], **options)
+        return BPMeans(lam=lam, algorithm="collapsed", assign=COLLAPSED[rule], **options)
+    return BPMeans(lam=lam, algorithm=rule, **options)
 
 
 # Twins --------------------------------------------------------------------------------------
@@ -152,8 +160,43 @@ def test_rows_are_tried_up_to_twelve_features(k):
         twin = twins.features.bp_means(X, 0.01, start, collapsed=assign, max_features=k)
         assert np.array_equal(models[assign].assignments_, twin.Z)
         assert models[assign].n_components_ == k
-    same = np.array_equal(models["exact"].assignments_, models["coordinate"].assignments_)
+    same = np.array_equal(models["auto"].assignments_, models["coordinate"].assignments_)
     assert same == (k > 12)
+    if k <= 12:  # "exact" is the same where it is possible
+        exact = models["auto"].set_params(assign="exact")
+        auto = exact.assignments_
+        assert np.array_equal(exact.fit(X).assignments_, auto)
+
+
+@pytest.mark.parametrize("algorithm", ["sweep", "collapsed", "stepwise"])
+def test_how_rows_of_bp_means_choose(algorithm):
+    """By default exactly in the collapsed form, and bit by bit in the others."""
+    X = planted_features("signed", 3, n=40, d=5, k=4, noise=1.0)[0]
+    options = {"lam": 0.01 * np.square(X).sum(), "max_features": 6, "n_init": 1, "n_swaps": 0}
+    auto = BPMeans(algorithm=algorithm, random_state=0, **options).fit(X)
+    assert auto.assign == "auto"
+    same = {}
+    for assign in ("exact", "coordinate"):
+        model = BPMeans(algorithm=algorithm, assign=assign, random_state=0, **options)
+        if assign == "coordinate" or algorithm == "collapsed":
+            path = model.fit(X).objective_path_
+            same[assign] = np.array_equal(path, auto.objective_path_)
+    assert same == (
+        {"exact": True, "coordinate": False} if algorithm == "collapsed" else {"coordinate": True}
+    )
+
+
+def test_exact_path_of_bp_means():
+    """With more than 8 features, the path chooses exactly only where that is asked for."""
+    X = planted_features("signed", 1, n=60, d=12, k=9, noise=0.1)[0]
+    options = {"algorithm": "collapsed", "max_features": 12, "n_init": 2, "random_state": 0}
+    exact = BPMeans(assign="exact", **options).fit(X).path_
+    assert len(exact.error) > 10
+    features = KFeatures("auto", assign="exact", n_init=2, random_state=0).fit(X).path_
+    assert np.array_equal(exact.error, features.error)
+    auto = BPMeans(assign="auto", **options).fit(X).path_
+    assert np.array_equal(auto.error[:9], exact.error[:9])
+    assert not np.array_equal(auto.error[9:], exact.error[9:])
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -504,12 +547,12 @@ def test_tabletop_by_whole_rows():
     starts = np.random.default_rng(0).integers(2**62, size=3000, dtype=np.uint64)
     modes, found = np.zeros(3000, dtype=np.intc), {}
     for rule in COLLAPSED:
-        sweep = FeatureSweep(X, None, rule, 20.0, len(X), 300, 0.0, 0, 2, None)
+        sweep = new_starts(X, None, rule, 20.0, len(X), 300, 0.0, 0, 2, None)
         sweep.run(starts, modes)
         found[rule] = sweep.objectives
     assert found["collapsed"].min() == pytest.approx(261.24, abs=0.01)
     assert np.median(found["collapsed"]) < 325
-    assert np.median(found["collapsed coordinate"]) > 345
+    assert np.median(found["bit by bit"]) > 345
 
 
 # Sums -----------------------------------------------------------------------------------------
@@ -546,7 +589,7 @@ def test_sums_kept_up_are_sums_from_scratch(rule, kind):
     lam = 0.02 * np.square(X - X.mean(axis=0)).sum()
     fixed = rule in ("coordinate", "exact")
     for n_threads in (1, 3):
-        sweep = FeatureSweep(X, weight, rule, 0.0 if fixed else lam, 5, 30, 0.0, 4, n_threads, None)
+        sweep = new_starts(X, weight, rule, 0.0 if fixed else lam, 5, 30, 0.0, 4, n_threads, None)
         sweep.run(np.arange(4, dtype=np.uint64), np.array([0, 1, 0, 1], dtype=np.intc))
         assert sweep.k > 1
         for mine, fresh in zip(sweep.sums(), sums_of(X, sweep.assignments(), weight), strict=True):
@@ -656,7 +699,7 @@ def test_swaps_only_help(rule, seed):
     lam, objectives, before = 0.02 * np.square(X).sum(), [], np.inf
     for n_swaps in (0, 5, 20):
         cap = 4 if rule in FIXED else 60
-        sweep = FeatureSweep(X, w, rule, lam, cap, 300, 0.0, n_swaps, 1 + seed % 3, None)
+        sweep = new_starts(X, w, rule, lam, cap, 300, 0.0, n_swaps, 1 + seed % 3, None)
         modes = np.arange(10, dtype=np.intc) % 2
         sweep.run(np.arange(10, dtype=np.uint64) + np.uint64(seed), modes)
         objectives.append(sweep.objectives)

@@ -2450,7 +2450,11 @@ def test_options_reach_the_feature_estimators(ran, run, sums, fitted):
     ran("features", path, "--n-components", "2", "--assign", "exact", "--starts", "5")
     run("features", path, "--n-components", "2", "--starts", "1", "--verbose")
     ran("features", path, "--lam", "3", "--algorithm", "collapsed", "--assign", "coordinate")
-    plain, chosen, exact, verbose, bits = (estimator.get_params() for estimator, _ in fitted)
+    capped = {"lam": 3.0, "algorithm": "collapsed", "max_features": 12, "assign": "exact"}
+    options = ["--algorithm", "collapsed", "--max-features", "12", "--assign", "exact"]
+    ran("features", path, "--lam", "3", *options)
+    plain, chosen, exact, verbose, bits, rows = (model.get_params() for model, _ in fitted)
+    assert rows == plain | capped
     always = {"random_state": 0}
     assert plain == smallvar.BPMeans(**always).get_params()
     assert chosen == plain | {
@@ -2580,8 +2584,8 @@ def test_length_of_the_path(run, sums, refused, tmp_path):
     for argv in (["--path"], ["--path", "99"], ["--path", "12", "--assign", "exact"]):
         assert len(path_rows(run("features", path, *argv, *few)[1])) == 4
     assert "at most 12" in refused("features", sums[0], "--path", "13", "--assign", "exact")
-    with pytest.raises(ValueError, match=f"must be <= {_features.EXACT_LIMIT} where assign is"):
-        smallvar.feature_path(sums[1], _features.EXACT_LIMIT + 1, assign="exact")
+    with pytest.raises(ValueError, match=f"must be <= {_features.MOST_TRIED} where assign is"):
+        smallvar.feature_path(sums[1], _features.MOST_TRIED + 1, assign="exact")
 
 
 def test_path_to_an_exact_fit(run, tmp_path):
@@ -2648,6 +2652,14 @@ def test_widest_range(low, high, error, best):
         (["--algorithm", "serial"], "invalid choice: 'serial'"),
         (["--assign", "exact"], "--assign has no meaning with a penalty"),
         (["--lam", "2", "--assign", "exact"], "--assign has no meaning with a penalty"),
+        (
+            ["--algorithm", "collapsed", "--assign", "exact"],
+            "--assign exact needs --max-features of at most 12 with --algorithm collapsed",
+        ),
+        (
+            ["--algorithm", "collapsed", "--assign", "exact", "--max-features", "13"],
+            "--assign exact needs --max-features of at most 12 with --algorithm collapsed",
+        ),
         (["--n-components", "2", "--algorithm", "sweep"], "--algorithm has no meaning with --n-"),
         (["--n-components", "2", "--max-features", "2"], "--max-features has no meaning with --n"),
         (["--path", "--algorithm", "sweep"], "--algorithm has no meaning with --path"),

@@ -348,6 +348,21 @@ def test_refused_together():
     two, three = np.zeros((40, 2)), np.zeros((40, 3))
     for model, *words in (
         (KFeatures(13, assign="exact"), "n_components", "12", "exact", "13"),
+        *(
+            (BPMeans(lam=lam, algorithm="collapsed", assign="exact", max_features=most), *words)
+            for lam in (0.5, "auto", "farthest-first")
+            for most, *words in (
+                (13, "^max_features must be <= 12", "'exact'", "max_features=13;", "'auto'"),
+                (None, "^max_features must be <= 12", "'exact'", "max_features=None;", "'auto'"),
+            )
+        ),
+        *(
+            (
+                BPMeans(lam=0.5, algorithm=algorithm, assign="exact", max_features=3),
+                *("^assign must be 'auto' or 'coordinate'", "'exact'", f"algorithm='{algorithm}'"),
+            )
+            for algorithm in ("sweep", "stepwise")
+        ),
         (KFeatures(3, init=two), "init", "n_components=3", r"\(40, 2\)"),
         (BPMeans(lam=0.5, init=three, max_features=2), "init", "max_features=2", r"\(40, 3\)"),
         (BPMeans(lam=0.5, init=two, algorithm="stepwise"), "init", "stepwise"),

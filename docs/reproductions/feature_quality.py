@@ -26,7 +26,7 @@ import matplotlib
 import numpy as np
 from PIL import Image  # matplotlib needs it anyway
 from scipy.special import gammaln
-from smallvar._sweeps.features.starts import FeatureSweep
+from smallvar._sweeps.features.starts import MOST_TRIED, FeatureSweep
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -47,14 +47,16 @@ KINDS = {
     "exact, 100 swaps": ("exact", 100, "C1", ":", (1_400, 800)),
     "sweep": ("sweep", 0, "C2", "-", (100_000, 90_000)),
     "collapsed": ("collapsed", 0, "C3", "-", (40_000, 25_000)),
-    "collapsed, bit by bit": ("collapsed coordinate", 0, "C3", "--", (60_000, 50_000)),
+    "collapsed, bit by bit": ("bit by bit", 0, "C3", "--", (60_000, 50_000)),
 }
 
 
 def run(X, rule, k, swaps, starts, rng):
     """Squared errors of single starts, and seconds for each, on one thread."""
     lam = 0.0 if rule in ("coordinate", "exact") else LAM
-    sweep = FeatureSweep(X, None, rule, lam, k, 1000, 0.0, swaps, 1, None)
+    most_tried = 0 if rule == "bit by bit" else MOST_TRIED  # features up to which rows are whole
+    name = "collapsed" if rule == "bit by bit" else rule
+    sweep = FeatureSweep(X, None, name, lam, k, 1000, 0.0, swaps, 1, None, most_tried)
     states = rng.integers(2**63, size=starts, dtype=np.uint64)
     modes = np.arange(starts, dtype=np.intc) % 2  # init="alternate"
     begin = time.process_time()  # not the time that others take

@@ -31,10 +31,10 @@ from smallvar._cli.output import (
 )
 from smallvar._cli.picture import feature_picture, path_picture
 from smallvar._cli.table import columns_in_short, counted, explained, square_of
+from smallvar._sweeps.features.starts import MOST_TRIED
 
 DIGITS_SHAPE = (8, 8)
 PATH = 10  # largest number of features of --path by default
-EXACT_LIMIT = 12  # features up to which KFeatures(assign="exact") is possible
 NO_ERROR = 1e-20  # share of ||X||^2 below which an error of a path is only rounding
 
 
@@ -154,8 +154,9 @@ def _add_search_arguments(parser):
         "--assign",
         choices=["coordinate", "exact"],
         help="with --n-components, --path or --algorithm collapsed, how a row chooses its "
-        "features. coordinate (default; not for collapsed): one after the other; exact: the best "
-        f"of all 2^K sets, for K up to {EXACT_LIMIT}",
+        "features. coordinate: one after the other; exact: the best of all 2^K sets, for K up to "
+        f"{MOST_TRIED} (collapsed: --max-features at most {MOST_TRIED}). Default: coordinate; with "
+        f"collapsed exact while K is at most {MOST_TRIED}, and coordinate beyond",
     )
     parser.add_argument(
         "--starts",
@@ -193,6 +194,12 @@ def refuse_misplaced(args):
     for option in others:
         if getattr(args, option) is not None:
             raise UserError(f"--{option.replace('_', '-')} has no meaning with {kind}")
+    most = MOST_TRIED if args.algorithm != "collapsed" else args.max_features or np.inf
+    if args.assign == "exact" and most > MOST_TRIED:
+        raise UserError(
+            f"--assign exact needs --max-features of at most {MOST_TRIED} with {kind}; without "
+            f"--assign rows are exact while there are at most {MOST_TRIED} features"
+        )
     if args.shape is not None and args.plot is None:
         raise UserError("--shape has no meaning without --plot")
 
@@ -279,8 +286,8 @@ def show_path(args, options, table, reading):
     """
     from smallvar import feature_path
 
-    if args.assign == "exact" and min(args.path, len(table.X)) > EXACT_LIMIT:
-        raise UserError(f"--path {args.path}: at most {EXACT_LIMIT} with --assign exact")
+    if args.assign == "exact" and args.path > MOST_TRIED:
+        raise UserError(f"--path {args.path}: at most {MOST_TRIED} with --assign exact")
     path, fitting = timed(feature_path, table.X, args.path, **options)
     path = without_rounding(path)
     best = widest(path)

@@ -21,7 +21,6 @@ from smallvar._core.validation import (
     varying_columns,
 )
 from smallvar._features.feature_estimator import (
-    EXACT_LIMIT,
     WEIGHT_BITS,
     FeatureEstimator,
     check_assignments,
@@ -35,6 +34,7 @@ from smallvar._features.feature_estimator import (
 )
 from smallvar._features.feature_path import FeaturePath, Steps, choose
 from smallvar._selection.penalty import check_guess, cut_guess
+from smallvar._sweeps.features.starts import MOST_TRIED
 
 
 class BPMeans(FeatureEstimator):
@@ -69,10 +69,13 @@ class BPMeans(FeatureEstimator):
         "collapsed" takes a row out, sets A to least squares for the others, and chooses the row
         by what it then adds, A following; slower, fewer poor optima. "stepwise" runs
         :class:`KFeatures` for 0, 1, 2, ... features until the objective rises.
-    assign : {"exact", "coordinate"}, default="exact"
-        How a row of "collapsed" chooses its features: the best of all 2^K rows, as in the paper,
-        or bit after bit until no flip helps, which is faster and ends in poor optima more often.
-        With more than 12 features it is always bit after bit. Not used by the other algorithms.
+    assign : {"auto", "exact", "coordinate"}, default="auto"
+        How a row of "collapsed" chooses its features. "exact": the best of all 2^K rows, as in the
+        paper; ``max_features`` must be at most 12. "coordinate": bit after bit until no flip
+        helps, which is faster and ends in poor optima more often. "auto" is "exact" while there
+        are at most 12 features, and "coordinate" with more. Rows of "sweep" and "stepwise" choose
+        bit after bit, so that these refuse "exact". The path of ``lam="auto"`` chooses as
+        :func:`feature_path` says.
     init : {"alternate", "mean", "data"} or array-like of shape (n_samples, k), default="alternate"
         How a start is seeded: its first feature is the mean of the data, used by all ("mean", the
         paper), or there is none yet ("data"); either is best where the other never gets, so the
@@ -194,7 +197,7 @@ class BPMeans(FeatureEstimator):
         n_components: int = 8,
         max_features: int | None = None,
         algorithm: Literal["sweep", "collapsed", "stepwise"] = "sweep",
-        assign: Literal["exact", "coordinate"] = "exact",
+        assign: Literal["auto", "exact", "coordinate"] = "auto",
         init: Literal["alternate", "mean", "data"] | ArrayLike = "alternate",
         n_init: int | Literal["auto"] = "auto",
         n_swaps: int | Literal["auto"] = "auto",
@@ -223,7 +226,15 @@ class BPMeans(FeatureEstimator):
         check_number(self.n_components, "n_components", low=1, integer=True)
         check_number(self.max_features, "max_features", low=1, integer=True, none=True)
         check_option(self.algorithm, "algorithm", ("sweep", "collapsed", "stepwise"))
-        check_option(self.assign, "assign", ("exact", "coordinate"))
+        check_option(self.assign, "assign", ("auto", "exact", "coordinate"))
+        if self.assign == "exact":
+            if self.algorithm != "collapsed":
+                raise ValueError(
+                    "assign must be 'auto' or 'coordinate' unless algorithm is 'collapsed', got "
+                    f"'exact' with algorithm={self.algorithm!r}"
+                )
+            remedy = f"; with assign='auto' rows are exact up to {MOST_TRIED} features"
+            check_exact(self.max_features, "max_features", remedy)
         check_search(self)
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -259,8 +270,9 @@ class BPMeans(FeatureEstimator):
         lam = self.lam
         # "auto": unless Z is given, the sweeps go on from Z of the path, with as many features
         if lam == "auto":
+            exact = MOST_TRIED if self.assign == "exact" else 0
             self.path_, chosen = choose(
-                self, rows, weight, 0, cap, rng, n_threads, self._callback()
+                self, rows, weight, exact, cap, rng, n_threads, self._callback()
             )
             lam = self.path_.lam
             if Z is None and self.algorithm != "stepwise":
@@ -277,10 +289,10 @@ class BPMeans(FeatureEstimator):
             swaps = swaps_of(self, rows, given=given)
             if Z is not None and not given:
                 swaps = 0  # the path has already swapped for this Z
-            rule: str = self.algorithm
-            if rule == "collapsed" and self.assign == "coordinate":
-                rule = "collapsed coordinate"
-            sweep = new_sweep(self, rows, weight, rule, lam, cap, swaps, n_threads)
+            most_tried = 0 if self.assign == "coordinate" else MOST_TRIED
+            sweep = new_sweep(
+                self, rows, weight, self.algorithm, lam, cap, swaps, n_threads, most_tried
+            )
             run_starts(self, sweep, rng, Z)
             converged = sweep.converged
         self.lam_ = lam
@@ -476,7 +488,7 @@ class KFeatures(FeatureEstimator):
         k, swaps, Z = self.n_components, swaps_of(self, rows), None
         # "auto": the sweeps go on from Z of the path, which has already made swaps
         if k == "auto":
-            exact = EXACT_LIMIT if self.assign == "exact" else 0
+            exact = MOST_TRIED if self.assign == "exact" else 0
             most, callback = exact or len(rows), self._callback()
             self.path_, Z = choose(self, rows, weight, exact, most, rng, n_threads, callback)
             k, swaps = self.path_.best, 0
@@ -608,7 +620,7 @@ def feature_path(
     rng = check_random_state(model.random_state)
     check_number(model.n_threads, "n_threads", low=1, integer=True, none=True)
     n_threads = resolve_threads(model.n_threads)
-    exact = EXACT_LIMIT if model.assign == "exact" else 0
+    exact = MOST_TRIED if model.assign == "exact" else 0
     steps = Steps(model, X, weight, exact, rng, n_threads)
     for _ in range(min(max_components, len(X))):
         steps.go_on()

@@ -20,10 +20,9 @@ from smallvar._core.validation import (
     shown,
     varying_columns,
 )
-from smallvar._sweeps.features.starts import FeatureSweep
+from smallvar._sweeps.features.starts import MOST_TRIED, FeatureSweep
 
 INITS = ("alternate", "mean", "data")
-EXACT_LIMIT = 12  # 2^12 rows of Z to choose from
 # absolute bounds on weights, and on weights times the largest square in X: sums stay in float64
 SMALLEST_WEIGHTED, LARGEST_WEIGHTED = 1e-280, 1e280
 # bits to which relative weights are rounded: several starts reach the same features in different
@@ -57,12 +56,15 @@ def check_weight_range(X, weight):
         )
 
 
-def check_exact(k, name):
-    """Raise if k features are too many for assign="exact", which tries all 2^k rows of Z."""
-    if k > EXACT_LIMIT:
+def check_exact(k, name, remedy=""):
+    """Raise if k features (None: any number) are too many for assign="exact", which tries 2^k rows.
+
+    ``remedy`` ends the message.
+    """
+    if k is None or k > MOST_TRIED:
         raise ValueError(
-            f"{name} must be <= {EXACT_LIMIT} where assign is 'exact' (it tries 2^{name} rows), "
-            f"got {name}={k}"
+            f"{name} must be <= {MOST_TRIED} where assign is 'exact' (it tries 2^{name} rows), "
+            f"got {name}={k}{remedy}"
         )
 
 
@@ -118,10 +120,10 @@ def swaps_of(model, X, *, given=False, path=False):
     return 0 if given else max(FEW_SWAPS, min(most, SWAP_NUMBERS // X.size))
 
 
-def new_sweep(model, X, weight, rule, lam, cap, n_swaps, n_threads):
+def new_sweep(model, X, weight, rule, lam, cap, n_swaps, n_threads, most_tried=MOST_TRIED):
     """A FeatureSweep over the rows X with the parameters of an estimator.
 
-    ``rule`` is as in FeatureSweep: "sweep", "collapsed" or "collapsed coordinate" for a penalty
+    ``rule`` and ``most_tried`` are as in FeatureSweep: "sweep" or "collapsed" for a penalty
     ``lam``, "coordinate" or "exact" for a fixed number of features; ``cap`` is the largest number.
     """
     return FeatureSweep(
@@ -135,6 +137,7 @@ def new_sweep(model, X, weight, rule, lam, cap, n_swaps, n_threads):
         n_swaps,
         n_threads,
         _sweep_callback(model),
+        most_tried,
     )
 
 

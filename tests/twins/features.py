@@ -249,7 +249,8 @@ def bp_means(
 ):
     """BP-means (MB13 eq. 6) from Z and A, or its collapsed form (eq. 10).
 
-    ``collapsed``: "exact", a row is the best of all 2^K, or "coordinate", bit by bit.
+    ``collapsed``: "auto", a row is the best of all 2^K up to 12 features, or "coordinate", bit by
+    bit.
     """
     X = np.asarray(X, dtype=float)
     w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
@@ -257,7 +258,7 @@ def bp_means(
 
     def sweep(Z, A):
         if collapsed:
-            Z, created = _collapsed_bp_sweep(X, w, lam, Z, cap, collapsed == "exact")
+            Z, created = _collapsed_bp_sweep(X, w, lam, Z, cap, collapsed == "auto")
             return Z, A, created
         return _bp_sweep(X, w, lam, Z, A, cap)
 

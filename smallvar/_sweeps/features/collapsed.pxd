@@ -3,7 +3,7 @@
 from smallvar._sweeps.features.state cimport Problem, State
 
 cdef enum:
-    MOST_TRIED = 12     # features up to which all rows can be tried
+    C_MOST_TRIED = 12   # features up to which all 2^k rows can be tried
 
 cdef int refresh(const Problem* problem, State* state) except -1 nogil
 cdef int collapsed_sweep(const Problem* problem, State* state) except -1 nogil

@@ -8,7 +8,7 @@ leverage h = w z P z' and the residual r = x - z A, the problem of the other row
 
 and a row z costs w ||x - z A-||^2 / (1 + w z P- z') more than the other rows alone. Both parts are quadratic in z: they
 follow for all 2^k rows from what each flip of a bit of the row as it was, and each pair of flips, adds to them. With
-more than MOST_TRIED features single bits are flipped until none helps.
+more than ``most_tried`` features single bits are flipped until none helps.
 """
 
 from libc.math cimport fabs, sqrt
@@ -331,8 +331,8 @@ cdef Py_ssize_t best_flips(const State* state, const Row* row) noexcept nogil:
     cdef double* denominators = state.collapsed.denominators
     cdef double* step = state.collapsed.flip_step
     cdef const double* z = state.collapsed.z
-    cdef double[MOST_TRIED] numerator_terms
-    cdef double[MOST_TRIED] denominator_terms
+    cdef double[C_MOST_TRIED] numerator_terms
+    cdef double[C_MOST_TRIED] denominator_terms
     cdef double w = row.weight, sign, bound = row.cost - row.margin
     numerators[0], denominators[0] = row.numerator, row.denominator
     for i in range(size):

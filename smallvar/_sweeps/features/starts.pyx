@@ -10,7 +10,7 @@ from libc.math cimport HUGE_VAL
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.features.collapsed cimport MOST_TRIED, collapsed_sweep, refresh
+from smallvar._sweeps.features.collapsed cimport C_MOST_TRIED, collapsed_sweep, refresh
 from smallvar._sweeps.features.search cimport search
 from smallvar._sweeps.features.seeding cimport draw, fill_up, join, seed, uniform
 from smallvar._sweeps.features.solver cimport add_residual, least_squares, read_sums, recount, remove, update_all_tables
@@ -71,9 +71,8 @@ cdef extern from *:
     # a swap is given up where so many sweeps that gain as much as the last one would not be enough
     const double SWEEPS_LEFT "SMALLVAR_SWEEPS_LEFT"
 
-RULES = {
-    "sweep": FREE, "collapsed": COLLAPSED, "collapsed coordinate": COLLAPSED, "coordinate": COORDINATE, "exact": EXACT,
-}
+RULES = {"sweep": FREE, "collapsed": COLLAPSED, "coordinate": COORDINATE, "exact": EXACT}
+MOST_TRIED = C_MOST_TRIED  # the same number for Python
 
 cdef enum:
     STATES = 3          # of a thread: its best start, the present one, and memory for swaps
@@ -367,9 +366,10 @@ cdef class FeatureSweep:
 
     X : IN array (n, d), float32 or float64, any strides, may be read-only
     weight : IN array (n,), float64, > 0, or None
-    rule : "sweep", "collapsed" (whole rows, up to MOST_TRIED features), "collapsed coordinate" (bit by bit), all with a
-        penalty lam; "coordinate" or "exact" (K fixed)
+    rule : "sweep" or "collapsed" (with a penalty lam), "coordinate" or "exact" (K fixed)
     max_features : largest number of features; K where it is fixed
+    most_tried : "collapsed" chooses the best of all rows while there are at most so many features, at most MOST_TRIED,
+        and bit by bit with more
     """
 
     cdef Problem problem
@@ -393,15 +393,17 @@ cdef class FeatureSweep:
 
     def __init__(
         self, X, weight, str rule, double lam, Py_ssize_t max_features, int max_iter, double tol, Py_ssize_t n_swaps,
-        int n_threads, callback,
+        int n_threads, callback, Py_ssize_t most_tried=C_MOST_TRIED,
     ):
+        if not 0 <= most_tried <= C_MOST_TRIED:
+            raise ValueError(f"most_tried must be >= 0 and <= {C_MOST_TRIED}, got {most_tried}")
         cdef Py_ssize_t n = X.shape[0], d = X.shape[1], n_tiles = tile_count(n)
         cdef Problem* problem = &self.problem
         self.X, self.weight, self.n_threads, self.callback = X, weight, n_threads, callback
         problem.points.rows = rows_of(X, weight, None)
         problem.points.n, problem.points.d, problem.points.n_tiles = n, d, n_tiles
         problem.rule, problem.fixed = RULES[rule], rule in ("coordinate", "exact")
-        problem.most_tried = MOST_TRIED if rule == "collapsed" else 0
+        problem.most_tried = most_tried
         problem.lam, problem.max_features, problem.n_swaps = lam, max_features, n_swaps
         problem.max_iter, problem.tol = max_iter, tol
         problem.callback = NULL if callback is None else <void*> callback
