@@ -31,7 +31,6 @@ from smallvar._core.validation import (
     check_weights,
     exact_number,
     level_of_caller,
-    mean_weight,
     shown,
     varying_columns,
 )
@@ -447,11 +446,9 @@ default="auto"
         X = self._validate(X, reset=True)
         check_reach(X)
         n, d = X.shape
-        weight = self._relative(check_weights(sample_weight, n), self._counts_rows)
         # the prices of BIC are for n rows: weights are divided by their mean, so they add to n
-        if self._counts_rows and weight is not None:
-            mean = mean_weight(weight)
-            weight, self._unit = weight / mean, mean * self._unit
+        weight = check_weights(sample_weight, n)
+        weight = self._relative(weight, self._counts_rows, to_mean=True)
         w = np.ones(n) if weight is None else weight
         active = np.flatnonzero(w)
         if not self._number_is_free:

@@ -42,6 +42,7 @@ from smallvar._core.validation import (
     explained,
     is_plain,
     level_of_caller,
+    mean_weight,
     realigned,
     relative_weights,
     sparse_rows,
@@ -318,11 +319,17 @@ class Estimator(FitMixin, BaseEstimator):
         """The callback for every step of the fit; None if there is none."""
         return in_unit(callback_for(self.verbose, self), self._unit)
 
-    def _relative(self, weight, relative=True, **options):
-        """The weights for a fit, in units of the lightest if ``relative``; sets ``_unit``."""
+    def _relative(self, weight, relative=True, *, to_mean=False, **options):
+        """The weights for a fit; sets ``_unit``.
+
+        If ``relative``, they are in units of the lightest or, with ``to_mean``, of their mean.
+        """
         vars(self).pop("_unit", None)
         if relative:
             weight, unit = relative_weights(weight, **options)
+            if to_mean and weight is not None:
+                mean = mean_weight(weight)
+                weight, unit = weight / mean, mean * unit
             if unit != 1.0:
                 self._unit = unit  # objective and penalty are multiplied by it after the fit
         return weight

@@ -26,7 +26,6 @@ from smallvar._core.validation import (
     check_sparse,
     check_weights,
     exact_number,
-    mean_weight,
 )
 from smallvar._mixed.columns import Column, pack, repack, weighted_columns
 from smallvar._mixed.families import better_families
@@ -297,7 +296,9 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         with np.errstate(over="ignore", invalid="ignore"):
             packed = pack(self._checked(X, reset=True), self.columns)
         self._note_columns(X, packed)
-        weight = self._in_units(check_weights(sample_weight, len(packed.numbers)))
+        weight = check_weights(sample_weight, len(packed.numbers))
+        # the prior of a cluster is worth a row of mean weight
+        weight = self._relative(weight, isinstance(self.lam, str), to_mean=True)
         packed = weighted_columns(packed, weight)
         check_values(packed)
         self.columns_, self.left_out_ = packed.columns, packed.left_out
@@ -314,15 +315,6 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)
         return self
-
-    def _in_units(self, weight):
-        """The weights for a fit: divided by their mean if the penalty is found."""
-        weight = self._relative(weight, isinstance(self.lam, str))
-        if weight is not None and isinstance(self.lam, str):
-            # the prior of a cluster is worth a row of this weight
-            mean = mean_weight(weight)
-            weight, self._unit = weight / mean, mean * self._unit
-        return weight
 
     def _checked(self, X, *, reset):
         """X itself if it is a table, else an array, checked by scikit-learn but for its values."""
