@@ -20,6 +20,9 @@ from smallvar._sweeps.sums import COLUMN_ROUNDING, Layout, Sums, exact_total, ro
 
 # multiply-adds, and an overhead for each distance, up to which no sweep is made
 FEW, PER_DISTANCE = 1 << 19, 8
+# of the largest absolute value of a column: a mean that lies farther outside the rows is not one of
+# theirs, as they have changed. Exact sums, the least exact of which are good to 2^-44, stay within
+BEYOND_ROWS = 1e-6
 FEW_SUMMED = 127  # rows up to which sums are exact without bins
 
 
@@ -39,7 +42,7 @@ def mean_rounding(low, high):
 def check_means(means, layout):
     """Raise unless means of rows lie, but for rounding, between the rows that the layout is for."""
     low, high = layout.low, layout.high
-    slack = 1e-6 * np.maximum(np.abs(low), np.abs(high))
+    slack = BEYOND_ROWS * np.maximum(np.abs(low), np.abs(high))
     if not ((low - slack <= means) & (means <= high + slack)).all():
         raise ValueError(UNSOUND)
 

@@ -13,9 +13,15 @@ cdef enum:
 cdef extern from *:
     """
     #define SMALLVAR_SURE (1.0 - 1e-12)
+    #define SMALLVAR_LEAST_SUM 0.5
+    #define SMALLVAR_MOST_SUM 1.5
     """
     # a probability from which on a row is drawn for sure: some 1e-16 of one are lost to rounding
     const double C_SURE "SMALLVAR_SURE"
+    # of the rows to draw: between these lies the sum of their probabilities, which is their number but for rounding.
+    # Lengths then add up to less than 1.5 * 2^61, and twice that is within 64 bits
+    const double LEAST_SUM "SMALLVAR_LEAST_SUM"
+    const double MOST_SUM "SMALLVAR_MOST_SUM"
 
 SURE = C_SURE  # the same number for Python
 
@@ -55,7 +61,7 @@ def systematic_draw(const double[::1] probability, const int[::1] stratum, Py_ss
         raise ValueError(f"stratum must be >= 0 and < {n_strata}")
     if left <= 0:
         return drawn_array.astype(bool)
-    if not 0.5 * left < rest < 1.5 * left:  # they do not add up, but for rounding: those of rows that are not finite
+    if not LEAST_SUM * left < rest < MOST_SUM * left:  # probabilities of rows that are not finite
         refuse_rows()
     unit = ldexp(1.0, 61) / left
     with nogil:
