@@ -16,6 +16,8 @@ from smallvar._sweeps.divergences import (
     ITAKURA_SAITO,
     KULLBACK_LEIBLER,
     LOGISTIC,
+    OFF_BORDER,
+    OPENED_OFF_BORDER,
     divergences,
     summands,
     within_members,
@@ -32,10 +34,6 @@ LOGARITHMS = 8000 * EPS
 SMALLEST_QUOTIENT = 1e-300  # absolute: for smaller a / b, log(a) - log(b) is more accurate
 # absolute: least distance of the reference of "logistic" from 0 and 1, for its logarithms
 BORDER = 1e-6
-# components on the border are moved by this part of the way to the reference to have finite scores
-OFF_BORDER = 2.0**-20
-# and by this part where a cluster opens
-OPENED_OFF_BORDER = 0.1
 
 
 def blocks(n, width):

@@ -45,6 +45,13 @@
  * rounding: it is then summed row by row. */
 #define SV_CANCELLATION 1e-6
 
+/* Centers on the border of the domain of a divergence (a poisson mean of 0, say) are infinitely far from rows inside.
+ * Of the way from the border to the mean of all rows: where they are taken to be for a bound, which needs finite
+ * logarithms; */
+#define SV_OFF_BORDER 0x1p-20
+/* and where the center of a cluster that opens at a row on the border is, so that other rows can join it. */
+#define SV_OPENED_OFF_BORDER 0.1
+
 /* The largest absolute value of the data lies between these, so that squares stay within float64; */
 #define SV_SMALLEST_REACH 1e-140
 #define SV_LARGEST_REACH 1e140

@@ -6,12 +6,14 @@ D(x, mu) = F(x) - F(mu) - F'(mu) (x - mu), summed over the columns; 0 log 0 is 0
 from libc.math cimport fabs, log, log1p
 
 from smallvar._sweeps.rows cimport poll_signals, real_x
+from smallvar._sweeps.tolerances cimport C_OFF_BORDER, C_OPENED_OFF_BORDER
 
 import numpy as np
 
 KULLBACK_LEIBLER = 0        # x log(x / mu) - x + mu
 ITAKURA_SAITO = 1           # x / mu - log(x / mu) - 1
 LOGISTIC = 2                # x log(x / mu) + (1 - x) log((1 - x) / (1 - mu))
+OFF_BORDER, OPENED_OFF_BORDER = C_OFF_BORDER, C_OPENED_OFF_BORDER     # the same numbers for Python
 
 cdef enum:
     C_KULLBACK_LEIBLER = 0

@@ -22,6 +22,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport poll_signals
+from smallvar._sweeps.tolerances cimport C_OFF_BORDER, C_OPENED_OFF_BORDER
 
 import numpy as np
 
@@ -42,18 +43,13 @@ cdef extern from *:
     """
     #define SMALLVAR_MIXED_EPS 0x1p-52
     #define SMALLVAR_MIXED_SAME 1e-9
-    #define SMALLVAR_OPENED_OFF_BORDER 0.1
     """
     # nats: for lam = 0 a row that is no farther from its center opens no cluster. The mean of equal rows with weights
     # differs from them by rounding, so that clusters at them would open without end
     const double SAME "SMALLVAR_MIXED_SAME"
-    # of the way from 0 to the overall mean: where the center of a cluster that opens has poisson means that would be 0
-    const double OPENED_OFF_BORDER "SMALLVAR_OPENED_OFF_BORDER"
     const double EPS "SMALLVAR_MIXED_EPS"
 
 NORMAL, POISSON, EXPONENTIAL = C_NORMAL, C_POISSON, C_EXPONENTIAL
-# of the way from 0 to the overall mean: where scores have a poisson mean that is 0
-OFF_BORDER = 2.0**-20
 
 
 cdef struct Centers:
@@ -733,13 +729,13 @@ cdef bint move_off_border(
     for m in range(row.n_numbers):
         j = row.at[m]
         if table.kind[j] == C_POISSON and row.x[m] == 0.0:
-            more += table.factor[j] * (OPENED_OFF_BORDER * table.place[j])
+            more += table.factor[j] * (C_OPENED_OFF_BORDER * table.place[j])
     if not (more > 0.0 and gain - w * more > lam):
         return False
     for m in range(row.n_numbers):
         j = row.at[m]
         if table.kind[j] == C_POISSON and row.x[m] == 0.0:
-            mean[j] = OPENED_OFF_BORDER * table.place[j]
+            mean[j] = C_OPENED_OFF_BORDER * table.place[j]
     return True
 
 
@@ -775,7 +771,7 @@ def affine(kind, means, place, walls):
     slope[:, at], offset[:, at] = 2.0 * delta, delta * delta
     at = kind == C_POISSON
     m = np.broadcast_to(place[at], means[:, at].shape)
-    mu = np.where(walls[:, at], m * OFF_BORDER, means[:, at])
+    mu = np.where(walls[:, at], m * C_OFF_BORDER, means[:, at])
     ratio = np.where(np.abs(mu - m) <= 0.5 * m, np.log1p((mu - m) / m), np.log(mu) - np.log(m))
     slope[:, at], offset[:, at] = -ratio, means[:, at] - m - m * ratio
     at = kind == C_EXPONENTIAL

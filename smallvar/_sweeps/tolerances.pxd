@@ -16,6 +16,8 @@ cdef extern from "_tolerances.h" nogil:
     const double C_ZERO_RESULTANT "SV_ZERO_RESULTANT"
     const double C_COLUMN_ROUNDING "SV_COLUMN_ROUNDING"
     const double C_CANCELLATION "SV_CANCELLATION"
+    const double C_OFF_BORDER "SV_OFF_BORDER"
+    const double C_OPENED_OFF_BORDER "SV_OPENED_OFF_BORDER"
     const double C_SMALLEST_REACH "SV_SMALLEST_REACH"
     const double C_LARGEST_REACH "SV_LARGEST_REACH"
     const double C_LARGEST_ERROR "SV_LARGEST_ERROR"
