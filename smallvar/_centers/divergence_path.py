@@ -17,6 +17,9 @@ from smallvar._sweeps.sums import SMALLEST_POSITIVE
 # absolute bounds for the gamma law: of the mean divergence to which its shape is fitted, and of the
 # shape
 SMALLEST_MEAN, LARGEST_MEAN, SMALLEST_SHAPE = 1e-12, 1e5, 1e-6
+# of the way from a seed of the path to the mean: on the border of the domain it would be infinitely
+# far from rows inside
+SEEDED_OFF_BORDER = 0.05
 
 
 class _DivergenceMergeSweep(DivergenceSweep):
@@ -27,13 +30,15 @@ class _DivergenceMergeSweep(DivergenceSweep):
     def seed(self, rows):
         """Append centers at these rows, moved off the border of the domain toward the mean."""
         seeds = np.asarray(self.X[rows], dtype=np.float64)
-        self.set_centers(np.vstack([self.centers, seeds + 0.05 * (self.reference.m0 - seeds)]))
+        self.set_centers(
+            np.vstack([self.centers, seeds + SEEDED_OFF_BORDER * (self.reference.m0 - seeds)])
+        )
         self.assign()
 
     def start(self, centers):
         """Begin at these centers; a single one is moved off the border of the domain."""
         if len(centers) == 1:
-            centers = centers + 0.05 * (self.reference.m0 - centers)
+            centers = centers + SEEDED_OFF_BORDER * (self.reference.m0 - centers)
         super().start(centers)
 
     def run_lloyd(self, most):
