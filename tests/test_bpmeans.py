@@ -168,6 +168,12 @@ def test_rows_are_tried_up_to_twelve_features(k):
         assert np.array_equal(exact.fit(X).assignments_, auto)
 
 
+@pytest.mark.parametrize("most_tried", [-1, MOST_TRIED + 1])
+def test_no_more_rows_are_tried_than_there_is_memory_for(most_tried):
+    with pytest.raises(ValueError, match=f"most_tried must be >= 0 and <= 12, got {most_tried}"):
+        FeatureSweep(np.eye(3), None, "collapsed", 1.0, 3, 9, 0.0, 0, 1, None, most_tried)
+
+
 @pytest.mark.parametrize("algorithm", ["sweep", "collapsed", "stepwise"])
 def test_how_rows_of_bp_means_choose(algorithm):
     """By default exactly in the collapsed form, and bit by bit in the others."""
