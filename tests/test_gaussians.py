@@ -139,6 +139,19 @@ def test_moments_equal_twin(seed, weighted):
     assert other[wanted == 1].tobytes() == scatter[wanted == 1].tobytes()
 
 
+@pytest.mark.parametrize("wrong", [-1, 3, 2**31 - 1, -(2**31)])
+def test_labels_that_are_no_clusters(wrong):
+    """As -1, which assign_gaussians gives: nothing is read or written by them."""
+    X, centers, roots, charges = problem(np.random.default_rng(0), 40, 2, 3)
+    label, scatter, flags = np.zeros(40, dtype=np.int32), np.empty((3, 2, 2)), np.ones(3, np.uint8)
+    label[7] = wrong
+    message = f"labels must be >= 0 and < 3, got {wrong}"
+    with pytest.raises(ValueError, match=message):
+        assign(X, centers, roots, charges, None, (label, np.empty(40), np.empty(40)))
+    with pytest.raises(ValueError, match=message):
+        cluster_moments(X, None, np.arange(40), label, flags, centers, scatter, 1)
+
+
 @pytest.mark.parametrize("d", [1, 2, 5, 30])
 def test_roots_and_determinants(d):
     """Against numpy; what is singular is found."""

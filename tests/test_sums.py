@@ -171,6 +171,8 @@ def test_rows_that_come_and_go_leave_nothing(kind):
         sums.move(X, now, to, weights)
         now = to
     sums.move(X, now, labels, weights)
+    none = None if weights is None else weights[:0]
+    sums.move(X[:0], now[:0], now[:0], none)
     assert state(sums) == state(sums_of(layout, X, weights, labels))
     sums.move(X, labels, np.full(len(X), -1, dtype=np.int32), weights)
     assert not sums.cells.any() and not sums.counts.any()

@@ -105,6 +105,17 @@ cdef Clusters clusters_of(
     )
 
 
+cdef int check_labels(const int[::1] labels, Py_ssize_t k) except -1:
+    """Raise if a label is not the number of a cluster, as -1, where assign_gaussians has found no finite cost."""
+    cdef int low = 0, high = 0
+    cdef Py_ssize_t i
+    for i in range(labels.shape[0]):
+        low, high = min(low, labels[i]), max(high, labels[i])
+    if low < 0 or high >= k:
+        raise ValueError(f"labels must be >= 0 and < {k}, got {low if low < 0 else high}")
+    return 0
+
+
 # ---- the cheapest cluster of each point ------------------------------------------------------------------------------
 
 
@@ -226,6 +237,7 @@ def assign_gaussians(X, const double[:, ::1] centers, const double[:, :, ::1] ro
     cdef Py_ssize_t n_chunks, first = 0, last, chunk, work = 0, per_point
     if changed.shape[0] != clusters.k or not labels.shape[0] == least.shape[0] == second.shape[0] == points.rows.n:
         raise ValueError("changed, labels, least and second must match X and centers")
+    check_labels(labels, clusters.k)
     points.labels, points.least, points.second = &labels[0], &least[0], &second[0]
     clusters.numbers, clusters.changed, clusters.n_changed = &numbers[0], &used[0], flags.sum()
     n_chunks = (points.rows.n + CHUNK - 1) // CHUNK
@@ -335,6 +347,7 @@ def cluster_moments(X, const double[::1] weight, const Py_ssize_t[::1] order, co
     cdef bint again = False
     if not rows.n == labels.shape[0] == order.shape[0] or not size == wanted.shape[0] == scatter.shape[0]:
         raise ValueError("order and labels must match X, wanted and scatter must match centers")
+    check_labels(labels, size)
     with nogil:
         for i in range(rows.n):
             if wanted[labels[i]]:

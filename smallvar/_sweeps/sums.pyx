@@ -342,6 +342,8 @@ cdef class Sums:
         """Move rows X (n, d) from the clusters label, (n,), to clusters ``to``, (n,); -1: no cluster."""
         self._check(X.shape[1], X.shape[0], label, weight)
         self._check(X.shape[1], X.shape[0], to, weight)
+        if X.shape[0] == 0:
+            return
         cdef Rows rows = rows_of(X, weight, None)
         move_points(&rows, 0, rows.n, &label[0], &to[0], &self.table)
 
