@@ -75,6 +75,8 @@ class Frame:
         reach = max((high - self.origin).max(), (self.origin - low).max())
         if centers is not None:
             reach = max(reach, np.abs(centers - self.origin).max())
+        if not reach >= 0.0:
+            raise ValueError(UNSOUND)
         if reach > 0 and not SMALLEST_REACH < reach < LARGEST_REACH:
             raise ValueError(
                 f"X must be spread over more than 1e-140 and less than 1e140, got {reach:.3g}: "

@@ -10,6 +10,8 @@ import threading
 import numpy as np
 from scipy.linalg import LinAlgError, cython_lapack, solve_triangular
 
+from smallvar._sweeps.rows import UNSOUND
+
 QUICK = 500  # rows of a matrix up to which decompositions are quick enough not to be interrupted
 QUICK_FACTOR = 2000  # the same for a Cholesky factor
 
@@ -63,9 +65,16 @@ def stoppable_if_large(function, A, *args, **options):
     return run(function, A, *args, **options)
 
 
+def need_finite(A):
+    """The matrix, if it is finite: LAPACK may fail to converge, or to end, where it is not."""
+    if not np.isfinite(A).all():
+        raise ValueError(UNSOUND)
+    return A
+
+
 def all_pairs(A):
     """All eigenpairs of a symmetric matrix, ascending, as numpy.linalg.eigh returns them."""
-    return (stoppable if len(A) > QUICK else _at_once)(np.linalg.eigh, A)
+    return (stoppable if len(A) > QUICK else _at_once)(np.linalg.eigh, need_finite(A))
 
 
 def r_factor(A):
@@ -100,7 +109,7 @@ def _at_once(function, *args, **options):
 
 def svd(A, **options):
     """The singular value decomposition of A; arguments and results of numpy.linalg.svd."""
-    return stoppable_if_large(np.linalg.svd, A, **options)
+    return stoppable_if_large(np.linalg.svd, need_finite(A), **options)
 
 
 def eigh(K, above=None, largest=None):
@@ -108,7 +117,7 @@ def eigh(K, above=None, largest=None):
 
     ``largest`` is the number of the largest pairs to compute.
     """
-    return stoppable_if_large(_eigh, K, above, largest)
+    return stoppable_if_large(_eigh, need_finite(K), above, largest)
 
 
 def _eigh(K, above, largest):

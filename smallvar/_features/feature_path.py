@@ -14,6 +14,7 @@ from smallvar._features.feature_estimator import (
 )
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import Path, envelope, penalty_within
+from smallvar._sweeps.rows import UNSOUND
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 EXACT_FIT = 1e-20  # of the sum of squares of X: a smaller error, or column, counts as zero
@@ -175,6 +176,8 @@ class Steps:
     def _keep(self, sweep):
         """Keep the features of a sweep if their error is the lowest for this number of features."""
         k = sweep.k
+        if not sweep.error < np.inf:
+            raise ValueError(UNSOUND)
         self.left[k][2].extend(sweep.objectives)
         self.converged &= sweep.converged
         self.n_iter = max(self.n_iter, sweep.n_iter)

@@ -121,7 +121,7 @@ class DirectionSearch:
         for _ in range(ITERATIONS):
             B = np.linalg.qr(B)[0]
             SB, m = S @ B, X.shape[1]
-            e, rotation = np.linalg.eigh(B.T @ SB)
+            e, rotation = all_pairs(B.T @ SB)
             e, rotation = e[: -m - 1 : -1].clip(0.0), rotation[:, : -m - 1 : -1]
             P, X, SX = X, B @ rotation, SB @ rotation
             q = int(self._costs(e[:most], trace)[0].argmin())

@@ -14,7 +14,7 @@ from libc.math cimport HUGE_VAL, M_PI as pi, fabs, frexp, hypot, ldexp, lgamma, 
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from smallvar._sweeps.rows cimport Rows, rows_of, value_of, weight_of
+from smallvar._sweeps.rows cimport Rows, refuse_rows, rows_of, value_of, weight_of
 
 import numpy as np
 
@@ -381,6 +381,8 @@ cdef int find_eigenpairs(double[:, ::1] V, double[::1] e, double[::1] beside) ex
         tridiagonalize(&V[0, 0], &e[0], &beside[0], d)
         diagonalize(&V[0, 0], &e[0], &beside[0], d)
     else:
+        if not np.isfinite(matrix).all():
+            refuse_rows()
         values, vectors = np.linalg.eigh(matrix)
         np.asarray(e)[:], np.asarray(V)[:] = values, vectors.T
     for i in range(d):
