@@ -877,6 +877,11 @@ def test_limits_of_lam():
         ({"reg_covar": -1.0}, ValueError, "reg_covar must be >= 0, got -1.0"),
         ({"reg_covar": "some"}, ValueError, "reg_covar must be one of 'auto', got 'some'"),
         ({"n_clusters": 0}, ValueError, "n_clusters must be >= 1, got 0"),
+        (
+            {"n_clusters": "some"},
+            TypeError,
+            "n_clusters must be an integer, 'auto' or None, got 'some'",
+        ),
         ({"n_clusters": 31}, ValueError, "n_clusters must be <= n_samples=30, got n_clusters=31"),
         ({"n_init": 0}, ValueError, "n_init must be >= 1, got 0"),
         ({"lam": "auto"}, TypeError, "lam must be a number or None, got 'auto'"),
@@ -1090,7 +1095,6 @@ def test_degenerate_data_and_volumes_of_points():
     ("options", "message"),
     [
         ({"volume": "some"}, "volume must be one of 'points', 'clusters', got 'some'"),
-        ({"n_clusters": "some"}, "n_clusters must be one of 'auto', got 'some'"),
         ({"lam": 1.0}, "lam must be None with n_clusters=2 and volume='points', got lam=1.0"),
         ({"n_clusters": "auto", "lam": -1.0}, "lam must be >= 0, got -1.0"),
         ({"n_clusters": "auto", "lam": np.inf}, "lam must be finite with volume='points', got inf"),

@@ -617,9 +617,11 @@ class SegmentMeans(CenterEstimator):
             # a mean for every piece takes up the noise of its columns
             parts = cuts.at(price + 0.5 * (level * noise.sum() + least))
             stops = path_of(record, parts, price)
-            compared = _apart([stop for stop in stops if stop.k <= most])
-            if number is not None:
-                compared = compared[-1:]
+            allowed = [stop for stop in stops if stop.k <= most]
+            if number is None:
+                stops, compared = allowed, _apart(allowed)
+            else:
+                compared = allowed[-1:]
             described = [
                 (description(stop.states[parts.numbers], stop.k), stop.k, stop) for stop in compared
             ]
