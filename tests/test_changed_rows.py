@@ -18,6 +18,7 @@ import scipy.sparse
 import sklearn
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
+from smallvar._sweeps.residual_density import eigenpairs
 
 import smallvar
 from smallvar import (
@@ -42,6 +43,8 @@ from smallvar import (
     lambda_path,
     progress_callback,
 )
+from smallvar._core.lapack import all_pairs, eigh, svd
+from smallvar._time.record import _of_covariance
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -265,6 +268,38 @@ def test_what_the_error_says():
             lambda_path(np.r_[np.nan, np.arange(50.0)][:, None])
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_decompositions_of_what_is_not_finite(value):
+    """No LAPACK routine is called: it might not converge, or not end."""
+    A = np.eye(30)
+    A[3, 4] = A[4, 3] = value
+    half = {"above": 0.5}, {"largest": 3}
+    calls = [lambda given=given: eigh(A, **given) for given in ({}, *half)]
+    calls += [
+        lambda: all_pairs(A),
+        lambda: svd(A),
+        lambda: eigenpairs(A),
+        lambda: _of_covariance(A),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="X must be finite, and must not change"):
+            call()
+
+
+def test_features_of_errors_that_are_not_finite():
+    """Rows that change between two numbers of features: none is described by such an error."""
+    X, events = FEW.copy(), []
+
+    def change(event):
+        events.append(event)
+        X[7, 1] = np.nan
+
+    message = "X must be finite, and must not change"
+    with progress_callback(change), pytest.raises(ValueError, match=message):
+        KFeatures("auto", random_state=0).fit(X)
+    assert events
+
+
 # An estimator during its own fit
 
 
@@ -273,10 +308,12 @@ def test_no_callback_fits_the_estimator_that_calls_it(key):
     model, X = FITS[key]
     model = clone(model)
     name = type(model).__name__
-    learned = "assignments_" if name in ("BPMeans", "KFeatures") else "labels_"
+    learned, where = "labels_", "by the fit that call"
+    if name in ("BPMeans", "KFeatures"):  # their starts call from the threads that they run in
+        learned, where = "assignments_", "(by the fit that call|in another thread)"
 
     def fit_again(event):
-        with pytest.raises(RuntimeError, match=f"this {name} is being fitted by the fit that call"):
+        with pytest.raises(RuntimeError, match=f"this {name} is being fitted {where}"):
             refit(model, X)
         assert not hasattr(model, learned)  # it changes at the end
         refit_of_another.append(event)

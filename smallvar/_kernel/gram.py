@@ -3,7 +3,7 @@
 In this order: how far rows are from zero, relative to their spread, which decides how a kernel is
 computed; ``Kernel``, a function and its arguments; ``KernelEstimator``, the base of estimators with
 a kernel; ``Gram``, the matrix K of the data with themselves; and checks of K: whether it is
-symmetric, and whether it has negative eigenvalues.
+symmetric, whether its sums fit float64, and whether it has negative eigenvalues.
 """
 
 import math
@@ -34,6 +34,7 @@ from smallvar._core.validation import (
     level_of_caller,
     shown,
 )
+from smallvar._sweeps.rows import LARGEST_ERROR
 from smallvar._sweeps.sums import round_origin
 
 BLOCK = 1 << 19  # elements of a block of rows: a few megabytes, for the cache
@@ -504,6 +505,19 @@ def check_gram(K):
     if K.shape[0] != K.shape[1]:
         raise ValueError(f"X must be a square Gram matrix for kernel='precomputed', got {K.shape}")
     check_symmetric(K, "X must be a symmetric Gram matrix for kernel='precomputed'")
+
+
+def check_size(gram, weight, definite):
+    """Raise a ValueError if weighted sums of values of the kernel would leave float64."""
+    largest = float(np.abs(gram.diagonal).max())
+    if gram.K is not None and not definite:  # then those beside the diagonal may be larger
+        largest = max(largest, float(gram.K.max()), -float(gram.K.min()))
+    total = float(gram.shape[0] if weight is None else weight.sum())
+    if total * largest > LARGEST_ERROR:
+        raise ValueError(
+            "kernel must have values that, times the weight of all rows, are at most 1e290, got "
+            f"{largest:.3g} for a weight of {total:.3g}: rescale X or sample_weight"
+        )
 
 
 def lowest_eigenvalue(gram):

@@ -485,8 +485,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
             check_ratio(weight, WEIGHTS, self.algorithm)
         label = check_labels(self.init, weight, n, self.max_clusters)
         guess = cut_guess(self.guess, n) if isinstance(self.lam, str) else None
-        gram = self._gram(X, weight)
         weight = self._relative(weight, isinstance(self.lam, str))
+        gram = self._gram(X, weight)
         clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.capacity)
         rounding = kernel_rounding(clusters)
         lam = self._penalty(gram, clusters, guess, rounding)

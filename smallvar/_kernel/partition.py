@@ -22,6 +22,7 @@ from smallvar._kernel.gram import (
     add_rows,
     batches,
     block_size,
+    check_size,
     remote_origin,
     warn_indefinite,
     warn_remote,
@@ -302,7 +303,9 @@ class KernelClusters(ClusterMixin, KernelEstimator):
         self._origin = remote_origin(X) if self._linear else None
         warn_remote(self, X, PRODUCTS[1:])
         gram = Gram(self._kernel_of_fit(), X, self.max_memory)
-        if callable(self.kernel) or self.kernel in INDEFINITE:
+        definite = not callable(self.kernel) and self.kernel not in INDEFINITE
+        check_size(gram, weight, definite)
+        if not definite:
             warn_indefinite(self, gram)
         return gram
 
