@@ -31,10 +31,10 @@ from smallvar._cli.output import (
 )
 from smallvar._cli.picture import feature_picture, path_picture
 from smallvar._cli.table import columns_in_short, counted, explained, square_of
-from smallvar._sweeps.features.starts import MOST_TRIED
 
 DIGITS_SHAPE = (8, 8)
 PATH = 10  # largest number of features of --path by default
+MOST_TRIED = 12  # features up to which the best of all rows is found; the library has the same
 NO_ERROR = 1e-20  # share of ||X||^2 below which an error of a path is only rounding
 
 
