@@ -19,6 +19,7 @@ import sklearn
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from smallvar._sweeps.residual_density import eigenpairs
+from smallvar._sweeps.sums import Stream
 
 import smallvar
 from smallvar import (
@@ -266,6 +267,22 @@ def test_what_the_error_says():
             MahalanobisMeans(n_clusters=3).fit(X)
         with pytest.raises(ValueError, match=message):
             lambda_path(np.r_[np.nan, np.arange(50.0)][:, None])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_small_batch_that_is_not_finite(value):
+    """Its exact sums have digits for its numbers alone: nothing is written outside of them."""
+    X, label = np.array([[1.0, value], [2.0, 3.0]]), np.zeros(2, dtype=np.int32)
+    stream = Stream.of(np.ones((1, 2)), np.ones(1))
+    assert stream.with_rows(X, None, label, 1) is None
+    assert stream.with_rows(X, np.ones(2), label, 1) is None
+    assert stream.with_rows(X[1:], None, label[1:], 1)[1].tolist() == [1]
+    model = MiniBatchDPMeans(lam=30.0).partial_fit(FEW[:20, :2])
+    before = model.cluster_centers_.copy()
+    message = "X must be"
+    with sklearn.config_context(assume_finite=True), pytest.raises(ValueError, match=message):
+        model.partial_fit(X)
+    assert np.array_equal(model.cluster_centers_, before)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smallvar._core.lapack import all_pairs
+from smallvar._core.lapack import all_pairs, need_finite
 from smallvar._selection.covariance import Covariance
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
@@ -121,7 +121,7 @@ class DirectionSearch:
         for _ in range(ITERATIONS):
             B = np.linalg.qr(B)[0]
             SB, m = S @ B, X.shape[1]
-            e, rotation = all_pairs(B.T @ SB)
+            e, rotation = np.linalg.eigh(need_finite(B.T @ SB))
             e, rotation = e[: -m - 1 : -1].clip(0.0), rotation[:, : -m - 1 : -1]
             P, X, SX = X, B @ rotation, SB @ rotation
             q = int(self._costs(e[:most], trace)[0].argmin())

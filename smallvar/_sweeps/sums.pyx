@@ -531,7 +531,7 @@ cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
 
 
 cdef bint exponents_of(const Rows* r, int* lowest, int* highest) noexcept nogil:
-    """The least and the largest exponent of w x that is not 0, and of w, as float64 stores it; False: too large."""
+    """The least and the largest exponent of w x that is not 0, and of w, as float64 stores it; False: too large, or NaN."""
     cdef Py_ssize_t i, j
     cdef double w, t, most = 0.0, least = HUGE_VAL
     for i in range(r.n):
@@ -541,6 +541,8 @@ cdef bint exponents_of(const Rows* r, int* lowest, int* highest) noexcept nogil:
         most, least = max(most, w), min(least, w)
         for j in range(r.d):
             t = fabs(w * value_of(r, i, j))
+            if not t < HUGE_VAL:  # max would pass over NaN
+                return False
             most = max(most, t)
             if t > 0.0:
                 least = min(least, t)
