@@ -531,7 +531,7 @@ cdef absorb(int64_t[:, :, ::1] digits, Py_ssize_t first, Sums sums):
 
 
 cdef bint exponents_of(const Rows* r, int* lowest, int* highest) noexcept nogil:
-    """The least and the largest exponent of w x that is not 0, and of w, as float64 stores it; False: too large, or NaN."""
+    """The least and largest exponent of w x that is not 0, and of w, as float64 stores it; False: too large, or NaN."""
     cdef Py_ssize_t i, j
     cdef double w, t, most = 0.0, least = HUGE_VAL
     for i in range(r.n):
