@@ -88,7 +88,7 @@ LAM_ODD = [
     "np.longdouble('1e-4000')", "np.longdouble('1e4000')", "np.array(0.5)", "'auto'", "1e-13",
 ]  # fmt: skip
 COUNT = (["1", "2", "3", "5"], [*NO_COUNT, "40", "10**30", "np.uint8(3)", "np.int64(2)", "300"])
-NUMBER = ([*["None"] * 6, "1", "2", "3"], NO_COUNT[1:])
+NUMBER = ([*["None"] * 6, "'auto'", "1", "2", "3"], NO_COUNT[1:])
 CAP = (["None", "1", "2", "3", "5", "10**30", "np.int32(4)"], NO_COUNT[1:])
 FEW = (["1", "1", "2", "3"], [*NO_COUNT, "np.int8(2)"])  # what is repeated so many times
 SWEEPS = (["300", "1", "2", "7", "10**30", "np.int16(20)"], NO_COUNT)
@@ -203,7 +203,7 @@ PARAMETERS = {
     },
     "RobustDPMeans": {
         **{name: CLUSTER[name] for name in ("random_state", "verbose", "max_clusters", "max_iter", "tol")},
-        "lam": ([*LAM, "'auto'"], LAM_ODD), "price": ([*LAM, "'auto'"], LAM_ODD), "n_threads": THREADS,
+        "n_clusters": NUMBER, "lam": ([*LAM, "'auto'"], LAM_ODD), "price": ([*LAM, "'auto'"], LAM_ODD), "n_threads": THREADS,
         "init": (["'path'", "'path'", *START[0][2:]], ["'mean'", *START[1]]),
     },
     "MahalanobisMeans": {
@@ -220,12 +220,14 @@ PARAMETERS = {
         ),
         "init": (["'auto'", "'merge'", "'k-means++'", *START[0][2:]], START[1]),
     },
-    "HDPMeans": {**HDP, "lam_local": AUTO, "lam_global": AUTO, "n_threads": THREADS},
+    "HDPMeans": {
+        **HDP, "lam_local": AUTO, "lam_global": AUTO, "n_clusters": NUMBER, "n_threads": THREADS,
+    },
     "SegmentMeans": {
         "lam": ([*LAM, "'auto'", "'auto'"], LAM_ODD),
         "lam_switch": ([*LAM, "'auto'", "'auto'", "0", "0.0"], LAM_ODD),
         **{name: CLUSTER[name] for name in ("max_clusters", "max_iter", "tol", "n_threads", "verbose")},
-        "n_init": CLUSTER["n_init"],
+        "n_clusters": NUMBER, "n_init": CLUSTER["n_init"],
     },
     "KernelHDPMeans": {
         **HDP,

@@ -228,7 +228,7 @@ BAD_PARAMETERS = [
     ("guess", 2.5, ("2.5",)),
     ("n_clusters", 0, ("0", "1")),
     ("n_clusters", 2.5, ("2.5",)),
-    ("n_clusters", "auto", ("'auto'", "None")),
+    ("n_clusters", "three", ("'three'", "'auto'", "None")),
     ("max_clusters", 0, ("0", "1")),
     ("max_clusters", -1, ("-1", "1")),
     ("max_clusters", 1.5, ("1.5",)),

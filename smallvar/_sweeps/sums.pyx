@@ -33,6 +33,7 @@ from smallvar._sweeps.rows cimport (
 from smallvar._sweeps.tolerances cimport C_COLUMN_ROUNDING
 
 from smallvar._sweeps.ranges import column_range, count_small
+from smallvar._sweeps.rows import DividedRows
 
 import numpy as np
 
@@ -484,7 +485,7 @@ class Stream:
         label : IN array (n,), each >= 0 and < k
         """
         # a copy: the digits that are made for these numbers must be those of the numbers added
-        copy = np.array(X)
+        copy = X[:] if isinstance(X, DividedRows) else np.array(X)
         cdef Rows rows = rows_of(copy, weight, None)
         cdef int lowest, highest
         cdef Py_ssize_t i
