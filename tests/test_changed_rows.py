@@ -223,7 +223,7 @@ def from_the_start(key):
 
 
 def run(call):
-    """Run a call of this file in a process of its own, for a minute at most."""
+    """Run a call of this file in a process of its own, for 100 s at most."""
     program = f"import test_changed_rows as t; t.{call}; print('done')"
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-W", "ignore", "-c", program],
