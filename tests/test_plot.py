@@ -1,5 +1,6 @@
 """Displays: what is in the artists, axes that are given, many points and clusters, bad input."""
 
+import inspect
 import re
 import sys
 
@@ -91,6 +92,16 @@ def everything(path, moving):
 
 
 NAMES = ["clusters", "path", "dendrogram", "features", "tracks", "groups", "gram", "profiles"]
+
+
+@pytest.mark.parametrize("display", [name for name in smallvar.__all__ if name.endswith("Display")])
+def test_docstring_has_the_parameters(display):
+    """They are fields of a data class, which numpydoc's linter does not see."""
+    docscrape, display = pytest.importorskip("numpydoc.docscrape"), getattr(smallvar, display)
+    described = [
+        name for one in docscrape.ClassDoc(display)["Parameters"] for name in one.name.split(", ")
+    ]
+    assert described == list(inspect.signature(display).parameters)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,5 +1,6 @@
 """The display of clusters as points in two dimensions."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -28,7 +29,8 @@ MAX_COMPONENTS = 50  # the largest number of principal components for discrimina
 ROWS_PER_COMPONENT = 10  # and the least number of rows for each of them
 
 
-class ClusterDisplay(Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ClusterDisplay(Display):  # numpydoc ignore=PR02
     """Rows in the colors of their clusters, in two dimensions.
 
     Two columns are drawn as they are. Of more columns the picture shows the two directions that
@@ -78,24 +80,13 @@ class ClusterDisplay(Display):
     array([50, 61, 39])
     """
 
-    def __init__(
-        self,
-        *,
-        points: NDArray[np.float64],
-        labels: NDArray[np.int64],
-        centers: NDArray[np.float64],
-        sizes: NDArray[np.int64],
-        axis_titles: tuple[str, str],
-        n_samples: int,
-        names: NDArray[np.int64] | None = None,
-    ) -> None:
-        self.points = points
-        self.labels = labels
-        self.centers = centers
-        self.sizes = sizes
-        self.axis_titles = axis_titles
-        self.n_samples = n_samples
-        self.names = names
+    points: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    centers: NDArray[np.float64]
+    sizes: NDArray[np.int64]
+    axis_titles: tuple[str, str]
+    n_samples: int
+    names: NDArray[np.int64] | None = None
 
     @classmethod
     def from_estimator(

@@ -1,5 +1,6 @@
 """The display of binary feature models: the features, and which rows have them."""
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -26,7 +27,8 @@ MAX_FEATURES = 40
 BARS = 24  # the largest number of columns for features drawn as bars
 
 
-class FeatureDisplay(Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class FeatureDisplay(Display):  # numpydoc ignore=PR02
     """Features, as bars, lines or pictures, and which rows have them.
 
     On the left a panel for each feature, all to the same scale; on the right the matrix of
@@ -69,21 +71,13 @@ class FeatureDisplay(Display):
     ['0: 2 rows', '1: 3 rows', '5 rows, 2 features']
     """
 
-    axes_: "list[Axes]"
-    drawn_: NDArray[np.intp]
+    axes_: "list[Axes]" = field(init=False)
+    drawn_: NDArray[np.intp] = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        components: NDArray[np.float64],
-        assignments: NDArray[np.int32],
-        feature_names: list[str] | None = None,
-        shape: tuple[int, int] | None = None,
-    ) -> None:
-        self.components = components
-        self.assignments = assignments
-        self.feature_names = feature_names
-        self.shape = shape
+    components: NDArray[np.float64]
+    assignments: NDArray[np.int32]
+    feature_names: list[str] | None = None
+    shape: tuple[int, int] | None = None
 
     @classmethod
     def from_estimator(

@@ -1,5 +1,6 @@
 """The display of data sets that share clusters: which data set uses which cluster."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class GroupDisplay(Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class GroupDisplay(Display):  # numpydoc ignore=PR02
     """Picture of which data set uses which cluster, and with which share of its rows.
 
     Clusters that most data sets share come first. Create it by :meth:`from_estimator` or
@@ -56,16 +58,9 @@ class GroupDisplay(Display):
            [0, 2, 1]])
     """
 
-    def __init__(
-        self,
-        *,
-        counts: NDArray[np.int64],
-        groups: NDArray[Any],
-        labels: NDArray[np.int64] | None = None,
-    ) -> None:
-        self.counts = counts
-        self.groups = groups
-        self.labels = labels
+    counts: NDArray[np.int64]
+    groups: NDArray[Any]
+    labels: NDArray[np.int64] | None = None
 
     @classmethod
     def from_estimator(cls, estimator: Any, groups: ArrayLike, *, ax: "Axes | None" = None) -> Self:

@@ -1,5 +1,6 @@
 """The display of a kernel or adjacency matrix, its rows and columns sorted by cluster."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,7 +26,8 @@ MAX_PIXELS = 700
 MAX_LINED = 60  # the largest number of clusters with lines between them
 
 
-class GramDisplay(Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class GramDisplay(Display):  # numpydoc ignore=PR02
     """A kernel or adjacency matrix, its rows and columns sorted by cluster.
 
     The largest cluster comes first. Create it by :meth:`from_estimator` or
@@ -65,20 +67,11 @@ class GramDisplay(Display):
     array([1., 1., 1., 0., 0., 0.])
     """
 
-    def __init__(
-        self,
-        *,
-        pixels: NDArray[np.float64],
-        sizes: NDArray[np.int64],
-        labels: NDArray[np.int64],
-        n_samples: int,
-        name: str = "entry of the matrix",
-    ) -> None:
-        self.pixels = pixels
-        self.sizes = sizes
-        self.labels = labels
-        self.n_samples = n_samples
-        self.name = name
+    pixels: NDArray[np.float64]
+    sizes: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    n_samples: int
+    name: str = "entry of the matrix"
 
     @classmethod
     def from_estimator(

@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -30,7 +31,8 @@ PANELS = ("criterion", "error", "ranges", "steps")
 PANEL_HEIGHTS = {"criterion": 3, "error": 2, "ranges": 2, "steps": 3}
 
 
-class PathDisplay(Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PathDisplay(Display):  # numpydoc ignore=PR02
     """Criterion, error and ranges of the penalty over the number of clusters or features.
 
     Create it by :meth:`from_path` or :meth:`from_estimator`.
@@ -75,30 +77,17 @@ class PathDisplay(Display):
     ['criterion above the lowest', 'SSE, in squared data units', 'lam for which K is best']
     """
 
-    axes_: "list[Axes]"
+    axes_: "list[Axes]" = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        counts: NDArray[np.intp],
-        error: NDArray[np.float64],
-        lam_low: NDArray[np.float64],
-        lam_high: NDArray[np.float64],
-        criterion: NDArray[np.float64] | None = None,
-        best: int | None = None,
-        tie: float = 0.0,
-        count_name: str = "number of clusters",
-        error_name: str = "SSE, in squared data units",
-    ) -> None:
-        self.counts = counts
-        self.error = error
-        self.lam_low = lam_low
-        self.lam_high = lam_high
-        self.criterion = criterion
-        self.best = best
-        self.tie = tie
-        self.count_name = count_name
-        self.error_name = error_name
+    counts: NDArray[np.intp]
+    error: NDArray[np.float64]
+    lam_low: NDArray[np.float64]
+    lam_high: NDArray[np.float64]
+    criterion: NDArray[np.float64] | None = None
+    best: int | None = None
+    tie: float = 0.0
+    count_name: str = "number of clusters"
+    error_name: str = "SSE, in squared data units"
 
     @classmethod
     def from_path(
@@ -366,7 +355,8 @@ class PathDisplay(Display):
         write_label(ax, "y", f"best {self.count_name}")
 
 
-class DendrogramDisplay(Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class DendrogramDisplay(Display):  # numpydoc ignore=PR02
     """The tree of mergers of a merge path, in the colors of the clusters of the number chosen.
 
     Create it by :meth:`from_path` or :meth:`from_estimator`.
@@ -399,9 +389,8 @@ class DendrogramDisplay(Display):
     3
     """
 
-    def __init__(self, *, linkage: NDArray[np.float64], best: int | None = None) -> None:
-        self.linkage = linkage
-        self.best = best
+    linkage: NDArray[np.float64]
+    best: int | None = None
 
     @classmethod
     def from_path(cls, path: Any, *, max_leaves: int = 60, ax: "Axes | None" = None) -> Self:

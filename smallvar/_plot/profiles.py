@@ -1,6 +1,7 @@
 """What sets clusters of a table apart, a cell for each cluster and column."""
 
 import re
+from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +23,8 @@ LINES, LONGEST = 4, 30  # largest number of lines in a cell, and of letters in a
 NAMES = 40.0  # height of the names of columns, in points
 
 
-class ProfileDisplay(Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ProfileDisplay(Display):  # numpydoc ignore=PR02
     """What sets the clusters of a table apart: a row for each cluster, a cell for each column.
 
     A cell says in words what the cluster's rows are like, and is the deeper in color the farther
@@ -70,26 +72,14 @@ class ProfileDisplay(Display):
     ['color', 'size']
     """
 
-    def __init__(
-        self,
-        *,
-        words: NDArray[np.object_],
-        distances: NDArray[np.float64],
-        directed: NDArray[np.bool_],
-        names: list[str],
-        clusters: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-        n_columns: int,
-        n_clusters: int,
-    ) -> None:
-        self.words = words
-        self.distances = distances
-        self.directed = directed
-        self.names = names
-        self.clusters = clusters
-        self.sizes = sizes
-        self.n_columns = n_columns
-        self.n_clusters = n_clusters
+    words: NDArray[np.object_]
+    distances: NDArray[np.float64]
+    directed: NDArray[np.bool_]
+    names: list[str]
+    clusters: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    n_columns: int
+    n_clusters: int
 
     @classmethod
     def from_estimator(

@@ -1,6 +1,7 @@
 """The display of clusters over time: where they moved, or when they were seen."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 MAX_NUMBERED = 50  # the largest number of tracks with a color and a number each
 
 
-class TrackDisplay(Display):
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrackDisplay(Display):  # numpydoc ignore=PR02
     """Picture of clusters over time: where they moved, when they began and were forgotten.
 
     Two columns are drawn as a plane, one over time; of more, the first two. Create it by
@@ -72,28 +74,15 @@ class TrackDisplay(Display):
     '3 time steps, 2 clusters, none forgotten\\neach from a ring to its number'
     """
 
-    def __init__(
-        self,
-        *,
-        tracks: Mapping[int, NDArray[np.float64]],
-        times: NDArray[Any],
-        deaths: Sequence[NDArray[np.int64]] | None = None,
-        points: NDArray[np.float64] | None = None,
-        point_labels: NDArray[np.int64] | None = None,
-        point_times: NDArray[Any] | None = None,
-        feature_names: list[str] | None = None,
-        time_name: str = "time",
-        n_samples: int | None = None,
-    ) -> None:
-        self.tracks = tracks
-        self.times = times
-        self.deaths = deaths
-        self.points = points
-        self.point_labels = point_labels
-        self.point_times = point_times
-        self.feature_names = feature_names
-        self.time_name = time_name
-        self.n_samples = n_samples
+    tracks: Mapping[int, NDArray[np.float64]]
+    times: NDArray[Any]
+    deaths: Sequence[NDArray[np.int64]] | None = None
+    points: NDArray[np.float64] | None = None
+    point_labels: NDArray[np.int64] | None = None
+    point_times: NDArray[Any] | None = None
+    feature_names: list[str] | None = None
+    time_name: str = "time"
+    n_samples: int | None = None
 
     @classmethod
     def from_estimator(
