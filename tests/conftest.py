@@ -7,14 +7,14 @@ import signal
 import threading
 from collections import Counter
 
-import helpers
-import pytest
-from hypothesis import HealthCheck, settings
-
-# Matrices of the tests are small, where threads of the BLAS cost more than they bring; child
-# processes take it over.
+# Matrices of the tests are small, where threads of the BLAS cost more than they bring, most of all
+# beside other processes. This must come before numpy is imported; child processes take it over.
 for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
+
+import helpers  # noqa: E402
+import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 # The same examples every time; change derandomize to look for others.
 settings.register_profile(
