@@ -650,10 +650,10 @@ def test_graph_of_the_clusters(seed):
 def test_clusterings_know_their_cut_and_length(seed, cut):
     A = random_graph(seed)
     graph = network.read_graph(PenalizedCut(), A, cut)
-    length = cuts.DescriptionLength(graph)
+    length = cuts.LinkDescription(graph)
     labels = np.random.default_rng(seed).integers(5, size=len(A))
     labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
-    actual = cuts.Clustering.of(graph, labels, length)
+    actual = cuts.CutClustering.of(graph, labels, length)
     assert actual.n_clusters == labels.max() + 1
     assert actual.cut == pytest.approx(twins.graph.cut_value(A, labels, cut), abs=1e-12)
     assert actual.length == length(labels)
@@ -663,7 +663,7 @@ def test_clusterings_know_their_cut_and_length(seed, cut):
 def test_description_length_equals_twin(seed):
     A = random_graph(seed)
     graph = network.read_graph(PenalizedCut(), A, "normalized")
-    length = cuts.DescriptionLength(graph)
+    length = cuts.LinkDescription(graph)
     rng = np.random.default_rng(seed)
     for k in (1, 2, 5, len(A)):
         labels = rng.integers(k, size=len(A)).astype(np.int32)
@@ -679,7 +679,7 @@ def test_description_length_knows_no_unit():
     values = []
     for unit in (1.0, 3.0, 1e-130, 1e100):
         graph = network.read_graph(PenalizedCut(), A * unit, "normalized")
-        values.append(cuts.DescriptionLength(graph)(truth.astype(np.int32)))
+        values.append(cuts.LinkDescription(graph)(truth.astype(np.int32)))
     np.testing.assert_allclose(values, values[0], rtol=1e-9)
 
 
@@ -717,7 +717,7 @@ def test_more_starts_only_where_descents_disagree():
     for inside, outside, agree in ((10, 4, True), (6, 5, False)):
         A, _ = planted_graph(1000, inside=inside, outside=outside, seed=1)
         graph = network.read_graph(PenalizedCut(), A, "normalized")
-        length = cuts.DescriptionLength(graph)
+        length = cuts.LinkDescription(graph)
         counts, values = [], []
         for n_init in (1, 6):
             model = PenalizedCut(n_init=n_init)
@@ -772,7 +772,7 @@ def test_plateaus_are_ranked():
     assert path.best in path.ranking
     assert len(cut_path(cliques(4, 4), [-0.5, 0.0]).ranking) == 1
     graph = network.read_graph(PenalizedCut(), random_graph(4, 40), "normalized")
-    length = cuts.DescriptionLength(graph)
+    length = cuts.LinkDescription(graph)
     assert path.criterion.tolist() == [length(path.labels(k)) for k in path.counts]
     model = PenalizedCut(lam="plateau", random_state=0).fit(random_graph(4, 40))
     assert model.path_.best == model.path_.ranking[0] and model.path_.lam == model.lam_

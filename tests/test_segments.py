@@ -18,7 +18,7 @@ from smallvar import SegmentMeans
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._time.description import PRICE, Description, t_deviance
 from smallvar._time.record import Cuts, Record, cut, noise_of, path_of, prices
-from smallvar._time.segments import _Start
+from smallvar._time.segments import SegmentStart
 
 LEARNED = ("labels_", "segments_", "cluster_centers_", "objective_path_")
 
@@ -181,7 +181,7 @@ def test_sweeps_are_their_twin(seed):
     labels = twins.exact.first_appearance(labels)
     lam, price = 3.0, float(rng.choice([0.0, 0.5, 2.0]))
     record = Record(X, weight, begin, 1)
-    start = _Start(record, labels.astype(np.int32), lam, price, len(X)).run(LoopSettings(100))
+    start = SegmentStart(record, labels.astype(np.int32), lam, price, len(X)).run(LoopSettings(100))
     expected = twins.segments.sweeps(X, begin, ones(weight, X), labels, lam, price)
     path = expected[2]
     assert start.progress.path[: len(path)] == path
@@ -198,27 +198,27 @@ def test_moves_lower_the_objective(seed):
     record = Record(X, None, begin, 1)
     parts = cut(record, 20.0)
     truth = truth.astype(np.int32)
-    best = _Start(record, truth, lam, price, 9, parts).run(LoopSettings(50)).objective
+    best = SegmentStart(record, truth, lam, price, 9, parts).run(LoopSettings(50)).objective
     starts = {
         "drop": np.where((truth == 0) & (np.arange(len(X)) % 60 < 30), 3, truth),
         "split": np.minimum(truth, 1),
         "open": np.zeros_like(truth),
     }
     for labels in starts.values():
-        start = _Start(record, labels.astype(np.int32), lam, price, 9, parts)
+        start = SegmentStart(record, labels.astype(np.int32), lam, price, 9, parts)
         begins = start.objective
         start.run(LoopSettings(50))
         assert start.k == len(np.unique(truth))
         assert start.objective <= best * (1 + 1e-9) and start.objective <= begins
         assert never_rises(start.progress.path)
     if seed == 0:
-        start = _Start(record, starts["drop"].astype(np.int32), lam, price, 9, parts)
+        start = SegmentStart(record, starts["drop"].astype(np.int32), lam, price, 9, parts)
         assert start.drop() and start.k == 3
-        start = _Start(record, starts["split"].astype(np.int32), lam, price, 9, parts)
+        start = SegmentStart(record, starts["split"].astype(np.int32), lam, price, 9, parts)
         assert start.split() and start.k == 3
-        start = _Start(record, starts["open"], lam, price, 9, parts)
+        start = SegmentStart(record, starts["open"], lam, price, 9, parts)
         assert not start.split() and start.open() and start.k == 2
-        start = _Start(record, starts["open"], lam, price, 1, parts)
+        start = SegmentStart(record, starts["open"], lam, price, 1, parts)
         assert not start.split() and not start.open()
 
 

@@ -561,7 +561,7 @@ def test_rows_without_weight(kernel, form):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed", "sparse", "sparse linear"])
 def test_predict_is_the_nearest_mean(kernel, weighted, monkeypatch):
-    monkeypatch.setattr(gram_module, "BLOCK", 300)
+    monkeypatch.setattr(gram_module, "GRAM_BLOCK", 300)
     rng = np.random.default_rng(5)
     X, new = rng.standard_normal((80, 3)), 2 * rng.standard_normal((200, 3))
     w = rng.random(80) + 0.1 if weighted else np.ones(80)

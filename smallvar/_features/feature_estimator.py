@@ -22,7 +22,7 @@ from smallvar._core.validation import (
 )
 from smallvar._sweeps.features.starts import MOST_TRIED, FeatureSweep
 
-INITS = ("alternate", "mean", "data")
+FEATURE_INITS = ("alternate", "mean", "data")
 # absolute bounds on weights, and on weights times the largest square in X: sums stay in float64
 SMALLEST_WEIGHTED, LARGEST_WEIGHTED = 1e-280, 1e280
 # bits to which relative weights are rounded: several starts reach the same features in different
@@ -39,8 +39,8 @@ def check_named(init, where):
     """Raise if ``init`` is an array; ``where`` names the setting that allows only named starts."""
     if not isinstance(init, str):
         raise ValueError(
-            f"init must be one of {', '.join(map(repr, INITS))} with {where}, got an array of "
-            f"shape {np.shape(init)}"
+            f"init must be one of {', '.join(map(repr, FEATURE_INITS))} with {where}, "
+            f"got an array of shape {np.shape(init)}"
         )
 
 
@@ -78,7 +78,7 @@ def check_assignments(init, n_samples, width, name):
         Z = as_floats(init)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"init must be one of {', '.join(map(repr, INITS))} or a binary array: {error}"
+            f"init must be one of {', '.join(map(repr, FEATURE_INITS))} or a binary array: {error}"
         ) from None
     fits = Z.ndim == 2 and Z.shape[0] == n_samples
     if not fits or (Z.shape[1] != width if name == "n_components" else Z.shape[1] > width):
@@ -96,7 +96,7 @@ def check_assignments(init, n_samples, width, name):
 def check_search(model):
     """Raise unless the parameters of the starts and swaps are within their bounds."""
     if isinstance(model.init, str):
-        check_option(model.init, "init", INITS)
+        check_option(model.init, "init", FEATURE_INITS)
     for name in ("n_swaps", "n_init"):
         if isinstance(value := getattr(model, name), str):
             check_option(value, name, ("auto",))
@@ -162,7 +162,7 @@ def draw_starts(model, rng, count=None):
     if count is None:
         count = STARTS if isinstance(model.n_init, str) else model.n_init
     states = rng.randint(2**63 - 1, size=count, dtype=np.int64).astype(np.uint64)
-    init = model.init if isinstance(model.init, str) else INITS[0]
+    init = model.init if isinstance(model.init, str) else FEATURE_INITS[0]
     modes = {"mean": [0], "data": [1], "alternate": [0, 1]}[init]  # as FeatureSweep.run has it
     return states, np.resize(np.array(modes, dtype=np.intc), count)
 

@@ -18,11 +18,12 @@ from smallvar._sweeps.rows import UNSOUND
 
 PRICE = 2.0  # of a parameter, in log(distinct rows)
 EXACT_FIT = 1e-20  # of the sum of squares of X: a smaller error, or column, counts as zero
-BEYOND = 3  # the path ends after so many numbers of features beyond the best one,
-BEYOND_PART = 3  # or best / BEYOND_PART, if that is more
-FEW = 2  # random starts made at first, up to ``exact`` features; for more features none
-EXACT = 8  # up to so many features each row tries all 2^K combinations, which is still cheap
-NUMBERS, ROWS = 1 << 14, 500  # "auto" uses a sample: rows * columns = NUMBERS, at least ROWS rows
+MORE_FEATURES = 3  # the path ends after so many numbers of features beyond the best one,
+BEYOND_BEST = 3  # or best / BEYOND_BEST, if that is more
+FEW_STARTS = 2  # random starts made at first, up to ``exact`` features; for more features none
+EXACT_FEATURES = 8  # up to so many each row tries all 2^K combinations, which is still cheap
+# "auto" uses a sample of so many numbers (rows * columns), but at least so many rows
+SAMPLED_NUMBERS, SAMPLED_ROWS = 1 << 14, 500
 
 
 class FeaturePath(Path):
@@ -61,7 +62,7 @@ class FeaturePath(Path):
         return self.counts
 
 
-class DescriptionLength:
+class FeatureDescription:
     """Description length of the rows, given K features: the criterion, the lower, the better.
 
     V = u d log(error / energy) + 2 u sum_k h(p_k) + 2 K (d + 1) log u,
@@ -105,7 +106,7 @@ class Steps:
     def __init__(self, model, X, weight, exact, rng, n_threads):
         self.model, self.X, self.weight, self.exact = model, X, weight, exact
         self.rng, self.n_threads = rng, n_threads
-        self.description_length = DescriptionLength(X, weight)
+        self.description_length = FeatureDescription(X, weight)
         self.n_iter, self.converged = 0, True
         sweep = new_sweep(model, X, weight, "coordinate", 0.0, 0, 0, n_threads)
         energy = sweep.measure()
@@ -158,7 +159,7 @@ class Steps:
         """Run the starts that are left for K = k, or a ``few`` of them, until enough agree."""
         states, modes, objectives = self.left[k]
         enough = enough_starts(self.model)
-        count = (FEW if k <= self.exact else 0) if few else len(states)
+        count = (FEW_STARTS if k <= self.exact else 0) if few else len(states)
         if count:
             sweep = self._sweep(k)
             # with ``few``, two that agree are enough: say, the start from K - 1 and a random one
@@ -209,17 +210,17 @@ def choose(model, X, weight, exact, most, rng, n_threads, callback=None):
     """
     n, d = X.shape
     rows, w, scale = X, weight, 1.0
-    size = max(ROWS, NUMBERS // d)
+    size = max(SAMPLED_ROWS, SAMPLED_NUMBERS // d)
     if n > size:
         sample = np.sort(rng.choice(n, size, replace=False))
         rows, w = np.ascontiguousarray(X[sample]), None if weight is None else weight[sample]
         scale = n / size if weight is None else float(weight.sum() / w.sum())
-    steps = Steps(model, rows, w, max(exact, EXACT), rng, n_threads)
+    steps = Steps(model, rows, w, max(exact, EXACT_FEATURES), rng, n_threads)
     most = min(most, steps.description_length.most + 1, len(rows))
     while (
         len(steps.error) <= most
         and steps.error[-1] > EXACT_FIT * steps.error[0]
-        and len(steps.error) - 1 - steps.best < max(BEYOND, steps.best // BEYOND_PART)
+        and len(steps.error) - 1 - steps.best < max(MORE_FEATURES, steps.best // BEYOND_BEST)
     ):
         steps.go_on(few=isinstance(model.n_init, str))
         if callback is not None:

@@ -1,9 +1,10 @@
 """Searches for the clusters of a graph with the lowest penalized cut.
 
-In this order: ``Descent``, a start that moves nodes, or weighted kernel DP-means of KJ12, Theorem
-5.3 ("batch"), and the spectral relaxation where that starts; ``DescriptionLength``, the criterion
-of ``lam="auto"``, and ``CommunitySearch``, which seeks clusters of short description by modularity;
-and at the end a penalty for given clusters, and the penalties and clusters of ``lam="plateau"``.
+In this order: ``CutDescent``, a start that moves nodes, or weighted kernel DP-means of KJ12,
+Theorem 5.3 ("batch"), and the spectral relaxation where that starts; ``LinkDescription``, the
+criterion of ``lam="auto"``, and ``CommunitySearch``, which seeks clusters of short description by
+modularity; and at the end a penalty for given clusters, and the penalties and clusters of
+``lam="plateau"``.
 """
 
 import math
@@ -30,9 +31,9 @@ from smallvar._sweeps.graph import (
 
 # Costs, and objectives of starts, tie if they differ by less than this times abs(lam) plus the
 # largest cut of a node (for modularity: times the largest sum of a node's links)
-TIE = 1e-12
+CUT_TIE = 1e-12
 ARPACK_TOLERANCE = 1e-8  # relative, for the largest eigenvalue; the residual is added to it
-DENSE = 200  # nodes up to which all eigenvalues are computed
+ALL_EIGENVALUES_NODES = 200  # nodes up to which all eigenvalues are computed
 FEW_MOVES = 32  # a sweep moves few nodes if it moves at most one in FEW_MOVES
 # number of penalties of a chain, and the largest log of the ratio of kept to cut links among them
 CHAIN_LENGTH, CHAIN_REACH = 22, 3.5
@@ -44,17 +45,17 @@ LENGTH_TOLERANCE = 1e-9  # relative rounding error of description lengths and re
 
 def tie_of(graph, lam):
     """Difference up to which costs at this penalty are equal."""
-    return TIE * (abs(lam) + graph.ratio.max())
+    return CUT_TIE * (abs(lam) + graph.ratio.max())
 
 
-class Descent:
+class CutDescent:
     """One start: labels, and the objective after every sweep.
 
     ``order`` is the order in which nodes are visited, None for that of the graph.
     """
 
     sweeps = CutSweep
-    length = None  # description length, as in Clustering: not computed
+    length = None  # description length, as in CutClustering: not computed
 
     def __init__(self, estimator, graph, lam, order):
         self.graph, self.lam, self.order = graph, lam, order
@@ -189,7 +190,7 @@ def kernel_shift(graph):
     N = graph.laplacian()
     if not graph.indices.size:
         return 0.0
-    if len(graph) <= DENSE:
+    if len(graph) <= ALL_EIGENVALUES_NODES:
         return float(eigh(N.toarray(), eigvals_only=True)[-1])
     try:
         v0 = np.sqrt(1 + np.arange(len(graph)))
@@ -216,7 +217,7 @@ def spectral_labels(graph, lam, rng, n_init):
         if stop - start > 1:
             subgraph = sorted_graph.subgraph(start, stop)
             similarity = -subgraph.laplacian()
-            dense = len(subgraph) <= DENSE
+            dense = len(subgraph) <= ALL_EIGENVALUES_NODES
             _, Y = eigen_above(similarity.toarray() if dense else similarity, lam, rng)
             if Y.shape[1] > 1:
                 roundings = (
@@ -231,7 +232,7 @@ def spectral_labels(graph, lam, rng, n_init):
     return labels
 
 
-class Clustering(NamedTuple):
+class CutClustering(NamedTuple):
     """Labels, their number of clusters and cut, and their description length if it is known."""
 
     labels: NDArray[np.int32]
@@ -241,9 +242,9 @@ class Clustering(NamedTuple):
 
     @classmethod
     def of(cls, graph, labels, length):
-        """Clustering of labels 0, 1, ... with their cut and their description length.
+        """CutClustering of labels 0, 1, ... with their cut and their description length.
 
-        ``length`` is a DescriptionLength.
+        ``length`` is a LinkDescription.
         """
         k = int(labels.max()) + 1
         out = links_leaving(graph.arrays, labels, k)
@@ -263,7 +264,7 @@ class LinkCounts:
     sizes: NDArray[np.int64]  # nodes with links in each cluster
 
 
-class DescriptionLength:
+class LinkDescription:
     """Description length of clusters of a graph, and of its links given clusters and degrees.
 
     That of a degree-corrected planted partition (Zhang & Peixoto, 2020).
@@ -330,14 +331,14 @@ def _gain(links, expected):
     return links * np.log(links / expected) if links > 0 and expected > 0 else 0.0
 
 
-class LinkDescent(Descent):
+class LinkDescent(CutDescent):
     """One start of a search for high modularity, at the resolution lam * (sum of degrees)."""
 
     sweeps = LinkSweep
 
     def __init__(self, estimator, graph, lam, order):
         super().__init__(estimator, graph, lam, order)
-        self.tie = TIE * float(graph.out.max())
+        self.tie = CUT_TIE * float(graph.out.max())
 
     def update_cut(self):
         """Do nothing: neither the cut nor the last objective is needed."""
@@ -368,7 +369,7 @@ class CommunitySearch:
 
     def _add(self, labels, resolution):
         """Record the clustering of these labels, found at this resolution, and return it."""
-        self.clusterings.append(Clustering.of(self.graph, labels, self.length))
+        self.clusterings.append(CutClustering.of(self.graph, labels, self.length))
         self.resolutions.append(resolution)
         return self.clusterings[-1]
 
@@ -438,7 +439,7 @@ def search_communities(model, graph, length, start, rng):
         search.iterate_resolution()
         search.run_more_starts(rng)
     given = [graph.components[1]] if start is None else [graph.components[1], start]
-    return [*(Clustering.of(graph, labels, length) for labels in given), *search.clusterings]
+    return [*(CutClustering.of(graph, labels, length) for labels in given), *search.clusterings]
 
 
 def lam_between(graph, labels, cut):
@@ -475,6 +476,6 @@ def penalty_chain(model, graph, start):
     descents, lams = [], -unit / (1 + np.exp(-spaced))
     for labels in (None,) if start is None else (None, start):
         for lam in lams:
-            descents.append(Descent(model, graph, float(lam), None).run("multilevel", labels))
+            descents.append(CutDescent(model, graph, float(lam), None).run("multilevel", labels))
             labels = descents[-1].labels
     return lams, descents

@@ -25,8 +25,8 @@ from smallvar._core.validation import (
 )
 from smallvar._graph.cut_path import Clusterings, CutPath
 from smallvar._graph.cuts import (
-    Descent,
-    DescriptionLength,
+    CutDescent,
+    LinkDescription,
     lam_between,
     penalty_chain,
     search_communities,
@@ -38,7 +38,7 @@ from smallvar._graph.network import check_labels, read_graph, warn_useless
 if TYPE_CHECKING:
     from networkx import Graph
 
-LAMS = ("auto", "plateau")
+CUT_RULES = ("auto", "plateau")
 
 
 class PenalizedCut(FitMixin, BaseEstimator):
@@ -258,8 +258,8 @@ class PenalizedCut(FitMixin, BaseEstimator):
         return self
 
     def _choose_penalty(self, graph, start, rng):
-        """Descent for ``lam="auto"`` or "plateau", and the penalty chosen; sets ``path_``."""
-        length = DescriptionLength(graph)
+        """CutDescent for ``lam="auto"`` or "plateau", and the penalty chosen; sets ``path_``."""
+        length = LinkDescription(graph)
         if self.lam == "plateau":
             # the clusters of the widest plateau, from which the cut descends once more
             lams, clusterings = penalty_chain(self, graph, start)
@@ -269,10 +269,10 @@ class PenalizedCut(FitMixin, BaseEstimator):
                 labels = path.labels(path.at(lam))
             else:
                 lam, labels = path.lam, path.labels()
-            descents = [Descent(self, graph, lam, None).run("multilevel", labels)]
+            descents = [CutDescent(self, graph, lam, None).run("multilevel", labels)]
             for _ in range(self.n_init - 1):
                 order = rng.permutation(len(graph))
-                descents.append(Descent(self, graph, lam, order).run("multilevel", start))
+                descents.append(CutDescent(self, graph, lam, order).run("multilevel", start))
             return best_of(descents, total=self.n_init, rounding=tie_of(graph, lam)), lam
         shortest = {}  # the clustering of least description length for each number of clusters
         for clustering in search_communities(self, graph, length, start, rng):
@@ -283,7 +283,7 @@ class PenalizedCut(FitMixin, BaseEstimator):
         labels = shortest[best].labels
         lam = lam_between(graph, labels, self.cut)
         self.path_ = Clusterings(graph, shortest.values(), length).chosen(best, lam)
-        return Descent(self, graph, lam, None).run("multilevel", labels), lam
+        return CutDescent(self, graph, lam, None).run("multilevel", labels), lam
 
     def fit_predict(
         self, X: "ArrayLike | sparray | spmatrix | Graph", y: object = None
@@ -402,7 +402,7 @@ def cut_path(
     clusterings = [_solve(model, graph, start, float(lam), rng) for lam in lams]
     if not all(clustering.converged for clustering in clusterings):
         warn_not_converged(model, max(clustering.progress.n_iter for clustering in clusterings))
-    return Clusterings(graph, clusterings, DescriptionLength(graph), lams).widest(log=False)
+    return Clusterings(graph, clusterings, LinkDescription(graph), lams).widest(log=False)
 
 
 def _check_parameters(model):
@@ -411,7 +411,7 @@ def _check_parameters(model):
     check_option(model.cut, "cut", ("normalized", "ratio"))
     check_option(model.algorithm, "algorithm", ("multilevel", "incremental", "batch"))
     if isinstance(model.lam, str):
-        check_option(model.lam, "lam", LAMS)
+        check_option(model.lam, "lam", CUT_RULES)
         if model.algorithm != "multilevel":
             raise ValueError(
                 f"lam must be a number or None with algorithm={model.algorithm!r}, got "
@@ -430,7 +430,7 @@ def _solve(model, graph, start, lam, rng):
 
     def run(number):
         order = rng.permutation(len(graph)) if number else None
-        return Descent(model, graph, lam, order).run(model.algorithm, start)
+        return CutDescent(model, graph, lam, order).run(model.algorithm, start)
 
     return best_of(
         map(run, range(model.n_init)),

@@ -37,10 +37,10 @@ from smallvar._core.validation import (
 from smallvar._sweeps.rows import LARGEST_ERROR
 from smallvar._sweeps.sums import round_origin
 
-BLOCK = 1 << 19  # elements of a block of rows: a few megabytes, for the cache
+GRAM_BLOCK = 1 << 19  # elements of a block of rows: a few megabytes, for the cache
 TEMPORARY = 32  # bytes for each of these elements: temporaries, the element, its float64 copy
-DENSE = 500  # rows up to which all eigenvalues are computed, to find negative ones
-# Lanczos steps for more rows than DENSE, and for more than MANY_ROWS
+ALL_EIGENVALUES_ROWS = 500  # rows up to which all eigenvalues are computed, to find negative ones
+# Lanczos steps for more rows than ALL_EIGENVALUES_ROWS, and for more than MANY_ROWS
 LANCZOS_STEPS, FEW_LANCZOS_STEPS, MANY_ROWS = 40, 8, 4000
 # kernels exp(-gamma distance), and their distances
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock"}
@@ -57,9 +57,9 @@ LOST_RATIO = 1e10  # squares of rows over squared spread: at most 6 digits of a 
 ZERO_EIGENVALUE = 1e-10
 EQUAL_ROWS = 1e-10  # sparse rows closer than this, relative to the largest distance, are copies
 # kernels made of products of rows: rounding errors of distances are relative to squares of rows
-PRODUCTS = ("linear", "poly", "polynomial", "cosine")
+PRODUCT_KERNELS = ("linear", "poly", "polynomial", "cosine")
 GAMMA_SCALE = 0.3  # gamma times the median distance, where gamma is not given
-SAMPLE = 500  # rows that the median distance is taken from
+MEDIAN_ROWS = 500  # rows that the median distance is taken from
 
 
 def batches(n, size):
@@ -70,12 +70,12 @@ def batches(n, size):
 def median_distance(X, weight, metric):
     """Median distance between different rows of positive weight, 0 if all are equal.
 
-    Of more than SAMPLE rows a random sample is taken, always the same one. A sample at regular
+    Of more than MEDIAN_ROWS rows a random sample is taken, always the same one. A sample at regular
     steps would be biased for rows in a regular order, such as one from each group in turn.
     """
     rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight > 0)
-    if len(rows) > SAMPLE:
-        rows = np.sort(np.random.default_rng(0).choice(rows, SAMPLE, replace=False))
+    if len(rows) > MEDIAN_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(rows, MEDIAN_ROWS, replace=False))
     if issparse(X):
         squared = metric == "sqeuclidean"
         distance = pairwise_distances(
@@ -113,7 +113,7 @@ def remote_origin(X):
     return round_origin(low.astype(np.float64), high.astype(np.float64)).astype(X.dtype)
 
 
-def warn_remote(estimator, X, kernels=PRODUCTS):
+def warn_remote(estimator, X, kernels=PRODUCT_KERNELS):
     """Warn if X is so far from zero that distances are lost in the rounding of the kernel."""
     if not isinstance(estimator.kernel, str) or estimator.kernel not in kernels or issparse(X):
         return
@@ -152,8 +152,8 @@ def equal_arguments(value, second):
 
 
 def block_size(max_memory):
-    """Number of elements of a block of K, at most BLOCK, whose temporaries fit ``max_memory``."""
-    return int(min(BLOCK, max(1, max_memory / TEMPORARY)))
+    """Elements of a block of K, at most GRAM_BLOCK, whose temporaries fit ``max_memory``."""
+    return int(min(GRAM_BLOCK, max(1, max_memory / TEMPORARY)))
 
 
 def rbf_tile_function(X, gamma):
@@ -526,16 +526,16 @@ def lowest_eigenvalue(gram):
     K is centered by subtracting the means of its rows and columns; distances do not change by that.
     """
     n = gram.shape[0]
-    if n <= DENSE:
+    if n <= ALL_EIGENVALUES_ROWS:
         K = gram.dense()
     else:  # the eigenvalues of a principal submatrix lie between the least and largest of K
-        sample = np.sort(np.random.default_rng(0).choice(n, DENSE, replace=False))
+        sample = np.sort(np.random.default_rng(0).choice(n, ALL_EIGENVALUES_ROWS, replace=False))
         K = gram.block(sample, sample)
     K = K - K.mean(axis=0)
     K -= K.mean(axis=1)[:, None]
     values = eigvalsh((K + K.T) / 2)
     low, high = float(values[0]), float(np.abs(values).max())
-    if n <= DENSE:
+    if n <= ALL_EIGENVALUES_ROWS:
         return low, high
     # Lanczos, with full orthogonalization. Its Ritz values, too, lie between the least and largest
     # eigenvalue, so a negative one proves that K is indefinite

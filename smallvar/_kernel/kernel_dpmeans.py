@@ -1,7 +1,7 @@
 """Kernel DP-means: the objective of DP-means in the feature space of a kernel.
 
-``_CollapsedSums`` and ``_Start`` are the sweeps of one start: Algorithm 1 of KJ12, with the kernel
-distances of section 5.2, or the collapsed sweep of MB13, eq. 8-9. Then the estimator.
+``_CollapsedSums`` and ``KernelStart`` are the sweeps of one start: Algorithm 1 of KJ12, with the
+kernel distances of section 5.2, or the collapsed sweep of MB13, eq. 8-9. Then the estimator.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from smallvar._core.validation import (
 from smallvar._kernel.gram import batches
 from smallvar._kernel.partition import (
     SMALL_TABLE,
-    TIE,
+    TABLE_TIE,
     KernelClusters,
     Partition,
     PartitionStart,
@@ -133,7 +133,7 @@ class _CollapsedSums:
         self.n_used += 1
 
 
-class _Start(PartitionStart):
+class KernelStart(PartitionStart):
     """One start of kernel DP-means."""
 
     def __init__(self, clusters, order, lam, algorithm, max_clusters, rounding):
@@ -255,7 +255,7 @@ class _Start(PartitionStart):
             opening = np.where(state.n_used - alone < self.cap, self.lam, np.inf)
             least = np.minimum(cost.min(axis=0), opening)
             # at a tie, a present cluster rather than a new one, and the first of several
-            tied = cost <= least + COST_TIE * least + w * (TIE * sizes + self.rounding)
+            tied = cost <= least + COST_TIE * least + w * (TABLE_TIE * sizes + self.rounding)
             best = np.where(tied.any(axis=0), tied.argmax(axis=0), state.k)
             # a point that is alone stays if opening a cluster is cheapest
             moving = np.flatnonzero((best != assigned) & ~((best == state.k) & alone))
@@ -495,7 +495,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
 
         orders = (rng.permutation(n) if i or self.shuffle else None for i in range(self.n_init))
         starts = (
-            _Start(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
+            KernelStart(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
             for order in orders
         )
         best = self._best_start(starts, self.n_init)

@@ -1,8 +1,8 @@
 """The kernel HDP: the hard HDP (KJ12, Algorithm 2) in the feature space of a kernel.
 
-``_Start`` has the sweeps of one start: step 4 moves points, step 5, with ``_LocalMoves``, moves
-local clusters. Then the estimator. The functions at the end find where a start begins, by merging
-clusters, and the penalties of the farthest-first rule (KJ12, section 6.3).
+``KernelHDPStart`` has the sweeps of one start: step 4 moves points, step 5, with ``_LocalMoves``,
+moves local clusters. Then the estimator. The functions at the end find where a start begins, by
+merging clusters, and the penalties of the farthest-first rule (KJ12, section 6.3).
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.groups import Groups
 from smallvar._core.validation import check_lam, check_number, check_option
-from smallvar._kernel.gram import BLOCK, batches
+from smallvar._kernel.gram import GRAM_BLOCK, batches
 from smallvar._kernel.partition import (
     KernelClusters,
     Partition,
@@ -27,15 +27,15 @@ from smallvar._kernel.partition import (
 )
 from smallvar._selection.penalty import global_lambda, local_lambda
 
-RULES = ("points", "farthest-first")  # for lam_global
-INITS = ("auto", "mean", "merge")
-TILE = 256  # rows of a block of K that sums within local clusters are computed from
+GLOBAL_RULES = ("points", "farthest-first")  # for lam_global
+KERNEL_HDP_INITS = ("auto", "mean", "merge")
+LOCAL_SUM_ROWS = 256  # rows of a block of K that sums within local clusters are computed from
 # clusters that merging begins with: at least MIN_SEEDS, and SEEDS_PER_ROOT sqrt(n_samples)
 MIN_SEEDS, SEEDS_PER_ROOT = 20, 4.0
 SEED_SWEEPS = 3  # Lloyd sweeps before they are merged
 
 
-class _Start(PartitionStart):
+class KernelHDPStart(PartitionStart):
     """One start of the kernel HDP.
 
     Points are indexed in the order of their visit, ``order``, data set by data set. A local cluster
@@ -153,7 +153,7 @@ class _Start(PartitionStart):
 
     def between(self, mine, theirs):
         """Sum of K over pairs of a point of ``mine`` and a point of ``theirs``."""
-        step = max(1, BLOCK // len(theirs))
+        step = max(1, GRAM_BLOCK // len(theirs))
         return sum(
             float(self.clusters.gram.block(self.order[mine[batch]], self.order[theirs]).sum())
             for batch in batches(len(mine), step)
@@ -168,7 +168,7 @@ class _Start(PartitionStart):
         stale[self.run_of[self.kernel_sums_labels != new]] = True
         order = order[stale[self.run_of[order]]]  # local clusters are still contiguous
         cluster = local[order]
-        for batch in batches(len(order), TILE):
+        for batch in batches(len(order), LOCAL_SUM_ROWS):
             start = np.searchsorted(cluster, cluster[batch][0])
             stop = np.searchsorted(cluster, cluster[batch][-1], side="right")
             K = self.clusters.gram.block(self.order[order[batch]], self.order[order[start:stop]])
@@ -466,10 +466,10 @@ class KernelHDPMeans(KernelClusters):
 
     def _check_parameters(self):
         check_lam(self.lam_local, finite=True, name="lam_local")
-        check_lam(self.lam_global, finite=True, name="lam_global", options=RULES)
+        check_lam(self.lam_global, finite=True, name="lam_global", options=GLOBAL_RULES)
         check_number(self.n_local, "n_local", low=1, integer=True)
         check_number(self.n_global, "n_global", low=1, integer=True)
-        check_option(self.init, "init", INITS)
+        check_option(self.init, "init", KERNEL_HDP_INITS)
         self._check_common()
 
     def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None) -> Self:
@@ -519,7 +519,7 @@ class KernelHDPMeans(KernelClusters):
             for init in inits
         )
         starts = (
-            _Start(begin, order, sets.number, lam_local, lam_global, rounding)
+            KernelHDPStart(begin, order, sets.number, lam_local, lam_global, rounding)
             for begin in begins
             for order in (sets.order(rng if i else None) for i in range(self.n_init))
         )
@@ -646,7 +646,7 @@ def local_penalty(gram, groups, n_local, rounding):
 
     def rule(rows):
         within = np.zeros(len(rows))  # sums of K over the data set
-        for batch in batches(len(rows), max(1, BLOCK // len(rows))):
+        for batch in batches(len(rows), max(1, GRAM_BLOCK // len(rows))):
             within[batch] = gram.block(rows[batch], rows).sum(axis=1)
         within /= len(rows)
         distance = gram.diagonal[rows] - 2.0 * within + within.mean()

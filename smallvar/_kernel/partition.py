@@ -16,7 +16,7 @@ from sklearn.base import ClusterMixin
 from smallvar._core.fit_loop import Progress, best_of
 from smallvar._core.validation import check_number, learned, unit_of
 from smallvar._kernel.gram import (
-    PRODUCTS,
+    PRODUCT_KERNELS,
     Gram,
     KernelEstimator,
     add_rows,
@@ -31,10 +31,10 @@ from smallvar._selection.penalty import among, farthest_by
 
 # Rounding error of a distance, relative to the terms that it is the difference of. Distances that
 # differ by less tie, an excess over lam below it opens no cluster, an error below it is 0.
-TIE = 1e-13
+TABLE_TIE = 1e-13
 SMALL_TABLE = 1 << 18  # entries of a table of costs that is processed at once
 TABLE_BYTES = 24  # bytes for each cluster and point: sums, the sums of the next sweep, temporaries
-CANCELLATION = 1e-3  # objectives below this times sum_i w_i K_ii need sums made from scratch
+CANCELED_OBJECTIVE = 1e-3  # objectives below this times sum_i w_i K_ii need sums made from scratch
 # kernels that may have negative eigenvalues (those of other kernels are not, as gamma >= 0)
 INDEFINITE = ("precomputed", "sigmoid", "poly", "polynomial")
 
@@ -44,11 +44,11 @@ def cheapest_cluster(cost, size):
 
     ``cost`` has a row for each cluster. ``size``, a number or an array with one for each column, is
     the magnitude of the terms that costs are differences of. Entries tie if they differ by no more
-    than rounding: TIE times the sum of ``size`` and the largest absolute entry of the column.
+    than rounding: TABLE_TIE times the sum of ``size`` and the largest absolute entry of the column.
     Returns the indices, the least values and these bounds on rounding, each for all columns.
     """
     least = cost.min(axis=0)
-    tie = TIE * (np.abs(cost).max(axis=0) + size)
+    tie = TABLE_TIE * (np.abs(cost).max(axis=0) + size)
     return (cost <= least + tie).argmax(axis=0), least, tie
 
 
@@ -170,7 +170,7 @@ class Partition:
         error = float((total - square / (self.cluster_weight / self.unit)).sum())
         self.size = float(np.abs(total).sum())
         # the error is negative by rounding, or if the matrix is indefinite
-        self.error = 0.0 if abs(error) <= TIE * self.size else error
+        self.error = 0.0 if abs(error) <= TABLE_TIE * self.size else error
 
     def costs(self, columns):
         """Squared distances less K_ii of the points ``columns``: norm_c - 2 sums[c, i] / s_c."""
@@ -188,7 +188,7 @@ class Partition:
         size = np.abs(self.norm).max()
         for batch, sums in self.iterate_sums():
             label[batch], least[batch], tie[batch] = cheapest_cluster(self._costs(sums), size)
-        return label, least + self.diagonal, tie + TIE * np.abs(self.diagonal)
+        return label, least + self.diagonal, tie + TABLE_TIE * np.abs(self.diagonal)
 
     def distances_to(self, i, row):
         """Squared distances of all points to point i; ``row`` is row i of K."""
@@ -205,7 +205,7 @@ def kernel_rounding(clusters):
         ),
     )
     precision = clusters.gram.X.dtype if clusters.gram.K is None else clusters.gram.K.dtype
-    return (8.0 * float(np.finfo(precision).eps) + TIE) * largest
+    return (8.0 * float(np.finfo(precision).eps) + TABLE_TIE) * largest
 
 
 def farthest_first(gram, rows, distance, n_clusters, rounding):
@@ -257,7 +257,7 @@ class PartitionStart:
             if changed or verifying:
                 self.renumber(clusters.relabel(label, k, exact=verifying))
                 objective = self.current_objective()
-                if not clusters.exact and abs(objective) < CANCELLATION * clusters.size:
+                if not clusters.exact and abs(objective) < CANCELED_OBJECTIVE * clusters.size:
                     # the objective is a small difference, and might rise by the rounding of updates
                     clusters.relabel(clusters.label, clusters.k, exact=True)
             progress.record(
@@ -301,7 +301,7 @@ class KernelClusters(ClusterMixin, KernelEstimator):
         self.gamma_ = self._find_gamma(X, weight)
         self._remember_kernel()
         self._origin = remote_origin(X) if self._linear else None
-        warn_remote(self, X, PRODUCTS[1:])
+        warn_remote(self, X, PRODUCT_KERNELS[1:])
         gram = Gram(self._kernel_of_fit(), X, self.max_memory)
         definite = not callable(self.kernel) and self.kernel not in INDEFINITE
         check_size(gram, weight, definite)

@@ -14,7 +14,7 @@ from smallvar._plot.base import BLUE, RED, Display, count_text, size_in_points, 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLUMNS, CLUSTERS = 12, 30  # drawn at most
+MOST_COLUMNS, MOST_CLUSTERS = 12, 30  # drawn at most
 GREEN = "#228833"
 FULL = 3.0  # standard deviations from all rows: the color is deepest
 DEEPEST = 0.75  # largest share of the color in a cell, so that letters can be read
@@ -108,7 +108,7 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
                 f"this {type(estimator).__name__} has no profiles_: it must be fitted, and of "
                 "those that cluster tables"
             )
-        most = COLUMNS if max_columns is None else max_columns
+        most = MOST_COLUMNS if max_columns is None else max_columns
         most = check_number(most, "max_columns", low=1, integer=True)
         table = estimator.profiles_
         fields = {
@@ -128,7 +128,7 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
         kind = np.full(len(names), "", dtype=object)
         kind[column] = fields["kind"]
         order = np.argsort(-(sizes @ apart), kind="stable")[:most]
-        shown = np.sort(np.argsort(-sizes, kind="stable")[:CLUSTERS])
+        shown = np.sort(np.argsort(-sizes, kind="stable")[:MOST_CLUSTERS])
         return cls(
             words=words[shown][:, order],
             distances=distances[shown][:, order],

@@ -25,7 +25,7 @@ from smallvar._plot.base import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MAX_NUMBERED = 50  # the largest number of tracks with a color and a number each
+MAX_NUMBERED_TRACKS = 50  # the largest number of tracks with a color and a number each
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -207,7 +207,7 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
             drawn_text = ""
             if drawn and self.n_samples and drawn < self.n_samples:
                 drawn_text = f"; {drawn:,} of {self.n_samples:,} rows drawn"
-            end_mark = "its number" if len(tracks) <= MAX_NUMBERED else "a dot"
+            end_mark = "its number" if len(tracks) <= MAX_NUMBERED_TRACKS else "a dot"
             write_title(ax, f"{summary}\neach from a ring to {end_mark}{drawn_text}")
         return self
 
@@ -217,7 +217,7 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
         positions = [track[:, 1:3] for track in tracks.values()]
         names = self.feature_names or [f"column {i}" for i in range(d)]
         titles = list(names[:2])
-        numbered = k <= MAX_NUMBERED
+        numbered = k <= MAX_NUMBERED_TRACKS
         by_time = d > 1 and not numbered  # colors show time: there are too many clusters
         colors = np.full((k, 3), 0.6) if by_time else cluster_colors(k)
         points = self.points
@@ -279,7 +279,7 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
 
         labels = list(self.tracks)
         k = len(labels)
-        colors = cluster_colors(k) if k <= MAX_NUMBERED else np.full((k, 3), 0.4)
+        colors = cluster_colors(k) if k <= MAX_NUMBERED_TRACKS else np.full((k, 3), 0.4)
         width = float(np.clip(150 / k, 0.7, 5))
         # lines as (row, first step, last step); a cluster is dotted between steps it was seen in,
         # and from the last one to its death
@@ -310,13 +310,13 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
             s=size,
             facecolors="white",
             edgecolors=colors,
-            linewidths=1.4 if k <= MAX_NUMBERED else 0.6,
+            linewidths=1.4 if k <= MAX_NUMBERED_TRACKS else 0.6,
             zorder=3,
         )
         if crosses:
             rows, when = np.array(crosses).T
             ax.scatter(clock[when], rows, s=size, marker="x", color="black", linewidths=1, zorder=4)
-        if k <= MAX_NUMBERED:
+        if k <= MAX_NUMBERED_TRACKS:
             step = max(1, k // 25)
             ax.set_yticks(np.arange(0, k, step), [str(label) for label in labels[::step]], size=7)
         else:
@@ -348,7 +348,7 @@ def draw_tracks(axes, tracks, steps, paint, dead, labels):
     from matplotlib.collections import LineCollection
 
     k = len(tracks)
-    numbered, index = k <= MAX_NUMBERED, np.arange(k)
+    numbered, index = k <= MAX_NUMBERED_TRACKS, np.arange(k)
     lines = np.concatenate([np.stack([track[:-1], track[1:]], axis=1) for track in tracks])
     owner = np.repeat(index, [len(track) - 1 for track in tracks])
     color = paint(owner, np.concatenate([at[1:] for at in steps]))

@@ -23,11 +23,11 @@ PREDICTIONS = (
 )
 DEGREES_OF_FREEDOM = 20.0, 10.0, 6.0, 4.0, 3.0, 2.5  # tried besides normal noise
 MAX_RISE = 0.02  # fewer degrees of freedom are not tried once the deviance of a row rises by this
-SCALE_STEPS = 8  # steps of the fixed point for the scale, for each number of degrees of freedom
+NOISE_STEPS = 8  # steps of the fixed point for the scale, for each number of degrees of freedom
 MAX_ERROR = 3.0  # in scales: larger errors count as this where predictions are compared
-LEAST_VARIANCE = 0.01  # relative to the variance of the noise: smaller errors are rounding
+LEAST_ERROR = 0.01  # relative to the variance of the noise: smaller errors are rounding
 WINDOW_LENGTH, N_WINDOWS = 4096, 16  # longer records are described by these stretches of rows
-BLOCK = 1 << 16  # numbers of the columns that are handled at a time, as many as fit the cache
+AT_A_TIME = 1 << 16  # numbers of the columns that are handled at a time, as many as fit the cache
 
 
 def weighted_mean(values, weight):
@@ -62,14 +62,14 @@ def t_deviance(squares, weight, d):
     """Minus twice the mean log density of rows in ``d`` dimensions, from their squared lengths.
 
     The density is t with the best of the degrees of freedom, or normal if that is best; its
-    variance is estimated, and at least LEAST_VARIANCE. ``weight`` are the shares of the rows.
+    variance is estimated, and at least LEAST_ERROR. ``weight`` are the shares of the rows.
     """
-    variance = max(weighted_mean(squares, weight) / d, LEAST_VARIANCE)
+    variance = max(weighted_mean(squares, weight) / d, LEAST_ERROR)
     lowest = d * np.log(2.0 * np.pi * variance) + weighted_mean(squares, weight) / variance
-    for nu in DEGREES_OF_FREEDOM if variance > LEAST_VARIANCE else ():
-        for _ in range(SCALE_STEPS):
+    for nu in DEGREES_OF_FREEDOM if variance > LEAST_ERROR else ():
+        for _ in range(NOISE_STEPS):
             variance *= (nu + d) / d * weighted_mean(squares / (nu * variance + squares), weight)
-            variance = max(variance, LEAST_VARIANCE)
+            variance = max(variance, LEAST_ERROR)
         norm = gammaln((nu + d) / 2.0) - gammaln(nu / 2.0) - d / 2.0 * np.log(nu * np.pi * variance)
         value = (nu + d) * weighted_mean(np.log1p(squares / (nu * variance)), weight) - 2.0 * norm
         if value > lowest + MAX_RISE:
@@ -100,7 +100,7 @@ class Description:
         self.weight = self._in_windows(weight)
         self.weight = self.weight / self.weight.sum()
         variance = float(noise.sum()) / record.mean_weight / record.X.shape[1]
-        self.least = np.sqrt(LEAST_VARIANCE * variance) or np.sqrt(np.finfo(float).tiny)
+        self.least = np.sqrt(LEAST_ERROR * variance) or np.sqrt(np.finfo(float).tiny)
 
     def __call__(self, labels, k):
         """Description length for these labels of ``k`` states."""
@@ -126,7 +126,7 @@ class Description:
         """Length of the residuals, with the prediction that leaves the smallest errors."""
         n, d = self.record.n, self.record.X.shape[1]
         scales, log_variances = np.empty((1 + len(PREDICTIONS), d)), []
-        blocks = list(gen_batches(d, max(1, BLOCK // len(self.weight))))
+        blocks = list(gen_batches(d, max(1, AT_A_TIME // len(self.weight))))
         labels = self._in_windows(labels)
         for block in blocks:
             residuals = self._residuals(centers, labels, block)
@@ -163,5 +163,5 @@ class Description:
         sizes = np.abs(errors)
         scale = np.maximum(medians(sizes) / NORMAL, self.least)
         clipped = np.minimum(sizes / scale[:, None], MAX_ERROR)
-        variance = np.maximum(np.einsum("i,ji->j", self.weight, np.square(clipped)), LEAST_VARIANCE)
+        variance = np.maximum(np.einsum("i,ji->j", self.weight, np.square(clipped)), LEAST_ERROR)
         return scale, float((np.log(variance) + 2.0 * np.log(scale)).sum())

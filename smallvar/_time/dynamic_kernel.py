@@ -22,7 +22,14 @@ from smallvar._core.groups import first_appearance
 from smallvar._core.validation import check_number, check_symmetric, shown
 from smallvar._kernel.gram import KernelEstimator, warn_remote
 from smallvar._selection.penalty import GUESS, BatchPenalty, among, farthest_by
-from smallvar._time.exchange import TIE, Batch, Exchange, link_costs, match_clusters, thin_center
+from smallvar._time.exchange import (
+    MATCH_TIE,
+    Batch,
+    Exchange,
+    link_costs,
+    match_clusters,
+    thin_center,
+)
 from smallvar._time.moving import ClusteredStep, MovingClusters
 
 
@@ -133,7 +140,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
             K.diagonal() - 2 * K.mean(axis=0) + K.mean(),
             lambda i: K.diagonal() - 2 * K[i] + K[i, i],
         )
-        lam = farthest_by(add_seed, min(GUESS, len(X)), TIE * np.abs(K).max())
+        lam = farthest_by(add_seed, min(GUESS, len(X)), MATCH_TIE * np.abs(K).max())
         return BatchPenalty(None, lam or 1.0, None if lam else 0.0)
 
     def _cluster(self, X, weight, gamma, penalty, n_threads):

@@ -20,7 +20,7 @@ from smallvar._sweeps.exchange import ExchangeSweep, sums_by_label
 
 # Costs of a row tie if they differ by less than this times the largest of lam, K_ii and the squared
 # norms of old centers; for costs of a step, times the number of rows as well
-TIE = 1e-12
+MATCH_TIE = 1e-12
 # relative to the largest gain by a link: gains closer than LINK_TIE tie, as HiGHS cannot tell them
 # apart; DUAL_TOLERANCE is the dual feasibility that HiGHS must reach
 LINK_TIE = 1e-9
@@ -206,7 +206,7 @@ def kernel_to_centers(K, kept, coefficients):
 def cost_tie(lam, diagonal, norm):
     """Difference up to which costs tie, for rows with this diagonal of K and these old centers."""
     largest = (float(np.abs(values).max(initial=0)) for values in (diagonal, norm))
-    return TIE * max(lam, *largest)
+    return MATCH_TIE * max(lam, *largest)
 
 
 class Batch:

@@ -17,8 +17,8 @@ from smallvar._sweeps.sums import Sums
 
 MOST_STEPS = 1 << 16  # differences that the noise is estimated from
 MOST_ENTRIES = 1 << 24  # of these differences in all
-COLUMNS = 4  # of these differences that are looked at together
-MOST_COLUMNS = 1024  # from so many columns on, as many differences are used for the covariance
+COLUMNS_TOGETHER = 4  # of these differences that are looked at together
+WIDE_STEPS = 1024  # from so many columns on, as many differences are used for the covariance
 SMALLEST_STEP = 1e-150  # absolute: the square of a smaller difference of neighboring rows is lost
 SMALLEST_PRICE, LARGEST_PRICE = 1e-300, 1e300  # of a piece, of the mean weight: costs are finite
 NORMAL = 0.6744897501960817  # median of the absolute value of a standard normal variable
@@ -26,8 +26,8 @@ TRIM, KEPT = 3.0, 0.9733369246625415  # differences beyond so many of their scal
 MOST_OPENINGS = 2048  # rows at which a piece may have begun
 MOST_PIECES = 1024  # which are merged all together
 MOST_UNITED = 1 << 14  # of more, evenly spread ones are united, and the others go to the nearest
-BATCH = 1 << 14  # pieces whose distances from their unions are found at a time
-FEW, STEP, SWEEPS = 64, 20, 5  # below FEW states the way down takes single steps
+PIECES_AT_A_TIME = 1 << 14  # pieces whose distances from their unions are found at a time
+FEW, STEP, SWEEPS = 64, 20, 5  # below FEW states a merger at a time
 
 
 @dataclass
@@ -50,11 +50,11 @@ class Pieces:
     means: NDArray[np.float64]
     weights: NDArray[np.float64]
     error: float  # weighted squared error of the rows from the means of their pieces
-    path: list["Stop"] | None = None  # as of a switch that is free, once found
+    path: list["Segmentation"] | None = None  # as of a switch that is free, once found
 
 
 @dataclass
-class Stop:
+class Segmentation:
     """A clustering of the pieces on the path of the states."""
 
     k: int  # number of states
@@ -140,7 +140,7 @@ def _variance(steps):
 
 def _some(rows, d):
     """At most MOST_STEPS of these rows, evenly spaced, and fewer if there are many columns."""
-    most = max(2 * MOST_COLUMNS, min(MOST_STEPS, MOST_ENTRIES // d))
+    most = max(2 * WIDE_STEPS, min(MOST_STEPS, MOST_ENTRIES // d))
     return rows[:: -(-len(rows) // most) or 1].copy()
 
 
@@ -154,7 +154,7 @@ def noise_of(record):
     near = _some(np.flatnonzero(~record.first[1:]), d)
     steps, used = np.empty((len(near), d), order="F"), np.zeros(d, dtype=bool)
     # some columns at a time: memory beside the steps is little
-    for columns in gen_batches(d, COLUMNS, min_batch_size=2):
+    for columns in gen_batches(d, COLUMNS_TOGETHER, min_batch_size=2):
         after, before = record.X[near + 1, columns], record.X[near, columns]
         step = np.subtract(after, before, dtype=np.float64, order="C")
         step[np.abs(step) <= rounding[columns]] = 0.0
@@ -172,8 +172,8 @@ def noise_of(record):
 
 def _of_covariance(steps):
     """Eigenvalues of the mean of r r' over these rows r, descending."""
-    if steps.shape[1] > MOST_COLUMNS:
-        steps = steps[:: -(-len(steps) // MOST_COLUMNS)]
+    if steps.shape[1] > WIDE_STEPS:
+        steps = steps[:: -(-len(steps) // WIDE_STEPS)]
     n = len(steps)
     S = steps @ steps.T if n < steps.shape[1] else steps.T @ steps
     return np.linalg.eigvalsh(need_finite(S))[::-1].clip(0.0) / n
@@ -269,31 +269,36 @@ def _way_down(record, parts):
     """Stops of ``path_of``, from few states to many, with a loss in which switches cost nothing."""
     mean, weights, of = _united(parts.means, parts.weights / record.unit, record.n_threads)
     squares = np.empty(len(of))
-    for batch in gen_batches(len(of), BATCH):
+    for batch in gen_batches(len(of), PIECES_AT_A_TIME):
         gap = parts.means[batch] - mean[of[batch]]
         squares[batch] = np.einsum("ij,ij->i", gap, gap)
     within = parts.error + float(parts.weights @ squares)
     descent = _descent(mean, weights, record.n_threads)
-    stops = []
+    candidates = []
     for k in descent.down(lambda k: 1 if k <= FEW else max(1, min(k - FEW, k // STEP)), SWEEPS):
         labels = np.array(descent.sweep.labels)
-        stop = Stop(k, of, labels, 0, within + descent.sweep.squared_error() * record.unit)
-        opens, state = parts.first.copy(), stop.states
+        candidate = Segmentation(
+            k, of, labels, 0, within + descent.sweep.squared_error() * record.unit
+        )
+        opens, state = parts.first.copy(), candidate.states
         opens[1:] |= state[1:] != state[:-1]
-        stop.switches = int(opens.sum()) - len(record.begin) + 1
-        stops.append(stop)
-    return stops[::-1]
+        candidate.switches = int(opens.sum()) - len(record.begin) + 1
+        candidates.append(candidate)
+    return candidates[::-1]
 
 
 def path_of(record, parts, price):
-    """Stops on the way down, from few states to many.
+    """Candidates on the path, from few states to many.
 
     From a state for each piece the two are merged whose union adds least to the squared error, with
     sweeps over the pieces after every merger.
     """
     if parts.path is None:
         parts.path = _way_down(record, parts)
-    return [replace(stop, loss=stop.loss + price * stop.switches) for stop in parts.path]
+    return [
+        replace(candidate, loss=candidate.loss + price * candidate.switches)
+        for candidate in parts.path
+    ]
 
 
 class Cuts:

@@ -37,13 +37,13 @@ LOWER = *(4.0**-power for power in range(1, 9)), 0.0  # for more states than the
 # numbers of states that are compared: all up to ALL, above that each at least RATIO times the last
 ALL, RATIO = 16, 1.25
 # a piece costs a switch and a part of a state: ratio of the parts that are tried
-SHARE = 4.0
+SMALL_STATE_RATIO = 4.0
 TRIALS = 3  # pieces that are tried as new states at a fixed point
 LLOYD = 10  # k-means sweeps over the segments of a state that is split in two
 
 
 @dataclass
-class _Labeling:
+class SegmentLabeling:
     """States of the rows, numbered by first appearance, and what the objective needs of them."""
 
     labels: NDArray[np.int32]
@@ -57,7 +57,7 @@ class _Labeling:
         return len(self.centers)
 
 
-class _Start:
+class SegmentStart:
     """One start: sweeps, and moves of whole segments, until neither lowers the objective.
 
     ``price`` is the penalty for a switch, ``cap`` the largest number of states. ``parts`` are the
@@ -80,7 +80,7 @@ class _Start:
         """Labeling with these labels and centers, its error and its number of switches."""
         record = self.record
         switches = int(np.count_nonzero(record.opens(labels))) - len(record.begin) + 1
-        return _Labeling(labels, centers, record.error(labels, centers), switches)
+        return SegmentLabeling(labels, centers, record.error(labels, centers), switches)
 
     def take(self, labeling):
         """Make this the labeling of the start."""
@@ -294,18 +294,18 @@ def _prices(noise, record):
     return prices(noise, record.n) if noise[0] > 0.0 else (record.mean_weight, record.mean_weight)
 
 
-def _apart(stops):
-    """The stops with up to ALL states, and some of the others, spaced by RATIO."""
+def _apart(candidates):
+    """The candidates with up to ALL states, and some of the others, spaced by RATIO."""
     kept = []
-    for stop in stops:
-        if stop.k <= ALL or stop.k >= RATIO * kept[-1].k:
-            kept.append(stop)
+    for candidate in candidates:
+        if candidate.k <= ALL or candidate.k >= RATIO * kept[-1].k:
+            kept.append(candidate)
     return kept
 
 
-def _between(best, stops, least):
-    """A penalty for which this start's number of states is best among the stops of the path."""
-    loss = {stop.k: stop.loss for stop in stops}
+def _between(best, candidates, least):
+    """A penalty for which this start's number of states is best among the candidates."""
+    loss = {candidate.k: candidate.loss for candidate in candidates}
     loss[best.k] = min(best.objective - best.lam * best.k, loss.get(best.k, np.inf))
     counts = sorted(loss)
     i = counts.index(best.k)
@@ -581,12 +581,16 @@ class SegmentMeans(CenterEstimator):
         lam = float(self.lam)
         starts = []
         for parts in self._pieces(cuts, noise, lam, least, price):
-            stops = [stop for stop in path_of(record, parts, price) if stop.k <= cap]
-            stops = sorted(stops, key=lambda stop: stop.loss + lam * stop.k)[:CANDIDATES]
-            starts += [(parts, stop) for stop in stops]
+            candidates = [
+                candidate for candidate in path_of(record, parts, price) if candidate.k <= cap
+            ]
+            candidates = sorted(
+                candidates, key=lambda candidate: candidate.loss + lam * candidate.k
+            )[:CANDIDATES]
+            starts += [(parts, candidate) for candidate in candidates]
         runs = (
-            _Start(record, stop.states[parts.numbers], lam, price, cap, parts).run(loop)
-            for parts, stop in starts
+            SegmentStart(record, candidate.states[parts.numbers], lam, price, cap, parts).run(loop)
+            for parts, candidate in starts
         )
         return best_of(runs, total=len(starts), callback=loop.callback)
 
@@ -595,13 +599,13 @@ class SegmentMeans(CenterEstimator):
         share = min(lam or np.inf, 0.5 * (noise.sum() + least))
         for number in range(self.n_init):  # 1, 1/4, 4, 1/16, 16 ...
             power = (number + 1) // 2 * (-1.0 if number % 2 else 1.0)
-            yield cuts.at(price + SHARE**power * share)
+            yield cuts.at(price + SMALL_STATE_RATIO**power * share)
 
     def _choose(self, cuts, noise, cap, loop):
         """The start whose states have the shortest description, and the prices it is found at.
 
-        At each level of the noise, those stops on the path go on that describe the record best.
-        With an exact number of states, these are stops of that number, or of the largest below it:
+        At each level of the noise, those candidates go on that describe the record best. With an
+        exact number of states, these are candidates of that number, or of the largest below it:
         without a penalty, states open up to the number as long as they save more than their
         switches cost. If they do so only where a switch costs less, lower levels follow.
         """
@@ -616,25 +620,26 @@ class SegmentMeans(CenterEstimator):
             price = price if self.lam_switch == "auto" else float(self.lam_switch)
             # a mean for every piece takes up the noise of its columns
             parts = cuts.at(price + 0.5 * (level * noise.sum() + least))
-            stops = path_of(record, parts, price)
-            allowed = [stop for stop in stops if stop.k <= most]
+            candidates = path_of(record, parts, price)
+            allowed = [candidate for candidate in candidates if candidate.k <= most]
             if number is None:
-                stops, compared = allowed, _apart(allowed)
+                candidates, compared = allowed, _apart(allowed)
             else:
                 compared = allowed[-1:]
             described = [
-                (description(stop.states[parts.numbers], stop.k), stop.k, stop) for stop in compared
+                (description(candidate.states[parts.numbers], candidate.k), candidate.k, candidate)
+                for candidate in compared
             ]
-            for _, _, stop in sorted(described, key=lambda each: each[:2])[:CANDIDATES]:
-                states = stop.states[parts.numbers]
+            for _, _, candidate in sorted(described, key=lambda each: each[:2])[:CANDIDATES]:
+                states = candidate.states[parts.numbers]
                 if number is None:
-                    start = _Start(record, states, least, price, cap).run(loop)
+                    start = SegmentStart(record, states, least, price, cap).run(loop)
                 else:
-                    start = _Start(record, states, 0.0, price, number, parts).run(loop)
+                    start = SegmentStart(record, states, 0.0, price, number, parts).run(loop)
                 reached = max(reached, start.k)
                 value = description(start.labels, start.k)
                 if value < lowest and number in (None, start.k):
-                    lowest, chosen = value, (start, stops, parts, least, price)
+                    lowest, chosen = value, (start, candidates, parts, least, price)
         if number is not None and reached < number:
             raise ValueError(
                 f"n_clusters={number} states are not found: beside {reached} another one would "
@@ -642,21 +647,21 @@ class SegmentMeans(CenterEstimator):
             )
         if not lowest < np.inf:  # no description is finite
             raise ValueError(UNSOUND)
-        best, stops, parts, least, price = chosen
+        best, candidates, parts, least, price = chosen
         if self.lam == "auto":
-            lam, labels = _between(best, stops, least if number is None else 0.0), best.labels
+            lam, labels = _between(best, candidates, least if number is None else 0.0), best.labels
             if number is None:
                 best.resume(lam, parts)
                 best.run(loop)
             if number or description(best.labels, best.k) > lowest:  # states that moves have made
-                best = _Start(record, labels, lam, price, cap).run(loop)
+                best = SegmentStart(record, labels, lam, price, cap).run(loop)
             runs = [best]
             # starts of a single state are all the same
             for parts in self._pieces(cuts, noise, lam, least, price) if best.k > 1 else ():
-                for stop in path_of(record, parts, price):
-                    if stop.k == best.k:
-                        states = stop.states[parts.numbers]
-                        runs.append(_Start(record, states, lam, price, cap).run(loop))
+                for candidate in path_of(record, parts, price):
+                    if candidate.k == best.k:
+                        states = candidate.states[parts.numbers]
+                        runs.append(SegmentStart(record, states, lam, price, cap).run(loop))
             best = best_of([run for run in runs if run.k == best.k])
         return best, least, price
 

@@ -1,7 +1,7 @@
 """The sweep of the hard HDP (KJ12, Algorithm 2) over partitions of whole data sets.
 
-First what the workers do: ``Clusters`` opened in a step, the ``Step`` that the driver sends, the
-``State`` of a partition, and ``run_step``. Then the driver: ``merge_opened`` and
+First what the workers do: ``OpenedClusters`` of a step, the ``HDPStep`` that the driver sends, the
+``HDPState`` of a partition, and ``run_step``. Then the driver: ``merge_opened`` and
 ``CollectionHDPSweep``.
 
 Labels and centers are those of one machine, whatever data sets a partition has. Data sets are
@@ -31,7 +31,7 @@ from smallvar.dask._sweep import GROWTH, as_sums, exact_value
 
 
 @dataclass
-class Clusters:
+class OpenedClusters:
     """Clusters opened in a step, in the order of the data sets that opened them."""
 
     centers: np.ndarray
@@ -55,7 +55,8 @@ class Clusters:
 
     def only(self, kept):
         """Clusters selected by ``kept``, a mask or a slice."""
-        return Clusters(self.centers[kept], self.owners[kept], self.weights[kept], self.parts[kept])
+        columns = self.centers, self.owners, self.weights, self.parts
+        return OpenedClusters(*(column[kept] for column in columns))
 
     def elsewhere(self, p):
         """Clusters opened by other partitions than ``p``."""
@@ -81,7 +82,7 @@ class PartitionSets:
 
 
 @dataclass
-class Step:
+class HDPStep:
     """A sweep over all partitions, as the driver sends it, with the clusters known so far."""
 
     fit: str
@@ -91,14 +92,14 @@ class Step:
     lam_global: float
     centers: np.ndarray  # at the start
     max_opened: int  # clusters that one partition may open
-    rows: Clusters  # opened in step 4
-    locals: Clusters | None = None  # opened in step 5; None: do step 4 only
+    rows: OpenedClusters  # opened in step 4
+    locals: OpenedClusters | None = None  # opened in step 5; None: do step 4 only
     sums: bool = False  # whether to return the sums of the global clusters
     means: np.ndarray | None = None  # return the squared error from these means; None: do not
     keep: bool = True  # whether the worker keeps the state
 
 
-class State:
+class HDPState:
     """State of a partition during a fit: an HDPSweep over its rows, and the steps done.
 
     A state of any earlier sweep can follow the next one, as a sweep does not depend on labels.
@@ -199,7 +200,7 @@ class State:
 
 
 @dataclass
-class StepResult:
+class HDPStepResult:
     """Results of a step on some partitions, returned to the driver; dicts are by partition."""
 
     rows: dict[int, Any]  # clusters opened in step 4: centers, data sets, weights
@@ -219,8 +220,8 @@ def run_step(parts, step, each):
 
 def _run_step(p, block, step, sets):
     """Results of a step on one partition, from its state if the worker has one."""
-    state = take_state(step.fit, p) or State(block, step)
-    result = StepResult({}, {}, {}, int(state.fresh))
+    state = take_state(step.fit, p) or HDPState(block, step)
+    result = HDPStepResult({}, {}, {}, int(state.fresh))
     state.fresh = False
     state.follow(p, step, sets)
     result.rows[p] = state.rows[1]
@@ -238,7 +239,7 @@ def _run_step(p, block, step, sets):
 
 def merge_results(several):
     """One result for all partitions, from the results for some partitions each."""
-    total = StepResult({}, {}, {}, 0)
+    total = HDPStepResult({}, {}, {}, 0)
     for result in several:
         for name in ("rows", "locals", "sets"):
             getattr(total, name).update(getattr(result, name))
@@ -251,7 +252,7 @@ def merge_results(several):
 
 def labels_after(p, step, block, sets):
     """Global labels (numbered as in the sweep) and local labels of a partition, after a step."""
-    state = State(block, step)
+    state = HDPState(block, step)
     state.follow(p, step, sets)
     return state.labels
 
@@ -274,7 +275,7 @@ def merge_opened(opened_by, preceding, lam, d):
             runs.append((owners[first], p, centers[first:last], weights[first:last]))
     runs.sort(key=lambda run: run[0])
     total = sum(len(run[3]) for run in runs)
-    clusters = Clusters(
+    clusters = OpenedClusters(
         np.empty((total, d)), np.empty(total, np.intp), np.empty(total), np.empty(total, np.intp)
     )
     # for each partition that is right so far: the numbers of merged clusters, and of clusters in
@@ -316,7 +317,7 @@ class CollectionHDPSweep:
 
     def __init__(self, executor, layout, center, numbers, lam_local, lam_global, max_opened):
         self.executor, self.lam_local, self.max_opened = executor, lam_local, max_opened
-        self.none = Clusters.none(len(center))
+        self.none = OpenedClusters.none(len(center))
         self.sets = {  # at first each data set has one local cluster, of the only global one
             p: PartitionSets(
                 in_part, np.ones(len(in_part), np.int64), np.zeros(len(in_part), np.int32)
@@ -324,7 +325,7 @@ class CollectionHDPSweep:
             for p, in_part in numbers.items()
         }
         self.order = sorted(self.sets, key=lambda p: self.sets[p].numbers[0])
-        self.next_step = Step(
+        self.next_step = HDPStep(
             executor.fit,
             0,
             layout,
@@ -353,7 +354,7 @@ class CollectionHDPSweep:
         return int(sum(sets.n_local.sum() for sets in self.sets.values()))
 
     def run_step(self, step, numbers=None):
-        """Results of a step on the partitions of these numbers (None: all), as one StepResult."""
+        """Results of a step on the partitions of these numbers (None: all), as one result."""
         numbers = self.order if numbers is None else numbers
         try:
             result = self.executor.call(run_step, step, self.sets, numbers, fold=merge_results)[0]
