@@ -18,7 +18,7 @@ from smallvar import SegmentMeans
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._time.description import PRICE, Description, t_deviance
 from smallvar._time.record import Cuts, Record, cut, noise_of, path_of, prices
-from smallvar._time.segments import SegmentStart
+from smallvar._time.segment_start import SegmentStart
 
 LEARNED = ("labels_", "segments_", "cluster_centers_", "objective_path_")
 
