@@ -360,7 +360,7 @@ def test_rows_without_direction(algorithm, at_once, seed):
 def test_sparse_blocks(block, name, options, sampled, monkeypatch):
     """They give what dense blocks give, also where the data choose, from all rows or a sample."""
     if sampled:
-        monkeypatch.setattr(_estimators, "SAMPLE_ROWS", 60)
+        monkeypatch.setattr(_estimators, "CHOICE_ROWS", 60)
     rng = np.random.default_rng(0)
     X = 9.0 * np.eye(6)[rng.integers(3, size=90)]
     X += (rng.random(X.shape) < 0.3) * rng.random(X.shape)

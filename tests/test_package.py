@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import textwrap
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -540,3 +542,35 @@ def test_tolerances_have_names():
                 unnamed |= {(file, x) for x in tiny}
     assert unnamed == UNNAMED
     assert named > 50
+
+
+TYPE = re.compile(r"^(?:cdef |ctypedef )*(?:packed )?(?:class|struct|fused) (\w+)()", re.MULTILINE)
+CONSTANT = re.compile(
+    r"^(?:cdef (?:\w+ )+)?([A-Z][A-Z\d_]+(?:, [A-Z][A-Z\d_]+)*)(?:: [^=\n]+)? = (.+?)(?: +#.*)?$",
+    re.MULTILINE,
+)
+ENUMERATORS = re.compile(r"^cdef enum[^:\n]*:\n((?:    .+\n)+)", re.MULTILINE)
+
+
+def with_several_meanings(definition, files):
+    """Names that a pattern finds in several modules, by their modules; not with the same value."""
+    meanings = defaultdict(dict)
+    for file, text in files.items():
+        text = ENUMERATORS.sub(lambda match: textwrap.dedent(match[1]), text)
+        for match in definition.finditer(text):
+            for place, name in enumerate(match[1].split(", ")):
+                meanings[name][file] = (match[2], place) if match[2] else file
+    return {name: list(each) for name, each in meanings.items() if len(set(each.values())) > 1}
+
+
+def test_a_name_is_one_thing():
+    """Private types, and constants of different value, do not share names across modules."""
+    files = {file: text for file, text in sources().items() if file.endswith((".py", ".pyx"))}
+    if not any(file.endswith(".pyx") for file in files):
+        pytest.skip("the source tree is not at hand")
+    types = with_several_meanings(TYPE, files)
+    twins = set(types) & set(smallvar.__all__)  # smallvar.dask has estimators of the same names
+    assert {"DPMeans", "HDPMeans"} <= twins
+    assert len(types) - len(twins) <= 3, types
+    constants = with_several_meanings(CONSTANT, files)
+    assert len(constants) <= 5, constants

@@ -16,7 +16,7 @@ from smallvar._sweeps.segments import pieces, viterbi
 
 from smallvar import SegmentMeans
 from smallvar._core.fit_loop import LoopSettings
-from smallvar._time.description import PRICE, Description, t_deviance
+from smallvar._time.description import COORDINATE_PRICE, Description, t_deviance
 from smallvar._time.record import Cuts, Record, cut, noise_of, path_of, prices
 from smallvar._time.segment_start import SegmentStart
 
@@ -490,7 +490,7 @@ def test_description_of_drift():
         record = Record(X, None, np.array([0, 2000]), 1)
         described = Description(record, noise_of(record))
         actual = described(np.zeros(2000, dtype=np.int32), 1)
-        plain = 2000 * (np.log(2 * np.pi * X.var()) + 1.0) + PRICE * np.log(2000)
+        plain = 2000 * (np.log(2 * np.pi * X.var()) + 1.0) + COORDINATE_PRICE * np.log(2000)
         assert (actual < plain - 100.0) if longer else actual == pytest.approx(plain, abs=15.0)
 
 

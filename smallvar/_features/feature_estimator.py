@@ -31,8 +31,8 @@ WEIGHT_BITS = 32
 # n_swaps="auto": SWAPS after a start (PATH_SWAPS on a path), but at most SWAP_NUMBERS / X.size, as
 # each swap passes over X; at least FEW_SWAPS
 SWAPS, PATH_SWAPS, FEW_SWAPS, SWAP_NUMBERS = 20, 50, 2, 1 << 24
-# n_init="auto": at most STARTS; they end when ENOUGH of them have found the lowest objective
-STARTS, ENOUGH = 10, 3
+# n_init="auto": at most STARTS; they end when ENOUGH_EQUAL of them have found the lowest objective
+STARTS, ENOUGH_EQUAL = 10, 3
 
 
 def check_named(init, where):
@@ -169,7 +169,7 @@ def draw_starts(model, rng, count=None):
 
 def enough_starts(model):
     """Number of starts that must agree on the lowest objective to end the search; 0: run all."""
-    return ENOUGH if isinstance(model.n_init, str) else 0
+    return ENOUGH_EQUAL if isinstance(model.n_init, str) else 0
 
 
 def run_starts(model, sweep, rng, Z):

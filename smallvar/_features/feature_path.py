@@ -16,7 +16,7 @@ from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import Path, envelope, penalty_within
 from smallvar._sweeps.rows import UNSOUND
 
-PRICE = 2.0  # of a parameter, in log(distinct rows)
+PARAMETER_PRICE = 2.0  # of a parameter, in log(distinct rows)
 EXACT_FIT = 1e-20  # of the sum of squares of X: a smaller error, or column, counts as zero
 MORE_FEATURES = 3  # the path ends after so many numbers of features beyond the best one,
 BEYOND_BEST = 3  # or best / BEYOND_BEST, if that is more
@@ -92,7 +92,7 @@ class FeatureDescription:
         for p in (share, 1.0 - share):
             entropy -= float((p * np.log(np.maximum(p, EXACT_FIT))).sum())
         fit = self.d * np.log(max(error / energy, EXACT_FIT))
-        price = PRICE * k * (self.d + 1) * np.log(self.distinct)
+        price = PARAMETER_PRICE * k * (self.d + 1) * np.log(self.distinct)
         return float(self.distinct * (fit + 2.0 * entropy) + price)
 
 

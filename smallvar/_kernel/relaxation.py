@@ -27,7 +27,7 @@ from smallvar._core.lapack import stoppable_if_large, svd
 from smallvar._selection.penalty import among, farthest_by, farthest_first
 
 DENSE_SOLVER = 48  # bytes that a dense solver takes for each entry of the matrix
-EQUAL = 1e-12  # relative to the largest: eigenvalues, distances, objectives that differ less tie
+EQUAL_VALUES = 1e-12  # of the largest: eigenvalues, distances, objectives that differ less tie
 
 # a symmetric matrix of which only products are computed
 Implicit = namedtuple("Implicit", "shape product")
@@ -101,10 +101,10 @@ class GramProblem:
         # eigenvectors of G with the same eigenvalue give m - 1 known eigenvectors of P G P.
         norm, vectors = abs(K).sum(axis=1).max(), [np.empty((self.n, 0))]
         for members in np.split(
-            np.arange(len(values)), np.flatnonzero(np.diff(values) < -EQUAL * norm) + 1
+            np.arange(len(values)), np.flatnonzero(np.diff(values) < -EQUAL_VALUES * norm) + 1
         ):
             component = Y[:, members].T @ u
-            if len(members) > 1 and np.linalg.norm(component) > EQUAL:
+            if len(members) > 1 and np.linalg.norm(component) > EQUAL_VALUES:
                 vectors.append(
                     Y[:, members] @ np.linalg.qr(component[:, None], mode="complete")[0][:, 1:]
                 )
@@ -269,4 +269,4 @@ def _farthest_first(diagonal, distance, row, guess):
     of K.
     """
     add_seed = among(distance, lambda j: diagonal - 2 * row(j) + diagonal[j])
-    return farthest_by(add_seed, guess, EQUAL * np.abs(diagonal).max()) or 1.0
+    return farthest_by(add_seed, guess, EQUAL_VALUES * np.abs(diagonal).max()) or 1.0

@@ -55,7 +55,7 @@ from smallvar._kernel.gram import (
 )
 from smallvar._kernel.relaxation import (
     DENSE_SOLVER,
-    EQUAL,
+    EQUAL_VALUES,
     BlockProblem,
     GramProblem,
     LinearProblem,
@@ -405,7 +405,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             self._roundings(problem, self.lam_, Y, rng, weight[rows]),
             total=self.n_init,
             callback=self._callback(),
-            rounding=EQUAL * problem.scale,
+            rounding=EQUAL_VALUES * problem.scale,
         )
         self.objective_, labels, self.n_iter_ = best
         self.n_clusters_ = best.k
@@ -459,7 +459,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         eigenpairs = values, Y = problem.eigen(
             np.inf, rng, least=min(problem.n, (guess or MAX_EIGENVALUES) + 1)
         )
-        rank = int(np.count_nonzero(values > EQUAL * problem.scale))
+        rank = int(np.count_nonzero(values > EQUAL_VALUES * problem.scale))
         if not rank:
             return mean_weight(weight), None
         if guess is None:
@@ -479,7 +479,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         for k in range(2, min(MAX_EIGENVALUES, distinct // 4, len(values)) + 1):
             next_value = values[k] if k < len(values) else LEAST_RATIO * values[k - 1]
             ratio = values[k - 1] / max(next_value, LEAST_RATIO * values[k - 1])
-            if ratio > largest_ratio * (1 + EQUAL) and any(
+            if ratio > largest_ratio * (1 + EQUAL_VALUES) and any(
                 likeness(labels, Y[:, :k], weight) >= MIN_LIKENESS
                 for labels, _ in self._label_vectors(Y[:, :k], rng, weight, ROUNDINGS_PER_NUMBER)
             ):

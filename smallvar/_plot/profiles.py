@@ -14,12 +14,12 @@ from smallvar._plot.base import BLUE, RED, Display, count_text, size_in_points, 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_COLUMNS, MOST_CLUSTERS = 12, 30  # drawn at most
+SHOWN_COLUMNS, SHOWN_CLUSTERS = 12, 30  # drawn at most
 GREEN = "#228833"
 FULL = 3.0  # standard deviations from all rows: the color is deepest
 DEEPEST = 0.75  # largest share of the color in a cell, so that letters can be read
 LETTERS = (4.0, 9.0)  # smallest and largest size of letters, in points
-LINES, LONGEST = 4, 30  # largest number of lines in a cell, and of letters in a line
+LINES, LONGEST_LINE = 4, 30  # largest number of lines in a cell, and of letters in a line
 NAMES = 40.0  # height of the names of columns, in points
 
 
@@ -108,7 +108,7 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
                 f"this {type(estimator).__name__} has no profiles_: it must be fitted, and of "
                 "those that cluster tables"
             )
-        most = MOST_COLUMNS if max_columns is None else max_columns
+        most = SHOWN_COLUMNS if max_columns is None else max_columns
         most = check_number(most, "max_columns", low=1, integer=True)
         table = estimator.profiles_
         fields = {
@@ -128,7 +128,7 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
         kind = np.full(len(names), "", dtype=object)
         kind[column] = fields["kind"]
         order = np.argsort(-(sizes @ apart), kind="stable")[:most]
-        shown = np.sort(np.argsort(-sizes, kind="stable")[:MOST_CLUSTERS])
+        shown = np.sort(np.argsort(-sizes, kind="stable")[:SHOWN_CLUSTERS])
         return cls(
             words=words[shown][:, order],
             distances=distances[shown][:, order],
@@ -231,11 +231,11 @@ def _fitted(text, width, height):
 def _lines(text, longest):
     """Lines of a text, of about ``longest`` letters, broken where words or parts of names end.
 
-    No line is longer than LONGEST, which may break a word.
+    No line is longer than LONGEST_LINE, which may break a word.
     """
     lines = [""]
     for piece in re.split(r"(?<=[ _])|(?<=[.\-])(?=[A-Za-z])", text):
         if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > longest:
             lines.append("")
         lines[-1] += piece
-    return [part for line in lines for part in wrap(line.strip(" "), LONGEST) or [""]]
+    return [part for line in lines for part in wrap(line.strip(" "), LONGEST_LINE) or [""]]

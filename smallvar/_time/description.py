@@ -11,9 +11,9 @@ from scipy.signal import lfilter
 from scipy.special import gammaln
 from sklearn.utils import gen_batches
 
-from smallvar._time.record import NORMAL
+from smallvar._time.record import NORMAL_MEDIAN
 
-PRICE = 2.0  # length of a coordinate of a center, in units of log(number of rows)
+COORDINATE_PRICE = 2.0  # length of a coordinate of a center, in units of log(number of rows)
 # Pairs (phi, g): row r_t is predicted by phi times an exponential mean of the rows before, in which
 # a row has weight g. The first ones are for levels that drift slowly, the others for autoregressive
 # noise.
@@ -120,7 +120,7 @@ class Description:
         code = gammaln(m + 1.0) - gammaln(switches + 1.0) - gammaln(m - switches + 1.0)
         code += switches * np.log(max(k - 1, 1)) + sequences * np.log(k)
         noise = self._noise_length(record.sums(labels, k)[0], labels)
-        return noise + 2.0 * code + PRICE * np.log(n) * d * k
+        return noise + 2.0 * code + COORDINATE_PRICE * np.log(n) * d * k
 
     def _noise_length(self, centers, labels):
         """Length of the residuals, with the prediction that leaves the smallest errors."""
@@ -161,7 +161,7 @@ class Description:
         The scale is that of normal errors with the same median of |error|.
         """
         sizes = np.abs(errors)
-        scale = np.maximum(medians(sizes) / NORMAL, self.least)
+        scale = np.maximum(medians(sizes) / NORMAL_MEDIAN, self.least)
         clipped = np.minimum(sizes / scale[:, None], MAX_ERROR)
         variance = np.maximum(np.einsum("i,ji->j", self.weight, np.square(clipped)), LEAST_ERROR)
         return scale, float((np.log(variance) + 2.0 * np.log(scale)).sum())

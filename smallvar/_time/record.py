@@ -15,19 +15,20 @@ from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.segments import pieces, viterbi
 from smallvar._sweeps.sums import Sums
 
-MOST_STEPS = 1 << 16  # differences that the noise is estimated from
+MOST_DIFFERENCES = 1 << 16  # differences that the noise is estimated from
 MOST_ENTRIES = 1 << 24  # of these differences in all
 COLUMNS_TOGETHER = 4  # of these differences that are looked at together
 WIDE_STEPS = 1024  # from so many columns on, as many differences are used for the covariance
 SMALLEST_STEP = 1e-150  # absolute: the square of a smaller difference of neighboring rows is lost
 SMALLEST_PRICE, LARGEST_PRICE = 1e-300, 1e300  # of a piece, of the mean weight: costs are finite
-NORMAL = 0.6744897501960817  # median of the absolute value of a standard normal variable
+NORMAL_MEDIAN = 0.6744897501960817  # median of the absolute value of a standard normal variable
 TRIM, KEPT = 3.0, 0.9733369246625415  # differences beyond so many of their scales are no noise
 MOST_OPENINGS = 2048  # rows at which a piece may have begun
 MOST_PIECES = 1024  # which are merged all together
 MOST_UNITED = 1 << 14  # of more, evenly spread ones are united, and the others go to the nearest
 PIECES_AT_A_TIME = 1 << 14  # pieces whose distances from their unions are found at a time
-FEW, STEP, SWEEPS = 64, 20, 5  # below FEW states a merger at a time
+# at most FEW_STATES states are merged one at a time, of more one in STEP_PART
+FEW_STATES, STEP_PART, MERGER_SWEEPS = 64, 20, 5
 
 
 @dataclass
@@ -128,7 +129,7 @@ def _variance(steps):
     to the least difference.
     """
     sizes = np.abs(steps)
-    scale = np.median(sizes, axis=0) / NORMAL
+    scale = np.median(sizes, axis=0) / NORMAL_MEDIAN
     noise = sizes <= TRIM * scale
     variance = np.square(np.where(noise, sizes, 0.0)).sum(axis=0) / noise.sum(axis=0) / (2.0 * KEPT)
     for j in np.flatnonzero(scale == 0.0):
@@ -139,8 +140,8 @@ def _variance(steps):
 
 
 def _some(rows, d):
-    """At most MOST_STEPS of these rows, evenly spaced, and fewer if there are many columns."""
-    most = max(2 * WIDE_STEPS, min(MOST_STEPS, MOST_ENTRIES // d))
+    """At most MOST_DIFFERENCES of these rows, evenly spaced; fewer of many columns."""
+    most = max(2 * WIDE_STEPS, min(MOST_DIFFERENCES, MOST_ENTRIES // d))
     return rows[:: -(-len(rows) // most) or 1].copy()
 
 
@@ -275,7 +276,11 @@ def _way_down(record, parts):
     within = parts.error + float(parts.weights @ squares)
     descent = _descent(mean, weights, record.n_threads)
     candidates = []
-    for k in descent.down(lambda k: 1 if k <= FEW else max(1, min(k - FEW, k // STEP)), SWEEPS):
+
+    def mergers(k):
+        return 1 if k <= FEW_STATES else max(1, min(k - FEW_STATES, k // STEP_PART))
+
+    for k in descent.down(mergers, MERGER_SWEEPS):
         labels = np.array(descent.sweep.labels)
         candidate = Segmentation(
             k, of, labels, 0, within + descent.sweep.squared_error() * record.unit

@@ -31,8 +31,8 @@ from smallvar._time.visit import Visit
 CANDIDATES = 3  # numbers of states on the path from which a fit goes on
 LEVELS = 1.0, 2.0, 4.0, 8.0, 16.0  # variances of the noise that are tried, relative to the estimate
 LOWER = *(4.0**-power for power in range(1, 9)), 0.0  # for more states than these have
-# numbers of states that are compared: all up to ALL, above that each at least RATIO times the last
-ALL, RATIO = 16, 1.25
+# numbers of states that are compared: all up to ALL, above each at least COUNT_RATIO times the last
+ALL, COUNT_RATIO = 16, 1.25
 # a piece costs a switch and a part of a state: ratio of the parts that are tried
 SMALL_STATE_RATIO = 4.0
 
@@ -47,10 +47,10 @@ def _prices(noise, record):
 
 
 def _apart(candidates):
-    """The candidates with up to ALL states, and some of the others, spaced by RATIO."""
+    """The candidates with up to ALL states, and some of the others, spaced by COUNT_RATIO."""
     kept = []
     for candidate in candidates:
-        if candidate.k <= ALL or candidate.k >= RATIO * kept[-1].k:
+        if candidate.k <= ALL or candidate.k >= COUNT_RATIO * kept[-1].k:
             kept.append(candidate)
     return kept
 

@@ -37,7 +37,7 @@ from smallvar.dask._sweep import (
     overall_mean,
 )
 
-SAMPLE_ROWS = 200_000  # rows that "auto" and init="sample" are computed from
+CHOICE_ROWS = 200_000  # rows that "auto" and init="sample" are computed from
 
 
 def take_rows(parts, shared, each):
@@ -100,7 +100,7 @@ class DaskEstimator(LazyMethods):
             raise ValueError(
                 "init must not be 'sample' where the data choose lam: they do so from it"
             )
-        X, weight = sample_rows(executor, facts, rng, SAMPLE_ROWS)
+        X, weight = sample_rows(executor, facts, rng, CHOICE_ROWS)
         model = self._as_local().set_params(init=start, verbose=0)
         return model.fit(X, sample_weight=weight).cluster_centers_
 
@@ -154,7 +154,7 @@ class DaskEstimator(LazyMethods):
 
     def _sample_for_path(self, executor, facts, rng):
         """Rows for the merge path, their weights, and the ratio of the total weight to theirs."""
-        X, weight = sample_rows(executor, facts, rng, SAMPLE_ROWS)
+        X, weight = sample_rows(executor, facts, rng, CHOICE_ROWS)
         sampled = X.shape[0] if weight is None else float(weight.sum())
         n = sum(facts.sizes.values())
         return X, weight, facts.total_weight / sampled if X.shape[0] < n else 1.0
