@@ -101,16 +101,8 @@ class HDPStart:
 class LocalClusters:
     """The global clusters that each data set uses, and the penalty for a further one.
 
-    Attributes
-    ----------
-    names : ndarray of shape (n_groups,)
-        The data sets, sorted.
-    used : list of ndarray of int32
-        For each data set, the global clusters of its local ones.
-    centers : ndarray of shape (n_clusters, n_features)
-        Centers of the global clusters.
-    lam_local : float
-        The penalty for each local cluster.
+    ``names`` are the data sets, sorted; ``used`` has, for each of them, the global clusters of its
+    local ones (int32).
     """
 
     names: NDArray[Any]
@@ -207,16 +199,8 @@ def _largest_global_penalty(X, weight, labels, sets, centers):
 class _FitSettings:
     """Settings that the fits of all rows and of samples of them have in common.
 
-    Attributes
-    ----------
-    lam_local : float or "auto"
-        The penalty for each local cluster; "auto": it follows from the rows.
-    unit : float
-        The mean weight of all rows; the penalty where the rows have no variance.
-    max_iter : int
-        Largest number of sweeps.
-    n_threads : int
-        Threads.
+    ``lam_local`` is "auto" where it follows from the rows; ``unit`` is the mean weight of all rows,
+    the penalty where the rows have no variance.
     """
 
     lam_local: Any

@@ -23,24 +23,9 @@ CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given
 class Fit:
     """The settings of a fit of DP-means, independent of where its rows are.
 
-    Attributes
-    ----------
-    n_samples : int
-        Number of rows to cluster.
-    lam : float or None
-        The penalty; None: it follows from a merge path.
-    loop : LoopSettings
-        When the sweeps of a start end.
-    algorithm : {"serial", "delayed", "collapsed", "merge"}
-        The kind of the sweeps, as for DPMeans.
-    max_clusters : int or None
-        The largest number of clusters.
-    n_clusters : int or None
-        The exact number of clusters, if lam is None.
-    init : ndarray of shape (n_centers, n_features) or None
-        The starting centers given by the user.
-    n_init, shuffle : int, bool
-        The number of starts, and whether the first start, too, visits the rows in random order.
+    ``lam`` is None where it follows from a merge path; ``n_clusters`` is then the exact number, if
+    one is wanted. ``algorithm`` is one of DPMeans, ``init`` the centers given by the user.
+    ``shuffle``: the first start, too, visits the rows in random order.
     """
 
     n_samples: int
@@ -63,22 +48,10 @@ class Fit:
 class StartPoint:
     """Where one start of a fit begins.
 
-    Attributes
-    ----------
-    order : ndarray of shape (n_samples,) or None
-        Rows in the order of visit; None: as given.
-    centers : ndarray of shape (n_centers, n_features) or None
-        Starting centers; None: the mean, or another default of the estimator.
-    lam : float
-        The penalty.
-    algorithm : {"serial", "delayed", "collapsed"}
-        The kind of the sweeps.
-    max_clusters : int or None
-        The largest number of clusters.
-    path : LambdaPath or None
-        The merge path that the centers are from.
-    exact : bool
-        Whether there must be exactly ``max_clusters`` clusters.
+    ``order`` are the rows in the order of visit (None: as given), ``centers`` the starting centers
+    (None: the mean, or another default of the estimator). ``algorithm`` is "serial", "delayed" or
+    "collapsed". ``path`` is the merge path that the centers are from. ``exact``: there must be
+    exactly ``max_clusters`` clusters.
     """
 
     order: NDArray[np.intp] | None
@@ -104,24 +77,9 @@ class StartPoint:
 class Fitted:
     """The result of a fit: that of its best start.
 
-    Attributes
-    ----------
-    labels : array of shape (n_samples,)
-        Cluster of each row, in the order of the rows.
-    centers : ndarray of shape (n_clusters, n_features)
-        The centers.
-    inertia, objective, lam : float
-        The weighted error, the objective and the penalty.
-    objective_path : ndarray of shape (n_sweeps,)
-        The objective after every sweep.
-    n_iter : int
-        The number of sweeps.
-    ended : bool
-        Whether the sweeps converged before ``max_iter``.
-    path : LambdaPath or None
-        The merge path from which the start began.
-    sweep : Sweep
-        The sweep in its last state.
+    ``labels`` are in the order of the rows; ``inertia`` is the weighted error. ``ended``: the
+    sweeps converged before ``max_iter``. ``path`` is the merge path from which the start began,
+    ``sweep`` the sweep in its last state.
     """
 
     labels: Any

@@ -30,31 +30,17 @@ SHOWN = 5  # levels in a message
 
 @dataclass(frozen=True)
 class Column:
-    """A column that takes part in a fit.
+    """A column that takes part in a fit; ``name`` is as in the table, or "x0", "x1", ... for
+    arrays.
 
-    Attributes
-    ----------
-    name : str
-        As in the table, or "x0", "x1", ... for arrays.
-    kind : {"normal", "ordered", "poisson", "exponential", "bernoulli", "categorical"}
-        The family of its values.
-    levels : tuple
-        Of bernoulli and categorical columns: code c is ``levels[c]``; of ordered ones the sorted
-        values, or the declared levels, of which the numbers are the positions; else empty.
-    step : float
-        The grid that values lie on; 0 for none.
-    reason : str
-        Why it has this kind, for the user.
-    position : int
-        Index of the column in the table.
-    filled : tuple of float or None
-        A value that counts as missing, and a tolerance: values no farther from it are missing, too.
-        It fills gaps, or many rows have it: these are then told apart by a flag.
-    flag_of : str or None
-        Of a flag, a column that says whether another one has a value other than ``filled``: the
-        name of the other column.
-    positions : bool
-        Whether the table declares the levels in order: numbers are then their positions.
+    ``kind`` is the family of the values, one of KINDS. ``levels``: code c of a bernoulli or
+    categorical column is ``levels[c]``; an ordered one has its sorted values there, or the declared
+    levels, of which the numbers are the positions (``positions``). ``step`` is the grid of the
+    values, 0 for none; ``reason`` says why the column has this kind; ``position`` is its index in
+    the table.
+
+    ``filled`` is a value that counts as missing, and a tolerance: it fills gaps, or many rows have
+    it, which are then told apart by a flag. Of a flag, ``flag_of`` is the name of the other column.
     """
 
     name: str
@@ -77,22 +63,11 @@ class Column:
 class Packed:
     """Rows of a table, packed.
 
-    Attributes
-    ----------
-    columns : tuple of Column
-        Those that take part, in the order of the table.
-    left_out : dict
-        Names of the others, and why.
-    numbers : ndarray of shape (n, p), float64 or float32
-        Normal, ordered, poisson and exponential columns; NaN: missing.
-    codes : ndarray of shape (n, q), int16
-        Bernoulli and categorical columns; -1: missing.
-    number_of, code_of : ndarray
-        For each column of ``numbers`` and of ``codes``, its index in ``columns``.
-    named : bool
-        Whether the table has names of its columns.
-    n_columns : int
-        Number of columns of the table.
+    ``columns`` are those that take part, in the order of the table; ``left_out`` has the names of
+    the others, and why. ``numbers`` (n, p), float64 or float32, are the cells of normal, ordered,
+    poisson and exponential columns, NaN where missing; ``codes`` (n, q), int16, those of bernoulli
+    and categorical ones, -1 where missing. ``number_of`` and ``code_of`` are their indices in
+    ``columns``. ``named``: the table has names of its columns, of which there are ``n_columns``.
     """
 
     columns: tuple[Column, ...]
@@ -116,20 +91,10 @@ class Packed:
 
 
 def pack(X, columns="auto"):
-    """Pack the rows of a table; the kinds of its columns are found, or as ``columns`` says.
+    """The rows of a table, Packed; the kinds of its columns are found, or as ``columns`` says.
 
-    Parameters
-    ----------
-    X : DataFrame of pandas or polars, Table of pyarrow, dict of arrays, or array-like
-        The table. None, NaN and null are missing.
-    columns : "auto" or dict
-        The kind of a column, by its name or, in an array, its position; None leaves it out. The
-        kinds of the other columns are found.
-
-    Returns
-    -------
-    packed : Packed
-        A constant column, or one without a value, is left out whatever ``columns`` says.
+    ``columns`` is "auto" or a dict: the kind by name or, in an array, position; None leaves a
+    column out. A constant column, or one without a value, is left out whatever it says.
     """
     reader = TableReader(X)
     asked = _asked(reader, columns)

@@ -57,19 +57,12 @@ LEAST_WEIGHT = 1e-300  # absolute: what sums of no weight are divided by
 
 @dataclass(frozen=True)
 class Measure:
-    """The parameters of divergences that clusters share: kinds of columns, spreads, overall means.
+    """The parameters of divergences that clusters share.
 
-    Attributes
-    ----------
-    kind, place, floor, step : ndarray of shape (p,)
-        Of columns of numbers: the kind, the overall mean, the least variance (of normal ones) and
-        the grid of the values.
-    variance : ndarray of shape (p,)
-        s_j^2.
-    begin : ndarray of shape (q + 1,)
-        Of columns of codes: levels begin[j]..begin[j + 1] - 1 are those of column j.
-    shares : ndarray of shape (levels,)
-        The overall shares; 0: cells of this level count as missing.
+    Of the p columns of numbers: ``kind``, ``place`` (the overall mean), ``floor`` (the least
+    variance of normal ones), ``step`` (the grid of the values) and ``variance`` (s_j^2). Of the q
+    columns of codes: levels ``begin[j]`` .. ``begin[j + 1] - 1`` are those of column j; ``shares``
+    are the overall shares, by level. Cells of a level of share 0 count as missing.
     """
 
     kind: np.ndarray
@@ -233,14 +226,9 @@ def gamma_shape(mean):
 class Sums:
     """Sums over the members of clusters.
 
-    Attributes
-    ----------
-    weights, total, count : ndarray of shape (k, p)
-        The weight of members with a number, its weighted sum, and how many there are.
-    level : ndarray of shape (k, levels)
-        The weight of the members at each level.
-    weight, size : ndarray of shape (k,)
-        The weight of all members, and their number.
+    ``weights``, ``total`` and ``count`` (k, p): the weight of members with a number, its weighted
+    sum, and how many there are. ``level`` (k, levels): the weight of the members at each level.
+    ``weight`` and ``size`` (k,): the weight of all members, and their number.
     """
 
     weights: np.ndarray

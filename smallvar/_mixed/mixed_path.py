@@ -35,22 +35,10 @@ SAME = 1e-9  # nats a row: below this a row is equal to a center
 class Stop:
     """A clustering on the way down.
 
-    Attributes
-    ----------
-    k : int
-        Number of clusters.
-    centers : ndarray
-        Their centers.
-    criterion : float
-        The criterion, infinite where there are too many clusters.
-    raw : ndarray of shape (p,)
-        Sums of divergences of the columns of numbers, without s_j^2.
-    codes : float
-        Sum of divergences of the codes, and the prior.
-    variance : ndarray of shape (p,)
-        s_j^2 within these clusters.
-    error : float
-        The error in nats, by the s_j^2 of one measure for all stops: set later.
+    ``criterion`` is infinite where there are too many clusters. ``raw`` (p,) are sums of
+    divergences of the columns of numbers, without s_j^2; ``codes`` is the sum of divergences of the
+    codes, and the prior; ``variance`` (p,) are the s_j^2 within these clusters. ``error`` is in
+    nats, by the s_j^2 of one measure for all stops: set later.
     """
 
     k: int

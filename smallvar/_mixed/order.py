@@ -33,25 +33,13 @@ def features_of(values):
 
 
 def evidence(codes, levels, features):
-    """Log odds that the levels of a column are in order, as far as other columns tell.
+    """Log odds that the levels of a column are in order, as far as other columns tell; 0: not at
+    all.
 
     Where they are, levels next to each other are alike in the other columns. The sum of the squared
     distances of their means there, from each level to the next, is compared with those of all other
-    orders of the levels.
-
-    Parameters
-    ----------
-    codes : ndarray of shape (n,)
-        From 0; -1: missing.
-    levels : int
-        Number of levels.
-    features : ndarray of shape (n, f)
-        Other columns, standardized.
-
-    Returns
-    -------
-    log_odds : float
-        0 where nothing tells.
+    orders of the levels. ``codes`` (n,) are from 0, -1 where missing; ``features`` (n, f) are the
+    other columns, standardized.
     """
     count = np.bincount(codes[codes >= 0], minlength=levels)
     kept = np.flatnonzero(count >= max(FEWEST, SHARE * len(codes)))
@@ -84,19 +72,10 @@ def _orders(m):
 
 
 def are_in_order(samples, asked):
-    """Which of the columns asked for are in order, and whether the other columns tell.
+    """Whether columns are in order, and whether that was found from other columns: pairs of bools.
 
-    Parameters
-    ----------
-    samples : list of (int or None, ndarray)
-        For each column, the number of levels and codes, or None and numbers.
-    asked : list of int
-        Positions of the columns that are asked for.
-
-    Returns
-    -------
-    answers : list of (bool, bool)
-        For each, whether it is in order, and whether that was found from other columns.
+    ``samples`` has, for each column, the number of levels and codes, or None and numbers; ``asked``
+    are the positions of the columns that are asked for.
     """
     every = [features_of(sample) for sample in samples]
     width = sum(f.shape[1] for f in every)

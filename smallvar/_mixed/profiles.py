@@ -19,30 +19,15 @@ FIELDS = (
 
 
 def profiles(packed, labels, weight, parameters, spreads):
-    """A row for each cluster and column, those first that set the cluster apart.
+    """A row for each cluster and column, those first that set the cluster apart: arrays by FIELDS.
 
-    Parameters
-    ----------
-    packed : Packed
-        The rows.
-    labels : ndarray of shape (n,)
-        Their clusters.
-    weight : ndarray of shape (n,) or None
-        Their weights.
-    parameters : dict
-        Means of the clusters by name of the column, or shares of its levels.
-    spreads : dict
-        The spread s within clusters of the columns of numbers.
-
-    Returns
-    -------
-    fields : dict of arrays
-        With the names of FIELDS: ``size`` is the number of rows, ``missing`` the share of the
-        weight whose cell is missing; ``mean`` and ``spread`` are those of the cluster in a column
-        of numbers; ``share`` is that of ``level``, in a column of codes the most frequent one
-        (of two values the second), and ``overall`` the mean, or that share, of all rows.
-        ``summary`` says the same in words. ``apart`` is the mean gain in log likelihood, in nats a
-        row, of the cluster's cells by its own parameters over those of all rows.
+    ``parameters`` are means of the clusters by name of the column, or shares of its levels;
+    ``spreads`` the spread s within clusters of the columns of numbers. In the result ``size`` is
+    the number of rows, ``missing`` the share of the weight whose cell is missing; ``mean`` and
+    ``spread`` are those of the cluster in a column of numbers; ``share`` is that of ``level``, in a
+    column of codes the most frequent one (of two values the second), and ``overall`` the mean, or
+    that share, of all rows. ``summary`` says the same in words. ``apart`` is the mean gain in log
+    likelihood, in nats a row, of the cluster's cells by its own parameters over those of all rows.
     """
     k = len(next(iter(parameters.values())))
     size = np.bincount(labels, minlength=k)
@@ -65,15 +50,9 @@ def profiles(packed, labels, weight, parameters, spreads):
 class _Sums:
     """Weights of the clusters, and sums over their cells in each column.
 
-    Attributes
-    ----------
-    weights : ndarray of shape (k,)
-        Weight of each cluster.
-    moments : dict
-        For each column of numbers, the weight of the cells that are there, their mean and their
-        variance, for each cluster, and last for all rows.
-    counts : dict
-        For each column of codes, the weight of each level in each cluster, (k, levels).
+    ``moments`` has, for each column of numbers, the weight of the cells that are there, their mean
+    and their variance, for each cluster, and last for all rows. ``counts`` has, for each column of
+    codes, the weight of each level in each cluster, (k, levels).
     """
 
     def __init__(self, packed, labels, weight, k):

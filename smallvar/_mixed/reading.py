@@ -25,26 +25,12 @@ CHECKED_CELLS = 200  # levels that tell whether a column of text is one of dates
 
 @dataclass
 class Cells:
-    """The cells of one column.
+    """The cells of one column: ``what`` is "numbers", "levels" or "dates".
 
-    Attributes
-    ----------
-    what : {"numbers", "levels", "dates"}
-        Which of the others there are.
-    numbers : ndarray of shape (n,)
-        float64 or float32, NaN where a cell is missing.
-    codes : ndarray of shape (n,), int32
-        The level of each cell, -1 where it is missing.
-    levels : list
-        All of them are in use, except where the table declares them.
-    declared : bool
-        Whether the table says that the column is a category.
-    ordered : bool
-        Whether it says that the order of the levels has a meaning.
-    flags : bool
-        Whether the cells are True and False.
-    whole : bool
-        Whether the table says that the numbers are integers.
+    ``numbers`` are float64 or float32, NaN where a cell is missing; ``codes`` (int32) the level of
+    each cell, -1 where it is missing. All ``levels`` are in use, except where the table declares
+    them (``declared``, ``ordered``). ``flags``: the cells are True and False; ``whole``: the table
+    says that the numbers are integers.
     """
 
     what: str
@@ -60,19 +46,7 @@ class Cells:
 class TableReader:
     """A table whose columns are read one by one.
 
-    Parameters
-    ----------
-    X : DataFrame, Table, mapping of arrays, or array-like of shape (n_rows, n_columns)
-        The table.
-
-    Attributes
-    ----------
-    names : list of str
-        Names of the columns: x0, x1 and so on where X has none.
-    named : bool
-        Whether X has names.
-    n_rows : int
-        Number of rows.
+    ``names`` are those of the columns, x0, x1 and so on where X has none (``named``).
     """
 
     def __init__(self, X):

@@ -162,16 +162,9 @@ def _quantile(ascending, share):
 class Recorded:
     """How the values of each column were recorded.
 
-    Attributes
-    ----------
-    variance : ndarray of shape (n_columns,), float64
-        The variance within a step, 0 for columns of numbers.
-    in_steps : ndarray of shape (n_columns,), bool
-        Whether almost all values are on a grid, or are few for the number of rows, or one.
-    repeated : ndarray of shape (n_columns,), bool
-        Whether they are few for the number of rows: at most its root, or one.
-    few : ndarray of shape (n_columns,), bool
-        Whether there are fewer than FEW_VALUES values.
+    ``variance`` is that within a step, 0 for columns of numbers. ``in_steps``: almost all values
+    are on a grid, or are few for the number of rows, or one. ``repeated``: they are few for the
+    number of rows, at most its root, or one. ``few``: there are fewer than FEW_VALUES.
     """
 
     variance: NDArray[np.float64]

@@ -34,15 +34,11 @@ class UnclearNumberWarning(UserWarning):
 
 
 def of_several(own_ratio, ratio, gap):
-    """Return the confidence in a number above 1.
+    """The confidence in a number above 1.
 
-    Parameters
-    ----------
-    own_ratio, ratio : float
-        The largest penalty for which the number is best over the smallest: in the metric in which
-        the path was found, and in that of the data.
-    gap : float
-        By how much the next best number is worse by the criterion, in ties.
+    The ratios are the largest penalty for which the number is best over the smallest: in the metric
+    in which the path was found, and in that of the data. ``gap`` is by how much the next best
+    number is worse by the criterion, in ties.
     """
     ratio_in_data, data = (
         np.log(np.clip(r, *RATIOS)) if r == r else np.log(RATIOS[0]) for r in (own_ratio, ratio)
@@ -52,17 +48,10 @@ def of_several(own_ratio, ratio, gap):
 
 
 def of_single(gap, n_distinct, transformed):
-    """Return the confidence in a single cluster.
+    """The confidence in a single cluster.
 
-    Parameters
-    ----------
-    gap : float
-        By how much the next best number is worse by the criterion without the price of clusters,
-        for each distinct row.
-    n_distinct : int
-        Number of distinct rows.
-    transformed : bool
-        Whether columns were transformed.
+    ``gap`` is by how much the next best number is worse by the criterion without the price of
+    clusters, for each distinct row; ``transformed``: columns were transformed.
     """
     a, b, intercept = SINGLE
     return _logistic(a * np.clip(gap * np.sqrt(n_distinct), *GAPS) + b * transformed + intercept)
