@@ -138,7 +138,7 @@ def test_covariance_that_is_singular_has_no_factor():
 def test_criterion_along_axes_equals_twin(d, seed):
     rng = np.random.default_rng(seed)
     X, w = wide_rows(rng, 600, d, "long"), np.ones(600)
-    criterion, _ = sample_module.squared_euclidean(X, None, 1, 1.0)
+    criterion, _ = sample_module.squared_euclidean(X, None, 1)
     about = twins.path.described(X, w)
     for K in (1, 5):
         labels = np.append(np.arange(K), rng.integers(K, size=600 - K)).astype(np.int32)
@@ -186,7 +186,7 @@ def test_sweeps_in_the_space_of_centers(seed):
     """Labels that are taken from outside move the centers to the means of their rows."""
     rng = np.random.default_rng(seed)
     X = blobs(rng, 3000, 400, 6, spread=0.3)
-    descent = descent_by_squares(X, None, 1)
+    descent = descent_by_squares(RowsFrame(X, None, 1))
     descent.start(X[:12])
     descent.run_lloyd(1)
     descent.project()
@@ -215,7 +215,8 @@ def test_costs_of_pairs_that_are_kept(seed):
     rng = np.random.default_rng(seed)
     X = np.zeros((300, 24))
     X[:, :4] = np.round(rng.standard_t(3, size=(300, 4)), 1)  # with ties
-    wide, narrow = descent_by_squares(X, None, 1), descent_by_squares(X[:, :4].copy(), None, 1)
+    few_columns = X[:, :4].copy()
+    wide, narrow = (descent_by_squares(RowsFrame(rows, None, 1)) for rows in (X, few_columns))
     for descent in (wide, narrow):
         descent.start(descent.X)
         for count in (1, 40, 7):
@@ -252,7 +253,7 @@ def test_criterion_of_wide_rows_equals_twin(kind, weighted, seed):
     d = n + int(rng.integers(1, 200))
     X = wide_rows(rng, n, d, kind)
     w = rng.gamma(2.0, size=n) + 0.1 if weighted else np.ones(n)
-    criterion, _ = sample_module.squared_euclidean(X, w if weighted else None, 1, 1.0)
+    criterion, _ = sample_module.squared_euclidean(X, w if weighted else None, 1)
     assert isinstance(criterion.coordinates, SpanCoordinates)
     X = X.astype(float)
     about = twins.path.described(X, w)
@@ -281,7 +282,7 @@ def test_floors_that_are_all_different():
     """Near ones are taken together: their sum stays, and V is nearly as it was."""
     rng = np.random.default_rng(0)
     X = np.round(8.0 * blobs(rng, 40, 900, 3, spread=0.2)) * rng.uniform(0.8, 1.2, size=900)
-    criterion, _ = sample_module.squared_euclidean(X, None, 1, 1.0)
+    criterion, _ = sample_module.squared_euclidean(X, None, 1)
     assert len(np.unique(criterion.floor)) > 800
     assert len(criterion.coordinates.rows[0]) < 300
     w, labels = np.ones(40), (np.arange(40) % 3).astype(np.int32)
@@ -375,12 +376,12 @@ def test_rank(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(200, 30)) * 10.0 ** rng.uniform(-3, 3, size=30)
     frame = RowsFrame(X, None, 1)
-    coordinates = Coordinates(X, None, frame, np.zeros(30))
+    coordinates = Coordinates(frame, np.zeros(30))
     coordinates.find_rank(frame.mean)
     e = np.linalg.eigvalsh(np.cov(X.T))
     assert coordinates.rank == (e > ZERO_VARIANCE * e[-1]).sum()
     more = np.hstack([X, X @ rng.normal(size=(30, 4))])
     frame = RowsFrame(more, None, 1)
-    coordinates = Coordinates(more, None, frame, np.zeros(34))
+    coordinates = Coordinates(frame, np.zeros(34))
     coordinates.find_rank(frame.mean)
     assert coordinates.rank <= 30

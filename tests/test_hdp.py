@@ -496,7 +496,7 @@ def test_code_of_labels_is_a_code():
 def test_criterion_of_data_sets():
     X, groups, truth = overlapping(0)
     labels = truth.astype(np.int32)
-    criterion = Criterion(X, None, RowsFrame(X, None, 1), 1)
+    criterion = Criterion(RowsFrame(X, None, 1))
     pooled = criterion(criterion.relabeled(labels, 15))[0]
 
     def shared(groups):
@@ -506,7 +506,7 @@ def test_criterion_of_data_sets():
     anyhow = shared(np.arange(len(X)) % 50)  # each data set has most of them
     assert anyhow <= pooled and pooled - shared(groups) > 10.0 * (pooled - anyhow)
     twice = np.full(len(X), 2.0)
-    heavy = Criterion(X, twice, RowsFrame(X, twice, 1), 1)
+    heavy = Criterion(RowsFrame(X, twice, 1))
     value = hdp_choice.shared_criterion(heavy, labels, 15, Groups(groups, len(X)))
     assert value == pytest.approx(shared(groups), rel=1e-6)
 

@@ -242,7 +242,7 @@ def test_criterion_equals_twin(family, seed):
             X, slope = transform(X)
             volume = slope.sum() if weight is None else w @ slope
         about = twins.path.described(X, w)
-        criterion, _ = sample_module.squared_euclidean(X, weight, 1, 1.0)
+        criterion, _ = sample_module.squared_euclidean(X, weight, 1)
         assert (criterion.distinct, criterion.cap) == (about.u, about.cap)
         assert criterion.rank == about.basis.shape[1]
         np.testing.assert_allclose(criterion.floor, about.floor, rtol=1e-9)
@@ -287,7 +287,7 @@ def test_way_down_equals_twin_on_many_chunks(seed):
     n, d = 2600, 1 + seed
     X = blobs(rng, n, d, 25, spread=0.3).astype(np.float32 if seed % 2 else np.float64)
     w = rng.gamma(1.0, size=n) + 0.01 if seed % 3 == 0 else None
-    _, descent = sample_module.squared_euclidean(X, w, 1 + seed % 3, 1.0)
+    _, descent = sample_module.squared_euclidean(X, w, 1 + seed % 3)
     twin = twins.path._Descent(X.astype(float), np.ones(n) if w is None else w)
     centers = X[rng.choice(n, 70, replace=False)].astype(float)
     descent.start(centers)
@@ -309,7 +309,7 @@ def test_way_down_equals_twin_on_many_chunks(seed):
 @seeds(6)
 def test_sweeps_after_seeding_find_the_nearest_center(seed):
     p = path_problem("float32", seed, n_max=400)
-    _, descent = sample_module.squared_euclidean(p.X, None, 1, 1.0)
+    _, descent = sample_module.squared_euclidean(p.X, None, 1)
     descent.seed(len(p.X) // 4, check_random_state(seed))
     for _ in range(6):
         centers = descent.sweep.centers
@@ -505,10 +505,10 @@ def test_rows_count_where_all_columns_are_in_steps():
     rows = np.repeat(kinds, 50, axis=0)
     assert lambda_path(rows, random_state=0).best == 5
     assert lambda_path(kinds, sample_weight=np.full(5, 50.0), random_state=0).best == 1
-    criterion, _ = sample_module.squared_euclidean(rows, None, 1, 1.0)
+    criterion, _ = sample_module.squared_euclidean(rows, None, 1)
     assert (criterion.distinct, criterion.cap) == (250, 5)
     numbers = np.column_stack([rows, np.arange(250.0) ** 1.5])
-    criterion, _ = sample_module.squared_euclidean(np.vstack([numbers] * 2), None, 1, 1.0)
+    criterion, _ = sample_module.squared_euclidean(np.vstack([numbers] * 2), None, 1)
     assert (criterion.distinct, criterion.cap) == (250, 83)
 
 
@@ -545,9 +545,7 @@ def ways_down(centers, *rows):
     """For each (rows, weights): labels, criterion and the tree so far, at every K."""
     found = []
     for X, weight in rows:
-        criterion, descent = sample_module.squared_euclidean(
-            np.ascontiguousarray(X), weight, 1, 1.0
-        )
+        criterion, descent = sample_module.squared_euclidean(np.ascontiguousarray(X), weight, 1)
         descent.start(centers)
         descent.run_lloyd(5)
         found.append([])
@@ -685,13 +683,13 @@ def test_linkage_of_blobs():
 def test_linkage_where_a_sweep_empties_a_cluster(seed, monkeypatch):
     """From given centers, where that happens; the tree hands it to the nearest one."""
     emptied = []
-    drop = descent_module.Descent._drop
+    drop = descent_module.MergeDescent._drop
 
     def noted(self, remap, centers):
         emptied.append(np.count_nonzero(remap < 0))
         drop(self, remap, centers)
 
-    monkeypatch.setattr(descent_module.Descent, "_drop", noted)
+    monkeypatch.setattr(descent_module.MergeDescent, "_drop", noted)
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(20, 60)), int(rng.integers(1, 4))
     X = rng.normal(size=(n, d))

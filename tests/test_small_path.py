@@ -28,7 +28,7 @@ def test_criterion_in_one_call(family, seed):
     X, _, rows = twins.exact.prepare(p.X, p.weights, None)
     X, weight = X[rows], None if p.weights is None else np.asarray(p.weights)[rows]
     X = X[:, np.ptp(X, axis=0) > 0]
-    criterion, _ = sample_module.squared_euclidean(X, weight, 1, 1.0)
+    criterion, _ = sample_module.squared_euclidean(X, weight, 1)
     if criterion.small is None:
         assert criterion.rank < X.shape[1]
         return

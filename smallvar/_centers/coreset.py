@@ -24,7 +24,6 @@ from smallvar._core.validation import (
     unit_of,
 )
 from smallvar._selection.descent import draw
-from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.draws import SURE, systematic_draw
 from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
@@ -59,8 +58,8 @@ def rough_seeds(X, weight, lam, most, rng, n_threads):
     The first seed is the mean. Then, in rounds, as many rows as there are seeds are drawn by weight
     times squared distance (Bahmani et al. 2012), until a round does not lower error + lam * seeds.
     """
-    frame, labels = RowsFrame(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
-    sweep = DPSweep(X, weight, None, labels, frame, n_threads, 8, True)
+    frame = RowsFrame(X, weight, n_threads)
+    sweep = frame.sweep(8, bounded=True)
     sweep.start(frame.mean.reshape(1, -1))
     best, lowest = 0, np.inf
     while True:
@@ -89,14 +88,14 @@ def rough(X, weight, lam, most, rng, n_threads):
     used = X.shape[0] if weight is None else np.count_nonzero(weight)
     sample, sample_weight, share = sample_of(X, weight, used, most, rng)
     seeds = rough_seeds(sample, sample_weight, lam / share, most, rng, n_threads)
-    frame, labels = RowsFrame(X, weight, n_threads, seeds), np.zeros(X.shape[0], dtype=np.int32)
-    sweep = DPSweep(X, weight, None, labels, frame, n_threads, len(seeds), False)
+    frame = RowsFrame(X, weight, n_threads, seeds)
+    sweep = frame.sweep(len(seeds))
     sweep.set_centers(seeds)
     sweep.assign()
     distance = sweep.assigned_distances()
     if len(seeds) == 1:
         distance[distance <= frame.rounding] = 0.0
-    return len(seeds), labels, distance
+    return len(seeds), sweep.labels, distance
 
 
 def sensitivities(k, labels, distance, weight, lam):

@@ -697,8 +697,10 @@ class _Collapsed:
 class SumsFrame:
     """The layout of the sums of the rows X, with their weights and their mean."""
 
+    rounding = 0.0  # no divergence is taken for rounding
+
     def __init__(self, X, weight, n_threads):
-        self.weight = weight
+        self.X, self.weight = X, weight
         # 50 bits of every value, also of small ones: rare=0
         self.layout = Layout(X, weight, n_threads, origin=np.zeros(X.shape[1]), rare=0.0)
         # rounding must not move the mean of a constant column

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import digamma, gammaln
 
 from smallvar._centers.divergence import DivergenceSweep, Reference, SumsFrame, nearest_centers
-from smallvar._selection.descent import Descent
+from smallvar._selection.descent import MergeDescent
 from smallvar._sweeps.rows import UNSOUND
 from smallvar._sweeps.sums import SMALLEST_POSITIVE
 
@@ -40,22 +40,6 @@ class _DivergenceMergeSweep(DivergenceSweep):
         if len(centers) == 1:
             centers = centers + SEEDED_OFF_BORDER * (self.reference.m0 - centers)
         super().start(centers)
-
-    def run_lloyd(self, most):
-        """Sweep until no row moves or clusters are dropped, ``most`` times at most.
-
-        Returns the number of sweeps, and the centers before clusters were dropped (None if none
-        were), as ``MergeSweep`` does.
-        """
-        for n_sweeps in range(1, most + 1):
-            before, centers = self.k, self.centers
-            self.assign()
-            if self.moved() == 0:
-                return n_sweeps, None
-            self.move_centers()
-            if self.k < before:
-                return n_sweeps, centers
-        return most, None
 
     def _keep(self, centers, kept):
         """Set the centers without dropped clusters, and ``remap``, which the merge path reads."""
@@ -147,11 +131,11 @@ class Family:
     def __init__(self, rule):
         self.rule = rule
 
-    def __call__(self, X, weight, n_threads, unit):
+    def __call__(self, X, weight, n_threads):
         frame = SumsFrame(X, weight, n_threads)
         reference = Reference(self.rule, X, frame.mean, frame)
         sweep = _DivergenceMergeSweep(self.rule, X, weight, None, reference, n_threads)
-        return _FamilyCriterion(self.rule, X, weight), Descent(X, weight, sweep)
+        return _FamilyCriterion(self.rule, X, weight), MergeDescent(frame, sweep)
 
     def labels(self, X, centers):
         """Labels of the nearest centers."""

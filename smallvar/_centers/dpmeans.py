@@ -72,8 +72,8 @@ def fit_dpmeans(X, weight, fit, rng, n_threads, in_metric=False):
 
 def means_of(X, weight, labels, n_threads):
     """The (weighted) means of the clusters given by labels 0..k-1."""
-    k, frame = int(labels.max()) + 1, RowsFrame(X, weight, n_threads)
-    sweep = DPSweep(X, weight, None, labels.copy(), frame, n_threads, k, False)
+    k = int(labels.max()) + 1
+    sweep = RowsFrame(X, weight, n_threads).sweep(k)
     sweep.start(np.zeros((k, X.shape[1])))
     sweep.labels[:] = labels
     sweep.move_centers()

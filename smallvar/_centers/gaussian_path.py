@@ -10,7 +10,6 @@ from smallvar._centers.gaussians import roots_of
 from smallvar._core.config import resolve_threads
 from smallvar._core.frame import RowsFrame
 from smallvar._core.validation import check_reach, varying_columns
-from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.sums import exact_total
 
 PATH_SWEEPS = 4  # largest number after a merger
@@ -69,9 +68,7 @@ def plain_clusters(data, seeds, covariance):
         root = roots_of(covariance[None], None)[0][0]
         X, seeds = X @ root.T, seeds @ root.T
     seeds = np.ascontiguousarray(seeds, dtype=np.float64)
-    threads, label = resolve_threads(None), np.zeros(len(data.w), dtype=np.int32)
-    frame = RowsFrame(X, weight, threads, seeds)
-    sweep = DPSweep(X, weight, None, label, frame, threads, len(seeds), True)
+    sweep = RowsFrame(X, weight, resolve_threads(None), seeds).sweep(len(seeds), bounded=True)
     sweep.start(seeds)
     for _ in range(PLAIN_SWEEPS):
         sweep.assign()

@@ -86,8 +86,7 @@ class _Sample:
         self.varies = bool(varying.any())
         if self.varies:
             X = X if varying.all() else np.ascontiguousarray(X[:, varying])
-            frame = RowsFrame(X, weight, n_threads)
-            self.criterion = Criterion(X, weight, frame, n_threads)
+            self.criterion = Criterion(RowsFrame(X, weight, n_threads))
 
     def value(self, centers, refine):
         """The criterion of the clustering that data sets reach from these pooled centers.

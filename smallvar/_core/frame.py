@@ -96,7 +96,7 @@ class RowsFrame(Frame):
     """The frame of rows in memory; ``layout`` and ``mean`` are computed at first use."""
 
     def __init__(self, X, weight, n_threads, centers=None, sums_from=None):
-        self._data = X, weight, n_threads
+        self.X, self.weight, self.n_threads = X, weight, n_threads
         self._layout = self._center = None
         used = all_rows = column_range(X, weight, n_threads)
         # rows of weight zero are labeled, too: they must fit into the scale
@@ -112,14 +112,15 @@ class RowsFrame(Frame):
         """The layout of the bins of sums."""
         if self._layout is None:
             low, high = self._range
-            self._layout = Layout(*self._data, origin=self.sums_from, low=low, high=high)
+            data = self.X, self.weight, self.n_threads
+            self._layout = Layout(*data, origin=self.sums_from, low=low, high=high)
         return self._layout
 
     @property
     def center(self):
         """The weighted mean of all rows, and their total weight."""
         if self._center is None:
-            self._center = self.layout.center(*self._data)
+            self._center = self.layout.center(self.X, self.weight, self.n_threads)
         return self._center
 
     @property
@@ -127,12 +128,18 @@ class RowsFrame(Frame):
         """The weighted mean of all rows."""
         return self.center[0]
 
+    def sweep(self, capacity, bounded=False, kind=DPSweep, order=None, **options):
+        """A sweep over the rows in this order (None: as given), with memory for some clusters."""
+        weight, labels = self.weight, np.zeros(self.X.shape[0], dtype=np.int32)
+        if weight is not None and order is not None:
+            weight = weight[order]
+        settings = self, self.n_threads, capacity, bounded
+        return kind(self.X, weight, order, labels, *settings, **options)
+
 
 def nearest_sweep(X, weight, centers, n_threads, sums_from=None):
     """A sweep over the data whose labels are the nearest of these centers."""
-    frame = RowsFrame(X, weight, n_threads, centers, sums_from)
-    labels = np.zeros(X.shape[0], dtype=np.int32)
-    sweep = DPSweep(X, weight, None, labels, frame, n_threads, len(centers), False)
+    sweep = RowsFrame(X, weight, n_threads, centers, sums_from).sweep(len(centers))
     sweep.set_centers(centers)
     sweep.assign()
     return sweep

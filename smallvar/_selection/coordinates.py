@@ -42,8 +42,9 @@ class Coordinates:
 
     beyond = 0.0
 
-    def __init__(self, X, weight, frame, floor):
-        self.rows, self.weight, self.start = X, weight, frame.origin
+    def __init__(self, frame, floor):
+        X, weight = self.rows, self.weight = frame.X, frame.weight
+        self.start = frame.origin
         self.origin = self.start  # in the coordinates of centers
         self.n = float(X.shape[0] if weight is None else weight.sum())
         self.basis, self.rank, self._axes = None, X.shape[1], None
@@ -176,10 +177,11 @@ class SpanCoordinates(Coordinates):
     ``most`` is the largest number of long directions that may be asked for.
     """
 
-    def __init__(self, X, weight, frame, floor, most):
-        self.data, self.start, self.basis, self._axes = X, frame.origin, None, None
+    def __init__(self, frame, floor, most):
+        X, weight = self.data, self.weight = frame.X, frame.weight
+        self.start, self.basis, self._axes = frame.origin, None, None
         self.rank = X.shape[1]
-        self.weight, self.n = weight, float(X.shape[0] if weight is None else weight.sum())
+        self.n = float(X.shape[0] if weight is None else weight.sum())
         self.groups, parts, floors = [], [], []
         for columns, value in _by_floor(floor, len(X)):
             Y = self._coordinates(columns)

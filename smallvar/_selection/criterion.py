@@ -49,8 +49,9 @@ class Criterion:
     column that others determine says nothing of its own, and would make every cut look better.
     """
 
-    def __init__(self, X, weight, frame, n_threads):
-        self.X, self.weight, self.frame = X, weight, frame
+    def __init__(self, frame):
+        X, weight = self.X, self.weight = frame.X, frame.weight
+        self.frame = frame
         self.n = float(X.shape[0] if weight is None else weight.sum())
         self.distinct, self.d = count_different(X), X.shape[1]
         columns = recorded(X, weight)
@@ -64,7 +65,7 @@ class Criterion:
         if self.d > 1:
             self._find_coordinates(columns.repeated.all())
         self.price_of_cluster = np.log(self.distinct) * (PER_COLUMN * self.rank + PER_CLUSTER)
-        self.relabeled, self.n_threads = Relabeled(X, weight, frame, n_threads), n_threads
+        self.relabeled = Relabeled(frame)
         self.constant, self.small, self.probes = 0.0, self._made_small(), None
 
     def _made_small(self):
@@ -101,11 +102,10 @@ class Criterion:
 
         ``repeated``: whether every column has few distinct values for the number of rows.
         """
-        data = self.X, self.weight, self.frame, self.floor
         if self.d > self.X.shape[0]:
-            coordinates = SpanCoordinates(*data, self.distinct // 3)
+            coordinates = SpanCoordinates(self.frame, self.floor, self.distinct // 3)
         else:
-            coordinates = Coordinates(*data)
+            coordinates = Coordinates(self.frame, self.floor)
             # The rank cannot be told from fewer distinct rows than columns: all columns stay. Nor
             # can it with few values in every column: only constant columns are left out.
             if self.d < self.distinct and repeated:
@@ -250,16 +250,14 @@ class Criterion:
 class Relabeled:
     """Sweeps over rows with labels that were found in another metric."""
 
-    def __init__(self, X, weight, frame, n_threads):
-        self.data, self.sweep = (X, weight, frame, n_threads), None
+    def __init__(self, frame):
+        self.frame, self.sweep = frame, None
 
     def __call__(self, labels, k):
         """A sweep with these labels."""
-        X, weight, frame, n_threads = self.data
         if self.sweep is None:
-            label = np.zeros(X.shape[0], dtype=np.int32)
-            self.sweep = MergeSweep(X, weight, None, label, frame, n_threads, 8, False)
-        self.sweep.start(np.zeros((k, X.shape[1])))
+            self.sweep = self.frame.sweep(8, kind=MergeSweep)
+        self.sweep.start(np.zeros((k, self.frame.X.shape[1])))
         self.sweep.labels[:] = labels
         self.sweep.move_centers()
         return self.sweep

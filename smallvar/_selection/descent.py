@@ -8,7 +8,6 @@ from scipy.spatial.distance import cdist
 from smallvar._core.config import one_blas_thread
 from smallvar._core.frame import RowsFrame
 from smallvar._selection.columns import BLOCK
-from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.merge import MergeSweep
 
 # Distances are measured in the space of the centers if there are at least COLUMNS columns for each
@@ -19,19 +18,19 @@ COLUMNS, PROJECTED, ROWS = 8, 1 << 26, 512
 MOST_SWEEPS = 10_000
 
 
-class Descent:
+class MergeDescent:
     """Clusters of rows that are merged down to a single one, with k-means sweeps in between.
 
-    ``sweep`` has the rows, labels and centers; ``frame`` is None for rows that have none. ``top``
-    is the number of clusters at which the tree begins, ``mergers`` is a list of those since then:
-    for each call of ``merge`` the pairs (a, b), b being merged into a, as numbered before the call,
-    and what each merger adds to the squared error (Ward's cost).
+    ``frame`` is that of the rows, ``sweep`` has labels and centers. ``top`` is the number of
+    clusters at which the tree begins, ``mergers`` is a list of those since then: for each call of
+    ``merge`` the pairs (a, b), b being merged into a, as numbered before the call, and what each
+    merger adds to the error (Ward's cost).
     """
 
-    def __init__(self, X, weight, sweep, frame=None, n_threads=1):
-        self.X, self.weight, self.sweep, self.frame = X, weight, sweep, frame
-        self.projected, self.n_threads = None, n_threads
-        self.rounding = 0.0 if frame is None else frame.rounding
+    projected = None  # the rows in the affine span of the centers, once distances are those
+
+    def __init__(self, frame, sweep):
+        self.frame, self.sweep, self.X, self.weight = frame, sweep, frame.X, frame.weight
 
     def seed(self, size, rng):
         """Set centers at ``size`` rows, drawn by weight times squared distance from those before.
@@ -48,7 +47,7 @@ class Descent:
         sums = [0.0]
         while sweep.k < size:
             distance = sweep.assigned_distances()
-            distance[distance <= self.rounding] = 0.0
+            distance[distance <= self.frame.rounding] = 0.0
             total = np.cumsum(distance if self.weight is None else self.weight * distance)
             sums += [total[-1]] * (sweep.k + 1 - len(sums))
             if not total[-1] > 0.0:
@@ -92,28 +91,10 @@ class Descent:
         """Sweep until no row moves, ``most`` times at most; record clusters that become empty."""
         while most > 0:
             # centers are None if no cluster became empty: the sweeps are over
-            swept, centers = self._sweeps(most)
+            swept, centers = lloyd_sweeps(self.sweep, most, self.projected)
             if centers is not None:
                 self._drop(self.sweep.remap[: len(centers)], centers)
             most = most - swept if centers is not None else 0
-
-    def _sweeps(self, most):
-        """Sweep until no row moves, a cluster becomes empty, or ``most`` sweeps are made.
-
-        Returns the number of sweeps, and the centers before the last one if a cluster became empty
-        in it, else None. The number has no meaning with None.
-        """
-        sweep = self.sweep
-        if self.projected is None:
-            return sweep.run_lloyd(most)
-        for swept in range(1, most + 1):
-            centers = sweep.centers
-            if not sweep.follow(self.projected.nearest(centers)):
-                break
-            sweep.move_centers()
-            if sweep.k < len(centers):
-                return swept, centers
-        return most, None
 
     def project(self):
         """Measure distances in the affine span of the centers from here on, if that saves work.
@@ -123,8 +104,8 @@ class Descent:
         distances from all centers in it, so that the nearest center is the same without it.
         """
         n, d = self.X.shape
-        k = self.sweep.k
-        if self.frame is not None and COLUMNS * k <= d and n * k * d > PROJECTED:
+        k, compiled = self.sweep.k, isinstance(self.sweep, MergeSweep)
+        if compiled and COLUMNS * k <= d and n * k * d > PROJECTED:
             self.projected = Projected(self)
 
     def grow(self, centers, number):
@@ -176,6 +157,29 @@ class Descent:
             self.run_lloyd(sweeps)
 
 
+def lloyd_sweeps(sweep, most, projected=None):
+    """Sweep until no row moves, or a cluster becomes empty, ``most`` times at most.
+
+    Returns the number of sweeps, and the centers before the last one if a cluster became empty in
+    it, else None. With ``projected`` distances are those of the projected rows.
+    """
+    if projected is None and isinstance(sweep, MergeSweep):
+        return sweep.run_lloyd(most)
+    for swept in range(1, most + 1):
+        centers = sweep.centers
+        if projected is None:
+            sweep.assign()
+            moved = sweep.moved()
+        else:
+            moved = sweep.follow(projected.nearest(centers))
+        if not moved:
+            return swept, None
+        sweep.move_centers()
+        if sweep.k < len(centers):
+            return swept, centers
+    return most, None
+
+
 class Projected:
     """Rows projected to the affine span of the centers of a descent, in an orthonormal basis."""
 
@@ -187,10 +191,7 @@ class Projected:
         for start in range(0, len(X), ROWS):
             part = np.asarray(X[start : start + ROWS], dtype=np.float64)
             rows[start : start + ROWS] = (part - self.origin) @ self.basis
-        frame, label = RowsFrame(rows, weight, 1), np.zeros(len(X), dtype=np.int32)
-        self.sweep = DPSweep(
-            rows, weight, None, label, frame, descent.n_threads, len(centers), False
-        )
+        self.sweep = RowsFrame(rows, weight, descent.frame.n_threads).sweep(len(centers))
 
     def nearest(self, centers):
         """Labels: the number of the nearest center of each row, in the projection."""
@@ -242,8 +243,6 @@ class Metric:  # numpydoc ignore=PR01
         return out
 
 
-def descent_by_squares(X, weight, n_threads):
-    """A Descent of these rows by squared Euclidean distances."""
-    frame, label = RowsFrame(X, weight, n_threads), np.zeros(X.shape[0], dtype=np.int32)
-    sweep = MergeSweep(X, weight, None, label, frame, n_threads, 8, True)
-    return Descent(X, weight, sweep, frame, n_threads)
+def descent_by_squares(frame):
+    """A MergeDescent of the rows of a frame by squared Euclidean distances."""
+    return MergeDescent(frame, frame.sweep(8, bounded=True, kind=MergeSweep))

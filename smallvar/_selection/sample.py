@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils.random import sample_without_replacement
 
+from smallvar._core.frame import RowsFrame
 from smallvar._core.validation import some_rows, unit_of
 from smallvar._selection.columns import count_distinct, filled_values, rows_filled, spaced
 from smallvar._selection.coordinates import RoundMetric
 from smallvar._selection.criterion import Criterion, Relabeled
-from smallvar._selection.descent import check_distinct, descent_by_squares
+from smallvar._selection.descent import check_distinct, descent_by_squares, lloyd_sweeps
 from smallvar._sweeps.ranges import column_range
 from smallvar._sweeps.rows import DividedRows
 
@@ -19,10 +20,10 @@ DENSE_BYTES = 1 << 30  # of sparse data, what a path may hold as dense arrays
 LAST_SWEEPS = 300  # at most, that bring a clustering of a path to a fixed point
 
 
-def squared_euclidean(X, weight, n_threads, unit):
-    """Criterion and descent for squared distances, which do not depend on the unit of weights."""
-    descent = descent_by_squares(X, weight, n_threads)
-    return Criterion(X, weight, descent.frame, n_threads), descent
+def squared_euclidean(X, weight, n_threads):
+    """Criterion and descent for squared distances."""
+    frame = RowsFrame(X, weight, n_threads)
+    return Criterion(frame), descent_by_squares(frame)
 
 
 class Problem:
@@ -166,19 +167,19 @@ class Sample:
         self.rows, self.turned, self.raw = rows, False, None
         slope, plain = None, None
         if problem.transform is not None:
-            plain = descent_by_squares(X, weight, problem.n_threads)
-            self.raw = Relabeled(X, weight, plain.frame, problem.n_threads)
+            plain = descent_by_squares(RowsFrame(X, weight, problem.n_threads))
+            self.raw = Relabeled(plain.frame)
             X, slope = problem.transform(X)
-        made = problem.family(X, weight, problem.n_threads, problem.unit)
-        self.criterion, self.descent = made
+        self.criterion, self.descent = problem.family(X, weight, problem.n_threads)
         self.plain = plain or self.descent
         if slope is not None:
             self.criterion.charge(slope, len(problem.transform.columns))
 
     def turn(self, metric, centers):
         """From here on go down in this metric; returns what the centers are in it."""
-        c, self.metric = self.criterion, metric
-        self.descent = descent_by_squares(metric.rows(), c.weight, c.n_threads)
+        frame, self.metric = self.criterion.frame, metric
+        frame = RowsFrame(metric.rows(), frame.weight, frame.n_threads)
+        self.descent = descent_by_squares(frame)
         self.turned = True
         return metric(centers)
 
@@ -224,7 +225,7 @@ class Sample:
             left -= 1
             if self._open_farthest(len(centers)):
                 continue
-            swept, dropped = sweep.run_lloyd(left)
+            swept, dropped = lloyd_sweeps(sweep, left)
             left -= swept
             moving = dropped is not None
             self._open_farthest(len(centers))
@@ -239,7 +240,7 @@ class Sample:
         sweep, weight, k = self.plain.sweep, self.plain.weight, self.plain.sweep.k
         while sweep.k < size:
             distance = sweep.assigned_distances()
-            distance[distance <= self.plain.rounding] = 0.0
+            distance[distance <= self.plain.frame.rounding] = 0.0
             row = int((distance if weight is None else weight * distance).argmax())
             if not distance[row] > 0.0:
                 break

@@ -9,9 +9,8 @@ from sklearn.utils import gen_batches
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.lapack import need_finite
 from smallvar._core.validation import mean_weight, unit_of
-from smallvar._selection.descent import Descent
+from smallvar._selection.descent import descent_by_squares
 from smallvar._sweeps.in_order import error_of
-from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.segments import pieces, viterbi
 from smallvar._sweeps.sums import Sums
 
@@ -209,12 +208,8 @@ def cut(record, price):
 
 
 def _descent(mean, weights, n_threads):
-    """A Descent that begins with a cluster for each of these rows, equal ones together."""
-    frame = RowsFrame(mean, weights, n_threads)
-    label = np.zeros(len(mean), dtype=np.int32)
-    descent = Descent(
-        mean, weights, MergeSweep(mean, weights, None, label, frame, n_threads, 8, True), frame
-    )
+    """A MergeDescent that begins with a cluster for each of these rows, equal ones together."""
+    descent = descent_by_squares(RowsFrame(mean, weights, n_threads))
     descent.start(mean)
     return descent
 
