@@ -1529,9 +1529,7 @@ def test_a_path_of_directions_is_of_means():
 def test_a_cluster_that_sweeps_empty_opens_elsewhere():
     """Of centers that no row is near; rows that are equal to others give no more."""
     X = np.r_[planted(3)[0], [[5.0, 5.0]]]
-    sample = sample_module.Problem(X, None, 1, sample_module.squared_euclidean, None, None).take(
-        None
-    )
+    sample = sample_module.PathProblem(X, None, 1).rows_of(None)
     start = np.array([[0.5, 0.5], [90.0, 90.0], [-90.0, 0.0], [80.0, 0.0]])
     centers, error = sample.fixed_point(start)
     assert centers.shape == start.shape
@@ -1540,9 +1538,7 @@ def test_a_cluster_that_sweeps_empty_opens_elsewhere():
     np.testing.assert_allclose(error, squares.sum())
     np.testing.assert_allclose(centers, twins.exact.weighted_means(X, np.ones(len(X)), labels))
     few = np.repeat(X[:2], 5, axis=0)
-    sample = sample_module.Problem(few, None, 1, sample_module.squared_euclidean, None, None).take(
-        None
-    )
+    sample = sample_module.PathProblem(few, None, 1).rows_of(None)
     centers, error = sample.fixed_point(start[:3])
     assert centers.shape == (3, 2)
     assert error > 0  # the centers given, as there are no three rows

@@ -23,7 +23,7 @@ from smallvar._centers.divergence import (
 )
 from smallvar._centers.divergence_path import Family
 from smallvar._centers.dpmeans import DPMeans
-from smallvar._centers.starts import Start, run_starts
+from smallvar._centers.starts import DPProblem, Start, run_starts
 from smallvar._core.config import at_most_blas_threads
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.validation import (
@@ -42,6 +42,31 @@ from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
+
+
+class _DivergenceProblem(DPProblem):
+    """Rows clustered by a divergence; ``active`` are those of positive weight, None for all."""
+
+    def __init__(self, fit, rule, X, weight, active, reference, n_threads):
+        super().__init__(fit)
+        self.rule, self.X, self.weight, self.active = rule, X, weight, active
+        self.reference, self.n_threads = reference, n_threads
+
+    def start(self, point):
+        """The Start at the given centers, or at the mean."""
+        rows, w = point.visited(self.active, self.weight)
+        sweep = DivergenceSweep(self.rule, self.X, w, rows, self.reference, self.n_threads)
+        are_means = point.centers is None
+        centers = self.reference.frame.mean[None] if are_means else point.centers
+        return Start(point, sweep, centers, are_means, rows)
+
+    def path(self, rng):
+        """A merge path whose criterion is the likelihood of the family."""
+        # transformed columns would leave the family
+        options = self.fit.path_options | {"family": Family(self.rule), "transforms": False}
+        if options["init"] is not None:  # off the border, as seeds of a path are
+            options["init"] = self.rule.off_border(options["init"], self.reference.m0)
+        return find_path(self.X, self.weight, rng, self.n_threads, **options)
 
 
 class BregmanDPMeans(DPMeans):
@@ -298,23 +323,9 @@ default="squared_euclidean"
                 f"{float(X.min()):.3g} to {float(X.max()):.3g}: replace tiny values"
             )
 
-        def make_start(point):
-            rows, w = point.visited(active, weight)
-            sweep = DivergenceSweep(rule, X, w, rows, reference, n_threads)
-            given = point.centers is not None
-            centers = point.centers if given else frame.mean[None]
-            return Start(point, sweep, centers, not given, rows)
-
-        def path(rng, **options):
-            # the criterion is the likelihood of the family; transformed columns leave the family
-            options |= {"family": Family(rule), "transforms": False}
-            if options["init"] is not None:  # off the border, as seeds of a path are
-                options["init"] = rule.off_border(options["init"], reference.m0)
-            return find_path(X, weight, rng, n_threads, **options)
-
-        lam = None if lam is None else float(lam)
-        fit = self._described(n, lam, given)
-        best = self._learn(run_starts(fit, rng, make_start, path))
+        fit = self._described(n, None if lam is None else float(lam), given)
+        problem = _DivergenceProblem(fit, rule, X, weight, active, reference, n_threads)
+        best = self._learn(run_starts(problem, rng))
         if active is not None:
             # idle rows, of weight zero, are not visited: they get the label that predict gives
             idle = np.flatnonzero(weight == 0)

@@ -22,6 +22,12 @@ SMALLEST_MEAN, LARGEST_MEAN, SMALLEST_SHAPE = 1e-12, 1e5, 1e-6
 SEEDED_OFF_BORDER = 0.05
 
 
+def gamma_shape(mean):
+    """The shape a of a gamma law by likelihood, for a mean divergence: log a - psi(a) = mean."""
+    mean = min(max(mean, SMALLEST_MEAN), LARGEST_MEAN)
+    return brentq(lambda a: np.log(a) - digamma(a) - mean, SMALLEST_SHAPE, 1.0 / mean + 1.0)
+
+
 class _DivergenceMergeSweep(DivergenceSweep):
     """The sweep of a merge path for a divergence, with the methods of ``MergeSweep``."""
 
@@ -116,9 +122,7 @@ class _FamilyCriterion:
         loss = error / n
         if self.gamma:
             # -log f = a D + a - a log a + log Gamma(a) + log x; the mean of D is log a - psi(a)
-            mean = min(max(loss / d, SMALLEST_MEAN), LARGEST_MEAN)
-            low, high = SMALLEST_SHAPE, 1.0 / mean + 1.0
-            a = brentq(lambda a: np.log(a) - digamma(a) - mean, low, high)
+            a = gamma_shape(loss / d)
             loss = a * loss + d * (a - a * np.log(a) + gammaln(a))
         # minus twice the log-likelihood of rows and labels
         V = u * 2.0 * (loss - float(p @ np.log(p)))

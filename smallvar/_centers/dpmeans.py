@@ -1,8 +1,8 @@
 """DPMeans: k-means whose number of clusters follows from a penalty.
 
 Kulis & Jordan (2012), Algorithm 1, with delayed creation (Dinari & Freifeld 2022), collapsed
-updates (Broderick, Kulis & Jordan 2013, eq. 8-9) and merge paths. ``fit_dpmeans`` connects the
-starts (``starts``) with the compiled sweeps; other estimators use it, too. The estimator follows.
+updates (Broderick, Kulis & Jordan 2013, eq. 8-9) and merge paths. ``RowsProblem`` connects
+the starts (``starts``) with the compiled sweeps, also for other estimators. The estimator follows.
 """
 
 import warnings
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import issparse
 
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
-from smallvar._centers.starts import Fit, Start, run_starts
+from smallvar._centers.starts import DPFit, DPProblem, Start, run_starts
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import (
@@ -43,31 +43,33 @@ if TYPE_CHECKING:
 MUCH_BETTER = 0.9  # an objective below this times that of one cluster is worth a warning
 
 
-def fit_dpmeans(X, weight, fit, rng, n_threads, in_metric=False):
-    """Cluster checked rows by squared distances; returns the result of the best start.
+class RowsProblem(DPProblem):
+    """Rows in memory, clustered by squared distances.
 
-    ``fit`` are the settings (Fit). ``in_metric``: the path may choose a metric for the distances.
+    ``in_metric``: the path may choose a metric for the distances.
     """
 
-    def make_start(point):
-        given, order = point.centers is not None, point.order
+    def __init__(self, fit, X, weight, n_threads, in_metric=False):
+        super().__init__(fit)
+        self.X, self.weight, self.n_threads, self.in_metric = X, weight, n_threads, in_metric
+
+    def start(self, point):
+        """The Start at the given centers or, as in KJ12, Algorithm 1, at the mean."""
         # rows in the metric of the path, if it has one
-        rows = X if point.path is None else point.path.measured()
-        # KJ12, Algorithm 1, starts from one cluster at the mean
-        frame = RowsFrame(rows, weight, n_threads, point.centers)
-        centers = point.centers if given else frame.mean.reshape(1, -1)
-        w = weight if order is None or weight is None else weight[order]
-        labels = np.zeros(X.shape[0], dtype=np.int32)
+        rows = self.X if point.path is None else point.path.measured()
+        frame = RowsFrame(rows, self.weight, self.n_threads, point.centers)
+        are_means = point.centers is None
+        centers = frame.mean.reshape(1, -1) if are_means else point.centers
         # collapsed sweeps move means with every row, so they visit rows in order and have no bounds
         collapsed = point.algorithm == "collapsed"
-        make = CollapsedSweep if collapsed else DPSweep
-        sweep = make(rows, w, order, labels, frame, n_threads, len(centers), not collapsed)
-        return Start(point, sweep, centers, not given, order)
+        kind = CollapsedSweep if collapsed else DPSweep
+        sweep = frame.sweep(len(centers), not collapsed, kind, point.order)
+        return Start(point, sweep, centers, are_means, point.order)
 
-    def path(rng, **options):
-        return find_path(X, weight, rng, n_threads, in_metric=in_metric, **options)
-
-    return run_starts(fit, rng, make_start, path)
+    def path(self, rng):
+        """A merge path of the rows."""
+        options = self.fit.path_options | {"in_metric": self.in_metric}
+        return find_path(self.X, self.weight, rng, self.n_threads, **options)
 
 
 def means_of(X, weight, labels, n_threads):
@@ -358,7 +360,7 @@ class DPMeans(NearestCenters, CenterEstimator):
 
     def _described(self, n_samples, lam, given):
         """The settings of a fit with this penalty (None: from a path) and the user's centers."""
-        return Fit(
+        return DPFit(
             n_samples,
             lam,
             self._loop(),
@@ -377,7 +379,8 @@ class DPMeans(NearestCenters, CenterEstimator):
             lam = resolve_lam(self.lam, X, self.guess, weight, n_threads)
         fit = self._described(X.shape[0], lam, given)
         in_metric = self.metric == "auto"
-        best = self._learn(fit_dpmeans(X, weight, fit, rng, n_threads, in_metric))
+        problem = RowsProblem(fit, X, weight, n_threads, in_metric)
+        best = self._learn(run_starts(problem, rng))
         for name in ("metric_", "_turned_centers"):
             vars(self).pop(name, None)
         # centers of the fit are in the metric; the public ones are means of the data

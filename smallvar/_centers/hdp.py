@@ -18,9 +18,9 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import NearestCenters
-from smallvar._centers.dpmeans import fit_dpmeans
+from smallvar._centers.dpmeans import RowsProblem
 from smallvar._centers.hdp_choice import choose_number, pooled_clusters
-from smallvar._centers.starts import Fit
+from smallvar._centers.starts import DPFit, run_starts
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import LoopSettings, Progress, best_of
 from smallvar._core.frame import RowsFrame
@@ -554,8 +554,8 @@ class HDPMeans(ClusterMixin, NearestCenters):
         if "auto" in (self.lam_local, lam_global):
             pooling = LoopSettings(self.max_iter, callback=loop.callback)
             number = exact_number(self.n_clusters)
-            fit = Fit(X.shape[0], None, pooling, n_clusters=number, n_init=self.n_init)
-            pooled = fit_dpmeans(X, weight, fit, rng, n_threads)
+            fit = DPFit(X.shape[0], None, pooling, n_clusters=number, n_init=self.n_init)
+            pooled = run_starts(RowsProblem(fit, X, weight, n_threads), rng)
             self.path_ = pooled.path
         lam_local, unit = self.lam_local, mean_weight(weight)
         if lam_local == "farthest-first":

@@ -9,8 +9,8 @@ criterion, the sample on which numbers are compared, and the search over the pat
 import numpy as np
 from scipy.special import gammaln
 
-from smallvar._centers.dpmeans import fit_dpmeans
-from smallvar._centers.starts import Fit
+from smallvar._centers.dpmeans import RowsProblem
+from smallvar._centers.starts import DPFit, run_starts
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
@@ -104,8 +104,8 @@ class _Sample:
 def pooled_clusters(X, weight, centers, max_iter, n_threads, callback=None):
     """A fit by k-means sweeps of all rows from these centers; no cluster opens."""
     loop = LoopSettings(max_iter, callback=callback)
-    fit = Fit(X.shape[0], 1.0, loop, max_clusters=len(centers), init=centers)
-    return fit_dpmeans(X, weight, fit, None, n_threads)
+    fit = DPFit(X.shape[0], 1.0, loop, max_clusters=len(centers), init=centers)
+    return run_starts(RowsProblem(fit, X, weight, n_threads), None)
 
 
 def choose_number(X, weight, sets, path, refine, rng, n_threads):

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._centers.dpmeans import DPMeans
+from smallvar._centers.dpmeans import DPMeans, RowsProblem
 from smallvar._centers.minibatch import BatchEstimator, labels_of_all, without_copies
 from smallvar._centers.starts import Start, run_starts
 from smallvar._centers.unit_rows import (
@@ -43,7 +43,6 @@ from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAMS, check_number_asked, cut_guess, farthest_row
-from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.means import ZERO_RESULTANT
 
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
@@ -119,15 +118,12 @@ def opening_penalty(X, weight, centers, n_threads):
     return max(lam * mean_weight(weight), largest), within
 
 
-def saving(path, X, weight, n_threads, times=1.0):
-    """A penalty for the best number of a path: by how much a cluster lowers the objective there.
-
-    ``times`` is the number of rows that each of these rows stands for.
-    """
+def saving(path, X, weight, n_threads):
+    """A penalty for the best number of a path: by how much a cluster lowers the objective there."""
     counts = path.n_clusters
     i = int(np.searchsorted(counts, path.best))
     near = [k for k in counts[max(0, i - 1) : i + 2].tolist() if k <= path.longest]
-    path.settle_some(near)
+    path.improve_some(near)
     error = {}
     for k in near:
         centers = as_directions(path.centers(k), X, weight, n_threads)
@@ -137,10 +133,10 @@ def saving(path, X, weight, n_threads, times=1.0):
     slopes = [max(slope, 0.0) for slope in slopes]
     if path.best == 1:
         # a second cluster saves at most the whole error, so it does not pay at twice that
-        return times * (2.0 * max([error[1], *slopes]) or 1.0)
+        return 2.0 * max([error[1], *slopes]) or 1.0
     # the best number stays best for lam from what one cluster more would save to what the last
     # of them has saved
-    return times * penalty_within(slopes[1] if len(slopes) > 1 else 0.0, slopes[0])
+    return penalty_within(slopes[1] if len(slopes) > 1 else 0.0, slopes[0])
 
 
 class Sphere(RowsFrame):
@@ -149,6 +145,33 @@ class Sphere(RowsFrame):
     def __init__(self, X, weight, n_threads, centers=None):
         super().__init__(X, weight, n_threads, centers, np.zeros(X.shape[1]))
         self.rounding = length_rounding(X)
+
+
+class SphereProblem(RowsProblem):
+    """Rows of length 1; the directions of a fit are no means, which the path keeps."""
+
+    adopts = False
+
+    def start(self, point):
+        """The Start at the given centers, or at the first row."""
+        centers, order = point.centers, point.order
+        if centers is None:
+            centers = first_row(self.X, self.weight, order)
+        elif self.fit.lam is None:  # the centers of a path are means inside the sphere
+            centers = as_directions(centers, self.X, self.weight, self.n_threads)
+        # sums from the origin: their direction is that of the center
+        frame = Sphere(self.X, self.weight, self.n_threads, centers)
+        sweep = frame.sweep(len(centers), True, order=order, spherical=True)
+        return Start(point, sweep, centers, False, order, ERROR_SHARE)
+
+    def path(self, rng):
+        """A merge path of the rows."""
+        options = self.fit.path_options | {"coarse_rows": COARSE_ROWS, "transforms": False}
+        return find_path(self.X, self.weight, rng, self.n_threads, **options)
+
+    def penalty(self, path):
+        """By how much a cluster lowers the objective for the best number of the path."""
+        return saving(path, self.X, self.weight, self.n_threads)
 
 
 class SphericalDPMeans(DPMeans, BatchEstimator):
@@ -453,32 +476,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         """Fit checked rows; returns the best start."""
         lam = self._penalty(X, weight, n_threads)
 
-        def make_start(point):
-            centers, order = point.centers, point.order
-            if centers is None:
-                centers = first_row(X, weight, order)
-            elif lam is None:  # the centers of a path are means inside the sphere
-                centers = as_directions(centers, X, weight, n_threads)
-            # sums from the origin: their direction is that of the center
-            frame = Sphere(X, weight, n_threads, centers)
-            w = weight if order is None or weight is None else weight[order]
-            labels = np.zeros(X.shape[0], dtype=np.int32)
-            k = len(centers)
-            sweep = DPSweep(X, w, order, labels, frame, n_threads, k, True, spherical=True)
-            return Start(point, sweep, centers, False, order, self._error_share)
-
-        def path(rng, **options):
-            return find_path(
-                X, weight, rng, n_threads, coarse_rows=COARSE_ROWS, transforms=False, **options
-            )
-
-        def penalty(path):
-            return saving(path, X, weight, n_threads)
-
-        fit = self._described(X.shape[0], lam, given)
-        # False: the directions of this fit are no means, which the path has
-        starts = fit, rng, make_start, path, penalty, False
-        return self._learn(run_starts(*starts), X, weight, n_threads)
+        problem = SphereProblem(self._described(X.shape[0], lam, given), X, weight, n_threads)
+        return self._learn(run_starts(problem, rng), X, weight, n_threads)
 
     def _learn(self, fitted, X, weight, n_threads):
         """Set the attributes of a fit; X are the rows, or those that the path was found on."""

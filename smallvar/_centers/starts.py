@@ -1,6 +1,6 @@
 """The starts of DP-means: their settings, the sweeps of each, and the choice of the best one.
 
-``Fit`` describes a fit, ``StartPoint`` where one start begins, ``Fitted`` the result. ``Start``
+``DPFit`` describes a fit, ``StartPoint`` where one start begins, ``Fitted`` the result. ``Start``
 drives a ``Sweep``, which may be by squared distances or divergences, in memory or on a cluster.
 ``run_starts`` runs all starts, from a merge path where the fit requires one.
 """
@@ -20,7 +20,7 @@ CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given
 
 
 @dataclass(frozen=True)
-class Fit:
+class DPFit:
     """The settings of a fit of DP-means, independent of where its rows are.
 
     ``lam`` is None where it follows from a merge path; ``n_clusters`` is then the exact number, if
@@ -37,6 +37,14 @@ class Fit:
     init: NDArray[np.float64] | None = None
     n_init: int = 1
     shuffle: bool = False
+
+    @property
+    def path_options(self):
+        """The options of ``find_path`` that follow from the settings."""
+        return {
+            "lam": self.lam, "most": self.max_clusters, "number": self.n_clusters,
+            "init": self.init, "callback": self.loop.callback,
+        }  # fmt: skip
 
     def orders(self, rng):
         """Yield the order of visit of each start; None means the order of the rows."""
@@ -279,72 +287,68 @@ class Start:
         )
 
 
-def run_starts(fit, rng, make_start, find_path=None, penalty=None, adopt=True):
-    """Run the starts of a fit, from merge paths if it needs them; returns the best result.
+class DPProblem:
+    """The rows of a fit and its settings (a DPFit): what the starts and merge paths are made of.
 
-    Parameters
-    ----------
-    fit : Fit
-        The settings.
-    rng : RandomState
-        Generator of the orders and the merge paths.
-    make_start : callable
-        ``make_start(point)`` returns the Start for a StartPoint.
-    find_path : callable, default=None
-        ``find_path(rng, lam=, most=, number=, init=, callback=)`` returns a merge path of the rows,
-        or of a sample; required if ``fit.lam`` is None or the algorithm is "merge".
-    penalty : callable, default=None
-        ``penalty(path)`` returns lam if ``fit.lam`` is None; by default ``path.lam``.
-    adopt : bool, default=True
-        If ``fit.lam`` is None, replace the centers of the path's choice by those of the fit.
-
-    Returns
-    -------
-    fitted : Fitted
-        The result of the start with the lowest objective.
+    ``adopts``: where the penalty follows from a path, that takes the centers of the fit.
     """
+
+    adopts = True
+
+    def __init__(self, fit):
+        self.fit = fit
+
+    def start(self, point):
+        """The Start for a StartPoint."""
+        raise NotImplementedError
+
+    def path(self, rng):
+        """A merge path of the rows, or of a sample, where ``lam`` is None or for "merge"."""
+        raise NotImplementedError
+
+    def penalty(self, path):
+        """The penalty that follows from a path."""
+        return path.lam
+
+
+def run_starts(problem, rng):
+    """Run the starts of a DPProblem, from merge paths if it needs them; returns the best result."""
+    fit = problem.fit
     if fit.lam is not None and fit.algorithm != "merge":
         points = (
             StartPoint(order, fit.init, fit.lam, fit.algorithm, fit.max_clusters)
             for order in fit.orders(rng)
         )
-        starts, total = (make_start(point) for point in points), fit.n_init
+        total = fit.n_init
     else:
-        starts, total = _starts_of_paths(fit, rng, make_start, find_path, penalty)
-    finished = (start.run(fit.loop) for start in starts)
+        points, total = _points_of_paths(problem, rng)
+    finished = (problem.start(point).run(fit.loop) for point in points)
     best = best_of(finished, total=total, callback=fit.loop.callback).result(fit.n_samples)
-    if adopt and fit.lam is None:
+    if problem.adopts and fit.lam is None:
         best.path.adopt(best.centers)
     return best
 
 
-def _starts_of_paths(fit, rng, make_start, find_path, penalty):
-    """The starts at clusterings of merge paths, and their number (None: not known in advance)."""
-    most, callback = fit.max_clusters, fit.loop.callback
-    options = {"lam": fit.lam, "most": most, "number": fit.n_clusters}
-    options |= {"init": fit.init, "callback": callback}
-    paths = ((order, find_path(rng, **options)) for order in fit.orders(rng))
-    if fit.lam is None:  # the objectives of different penalties do not compare
-        paths = [min(paths, key=lambda pair: _rank(pair[1]))]
-
-    def starts():
-        for order, path in paths:
-            # from the clustering chosen on the best path; delayed creation keeps an exact number
-            if fit.lam is None:
-                exact, k = fit.n_clusters is not None, path.best
-                algorithm = "delayed" if exact else "serial"
-                if fit.algorithm == "collapsed":
-                    algorithm = "collapsed"
-                lam = path.lam if penalty is None else penalty(path)
-                point = StartPoint(order, path.found(k), lam, algorithm, k, path, exact)
-                yield make_start(point)
-                continue
-            # "merge" for a given lam: collapsed sweeps from the best few numbers of clusters
-            for k in _candidates(path, fit):
-                centers = path.found(k)
-                yield make_start(StartPoint(order, centers, fit.lam, "collapsed", most, path))
-
-    return starts(), 1 if fit.lam is None else None
+def _points_of_paths(problem, rng):
+    """Clusterings of merge paths to start from, and their number (None: not known in advance)."""
+    fit = problem.fit
+    paths = ((order, problem.path(rng)) for order in fit.orders(rng))
+    if fit.lam is not None:
+        # "merge" for a given lam: collapsed sweeps from the best few numbers of clusters
+        return (
+            StartPoint(order, path.found(k), fit.lam, "collapsed", fit.max_clusters, path)
+            for order, path in paths
+            for k in _candidates(path, fit)
+        ), None
+    # from the clustering chosen on the best path, as the objectives of different penalties do not
+    # compare; delayed creation keeps an exact number
+    order, path = min(paths, key=lambda pair: _rank(pair[1]))
+    exact, k = fit.n_clusters is not None, path.best
+    algorithm = "delayed" if exact else "serial"
+    if fit.algorithm == "collapsed":
+        algorithm = "collapsed"
+    lam = problem.penalty(path)
+    return [StartPoint(order, path.found(k), lam, algorithm, k, path, exact)], 1
 
 
 def _rank(path):

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import gammaln
 
-from smallvar._mixed.measure import KINDS, divergences, gamma_shape
+from smallvar._centers.divergence_path import gamma_shape
+from smallvar._mixed.measure import KINDS, divergences
 from smallvar._mixed.single import CONSTANT, saturated
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 

@@ -34,9 +34,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import digamma, xlogy
+from scipy.special import xlogy
 
+from smallvar._centers.divergence_path import gamma_shape
 from smallvar._core.validation import check_number
 from smallvar._mixed.columns import NUMBERS
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL, POISSON, MixedAssignment
@@ -50,8 +50,6 @@ BLOCK = 1024  # rows that Algorithm 1 compares at a time where clusters open
 OPENED = 64  # clusters that it opens before all rows are compared with them
 # of the variance of a column: the least within clusters, so that divergences stay finite
 LEAST_VARIANCE = 1e-10
-# the gamma law: mean divergences that a shape is fitted to, and the least shape; absolute
-SMALLEST_MEAN, LARGEST_MEAN, SMALLEST_SHAPE = 1e-12, 1e5, 1e-6
 LEAST_WEIGHT = 1e-300  # absolute: what sums of no weight are divided by
 
 
@@ -214,12 +212,6 @@ def variances(measure, errors, weights):
         else:
             out[j] = 1.0 / gamma_shape(mean)
     return out
-
-
-def gamma_shape(mean):
-    """The shape a of a gamma law by likelihood, for a mean divergence: log a - psi(a) = mean."""
-    mean = min(max(mean, SMALLEST_MEAN), LARGEST_MEAN)
-    return brentq(lambda a: np.log(a) - digamma(a) - mean, SMALLEST_SHAPE, 1.0 / mean + 1.0)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """DP-means for tables whose columns are of several kinds, with cells that are missing."""
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from smallvar._centers.starts import Fit, Start, run_starts
+from smallvar._centers.starts import DPFit, run_starts
 from smallvar._core.estimator import (
     Estimator,
     check_fitted,
@@ -31,7 +32,7 @@ from smallvar._mixed.columns import Column, pack, repack, weighted_columns
 from smallvar._mixed.families import better_families
 from smallvar._mixed.imputing import imputed
 from smallvar._mixed.measure import SEED_COUNT, MixedSweep, check_values, measure_of, spreads_given
-from smallvar._mixed.mixed_path import MixedPath, find_path
+from smallvar._mixed.mixed_path import MixedPath, MixedProblem, find_path
 from smallvar._mixed.profiles import as_table, library_of, profiles
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.penalty import check_exact_number
@@ -39,6 +40,41 @@ from smallvar._selection.penalty import check_exact_number
 # share of the clusters at which a path begins that it may find to be the best number
 REFOUND = 0.6
 ALGORITHMS = ("serial", "delayed", "collapsed", "merge")
+
+
+class _TableProblem(MixedProblem):
+    """The rows of a table; ``asked`` are the names of columns whose kind the user has given."""
+
+    asked: set[str]
+
+    def path(self, rng):
+        """The merge path; replaces the columns and the measure if other families are better."""
+        fit, measure = self.fit, self.measure
+        found = find_path(self, rng, fit.init)
+        if fit.lam is not None or fit.init is not None or found.best == 1:
+            return found
+        # kinds were found from whole columns: within clusters others may fit better. Then the path
+        # is found again by these, and taken if its criterion is lower
+        columns, raised = better_families(self.packed, found, self.weight, found.rows, self.asked)
+        if columns == self.packed.columns:
+            return found
+        new = copy(self)
+        new.packed = replace(self.packed, columns=columns)
+        new.measure = measure_of(new.packed, self.weight, self.n_threads)
+        variance = np.where(self.given, measure.variance, new.measure.variance)
+        new.measure = new.measure.scaled(variance)
+        # from the clusters found, of which there are more than the best number; from seeds if most
+        # of them are kept
+        most, again = REFOUND * found.longest, None
+        if found.best <= most:
+            again = find_path(new, rng, found.found(found.longest))
+        if again is None or again.best > most:
+            again = find_path(new, rng, None)
+        # criteria of different families leave out different terms: ``raised`` makes up for them
+        if not again.value + raised < found.value:
+            return found
+        self.packed, self.measure = new.packed, new.measure
+        return again
 
 
 class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Estimator):
@@ -348,60 +384,17 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
         ``given`` is the mask of the columns of numbers whose spread the user has set.
         """
-        n = len(packed.numbers)
-        active = None if weight is None or weight.all() else np.flatnonzero(weight)
-        init = self._centers_given(measure, n_threads)
-        lam = None if isinstance(self.lam, str) else float(self.lam)
-
-        def make_start(point):
-            rows, w = point.visited(active, weight)
-            start_measure = measure
-            if point.path is not None and lam is None:
-                # the spreads are those within the clusters that the path has chosen
-                start_measure = measure.scaled(point.path.variance)
-            sweep = MixedSweep(start_measure, packed.numbers, packed.codes, w, rows, n_threads)
-            centers = point.centers
-            start = start_measure.overall() if centers is None else centers
-            return Start(point, sweep, start, centers is None, rows)
-
-        def path(rng, **options):
-            """The merge path; changes ``packed`` and ``measure`` if other families are better."""
-            nonlocal packed, measure
-            options |= {"moving": lam is None, "given": given}
-            found = find_path(packed, measure, weight, rng, n_threads, **options)
-            if lam is not None or init is not None or found.best == 1:
-                return found
-            # kinds were found from whole columns: within clusters others may fit better. Then the
-            # path is found again by these, and taken if its criterion is lower
-            columns, raised = better_families(packed, found, weight, found.rows, self._asked())
-            if columns == packed.columns:
-                return found
-            new_packed = replace(packed, columns=columns)
-            new_measure = measure_of(new_packed, weight, n_threads)
-            new_variance = np.where(given, measure.variance, new_measure.variance)
-            new_measure = new_measure.scaled(new_variance)
-            new = new_packed, new_measure, weight, rng, n_threads
-            # from the clusters found, of which there are more than the best number; from seeds if
-            # most of them are kept
-            most, again = REFOUND * found.longest, None
-            if found.best <= most:
-                again = find_path(*new, **options | {"init": found.found(found.longest)})
-            if again is None or again.best > most:
-                again = find_path(*new, **options)
-            # criteria of different families leave out different terms: ``raised`` makes up for them
-            if not again.value + raised < found.value:
-                return found
-            packed, measure = new_packed, new_measure
-            return again
-
-        fit = Fit(
-            n, lam, self._loop(), self.algorithm, self.max_clusters,
-            exact_number(self.n_clusters), init, self.n_init, self.shuffle,
+        fit = DPFit(
+            len(packed.numbers), None if isinstance(self.lam, str) else float(self.lam),
+            self._loop(), self.algorithm, self.max_clusters, exact_number(self.n_clusters),
+            self._centers_given(measure, n_threads), self.n_init, self.shuffle,
         )  # fmt: skip
-        best = run_starts(fit, rng, make_start, path)
-        self.columns_ = packed.columns
+        problem = _TableProblem(fit, packed, measure, given, weight, n_threads)
+        problem.asked = self._asked()
+        best = run_starts(problem, rng)
+        self.columns_ = problem.packed.columns
         self._learn(best)
-        if active is not None:
+        if problem.rows is not None:
             # idle rows, of weight zero, are not visited: they get the label that predict gives
             idle = np.flatnonzero(weight == 0)
             self.labels_[idle] = self._nearest(packed.numbers[idle], packed.codes[idle]).labels

@@ -1,7 +1,7 @@
 """The merge path of a table: clusterings into every number of clusters, and the number chosen.
 
-``find_path`` goes down twice, coarsely on few rows and then finely on more, by a ``Way``, which
-merges clusters. ``Criterion`` chooses among its stops, and ``MixedPath`` is the result.
+``find_path`` merges clusters by a ``MixedDescent`` twice, coarsely on few rows and then finely on
+more. ``MixedCriterion`` chooses among the clusterings, and ``MixedPath`` is the result.
 """
 
 from dataclasses import dataclass
@@ -11,34 +11,41 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
+from smallvar._centers.starts import DPProblem, Start
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import check_number
 from smallvar._mixed.columns import repack
 from smallvar._mixed.measure import LEAST_WEIGHT, SEED_COUNT, MixedSweep, sums_of, variances
 from smallvar._mixed.single import lowest
-from smallvar._selection.confidence import of_several, of_single, shares
-from smallvar._selection.descent import check_distinct, draw
+from smallvar._selection.confidence import weighed
+from smallvar._selection.descent import MergeDescent, check_distinct, draw
 from smallvar._selection.envelope import Path, envelope, penalty_within, scores
+from smallvar._selection.path import (
+    COARSE,
+    COARSE_SWEEPS,
+    FINE,
+    FINE_SWEEPS,
+    FIRST_SWEEPS,
+    ROWS,
+    STEPS,
+    around,
+    coarse,
+)
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
-# rows of the coarse and of the fine way down, of the latter at least ROWS for each cluster
-COARSE, FINE, ROWS = 5000, 20_000, 20
 # prices, times log(number of rows): of the mean of a column of numbers, of a share, of a cluster
 PRICE, SHARE_PRICE, CLUSTER = 2.0, 1.0, 4.0
-# down to FEW clusters single mergers alternate with sweeps; above, k / STEPS mergers at a time
-FEW, STEPS = 32, 50
-FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 SAME = 1e-9  # nats a row: below this a row is equal to a center
 
 
 @dataclass
-class Stop:
-    """A clustering on the way down.
+class MixedClustering:
+    """A clustering on the descent.
 
     ``criterion`` is infinite where there are too many clusters. ``raw`` (p,) are sums of
     divergences of the columns of numbers, without s_j^2; ``codes`` is the sum of divergences of the
     codes, and the prior; ``variance`` (p,) are the s_j^2 within these clusters. ``error`` is in
-    nats, by the s_j^2 of one measure for all stops: set later.
+    nats, by the s_j^2 of one measure for all clusterings: set later.
     """
 
     k: int
@@ -49,8 +56,12 @@ class Stop:
     variance: NDArray[np.float64]
     error: float = np.nan
 
+    def error_by(self, factor):
+        """The error in nats, by these factors of the divergences of numbers."""
+        return float(self.raw @ factor) + self.codes
 
-class Criterion:
+
+class MixedCriterion:
     """Minus twice the log-likelihood of rows and labels, and the price of the parameters.
 
     V(K) = sum_j min(V_j of clusters + price K P_j, V_j of all + price P_j)
@@ -133,17 +144,18 @@ class Criterion:
         return float(columns.sum() - 2.0 * self.n * xlogy(p, p).sum() + self.per_cluster * (k - 1))
 
 
-class Way:
+class MixedDescent(MergeDescent):
     """Clusters of some rows, which are merged from many to one, with sweeps in between.
 
-    ``moving``: the variances s_j^2 follow the clusters; else they stay those of the measure.
-    ``given`` are the columns whose variances stay in any case.
+    ``moving``: the variances s_j^2 follow the clusters; else they stay those of the measure, as
+    those of the columns ``given`` do in any case. ``rows`` are the numbers of the rows, None: all.
     """
 
-    def __init__(self, measure, numbers, codes, weight, n_threads, moving, given=None):
-        self.sweep = MixedSweep(measure, numbers, codes, weight, None, n_threads)
-        self.weight, self.moving, self.given, self.n = weight, moving, given, len(numbers)
-        self.criterion = Criterion(self.sweep, numbers, weight)
+    def __init__(self, problem, numbers, codes, weight, rows):
+        self.sweep = MixedSweep(problem.measure, numbers, codes, weight, None, problem.n_threads)
+        self.weight, self.rows, self.n = weight, rows, len(numbers)
+        self.moving, self.given = problem.moving, problem.given
+        self.criterion = MixedCriterion(self.sweep, numbers, weight)
 
     def seed(self, size, rng):
         """Set centers at ``size`` rows, drawn by weight times divergence from those before."""
@@ -162,14 +174,16 @@ class Way:
 
         self._open(size, drawn)
 
-    def grow(self, number):
-        """Open clusters at the rows farthest from their centers, up to ``number`` clusters."""
+    def grow(self, centers, number):
+        """Begin at these centers, and open clusters at the rows farthest from their own."""
+        self.start(centers)
 
         def farthest(distance):
             row = distance.argmax()
             return np.array([row], dtype=np.intp) if distance[row] > SAME else None
 
         self._open(number, farthest)
+        check_distinct(self.sweep.k, number)
 
     def _open(self, number, pick):
         """Open clusters at seeds, up to ``number`` clusters.
@@ -191,24 +205,8 @@ class Way:
                 sweep.set_centers(np.vstack([sweep.centers, centers]))
                 sweep.assign()
 
-    def start(self, centers):
-        """Assign rows to the nearest of these centers, and move the centers."""
-        self.sweep.start(centers)
-        self.sweep.assign()
-        self.sweep.move_centers()
-        self.mergers, self.top = [], self.sweep.k
-
-    def run_lloyd(self, most):
-        """Sweep until no row moves, ``most`` times at most."""
-        sweep = self.sweep
-        for _ in range(most):
-            sweep.assign()
-            if not sweep.moved():
-                return
-            sweep.move_centers()
-
-    def stop(self):
-        """Stop with the present clustering; later distances use the variances within it.
+    def clustering(self):
+        """MixedClustering with the present clustering; later distances use the variances within it.
 
         Only if ``moving``; else the variances stay as they are.
         """
@@ -218,46 +216,14 @@ class Way:
         variance = sweep.measure.variance
         if self.moving:
             variance = variances(sweep.measure, raw, sums.weights.sum(axis=0))
-            if self.given is not None:
-                variance[self.given] = sweep.measure.variance[self.given]
+            variance[self.given] = sweep.measure.variance[self.given]
         value = self.criterion(sums, raw, variance)
-        stop = Stop(sweep.k, sweep.centers, value, raw, float(codes.sum()), variance)
+        clustering = MixedClustering(
+            sweep.k, sweep.centers, value, raw, float(codes.sum()), variance
+        )
         if self.moving:
             sweep.rescale(variance)
-        return stop
-
-    def down(self, step, sweeps):
-        """Merge down to one cluster; yields a Stop at the start and after each merger.
-
-        ``step(k)`` pairs of the k clusters are merged at once, and at most ``sweeps`` sweeps
-        follow.
-        """
-        while True:
-            yield self.stop()
-            if self.sweep.k == 1:
-                return
-            self.sweep.merge(min(step(self.sweep.k), self.sweep.k - 1))
-            self.run_lloyd(sweeps)
-
-
-def _coarse(k):
-    """Pairs of k clusters to merge at once in the coarse pass: a tenth of k."""
-    return max(1, k // 10)
-
-
-def _fine(number):
-    """Function that gives the pairs of k clusters to merge at once in the fine pass.
-
-    One around ``number`` and where few clusters are left, else more.
-    """
-    span = 2 * (number // STEPS) + 2
-
-    def step(k):
-        if k <= FEW or abs(k - number) <= span:
-            return 1
-        return max(1, min(k - (number + span if k > number else FEW), k // STEPS))
-
-    return step
+        return clustering
 
 
 class MixedPath(Path):
@@ -293,47 +259,40 @@ class MixedPath(Path):
     error_name = "divergence, in nats"
     few_valued = skewed = np.empty(0, dtype=np.intp)
 
-    def __init__(self, problem, stops, best, way):
-        self.counts = np.array([stop.k for stop in stops], dtype=np.intp)
-        self.criterion = np.array([stop.criterion for stop in stops])
-        self.error = self.found_error = np.array([stop.error for stop in stops])
+    def __init__(self, problem, clusterings, best, descent):
+        self.counts = np.array([c.k for c in clusterings], dtype=np.intp)
+        self.criterion = np.array([c.criterion for c in clusterings])
+        self.error = self.found_error = np.array([c.error for c in clusterings])
         self.lam_low, self.lam_high = envelope(self.counts, self.error)
-        self.best, self.tie, self.n_samples = best.k, float(way.criterion.tie), way.n
+        self.best, self.tie, self.n_samples = best.k, float(descent.criterion.tie), descent.n
         self.ranking = self.counts[np.argsort(self.criterion, kind="stable")]
         self.longest = int(self.counts[-1])
         self.value = problem.value(best)
         self.variance = best.variance
-        self.rows = way.rows
+        self.rows = descent.rows
         self._packed, self._columns = problem.packed, problem.packed.columns
         self._measure = problem.measure.scaled(best.variance)
-        self._centers = {stop.k: stop.centers for stop in stops}
+        self._centers = {c.k: c.centers for c in clusterings}
         i = int(np.searchsorted(self.counts, self.best))
         self.lam = penalty_within(self.lam_low[i], self.lam_high[i], 2.0 * self.error[0] or 1.0)
         self.confidence = np.nan
-        self.confidences = np.full(len(stops), np.nan)
+        self.confidences = np.full(len(clusterings), np.nan)
         if problem.free:
-            self._weigh(problem, stops, i)
+            self._weigh(problem, clusterings, i)
 
-    def _weigh(self, problem, stops, i):
-        """Set the confidence in each number of ``stops``; the number chosen has index i."""
-        if len(stops) == 1:
+    def _weigh(self, problem, clusterings, i):
+        """Set the confidence in each number of ``clusterings``; the number chosen has index i."""
+        if len(clusterings) == 1:
             self.confidence = 1.0
             self.confidences[:] = 1.0
             return
-        values = scores(stops, (self.lam_low, self.lam_high), self.tie)
+        values = scores(clusterings, (self.lam_low, self.lam_high), self.tie)
         values = np.where(self.counts <= problem.most, values, np.inf)
-        rest = np.delete(values, i)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = self.lam_high[i] / self.lam_low[i]
-        if self.best > 1:
-            gap = (rest.min() - values[i]) / self.tie
-            confidence = of_several(ratio, ratio, gap)
-        else:
-            second = 1 + int(self.criterion[1:].argmin())
-            gap = (self.criterion[second] - self.criterion[0]) / self.n_samples
-            confidence = of_single(gap, self.n_samples, False)
-        self.confidence = confidence
-        self.confidences = shares(values, i, confidence, self.tie)
+        self.confidence, self.confidences, _ = weighed(
+            self.counts, self.criterion, values, self.best, self.tie, (ratio,) * 2, self.n_samples
+        )
 
     def labels(self, k: int, X: Any = None) -> NDArray[np.int32]:
         """Label rows by the nearest of the centers of ``k`` clusters.
@@ -386,7 +345,7 @@ class MixedPath(Path):
         return vars(self) | {"_packed": None, "rows": None}
 
     def found(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
-        """The centers of k clusters, as found on the way down, or adopted."""
+        """The centers of k clusters, as found on the descent, or adopted."""
         return self._centers[k].copy()
 
     def adopt(self, centers: NDArray[np.float64]) -> None:  # numpydoc ignore=PR01
@@ -400,24 +359,37 @@ class MixedPath(Path):
         return self.counts
 
 
-class Problem:
-    """The rows of a path, and the parameters of the search.
+class MixedProblem(DPProblem):
+    """The rows of a fit, the measure of their divergences, and the settings of the fit.
 
-    ``lam`` and ``number`` are the penalty and the number of clusters, None unless given; ``free``:
-    neither is. ``most`` is the largest number of clusters allowed. ``moving`` and ``given`` are
-    those of Way. ``rows`` are the numbers of the rows with a weight, None for all.
+    ``given`` is the mask of the columns of numbers whose spread the user has set; ``moving`` is
+    that of MixedDescent; ``free``: neither the penalty nor the number of clusters is given.
+    ``rows`` are the numbers of the rows with a weight, None for all.
     """
 
-    def __init__(self, packed, measure, weight, n_threads, lam, most, number, moving, given):
-        self.packed, self.measure, self.n_threads, self.lam = packed, measure, n_threads, lam
-        self.most, self.number, self.moving = np.inf if most is None else most, number, moving
-        self.weight, self.given = weight, given
+    def __init__(self, fit, packed, measure, given, weight, n_threads):
+        super().__init__(fit)
+        self.packed, self.measure, self.given = packed, measure, given
+        self.weight, self.n_threads, self.moving = weight, n_threads, fit.lam is None
+        self.most = np.inf if fit.max_clusters is None else fit.max_clusters
         self.rows = None if weight is None or weight.all() else np.flatnonzero(weight)
         self.n = len(packed.numbers) if self.rows is None else len(self.rows)
-        self.free = lam is number is None
+        self.free = fit.lam is fit.n_clusters is None
 
-    def way(self, size, rng):
-        """A Way on ``size`` random rows, or on all rows if there are no more."""
+    def start(self, point):
+        """The Start at the given centers, or at the overall means and shares."""
+        rows, w = point.visited(self.rows, self.weight)
+        measure, packed = self.measure, self.packed
+        if point.path is not None and self.moving:
+            # the spreads are those within the clusters that the path has chosen
+            measure = measure.scaled(point.path.variance)
+        sweep = MixedSweep(measure, packed.numbers, packed.codes, w, rows, self.n_threads)
+        are_means = point.centers is None
+        centers = measure.overall() if are_means else point.centers
+        return Start(point, sweep, centers, are_means, rows)
+
+    def descent(self, size, rng):
+        """A MixedDescent on ``size`` random rows, or on all rows if there are no more."""
         rows, packed, weight = self.rows, self.packed, self.weight
         if size < self.n:
             drawn = np.sort(rng.permutation(self.n)[:size])
@@ -426,111 +398,100 @@ class Problem:
         if rows is not None:
             numbers, codes = numbers[rows], codes[rows]
             weight = None if weight is None else weight[rows]
-        way = Way(self.measure, numbers, codes, weight, self.n_threads, self.moving, self.given)
-        way.rows = rows
-        return way
+        return MixedDescent(self, numbers, codes, weight, rows)
 
-    def value(self, stop):
-        """The criterion of a stop or, for a given lam, its objective: the lower, the better."""
-        return stop.criterion if self.lam is None else stop.error + self.lam * stop.k
+    def clusterings(self, descent, step, sweeps):
+        """Merge down to one cluster: all clusterings, with errors by the measure of the table."""
+        found = [descent.clustering() for _ in descent.down(step, sweeps)][::-1]
+        for clustering in found:
+            clustering.error = clustering.error_by(self.measure.factor)
+        return found
 
-    def best(self, stops):
-        """The stop nearest to the given number, or with the lowest ``value``."""
-        if self.number is not None:
-            return min(stops, key=lambda stop: abs(stop.k - self.number))
-        allowed = [stop for stop in stops if stop.k <= self.most] or stops[:1]
+    def value(self, clustering):
+        """The criterion or, for a given lam, the objective: the lower, the better."""
+        lam = self.fit.lam
+        return clustering.criterion if lam is None else clustering.error + lam * clustering.k
+
+    def best(self, clusterings):
+        """The clustering nearest to the given number, or with the lowest ``value``."""
+        number = self.fit.n_clusters
+        if number is not None:
+            return min(clusterings, key=lambda c: abs(c.k - number))
+        allowed = [c for c in clusterings if c.k <= self.most] or clusterings[:1]
         return min(allowed, key=self.value)
 
 
-def find_path(
-    packed, measure, weight, rng, n_threads, *, lam=None, most=None, number=None, init=None,
-    callback=None, moving=True, given=None,
-):  # fmt: skip
+def find_path(problem, rng, init):
     """The path of a table, and its best number by the criterion, or by the objective for a ``lam``.
 
-    ``most``, ``number``, ``moving`` and ``given`` are as for ``Problem``; ``init`` are the centers
-    at which the way down begins, None: seeds.
+    ``init`` are the centers at which the descent begins, None: seeds.
     """
-    problem = Problem(packed, measure, weight, n_threads, lam, most, number, moving, given)
-    # a coarse way down on a sample; again, with more rows and seeds, while the best number is near
+    number, callback = problem.fit.n_clusters, problem.fit.loop.callback
+    # a coarse descent on a sample; again, with more rows and seeds, while the best number is near
     # the top
     size = min(problem.n, COARSE if number is None else max(COARSE, 4 * number))
     n_seeds = max(20, int(4 * np.sqrt(size)), 0 if number is None else 2 * number)
     while True:
-        way = problem.way(size, rng)
+        descent = problem.descent(size, rng)
         n_seeds = min(n_seeds, size)
         if init is None:
-            way.seed(n_seeds, rng)
-            way.start(way.sweep.centers)
+            descent.seed(n_seeds, rng)
+            descent.start(descent.sweep.centers)
         else:
-            way.start(init)
-        top = way.sweep.k
-        way.run_lloyd(FIRST_SWEEPS)
-        stops = _valued(list(way.down(_coarse, COARSE_SWEEPS)), problem)
-        best = problem.best(stops)
-        _tell(callback, "coarse path", way, stops, best)
+            descent.start(init)
+        top = descent.sweep.k
+        descent.run_lloyd(FIRST_SWEEPS)
+        clusterings = problem.clusterings(descent, coarse, COARSE_SWEEPS)
+        best = problem.best(clusterings)
+        _tell(callback, "coarse path", descent, clusterings, best)
         if best.k <= 0.5 * top or init is not None or (n_seeds == size == problem.n):
             break
         size, n_seeds = min(problem.n, 4 * size), 2 * n_seeds
     # then a fine one from somewhat more clusters than the best number, on more rows
-    above = [stop for stop in stops if stop.k >= best.k + best.k // 4 + 10] or stops[-1:]
+    above = [c for c in clusterings if c.k >= best.k + best.k // 4 + 10] or clusterings[-1:]
     fine_size = min(problem.n, max(size, FINE, ROWS * above[0].k))
     if fine_size > size:
-        way = problem.way(fine_size, rng)
-    if moving:
-        way.sweep.measure = way.sweep.measure.scaled(above[0].variance)
-        way.sweep.rows.factor[:] = way.sweep.measure.factor
-    way.start(above[0].centers)
-    way.run_lloyd(FINE_SWEEPS)
-    stops = _valued(list(way.down(_fine(best.k), FINE_SWEEPS)), problem)
-    if number is not None and all(stop.k != number for stop in stops):
-        stops = _with_number(way, stops, number)
-    best = problem.best(stops)
+        descent = problem.descent(fine_size, rng)
+    if problem.moving:
+        descent.sweep.measure = descent.sweep.measure.scaled(above[0].variance)
+        descent.sweep.rows.factor[:] = descent.sweep.measure.factor
+    descent.start(above[0].centers)
+    descent.run_lloyd(FINE_SWEEPS)
+    clusterings = problem.clusterings(descent, around(best.k, below=STEPS), FINE_SWEEPS)
+    if number is not None and all(c.k != number for c in clusterings):
+        # one more with this number, grown from the one with fewer clusters
+        fewer = max((c for c in clusterings if c.k < number), key=lambda c: c.k)
+        descent.grow(fewer.centers, number)
+        clusterings = sorted([*clusterings, descent.clustering()], key=lambda c: c.k)
+    best = problem.best(clusterings)
     # errors of the sample are scaled to the weight of all rows
-    total = problem.n if weight is None else float(weight.sum())
-    sampled = way.n if way.weight is None else float(way.weight.sum())
-    for stop in stops:
-        stop.error = total / sampled * (float(stop.raw @ _factor(measure, best)) + stop.codes)
-    stops = _kept(stops, best)
-    _tell(callback, "path", way, stops, best)
-    return MixedPath(problem, stops, best, way)
+    total = problem.n if problem.weight is None else float(problem.weight.sum())
+    sampled = descent.n if descent.weight is None else float(descent.weight.sum())
+    factor = problem.measure.scaled(best.variance).factor
+    for clustering in clusterings:
+        clustering.error = total / sampled * clustering.error_by(factor)
+    clusterings = _kept(clusterings, best)
+    _tell(callback, "path", descent, clusterings, best)
+    return MixedPath(problem, clusterings, best, descent)
 
 
-def _with_number(way, stops, number):
-    """The stops, and one more with this number of clusters, grown from the one with fewer."""
-    way.start(max((stop for stop in stops if stop.k < number), key=lambda stop: stop.k).centers)
-    way.grow(number)
-    check_distinct(way.sweep.k, number)
-    return sorted([*stops, way.stop()], key=lambda stop: stop.k)
-
-
-def _factor(measure, stop):
-    """Factors of divergences, by column, with the variances within the clusters of a stop."""
-    return measure.scaled(stop.variance).factor
-
-
-def _valued(stops, problem):
-    """The stops by ascending number of clusters; sets their errors, by the measure of the table."""
-    for stop in stops:
-        stop.error = float(stop.raw @ problem.measure.factor) + stop.codes
-    return sorted(stops, key=lambda stop: stop.k)
-
-
-def _kept(stops, best):
-    """Stops whose error is below that of all stops with fewer clusters, and the best one."""
+def _kept(clusterings, best):
+    """Clusterings whose error is below that of all with fewer clusters, and the best one."""
     kept, least = [], np.inf
-    for stop in stops:
-        if stop.error < least or stop is best:
-            kept.append(stop)
-            least = min(least, stop.error)
+    for clustering in clusterings:
+        if clustering.error < least or clustering is best:
+            kept.append(clustering)
+            least = min(least, clustering.error)
     return kept
 
 
-def _tell(callback, stage, way, stops, best):
-    """Call the callback, unless it is None, with an event for the end of a way down.
+def _tell(callback, stage, descent, clusterings, best):
+    """Call the callback, unless it is None, with an event for the end of a descent.
 
-    ``stage`` is "coarse path" or "path", ``stops`` ascend, ``best`` is the best of them.
+    ``stage`` is "coarse path" or "path", ``clusterings`` ascend, ``best`` is the best of them.
     """
     if callback is not None:
-        message = f"{stage}: {way.n} rows, {stops[-1].k} clusters and fewer, best {best.k}"
-        callback(ProgressEvent(stage, 1, message, best.k, n_samples=way.n))
+        message = (
+            f"{stage}: {descent.n} rows, {clusterings[-1].k} clusters and fewer, best {best.k}"
+        )
+        callback(ProgressEvent(stage, 1, message, best.k, n_samples=descent.n))

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
-from smallvar._mixed.measure import SMALLEST_MEAN, gamma_shape
+from smallvar._centers.divergence_path import SMALLEST_MEAN, gamma_shape
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
 OFTEN = 0.1  # of the weight: a value with more of it may be a point mass

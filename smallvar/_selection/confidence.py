@@ -61,6 +61,24 @@ def _logistic(x):
     return float(LEAST + (MOST - LEAST) / (1.0 + np.exp(-x)))
 
 
+def weighed(counts, criterion, scores, best, tie, ratios, n_distinct, price=0.0, transformed=False):
+    """The confidence in the best number, that in every number, and the gap that speaks for it.
+
+    ``scores`` are those of envelope.py, ``ratios`` the first arguments of ``of_several``, and
+    ``price`` is that of a cluster, which the criterion has in it.
+    """
+    i = int(np.searchsorted(counts, best))
+    if best > 1:
+        gap = (np.delete(scores, i).min() - scores[i]) / tie
+        confidence = of_several(*ratios, gap)
+    else:
+        second = 1 + int(criterion[1:].argmin())
+        gap = criterion[second] - criterion[0] - price * (counts[second] - 1)
+        gap = gap / n_distinct if np.isfinite(gap) else np.inf
+        confidence = of_single(gap, n_distinct, transformed)
+    return confidence, shares(scores, i, confidence, tie), gap
+
+
 def shares(scores, best, confidence, tie):
     """Return the confidence in every number: the others share what is left by their criteria."""
     behind = (scores - scores[best]) / (tie if tie > 0.0 else 1.0) / SPREAD

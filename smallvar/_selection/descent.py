@@ -1,4 +1,4 @@
-"""The way down from many clusters to one: mergers of the cheapest pair, and sweeps between."""
+"""The descent from many clusters to one: mergers of the cheapest pair, and sweeps between."""
 
 import math
 

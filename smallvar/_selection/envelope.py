@@ -39,15 +39,15 @@ def ratios(ranges):
         return np.where((low > 0.0) & (low < high), high / low, 0.0)
 
 
-def scores(stops, ranges, tie):
+def scores(clusterings, ranges, tie):
     """The criterion of each number, less a bonus if it is best over a wide range of penalties.
 
     Criteria that differ by less than ``tie``, the price of a parameter, are nearly as good as
     equal: the number is preferred that is best over the wider range.
     """
     bonus = tie * np.log(np.clip(ratios(ranges), 1.0, WIDE))
-    several = np.array([stop.k > 1 for stop in stops])
-    return np.array([stop.criterion for stop in stops]) - bonus * several
+    several = np.array([c.k > 1 for c in clusterings])
+    return np.array([c.criterion for c in clusterings]) - bonus * several
 
 
 def penalty_within(low, high, alone=1.0):

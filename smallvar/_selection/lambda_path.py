@@ -1,6 +1,6 @@
 """The merge path as a result: clusterings, penalties and confidences.
 
-``LambdaPath`` keeps the clusterings of the way down. It brings them to fixed points of k-means
+``LambdaPath`` keeps the clusterings of the descent. It brings them to fixed points of k-means
 sweeps, at once if that is cheap, else when their errors are first asked for.
 """
 
@@ -11,10 +11,10 @@ from smallvar._core.config import one_blas_thread, resolve_threads
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.validation import Data, check_data, check_number
 from smallvar._selection.columns import BLOCK
-from smallvar._selection.confidence import of_several, of_single, shares
+from smallvar._selection.confidence import weighed
 from smallvar._selection.descent import Metric
 from smallvar._selection.envelope import Path, envelope, penalty_within, ratios
-from smallvar._selection.sample import Clustering, Problem, Sample, squared_euclidean
+from smallvar._selection.sample import PathClustering, PathProblem, Sample, squared_euclidean
 
 # multiply-adds of one sweep at each clustering: up to so many, all are brought to fixed points
 CHEAP = 1 << 22
@@ -29,7 +29,7 @@ class LambdaPath(Path):
     counts : ndarray of shape (n_path,), intp
         The numbers of clusters K, ascending from 1; ``n_clusters`` is another name for it. All up
         to 32, and those around the best; of
-        others some are left out, above 100 most, and all whose clustering, on the way down, had no
+        others some are left out, above 100 most, and all whose clustering, on the descent, had no
         smaller error than one with fewer clusters.
     error : ndarray of shape (n_path,), float64
         The weighted sum of squared distances of the rows that the path was found on to the nearest
@@ -69,13 +69,13 @@ class LambdaPath(Path):
         those of rows so multiplied, and errors and penalties are in their squared units.
     linkage : ndarray of shape (n_leaves - 1, 4), float64
         The mergers, in the format of ``scipy.cluster.hierarchy``: the leaves are the clusters at
-        which the way down began, a height is the root of twice what a merger added to the inertia
+        which the descent began, a height is the root of twice what a merger added to the inertia
         then (in the metric of the clusters, where they are long), or that of the merger before
         where that is more.
 
     Notes
     -----
-    The clusterings are fixed points of plain k-means sweeps, begun at those of the way down. After
+    The clusterings are fixed points of plain k-means sweeps, begun at those of the descent. After
     a fit with ``lam="auto"``, the one into ``best`` clusters is that of the fit: ``labels(best)``
     are its ``labels_``. Of much data the others are brought to their fixed points, and criteria far
     above the lowest are computed, when the path is first asked for them, which takes about as long
@@ -94,27 +94,27 @@ class LambdaPath(Path):
 
     columns = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
 
-    def __init__(self, problem, stops, best, ranges, tree, tie, n_samples, metric=None):
-        self.counts = np.array([stop.k for stop in stops], dtype=np.intp)
-        self._criterion = np.array([stop.criterion for stop in stops])
+    def __init__(self, problem, clusterings, best, ranges, tree, tie, n_samples, metric=None):
+        self.counts = np.array([c.k for c in clusterings], dtype=np.intp)
+        self._criterion = np.array([c.criterion for c in clusterings])
         self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
-        self.value = min((stop.criterion for stop in problem.allowed(stops)), default=np.inf)
-        single = len(stops) == 1
+        self.value = min((c.criterion for c in problem.allowed(clusterings)), default=np.inf)
+        single = len(clusterings) == 1
         self.confidence = 1.0 if single else np.nan
-        self.confidences = np.full(len(stops), self.confidence)
+        self.confidences = np.full(len(clusterings), self.confidence)
         self.few_valued = self.skewed = np.empty(0, dtype=np.intp)
         self.plausible = True
         self.value_per_row = self.value
-        self.longest = max(stop.k for stop in stops if stop.centers is not None)
-        self.found_error = np.array([stop.error for stop in stops])
+        self.longest = max(c.k for c in clusterings if c.centers is not None)
+        self.found_error = np.array([c.error for c in clusterings])
         self._table = self.found_error, *(np.array(bound) for bound in ranges)
-        self._centers = {stop.k: stop.centers for stop in stops}
-        self._modeled = {stop.k: stop.modeled for stop in stops}
+        self._centers = {c.k: c.centers for c in clusterings}
+        self._modeled = {c.k: c.modeled for c in clusterings}
         self._X, self._family = problem.X, problem.family
         self._metric, self._unit = metric, 1.0
         # labels of clusterings whose criteria are far above the lowest: see ``criterion``
-        self._far = {stop.k: stop.labels for stop in stops if stop.labels is not None}
+        self._far = {c.k: c.labels for c in clusterings if c.labels is not None}
         self._transform = problem.transform
         # _at_fixed_point: numbers whose clusterings are at fixed points, or must stay as they are
         self._problem, self._rows, self._at_fixed_point = problem, None, set()
@@ -130,43 +130,36 @@ class LambdaPath(Path):
 
     def weigh(
         self,
-        stops: list[Clustering],
+        clusterings: list[PathClustering],
         scores: NDArray[np.float64],
         ranges: tuple[NDArray[np.float64], NDArray[np.float64]],
         sample: Sample,
     ) -> None:  # numpydoc ignore=PR01
-        """Set the confidences, after the way down on this sample."""
+        """Set the confidences, after the descent on this sample."""
         problem, criterion = self._problem, sample.criterion
         self._rows = sample.rows
         given = not problem.lam is problem.number is None
-        if given or problem.family is not squared_euclidean or len(stops) == 1:
+        if given or problem.family is not squared_euclidean or len(clusterings) == 1:
             return
         i = int(np.searchsorted(self.counts, self.best))
         most = np.inf if problem.most is None else problem.most
         scores = np.where(self.counts <= most, scores, np.inf)
-        rest = np.delete(scores, i)
-        if self.best > 1:
-            # by errors in the metric of the way down, and by those in the metric of the rows
-            widths = envelope(self.counts, [stop.own_error for stop in stops])
-            gap = (rest.min() - scores[i]) / criterion.tie
-            confidence = of_several(ratios(widths)[i], ratios(ranges)[i], gap)
-        else:
-            second = 1 + int(self._criterion[1:].argmin())
-            gap = self._criterion[second] - self._criterion[0]
-            gap -= criterion.price_of_cluster * (self.counts[second] - 1)
-            gap = gap / criterion.distinct if np.isfinite(gap) else np.inf
-            # one cluster describes the rows best even without the price of others
-            self.plausible = bool(gap > 0.0)
-            confidence = of_single(gap, criterion.distinct, sample.raw is not None)
-        self.confidence = confidence
-        self.confidences = shares(scores, i, confidence, criterion.tie)
+        # by errors in the metric of the descent, and by those in the metric of the rows
+        widths = envelope(self.counts, [c.own_error for c in clusterings])
+        both = ratios(widths)[i], ratios(ranges)[i]
+        self.confidence, self.confidences, gap = weighed(
+            *(self.counts, self._criterion, scores, self.best, criterion.tie, both),
+            *(criterion.distinct, criterion.price_of_cluster, sample.raw is not None),
+        )
+        # one cluster describes the rows best even without the price of others
+        self.plausible = self.best > 1 or bool(gap > 0.0)
 
     def modeled(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
-        """The centers of the way down, of the rows as the criterion models them."""
+        """The centers of the descent, of the rows as the criterion models them."""
         return self._modeled[k]
 
     def found(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
-        """The centers at a fixed point if they were brought to one, else those of the way down."""
+        """The centers at a fixed point if they were brought to one, else those of the descent."""
         return self._centers[k].copy()
 
     def in_metric(
@@ -178,21 +171,21 @@ class LambdaPath(Path):
     ) -> "LambdaPath":  # numpydoc ignore=PR01,RT01
         """The path with the same mergers, with centers, errors and penalties in this metric."""
         old = self._problem
-        problem = Problem(metric(X), weight, old.n_threads, old.family, None, old.most)
-        new_sample, stops = problem.take(sample.rows), []
+        problem = PathProblem(metric(X), weight, old.n_threads, old.family, None, old.most)
+        new_sample, clusterings = problem.rows_of(sample.rows), []
         counts = self.counts[self.counts <= self.longest]
         for k, criterion in zip(counts.tolist(), self.criterion[: len(counts)], strict=True):
             centers = metric(self._centers[k])
             error = new_sample.error_of(centers[:, problem.varying])
-            stops.append(Clustering(k, centers, criterion, error))
-        ranges = envelope(counts, [stop.error for stop in stops])
-        best = stops[int(np.searchsorted(counts, self.best))]
+            clusterings.append(PathClustering(k, centers, criterion, error))
+        ranges = envelope(counts, [c.error for c in clusterings])
+        best = clusterings[int(np.searchsorted(counts, self.best))]
         options = self.linkage, self.tie, self.n_samples, metric
-        path = LambdaPath(problem, stops, best, ranges, *options)
+        path = LambdaPath(problem, clusterings, best, ranges, *options)
         for name in ("confidence", "confidences", "few_valued", "skewed"):
             value = getattr(self, name)
             setattr(path, name, value[: len(counts)] if name == "confidences" else value)
-        path.settle(new_sample, path, everything=True)
+        path.improve(new_sample, path, everything=True)
         return path
 
     @property
@@ -208,10 +201,10 @@ class LambdaPath(Path):
             return self._X
         return X if self._metric is None else self._metric(X)
 
-    def settle(
+    def improve(
         self, sample: Sample, plain: "LambdaPath", everything: bool = False
     ) -> None:  # numpydoc ignore=PR01
-        """Improve the clusterings of the way down on this sample, and set the penalty.
+        """Improve the clusterings of the descent on this sample, and set the penalty.
 
         ``plain`` is the path in the metric of the data, maybe this one: if it has a better
         clustering for a number, that is taken. The best number keeps its own, brought to its fixed
@@ -219,7 +212,7 @@ class LambdaPath(Path):
 
         If it is cheap, or with ``everything``, all clusterings are brought to fixed points, and the
         penalty follows from their errors. Else that is done when they are asked for, and the
-        penalty stays that of the way down. For a given ``lam`` nothing is done.
+        penalty stays that of the descent. For a given ``lam`` nothing is done.
         """
         if self._problem.lam is not None:
             return
@@ -260,7 +253,7 @@ class LambdaPath(Path):
         self._table = self._table[0], *envelope(self.counts, self._table[0])
         self._complete = True
 
-    def settle_some(self, counts: NDArray[np.intp]) -> None:  # numpydoc ignore=PR01
+    def improve_some(self, counts: NDArray[np.intp]) -> None:  # numpydoc ignore=PR01
         """Bring the clusterings into these numbers to fixed points, and the others not yet.
 
         Also those of fewer clusters whose errors, lowered by sweeps, may end below these: each
@@ -272,7 +265,7 @@ class LambdaPath(Path):
         below = MARGIN * self.found_error[:first] < self.found_error[first]
         first = first if not below.any() else int(below.argmax())
         with one_blas_thread(min(self._problem.X.shape[0], BLOCK), self._problem.X.shape[1]):
-            self._converge(self._problem.take(self._rows), first, last + 1)
+            self._converge(self._problem.rows_of(self._rows), first, last + 1)
         counts_done = self.counts[first : last + 1].tolist()
         self._at_fixed_point |= {k for k in counts_done if self._centers[k] is not None}
 
@@ -308,7 +301,7 @@ class LambdaPath(Path):
         if not self._complete:
             n, d = self._problem.X.shape
             with one_blas_thread(min(n, BLOCK), d):
-                self._converge_all(self._problem.take(self._rows))
+                self._converge_all(self._problem.rows_of(self._rows))
         return self._table
 
     def _column(self, i):
@@ -332,7 +325,7 @@ class LambdaPath(Path):
             n, d = problem.X.shape
             problem.transform = self._transform
             with one_blas_thread(min(n, BLOCK), d):
-                V = problem.take(self._rows).criterion
+                V = problem.rows_of(self._rows).criterion
                 values = {k: V(V.relabeled(labels, k))[0] for k, labels in self._far.items()}
             problem.transform, self._far = None, {}
             for k, value in values.items():

@@ -18,40 +18,40 @@ from smallvar._selection.columns import BLOCK, PowerTransform
 from smallvar._selection.descent import Metric, check_distinct
 from smallvar._selection.envelope import envelope, scores
 from smallvar._selection.lambda_path import LambdaPath
-from smallvar._selection.sample import DENSE_BYTES, Clustering, Problem, squared_euclidean
+from smallvar._selection.sample import DENSE_BYTES, PathClustering, PathProblem, squared_euclidean
 from smallvar._sweeps.rows import UNSOUND
 
-# A "way down" is a series of mergers from many clusters to one, with k-means sweeps in between. It
-# halts at some numbers of clusters, its "stops": the clusterings of a path.
-COARSE = 5000  # rows of the first, coarse way down,
+# A "descent" is a series of mergers from many clusters to one, with k-means sweeps in between. It
+# halts at some numbers of clusters: their clusterings make the path.
+COARSE = 5000  # rows of the first, coarse descent,
 NUMBERS = 1 << 18  # or fewer, so that rows * columns <= NUMBERS, but at least COARSE / 2
-# rows of the fine way down (COARSE, where there are more columns than WIDE_COLUMNS), but at least
+# rows of the fine descent (COARSE, where there are more columns than WIDE_COLUMNS), but at least
 # ROWS for each cluster
 FINE, WIDE_COLUMNS, ROWS = 20_000, 3500, 20
-# a fine way down merges k // STEPS clusters at a time; where FEW are left, one at a time
+# a fine descent merges k // STEPS clusters at a time; where FEW are left, one at a time
 STEPS, FEW = 50, 32
 # seeds drawn are WIDER times the capacity; there may be more clusters than the capacity if the last
 # seeds lower the error GRAIN times as much as those before (see ``_survey``)
 WIDER, GRAIN = 4, 1.5
-REFINED = 4  # ways down at most, each finer around the best number than the one before
+REFINED = 4  # descents at most, each finer around the best number than the one before
 SMALL = 2000  # rows that are merged from single rows on
 FEWEST = 2  # clusters: where no more are found in few rows, a larger sample is tried
-PAST = 0.5  # a way down ends at this part of the best number if another one follows
+PAST = 0.5  # a descent ends at this part of the best number if another one follows
 SURE = 0.95  # confidence beyond which no transforms are tried
 ROUNDING = 1e-3  # of a tie: criteria of the same clusters in another order may differ by this
-TURNS = 3  # ways down at most in the metric of the clusters, as long as each is better
+METRIC_DESCENTS = 3  # descents at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 PLAIN_SWEEPS = 2  # of the first FINE_SWEEPS; in later sweeps distances may be of projected rows
 ROOM = 1 << 22  # numbers in the centers of a path, kept even where X has fewer
 
 
-def _coarse(k):
-    """Number of mergers before the next stop of a coarse way down."""
+def coarse(k):
+    """Number of mergers before the next clustering of a coarse descent."""
     return max(1, k // 10)
 
 
 def _fine(low, single):
-    """The step function of a fine way down: the number of mergers at k clusters.
+    """The step function of a fine descent: the number of mergers at k clusters.
 
     Where few clusters are left, one; with ``single`` one above ``low``, too; else more.
     """
@@ -64,21 +64,24 @@ def _fine(low, single):
     return step
 
 
-def _about(number):
-    """The step function of a way down with single mergers around this number of clusters."""
+def around(number, below=10):
+    """The step function of a descent with single mergers around this number of clusters.
+
+    Where there are fewer, mergers are of one in ``below`` clusters.
+    """
     span = 2 * (number // STEPS) + 2
 
     def step(k):
         if k <= FEW or abs(k - number) <= span:
             return 1
         above = k > number
-        return max(1, min(k - (number + span if above else FEW), k // (STEPS if above else 10)))
+        return max(1, min(k - (number + span if above else FEW), k // (STEPS if above else below)))
 
     return step
 
 
 def _fine_rows(d):
-    """Number of rows of the fine way down for d columns, unless there are many clusters."""
+    """Number of rows of the fine descent for d columns, unless there are many clusters."""
     return FINE if d <= WIDE_COLUMNS else COARSE
 
 
@@ -111,17 +114,17 @@ def find_path(
     The number has the lowest criterion or, for a given ``lam``, the lowest objective, of those up
     to ``most``. A given ``number`` is the one chosen, and the path is found around it.
 
-    If the clusters found are long, all in the same directions, further ways down measure distances
-    in the metric that makes them round, and the best way down gives the path.
+    If the clusters found are long, all in the same directions, further descents measure distances
+    in the metric that makes them round, and the best descent gives the path.
 
     Where no ``lam`` is given, the clusterings are brought to fixed points of plain sweeps: those
     that the penalty depends on at once, the others when the path is asked for them. For a given
     ``lam`` all are brought there when asked for.
 
-    - ``init``: the centers at which the way down begins, None: seeds.
+    - ``init``: the centers at which the descent begins, None: seeds.
     - ``rough``: only few rows are used.
-    - ``coarse_rows``: number of rows of the first way down, None: by COARSE and NUMBERS.
-    - ``callback``: called after every way down, unless it is None.
+    - ``coarse_rows``: number of rows of the first descent, None: by COARSE and NUMBERS.
+    - ``callback``: called after every descent, unless it is None.
     - ``family``: makes the criterion and the descent: ``squared_euclidean`` or that of divergences.
     - ``in_metric``: if the best path is in another metric, the fixed points and all of the path are
       in that metric, too.
@@ -134,22 +137,20 @@ def find_path(
             f"for {X.shape[1]} columns, more than {DENSE_BYTES}; or make fewer columns by "
             "sklearn.decomposition.TruncatedSVD"
         )
-    problem = Problem(X, weight, n_threads, family, lam, most, number)
+    problem = PathProblem(X, weight, n_threads, family, lam, most, number)
     if not problem.varying.any():
         check_distinct(1, number)
-        single = Clustering(1, problem.constant[None], criterion=0.0, error=0.0)
+        single = PathClustering(1, problem.constant[None], criterion=0.0, error=0.0)
         return LambdaPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread(min(X.shape[0], BLOCK), X.shape[1]):
-        report = _Reporter(callback)
-        path, plain, sample, metric = _find_in_metrics(
-            problem, rng, init, rough, coarse_rows, report
-        )
+        search = _Search(problem, rng, init, rough, coarse_rows, callback)
+        path, plain, sample, metric = _find_in_metrics(search)
         plain_rows = transforms and family is squared_euclidean and not rough
         if plain_rows and lam is init is number is None:
             problem.transform = PowerTransform(sample.plain.X, sample.plain.weight)
             skewed = problem.transform.columns
             if skewed and not (path.best > 1 and path.confidence > SURE):
-                transformed = _find_in_metrics(problem, rng, init, rough, coarse_rows, report)
+                transformed = _find_in_metrics(search)
                 # densities compare only if they are of equally many directions
                 same = transformed[2].criterion.rank == sample.criterion.rank
                 lower = same and transformed[0].value_per_row < path.value_per_row
@@ -159,7 +160,7 @@ def find_path(
             columns = np.flatnonzero(problem.varying)
             path.skewed, path.few_valued = columns[skewed], columns[sample.criterion.few_valued]
         if not in_metric or metric is None or sample.raw is not None:
-            path.settle(sample, plain)
+            path.improve(sample, plain)
             return path
         # the metric of all columns: constant ones have the factor 0
         matrix, origin = np.zeros((X.shape[1], metric.matrix.shape[1])), problem.constant.copy()
@@ -167,88 +168,94 @@ def find_path(
         return path.in_metric(Metric(matrix, origin), X, weight, sample)
 
 
-def _find_in_metrics(problem, rng, init, rough, coarse_rows, report):
+class _Search:
+    """The rows of a search and its settings (see ``find_path``), and events for its descents."""
+
+    def __init__(self, problem, rng, init, rough, coarse_rows, callback):
+        self.problem, self.rng, self.init, self.rough = problem, rng, init, rough
+        self.coarse_rows, self.callback, self.n_events = coarse_rows, callback, 0
+
+    def report(self, stage, words, best, n_samples):
+        """Call the callback, unless it is None, with an event for a descent."""
+        self.n_events += 1
+        if self.callback is not None:
+            message = f"{stage}: {words}, best {best}"
+            event = ProgressEvent(stage, self.n_events, message, best, n_samples=n_samples)
+            self.callback(event)
+
+
+def _find_in_metrics(search):
     """The best path, the path in the metric of the rows, the sample, and the metric of the best.
 
     The last is None if the best path is in the metric of the rows.
     """
-    path, metric, sample = _find(problem, rng, init, rough, coarse_rows, report)
+    problem = search.problem
+    path, metric, sample = _find(search)
     plain, best_metric = path, None
-    turns = TURNS if problem.lam is None and init is None else 0
-    for _ in range(turns):
+    n_descents = METRIC_DESCENTS if problem.lam is None and search.init is None else 0
+    for _ in range(n_descents):
         if metric is None:
             break
-        # down again from the same clusters, in the metric that makes the best ones round
-        start = sample.turn(metric, path.modeled(path.longest))
-        step = _fine(0, False) if problem.number is None else _about(problem.number)
+        # again from the same clusters, in the metric that makes the best ones round
+        start = sample.use_metric(metric, path.modeled(path.longest))
+        step = _fine(0, False) if problem.number is None else around(problem.number)
         candidate, next_metric = _descend(problem, sample, start, step)
         n = sample.descent.X.shape[0]
         if n <= SMALL and problem.number is None and sample.criterion.floor.any():
             # few rows: mergers from single rows in this metric may lead to better clusters
-            start, _, _ = _survey(problem, sample, max(20, int(4 * np.sqrt(n))), rng, report)
+            start, _, _ = _survey(search, sample, max(20, int(4 * np.sqrt(n))))
             again, again_metric = _descend(problem, sample, start, step)
             if again.value < candidate.value - ROUNDING * sample.criterion.tie:
                 candidate, next_metric = again, again_metric
         metric = next_metric
         words = f"{candidate.longest} long clusters and fewer"
-        report("path", words, candidate.best, candidate.n_samples)
+        search.report("path", words, candidate.best, candidate.n_samples)
         if not candidate.value < path.value - sample.criterion.tie:
             break
         path, best_metric = candidate, sample.metric
     return path, plain, sample, best_metric
 
 
-class _Reporter:
-    """A function that calls the callback, unless it is None, with an event for each way down."""
-
-    def __init__(self, callback):
-        self.callback, self.number = callback, 0
-
-    def __call__(self, stage, words, best, n_samples):
-        self.number += 1
-        if self.callback is not None:
-            message = f"{stage}: {words}, best {best}"
-            self.callback(ProgressEvent(stage, self.number, message, best, n_samples=n_samples))
-
-
-def _find(problem, rng, init, rough, coarse_rows, report):
+def _find(search):
     """The path in the metric of the rows, the metric of its best clusters, and the sample.
 
     In a small sample, clusters of few rows are lost. If it has only one or two clusters, a larger
     sample is tried.
     """
+    problem, coarse_rows = search.problem, search.coarse_rows
     if coarse_rows is None:
         coarse_rows = max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))
     size = min(
         problem.n, coarse_rows if problem.number is None else max(coarse_rows, 4 * problem.number)
     )
-    found = _find_from(problem, rng, init, rough, size, report)
-    fine = _fine_rows(problem.X.shape[1])
-    more_allowed = problem.number is None and problem.most not in (1, FEWEST)
-    few = found[0].best <= FEWEST and more_allowed
-    if few and size < min(problem.n, fine) and init is None and not rough and problem.lam is None:
-        larger = _find_from(problem, rng, init, rough, min(problem.n, fine), report, FEWEST)
+    found = _find_from(search, size)
+    fine = min(problem.n, _fine_rows(problem.X.shape[1]))
+    free = problem.lam is problem.number is search.init is None and not search.rough
+    few = found[0].best <= FEWEST and problem.most not in (1, FEWEST)
+    if free and few and size < fine:
+        larger = _find_from(search, fine, FEWEST)
         if larger is not None and larger[0].value_per_row < found[0].value_per_row:
             return larger
     return found
 
 
-def _find_from(problem, rng, init, rough, size, report, above=0):
+def _find_from(search, size, above=0):
     """The path, the metric of its best clusters, and the sample, beginning with ``size`` rows.
 
-    A coarse way down on ``size`` rows finds where a fine way down on more rows begins. If the best
+    A coarse descent on ``size`` rows finds where a fine descent on more rows begins. If the best
     number is near the largest one, both are made again, with more rows and clusters. Returns None
-    if the coarse way down finds no more than ``above`` clusters.
+    if the coarse descent finds no more than ``above`` clusters.
     """
+    problem, init, rough, rng = search.problem, search.init, search.rough, search.rng
     number = problem.number
-    capacity = 0 if number is None else 2 * number  # clusters at the top of the coarse way down
+    capacity = 0 if number is None else 2 * number  # clusters at the top of the coarse descent
     while True:
         sample = problem.sample(size, rng)
         limit = min(size, max(2, size // 2)) if problem.lam is number is None else size
         capacity = min(size, limit, max(20, int(4 * np.sqrt(size)), capacity))
         if init is None:
             every = 1 if above else 2
-            start, factor, best = _survey(problem, sample, capacity, rng, report, every)
+            start, factor, best = _survey(search, sample, capacity, every)
             if best <= above:
                 return None
         else:
@@ -261,23 +268,23 @@ def _find_from(problem, rng, init, rough, size, report, above=0):
         fine_size = min(problem.n, fine_size)
         if fine_size > size and not rough:
             sample = problem.sample(fine_size, rng)
-        # fine ways down, each with single mergers in a narrower range around the best number
+        # fine descents, each with single mergers in a narrower range around the best number
         low, single = (0, True) if init is not None else (len(start) // 3, False)
-        largest, turns = len(start), REFINED
+        largest, left = len(start), REFINED
         while True:
-            step_of = _fine(low, single) if number is None else _about(number)
+            step_of = _fine(low, single) if number is None else around(number)
             path, metric = _descend(problem, sample, start, step_of, not single)
             words = f"{path.n_samples} rows, {path.longest} clusters and fewer"
-            report("path", words, path.best, path.n_samples)
+            search.report("path", words, path.best, path.n_samples)
             if number is not None:
                 return path, metric, sample
             missed = path.best <= low and path.best > FEW  # below ``low`` steps are large
             whole = path.counts[0] == 1  # else it has ended early, and another one must follow
             step = max(path.best // (10 if missed else STEPS), 0 if whole else 2)
-            turns -= 1
-            if step < 2 or (single and not missed) or not turns:
+            left -= 1
+            if step < 2 or (single and not missed) or not left:
                 break
-            # a better number may be among those left out around this one: down again from above it
+            # a better number may be among those left out around this one: again from above it
             higher = path.n_clusters[path.n_clusters >= path.best + 2 * step + 2]
             top = higher[0] if len(higher) else path.longest
             start = path.modeled(min(top, path.longest))
@@ -289,38 +296,40 @@ def _find_from(problem, rng, init, rough, size, report, above=0):
         return path, metric, sample
 
 
-def _is_past(problem, stops, least):
-    """Whether a way down may end: the last of these stops is far below the best one.
+def _is_past(problem, clusterings, least):
+    """Whether a descent may end: the last of these clusterings is far below the best one.
 
-    Only if the best has at least ``least`` clusters: then a finer way down follows, which comes to
+    Only if the best has at least ``least`` clusters: then a finer descent follows, which comes to
     all lower numbers.
     """
     if problem.lam is not None or problem.number is not None:
         return False
-    stops = list(stops)
-    best = min(problem.allowed(stops), key=problem.value, default=stops[-1]).k
-    return best >= least and stops[-1].k <= PAST * best
+    clusterings = list(clusterings)
+    best = min(problem.allowed(clusterings), key=problem.value, default=clusterings[-1]).k
+    return best >= least and clusterings[-1].k <= PAST * best
 
 
 def _top(counts, best):
-    """The number of clusters, of those in ``counts``, at which the fine way down begins."""
+    """The number of clusters, of those in ``counts``, at which the fine descent begins."""
     return min((k for k in counts if k >= best + best // 4 + 10), default=max(counts))
 
 
-def _survey(problem, sample, capacity, rng, report, every=2):
-    """The coarse way down, from at most ``capacity`` clusters.
+def _survey(search, sample, capacity, every=2):
+    """The coarse descent, from at most ``capacity`` clusters.
 
-    Returns the centers at which the fine way down begins, the factor by which the capacity should
+    Returns the centers at which the fine descent begins, the factor by which the capacity should
     grow before that (1: it is large enough), and the best number of clusters.
     """
-    descent = sample.descent
+    problem, descent = search.problem, sample.descent
     n = descent.X.shape[0]
     if n <= SMALL and problem.lam is problem.number is None:
         descent.start(descent.X)
         descent.merge(max(0, descent.sweep.k - capacity))
         descent.begin()
-        return _survey_down(problem, sample, report, every=every)
-    sums = descent.seed(min(n, WIDER * capacity if problem.number is None else capacity), rng)
+        return _survey_down(search, sample, every=every)
+    sums = descent.seed(
+        min(n, WIDER * capacity if problem.number is None else capacity), search.rng
+    )
     k = len(sums) - 1
     # sums[j] is the error with j seeds. Many small clusters: seeds beyond the capacity divide it by
     # GRAIN times as much as the seeds before, from a quarter of the capacity on
@@ -330,74 +339,76 @@ def _survey(problem, sample, capacity, rng, report, every=2):
         and sums[capacity // WIDER] / sums[capacity] * (sums[k] / sums[capacity]) * GRAIN < 1.0
     )
     descent.start(descent.sweep.centers[:capacity])
-    return _survey_down(problem, sample, report, fine_grained, every)
+    return _survey_down(search, sample, fine_grained, every)
 
 
-def _survey_down(problem, sample, report, fine_grained=False, every=2):
-    """The coarse way down from the present clusters of the descent; returns as ``_survey``.
+def _survey_down(search, sample, fine_grained=False, every=2):
+    """The coarse descent from the present clusters of the descent; returns as ``_survey``.
 
     ``fine_grained``: whether there may be many more clusters. The criterion is computed at each
-    stop (``every`` = 1), at every second one (2), and so on, and for K = 1.
+    clustering (``every`` = 1), at every second one (2), and so on, and for K = 1.
     """
-    descent, n = sample.descent, sample.descent.X.shape[0]
+    problem, descent, n = search.problem, sample.descent, sample.descent.X.shape[0]
     descent.run_lloyd(FIRST_SWEEPS)
-    stops, centers = {}, {}
-    for number, k in enumerate(descent.down(_coarse, COARSE_SWEEPS)):
+    clusterings, centers = {}, {}
+    for number, k in enumerate(descent.down(coarse, COARSE_SWEEPS)):
         centers[k] = descent.sweep.centers
         if problem.number is None and (k == 1 or number % every == 0):
-            lowest = problem.lowest(list(stops.values()))
-            stops[k] = sample.stop(problem.lam is None, problem.lam is not None, lowest)
-            if _is_past(problem, stops.values(), 2 * FEW):
+            lowest = problem.lowest(list(clusterings.values()))
+            clusterings[k] = sample.clustering(problem.lam is None, problem.lam is not None, lowest)
+            if _is_past(problem, clusterings.values(), 2 * FEW):
                 break
     if problem.number is not None:
-        report("coarse path", f"{n} rows, {max(centers)} clusters and fewer", problem.number, n)
+        search.report(
+            "coarse path", f"{n} rows, {max(centers)} clusters and fewer", problem.number, n
+        )
         return centers[_top(centers, problem.number)], 1, problem.number
-    best = min(reversed(problem.allowed(stops.values())), key=problem.value).k
-    report("coarse path", f"{n} rows, {max(stops)} clusters and fewer", best, n)
-    factor = WIDER if fine_grained else 2 if best > 0.5 * max(stops) else 1
+    best = min(reversed(problem.allowed(clusterings.values())), key=problem.value).k
+    search.report("coarse path", f"{n} rows, {max(clusterings)} clusters and fewer", best, n)
+    factor = WIDER if fine_grained else 2 if best > 0.5 * max(clusterings) else 1
     return centers[_top(centers, best)], factor, best
 
 
-def _best(problem, stops, values):
-    """The stop with the given number of clusters, the lowest objective, or the lowest criterion.
+def _best(problem, clusterings, values):
+    """The clustering of the given number, the lowest objective, or the lowest criterion.
 
     If the lowest criterion is not that of a single cluster, the lowest of ``values``, which are
-    ``scores`` of the stops, decides among the others.
+    ``scores`` of the clusterings, decides among the others.
     """
-    allowed = problem.allowed(stops)
+    allowed = problem.allowed(clusterings)
     if problem.number is not None:
-        # a path in another metric may lack the number; any stop will do, as it is not used then
-        return allowed[0] if allowed else stops[0]
+        # a path in another metric may lack the number; any will do, as it is not used then
+        return allowed[0] if allowed else clusterings[0]
     best = min(allowed, key=problem.value)
     if problem.lam is not None or best.k == 1:
         return best
-    allowed = {stop.k for stop in allowed}
-    several = [i for i, stop in enumerate(stops) if stop.k > 1 and stop.k in allowed]
-    return stops[min(several, key=lambda i: values[i])]
+    allowed = {c.k for c in allowed}
+    several = [i for i, c in enumerate(clusterings) if c.k > 1 and c.k in allowed]
+    return clusterings[min(several, key=lambda i: values[i])]
 
 
-def _completed(problem, sample, stops):
-    """The stops, with one at the given number of clusters whose error is below those of fewer.
+def _completed(problem, sample, clusterings):
+    """The clusterings, with one of the given number whose error is below those of fewer clusters.
 
-    If the way down has none, it grows from the stop with fewer clusters and the least error.
+    If the descent has none, it grows from the clustering with fewer clusters and the least error.
     """
     number = problem.number
-    fewer = [stop for stop in stops if number is not None and stop.k < number]
-    if not fewer or sample.turned:
-        return stops
-    base = min(fewer, key=lambda stop: stop.error)
-    if any(stop.k == number and stop.error < base.error for stop in stops):
-        return stops
+    fewer = [c for c in clusterings if number is not None and c.k < number]
+    if not fewer or sample.metric is not None:
+        return clusterings
+    base = min(fewer, key=lambda c: c.error)
+    if any(c.k == number and c.error < base.error for c in clusterings):
+        return clusterings
     sample.descent.grow(base.centers, number)
-    more = [stop for stop in stops if stop.k > number]
-    return [*more, sample.stop(True, True), *fewer]
+    more = [c for c in clusterings if c.k > number]
+    return [*more, sample.clustering(True, True), *fewer]
 
 
 def _descend(problem, sample, start, step, first=False):
-    """The path of a fine way down, and the metric of its best clusters (None: that of the rows).
+    """The path of a fine descent, and the metric of its best clusters (None: that of the rows).
 
-    It goes down from the centers ``start``, by ``step(k)`` mergers at k clusters. The ``first`` way
-    down may end before K = 1, see ``_is_past``.
+    It begins at the centers ``start``, with ``step(k)`` mergers at k clusters. The ``first``
+    descent may end before K = 1, see ``_is_past``.
     """
     descent, tie = sample.descent, sample.criterion.tie
     descent.start(start)
@@ -407,40 +418,40 @@ def _descend(problem, sample, start, step, first=False):
     visited, lowest, with_metric = [], np.inf, []
     for k in descent.down(step, FINE_SWEEPS):
         bound = problem.lowest(visited) if k != problem.number else np.inf
-        visited.append(sample.stop(True, True, bound))
+        visited.append(sample.clustering(True, True, bound))
         lowest = min(lowest, visited[-1].criterion)
         if first and _is_past(problem, visited, 2 * STEPS):
             break
-        # only the best stop needs its metric, which may be a large matrix
+        # only the best clustering needs its metric, which may be a large matrix
         with_metric.append(visited[-1])
-        for stop in with_metric:
-            if lowest + tie < stop.criterion and stop.k != problem.number:
-                stop.metric = None
-        with_metric = [stop for stop in with_metric if stop.metric is not None]
+        for clustering in with_metric:
+            if lowest + tie < clustering.criterion and clustering.k != problem.number:
+                clustering.metric = None
+        with_metric = [c for c in with_metric if c.metric is not None]
     visited = _completed(problem, sample, visited)
-    # from few clusters to many: a stop is left out if its error is not below that of fewer clusters
-    stops, least = [], np.inf
-    for stop in reversed(visited):
-        if stop.error < least or (stop.k == problem.number and not sample.turned):
-            stops.append(stop)
-            least = stop.error
-    if not stops:  # no error is finite
+    # from few clusters to many, left out where the error is not below that of fewer clusters
+    clusterings, least = [], np.inf
+    for clustering in reversed(visited):
+        if clustering.error < least or (clustering.k == problem.number and sample.metric is None):
+            clusterings.append(clustering)
+            least = clustering.error
+    if not clusterings:  # no error is finite
         raise ValueError(UNSOUND)
-    ranges = envelope([stop.k for stop in stops], [stop.error for stop in stops])
-    values = scores(stops, ranges, tie)
-    best = _best(problem, stops, values)
+    ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
+    values = scores(clusterings, ranges, tie)
+    best = _best(problem, clusterings, values)
     # centers of many clusters are not kept where they take more memory than the data
     taken = 0
-    for stop in stops:
-        taken += stop.centers.size
-        kept = stop.k <= best.k + 1 or taken <= max(ROOM, problem.X.size)
-        stop.centers = problem.whole(stop.centers) if kept else None
+    for clustering in clusterings:
+        taken += clustering.centers.size
+        kept = clustering.k <= best.k + 1 or taken <= max(ROOM, problem.X.size)
+        clustering.centers = problem.whole(clustering.centers) if kept else None
     # heights are roots of errors of the sample, whose share of all weight is sample.share
     tree = descent.tree
     tree[:, 2] /= np.sqrt(sample.share)
-    path = LambdaPath(problem, stops, best, ranges, tree, tie, descent.X.shape[0])
+    path = LambdaPath(problem, clusterings, best, ranges, tree, tie, descent.X.shape[0])
     path.value_per_row = path.value / sample.criterion.distinct
-    path.weigh(stops, values, ranges, sample)
+    path.weigh(clusterings, values, ranges, sample)
     return path, best.metric
 
 
@@ -523,7 +534,7 @@ def lambda_path(
     with the Jacobian, two parameters and .3 u for each such column, is lower. Centers, errors,
     labels and penalties are those of the rows as given.
 
-    *Long clusters.* The way down is taken again in the metric that makes clusters round, from the
+    *Long clusters.* The descent is taken again in the metric that makes clusters round, from the
     same clusters, and decides if its criterion is lower by more than 2 log(u), the price of a
     parameter; errors and labels are those of plain sweeps from its clusters into the number chosen,
     and for other numbers from those of the way before where these are better.

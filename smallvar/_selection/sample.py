@@ -26,14 +26,16 @@ def squared_euclidean(X, weight, n_threads):
     return Criterion(frame), descent_by_squares(frame)
 
 
-class Problem:
+class PathProblem:
     """The data of a path: rows without weight and constant columns left out, weights near 1.
 
     And what is wanted: ``lam``, None for the lowest criterion, and at ``most`` so many clusters;
     or exactly this ``number`` of them.
     """
 
-    def __init__(self, X, weight, n_threads, family, lam, most, number=None):
+    def __init__(
+        self, X, weight, n_threads, family=squared_euclidean, lam=None, most=None, number=None
+    ):
         self.family, self.n_threads, self.lam, self.most = family, n_threads, lam, most
         self.number = None if number is None else int(number)
         self.rows, self.unit, self.transform = None, unit_of(weight), None
@@ -74,7 +76,7 @@ class Problem:
         if size < self.n:
             drawn = np.sort(sample_without_replacement(self.n, size, random_state=rng))
             rows = drawn if rows is None else rows[drawn]
-        sample = self.take(rows)
+        sample = self.rows_of(rows)
         if self.number is not None:
             distinct = count_distinct(sample.plain.X)
             if distinct < self.number:
@@ -83,7 +85,7 @@ class Problem:
                 check_distinct(distinct, self.number)
         return sample
 
-    def take(self, rows):
+    def rows_of(self, rows):
         """These rows, None: all, to go down on."""
         X, weight = self.X, self.weight
         if rows is not None:
@@ -111,34 +113,36 @@ class Problem:
         out[:, self.varying] = centers
         return out
 
-    def value(self, stop):
+    def value(self, clustering):
         """The criterion that is compared: the lower, the better."""
-        return stop.criterion if self.lam is None else stop.error + self.lam * stop.k
+        return (
+            clustering.criterion if self.lam is None else clustering.error + self.lam * clustering.k
+        )
 
-    def lowest(self, stops):
+    def lowest(self, clusterings):
         """The lowest criterion so far, if the next may be far above; else infinite.
 
         That is where the last one was higher already.
         """
-        if self.family is not squared_euclidean or not stops:
+        if self.family is not squared_euclidean or not clusterings:
             return np.inf
-        lowest = min((stop.criterion for stop in self.allowed(stops)), default=np.inf)
-        return lowest if stops[-1].criterion > lowest else np.inf
+        lowest = min((c.criterion for c in self.allowed(clusterings)), default=np.inf)
+        return lowest if clusterings[-1].criterion > lowest else np.inf
 
-    def allowed(self, stops):
+    def allowed(self, clusterings):
         """The clusterings with the number of clusters that is given, or at most the largest."""
         if self.number is not None:
-            return [stop for stop in stops if stop.k == self.number]
-        return [stop for stop in stops if self.most is None or stop.k <= self.most]
+            return [c for c in clusterings if c.k == self.number]
+        return [c for c in clusterings if self.most is None or c.k <= self.most]
 
 
 @dataclass
-class Clustering:
-    """A clustering on the way down: its number of clusters, centers, criterion and error.
+class PathClustering:
+    """A clustering on the descent: its number of clusters, centers, criterion and error.
 
     ``metric`` is the metric in which the clusters are round, None if they are so in that of
     the data; ``modeled`` are the centers of the rows that the criterion is of, and ``own_error`` is
-    the error in the metric of the way down. A criterion or an error that was not computed is
+    the error in the metric of the descent. A criterion or an error that was not computed is
     infinite or NaN; ``labels`` are kept of one whose criterion may be asked for.
     """
 
@@ -157,14 +161,14 @@ class Sample:
 
     ``share`` is what an error of theirs is of that of all rows; ``rows`` are their numbers, None
     for all. Where the problem has a transform, criterion and descent are of the rows transformed;
-    once turned, the descent is on these times a matrix. Errors and centers are always those of the
-    rows as they are; ``plain`` is the descent on them.
+    with a ``metric``, the descent is on these times a matrix. Errors and centers are always those
+    of the rows as they are; ``plain`` is the descent on them.
     """
 
     def __init__(self, X, weight, rows, problem):
         self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
         self.share /= problem.unit
-        self.rows, self.turned, self.raw = rows, False, None
+        self.rows, self.metric, self.raw = rows, None, None
         slope, plain = None, None
         if problem.transform is not None:
             plain = descent_by_squares(RowsFrame(X, weight, problem.n_threads))
@@ -175,26 +179,25 @@ class Sample:
         if slope is not None:
             self.criterion.charge(slope, len(problem.transform.columns))
 
-    def turn(self, metric, centers):
-        """From here on go down in this metric; returns what the centers are in it."""
+    def use_metric(self, metric, centers):
+        """Merge clusters in this metric from here on; returns what the centers are in it."""
         frame, self.metric = self.criterion.frame, metric
         frame = RowsFrame(metric.rows(), frame.weight, frame.n_threads)
         self.descent = descent_by_squares(frame)
-        self.turned = True
         return metric(centers)
 
-    def stop(self, evaluate, measure, lowest=np.inf):
+    def clustering(self, evaluate, measure, lowest=np.inf):
         """The clustering at which the descent is now; its criterion and its error where wanted.
 
         A criterion far above the ``lowest`` is left infinite; then the labels are kept.
         """
         sweep = self.descent.sweep
         error_in_metric = (
-            sweep.squared_error() if (evaluate or measure) and (self.turned or self.raw) else None
+            sweep.squared_error() if (evaluate or measure) and (self.metric or self.raw) else None
         )
-        if self.turned:
+        if self.metric is not None:
             sweep = self.criterion.relabeled(sweep.labels, sweep.k)
-        clustering = Clustering(sweep.k, sweep.centers)
+        clustering = PathClustering(sweep.k, sweep.centers)
         clustering.modeled = clustering.centers
         if evaluate and clustering.k <= max(1, self.criterion.cap):
             options = (lowest,) if lowest < np.inf else ()

@@ -13,8 +13,9 @@ from scipy.sparse import vstack
 
 import smallvar
 from smallvar._centers.center_estimator import at_centers
-from smallvar._centers.spherical import COARSE_ROWS, as_directions, saving
-from smallvar._centers.starts import Start, run_starts
+from smallvar._centers.dpmeans import RowsProblem
+from smallvar._centers.spherical import ERROR_SHARE, SphereProblem, as_directions
+from smallvar._centers.starts import DPProblem, Start, run_starts
 from smallvar._centers.unit_rows import length_rounding, unit_rows, warn_of_zero_rows
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.validation import (
@@ -24,7 +25,6 @@ from smallvar._core.validation import (
     check_option,
     some_rows,
 )
-from smallvar._selection.path import find_path
 from smallvar._selection.penalty import GUESS
 from smallvar.dask._collection import CollectionParts, checked_block
 from smallvar.dask._executor import current_client, open_executor
@@ -158,6 +158,57 @@ class DaskEstimator(LazyMethods):
         sampled = X.shape[0] if weight is None else float(weight.sum())
         n = sum(facts.sizes.values())
         return X, weight, facts.total_weight / sampled if X.shape[0] < n else 1.0
+
+
+class _PartitionsProblem(DPProblem):
+    """The rows of all partitions; ``sample`` is the RowsProblem of a sample, where lam is None.
+
+    ``share`` is the ratio of the total weight to that of the sample.
+    """
+
+    def __init__(self, fit, executor, facts, labels_of, max_opened):
+        super().__init__(fit)
+        self.executor, self.facts, self.labels_of = executor, facts, labels_of
+        self.max_opened, self.sample, self.share = max_opened, None, 1.0
+
+    def started(self, point, frame, centers, are_means, share=1.0, **options):
+        """The Start at these centers."""
+        options |= {"max_opened": self.max_opened}
+        sweep = CollectionSweep(self.executor, frame, self.labels_of, **options)
+        return Start(point, sweep, centers, are_means, share=share)
+
+    def start(self, point):
+        """The Start at the given centers, or at the mean."""
+        frame, centers = CollectionFrame(self.executor, self.facts, point.centers), point.centers
+        if centers is None:
+            centers = overall_mean(self.executor, frame).reshape(1, -1)
+        return self.started(point, frame, centers, point.centers is None)
+
+    def path(self, rng):
+        """The merge path of the sample."""
+        return self.sample.path(rng)
+
+    def penalty(self, path):
+        """The penalty of a path: errors, so penalties, grow with the weight of the rows."""
+        return self.share * self.sample.penalty(path)
+
+
+class _DirectionsProblem(_PartitionsProblem):
+    """Rows of length 1; ``sample`` is a SphereProblem."""
+
+    adopts = False
+
+    def start(self, point):
+        """The Start at the given centers, or at the first row."""
+        centers = self.facts.first[1][None] if point.centers is None else point.centers
+        sample = self.sample
+        if sample is not None:  # centers from a path are means, of any length
+            centers = as_directions(centers, sample.X, sample.weight, sample.n_threads)
+        # sums of directions are about 0; only the type of rows counts for the rounding of lengths
+        origin = np.zeros(centers.shape[1])
+        rounding = length_rounding(np.empty(0, dtype=self.facts.dtype))
+        frame = CollectionFrame(self.executor, self.facts, centers, origin, rounding)
+        return self.started(point, frame, centers, False, ERROR_SHARE, spherical=True)
 
 
 class DPMeans(DaskEstimator, smallvar.DPMeans):
@@ -312,27 +363,13 @@ class DPMeans(DaskEstimator, smallvar.DPMeans):
         init = self._initial_centers(executor, facts, rng, "mean")
         n = sum(facts.sizes.values())
 
-        def make_start(point):
-            frame, centers = CollectionFrame(executor, facts, point.centers), point.centers
-            if centers is None:
-                centers = overall_mean(executor, frame).reshape(1, -1)
-            sweep = CollectionSweep(executor, frame, labels_of, max_opened=self.max_opened)
-            return Start(point, sweep, centers, point.centers is None)
-
-        if not self._auto():
-            fit = self._described(n, float(self.lam), init)
-            return self._learn(run_starts(fit, rng, make_start)).ended
-        # the merge path of a sample gives the penalty, and the centers where the sweeps begin
-        X, weight, scale = self._sample_for_path(executor, facts, rng)
-
-        def path(rng, **options):
-            return find_path(X, weight, rng, n_threads, **options)
-
-        def penalty(path):
-            return scale * path.lam  # errors, so penalties, grow with the weight of the rows
-
-        fit = self._described(n, None, init)
-        return self._learn(run_starts(fit, rng, make_start, path, penalty)).ended
+        fit = self._described(n, None if self._auto() else float(self.lam), init)
+        problem = _PartitionsProblem(fit, executor, facts, labels_of, self.max_opened)
+        if fit.lam is None:
+            # the merge path of a sample gives the penalty, and the centers where the sweeps begin
+            X, weight, problem.share = self._sample_for_path(executor, facts, rng)
+            problem.sample = RowsProblem(fit, X, weight, n_threads)
+        return self._learn(run_starts(problem, rng)).ended
 
 
 class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
@@ -480,41 +517,19 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
         ``labels_of(centers)`` returns the lazy labels of all rows.
         """
         rng, n_threads = self._rng(), self._threads()
-        origin = np.zeros(self.n_features_in_)  # sums of directions are about 0
         init = self._initial_centers(executor, facts, rng, "first")
         init = None if init is None else unit_rows(init, n_threads, "init")
-        rounding = length_rounding(np.empty(0, dtype=facts.dtype))  # only its type counts
         n, X, weight = sum(facts.sizes.values()), None, None
 
-        def make_start(point):
-            # by default the first row; the executor's rows are of length 1
-            centers = facts.first[1][None] if point.centers is None else point.centers
-            if X is not None:  # centers from a path are means, of any length
-                centers = as_directions(centers, X, weight, n_threads)
-            frame = CollectionFrame(executor, facts, centers, origin, rounding)
-            sweep = CollectionSweep(
-                executor, frame, labels_of, spherical=True, max_opened=self.max_opened
-            )
-            return Start(point, sweep, centers, False, share=self._error_share)
-
+        lam = None
         if not self._auto():
             lam = 1.0 - float(self.min_cosine) if self.lam is None else float(self.lam)
-            fit = self._described(n, lam, init)
-            return self._learn(run_starts(fit, rng, make_start), None, None, n_threads).ended
-        X, weight, scale = self._sample_for_path(executor, facts, rng)
-
-        def path(rng, **options):
-            return find_path(
-                X, weight, rng, n_threads, coarse_rows=COARSE_ROWS, transforms=False, **options
-            )
-
-        def penalty(path):
-            return saving(path, X, weight, n_threads, scale)
-
-        fit = self._described(n, None, init)
-        # the path keeps its own centers, which are means of rows, not directions
-        fitted = run_starts(fit, rng, make_start, path, penalty, adopt=False)
-        return self._learn(fitted, X, weight, n_threads).ended
+        fit = self._described(n, lam, init)
+        problem = _DirectionsProblem(fit, executor, facts, labels_of, self.max_opened)
+        if lam is None:
+            X, weight, problem.share = self._sample_for_path(executor, facts, rng)
+            problem.sample = SphereProblem(fit, X, weight, n_threads)
+        return self._learn(run_starts(problem, rng), X, weight, n_threads).ended
 
     def predict(self, X: Any, *, return_cosines: bool = False) -> Any:
         """Center of the largest cosine with each row; no row opens a cluster.
