@@ -148,7 +148,7 @@ def test_blocks_do_not_matter(name, algorithm, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         usual = clone(model).fit(X)
-        monkeypatch.setattr(divergence_module, "ROWS", 16)
+        monkeypatch.setattr(divergence_module, "TABLE_ROWS", 16)
         small = clone(model).fit(X)
     assert usual.n_clusters_ > 3
     assert np.array_equal(usual.labels_, small.labels_)

@@ -21,7 +21,7 @@ from smallvar._centers import hdp as hdp_module
 from smallvar._centers import hdp_choice
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
-from smallvar._selection.criterion import Criterion
+from smallvar._selection.criterion import DensityCriterion
 
 LEARNED = (
     "labels_",
@@ -496,7 +496,7 @@ def test_code_of_labels_is_a_code():
 def test_criterion_of_data_sets():
     X, groups, truth = overlapping(0)
     labels = truth.astype(np.int32)
-    criterion = Criterion(RowsFrame(X, None, 1))
+    criterion = DensityCriterion(RowsFrame(X, None, 1))
     pooled = criterion(criterion.relabeled(labels, 15))[0]
 
     def shared(groups):
@@ -506,7 +506,7 @@ def test_criterion_of_data_sets():
     anyhow = shared(np.arange(len(X)) % 50)  # each data set has most of them
     assert anyhow <= pooled and pooled - shared(groups) > 10.0 * (pooled - anyhow)
     twice = np.full(len(X), 2.0)
-    heavy = Criterion(RowsFrame(X, twice, 1))
+    heavy = DensityCriterion(RowsFrame(X, twice, 1))
     value = hdp_choice.shared_criterion(heavy, labels, 15, Groups(groups, len(X)))
     assert value == pytest.approx(shared(groups), rel=1e-6)
 
@@ -543,7 +543,7 @@ def test_numbers_are_compared_on_some_data_sets(monkeypatch):
 
     original = hdp_choice.shared_criterion
     monkeypatch.setattr(hdp_choice, "shared_criterion", noted)
-    monkeypatch.setattr(hdp_choice, "ROWS", 1300)
+    monkeypatch.setattr(hdp_choice, "COMPARED_ROWS", 1300)
     model, other_model = (
         HDPMeans(random_state=3, n_threads=t).fit(X, groups=groups) for t in (1, 2)
     )

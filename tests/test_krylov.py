@@ -17,8 +17,8 @@ from smallvar._kernel import relaxation
 @pytest.fixture
 def small(monkeypatch):
     """Blocks of four columns, up to half of all columns, from 60 rows."""
-    monkeypatch.setattr(krylov, "BLOCK", 4)
-    monkeypatch.setattr(krylov, "SHARE", 2)
+    monkeypatch.setattr(krylov, "KRYLOV_COLUMNS", 4)
+    monkeypatch.setattr(krylov, "BASIS_SHARE", 2)
     for module in (eigen, relaxation):
         monkeypatch.setattr(module, "LEAST_ROWS", 60)
 

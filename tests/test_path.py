@@ -1454,13 +1454,13 @@ def path_data_of(seed):
 def test_one_clustering_where_the_path_saw_fewer_rows(weighted, cheap, monkeypatch):
     monkeypatch.setattr(lambda_path_module, "CHEAP", cheap)
     taken = []
-    take = sample_module.Problem.take
+    take = sample_module.PathProblem.rows_of
 
     def noted(self, rows):
         taken.append(rows)
         return take(self, rows)
 
-    monkeypatch.setattr(sample_module.Problem, "take", noted)
+    monkeypatch.setattr(sample_module.PathProblem, "rows_of", noted)
     X = make_blobs(30_000, 8, centers=6, random_state=0)[0]
     weights = np.random.default_rng(1).gamma(1.0, size=len(X)) if weighted else None
     model = DPMeans(random_state=0).fit(X, sample_weight=weights)

@@ -127,7 +127,7 @@ def test_same_fit_with_the_longer_way(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5, 6))[rng.integers(5, size=150)] * 5 + rng.normal(size=(150, 6))
     model = DPMeans(random_state=0).fit(X)
-    monkeypatch.setattr("smallvar._selection.criterion.SMALL", 0)
+    monkeypatch.setattr("smallvar._selection.criterion.SMALL_PRODUCTS", 0)
     other_model = DPMeans(random_state=0).fit(X)
     np.testing.assert_array_equal(model.labels_, other_model.labels_)
     np.testing.assert_allclose(

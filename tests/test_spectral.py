@@ -134,7 +134,7 @@ def thresholds(K):
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_eigenpairs_are_found(kind, form, monkeypatch):
     """Eigenpairs equal those of a dense solver, for 14 matrices of each kind."""
-    monkeypatch.setattr(eigen, "DENSE", 20)
+    monkeypatch.setattr(eigen, "DENSE_SOLVED_ROWS", 20)
     runs = []
     eigsh = eigen.eigsh
     monkeypatch.setattr(eigen, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
@@ -150,7 +150,7 @@ def test_all_eigenpairs_are_found(kind, form, monkeypatch):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_at_least_so_many(kind, form, monkeypatch):
-    monkeypatch.setattr(eigen, "DENSE", 20)
+    monkeypatch.setattr(eigen, "DENSE_SOLVED_ROWS", 20)
     for seed in range(4):
         K = matrix(kind, seed)
         every = np.linalg.eigvalsh(K)[::-1]
@@ -186,7 +186,7 @@ def test_large_sparse(n, monkeypatch):
 
 def test_one_vector_of_each_eigenspace(monkeypatch):
     """Later Lanczos runs find the copies of eigenvalues that a run missed."""
-    monkeypatch.setattr(eigen, "DENSE", 20)
+    monkeypatch.setattr(eigen, "DENSE_SOLVED_ROWS", 20)
 
     def one_each(operator, k, **options):
         values, vectors = eigh(operator @ np.eye(operator.shape[0]))
@@ -205,7 +205,7 @@ def test_one_vector_of_each_eigenspace(monkeypatch):
 @pytest.mark.parametrize("failure", ["some", "none", "error"])
 def test_failing_lanczos(failure, monkeypatch):
     """Converged pairs are kept; if some never converge, the dense solver is used."""
-    monkeypatch.setattr(eigen, "DENSE", 20)
+    monkeypatch.setattr(eigen, "DENSE_SOLVED_ROWS", 20)
     eigsh, calls = eigen.eigsh, []
 
     def failing(operator, k, **options):

@@ -25,9 +25,10 @@ from smallvar._sweeps.divergences import (
 from smallvar._sweeps.rows import UNSOUND
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 
-BLOCK = 1 << 18  # numbers in a temporary table at most
-ROWS = 4096  # rows of a block at most
-FEW = 1 << 14  # rows * numbers in centers up to which exact divergences are faster than a sweep
+TABLE_NUMBERS = 1 << 18  # numbers in a temporary table at most
+TABLE_ROWS = 4096  # rows of a block at most
+# rows * numbers in centers up to which exact divergences are faster than a sweep
+FEW_SUMMANDS = 1 << 14
 EPS = float(np.finfo(float).eps)
 # relative rounding of a divergence: its logarithms are at most 745, with factors below ten times it
 LOGARITHMS = 8000 * EPS
@@ -38,7 +39,7 @@ BORDER = 1e-6
 
 def blocks(n, width):
     """Slices of n rows whose tables, ``width`` numbers a row, stay in the cache."""
-    step = max(1, min(ROWS, BLOCK // max(1, width)))
+    step = max(1, min(TABLE_ROWS, TABLE_NUMBERS // max(1, width)))
     return (slice(start, min(n, start + step)) for start in range(0, n, step))
 
 
@@ -412,7 +413,7 @@ class DivergenceSweep:
         before, k, n = self.labels.copy(), self.k, len(self.labels)
         bounded = self.bounded_by is not None
         # blocks double until one has a row beyond lam; from that row on, centers have changed
-        start, size = 0, n if bounded else ROWS
+        start, size = 0, n if bounded else TABLE_ROWS
         while start < n:
             block, may_open = slice(start, min(n, start + size)), self.k < cap and lam < np.inf
             rows = self._join_nearest(block, lam if may_open else np.inf, bounded)
@@ -420,7 +421,7 @@ class DivergenceSweep:
             if may_open:
                 rows = rows[self.weights_of(rows) * self._decided(rows, lam) > lam]
                 if len(rows):
-                    start, size, bounded = min(n, rows[0] + ROWS), ROWS, False
+                    start, size, bounded = min(n, rows[0] + TABLE_ROWS), TABLE_ROWS, False
                     self._open(slice(rows[0], start), lam, cap)
         self.n_moved = int(np.count_nonzero(self.labels != before))
         self.bounded_by = (self.scores, self.walls) if self.k == k else None
@@ -590,7 +591,9 @@ class DivergenceSweep:
         state = _Collapsed(self, lam, cap)
         n, start, step = len(self.labels), 0, 64
         while start < n:
-            most = max(1, min(ROWS, BLOCK // max(1, len(state.weights) * self.X.shape[1])))
+            most = max(
+                1, min(TABLE_ROWS, TABLE_NUMBERS // max(1, len(state.weights) * self.X.shape[1]))
+            )
             stop = min(n, start + min(step, most))
             changes = state.run(slice(start, stop))
             # each move recomputes costs of the rest of the block: shorter blocks where many move
@@ -737,7 +740,7 @@ def sweep_at(rule, X, weight, rows, centers, n_threads=1):
 
 def nearest_centers(rule, X, centers, n_threads=1):
     """Labels of the nearest centers."""
-    if X.shape[0] * centers.size <= FEW:
+    if X.shape[0] * centers.size <= FEW_SUMMANDS:
         x = X[:, None].astype(np.float64, copy=False)
         return rule.between(x, centers).argmin(axis=1).astype(np.int32)
     return sweep_at(rule, X, None, None, centers, n_threads).labels

@@ -31,7 +31,7 @@ from smallvar._core.validation import (
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import dense_bytes, find_path
-from smallvar._selection.penalty import LAMS, check_number_asked, resolve_lam
+from smallvar._selection.penalty import LAM_RULES, check_number_asked, resolve_lam
 from smallvar._selection.sample import DENSE_BYTES
 from smallvar._sweeps.collapsed import CollapsedSweep
 from smallvar._sweeps.dpmeans import DPSweep
@@ -292,7 +292,7 @@ class DPMeans(NearestCenters, CenterEstimator):
 
     def _check_parameters(self):
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
-        check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
+        check_lam(self.lam, capped=self.max_clusters is not None, options=LAM_RULES)
         check_number_asked(self)
         check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed", "merge"))
         check_option(self.metric, "metric", ("euclidean", "auto"))

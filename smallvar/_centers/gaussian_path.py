@@ -13,7 +13,7 @@ from smallvar._core.validation import check_reach, varying_columns
 from smallvar._sweeps.sums import exact_total
 
 PATH_SWEEPS = 4  # largest number after a merger
-PLAIN_SWEEPS = 20  # largest number in the k-means that a path begins with
+KMEANS_SWEEPS = 20  # largest number in the k-means that a path begins with
 # the first mergers are made on a sample: for each cluster at the top, ROWS_A_CLUSTER rows, or
 # ROWS_A_COLUMN for each column; the path on all rows begins at COARSE times the number they find
 ROWS_A_CLUSTER, ROWS_A_COLUMN, COARSE = 100, 4, 1.5
@@ -70,7 +70,7 @@ def plain_clusters(data, seeds, covariance):
     seeds = np.ascontiguousarray(seeds, dtype=np.float64)
     sweep = RowsFrame(X, weight, resolve_threads(None), seeds).sweep(len(seeds), bounded=True)
     sweep.start(seeds)
-    for _ in range(PLAIN_SWEEPS):
+    for _ in range(KMEANS_SWEEPS):
         sweep.assign()
         if not sweep.moved():
             break

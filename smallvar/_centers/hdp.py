@@ -3,8 +3,8 @@
 Kulis & Jordan (2012), section 4, Algorithm 2. A sweep (``smallvar._sweeps.hdp``) moves the rows
 (steps 4 and 5 of the paper) and then the centers (step 6). The module has ``HDPStart``, which
 repeats sweeps until nothing changes; ``LocalClusters``, which labels rows once the clusters are
-known; ``_Problem``, the rows of a fit with the starts made of them; and the estimator. The number
-of global clusters that the data support is chosen in ``hdp_choice``.
+known; ``_HDPProblem``, the rows of a fit with the starts made of them; and the estimator. The
+number of global clusters that the data support is chosen in ``hdp_choice``.
 """
 
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ from smallvar._core.validation import (
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.lambda_path import LambdaPath
-from smallvar._selection.penalty import LAMS, check_exact_number, global_of_rows, local_of_rows
+from smallvar._selection.penalty import LAM_RULES, check_exact_number, global_of_rows, local_of_rows
 from smallvar._sweeps.hdp import HDPSweep
 from smallvar._sweeps.in_order import assign, error_of
 
@@ -196,7 +196,7 @@ def _largest_global_penalty(X, weight, labels, sets, centers):
 
 
 @dataclass(frozen=True)
-class _FitSettings:
+class _HDPSettings:
     """Settings that the fits of all rows and of samples of them have in common.
 
     ``lam_local`` is "auto" where it follows from the rows; ``unit`` is the mean weight of all rows,
@@ -214,12 +214,12 @@ class _FitSettings:
         ``pooled`` is a k-means clustering of these rows as one data set. In the sweeps each data
         set leaves the clusters that save it less than the local penalty, so fewer may remain.
         """
-        problem = _Problem(rows, weight, sets, self)
+        problem = _HDPProblem(rows, weight, sets, self)
         sweep = problem.from_pooled(pooled, LoopSettings(self.max_iter)).sweep
         return sweep.result()[0], sweep.k
 
 
-class _Problem:
+class _HDPProblem:
     """The rows of a fit, with their data sets, and the starts that are made of them."""
 
     def __init__(self, X, weight, sets, settings):
@@ -487,7 +487,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
 
     def _check_parameters(self):
         for name in ("lam_local", "lam_global"):
-            check_lam(getattr(self, name), finite=True, name=name, options=LAMS)
+            check_lam(getattr(self, name), finite=True, name=name, options=LAM_RULES)
         check_exact_number(self, ("lam_global",))
         check_number(self.n_local, "n_local", low=1, integer=True)
         check_number(self.n_global, "n_global", low=1, integer=True)
@@ -562,8 +562,8 @@ class HDPMeans(ClusterMixin, NearestCenters):
             lam_local = local_of_rows(X, sets, self.n_local, n_threads) * unit
         if lam_global == "farthest-first":
             lam_global = global_of_rows(X, sets, self.n_global, n_threads) * unit
-        settings = _FitSettings(lam_local, unit, self.max_iter, n_threads)
-        problem = _Problem(X, weight, sets, settings)
+        settings = _HDPSettings(lam_local, unit, self.max_iter, n_threads)
+        problem = _HDPProblem(X, weight, sets, settings)
         if lam_global == "auto":
             best, lam_global = self._fit_pooled(problem, pooled, rng, loop)
         else:

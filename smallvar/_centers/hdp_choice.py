@@ -15,10 +15,10 @@ from smallvar._core.fit_loop import LoopSettings
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
 from smallvar._core.validation import check_weights, unit_of
-from smallvar._selection.criterion import Criterion
-from smallvar._selection.path import FEW
+from smallvar._selection.criterion import DensityCriterion
+from smallvar._selection.path import FEW_CLUSTERS
 
-ROWS = 20_000  # rows, at most, of the data sets on which numbers of clusters are compared
+COMPARED_ROWS = 20_000  # rows, at most, of the data sets on which numbers of clusters are compared
 RATIO = 1.25  # of neighboring numbers in the first comparison (all numbers below 1 / (RATIO - 1))
 SWEEPS = 5  # Lloyd sweeps of the pooled rows before data sets drop local clusters
 
@@ -68,13 +68,13 @@ def shared_criterion(criterion, labels, n_clusters, sets):
     return V + 2.0 * min(0.0, code)
 
 
-class _Sample:
-    """A sample of whole data sets with up to ROWS rows together, and the criterion on it."""
+class _HDPSample:
+    """A sample of whole data sets, up to COMPARED_ROWS rows, and the criterion on it."""
 
     def __init__(self, X, weight, sets, rng, n_threads):
-        if len(X) > ROWS:
+        if len(X) > COMPARED_ROWS:
             order = rng.permutation(len(sets))
-            drawn = np.cumsum(np.bincount(sets.number)[order]) <= ROWS
+            drawn = np.cumsum(np.bincount(sets.number)[order]) <= COMPARED_ROWS
             # one data set at least, even if it is larger
             drawn[0] = True
             rows = np.flatnonzero(np.isin(sets.number, order[drawn]))
@@ -86,7 +86,7 @@ class _Sample:
         self.varies = bool(varying.any())
         if self.varies:
             X = X if varying.all() else np.ascontiguousarray(X[:, varying])
-            self.criterion = Criterion(RowsFrame(X, weight, n_threads))
+            self.criterion = DensityCriterion(RowsFrame(X, weight, n_threads))
 
     def value(self, centers, refine):
         """The criterion of the clustering that data sets reach from these pooled centers.
@@ -118,7 +118,7 @@ def choose_number(X, weight, sets, path, refine, rng, n_threads):
     """
     if len(sets) == 1:
         return path.best
-    sample = _Sample(X, weight, sets, rng, n_threads)
+    sample = _HDPSample(X, weight, sets, rng, n_threads)
     if not sample.varies:
         return path.best
     available = [int(k) for k in path.n_clusters if k <= path.longest]
@@ -140,7 +140,7 @@ def choose_number(X, weight, sets, path, refine, rng, n_threads):
     compared = sorted(values)
     i = compared.index(best)
     low, high = compared[max(i - 1, 0)], compared[min(i + 1, len(compared) - 1)]
-    # then up to FEW numbers between the neighbors of the best one
+    # then up to FEW_CLUSTERS numbers between the neighbors of the best one
     between = [k for k in available if low < k < high]
-    best = compare(between[:: max(1, len(between) // FEW)])
+    best = compare(between[:: max(1, len(between) // FEW_CLUSTERS)])
     return path.best if values[path.best] <= values[best] + sample.criterion.tie else best

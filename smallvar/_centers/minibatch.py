@@ -42,7 +42,7 @@ from smallvar._selection.descent import check_reached
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import (
-    LAMS,
+    LAM_RULES,
     BatchPenalty,
     check_number_asked,
     opening_distance,
@@ -393,7 +393,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     def _check_parameters(self):
         check_verbose(self.verbose)
         check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
-        check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
+        check_lam(self.lam, capped=self.max_clusters is not None, options=LAM_RULES)
         check_number_asked(self)
         check_number(self.batch_size, "batch_size", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)

@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammainccinv, gammaincinv
 from sklearn.utils.random import sample_without_replacement
 
-from smallvar._core.fit_loop import NO_CAP, TIE, Progress
+from smallvar._core.fit_loop import NO_CAP, OBJECTIVE_TIE, Progress
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import some_rows
 from smallvar._selection.descent import draw
@@ -26,10 +26,10 @@ from smallvar._sweeps.sums import exact_total
 
 LEVEL = 0.05  # expected number of rows beyond the price if squared distances follow the law
 MIDDLE, UPPER = 0.5, 0.8  # quantiles of squared distances to which the gamma law is fitted
-WIDE = 0.9  # share of the rows whose clusters are no wider than the one that sets the scale
+WIDE_SHARE = 0.9  # share of the rows whose clusters are no wider than the one that sets the scale
 SHAPES = 0.05, 1e6  # least and largest shape of the gamma law
 SEEDS, RATING_ROWS = 200, 2000  # rows at which a cluster may open; rows on which these are rated
-TRIED = 3  # of the seeds with the best ratings
+SEEDS_TRIED = 3  # of the seeds with the best ratings
 SAVING_MARGIN = 1e-9  # of the saving of a cluster: bounds on it are rounded by less
 MOVES = 20  # of a new center to the mean of the rows that it saves cost
 
@@ -38,7 +38,7 @@ def quantile(values, weight, share):
     """The weighted quantile: the least value with at least this share of the weight up to it."""
     order = np.argsort(values, kind="stable")
     total = np.arange(1.0, len(values) + 1.0) if weight is None else np.cumsum(weight[order])
-    at = np.searchsorted(total, share * total[-1] * (1.0 - TIE))
+    at = np.searchsorted(total, share * total[-1] * (1.0 - OBJECTIVE_TIE))
     return float(values[order[min(at, len(order) - 1)]])
 
 
@@ -80,7 +80,7 @@ def price_of(distance, labels, k, weight, n_rows):
             w = None if weight is None else weight[members]
             medians[c] = quantile(distance[members], w, MIDDLE)
     # scale of the price: the median in one of the widest clusters
-    scale = quantile(medians[labels], weight, WIDE)
+    scale = quantile(medians[labels], weight, WIDE_SHARE)
     used = medians[labels] > 0.0
     if not scale > 0.0:
         used = distance > 0.0
@@ -224,7 +224,7 @@ class Search:
 
     def tolerance(self):
         """The least amount by which a change must lower the objective."""
-        return TIE * abs(self.progress.objective)
+        return OBJECTIVE_TIE * abs(self.progress.objective)
 
     def with_fewer(self):
         """Centers with clusters removed or merged; None: that does not lower the objective."""
@@ -342,7 +342,7 @@ class Search:
             if self.weight is not None:
                 saved *= self.weight[rated_on]
             largest, best = self.lam + self.tolerance(), None
-            for seed in np.argsort(-saved.sum(axis=1), kind="stable")[:TRIED]:
+            for seed in np.argsort(-saved.sum(axis=1), kind="stable")[:SEEDS_TRIED]:
                 value, center, cost_with_it = self.refined(cost, seeds[seed])
                 if value > largest:
                     largest, best = value, (center, cost_with_it)
@@ -386,7 +386,7 @@ class Search:
                 saves &= self.weight > 0.0
             rows = np.flatnonzero(saves)
             saved = self.total(cost - new_cost, rows)
-            if not saved > best[0] + TIE * abs(best[0]) or len(rows) == 0:
+            if not saved > best[0] + OBJECTIVE_TIE * abs(best[0]) or len(rows) == 0:
                 return best
             best = saved, center, new_cost
             w = None if self.weight is None else self.weight[rows]

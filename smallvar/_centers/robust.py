@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._centers.noise import Search, labels_and_distances, price_of
 from smallvar._core.estimator import keywords_only, warn_not_converged
-from smallvar._core.fit_loop import TIE
+from smallvar._core.fit_loop import OBJECTIVE_TIE
 from smallvar._core.frame import nearest_row
 from smallvar._core.validation import (
     Data,
@@ -38,7 +38,8 @@ from smallvar._sweeps.sums import exact_total
 
 MAX_PATHS = 4  # merge paths, each of the rows near the clusters of the one before
 REFILLS = 10  # times that clusters without a row within the price are replaced, for an exact number
-TINY = 1 / 30  # of the weight of the cluster of an average row: lighter clusters are dropped
+# of the weight of the cluster of an average row: lighter clusters are dropped
+SMALLEST_SHARE = 1 / 30
 SAMPLE_ROWS = 50_000  # rows at most from which sizes of clusters, and the price, are estimated
 
 
@@ -362,11 +363,11 @@ class RobustDPMeans(CenterEstimator):
                 if lam is not None:  # a cluster of average size must be able to save lam
                     price = min(price, lam / (sizes.sum() / len(rows)))
             # drop small clusters, which may consist of outliers
-            large = sizes >= TINY * common
+            large = sizes >= SMALLEST_SHARE * common
             if lam is not None:  # a cluster stays if its rows would cost more as noise
                 saved = np.maximum(price - distances, 0.0)
                 saved = np.bincount(labels, saved if w is None else w * saved, len(centers))
-                large = saved / share > lam * (1.0 + TIE)
+                large = saved / share > lam * (1.0 + OBJECTIVE_TIE)
                 large[saved.argmax()] = True
             path_centers, centers = centers, centers[large]
             if n_paths == MAX_PATHS:

@@ -42,14 +42,13 @@ from smallvar._core.validation import (
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import find_path
-from smallvar._selection.penalty import LAMS, check_number_asked, cut_guess, farthest_row
+from smallvar._selection.penalty import LAM_RULES, check_number_asked, cut_guess, farthest_row
 from smallvar._sweeps.means import ZERO_RESULTANT
 
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
 BLOCK_NUMBERS = 1 << 18  # entries of the rows that are compared with all centers at a time
-COARSE_ROWS = (
-    20_000  # rows of a path's first pass: wide clusters are worth a center from some 20 rows on
-)
+# rows of a path's first pass: wide clusters are worth a center from some 20 rows on
+COARSE_ROWS = 20_000
 
 
 def resultants(totals, weights):
@@ -385,7 +384,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
                     f"lam={shown(self.lam)} and min_cosine={shown(self.min_cosine)}"
                 )
         elif self.lam is not None:
-            check_lam(self.lam, capped=self.max_clusters is not None, options=LAMS)
+            check_lam(self.lam, capped=self.max_clusters is not None, options=LAM_RULES)
         check_number_asked(self, ("min_cosine", "lam"))
         check_option(self.algorithm, "algorithm", ("serial", "delayed"))
         check_flag(self.shuffle, "shuffle")

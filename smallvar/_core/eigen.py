@@ -11,11 +11,11 @@ from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator
 from sklearn.utils import check_random_state
 
 from smallvar._core.groups import first_appearance
-from smallvar._core.krylov import LEAST_ROWS, KrylovSpace
+from smallvar._core.krylov import LEAST_KRYLOV_ROWS, KrylovSpace
 from smallvar._core.lapack import eigh, stoppable
 
-DENSE = 400  # rows up to which a dense solver is as fast as Lanczos
-TINY = 16  # rows up to which components are solved together
+DENSE_SOLVED_ROWS = 400  # rows up to which a dense solver is as fast as Lanczos
+JOINT_COMPONENT_ROWS = 16  # rows up to which components are solved together
 ZERO_ROW = 1e-10  # of the longest row of Y, or the largest singular value: less counts as zero
 TIED = 1e-9  # absolute: products of rows of length 1 that differ by less tie; the first is taken
 EQUAL_ENTRIES = 1e-6  # relative: entries of a vector that differ by less are equal
@@ -25,7 +25,7 @@ ROUNDS = 1000  # largest number of iterations of a start; it rarely takes 50
 SEEDED = "rng" in inspect.signature(eigsh).parameters  # eigsh of newer scipy takes a generator
 
 
-class Rounding(namedtuple("Rounding", "objective labels extra")):
+class RoundedLabels(namedtuple("Rounding", "objective labels extra")):
     """Labels that eigenvectors were rounded to, their objective, and any data of the caller."""
 
     @property
@@ -44,7 +44,7 @@ def eigen_above(K, threshold, random_state, *, least=0, max_memory=np.inf):
     """
     n, rng = K.shape[0], check_random_state(random_state)
     least = min(least, n)
-    if isinstance(K, np.ndarray) and n > LEAST_ROWS:
+    if isinstance(K, np.ndarray) and n > LEAST_KRYLOV_ROWS:
         K = KrylovSpace(K)
     if isinstance(K, KrylovSpace):
         values, vectors = K.largest(threshold, least) or _dense(K.G, threshold, least)
@@ -89,7 +89,7 @@ def _by_component(K, threshold, rng, least, max_memory):
     # for each size of components: eigenvalues, eigenvectors, the component of each, and the first
     # rows of the components
     pairs = []
-    for s in np.unique(size[size <= TINY]):
+    for s in np.unique(size[size <= JOINT_COMPONENT_ROWS]):
         first = start[:-1][size == s]
         rows = first[:, None] + np.arange(s)
         blocks = np.zeros((len(first), s, s))
@@ -98,13 +98,13 @@ def _by_component(K, threshold, rng, least, max_memory):
         values, vectors = np.linalg.eigh(blocks)
         keep = (values > threshold) | (np.arange(s) >= s - least)
         pairs.append((values[keep], vectors.transpose(0, 2, 1)[keep], np.nonzero(keep)[0], first))
-    for c in np.flatnonzero(size > TINY):
+    for c in np.flatnonzero(size > JOINT_COMPONENT_ROWS):
         a, b = start[c], start[c + 1]
         part = slice(K.indptr[a], K.indptr[b])
         block = csr_array(
             (K.data[part], K.indices[part] - a, K.indptr[a : b + 1] - K.indptr[a]), (b - a, b - a)
         )
-        if b - a <= DENSE:
+        if b - a <= DENSE_SOLVED_ROWS:
             values, vectors = _dense(block.toarray(), threshold, min(least, b - a))
         else:
             norm = np.abs(block).sum(axis=1).max()
@@ -125,7 +125,7 @@ def _by_component(K, threshold, rng, least, max_memory):
 
 def _implicit(product, n, threshold, rng, least, max_memory):
     """Eigenpairs above the threshold of a K that is given by its products with vectors."""
-    if n <= DENSE:
+    if n <= DENSE_SOLVED_ROWS:
         K = product(np.eye(n))
         return _dense((K + K.T) / 2, threshold, least)
     B = rng.standard_normal((n, 4))

@@ -13,7 +13,7 @@ from typing import Any
 from smallvar._core.progress import ProgressEvent
 from smallvar._sweeps.stopping import StoppingRule
 
-TIE = 1e-12  # relative accuracy of an objective: closer ones are equal
+OBJECTIVE_TIE = 1e-12  # relative accuracy of an objective: closer ones are equal
 PATIENCE = 10.0  # seconds after which the lines printed estimate the time left
 NO_CAP = 2**31 - 1  # labels are int32
 
@@ -114,9 +114,9 @@ class Progress(StoppingRule):
 def best_of(starts, *, total=None, callback=None, rounding=None):
     """The start with the lowest objective; at a tie, the earlier one.
 
-    Objectives that differ by no more than ``rounding`` (by default TIE times the least) tie.
-    ``starts`` yields starts that are over, with attributes ``objective`` and ``k``, the number of
-    clusters; ``total`` is their number, if known. ``callback`` is called with an event for each,
+    Objectives that differ by no more than ``rounding`` (by default OBJECTIVE_TIE times the least)
+    tie. ``starts`` yields starts that are over, with attributes ``objective`` and ``k``, the number
+    of clusters; ``total`` is their number, if known. ``callback`` is called with an event for each,
     unless there is only one.
     """
     best, begin = None, time.perf_counter()
@@ -129,7 +129,7 @@ def best_of(starts, *, total=None, callback=None, rounding=None):
             callback(ProgressEvent("start", number, line, start.k, start.objective))
         if best is not None:
             # a later start must be better by more than rounding
-            tie = TIE * abs(best.objective) if rounding is None else rounding
+            tie = OBJECTIVE_TIE * abs(best.objective) if rounding is None else rounding
             if not start.objective < best.objective - tie:
                 continue
         best = start

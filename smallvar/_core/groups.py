@@ -4,7 +4,7 @@ import numpy as np
 
 from smallvar._core.row_names import names_of_rows, several_kinds
 
-BLOCK = 1 << 12  # labels looked at together, to find where each appears first
+LABELS_AT_ONCE = 1 << 12  # labels looked at together, to find where each appears first
 
 
 class Groups:
@@ -80,8 +80,8 @@ def first_appearance(labels):
     """Labels >= 0 renumbered (int32) in the order of their first appearance."""
     n, n_left = len(labels), int(labels.max(initial=-1)) + 1
     first = np.full(n_left, n, dtype=np.intp)
-    for start in range(0, n, BLOCK):  # up to the row where all labels have appeared
-        cluster = labels[start : start + BLOCK]
+    for start in range(0, n, LABELS_AT_ONCE):  # up to the row where all labels have appeared
+        cluster = labels[start : start + LABELS_AT_ONCE]
         new = np.flatnonzero(first[cluster] == n)[::-1]
         first[cluster[new]] = start + new  # the last assignment to a label wins
         n_left -= len(np.unique(cluster[new]))

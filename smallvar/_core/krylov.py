@@ -4,17 +4,17 @@ import numpy as np
 
 from smallvar._core.lapack import is_positive_definite, stoppable, stoppable_if_large
 
-LEAST_ROWS = 600  # for fewer rows a dense solver is as fast
-BLOCK = 24  # columns of a product: fewer take as long, since the matrix has to be read
-SHARE = 4  # a basis of more than n / SHARE columns takes as long as a dense solver
+LEAST_KRYLOV_ROWS = 600  # for fewer rows a dense solver is as fast
+KRYLOV_COLUMNS = 24  # columns of a product: fewer take as long, since the matrix has to be read
+BASIS_SHARE = 4  # a basis of more than n / BASIS_SHARE columns takes as long as a dense solver
 # allowed length of G y - value y, relative to the largest eigenvalue, for an eigenvector y; and if
 # only the value is wanted
-RESIDUAL = 1e-13
-RESIDUAL_OF_VALUE = 1e-9
+VECTOR_RESIDUAL = 1e-13
+VALUE_RESIDUAL = 1e-9
 # if less than this share of a product is orthogonal to the basis, its direction is rounding, and
 # needs a second projection
 CANCELLED = 1e-10
-ROUNDING = 1e-12  # rounding of differences of sums of squares, relative to that of G
+SQUARES_ROUNDING = 1e-12  # rounding of differences of sums of squares, relative to that of G
 
 
 class KrylovSpace:
@@ -32,11 +32,11 @@ class KrylovSpace:
     def __init__(self, G, first=None):
         n = len(G)
         self.G, self.shape = G, G.shape
-        block = np.random.default_rng(0).standard_normal((n, min(BLOCK, n)))
+        block = np.random.default_rng(0).standard_normal((n, min(KRYLOV_COLUMNS, n)))
         if first is not None:
             block[:, 0] = first
         self.next = np.linalg.qr(block)[0]
-        self.limit = n // SHARE // BLOCK * BLOCK  # columns that Q may have
+        self.limit = n // BASIS_SHARE // KRYLOV_COLUMNS * KRYLOV_COLUMNS  # columns that Q may have
         self.Q, self.H, self.C, self.CC = np.empty((n, 0)), np.empty((0, 0)), None, None
         self.trace, self.square = float(np.trace(G)), float(np.linalg.norm(G)) ** 2
         self.size = 0.0  # norm of the largest product so far
@@ -83,9 +83,9 @@ class KrylovSpace:
         values, V = stoppable_if_large(np.linalg.eigh, self.H[kept, kept])
         m = max(np.count_nonzero(values > threshold), least)
         V = V[:, len(values) - m :]
-        allowed, t = np.full(m, RESIDUAL * np.abs(values).max()), threshold
+        allowed, t = np.full(m, VECTOR_RESIDUAL * np.abs(values).max()), threshold
         if m and not values[-m] > threshold:
-            allowed[0] *= RESIDUAL_OF_VALUE / RESIDUAL
+            allowed[0] *= VALUE_RESIDUAL / VECTOR_RESIDUAL
             t = values[-m] + allowed[0]
         last = V[-len(self.CC) :]  # G y - value y = C last for y = Q v
         residual = np.sqrt(np.maximum((last * (self.CC @ last)).sum(axis=0), 0.0))
@@ -100,7 +100,9 @@ class KrylovSpace:
         """
         n, p = self.Q.shape
         mean = (self.trace - np.trace(self.H)) / (n - p)
-        square = self.square * (1 + ROUNDING) - np.square(self.H).sum() - 2 * np.trace(self.CC)
+        square = (
+            self.square * (1 + SQUARES_ROUNDING) - np.square(self.H).sum() - 2 * np.trace(self.CC)
+        )
         variance = max(square / (n - p) - mean**2, 0.0)
         # Wolkowicz & Styan (1980), Bounds for eigenvalues using traces
         self.rest = min(self.rest, mean + np.sqrt((n - p - 1) * variance))

@@ -34,13 +34,13 @@ from smallvar._sweeps.rows import (
 Data: TypeAlias = ArrayLike | sparray | spmatrix  # data of estimators that accept sparse rows
 DTYPES = (np.float64, np.float32)
 LARGEST = 2**63 - 1  # largest value of an integer parameter
-MOST_COLUMNS = 2**31 - 1  # of sparse data
+MOST_SPARSE_COLUMNS = 2**31 - 1  # of sparse data
 # "absolute" below: in the unit of the data or weights
 # symmetric entries may differ by this part of the largest entry, or by 8 epsilon of the type
 ASYMMETRY = 1e-10
 # weights up to this ratio are divided by the lightest; they are then rounded to this number of bits
 MOST_RELATIVE, RELATIVE_BITS = 2.0**40, 48
-TILE = 1 << 19  # numbers compared with their transposes at a time
+NUMBERS_AT_ONCE = 1 << 19  # numbers compared with their transposes at a time
 
 
 def shown(value):
@@ -342,8 +342,8 @@ def sparse_rows(X):
 
     An array of entries that has this form is not copied. Duplicate entries are added.
     """
-    if X.shape[1] > MOST_COLUMNS:
-        raise ValueError(f"X must have at most {MOST_COLUMNS} columns, got {X.shape[1]}")
+    if X.shape[1] > MOST_SPARSE_COLUMNS:
+        raise ValueError(f"X must have at most {MOST_SPARSE_COLUMNS} columns, got {X.shape[1]}")
     check_memory(1, X.shape[1])
     begin = aligned(X.indptr)
     indices, data = aligned(X.indices[: begin[-1]]), aligned(X.data[: begin[-1]])
@@ -414,7 +414,7 @@ def check_symmetric(A, wanted, dtype=None):
         largest, off = (abs(B).max() if B.nnz else 0.0 for B in (A, A - A.T))
     else:
         largest, off = max(abs(float(A.max())), abs(float(A.min()))), 0.0
-        for rows in gen_batches(len(A), max(1, TILE // len(A))):
+        for rows in gen_batches(len(A), max(1, NUMBERS_AT_ONCE // len(A))):
             off = max(off, float(np.abs(A[rows] - A[:, rows].T).max()))
     if not math.isfinite(largest):  # where scikit-learn is told to assume that it is
         raise ValueError(f"{wanted}, got numbers that are not finite")

@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, eigsh
 from scipy.special import gammaln
 
-from smallvar._core.eigen import Rounding, eigen_above, yu_shi
+from smallvar._core.eigen import RoundedLabels, eigen_above, yu_shi
 from smallvar._core.fit_loop import LoopSettings, Progress, best_of
 from smallvar._core.progress import callback_for
 from smallvar._sweeps.graph import (
@@ -221,7 +221,7 @@ def spectral_labels(graph, lam, rng, n_init):
             _, Y = eigen_above(similarity.toarray() if dense else similarity, lam, rng)
             if Y.shape[1] > 1:
                 roundings = (
-                    Rounding(
+                    RoundedLabels(
                         CutSweep(subgraph.arrays, rounded, lam, 0.0).objective(), rounded, None
                     )
                     for rounded in yu_shi(Y, rng, n_init)

@@ -21,8 +21,8 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from smallvar._core.config import resolve_threads
-from smallvar._core.eigen import DENSE, eigen_above, lanczos
-from smallvar._core.krylov import LEAST_ROWS, KrylovSpace
+from smallvar._core.eigen import DENSE_SOLVED_ROWS, eigen_above, lanczos
+from smallvar._core.krylov import LEAST_KRYLOV_ROWS, KrylovSpace
 from smallvar._core.lapack import stoppable_if_large, svd
 from smallvar._selection.penalty import among, farthest_by, farthest_first
 
@@ -55,7 +55,7 @@ class GramProblem:
         if issparse(K):
             self.weighted = csr_array(self.weighted)
         self.solver_matrix = self.weighted  # passed to the eigensolver
-        if not issparse(K) and self.n > LEAST_ROWS:
+        if not issparse(K) and self.n > LEAST_KRYLOV_ROWS:
             self.solver_matrix = KrylovSpace(self.weighted, self.u)
         Gu = self.weighted @ self.u
         self.h = Gu - self.u * (self.u @ Gu / 2)
@@ -95,7 +95,7 @@ class GramProblem:
             B = K @ (B - np.multiply.outer(u, u @ B))
             return B - np.multiply.outer(u, u @ B)
 
-        if self.n <= DENSE:
+        if self.n <= DENSE_SOLVED_ROWS:
             return eigen_above(product(np.eye(self.n)), lam, rng)[0]
         # The part of an eigenspace of G that is orthogonal to u is in an eigenspace of P G P. So m
         # eigenvectors of G with the same eigenvalue give m - 1 known eigenvectors of P G P.

@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from smallvar._core.config import resolve_threads
 from smallvar._core.eigen import (
-    DENSE,
-    Rounding,
+    DENSE_SOLVED_ROWS,
+    RoundedLabels,
     unit_rows,
     yu_shi_rounds,
 )
@@ -241,7 +241,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     References
     ----------
     Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics, section
-    5.1, Theorem 5.2. Rounding: Yu & Shi (2003), Multiclass spectral clustering.
+    5.1, Theorem 5.2. RoundedLabels: Yu & Shi (2003), Multiclass spectral clustering.
 
     Examples
     --------
@@ -344,12 +344,14 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         n, precomputed = len(rows), self._kernel_is("precomputed")
         if (
             not (precomputed and issparse(X))
-            and n > DENSE
+            and n > DENSE_SOLVED_ROWS
             and n * n * DENSE_SOLVER > self.max_memory
         ):
             gram = Gram(self._kernel_of_fit(), X, self.max_memory)
             if callable(self.kernel):
-                self._check_callable(gram.block(*2 * [np.linspace(0, n - 1, DENSE).astype(int)]))
+                self._check_callable(
+                    gram.block(*2 * [np.linspace(0, n - 1, DENSE_SOLVED_ROWS).astype(int)])
+                )
             return rows, BlockProblem(gram, weight, self.max_memory)
         if not precomputed:
             X = self._kernel_of_fit().between(X, X)
@@ -523,13 +525,13 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         return labels
 
     def _roundings(self, problem, lam, Y, rng, weight):
-        """Iterate over the starts of the rounding, as ``Rounding`` with labels and objective."""
+        """Iterate over the starts of the rounding, as RoundedLabels with labels and objective."""
         errors = {}  # of labels met before: most starts end in the same labels
         for labels, n_iter in self._label_vectors(Y, rng, weight, self.n_init):
             key = labels.tobytes()
             if key not in errors:
                 errors[key] = float(problem.error(labels))
-            rounding = Rounding(errors[key], labels, n_iter)
+            rounding = RoundedLabels(errors[key], labels, n_iter)
             yield rounding._replace(objective=float(rounding.objective + lam * rounding.k))
 
     def _label_vectors(self, Y, rng, weight, n_init):

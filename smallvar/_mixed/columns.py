@@ -20,11 +20,11 @@ from smallvar._mixed.kinds import (
 )
 from smallvar._mixed.order import are_in_order
 from smallvar._mixed.reading import MOST_LEVELS, TableReader
-from smallvar._selection.columns import ROWS, Values, distinct_values, step_of
+from smallvar._selection.columns import COLUMN_ROWS, Values, distinct_values, step_of
 
-NUMBERS = ("normal", "ordered", "poisson", "exponential")
-CODES = ("bernoulli", "categorical")
-KINDS = (*NUMBERS, *CODES)
+NUMBER_KINDS = ("normal", "ordered", "poisson", "exponential")
+CODE_KINDS = ("bernoulli", "categorical")
+COLUMN_KINDS = (*NUMBER_KINDS, *CODE_KINDS)
 SHOWN = 5  # levels in a message
 
 
@@ -33,7 +33,7 @@ class Column:
     """A column that takes part in a fit; ``name`` is as in the table, or "x0", "x1", ... for
     arrays.
 
-    ``kind`` is the family of the values, one of KINDS. ``levels``: code c of a bernoulli or
+    ``kind`` is the family of the values, one of COLUMN_KINDS. ``levels``: code c of a bernoulli or
     categorical column is ``levels[c]``; an ordered one has its sorted values there, or the declared
     levels, of which the numbers are the positions (``positions``). ``step`` is the grid of the
     values, 0 for none; ``reason`` says why the column has this kind; ``position`` is its index in
@@ -161,7 +161,7 @@ def weighted_columns(packed, weight):
 
 def _shown_value(column, value):
     """A value of a packed column, as the table has it."""
-    if column.kind in CODES or column.positions:
+    if column.kind in CODE_KINDS or column.positions:
         return column.levels[int(value)]
     return plain(value)
 
@@ -235,8 +235,8 @@ def _asked(reader, columns):
                 f"columns must be of X, got {key!r}; X has {', '.join(reader.names[:SHOWN])}"
                 f"{', ...' if len(reader.names) > SHOWN else ''}"
             )
-        if kind is not None and (not isinstance(kind, str) or kind not in (*KINDS, "auto")):
-            options = ", ".join(map(repr, (*KINDS, "auto")))
+        if kind is not None and (not isinstance(kind, str) or kind not in (*COLUMN_KINDS, "auto")):
+            options = ", ".join(map(repr, (*COLUMN_KINDS, "auto")))
             raise ValueError(f"columns[{key!r}] must be None or one of {options}, got {kind!r}")
         asked[name] = kind
     return asked
@@ -258,7 +258,7 @@ def _find_kind(cells, name, kind):
         and not column_kind.reason.startswith("one value")
     ):
         column_kind = (_levels_as if cells.what == "levels" else _numbers_as)(cells, name, kind)
-    if column_kind.kind in CODES and len(column_kind.levels) > MOST_LEVELS:
+    if column_kind.kind in CODE_KINDS and len(column_kind.levels) > MOST_LEVELS:
         raise ValueError(
             f"column {name!r} of X must have at most {MOST_LEVELS:,} levels, got "
             f"{len(column_kind.levels):,}: leave it out by columns={{{name!r}: None}}"
@@ -274,7 +274,7 @@ def _levels_as(cells, name, kind):
         return ColumnKind(kind, "as asked for", levels, 1.0, positions=True)
     if kind == "bernoulli" and len(levels) > 2:
         raise ValueError(_needs(name, kind, "2 values", counted(len(levels), "level")))
-    if kind not in CODES:
+    if kind not in CODE_KINDS:
         more = " whose levels are declared in order" if kind == "ordered" else ""
         raise ValueError(
             _needs(
@@ -291,12 +291,12 @@ def _numbers_as(cells, name, kind):
     """The ColumnKind of a column of numbers, for the kind that was asked for."""
     numbers = cells.numbers[~np.isnan(cells.numbers)]
     check_domain(numbers, name, kind)
-    if kind in CODES and cells.flags:
+    if kind in CODE_KINDS and cells.flags:
         return ColumnKind(kind, "as asked for", (False, True))
     few = few_values(numbers, MOST_LEVELS if kind == "categorical" else 1000)
     if kind == "bernoulli" and (few is None or len(few[0]) > 2):
         raise ValueError(_needs(name, kind, "2 values", "more"))
-    if kind in CODES or (kind == "ordered" and few is not None):
+    if kind in CODE_KINDS or (kind == "ordered" and few is not None):
         value = np.unique(numbers) if few is None else few[0]
         levels = tuple(plain(v) for v in value)
     else:
@@ -304,7 +304,7 @@ def _numbers_as(cells, name, kind):
     step = 1.0 if kind == "poisson" else 0.0
     if kind in ("normal", "ordered"):
         if few is None:
-            sampled = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
+            sampled = np.asarray(numbers[:: -(-len(numbers) // COLUMN_ROWS)], dtype=np.float64)
             values = distinct_values(sampled, np.ones(len(sampled)))
         else:
             values = Values(few[0].astype(np.float64), few[1].astype(np.float64), len(numbers))
@@ -340,7 +340,7 @@ def _decide_codes(reader, column_kinds, kept):
     unclear = [j for j, f in enumerate(column_kinds) if f.like_codes]
     if not unclear:
         return
-    rows = slice(None, None, -(-reader.n_rows // ROWS))
+    rows = slice(None, None, -(-reader.n_rows // COLUMN_ROWS))
     samples, index = [], {}
     for j, f in enumerate(column_kinds):
         if f.kind is None:
@@ -376,8 +376,8 @@ def _packed(reader, columns, left_out, kept, places=None):
     is let go once it is used. ``places`` maps names to positions (None: those of the columns).
     """
     at = [c.position if places is None else places[c.source] for c in columns]
-    number_of = [i for i, c in enumerate(columns) if c.kind in NUMBERS]
-    code_of = [i for i, c in enumerate(columns) if c.kind in CODES]
+    number_of = [i for i, c in enumerate(columns) if c.kind in NUMBER_KINDS]
+    code_of = [i for i, c in enumerate(columns) if c.kind in CODE_KINDS]
     codes = np.empty((reader.n_rows, len(code_of)), dtype=np.int16)
     unseen = {}
     for place, i in enumerate(code_of):

@@ -10,11 +10,11 @@ import numpy as np
 from scipy.special import gammaln
 
 from smallvar._centers.divergence_path import gamma_shape
-from smallvar._mixed.measure import KINDS, divergences
+from smallvar._mixed.measure import KIND_NUMBERS, divergences
 from smallvar._mixed.single import CONSTANT, saturated
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
-TRIED = ("normal", "poisson", "exponential")
+FAMILIES_TRIED = ("normal", "poisson", "exponential")
 WORDS = {"normal": "numbers", "poisson": "counts", "exponential": "positive amounts"}
 
 
@@ -34,13 +34,13 @@ def better_families(packed, path, weight, rows, asked):
     w = np.ones(len(numbers)) if weight is None else weight * (len(weight) / weight.sum())
     for j, at in enumerate(packed.number_of):
         column = columns[at]
-        if column.kind not in TRIED or column.source in asked:
+        if column.kind not in FAMILIES_TRIED or column.source in asked:
             continue
         x = numbers[:, j].astype(np.float64)
         there = ~np.isnan(x)
         costs = {
             kind: _cost(kind, x[there], w[there], labels[there], column.step)
-            for kind in TRIED
+            for kind in FAMILIES_TRIED
             if _fits(kind, x[there], column)
         }
         best = min(costs, key=costs.get, default=column.kind)
@@ -72,7 +72,7 @@ def _cost(kind, x, w, labels, step):
     """-2 log-likelihood of a column by a kind, with a mean for each cluster and one spread."""
     weights = np.bincount(labels, w)
     mean = (np.bincount(labels, w * x) / np.where(weights > 0.0, weights, 1.0))[labels]
-    n, code = float(w.sum()), KINDS[kind]
+    n, code = float(w.sum()), KIND_NUMBERS[kind]
     loss = float(
         w @ divergences(code, x, np.where(mean > 0.0, mean, 1.0) if code != NORMAL else mean)
     )

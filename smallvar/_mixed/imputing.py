@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from smallvar._mixed.columns import CODES
+from smallvar._mixed.columns import CODE_KINDS
 from smallvar._mixed.reading import TableReader
 
 
@@ -44,7 +44,7 @@ def imputed(X, columns, labels, parameters):
 
 def _typical(column, parameter, whole):
     """The value that is typical of each cluster: the mean, or the level of the largest share."""
-    if column.kind in CODES:
+    if column.kind in CODE_KINDS:
         return [column.levels[v] for v in parameter.argmax(axis=1)]
     if column.kind == "ordered" and column.levels:
         levels = column.levels

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, xlogy
 
-from smallvar._selection.columns import ROWS, Values, distinct_values, filled_values, step_of
+from smallvar._selection.columns import COLUMN_ROWS, Values, distinct_values, filled_values, step_of
 
-FEW_ROWS = 20  # a column of fewer rows is never taken for a key or for text
-LEAST_ROWS = 100  # with fewer rows, counts cannot be told from other whole numbers
+LEAST_KEY_ROWS = 20  # a column of fewer rows is never taken for a key or for text
+LEAST_COUNT_ROWS = 100  # with fewer rows, counts cannot be told from other whole numbers
 MOST_COUNTS = 1000  # distinct values of a column of counts, at most
 MOST_ORDERED = 20  # distinct values of an ordered column, at most
 MOST_CODES = 10  # whole numbers from 0 or 1 that may be codes of a category, at most
@@ -27,9 +27,9 @@ WITH_SIGNS = re.compile(
 )
 DECIMAL_COMMA = re.compile(r"\d,(\d{1,2}|\d{4,})\D*$|\.\d+,")
 UNLIKE, CHECKED = 0.1, 200
-# a value becomes a flag if at least OFTEN of the rows have it, and no other value has more than
-# ALIKE times as many rows
-OFTEN, ALIKE = 0.2, 0.2
+# a value becomes a flag if at least FLAG_SHARE of the rows have it, and no other value has more
+# than ALIKE times as many rows
+FLAG_SHARE, ALIKE = 0.2, 0.2
 # Poisson, for many rows: the largest difference of variance / mean from 1, and the largest share of
 # the rows by which frequencies may differ from expected ones
 DISPERSION, DIFFERENT = 0.1, 0.05
@@ -80,7 +80,7 @@ def plain(value):
 
 def few_values(numbers, most):
     """The distinct values, ascending, and how often each occurs; None if they are too many."""
-    value = np.unique(numbers[:: max(1, len(numbers) // ROWS)])
+    value = np.unique(numbers[:: max(1, len(numbers) // COLUMN_ROWS)])
     if len(value) > most:
         return None
     place = np.searchsorted(value, numbers)
@@ -108,7 +108,7 @@ def kind_of_levels(cells, name):
         return ColumnKind(
             "ordered", f"{counted(len(used), 'level')} in order", levels, 1.0, positions=True
         )
-    if n >= FEW_ROWS and len(used) > SHARE_OF_ROWS * n:
+    if n >= LEAST_KEY_ROWS and len(used) > SHARE_OF_ROWS * n:
         found = ColumnKind(None, f"text: {len(used):,} different values in {n:,} rows")
         if len(used) == n:
             found.reason = "an identifier: another value in every row"
@@ -171,7 +171,7 @@ def kind_of_numbers(cells, name):
 
 def _filled(numbers):
     """A mean or median that fills the gaps of a column, and a tolerance; None if there is none."""
-    if len(numbers) < FEW_ROWS:
+    if len(numbers) < LEAST_KEY_ROWS:
         return None
     rows = np.asarray(numbers, dtype=np.float64)[:, np.newaxis]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -180,7 +180,7 @@ def _filled(numbers):
 
 def _kind_with_flag(numbers, cells, name):
     """The ColumnKind of numbers; a value that many rows have is taken out, as ``often``."""
-    often = None if len(numbers) < LEAST_ROWS else _often(numbers)
+    often = None if len(numbers) < LEAST_COUNT_ROWS else _often(numbers)
     if often is None:
         return _kind_of_values(numbers, cells, name)
     others = numbers != often
@@ -192,12 +192,12 @@ def _kind_with_flag(numbers, cells, name):
 
 def _often(numbers):
     """The value that many rows share, in a column of other values that are rare; None if none."""
-    sampled = numbers[:: max(1, len(numbers) // ROWS)]
+    sampled = numbers[:: max(1, len(numbers) // COLUMN_ROWS)]
     value, count = np.unique(sampled, return_counts=True)
     if len(value) <= MOST_ORDERED:
         return None
     top = count.argmax()
-    if count[top] < OFTEN * len(sampled) or np.delete(count, top).max() > ALIKE * count[top]:
+    if count[top] < FLAG_SHARE * len(sampled) or np.delete(count, top).max() > ALIKE * count[top]:
         return None
     return value[top]
 
@@ -209,7 +209,7 @@ def _kind_of_values(numbers, cells, name):
     few = few_values(numbers, MOST_ORDERED)
     if few is not None and 2 * len(few[0]) <= n:
         return _kind_of_few(*few, whole)
-    if whole and n == len(cells.numbers) and n >= FEW_ROWS and _is_key(numbers, name):
+    if whole and n == len(cells.numbers) and n >= LEAST_KEY_ROWS and _is_key(numbers, name):
         return ColumnKind(None, "a key: another whole number in every row")
     low, high = plain(numbers.min()), plain(numbers.max())
     if whole and low >= 0:
@@ -225,7 +225,7 @@ def _kind_of_values(numbers, cells, name):
 
 def _normal_kind(numbers, whole):
     """The ColumnKind of normal numbers, with the grid of a sample of them."""
-    some = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
+    some = np.asarray(numbers[:: -(-len(numbers) // COLUMN_ROWS)], dtype=np.float64)
     values = distinct_values(some, np.ones(len(some)))
     step = float(step_of(values))
     if whole:
@@ -283,7 +283,7 @@ def _is_key(numbers, name):
 def _fits_poisson(value, count):
     """Whether the counts of all rows have nearly a Poisson law: its variance, its frequencies."""
     n = int(count.sum())
-    if n < LEAST_ROWS:
+    if n < LEAST_COUNT_ROWS:
         return False
     mean = (value * count).sum() / n
     variance = ((value - mean) ** 2 * count).sum() / n
@@ -303,7 +303,7 @@ def _like_counts(value, count):
     variance = (centered**2 * count).sum() / n
     skewness = (centered**3 * count).sum() / n / variance**1.5
     return bool(
-        n >= LEAST_ROWS
+        n >= LEAST_COUNT_ROWS
         and value[0] in (0, 1)
         and skewness >= COUNTS_SKEWED
         and count[-1] <= HIGHEST * n
@@ -319,7 +319,7 @@ def _step(value, count):
 
 def _is_one_sided(numbers, step):
     """Whether positive numbers have a long tail that a gamma law fits better than a normal one."""
-    sampled = np.asarray(numbers[:: -(-len(numbers) // ROWS)], dtype=np.float64)
+    sampled = np.asarray(numbers[:: -(-len(numbers) // COLUMN_ROWS)], dtype=np.float64)
     mean = sampled.mean()
     centered = sampled / mean - 1.0
     variance = (centered**2).mean()

@@ -38,18 +38,18 @@ from scipy.special import xlogy
 
 from smallvar._centers.divergence_path import gamma_shape
 from smallvar._core.validation import check_number
-from smallvar._mixed.columns import NUMBERS
+from smallvar._mixed.columns import NUMBER_KINDS
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL, POISSON, MixedAssignment
 from smallvar._sweeps.mixed_clusters import MixedClusters
 from smallvar._sweeps.rows import LARGEST_REACH, SMALLEST_REACH
 
-KINDS = dict(zip(NUMBERS, (NORMAL, NORMAL, POISSON, EXPONENTIAL), strict=True))
+KIND_NUMBERS = dict(zip(NUMBER_KINDS, (NORMAL, NORMAL, POISSON, EXPONENTIAL), strict=True))
 PSEUDO_COUNT = 1.0
 SEED_COUNT = 0.5  # rows of the overall mean that are added to a seed, in poisson columns
-BLOCK = 1024  # rows that Algorithm 1 compares at a time where clusters open
+ROWS_COMPARED = 1024  # rows that Algorithm 1 compares at a time where clusters open
 OPENED = 64  # clusters that it opens before all rows are compared with them
 # of the variance of a column: the least within clusters, so that divergences stay finite
-LEAST_VARIANCE = 1e-10
+LEAST_VARIANCE_SHARE = 1e-10
 LEAST_WEIGHT = 1e-300  # absolute: what sums of no weight are divided by
 
 
@@ -107,7 +107,7 @@ class Measure:
         parameters, spreads, p = {}, {}, len(self.kind)
         j = level = 0
         for column in columns:
-            if column.kind in NUMBERS:
+            if column.kind in NUMBER_KINDS:
                 parameters[column.name] = centers[:, j].copy()
                 spreads[column.name] = float(np.sqrt(self.variance[j]))
                 j += 1
@@ -122,7 +122,7 @@ def measure_of(packed, weight, n_threads):
     """The measure of a table as a whole: variances are those of the columns."""
     p, q = packed.numbers.shape[1], packed.codes.shape[1]
     columns = [packed.columns[j] for j in packed.number_of]
-    kind = np.array([KINDS[c.kind] for c in columns], dtype=np.int32)
+    kind = np.array([KIND_NUMBERS[c.kind] for c in columns], dtype=np.int32)
     size = [len(packed.columns[j].levels) for j in packed.code_of]
     begin = np.append(0, np.cumsum(size)).astype(np.intp)
     facts = {
@@ -147,7 +147,7 @@ def measure_of(packed, weight, n_threads):
     rows.set_centers(overall.overall())
     variance = rows.column_errors() / np.maximum(sums.weights[0], LEAST_WEIGHT)
     step = np.array([c.step for c in columns])
-    floor = np.maximum(step**2 / 12.0, LEAST_VARIANCE * variance)
+    floor = np.maximum(step**2 / 12.0, LEAST_VARIANCE_SHARE * variance)
     return Measure(
         kind=kind, begin=begin, place=place, shares=shares, floor=floor, step=step,
         variance=np.where(kind == NORMAL, variance + floor, 1.0),
@@ -215,7 +215,7 @@ def variances(measure, errors, weights):
 
 
 @dataclass(frozen=True)
-class Sums:
+class MixedSums:
     """Sums over the members of clusters.
 
     ``weights``, ``total`` and ``count`` (k, p): the weight of members with a number, its weighted
@@ -232,7 +232,7 @@ class Sums:
 
     def kept(self, rows):
         """The sums of the clusters with these numbers."""
-        return Sums(*(array[rows] for array in vars(self).values()))
+        return MixedSums(*(array[rows] for array in vars(self).values()))
 
     def centers(self, measure):
         """The centers that minimize the error: means, and shares with the pseudo-count."""
@@ -249,7 +249,7 @@ def sums_of(rows, measure, k):
     raw, p, levels = rows.sums(k), len(measure.kind), int(measure.begin[-1])
     at = np.cumsum([0, p, p, p, p, p, levels, levels, 1, 1, 1])
     part = np.split(raw, at[1:-1], axis=1)
-    return Sums(
+    return MixedSums(
         part[2] + part[3], part[0] + part[1], part[4], part[5] + part[6],
         (part[7] + part[8])[:, 0], part[9][:, 0],
     )  # fmt: skip
@@ -326,7 +326,7 @@ class MixedSweep:
     def create(self, lam, cap):
         """One sweep of Algorithm 1: nearest centers, opening clusters in the order of visit."""
         rows, before, n = self.rows, self.labels.copy(), len(self.labels)
-        start, size = 0, BLOCK
+        start, size = 0, ROWS_COMPARED
         while start < n:
             stop, limit = min(n, start + size), lam if self.k < cap else np.inf
             rows.assign_points(start, stop, limit)
@@ -334,7 +334,7 @@ class MixedSweep:
                 start, size = stop, 2 * size
                 continue
             start, centers = rows.open_in_order(start, stop, lam, cap, OPENED)
-            size = BLOCK
+            size = ROWS_COMPARED
             rows.set_centers(np.vstack([rows.centers, centers]))
         self.n_moved = int(np.count_nonzero(self.labels != before))
 

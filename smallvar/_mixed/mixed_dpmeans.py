@@ -39,7 +39,7 @@ from smallvar._selection.penalty import check_exact_number
 
 # share of the clusters at which a path begins that it may find to be the best number
 REFOUND = 0.6
-ALGORITHMS = ("serial", "delayed", "collapsed", "merge")
+MIXED_ALGORITHMS = ("serial", "delayed", "collapsed", "merge")
 
 
 class _TableProblem(MixedProblem):
@@ -305,7 +305,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         check_number(most, "max_clusters", low=1, integer=True, none=True)
         check_lam(self.lam, capped=most is not None, options=("auto",))
         check_exact_number(self)
-        check_option(self.algorithm, "algorithm", ALGORITHMS)
+        check_option(self.algorithm, "algorithm", MIXED_ALGORITHMS)
         check_flag(self.shuffle, "shuffle")
         self._check_starts()
 

@@ -26,7 +26,7 @@ from smallvar._selection.path import (
     FINE,
     FINE_SWEEPS,
     FIRST_SWEEPS,
-    ROWS,
+    PATH_ROWS_A_CLUSTER,
     STEPS,
     around,
     coarse,
@@ -35,7 +35,7 @@ from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
 # prices, times log(number of rows): of the mean of a column of numbers, of a share, of a cluster
 PRICE, SHARE_PRICE, CLUSTER = 2.0, 1.0, 4.0
-SAME = 1e-9  # nats a row: below this a row is equal to a center
+SAME_ROW = 1e-9  # nats a row: below this a row is equal to a center
 
 
 @dataclass
@@ -168,7 +168,7 @@ class MixedDescent(MergeDescent):
         def drawn(distance):
             # half as many rows as there are centers, a round of k-means|| (Bahmani et al. 2012)
             total = np.cumsum(distance)
-            if total[-1] > SAME * self.n:
+            if total[-1] > SAME_ROW * self.n:
                 return draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng)
             return None
 
@@ -180,7 +180,7 @@ class MixedDescent(MergeDescent):
 
         def farthest(distance):
             row = distance.argmax()
-            return np.array([row], dtype=np.intp) if distance[row] > SAME else None
+            return np.array([row], dtype=np.intp) if distance[row] > SAME_ROW else None
 
         self._open(number, farthest)
         check_distinct(self.sweep.k, number)
@@ -449,7 +449,7 @@ def find_path(problem, rng, init):
         size, n_seeds = min(problem.n, 4 * size), 2 * n_seeds
     # then a fine one from somewhat more clusters than the best number, on more rows
     above = [c for c in clusterings if c.k >= best.k + best.k // 4 + 10] or clusterings[-1:]
-    fine_size = min(problem.n, max(size, FINE, ROWS * above[0].k))
+    fine_size = min(problem.n, max(size, FINE, PATH_ROWS_A_CLUSTER * above[0].k))
     if fine_size > size:
         descent = problem.descent(fine_size, rng)
     if problem.moving:

@@ -4,10 +4,10 @@ from itertools import permutations
 
 import numpy as np
 
-LISTED = 6  # levels up to which all their orders are compared
+LISTED_LEVELS = 6  # levels up to which all their orders are compared
 ORDERS = 1000  # orders that are drawn where there are more
-FEWEST = 5  # rows of a level, and share of all rows: those with fewer are not compared
-SHARE = 0.01
+FEWEST_ROWS = 5  # rows of a level, and share of all rows: those with fewer are not compared
+LEAST_ROW_SHARE = 0.01
 ASSOCIATED = 1.5  # times the variance between levels that chance would give: least for evidence
 MOST_FEATURES = 400
 # log ratio of the density of a rank where there is an order, proportional to u ** -0.7 (1 - u) **
@@ -15,7 +15,7 @@ MOST_FEATURES = 400
 LOW, HIGH, MOST_OF_OTHERS = -2.0, 2.0, 3.0
 # least log odds: an order where there is none costs more than a category where there is one
 LEAST = 0.5
-ROUNDING = 1e-9  # of the largest distance: lengths that are closer are the same
+LENGTH_ROUNDING = 1e-9  # of the largest distance: lengths that are closer are the same
 
 
 def features_of(values):
@@ -42,7 +42,7 @@ def evidence(codes, levels, features):
     other columns, standardized.
     """
     count = np.bincount(codes[codes >= 0], minlength=levels)
-    kept = np.flatnonzero(count >= max(FEWEST, SHARE * len(codes)))
+    kept = np.flatnonzero(count >= max(FEWEST_ROWS, LEAST_ROW_SHARE * len(codes)))
     if len(kept) < 3 or not features.shape[1]:
         return 0.0
     mean = np.stack([features[codes == c].mean(axis=0) for c in kept])
@@ -57,7 +57,7 @@ def evidence(codes, levels, features):
     orders = _orders(len(kept))
     length = apart[orders[:, :-1], orders[:, 1:]].sum(axis=1)
     in_order = apart[np.arange(len(kept) - 1), np.arange(1, len(kept))].sum()
-    same = np.abs(length - in_order) <= ROUNDING * np.abs(apart).max()
+    same = np.abs(length - in_order) <= LENGTH_ROUNDING * np.abs(apart).max()
     rank = ((length < in_order) & ~same).mean() + 0.5 * same.mean()
     rank = np.clip(rank, 0.01, 0.99)
     return float(np.clip(np.log(0.93) - 0.7 * np.log(rank) + 2.0 * np.log1p(-rank), LOW, HIGH))
@@ -65,7 +65,7 @@ def evidence(codes, levels, features):
 
 def _orders(m):
     """Orders of m levels, each as likely as its reverse."""
-    if m <= LISTED:
+    if m <= LISTED_LEVELS:
         return np.array(list(permutations(range(m))))
     rng = np.random.default_rng(0)
     return rng.permuted(np.tile(np.arange(m), (ORDERS, 1)), axis=1)

@@ -7,9 +7,9 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.special import rel_entr
 
-from smallvar._mixed.columns import CODES
+from smallvar._mixed.columns import CODE_KINDS
 
-BLOCK = 1 << 16  # rows at a time
+PROFILE_ROWS = 1 << 16  # rows at a time
 LEAST_SHOWN = 0.005  # share of a level that is named
 NO_SPREAD = 1e-12  # of the spread of a column: means and spreads in a cluster below are rounding
 FIELDS = (
@@ -31,10 +31,10 @@ def profiles(packed, labels, weight, parameters, spreads):
     """
     k = len(next(iter(parameters.values())))
     size = np.bincount(labels, minlength=k)
-    sums = _Sums(packed, labels, weight, k)
+    sums = _ProfileSums(packed, labels, weight, k)
     rows = [[] for _ in range(k)]
     for i, column in enumerate(packed.columns):
-        if column.kind in CODES:
+        if column.kind in CODE_KINDS:
             lines = _of_codes(column, sums.counts[i], sums.weights)
         else:
             s = spreads[column.name]
@@ -47,7 +47,7 @@ def profiles(packed, labels, weight, parameters, spreads):
     return {name: _array(name, cells) for name, cells in fields.items()}
 
 
-class _Sums:
+class _ProfileSums:
     """Weights of the clusters, and sums over their cells in each column.
 
     ``moments`` has, for each column of numbers, the weight of the cells that are there, their mean
@@ -62,14 +62,14 @@ class _Sums:
         p = packed.numbers.shape[1]
         origin = np.zeros(p)  # squares of what is far from zero would cancel
         for j in range(p):
-            sampled = packed.numbers[:: -(-n // BLOCK), j]
+            sampled = packed.numbers[:: -(-n // PROFILE_ROWS), j]
             sampled = sampled[~np.isnan(sampled)]
             origin[j] = sampled.mean(dtype=np.float64) if len(sampled) else 0.0
         there, total, square = np.zeros((k, p)), np.zeros((k, p)), np.zeros((k, p))
 
         def parts():
-            for start in range(0, n if p else 0, BLOCK):
-                rows = slice(start, start + BLOCK)
+            for start in range(0, n if p else 0, PROFILE_ROWS):
+                rows = slice(start, start + PROFILE_ROWS)
                 x = packed.numbers[rows].astype(np.float64) - origin
                 facts = weight[rows], labels[rows], np.arange(len(x) + 1)
                 yield x, ~np.isnan(x), labels[rows], csc_array(facts, shape=(k, len(x)))

@@ -13,7 +13,7 @@ from scipy.special import gammaln
 from smallvar._centers.divergence_path import SMALLEST_MEAN, gamma_shape
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
-OFTEN = 0.1  # of the weight: a value with more of it may be a point mass
+POINT_MASS = 0.1  # of the weight: a value with more of it may be a point mass
 # -2 log-likelihood of n values under the best Gaussian is n (log s^2 + CONSTANT)
 CONSTANT = np.log(2.0 * np.pi) + 1.0
 
@@ -36,7 +36,7 @@ def lowest(kind, x, w, step):
     value, index = np.unique(x, return_inverse=True)
     weights = np.bincount(index, w)
     often = int(weights.argmax())
-    if step > 0.0 and OFTEN * n < weights[often] < n and len(value) > 20:
+    if step > 0.0 and POINT_MASS * n < weights[often] < n and len(value) > 20:
         # a mixture: the value with probability ``share``, and a distribution of the others. As a
         # density the point mass is share / step, the others (1 - share) times theirs
         rest = x != value[often]

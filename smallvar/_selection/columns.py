@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 # A column of "numbers" is one with continuous values: few rows have equal ones.
-ROWS = 5000  # columns are judged by at most so many rows, evenly spaced
-SAME = 1e-5  # of the spread of a column: values that are nearer to each other are one value
+COLUMN_ROWS = 5000  # columns are judged by at most so many rows, evenly spaced
+SAME_VALUE = 1e-5  # of the spread of a column: values that are nearer to each other are one value
 # a column is of numbers if, of QUICK rows, at most EQUAL have the value of another row
 QUICK, EQUAL = 512, 8
 DISTINCT = 0.5  # of the rows: a column with more distinct values is one of numbers
@@ -16,14 +16,19 @@ ON_GRID = 0.05  # of a step: how far from the grid a value may be
 FREQUENT = 0.2  # of the rows: a value of numbers that so many share is apart, see ``recorded``
 # of the rows: a value near the mean or median was filled in only if a share in this range has it,
 FILLED = (0.03, 0.2)
-OFTEN = 3.0  # and, in a column of numbers, over OFTEN times as many rows as any other value
+FILLED_RATIO = (
+    3.0  # and, in a column of numbers, over FILLED_RATIO times as many rows as any other value
+)
 RUN = 3  # more equal rows than this are needed for a value that many rows share
 CENTRAL = 0.1  # of the standard deviation: largest distance of such a value from mean or median
-EXACT = 1e-4  # of the standard deviation: a value that is no farther from the mean equals it
+MEAN_TOLERANCE = (
+    1e-4  # of the standard deviation: a value that is no farther from the mean equals it
+)
 SKEWED = 1.0  # absolute skewness beyond which a column is one-sided
-FEW_ROWS, NEIGHBORS = 1000, 3  # rows for the spread of columns; next rows that each is compared to
-BLOCK, CACHED = 4096, 256  # rows at a time; so few that they stay in the cache
-NUMBERS = 1 << 20  # numbers sorted at once
+# rows for the spread of columns; next rows that each is compared to
+SPREAD_ROWS, NEIGHBORS = 1000, 3
+BLOCK_ROWS, CACHED = 4096, 256  # rows at a time; so few that they stay in the cache
+SORTED_NUMBERS = 1 << 20  # numbers sorted at once
 # of Yeo-Johnson transforms: m L is at least this, in place of 0 (for derivatives more, as they have
 # differences over (m L)^2); and the exponents at which float64 ends
 LEAST_EXPONENT, LEAST_OF_DERIVATIVE = 1e-100, 1e-8
@@ -61,7 +66,7 @@ def distinct_values(column, weight):
     v, w = column[order], weight[order]
     # the range of the middle nine tenths, or of all rows if that is zero
     spread = v[n - 1 - n // 20] - v[n // 20] or v[-1] - v[0]
-    bounds = np.flatnonzero(np.concatenate(([True], v[1:] - v[:-1] > SAME * spread, [True])))
+    bounds = np.flatnonzero(np.concatenate(([True], v[1:] - v[:-1] > SAME_VALUE * spread, [True])))
     weights = np.add.reduceat(w, bounds[:-1])
     # the middle of each run of values
     middle = v[(bounds[:-1] + bounds[1:] - 1) // 2]
@@ -69,13 +74,13 @@ def distinct_values(column, weight):
 
 
 def spaced(rows):
-    """Return at most ROWS entries of an array, evenly spaced."""
-    return rows[:: -(-len(rows) // ROWS)]
+    """Return at most COLUMN_ROWS entries of an array, evenly spaced."""
+    return rows[:: -(-len(rows) // COLUMN_ROWS)]
 
 
 def evenly_spaced_rows(X, weight):
-    """Return at most ROWS rows, evenly spaced, and their weights, a sample for the columns."""
-    X = np.asarray(X[:: -(-X.shape[0] // ROWS)], dtype=np.float64)
+    """At most COLUMN_ROWS rows, evenly spaced, and their weights, a sample for the columns."""
+    X = np.asarray(X[:: -(-X.shape[0] // COLUMN_ROWS)], dtype=np.float64)
     return X, np.ones(len(X)) if weight is None else spaced(weight)
 
 
@@ -95,12 +100,12 @@ def not_numbers(X, weight):
     else:
         return np.arange(d)
     # ``least``: distinct values from which on a column is one of numbers
-    few, size, equal_in = n == len(weight), max(1, NUMBERS // n), np.ones(d, dtype=bool)
+    few, size, equal_in = n == len(weight), max(1, SORTED_NUMBERS // n), np.ones(d, dtype=bool)
     for start in range(0, d, size):
         v = np.sort(X[:, start : start + size], axis=0)
         spread = v[n - 1 - n // 20] - v[n // 20]
         spread = np.where(spread > 0.0, spread, v[-1] - v[0])
-        differ = np.diff(v, axis=0) > SAME * spread
+        differ = np.diff(v, axis=0) > SAME_VALUE * spread
         equal = 1 + differ.sum(axis=0) < least
         if few:  # a run of more than RUN equal values
             equal |= ~(differ[:-2] | differ[1:-1] | differ[2:]).all(axis=0)
@@ -112,11 +117,13 @@ def count_distinct(X):
     """Return the number of distinct rows, by a hash of 64 bits for each."""
     odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64) * 2 + 1
     hashes = np.empty(X.shape[0], dtype=np.uint64)
-    for start in range(0, X.shape[0], BLOCK):
-        rows = np.ascontiguousarray(X[start : start + BLOCK], dtype=np.float64) + 0.0  # no -0.0
+    for start in range(0, X.shape[0], BLOCK_ROWS):
+        rows = (
+            np.ascontiguousarray(X[start : start + BLOCK_ROWS], dtype=np.float64) + 0.0
+        )  # no -0.0
         bits = rows.view(np.uint64)
         bits = (bits ^ (bits >> np.uint64(29))) * odd
-        hashes[start : start + BLOCK] = (bits ^ (bits >> np.uint64(32))).sum(axis=1)
+        hashes[start : start + BLOCK_ROWS] = (bits ^ (bits >> np.uint64(32))).sum(axis=1)
     return len(np.unique(hashes))
 
 
@@ -127,20 +134,23 @@ def count_different(X):
     each is compared with the NEIGHBORS next ones.
     """
     n, d = X.shape
-    sampled = np.asarray(X[:: -(-n // FEW_ROWS)], dtype=np.float64)
+    sampled = np.asarray(X[:: -(-n // SPREAD_ROWS)], dtype=np.float64)
     ascending = np.sort(sampled, axis=0)
     low, high = _quantile(ascending, 0.05), _quantile(ascending, 0.95)
     spread = np.where(high > low, high - low, ascending[-1] - ascending[0])
     for j in np.flatnonzero(spread == 0.0):
         spread[j] = float(X[:, j].max()) - float(X[:, j].min()) or 1.0
-    same = SAME * spread
+    same = SAME_VALUE * spread
     direction = np.random.default_rng(0).uniform(0.5, 1.0, size=d) / same
     shift, line = sampled[0], np.empty(n)
     for start in range(0, n, CACHED):
         rows = slice(start, start + CACHED)
         line[rows] = (np.asarray(X[rows], dtype=np.float64) - shift) @ direction
     order = np.argsort(line, kind="stable")
-    repeated, some_rows = np.zeros(n, dtype=bool), max(1, min(BLOCK, NUMBERS // (8 * d)))
+    repeated, some_rows = (
+        np.zeros(n, dtype=bool),
+        max(1, min(BLOCK_ROWS, SORTED_NUMBERS // (8 * d))),
+    )
     for step in range(1, NEIGHBORS + 1):
         near = np.flatnonzero(line[order[step:]] - line[order[:-step]] <= np.sqrt(d))
         for start in range(0, len(near), some_rows):
@@ -264,7 +274,7 @@ def _one_hot(X):
     some row, that is one more level.
     """
     low, high = X.min(axis=0), X.max(axis=0)
-    near = SAME * (high - low)
+    near = SAME_VALUE * (high - low)
     binary = (high > low) & ((X - low <= near) | (high - X <= near)).all(axis=0)
     is_high = X - low > high - X
     group, covered = [], np.zeros(len(X), dtype=bool)
@@ -306,12 +316,12 @@ def filled_values(X, weight):
         i = np.where(central, share, 0.0).argmax()
         rest = values.without(i)
         if rest.continuous:
-            if share[i] > OFTEN * np.delete(share, i).max():
-                filled[j] = values.value[i], SAME * deviation
+            if share[i] > FILLED_RATIO * np.delete(share, i).max():
+                filled[j] = values.value[i], SAME_VALUE * deviation
         elif _on_grid_all(rest) and not _on_grid(values.value[i], *_grid(rest)):
             mean = np.average(np.asarray(X[:, j], dtype=np.float64), weights=weight)
-            if abs(values.value[i] - mean) <= EXACT * deviation:
-                filled[j] = values.value[i], SAME * deviation
+            if abs(values.value[i] - mean) <= MEAN_TOLERANCE * deviation:
+                filled[j] = values.value[i], SAME_VALUE * deviation
     return filled
 
 
@@ -332,7 +342,7 @@ class PowerTransform:
 
     def __init__(self, X, weight):
         X, weight = evenly_spaced_rows(X, weight)
-        self.columns, self._parts, step = [], [], max(1, NUMBERS // len(X))
+        self.columns, self._parts, step = [], [], max(1, SORTED_NUMBERS // len(X))
         for start in range(0, X.shape[1], step):
             part = X[:, start : start + step]
             low, size = part.min(axis=0), np.ptp(part, axis=0)

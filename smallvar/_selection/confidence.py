@@ -11,7 +11,7 @@ import numpy as np
 
 from smallvar._core.validation import level_of_caller
 
-CLEAR = 0.5  # confidence below which a number is not clear
+CLEAR_CONFIDENCE = 0.5  # confidence below which a number is not clear
 # of log(ratio of penalties) in the metric of the path and of the data, of log(1 + gap), and of 1
 SEVERAL = (0.8, 1.2, 1.6, -4.1)
 RATIOS = (0.5, 30.0)  # what a ratio of penalties counts at least and at most
@@ -104,7 +104,7 @@ def warn_if_unclear(estimator):
     Not where the estimator was given the number, or as many clusters as it allows were found.
     """
     path = getattr(estimator, "path_", None)
-    if path is None or not path.confidence < CLEAR:
+    if path is None or not path.confidence < CLEAR_CONFIDENCE:
         return
     most = getattr(estimator, "max_clusters", None)
     if most is not None and max(path.best, path.ranking[0]) >= most:

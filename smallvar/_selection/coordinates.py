@@ -21,11 +21,12 @@ from smallvar._selection.directions import ZERO_VARIANCE
 from smallvar._sweeps.stopping import CANCELLATION
 
 # rows at a time; of a covariance fewer, so that blocks stay in the cache
-BLOCK, SCATTERED = 4096, 1024
-PRODUCTS = 1 << 33  # multiply-adds of one product of matrices: between products Ctrl-C works
-# with more columns than rows: if more than FLOORS floors differ, in more than EXACT coordinates,
+COORDINATE_ROWS, SCATTERED = 4096, 1024
+# multiply-adds of one product of matrices: between products Ctrl-C works
+PRODUCTS_AT_ONCE = 1 << 33
+# with more columns than rows: if more than FLOORS floors differ, in more than EXACT_COORDINATES,
 # near ones are replaced by their mean, so that FLOORS are left besides 0
-EXACT, FLOORS = 512, 4
+EXACT_COORDINATES, FLOORS = 512, 4
 # covariances are diagonal but for a low rank from ROTATED columns on, with LOW_RANK columns at
 # least for each cluster
 ROTATED, LOW_RANK = 256, 2
@@ -78,7 +79,7 @@ class Coordinates:
     def _scatter(self, center, label=None):
         """Sum of w r r', r the residuals of rows from this center, or from one for each label."""
         n, d = self.rows.shape
-        out, size = np.zeros((d, d)), max(1, min(SCATTERED, PRODUCTS // d**2))
+        out, size = np.zeros((d, d)), max(1, min(SCATTERED, PRODUCTS_AT_ONCE // d**2))
         for start in range(0, n, size):
             rows = slice(start, start + size)
             R = np.asarray(self.rows[rows], dtype=np.float64)
@@ -147,7 +148,7 @@ class Coordinates:
         n, images = self.rows.shape[0], self.centers(sweep) @ U
         both = np.column_stack([np.ones(U.shape[1]), 1.0 / directions.variances])
         squares = np.empty((n, 2))
-        size = max(1, min(BLOCK, PRODUCTS // U.size))
+        size = max(1, min(COORDINATE_ROWS, PRODUCTS_AT_ONCE // U.size))
         for start in range(0, n, size):
             rows = slice(start, start + size)
             P = np.asarray(self.rows[rows], dtype=np.float64) @ U - images[sweep.labels[rows]]
@@ -208,7 +209,7 @@ class SpanCoordinates(Coordinates):
             return self._differences(self.data, columns)
         R = np.zeros((0, n))
         # X' = Q R, by blocks of rows of X': R of the block below the R so far is R of both
-        for j in _split(columns, max(2 * n, BLOCK)):
+        for j in _split(columns, max(2 * n, COORDINATE_ROWS)):
             R = r_factor(np.vstack([R, self._differences(self.data, j).T]))
         return np.ascontiguousarray(R.T)
 
@@ -221,7 +222,9 @@ class SpanCoordinates(Coordinates):
 
     def _parts(self, columns, size):
         """Split columns so that a product of the rows with ``size`` vectors takes little time."""
-        return _split(columns, max(1, min(BLOCK, PRODUCTS // (len(self.data) * size))))
+        return _split(
+            columns, max(1, min(COORDINATE_ROWS, PRODUCTS_AT_ONCE // (len(self.data) * size)))
+        )
 
     def _inverse(self):
         """For each set of columns a matrix that makes coordinates of inner products with rows."""
@@ -264,7 +267,7 @@ def _split(columns, size):
 def _by_floor(floor, n):
     """Yield columns of the same floor, and this floor; of near floors, and their mean, if many."""
     different, group, count = np.unique(floor, return_inverse=True, return_counts=True)
-    if len(different) > FLOORS and np.minimum(count, n).sum() > EXACT:
+    if len(different) > FLOORS and np.minimum(count, n).sum() > EXACT_COORDINATES:
         size = np.log(np.where(different > 0.0, different, different[-1]))
         share = (size - size.min()) / (size[-1] - size.min())
         near = np.where(different > 0.0, 1 + (FLOORS * share).astype(int).clip(0, FLOORS - 1), 0)

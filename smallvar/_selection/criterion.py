@@ -21,8 +21,11 @@ from smallvar._sweeps.residual_density import (
 # prices, times log(distinct rows): of a coordinate of a center, and of a cluster besides
 PER_COLUMN, PER_CLUSTER = 1.6, 3.0
 SHORT = 1e2  # up to this ratio of the longest to the shortest variance float32 is enough
-MARGIN = 0.3  # price of a transformed column besides its parameters, times the distinct rows
-SMALL = 1 << 17  # products of a covariance of all rows up to which calls of numpy take longer
+TRANSFORM_MARGIN = (
+    0.3  # price of a transformed column besides its parameters, times the distinct rows
+)
+# products of a covariance of all rows up to which calls of numpy take longer
+SMALL_PRODUCTS = 1 << 17
 ROWS_PER_COLUMN = 4  # least number of rows for each column that an estimate of V needs
 LEAST_FREEDOM = 3.0  # least degrees of freedom of a t density
 PROBES = 128  # rows from which V is estimated before it is computed
@@ -31,7 +34,7 @@ PROBES = 128  # rows from which V is estimated before it is computed
 ERRORS, FAR = 6.0, 1.01 * LEAST_LOGARITHM * SPREAD
 
 
-class Criterion:
+class DensityCriterion:
     """V of a clustering of these rows: the lower, the better the data support it.
 
     V = (u / n) (-2 sum_i w_i log f(x_i; mu_{z_i}) - 2 n sum_k p_k log p_k) + price of parameters,
@@ -71,7 +74,7 @@ class Criterion:
     def _made_small(self):
         """A compiled criterion for few rows and columns; None if there are more."""
         n, d = self.X.shape
-        if self.rank < d or d > n or n * d**2 > SMALL:
+        if self.rank < d or d > n or n * d**2 > SMALL_PRODUCTS:
             return None
         volume, prices = np.inf, (PRICE, PER_COLUMN)
         if self.varying.all():
@@ -122,12 +125,12 @@ class Criterion:
         """Add to V what transforms of ``columns`` columns cost.
 
         That is -2 times the logarithm of the Jacobian (``slope`` is that of each row), the price of
-        two parameters for each column, and MARGIN.
+        two parameters for each column, and TRANSFORM_MARGIN.
         """
         u = self.distinct
         total = slope.sum() if self.weight is None else self.weight @ slope
         self.constant = -2.0 * u / self.n * total
-        self.constant += columns * (2 * PRICE * np.log(u) + MARGIN * u)
+        self.constant += columns * (2 * PRICE * np.log(u) + TRANSFORM_MARGIN * u)
 
     def __call__(self, sweep, lowest=np.inf):
         """V, the metric in which clusters are spherical (None: that of the data), and the error.

@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 
 from smallvar._core.config import one_blas_thread
 from smallvar._core.frame import RowsFrame
-from smallvar._selection.columns import BLOCK
+from smallvar._selection.columns import BLOCK_ROWS
 from smallvar._sweeps.merge import MergeSweep
 
 # Distances are measured in the space of the centers if there are at least COLUMNS columns for each
@@ -232,12 +232,12 @@ class Metric:  # numpydoc ignore=PR01
         self.matrix, self.origin = matrix, origin
 
     def __call__(self, X):
-        """Transformed rows; BLOCK at a time, so that their differences need little memory."""
+        """Transformed rows; BLOCK_ROWS at a time, so that their differences need little memory."""
         out = np.empty((X.shape[0], self.matrix.shape[1]))
-        largest = min(X.shape[0], BLOCK), max(self.matrix.shape)
+        largest = min(X.shape[0], BLOCK_ROWS), max(self.matrix.shape)
         with one_blas_thread(*largest), np.errstate(over="ignore", invalid="ignore"):
-            for i in range(0, X.shape[0], BLOCK):
-                out[i : i + BLOCK] = (X[i : i + BLOCK] - self.origin) @ self.matrix
+            for i in range(0, X.shape[0], BLOCK_ROWS):
+                out[i : i + BLOCK_ROWS] = (X[i : i + BLOCK_ROWS] - self.origin) @ self.matrix
         if not np.isfinite(out).all():
             raise ValueError("X must be so near the rows of the fit that distances are finite")
         return out

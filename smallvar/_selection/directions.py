@@ -30,13 +30,15 @@ PRICE = 2.0  # of a parameter, in log(distinct rows)
 ZERO_VARIANCE = 1e-9  # of the largest eigenvalue, or of a determinant: less is rounding
 CERTIFIED = 48  # columns from which a Cholesky factor takes less time than all eigenvalues
 ITERATED = 256  # columns from which an iteration for the leading eigenvectors takes less time
-FEW = 4  # the iteration is for fewer vectors than a quarter of the columns
+FEW_VECTORS = 4  # the iteration is for fewer vectors than a quarter of the columns
 SPARE = 8  # vectors of the iteration beyond those that are wanted
 ITERATIONS = 12  # at most; then all eigenpairs are computed at once
 # residual of an eigenpair, of its eigenvalue; errors of eigenvalues and likelihoods are its square
-RESIDUAL = 1e-8
+PAIR_RESIDUAL = 1e-8
 SMALLEST_LENGTH = 1e-300
-ROUNDING = 1e-13  # of the largest eigenvalue: residuals of eigenpairs from LAPACK may be as large
+PAIR_ROUNDING = (
+    1e-13  # of the largest eigenvalue: residuals of eigenpairs from LAPACK may be as large
+)
 BISECTIONS = 40
 
 
@@ -77,7 +79,7 @@ class DirectionSearch:
             logdet = -np.inf if self.d > D else S.log_determinant()
             if self.none and self._certified(S, np.empty(0), np.empty((D, 0)), trace, logdet, most):
                 return None
-            if D >= ITERATED and FEW * self.vectors.shape[1] < D:
+            if D >= ITERATED and FEW_VECTORS * self.vectors.shape[1] < D:
                 iterated = self._iterated(S, trace, logdet, most)
                 if iterated is not None:
                     return self._kept(*iterated, trace, most)
@@ -127,13 +129,13 @@ class DirectionSearch:
             q = int(self._costs(e[:most], trace)[0].argmin())
             R = SX - X * e
             length = np.linalg.norm(R, axis=0)
-            wrong = length > np.maximum(RESIDUAL * e, ROUNDING * e[0])
+            wrong = length > np.maximum(PAIR_RESIDUAL * e, PAIR_ROUNDING * e[0])
             if not wrong[:q].any() and q < min(m - 1, most):
                 first_columns = np.ascontiguousarray(X[:, :q])
                 if self._certified(S, e[:q], first_columns, trace, logdet, most):
                     return e, X
                 failed += 1  # a direction may have been missed
-            if failed == 2 or not (wrong.any() or FEW * m < len(S)):
+            if failed == 2 or not (wrong.any() or FEW_VECTORS * m < len(S)):
                 return None
             if not wrong[:q].any() and q >= m - 1:
                 X = B = self._more(X, SPARE)

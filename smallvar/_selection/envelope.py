@@ -10,8 +10,8 @@ from smallvar._core.validation import check_number
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-AT_ONCE = 256  # numbers of clusters that are compared with all others at a time
-WIDE = 4.0  # ratio of penalties: wider ranges count as this
+COUNTS_AT_ONCE = 256  # numbers of clusters that are compared with all others at a time
+WIDEST_RATIO = 4.0  # ratio of penalties: wider ranges count as this
 
 
 def envelope(counts, errors, least=0.0):
@@ -22,8 +22,8 @@ def envelope(counts, errors, least=0.0):
     """
     K, errors = np.asarray(counts, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     low, high = np.full(len(K), least), np.full(len(K), np.inf)
-    for start in range(0, len(K), AT_ONCE):
-        rows = slice(start, start + AT_ONCE)
+    for start in range(0, len(K), COUNTS_AT_ONCE):
+        rows = slice(start, start + COUNTS_AT_ONCE)
         gap = K - K[rows, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             saved = (errors[rows, None] - errors) / gap  # by each cluster more, or lost by one less
@@ -45,7 +45,7 @@ def scores(clusterings, ranges, tie):
     Criteria that differ by less than ``tie``, the price of a parameter, are nearly as good as
     equal: the number is preferred that is best over the wider range.
     """
-    bonus = tie * np.log(np.clip(ratios(ranges), 1.0, WIDE))
+    bonus = tie * np.log(np.clip(ratios(ranges), 1.0, WIDEST_RATIO))
     several = np.array([c.k > 1 for c in clusterings])
     return np.array([c.criterion for c in clusterings]) - bonus * several
 

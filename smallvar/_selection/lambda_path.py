@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from smallvar._core.config import one_blas_thread, resolve_threads
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.validation import Data, check_data, check_number
-from smallvar._selection.columns import BLOCK
+from smallvar._selection.columns import BLOCK_ROWS
 from smallvar._selection.confidence import weighed
 from smallvar._selection.descent import Metric
 from smallvar._selection.envelope import Path, envelope, penalty_within, ratios
@@ -18,7 +18,9 @@ from smallvar._selection.sample import PathClustering, PathProblem, Sample, squa
 
 # multiply-adds of one sweep at each clustering: up to so many, all are brought to fixed points
 CHEAP = 1 << 22
-MARGIN = 0.99  # of an error: sweeps to a fixed point are taken to lower it by no more than the rest
+LEAST_SWEPT_ERROR = (
+    0.99  # of an error: sweeps to a fixed point are taken to lower it by no more than the rest
+)
 
 
 class LambdaPath(Path):
@@ -237,7 +239,7 @@ class LambdaPath(Path):
         centers = self._centers[self.best][:, self._problem.varying]
         centers, error[i] = sample.fixed_point(centers)
         self._centers[self.best] = self._problem.whole(centers)
-        if error[i] < MARGIN * least:
+        if error[i] < LEAST_SWEPT_ERROR * least:
             self._at_fixed_point.add(self.best)
         elif self.best <= last and self.best in plain.counts:
             self._centers[self.best] = plain.found(self.best)
@@ -262,9 +264,9 @@ class LambdaPath(Path):
         if self._complete:
             return
         first, last = np.searchsorted(self.counts, [min(counts), max(counts)]).tolist()
-        below = MARGIN * self.found_error[:first] < self.found_error[first]
+        below = LEAST_SWEPT_ERROR * self.found_error[:first] < self.found_error[first]
         first = first if not below.any() else int(below.argmax())
-        with one_blas_thread(min(self._problem.X.shape[0], BLOCK), self._problem.X.shape[1]):
+        with one_blas_thread(min(self._problem.X.shape[0], BLOCK_ROWS), self._problem.X.shape[1]):
             self._converge(self._problem.rows_of(self._rows), first, last + 1)
         counts_done = self.counts[first : last + 1].tolist()
         self._at_fixed_point |= {k for k in counts_done if self._centers[k] is not None}
@@ -300,7 +302,7 @@ class LambdaPath(Path):
         """
         if not self._complete:
             n, d = self._problem.X.shape
-            with one_blas_thread(min(n, BLOCK), d):
+            with one_blas_thread(min(n, BLOCK_ROWS), d):
                 self._converge_all(self._problem.rows_of(self._rows))
         return self._table
 
@@ -324,7 +326,7 @@ class LambdaPath(Path):
             problem = self._problem
             n, d = problem.X.shape
             problem.transform = self._transform
-            with one_blas_thread(min(n, BLOCK), d):
+            with one_blas_thread(min(n, BLOCK_ROWS), d):
                 V = problem.rows_of(self._rows).criterion
                 values = {k: V(V.relabeled(labels, k))[0] for k, labels in self._far.items()}
             problem.transform, self._far = None, {}

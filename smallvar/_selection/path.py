@@ -14,7 +14,7 @@ from smallvar._core.validation import (
     check_verbose,
     check_weights,
 )
-from smallvar._selection.columns import BLOCK, PowerTransform
+from smallvar._selection.columns import BLOCK_ROWS, PowerTransform
 from smallvar._selection.descent import Metric, check_distinct
 from smallvar._selection.envelope import envelope, scores
 from smallvar._selection.lambda_path import LambdaPath
@@ -24,24 +24,29 @@ from smallvar._sweeps.rows import UNSOUND
 # A "descent" is a series of mergers from many clusters to one, with k-means sweeps in between. It
 # halts at some numbers of clusters: their clusterings make the path.
 COARSE = 5000  # rows of the first, coarse descent,
-NUMBERS = 1 << 18  # or fewer, so that rows * columns <= NUMBERS, but at least COARSE / 2
+# or fewer, so that rows * columns <= COARSE_NUMBERS, but at least COARSE / 2
+COARSE_NUMBERS = 1 << 18
 # rows of the fine descent (COARSE, where there are more columns than WIDE_COLUMNS), but at least
-# ROWS for each cluster
-FINE, WIDE_COLUMNS, ROWS = 20_000, 3500, 20
-# a fine descent merges k // STEPS clusters at a time; where FEW are left, one at a time
-STEPS, FEW = 50, 32
+# PATH_ROWS_A_CLUSTER for each cluster
+FINE, WIDE_COLUMNS, PATH_ROWS_A_CLUSTER = 20_000, 3500, 20
+# a fine descent merges k // STEPS clusters at a time; where FEW_CLUSTERS are left, one at a time
+STEPS, FEW_CLUSTERS = 50, 32
 # seeds drawn are WIDER times the capacity; there may be more clusters than the capacity if the last
 # seeds lower the error GRAIN times as much as those before (see ``_survey``)
 WIDER, GRAIN = 4, 1.5
 REFINED = 4  # descents at most, each finer around the best number than the one before
-SMALL = 2000  # rows that are merged from single rows on
-FEWEST = 2  # clusters: where no more are found in few rows, a larger sample is tried
+SINGLE_ROWS = 2000  # rows that are merged from single rows on
+FEWEST_CLUSTERS = 2  # clusters: where no more are found in few rows, a larger sample is tried
 PAST = 0.5  # a descent ends at this part of the best number if another one follows
-SURE = 0.95  # confidence beyond which no transforms are tried
-ROUNDING = 1e-3  # of a tie: criteria of the same clusters in another order may differ by this
+SURE_CONFIDENCE = 0.95  # confidence beyond which no transforms are tried
+CRITERION_ROUNDING = (
+    1e-3  # of a tie: criteria of the same clusters in another order may differ by this
+)
 METRIC_DESCENTS = 3  # descents at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
-PLAIN_SWEEPS = 2  # of the first FINE_SWEEPS; in later sweeps distances may be of projected rows
+UNPROJECTED_SWEEPS = (
+    2  # of the first FINE_SWEEPS; in later sweeps distances may be of projected rows
+)
 ROOM = 1 << 22  # numbers in the centers of a path, kept even where X has fewer
 
 
@@ -57,9 +62,9 @@ def _fine(low, single):
     """
 
     def step(k):
-        if k <= FEW or (single and k > low):
+        if k <= FEW_CLUSTERS or (single and k > low):
             return 1
-        return max(1, min(k - FEW, k // (STEPS if k > low else 10)))
+        return max(1, min(k - FEW_CLUSTERS, k // (STEPS if k > low else 10)))
 
     return step
 
@@ -72,10 +77,12 @@ def around(number, below=10):
     span = 2 * (number // STEPS) + 2
 
     def step(k):
-        if k <= FEW or abs(k - number) <= span:
+        if k <= FEW_CLUSTERS or abs(k - number) <= span:
             return 1
         above = k > number
-        return max(1, min(k - (number + span if above else FEW), k // (STEPS if above else below)))
+        return max(
+            1, min(k - (number + span if above else FEW_CLUSTERS), k // (STEPS if above else below))
+        )
 
     return step
 
@@ -123,7 +130,7 @@ def find_path(
 
     - ``init``: the centers at which the descent begins, None: seeds.
     - ``rough``: only few rows are used.
-    - ``coarse_rows``: number of rows of the first descent, None: by COARSE and NUMBERS.
+    - ``coarse_rows``: number of rows of the first descent, None: by COARSE and COARSE_NUMBERS.
     - ``callback``: called after every descent, unless it is None.
     - ``family``: makes the criterion and the descent: ``squared_euclidean`` or that of divergences.
     - ``in_metric``: if the best path is in another metric, the fixed points and all of the path are
@@ -142,14 +149,14 @@ def find_path(
         check_distinct(1, number)
         single = PathClustering(1, problem.constant[None], criterion=0.0, error=0.0)
         return LambdaPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
-    with one_blas_thread(min(X.shape[0], BLOCK), X.shape[1]):
+    with one_blas_thread(min(X.shape[0], BLOCK_ROWS), X.shape[1]):
         search = _Search(problem, rng, init, rough, coarse_rows, callback)
         path, plain, sample, metric = _find_in_metrics(search)
         plain_rows = transforms and family is squared_euclidean and not rough
         if plain_rows and lam is init is number is None:
             problem.transform = PowerTransform(sample.plain.X, sample.plain.weight)
             skewed = problem.transform.columns
-            if skewed and not (path.best > 1 and path.confidence > SURE):
+            if skewed and not (path.best > 1 and path.confidence > SURE_CONFIDENCE):
                 transformed = _find_in_metrics(search)
                 # densities compare only if they are of equally many directions
                 same = transformed[2].criterion.rank == sample.criterion.rank
@@ -201,11 +208,11 @@ def _find_in_metrics(search):
         step = _fine(0, False) if problem.number is None else around(problem.number)
         candidate, next_metric = _descend(problem, sample, start, step)
         n = sample.descent.X.shape[0]
-        if n <= SMALL and problem.number is None and sample.criterion.floor.any():
+        if n <= SINGLE_ROWS and problem.number is None and sample.criterion.floor.any():
             # few rows: mergers from single rows in this metric may lead to better clusters
             start, _, _ = _survey(search, sample, max(20, int(4 * np.sqrt(n))))
             again, again_metric = _descend(problem, sample, start, step)
-            if again.value < candidate.value - ROUNDING * sample.criterion.tie:
+            if again.value < candidate.value - CRITERION_ROUNDING * sample.criterion.tie:
                 candidate, next_metric = again, again_metric
         metric = next_metric
         words = f"{candidate.longest} long clusters and fewer"
@@ -224,16 +231,16 @@ def _find(search):
     """
     problem, coarse_rows = search.problem, search.coarse_rows
     if coarse_rows is None:
-        coarse_rows = max(COARSE // 2, min(COARSE, NUMBERS // problem.X.shape[1]))
+        coarse_rows = max(COARSE // 2, min(COARSE, COARSE_NUMBERS // problem.X.shape[1]))
     size = min(
         problem.n, coarse_rows if problem.number is None else max(coarse_rows, 4 * problem.number)
     )
     found = _find_from(search, size)
     fine = min(problem.n, _fine_rows(problem.X.shape[1]))
     free = problem.lam is problem.number is search.init is None and not search.rough
-    few = found[0].best <= FEWEST and problem.most not in (1, FEWEST)
+    few = found[0].best <= FEWEST_CLUSTERS and problem.most not in (1, FEWEST_CLUSTERS)
     if free and few and size < fine:
-        larger = _find_from(search, fine, FEWEST)
+        larger = _find_from(search, fine, FEWEST_CLUSTERS)
         if larger is not None and larger[0].value_per_row < found[0].value_per_row:
             return larger
     return found
@@ -264,7 +271,7 @@ def _find_from(search, size, above=0):
         if factor > 1 and not last:
             size, capacity = min(problem.n, 4 * size), factor * capacity
             continue
-        fine_size = max(size, _fine_rows(problem.X.shape[1]), ROWS * start.shape[0])
+        fine_size = max(size, _fine_rows(problem.X.shape[1]), PATH_ROWS_A_CLUSTER * start.shape[0])
         fine_size = min(problem.n, fine_size)
         if fine_size > size and not rough:
             sample = problem.sample(fine_size, rng)
@@ -278,7 +285,7 @@ def _find_from(search, size, above=0):
             search.report("path", words, path.best, path.n_samples)
             if number is not None:
                 return path, metric, sample
-            missed = path.best <= low and path.best > FEW  # below ``low`` steps are large
+            missed = path.best <= low and path.best > FEW_CLUSTERS  # below ``low`` steps are large
             whole = path.counts[0] == 1  # else it has ended early, and another one must follow
             step = max(path.best // (10 if missed else STEPS), 0 if whole else 2)
             left -= 1
@@ -322,7 +329,7 @@ def _survey(search, sample, capacity, every=2):
     """
     problem, descent = search.problem, sample.descent
     n = descent.X.shape[0]
-    if n <= SMALL and problem.lam is problem.number is None:
+    if n <= SINGLE_ROWS and problem.lam is problem.number is None:
         descent.start(descent.X)
         descent.merge(max(0, descent.sweep.k - capacity))
         descent.begin()
@@ -356,7 +363,7 @@ def _survey_down(search, sample, fine_grained=False, every=2):
         if problem.number is None and (k == 1 or number % every == 0):
             lowest = problem.lowest(list(clusterings.values()))
             clusterings[k] = sample.clustering(problem.lam is None, problem.lam is not None, lowest)
-            if _is_past(problem, clusterings.values(), 2 * FEW):
+            if _is_past(problem, clusterings.values(), 2 * FEW_CLUSTERS):
                 break
     if problem.number is not None:
         search.report(
@@ -412,9 +419,9 @@ def _descend(problem, sample, start, step, first=False):
     """
     descent, tie = sample.descent, sample.criterion.tie
     descent.start(start)
-    descent.run_lloyd(PLAIN_SWEEPS)
+    descent.run_lloyd(UNPROJECTED_SWEEPS)
     descent.project()
-    descent.run_lloyd(FINE_SWEEPS - PLAIN_SWEEPS)
+    descent.run_lloyd(FINE_SWEEPS - UNPROJECTED_SWEEPS)
     visited, lowest, with_metric = [], np.inf, []
     for k in descent.down(step, FINE_SWEEPS):
         bound = problem.lowest(visited) if k != problem.number else np.inf

@@ -23,7 +23,7 @@ from smallvar._selection.lambda_path import LambdaPath
 from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import Layout
 
-LAMS = ("auto", "farthest-first")  # what lam may be besides a number
+LAM_RULES = ("auto", "farthest-first")  # what lam may be besides a number
 GUESS = 8  # default of guess, n_components
 COMPANY = 10  # a seed is alone if it attracts less than 1 / COMPANY of an average cluster's rows
 FAR = 9.0  # seeds that are alone do not count beyond this squared distance, in penalties

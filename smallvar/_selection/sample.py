@@ -11,7 +11,7 @@ from smallvar._core.frame import RowsFrame
 from smallvar._core.validation import some_rows, unit_of
 from smallvar._selection.columns import count_distinct, filled_values, rows_filled, spaced
 from smallvar._selection.coordinates import RoundMetric
-from smallvar._selection.criterion import Criterion, Relabeled
+from smallvar._selection.criterion import DensityCriterion, Relabeled
 from smallvar._selection.descent import check_distinct, descent_by_squares, lloyd_sweeps
 from smallvar._sweeps.ranges import column_range
 from smallvar._sweeps.rows import DividedRows
@@ -23,7 +23,7 @@ LAST_SWEEPS = 300  # at most, that bring a clustering of a path to a fixed point
 def squared_euclidean(X, weight, n_threads):
     """Criterion and descent for squared distances."""
     frame = RowsFrame(X, weight, n_threads)
-    return Criterion(frame), descent_by_squares(frame)
+    return DensityCriterion(frame), descent_by_squares(frame)
 
 
 class PathProblem:

@@ -16,7 +16,7 @@ from smallvar._core.validation import check_number, check_reach, learned, mean_w
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import (
-    LAMS,
+    LAM_RULES,
     BatchPenalty,
     farthest_first,
     opening_distance,
@@ -226,7 +226,7 @@ class DynamicMeans(MovingClusters):
         self.n_threads = n_threads
         self.verbose = verbose
 
-    _LAMS = LAMS
+    _LAMS = LAM_RULES
 
     def _check_parameters(self):
         super()._check_parameters()

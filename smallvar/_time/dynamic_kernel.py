@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smallvar._core.eigen import Rounding, eigen_above, yu_shi
+from smallvar._core.eigen import RoundedLabels, eigen_above, yu_shi
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import best_of
 from smallvar._core.groups import first_appearance
@@ -578,7 +578,7 @@ class SpectralDynamicMeans(_KernelMovingClusters):
     References
     ----------
     Campbell, Kulis & How (2017), Dynamic clustering algorithms via small-variance analysis of
-    Markov chain mixture models, sections 5.3, 5.4 and 6 (SD-Means). Rounding: Yu &
+    Markov chain mixture models, sections 5.3, 5.4 and 6 (SD-Means). RoundedLabels: Yu &
     Shi (2003), Multiclass spectral clustering.
 
     Examples
@@ -653,7 +653,7 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         def linked(labels):
             new, old = batch.costs(labels, int(labels.max()) + 1)
             link = match_clusters(new, old)
-            return Rounding(float(link_costs(new, old, link).sum()), labels, link)
+            return RoundedLabels(float(link_costs(new, old, link).sum()), labels, link)
 
         starts = map(linked, yu_shi(vectors[:n], self._generator, self.n_init))
         best = best_of(starts, rounding=batch.tie * n)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils import gen_batches
 
-from smallvar._core.fit_loop import TIE, Progress
+from smallvar._core.fit_loop import OBJECTIVE_TIE, Progress
 from smallvar._core.groups import first_appearance
 
 TRIALS = 3  # pieces that are tried as new states at a fixed point
@@ -70,7 +70,7 @@ class SegmentStart:
     def lower(self, labels):
         """Take these labels if their objective is lower, by more than rounding."""
         labeling = self.measured(labels)
-        lower = self.objective_of(labeling) < self.objective - TIE * abs(self.objective)
+        lower = self.objective_of(labeling) < self.objective - OBJECTIVE_TIE * abs(self.objective)
         if lower:
             self.take(labeling)
         return lower
