@@ -241,55 +241,29 @@ def positional(estimator):
     return [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
 
 
-UNIT = "(a penalty, in squared data units)"
-FEATURE_SPACE = "in squared units of the feature space)"
-NUMBER = "n_clusters=3 (the exact number of clusters)"
-GUESS = 'guess=3 (with lam="farthest-first" a guess of the number of clusters)'
-EITHER = f"{NUMBER} or {GUESS}"
-IN_A_SET = '(with lam_local="farthest-first" a guess of the number of clusters in a data set)'
-IN_ALL = '(with lam_global="farthest-first" a guess of the number of clusters in all)'
-COSINE = "(the least cosine of a row with its center)"
 WAYS = {
-    "BPMeans": (
-        f"lam=3 {UNIT} or "
-        'n_components=3 (with lam="farthest-first" a guess of the number of features)'
-    ),
-    "BregmanDPMeans": f"lam=3 (a penalty, in units of the divergence) or {EITHER}",
-    "DPMeans": f"lam=3 {UNIT} or {EITHER}",
-    "DynamicMeans": f"lam=3 {UNIT} or {GUESS}",
-    "HDPMeans": (
-        "lam_local=3 (the penalty of a local cluster, in squared data units) or "
-        "lam_global=3 (the penalty of a global cluster, in squared data units) or "
-        f"{NUMBER} or n_local=3 {IN_A_SET} or n_global=3 {IN_ALL}"
-    ),
-    "KernelDPMeans": f"lam=3 (a penalty, {FEATURE_SPACE} or {GUESS}",
-    "KernelDynamicMeans": f"lam=3 (a penalty, {FEATURE_SPACE}",
-    "KernelHDPMeans": (
-        f"lam_local=3 (the penalty of a local cluster, {FEATURE_SPACE} or "
-        f"lam_global=3 (the penalty of a global cluster, {FEATURE_SPACE} or "
-        f"n_local=3 {IN_A_SET} or n_global=3 {IN_ALL}"
-    ),
-    "MiniBatchDPMeans": f"lam=3 {UNIT} or {EITHER}",
-    "MixedDPMeans": f"lam=3 (a penalty, in units of the divergence) or {NUMBER}",
-    "PenalizedCut": "lam=3 (a penalty, in units of the cut, negative)",
-    "RobustDPMeans": (
-        f"lam=3 {UNIT} or {NUMBER} or "
-        "price=3 (the penalty of a row that is noise, in squared data units)"
-    ),
-    "SegmentMeans": (
-        f"lam=3 {UNIT} or lam_switch=3 (the penalty of a switch, in squared data units) or {NUMBER}"
-    ),
-    "SpectralDPMeans": f"lam=3 (a penalty, {FEATURE_SPACE} or {GUESS}",
-    "SpectralDynamicMeans": f"lam=3 (a penalty, {FEATURE_SPACE}",
-    "SphericalDPMeans": (
-        f"min_cosine=3 {COSINE} or lam=3 (a penalty, in units of 1 - cosine) or {EITHER}"
-    ),
+    "BPMeans": "lam=3 or n_components=3",
+    "BregmanDPMeans": "lam=3 or n_clusters=3 or guess=3",
+    "DPMeans": "lam=3 or n_clusters=3 or guess=3",
+    "DynamicMeans": "lam=3 or guess=3",
+    "HDPMeans": "lam_local=3 or lam_global=3 or n_clusters=3 or n_local=3 or n_global=3",
+    "KernelDPMeans": "lam=3 or guess=3",
+    "KernelDynamicMeans": "lam=3",
+    "KernelHDPMeans": "lam_local=3 or lam_global=3 or n_local=3 or n_global=3",
+    "MiniBatchDPMeans": "lam=3 or n_clusters=3 or guess=3",
+    "MixedDPMeans": "lam=3 or n_clusters=3",
+    "PenalizedCut": "lam=3",
+    "RobustDPMeans": "lam=3 or n_clusters=3 or price=3",
+    "SegmentMeans": "lam=3 or lam_switch=3 or n_clusters=3",
+    "SpectralDPMeans": "lam=3 or guess=3",
+    "SpectralDynamicMeans": "lam=3",
+    "SphericalDPMeans": "min_cosine=3 or lam=3 or n_clusters=3 or guess=3",
 }
 DASK_WAYS = {
-    "DPMeans": f"lam=3 {UNIT} or {NUMBER}",
-    "HDPMeans": WAYS["HDPMeans"].partition(" or n_clusters")[0],
+    "DPMeans": "lam=3 or n_clusters=3",
+    "HDPMeans": "lam_local=3 or lam_global=3",
     "MiniBatchDPMeans": WAYS["MiniBatchDPMeans"],
-    "SphericalDPMeans": WAYS["SphericalDPMeans"].rpartition(" or ")[0],
+    "SphericalDPMeans": "min_cosine=3 or lam=3 or n_clusters=3",
 }
 
 
@@ -327,15 +301,17 @@ def test_positional_penalties_are_refused_on_dask():
 
 
 def test_several_positional_arguments():
-    expected = "HDPMeans takes keyword arguments only, got 2.0, 5.0: write lam_local=... (the pen"
+    expected = "HDPMeans takes keyword arguments only, got 2.0, 5.0: write lam_local=... or lam_glo"
     assert message(smallvar.HDPMeans, 2.0, 5.0).startswith(expected)
     assert message(smallvar.DPMeans, "auto", 3).startswith(
-        "DPMeans takes keyword arguments only, got 'auto', 3: write lam=... (a penalty, in"
+        "DPMeans takes keyword arguments only, got 'auto', 3: write lam=... or n_clusters=... or"
     )
     assert message(smallvar.DPMeans, X).startswith(
         "DPMeans takes keyword arguments only, got array("
     )
-    assert ": write lam=... (a penalty, in" in message(smallvar.DPMeans, X)  # data belong to fit
+    assert ": write lam=... or n_clusters=... or" in message(
+        smallvar.DPMeans, X
+    )  # data belong to fit
 
 
 # What a dask estimator has beyond the one of its name, and what it needs where that has a default.

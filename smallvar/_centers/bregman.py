@@ -208,7 +208,7 @@ default="squared_euclidean"
 
     _takes_sparse = False
 
-    @keywords_only("units of the divergence")
+    @keywords_only
     def __init__(
         self,
         *,

@@ -248,7 +248,7 @@ class DPMeans(NearestCenters, CenterEstimator):
     metric: Literal["euclidean", "auto"] = "euclidean"  # for subclasses without the parameter
     metric_: NDArray[np.float64] | None
 
-    @keywords_only("squared data units")
+    @keywords_only
     def __init__(
         self,
         *,

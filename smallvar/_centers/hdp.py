@@ -457,7 +457,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
     path_: LambdaPath
     n_iter_: int
 
-    @keywords_only("squared data units")
+    @keywords_only
     def __init__(
         self,
         *,

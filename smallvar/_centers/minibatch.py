@@ -360,7 +360,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     n_steps_: int
     path_: LambdaPath
 
-    @keywords_only("squared data units")
+    @keywords_only
     def __init__(
         self,
         *,

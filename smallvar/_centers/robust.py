@@ -224,7 +224,7 @@ class RobustDPMeans(CenterEstimator):
     price_: float
     path_: LambdaPath
 
-    @keywords_only("squared data units")
+    @keywords_only
     def __init__(
         self,
         *,

@@ -337,7 +337,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     _used_up = ("min_cosine", "lam", "n_clusters", "init")
     _dtypes = (*DTYPES, np.float16)
 
-    @keywords_only("units of 1 - cosine")
+    @keywords_only
     def __init__(
         self,
         *,

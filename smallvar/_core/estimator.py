@@ -50,20 +50,11 @@ from smallvar._core.validation import (
 
 P = ParamSpec("P")
 
-# Meanings that a positional number may have: the error of ``keywords_only`` lists them.
-MEANINGS = {
-    "min_cosine": "the least cosine of a row with its center",
-    "lam": "a penalty, in {unit}",
-    "lam_switch": "the penalty of a switch, in {unit}",
-    "lam_local": "the penalty of a local cluster, in {unit}",
-    "lam_global": "the penalty of a global cluster, in {unit}",
-    "price": "the penalty of a row that is noise, in {unit}",
-    "n_clusters": "the exact number of clusters",
-    "guess": 'with lam="farthest-first" a guess of the number of clusters',
-    "n_components": 'with lam="farthest-first" a guess of the number of features',
-    "n_local": 'with lam_local="farthest-first" a guess of the number of clusters in a data set',
-    "n_global": 'with lam_global="farthest-first" a guess of the number of clusters in all',
-}
+# What a positional number may have meant: the error of ``keywords_only`` names those there are.
+MEANT = (
+    *("min_cosine", "lam", "lam_switch", "lam_local", "lam_global", "price", "n_clusters"),
+    *("guess", "n_components", "n_local", "n_global"),
+)
 
 FITS = "fit", "partial_fit"
 _changing: dict[int, list[int]] = {}  # id of an estimator being fitted: [id of the thread]
@@ -71,31 +62,23 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_changing.clear)  # the child has none of these threads
 
 
-def keywords_only(unit: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Return a decorator of ``__init__`` that raises for positional arguments.
+def keywords_only(init: Callable[P, None]) -> Callable[P, None]:
+    """Return an ``__init__`` whose error for positional arguments names keywords for them."""
+    names = [name for name in inspect.signature(init).parameters if name in MEANT]
 
-    The error names the keywords that may have been meant; ``unit`` is that of penalties.
-    """
+    @functools.wraps(init)  # inspect.signature, help and get_params see the true signature
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        if len(args) > 1:
+            given = [reprlib.repr(value) for value in args[1:]]
+            plain = len(given) == 1 and isinstance(args[1], (Real, str))
+            ways = [f"{name}={given[0] if plain else '...'}" for name in names]
+            raise TypeError(
+                f"{type(args[0]).__name__} takes keyword arguments only, got {', '.join(given)}: "
+                f"write {' or '.join(ways)}"
+            )
+        init(*args, **kwargs)
 
-    def decorate(init: Callable[P, None]) -> Callable[P, None]:
-        names = [name for name in inspect.signature(init).parameters if name in MEANINGS]
-
-        @functools.wraps(init)  # inspect.signature, help and get_params see the true signature
-        def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-            if len(args) > 1:
-                given = [reprlib.repr(value) for value in args[1:]]
-                plain = len(given) == 1 and isinstance(args[1], (Real, str))
-                value = given[0] if plain else "..."
-                ways = [f"{name}={value} ({MEANINGS[name].format(unit=unit)})" for name in names]
-                raise TypeError(
-                    f"{type(args[0]).__name__} takes keyword arguments only, got "
-                    f"{', '.join(given)}: write {' or '.join(ways)}"
-                )
-            init(*args, **kwargs)
-
-        return wrapped
-
-    return decorate
+    return wrapped
 
 
 def copy_of(estimator):

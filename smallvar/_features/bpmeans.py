@@ -189,7 +189,7 @@ class BPMeans(FeatureEstimator):
 
     lam_: float
 
-    @keywords_only("squared data units")
+    @keywords_only
     def __init__(
         self,
         *,

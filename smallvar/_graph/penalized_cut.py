@@ -196,7 +196,7 @@ class PenalizedCut(FitMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: NDArray[Any]
 
-    @keywords_only("units of the cut, negative")
+    @keywords_only
     def __init__(
         self,
         *,

@@ -414,7 +414,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
 
     lam_: float
 
-    @keywords_only("squared units of the feature space")
+    @keywords_only
     def __init__(
         self,
         *,

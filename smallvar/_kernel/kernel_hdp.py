@@ -430,7 +430,7 @@ class KernelHDPMeans(KernelClusters):
     lam_local_: float
     lam_global_: float
 
-    @keywords_only("squared units of the feature space")
+    @keywords_only
     def __init__(
         self,
         *,

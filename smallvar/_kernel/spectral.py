@@ -269,7 +269,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
 
     _gamma_scale = 1.0
 
-    @keywords_only("squared units of the feature space")
+    @keywords_only
     def __init__(
         self,
         *,

@@ -249,7 +249,7 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     n_iter_: int
     path_: MixedPath
 
-    @keywords_only("units of the divergence")
+    @keywords_only
     def __init__(
         self,
         *,

@@ -196,7 +196,7 @@ class DynamicMeans(MovingClusters):
     n_iter_: int
     path_: LambdaPath
 
-    @keywords_only("squared data units")
+    @keywords_only
     def __init__(
         self,
         *,

@@ -375,7 +375,7 @@ class KernelDynamicMeans(_KernelMovingClusters):
     objective_path_: NDArray[np.float64]
     n_iter_: int
 
-    @keywords_only("squared units of the feature space")
+    @keywords_only
     def __init__(
         self,
         *,
@@ -598,7 +598,7 @@ class SpectralDynamicMeans(_KernelMovingClusters):
     eigenvalues_: NDArray[np.float64]
     _gamma_scale = 1.0
 
-    @keywords_only("squared units of the feature space")
+    @keywords_only
     def __init__(
         self,
         *,

@@ -234,7 +234,7 @@ class SegmentMeans(CenterEstimator):
     lam_: float
     lam_switch_: float
 
-    @keywords_only("squared data units")
+    @keywords_only
     def __init__(
         self,
         *,

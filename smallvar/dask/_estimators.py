@@ -323,7 +323,7 @@ class DPMeans(DaskEstimator, smallvar.DPMeans):
 
     _local = smallvar.DPMeans
 
-    @keywords_only("squared data units")
+    @keywords_only
     def __init__(
         self,
         *,
@@ -478,7 +478,7 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
 
     _local = smallvar.SphericalDPMeans
 
-    @keywords_only("units of 1 - cosine")
+    @keywords_only
     def __init__(
         self,
         *,

@@ -210,7 +210,7 @@ class HDPMeans(LocalCounterpart, smallvar.HDPMeans):
     random_state = None
     n_threads = None
 
-    @keywords_only("squared data units")
+    @keywords_only
     def __init__(
         self,
         *,

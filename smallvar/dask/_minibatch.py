@@ -139,7 +139,7 @@ class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
     _local = smallvar.MiniBatchDPMeans
     cluster_weights_: NDArray[np.float64]
 
-    @keywords_only("squared data units")
+    @keywords_only
     def __init__(
         self,
         *,
