@@ -161,7 +161,7 @@ def test_criteria_far_above_the_lowest_are_computed_when_asked_for(weighted, mon
     path = lambda_path(X, sample_weight=w, random_state=0, n_threads=1)
     assert path.best == 8
     assert set(path._far) >= {2, 3, 4}
-    monkeypatch.setattr(sample_module.Problem, "lowest", lambda self, stops: np.inf)
+    monkeypatch.setattr(sample_module.PathProblem, "lowest", lambda self, stops: np.inf)
     whole = lambda_path(X, sample_weight=w, random_state=0, n_threads=1)
     assert not whole._far
     assert (path.lam, path.confidence) == pytest.approx((whole.lam, whole.confidence), rel=1e-12)

@@ -20,7 +20,7 @@ def small(monkeypatch):
     monkeypatch.setattr(krylov, "KRYLOV_COLUMNS", 4)
     monkeypatch.setattr(krylov, "BASIS_SHARE", 2)
     for module in (eigen, relaxation):
-        monkeypatch.setattr(module, "LEAST_ROWS", 60)
+        monkeypatch.setattr(module, "LEAST_KRYLOV_ROWS", 60)
 
 
 def matrix(kind, seed):
@@ -180,10 +180,10 @@ def test_spectral_dpmeans_as_by_the_dense_solver(seed, monkeypatch):
 
     for lam in ("spectrum", 20.0, 1e3, 1e-5):
         for module in (eigen, relaxation):
-            monkeypatch.setattr(module, "LEAST_ROWS", np.inf)
+            monkeypatch.setattr(module, "LEAST_KRYLOV_ROWS", np.inf)
         dense = SpectralDPMeans(lam=lam, **options).fit(X, sample_weight=w)
         for module in (eigen, relaxation):
-            monkeypatch.setattr(module, "LEAST_ROWS", 300)
+            monkeypatch.setattr(module, "LEAST_KRYLOV_ROWS", 300)
         monkeypatch.setattr(KrylovSpace, "largest", counted)
         model = SpectralDPMeans(lam=lam, **options).fit(X, sample_weight=w)
         monkeypatch.setattr(KrylovSpace, "largest", largest)

@@ -466,7 +466,7 @@ def test_blobs():
 def test_components_of_a_large_sparse_gram(monkeypatch):
     """The centered bound of 30 equal cliques needs only what their eigenspace leaves over."""
     for module in (eigen, relaxation, spectral):
-        monkeypatch.setattr(module, "DENSE", 20)
+        monkeypatch.setattr(module, "DENSE_SOLVED_ROWS", 20)
     runs = []
     eigsh = eigen.eigsh
     monkeypatch.setattr(eigen, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
@@ -490,7 +490,7 @@ def test_components_of_a_large_sparse_gram(monkeypatch):
 def test_sparse_data_stay_sparse(shape, monkeypatch):
     """Sparse fits by X X' or X' X, with Lanczos, equal the dense fit."""
     for module in (eigen, relaxation, spectral):
-        monkeypatch.setattr(module, "DENSE", 40)
+        monkeypatch.setattr(module, "DENSE_SOLVED_ROWS", 40)
     rng = np.random.default_rng(0)
     X = sp.csr_array(sp.random_array(shape, density=0.02, random_state=rng))
     w = rng.random(shape[0])
@@ -772,7 +772,7 @@ def test_gamma_is_that_of_the_fit():
 def test_small_memory_gives_the_same(kernel, weighted, monkeypatch):
     """Fits by products with three blocks of the matrix, computed again, are the same."""
     for module in (eigen, relaxation, spectral):
-        monkeypatch.setattr(module, "DENSE", 20)
+        monkeypatch.setattr(module, "DENSE_SOLVED_ROWS", 20)
     monkeypatch.setattr(spectral, "MAX_EIGENVALUES", 6)
     X, _ = make_blobs(150, 4, centers=5, cluster_std=0.7, random_state=3)
     w = np.random.default_rng(0).choice([0.0, 0.7, 2.0], 150) if weighted else None

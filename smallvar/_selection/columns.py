@@ -16,14 +16,12 @@ ON_GRID = 0.05  # of a step: how far from the grid a value may be
 FREQUENT = 0.2  # of the rows: a value of numbers that so many share is apart, see ``recorded``
 # of the rows: a value near the mean or median was filled in only if a share in this range has it,
 FILLED = (0.03, 0.2)
-FILLED_RATIO = (
-    3.0  # and, in a column of numbers, over FILLED_RATIO times as many rows as any other value
-)
+# and, in a column of numbers, over FILLED_RATIO times as many rows as any other value
+FILLED_RATIO = 3.0
 RUN = 3  # more equal rows than this are needed for a value that many rows share
 CENTRAL = 0.1  # of the standard deviation: largest distance of such a value from mean or median
-MEAN_TOLERANCE = (
-    1e-4  # of the standard deviation: a value that is no farther from the mean equals it
-)
+# of the standard deviation: a value that is no farther from the mean equals it
+MEAN_TOLERANCE = 1e-4
 SKEWED = 1.0  # absolute skewness beyond which a column is one-sided
 # rows for the spread of columns; next rows that each is compared to
 SPREAD_ROWS, NEIGHBORS = 1000, 3

@@ -21,9 +21,8 @@ from smallvar._sweeps.residual_density import (
 # prices, times log(distinct rows): of a coordinate of a center, and of a cluster besides
 PER_COLUMN, PER_CLUSTER = 1.6, 3.0
 SHORT = 1e2  # up to this ratio of the longest to the shortest variance float32 is enough
-TRANSFORM_MARGIN = (
-    0.3  # price of a transformed column besides its parameters, times the distinct rows
-)
+# price of a transformed column besides its parameters, times the distinct rows
+TRANSFORM_MARGIN = 0.3
 # products of a covariance of all rows up to which calls of numpy take longer
 SMALL_PRODUCTS = 1 << 17
 ROWS_PER_COLUMN = 4  # least number of rows for each column that an estimate of V needs

@@ -36,9 +36,8 @@ ITERATIONS = 12  # at most; then all eigenpairs are computed at once
 # residual of an eigenpair, of its eigenvalue; errors of eigenvalues and likelihoods are its square
 PAIR_RESIDUAL = 1e-8
 SMALLEST_LENGTH = 1e-300
-PAIR_ROUNDING = (
-    1e-13  # of the largest eigenvalue: residuals of eigenpairs from LAPACK may be as large
-)
+# of the largest eigenvalue: residuals of eigenpairs from LAPACK may be as large
+PAIR_ROUNDING = 1e-13
 BISECTIONS = 40
 
 

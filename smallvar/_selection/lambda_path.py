@@ -18,9 +18,8 @@ from smallvar._selection.sample import PathClustering, PathProblem, Sample, squa
 
 # multiply-adds of one sweep at each clustering: up to so many, all are brought to fixed points
 CHEAP = 1 << 22
-LEAST_SWEPT_ERROR = (
-    0.99  # of an error: sweeps to a fixed point are taken to lower it by no more than the rest
-)
+# of an error: sweeps to a fixed point are taken to lower it by no more than the rest
+LEAST_SWEPT_ERROR = 0.99
 
 
 class LambdaPath(Path):

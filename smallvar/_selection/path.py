@@ -39,14 +39,12 @@ SINGLE_ROWS = 2000  # rows that are merged from single rows on
 FEWEST_CLUSTERS = 2  # clusters: where no more are found in few rows, a larger sample is tried
 PAST = 0.5  # a descent ends at this part of the best number if another one follows
 SURE_CONFIDENCE = 0.95  # confidence beyond which no transforms are tried
-CRITERION_ROUNDING = (
-    1e-3  # of a tie: criteria of the same clusters in another order may differ by this
-)
+# of a tie: criteria of the same clusters in another order may differ by this
+CRITERION_ROUNDING = 1e-3
 METRIC_DESCENTS = 3  # descents at most in the metric of the clusters, as long as each is better
 FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
-UNPROJECTED_SWEEPS = (
-    2  # of the first FINE_SWEEPS; in later sweeps distances may be of projected rows
-)
+# of the first FINE_SWEEPS; in later sweeps distances may be of projected rows
+UNPROJECTED_SWEEPS = 2
 ROOM = 1 << 22  # numbers in the centers of a path, kept even where X has fewer
 
 
