@@ -12,9 +12,12 @@ import sysconfig
 import textwrap
 import tomllib
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.datasets import make_blobs
 
 import smallvar
 
@@ -146,6 +149,47 @@ def test_imports_run_one_way():
                 folder == "_cli"
             ), path
             assert not HEAVY & set(re.findall(r"(?m)^(?:import|from) (\w+)", text)), path
+
+
+def entries(fit, X):
+    """Modules that calls enter, in order, with memory of X among the arguments."""
+    found = []
+
+    def module(frame):
+        """The module of the nearest frame of smallvar; None if there is none."""
+        while frame is not None:
+            path = Path(frame.f_code.co_filename)
+            if INSTALLED in path.parents:
+                return f"{path.parent.name}.{path.stem}"
+            frame = frame.f_back
+
+    def profile(frame, event, _):
+        if event == "call" and module(frame) not in (None, module(frame.f_back)):
+            values, code = frame.f_locals, frame.f_code  # arguments come first in co_varnames
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            values = [values.get(name) for name in names] + list(values.get("args", ()))
+            if any(isinstance(v, np.ndarray) and np.may_share_memory(v, X) for v in values):
+                found.append(module(frame))
+
+    sys.setprofile(profile)
+    try:
+        fit(X)
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "most_upward"), [("DPMeans", 11, 3), ("MixedDPMeans", 7, 3)]
+)
+def test_the_way_of_data_through_a_fit(name, most, most_upward):
+    """Objects that hold the data are handed down, not the data themselves, and seldom up."""
+    order = [f"{folder}.{module}" for folder, names in LAYERS.items() for module in names]
+    X = make_blobs(300, 3, centers=3, random_state=0)[0]
+    found = entries(getattr(smallvar, name)(random_state=0).fit, X)
+    layers = [order.index(module) for module in found]
+    assert 5 < len(found) <= most
+    assert sum(b > a for a, b in pairwise(layers)) <= most_upward
 
 
 def test_estimators_know_no_pictures():

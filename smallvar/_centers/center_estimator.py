@@ -29,13 +29,6 @@ class NearestCenters(Estimator):
     labels_: NDArray[np.int32]
     inertia_: float
     n_iter_: int
-    _dtype: type[np.floating] = np.float64  # of the data of the last fit
-
-    def _validate(self, X: Data, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
-        X = super()._validate(X, reset=reset, least=least)
-        if reset:
-            self._dtype = X.dtype.type
-        return X
 
     def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
         """Return a fitted scikit-learn KMeans with these centers.

@@ -237,6 +237,7 @@ class Estimator(FitMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: NDArray[Any]
     _dtypes: tuple[type, ...] = DTYPES  # of data that are not converted
+    _dtype: type[np.floating] = np.float64  # of the data of the last fit
     _error_share = 1.0  # factor of a squared distance in the objective
 
     _takes_sparse = False
@@ -259,21 +260,23 @@ class Estimator(FitMixin, BaseEstimator):
         ``least`` is the least number of rows.
         """
         # arrays as they should be skip scikit-learn's checks, which take longer than small fits
-        if is_plain(X, self._dtypes, least) and self._takes_columns(X.shape[1], reset):
-            return X
-        X = check_sparse(opened(X), type(self).__name__, self._takes_sparse)
-        with explained(X):
-            X = validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype=types_of(X, self._dtypes),
-                accept_sparse="csr" if self._takes_sparse else False,
-                order=None,
-                copy=False,
-                ensure_min_samples=least,
-            )
-        return sparse_rows(X) if issparse(X) else aligned(X)
+        if not (is_plain(X, self._dtypes, least) and self._takes_columns(X.shape[1], reset)):
+            X = check_sparse(opened(X), type(self).__name__, self._takes_sparse)
+            with explained(X):
+                X = validate_data(
+                    self,
+                    X,
+                    reset=reset,
+                    dtype=types_of(X, self._dtypes),
+                    accept_sparse="csr" if self._takes_sparse else False,
+                    order=None,
+                    copy=False,
+                    ensure_min_samples=least,
+                )
+            X = sparse_rows(X) if issparse(X) else aligned(X)
+        if reset:
+            self._dtype = X.dtype.type
+        return X
 
     def _usable_rows(self, X):
         """The rows that can be used, and their numbers; None where these are all."""

@@ -173,12 +173,14 @@ class Recorded:
     ``variance`` is that within a step, 0 for columns of numbers. ``in_steps``: almost all values
     are on a grid, or are few for the number of rows, or one. ``repeated``: they are few for the
     number of rows, at most its root, or one. ``few``: there are fewer than FEW_VALUES.
+    ``n_different`` is the number of rows that differ, see ``count_different``.
     """
 
     variance: NDArray[np.float64]
     in_steps: NDArray[np.bool_]
     repeated: NDArray[np.bool_]
     few: NDArray[np.bool_]
+    n_different: int
 
 
 def recorded(X, weight):
@@ -195,6 +197,7 @@ def recorded(X, weight):
     coding), m levels in all, the variance is that by which a cut into m equally frequent levels
     makes rows likelier by log(m).
     """
+    n_different = count_different(X)
     X, weight = evenly_spaced_rows(X, weight)
     n, d = X.shape
     step, count, in_steps = np.zeros(d), np.full(d, n), np.zeros(d, dtype=bool)
@@ -208,7 +211,7 @@ def recorded(X, weight):
         for group, m in _one_hot(X):
             variance[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
     few = (count < FEW_VALUES) & (count <= DISTINCT * n)
-    return Recorded(variance, repeated | in_steps, repeated, few)
+    return Recorded(variance, repeated | in_steps, repeated, few, n_different)
 
 
 def step_of(values):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from smallvar._selection.columns import count_different, recorded
+from smallvar._selection.columns import recorded
 from smallvar._selection.confidence import LEAST_LOGARITHM, SPREAD
 from smallvar._selection.coordinates import Coordinates, RoundMetric, SpanCoordinates
 from smallvar._selection.directions import (
@@ -55,8 +55,8 @@ class DensityCriterion:
         X, weight = self.X, self.weight = frame.X, frame.weight
         self.frame = frame
         self.n = float(X.shape[0] if weight is None else weight.sum())
-        self.distinct, self.d = count_different(X), X.shape[1]
         columns = recorded(X, weight)
+        self.distinct, self.d = columns.n_different, X.shape[1]
         self.floor, self.few_valued = columns.variance, columns.few
         self.cap = self.distinct // 3
         if columns.in_steps.all():  # then equal rows are to be expected

@@ -55,9 +55,10 @@ class MergeDescent:
             sweep.seed(draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng))
         return sums
 
-    def start(self, centers):
-        """Assign rows to the nearest of these centers, move the centers, and begin a tree."""
+    def start(self, centers=None):
+        """Assign rows to the nearest centers (None: the rows), move these, and begin a tree."""
         self.projected = None
+        centers = self.X if centers is None else centers
         self.sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
         self.sweep.assign()
         self.sweep.move_centers()

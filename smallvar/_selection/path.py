@@ -328,7 +328,7 @@ def _survey(search, sample, capacity, every=2):
     problem, descent = search.problem, sample.descent
     n = descent.X.shape[0]
     if n <= SINGLE_ROWS and problem.lam is problem.number is None:
-        descent.start(descent.X)
+        descent.start()
         descent.merge(max(0, descent.sweep.k - capacity))
         descent.begin()
         return _survey_down(search, sample, every=every)
