@@ -343,13 +343,8 @@ class Estimator(FitMixin, BaseEstimator):
         return LoopSettings(self.max_iter, float(self.tol), self._callback())
 
     def _check_starts(self):
-        """Raise unless the parameters of starts and sweeps are within their bounds."""
-        check_starts(self)
-
-
-def check_starts(estimator):
-    """Raise unless verbose, n_init, max_iter and tol are within their bounds."""
-    check_verbose(estimator.verbose)
-    check_number(estimator.n_init, "n_init", low=1, integer=True)
-    check_number(estimator.max_iter, "max_iter", low=1, integer=True)
-    check_number(estimator.tol, "tol", low=0)
+        """Raise unless verbose, n_init, max_iter and tol are within their bounds."""
+        check_verbose(self.verbose)
+        check_number(self.n_init, "n_init", low=1, integer=True)
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+        check_number(self.tol, "tol", low=0)

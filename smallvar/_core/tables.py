@@ -37,7 +37,9 @@ def opened(X):
             "X must be an array or a table, got a dict: use pandas.DataFrame(X), or "
             f"{DICTS_ALLOWED}"
         )
-    if is_array(X):
+    # of the array API, or a tensor
+    array = hasattr(X, "__dlpack__") and hasattr(X, "ndim")
+    if not issparse(X) and (array or hasattr(X, "__array_namespace__")):
         return as_numpy(X)
     # None if the library is not imported: X cannot be of it then
     arrow, polars = sys.modules.get("pyarrow"), sys.modules.get("polars")
@@ -52,16 +54,11 @@ def opened(X):
         if isinstance(X, arrow.RecordBatch):
             X = arrow.Table.from_batches([X])
         column = X.column(0) if isinstance(X, arrow.Table) and X.num_columns == 1 else X
-        if isinstance(column, (arrow.Array, arrow.ChunkedArray)) and _is_list(column.type):
-            return _rows_of_arrow(column)
+        if isinstance(column, (arrow.Array, arrow.ChunkedArray)):
+            types, kind = arrow.types, column.type
+            if types.is_fixed_size_list(kind) or types.is_list(kind) or types.is_large_list(kind):
+                return _rows_of_arrow(column)
     return X
-
-
-def is_array(X):
-    """Whether X is an array of the array API, or a tensor, of another library than numpy."""
-    if isinstance(X, np.ndarray) or issparse(X):
-        return False
-    return hasattr(X, "__array_namespace__") or (hasattr(X, "__dlpack__") and hasattr(X, "ndim"))
 
 
 def as_numpy(X):
@@ -80,12 +77,6 @@ def _rows_of_polars(column):
     if hasattr(column.dtype, "inner") and not hasattr(column.dtype, "shape"):  # List, not Array
         column = column.list.to_array(_one_length(column.list.len().to_numpy(), column.name))
     return column.to_numpy()
-
-
-def _is_list(kind):
-    """Whether an arrow type is one of lists."""
-    types = sys.modules["pyarrow"].types
-    return types.is_fixed_size_list(kind) or types.is_list(kind) or types.is_large_list(kind)
 
 
 def _rows_of_arrow(column):

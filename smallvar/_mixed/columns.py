@@ -141,7 +141,8 @@ def weighted_columns(packed, weight):
             kept[i], of_rows = False, "in the rows of positive weight"
             left_out[column.name] = f"no value {of_rows}"
             if len(values):
-                value = _shown_value(column, values[0])
+                coded = column.kind in CODE_KINDS or column.positions
+                value = column.levels[int(values[0])] if coded else plain(values[0])
                 left_out[column.name] = f"one value {of_rows}, {value!r}"
     if kept.all():
         return packed
@@ -157,13 +158,6 @@ def weighted_columns(packed, weight):
         number_of=index[packed.number_of[numbers]],
         code_of=index[packed.code_of[codes]],
     )
-
-
-def _shown_value(column, value):
-    """A value of a packed column, as the table has it."""
-    if column.kind in CODE_KINDS or column.positions:
-        return column.levels[int(value)]
-    return plain(value)
 
 
 def _nothing_left(left_out):

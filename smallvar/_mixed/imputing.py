@@ -64,10 +64,11 @@ def _changed(X, names, changes):
     # neither is imported here: a table of one of them means that it is loaded
     arrow, polars = sys.modules.get("pyarrow"), sys.modules.get("polars")
     if isinstance(X, Mapping):
-        return {
-            name: _in_array(np.asarray(column), *changes[j]) if j in changes else column
-            for j, (name, column) in enumerate(X.items())
-        }
+        out = dict(X)
+        for j, (rows, values) in changes.items():
+            out[list(X)[j]] = column = np.array(X[list(X)[j]])
+            column[rows] = values
+        return out
     if getattr(getattr(X, "dtype", None), "names", None):
         out = X.copy()
         for j, (rows, values) in changes.items():
@@ -95,16 +96,8 @@ def _changed(X, names, changes):
     out = np.array(X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object))
     for j, (rows, values) in changes.items():
         out[rows, j] = values
-    return out if isinstance(X, np.ndarray) else _as_numbers(out)
-
-
-def _in_array(column, rows, values):
-    out = column.copy()
-    out[rows] = values
-    return out
-
-
-def _as_numbers(out):
+    if isinstance(X, np.ndarray):
+        return out
     try:
         return out.astype(np.float64)
     except (TypeError, ValueError):

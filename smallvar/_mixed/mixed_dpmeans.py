@@ -375,7 +375,11 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         """Set ``n_features_in_`` and, for a table, ``feature_names_in_``."""
         vars(self).pop("feature_names_in_", None)
         self.n_features_in_ = packed.n_columns
-        names = _names_of(X) if packed.named else [None]
+        names = [None]
+        if packed.named and (isinstance(X, Mapping) or _fields(X)):
+            names = list(_fields(X) or X)
+        elif packed.named:  # of pyarrow, else of pandas and polars
+            names = list(getattr(X, "column_names", X.columns))
         if all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(names, dtype=object)
 
@@ -568,10 +572,3 @@ def _array_of(rows):
 def _fields(X):
     """The names of the fields of a structured array; None for all else."""
     return getattr(getattr(X, "dtype", None), "names", None)
-
-
-def _names_of(X):
-    """The names of the columns of a table."""
-    if isinstance(X, Mapping) or _fields(X):
-        return list(_fields(X) or X)
-    return list(getattr(X, "column_names", X.columns))  # of pyarrow, else of pandas and polars

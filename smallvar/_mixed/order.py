@@ -54,21 +54,17 @@ def evidence(codes, levels, features):
     square = np.diagonal(product)
     apart = square[:, np.newaxis] + square - 2.0 * product
     apart -= features.shape[1] * (share[:, np.newaxis] + share)  # what chance gives
-    orders = _orders(len(kept))
+    if len(kept) <= LISTED_LEVELS:
+        orders = np.array(list(permutations(range(len(kept)))))
+    else:
+        every = np.tile(np.arange(len(kept)), (ORDERS, 1))
+        orders = np.random.default_rng(0).permuted(every, axis=1)
     length = apart[orders[:, :-1], orders[:, 1:]].sum(axis=1)
     in_order = apart[np.arange(len(kept) - 1), np.arange(1, len(kept))].sum()
     same = np.abs(length - in_order) <= LENGTH_ROUNDING * np.abs(apart).max()
     rank = ((length < in_order) & ~same).mean() + 0.5 * same.mean()
     rank = np.clip(rank, 0.01, 0.99)
     return float(np.clip(np.log(0.93) - 0.7 * np.log(rank) + 2.0 * np.log1p(-rank), LOW, HIGH))
-
-
-def _orders(m):
-    """Orders of m levels, each as likely as its reverse."""
-    if m <= LISTED_LEVELS:
-        return np.array(list(permutations(range(m))))
-    rng = np.random.default_rng(0)
-    return rng.permuted(np.tile(np.arange(m), (ORDERS, 1)), axis=1)
 
 
 def are_in_order(samples, asked):

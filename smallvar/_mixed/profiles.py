@@ -43,8 +43,12 @@ def profiles(packed, labels, weight, parameters, spreads):
             rows[cluster].append((cluster, int(size[cluster]), column.name, column.kind, *line))
     apart = FIELDS.index("apart")
     lines = [line for cluster in rows for line in sorted(cluster, key=lambda row: -row[apart])]
-    fields = dict(zip(FIELDS, zip(*lines, strict=True), strict=True))
-    return {name: _array(name, cells) for name, cells in fields.items()}
+    types = {"cluster": np.int64, "size": np.int64}
+    types |= dict.fromkeys(("column", "kind", "summary", "level"), object)
+    return {
+        name: np.array(cells, dtype=types.get(name, np.float64))
+        for name, cells in zip(FIELDS, zip(*lines, strict=True), strict=True)
+    }
 
 
 class _ProfileSums:
@@ -176,13 +180,6 @@ def shown(value, spread=None):
     if abs(value) >= 1e6 or digits > 6:
         return f"{value:.3g}"
     return f"{value:{',' if abs(value) >= 1e4 else ''}.{digits}f}"
-
-
-def _array(name, cells):
-    if name in ("cluster", "size"):
-        return np.array(cells, dtype=np.int64)
-    text = name in ("column", "kind", "summary", "level")
-    return np.array(cells, dtype=object if text else np.float64)
 
 
 def library_of(X):

@@ -287,7 +287,9 @@ def _of_objects(cells):
 def _of_words(codes, levels, declared=False):
     """Cells of text, its levels in the order of the alphabet."""
     codes = np.asarray(codes)
-    if not declared and levels and _are_dates(levels):
+    sampled = levels[:: max(1, len(levels) // CHECKED_CELLS)]
+    are_dates = all(isinstance(level, str) and DATE.fullmatch(level) for level in sampled)
+    if not declared and levels and are_dates:
         return Cells("dates")
     used = np.unique(codes[codes >= 0]).tolist() if declared else range(len(levels))
     by_text = sorted(used, key=levels.__getitem__)
@@ -296,8 +298,3 @@ def _of_words(codes, levels, declared=False):
     return Cells(
         "levels", codes=table[codes], levels=[levels[i] for i in by_text], declared=declared
     )
-
-
-def _are_dates(levels):
-    sampled = levels[:: max(1, len(levels) // CHECKED_CELLS)]
-    return all(isinstance(level, str) and DATE.fullmatch(level) for level in sampled)

@@ -52,11 +52,6 @@ class Coordinates:
         self.total = self._scatter(self.origin)
         self.floor = np.diag(floor) if floor.any() else None
 
-    def leave_out(self, varying):
-        """Leave out the columns that do not vary in these rows."""
-        if not varying.all():
-            self._take(np.eye(len(varying))[:, varying])
-
     def find_rank(self, mean):
         """Leave out the directions in which rows do not vary; ``mean`` is that of the rows."""
         offset = mean - self.origin
@@ -68,9 +63,9 @@ class Coordinates:
         e, U = all_pairs(S)
         rank = max(1, int((e > ZERO_VARIANCE * e[-1]).sum()))
         if rank < len(e):
-            self._take(np.ascontiguousarray(U[:, len(e) - rank :]))
+            self.take(np.ascontiguousarray(U[:, len(e) - rank :]))
 
-    def _take(self, basis):
+    def take(self, basis):
         """Use the coordinates along this orthonormal basis from here on."""
         self.basis, self.rank = basis, basis.shape[1]
         self.total = basis.T @ self.total @ basis

@@ -110,10 +110,10 @@ class DensityCriterion:
             coordinates = Coordinates(self.frame, self.floor)
             # The rank cannot be told from fewer distinct rows than columns: all columns stay. Nor
             # can it with few values in every column: only constant columns are left out.
-            if self.d < self.distinct and repeated:
-                coordinates.leave_out(self.varying)
-            elif self.d < self.distinct:
+            if self.d < self.distinct and not repeated:
                 coordinates.find_rank(self.frame.mean)
+            elif self.d < self.distinct and not self.varying.all():
+                coordinates.take(np.eye(self.d)[:, self.varying])
         self.coordinates, self.rank = coordinates, coordinates.rank
         if coordinates.basis is not None:
             floor = coordinates.floor
@@ -157,7 +157,8 @@ class DensityCriterion:
         if long is not None:
             long.vectors = self.coordinates.unrotated(long.vectors)
         squares, rounded = self._squares(sweep, long)
-        error, metric = self._sum(squares), None
+        weighted = squares if self.weight is None else self.weight * squares
+        error, metric = float(weighted.sum()), None
         V = value(squares + self.total_floor, 0.0, 1)
         if long is not None:
             metric, q = RoundMetric(self.coordinates, long), len(long.variances)
@@ -173,10 +174,6 @@ class DensityCriterion:
             if box < V:
                 V, metric = box, None
         return V + self.constant, metric, error
-
-    def _sum(self, squares):
-        """Weighted sum over the rows."""
-        return float((squares if self.weight is None else self.weight * squares).sum())
 
     def _own(self, sweep):
         """Squared distances by a covariance for each cluster, and the mean log determinant.
