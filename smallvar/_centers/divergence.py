@@ -55,8 +55,8 @@ class _Divergence:
     """D(x, mu) = F(x) - F(mu) - F'(mu).(x - mu), a sum over columns, on a domain low..high.
 
     ``kind`` is its number in divergences.pyx. ``tangent(mu, m0)`` returns F'(mu) - F'(m0) and the
-    summands of D(m0, mu), for points inside the domain. Where a component of mu is on the border
-    of the domain, the divergence of an x that is not there is infinite: a wall. ``size`` stands for
+    summands of D(m0, mu), for points inside the domain. Where a component of mu is on the border of
+    the domain, the divergence of an x that is not there is infinite: a wall. ``size`` stands for
     the squared length of a row: means are good to MEAN_ROUNDING of its root. ``has_shape``: the
     exponential family has a shape, one more parameter.
     """
@@ -192,10 +192,9 @@ class DivergenceSweep:
     """The sweeps of DP-means for a divergence: a ``Sweep`` of ``starts.py``.
 
     The nearest center is the one with the least affine score; where scores differ by no more than
-    rounding, ``between`` decides, so that labels depend neither on chunks nor threads.
-
-    ``rows`` are the rows visited, in that order (None: all as given), ``weight`` their weights > 0
-    or None, and ``reference`` the Reference of all X. A row of the visit is its place in ``rows``.
+    rounding, ``between`` decides, so that labels depend neither on chunks nor threads. ``rows`` are
+    the rows visited, in that order (None: all as given), ``weight`` their weights > 0 or None,
+    ``reference`` the Reference of all X. A row of the visit is its place in ``rows``.
     """
 
     needs_float64 = False  # there are no scores in float32
@@ -215,6 +214,8 @@ class DivergenceSweep:
         )
         self.lightest = 1.0 if weight is None else float(weight.min())
         self.n_moved, self.lam, self.limit = 0, np.inf, np.inf
+        # bound on the relative rounding error of a sum over the columns
+        self.roundoff = (X.shape[1] + 16) * EPS
 
     @property
     def k(self):
@@ -287,12 +288,6 @@ class DivergenceSweep:
         """The weights of a block of the visit."""
         return np.float64(1.0) if self.weight is None else self.weight[block]
 
-    # ---- nearest centers -------------------------------------------------------------------------
-
-    def _roundoff(self):
-        """Bound on the relative rounding error of a sum over the columns."""
-        return (self.X.shape[1] + 16) * EPS
-
     def tolerance(self, rows):
         """Bounds on the rounding errors of divergences of these rows of the visit from any center.
 
@@ -305,7 +300,7 @@ class DivergenceSweep:
             # sums of. A summand of an exact divergence is a difference of numbers whose square is
             # at most size times the divergence.
             reach = self.from_m0[rows] + offset.max() + norm.max() * self.lengths[rows]
-            bound = self._roundoff() * (reach + terms.max() + np.sqrt(self.sizes[rows] * reach))
+            bound = self.roundoff * (reach + terms.max() + np.sqrt(self.sizes[rows] * reach))
         return np.where(np.isnan(bound), np.inf, bound)
 
     def table(self, x, rows, first=0):
@@ -335,18 +330,11 @@ class DivergenceSweep:
         label = candidate.argmax(axis=1)
         close = np.flatnonzero((candidate.sum(axis=1) > 1) | np.isnan(least))
         row, center = np.nonzero(candidate[close])
-        value = self.exact_pairs(x, close[row], center)
+        value = self._exact(np.asarray(rows)[close[row]], center)
         order = np.lexsort((center, value, row))
         first = order[np.searchsorted(row, np.arange(len(close)))]
         label[close], least[close] = center[first], value[first]
         return label, least
-
-    def exact_pairs(self, x, row, center):
-        """Exact divergences of pairs: row ``row[i]`` of x and center ``center[i]``."""
-        out = np.empty(len(row))
-        for part in blocks(len(row), x.shape[1]):
-            out[part] = self.rule.between(x[row[part]], self.centers[center[part]])
-        return out
 
     def assign(self):
         """Each row joins its nearest center."""
@@ -364,7 +352,7 @@ class DivergenceSweep:
         if not self.packed:
             slope, offset, norm, terms = self.scores
             self.affine.set_scores(
-                *(slope, offset, self.walls, norm.max(), terms.max(), self._roundoff()), LOGARITHMS
+                *(slope, offset, self.walls, norm.max(), terms.max(), self.roundoff), LOGARITHMS
             )
             self.packed = True
         self.affine.set_moves(self._moves() if bounded else None)
@@ -392,21 +380,19 @@ class DivergenceSweep:
         if self.bounded_by is None or not np.array_equal(self.bounded_by[1], self.walls):
             return None
         (slope, offset, *_), (old_slope, old_offset, *_) = self.scores, self.bounded_by[0]
-        outward = 1.0 + self._roundoff()
+        outward = 1.0 + self.roundoff
         with np.errstate(over="ignore", invalid="ignore"):  # scores may be infinite: no bounds then
             rise = offset - old_offset
             length = outward * np.sqrt(
                 np.square((slope - old_slope) * self.reference.unit).sum(axis=1)
             )
             moves = np.vstack([rise, length, _max_of_others(-rise), _max_of_others(length)])
-            moves[::2] += self._roundoff() * np.abs(moves[::2])  # rounded up
+            moves[::2] += self.roundoff * np.abs(moves[::2])  # rounded up
         return moves if np.isfinite(moves).all() else None
 
     def moved(self):
         """Number of rows that got another label in this sweep."""
         return self.n_moved
-
-    # ---- opening clusters ------------------------------------------------------------------------
 
     def create(self, lam, cap):
         """One sweep of KJ12, Algorithm 1: rows in the order of visit, each may open a cluster."""
@@ -502,8 +488,6 @@ class DivergenceSweep:
             self.labels[rows[best]] = self.k
             self.open_at(center)
 
-    # ---- means -----------------------------------------------------------------------------------
-
     def add_up(self):
         """Bring the sums up to date with the labels, by the rows whose label has changed."""
         label, frame = self.labels, self.reference.frame
@@ -521,10 +505,6 @@ class DivergenceSweep:
                 w = None if frame.weight is None else frame.weight[i]
                 self.sums.move(self.X[i], self.summed[i], label[i], w)
         self.summed = label.copy()
-        self._read()
-
-    def _read(self):
-        """Read the weights and the numbers of rows of the clusters from the sums."""
         self.weights = self.sums.totals[1][: self.k]
         self.counts = self.sums.counts[: self.k].astype(np.intp)
 
@@ -563,11 +543,11 @@ class DivergenceSweep:
         self._keep(self.centers, kept)
         return not kept.all()
 
-    def _exact(self, rows):
-        """Exact divergences of these rows of the visit from their assigned centers."""
-        out = np.empty(len(rows))
+    def _exact(self, rows, label=None):
+        """Exact divergences of rows of the visit from these centers, by default their own."""
+        label, out = self.labels[rows] if label is None else label, np.empty(len(rows))
         for part in blocks(len(rows), self.X.shape[1]):
-            centers = self.centers[self.labels[rows[part]]]
+            centers = self.centers[label[part]]
             out[part] = self.rule.between(self.rows_of(rows[part]), centers)
         return out
 
@@ -579,8 +559,6 @@ class DivergenceSweep:
         """Weighted sum of divergences from the assigned centers, row by row, rounded once."""
         distances = self.assigned_distances()
         return exact_total(distances if self.weight is None else self.weight * distances)
-
-    # ---- collapsed updates -----------------------------------------------------------------------
 
     def collapse(self, lam, cap):
         """Do one collapsed sweep; returns the numbers of rows moved and of clusters opened.
@@ -613,13 +591,11 @@ class _Collapsed:
         self.sweep, self.lam, self.cap = sweep, lam, cap
         self.means, self.weights = sweep.centers.copy(), sweep.weights.copy()
         self.counts = sweep.counts.copy()
+        # means are brought back to the range of the data if rounding has put them outside
+        layout = sweep.reference.frame.layout
+        self.range = layout.low, layout.high
         self.n_used = int(np.count_nonzero(self.counts))
         self.n_moved = 0
-
-    def _clip(self, mean):
-        """The mean, brought back to the range of the data if rounding has put it outside."""
-        layout = self.sweep.reference.frame.layout
-        return np.clip(mean, layout.low, layout.high)
 
     def _join(self, x, w, clusters):
         """Costs of joining clusters: w D(x, m') + s D(m, m'), m' the joint mean (MB13, eq. 8-9)."""
@@ -634,7 +610,7 @@ class _Collapsed:
         """Costs of joining the clusters ``label`` that rows were in, for rows not alone there."""
         between = self.sweep.rule.between
         mean, s = self.means[label], self.weights[label] - w
-        without = self._clip(mean - (w / s)[:, None] * (x - mean))
+        without = np.clip(mean - (w / s)[:, None] * (x - mean), *self.range)
         return w * between(x, mean) + s * between(without, mean)
 
     def _fill(self, cost, x, w, label, rows):
@@ -694,7 +670,7 @@ class _Collapsed:
         for c in (old, new):
             if self.counts[c]:
                 mean, self.weights[c] = sums.center(c)
-                self.means[c] = self._clip(mean)
+                self.means[c] = np.clip(mean, *self.range)
 
 
 class SumsFrame:
@@ -716,7 +692,6 @@ def farthest_first(rule, X, rows, mean, n_clusters):
     n = X.shape[0] if rows is None else len(rows)
 
     def divergences_from(seed):
-        """Divergences of all rows from a seed."""
         out = np.empty(n)
         for block in blocks(n, X.shape[1]):
             x = X[block if rows is None else rows[block]]
@@ -750,7 +725,5 @@ def _max_of_others(values):
     """For each value, the largest of all others; 0 if there is only one."""
     if len(values) == 1:
         return np.zeros(1)
-    first = values.argmax()
-    out = np.full(len(values), values[first])
-    out[first] = np.delete(values, first).max()
-    return out
+    second, first = np.partition(values, -2)[-2:]
+    return np.where(np.arange(len(values)) == values.argmax(), second, first)

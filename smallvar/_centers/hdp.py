@@ -155,19 +155,6 @@ def local_clusters(model):
     return LocalClusters(model.groups_, used, centers, model.lam_local_)
 
 
-def _local_penalty(X, inertia, frame):
-    """The penalty for a local cluster: 3 s^2 log(u), for u distinct rows.
-
-    s^2 = ``inertia`` / (u d), where d is the number of columns that vary, is the variance within
-    the pooled clusters. 0 if there is none.
-    """
-    n_distinct = count_distinct(X)
-    n_varying = int((frame.spread > 0.0).sum())
-    if not inertia > 0.0:
-        return 0.0
-    return LOCAL_PENALTY * inertia / (n_distinct * n_varying) * float(np.log(n_distinct))
-
-
 def _largest_global_penalty(X, weight, labels, sets, centers):
     """The penalty above which some global cluster, were it gone, would be opened by no data set.
 
@@ -195,18 +182,18 @@ def _largest_global_penalty(X, weight, labels, sets, centers):
     return float(largest.min())
 
 
-@dataclass(frozen=True)
-class _HDPSettings:
-    """Settings that the fits of all rows and of samples of them have in common.
+class _HDPProblem:
+    """The rows of a fit, with their data sets, and the starts that are made of them.
 
-    ``lam_local`` is "auto" where it follows from the rows; ``unit`` is the mean weight of all rows,
-    the penalty where the rows have no variance.
+    Fits of all rows and of samples of them have the settings in common: ``lam_local`` is "auto"
+    where it follows from the rows; ``unit`` is the mean weight of all rows, the penalty where the
+    rows have no variance.
     """
 
-    lam_local: Any
-    unit: float
-    max_iter: int
-    n_threads: int
+    def __init__(self, X, weight, sets, lam_local, unit, max_iter, n_threads):
+        self.X, self.weight, self.sets, self.n_threads = X, weight, sets, n_threads
+        self.lam_local, self.unit, self.max_iter = lam_local, unit, max_iter
+        self.frame = RowsFrame(X, weight, n_threads)
 
     def labels_by_set(self, rows, weight, sets, pooled):
         """Global labels after the sweeps that start from pooled clusters, and the number of these.
@@ -214,24 +201,25 @@ class _HDPSettings:
         ``pooled`` is a k-means clustering of these rows as one data set. In the sweeps each data
         set leaves the clusters that save it less than the local penalty, so fewer may remain.
         """
-        problem = _HDPProblem(rows, weight, sets, self)
+        settings = self.lam_local, self.unit, self.max_iter, self.n_threads
+        problem = _HDPProblem(rows, weight, sets, *settings)
         sweep = problem.from_pooled(pooled, LoopSettings(self.max_iter)).sweep
         return sweep.result()[0], sweep.k
 
-
-class _HDPProblem:
-    """The rows of a fit, with their data sets, and the starts that are made of them."""
-
-    def __init__(self, X, weight, sets, settings):
-        self.X, self.weight, self.sets, self.settings = X, weight, sets, settings
-        self.frame = RowsFrame(X, weight, settings.n_threads)
-
     def local_penalty(self, pooled):
-        """The penalty for each local cluster; "auto" takes it from the pooled clusters."""
-        settings = self.settings
-        if settings.lam_local != "auto":
-            return float(settings.lam_local)
-        return float(_local_penalty(self.X, pooled.inertia, self.frame) or settings.unit)
+        """The penalty for each local cluster; "auto": 3 s^2 log(u), for u distinct rows.
+
+        s^2 = inertia / (u d), where d is the number of columns that vary, is the variance within
+        the pooled clusters.
+        """
+        if self.lam_local != "auto":
+            return float(self.lam_local)
+        n_distinct = count_distinct(self.X)
+        n_varying = int((self.frame.spread > 0.0).sum())
+        if not pooled.inertia > 0.0:
+            return float(self.unit)
+        variance = LOCAL_PENALTY * pooled.inertia / (n_distinct * n_varying)
+        return float(variance * float(np.log(n_distinct)) or self.unit)
 
     def sweep(self, order, lam_local, lam_global):
         """The sweep of these rows, visited in this order."""
@@ -245,7 +233,7 @@ class _HDPProblem:
             lam_global,
             frame.layout,
             frame.mean,
-            self.settings.n_threads,
+            self.n_threads,
             None if weight is None else weight[order],
         )
 
@@ -562,8 +550,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
             lam_local = local_of_rows(X, sets, self.n_local, n_threads) * unit
         if lam_global == "farthest-first":
             lam_global = global_of_rows(X, sets, self.n_global, n_threads) * unit
-        settings = _HDPSettings(lam_local, unit, self.max_iter, n_threads)
-        problem = _HDPProblem(X, weight, sets, settings)
+        problem = _HDPProblem(X, weight, sets, lam_local, unit, self.max_iter, n_threads)
         if lam_global == "auto":
             best, lam_global = self._fit_pooled(problem, pooled, rng, loop)
         else:
@@ -590,7 +577,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
             return problem.from_pooled(clusters, loop)
 
         if number is None:
-            refine = problem.settings.labels_by_set
+            refine = problem.labels_by_set
             best = begun(choose_number(X, weight, sets, path, refine, rng, n_threads))
         else:
             best = self._exact_start(begun, number)
