@@ -7,7 +7,7 @@ them in ``divergence_path``; "squared_euclidean" is ``DPMeans`` itself.
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils.validation import check_is_fitted
 
@@ -41,7 +41,7 @@ from smallvar._selection.penalty import cut_guess
 from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 if TYPE_CHECKING:
-    from sklearn.cluster import KMeans
+    pass
 
 
 class _DivergenceProblem(DPProblem):
@@ -440,22 +440,9 @@ default="squared_euclidean"
         tags.input_tags.positive_only = self.divergence != "squared_euclidean"
         return tags
 
-    def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
-        """Return a fitted scikit-learn KMeans with these centers, if the divergence is Euclidean.
-
-        Parameters
-        ----------
-        dtype : {numpy.float64, numpy.float32}, default=None
-            As for :meth:`DPMeans.to_sklearn_kmeans`.
-
-        Returns
-        -------
-        kmeans : sklearn.cluster.KMeans
-            As from :meth:`DPMeans.to_sklearn_kmeans`.
-        """
+    def _check_kmeans(self):
         if self._rule() is not None:
             raise ValueError(
                 "divergence must be 'squared_euclidean' for a KMeans that predicts the same, got "
                 f"{self.divergence!r}"
             )
-        return super().to_sklearn_kmeans(dtype)

@@ -1,8 +1,8 @@
 """Bases of the estimators with centers in the space of the data.
 
 ``NearestCenters`` is for those whose ``predict`` is that of k-means, and converts them to a
-scikit-learn KMeans; ``CenterEstimator`` has ``fit_predict``, ``predict``, ``transform`` and
-``score``. ``at_centers`` makes a fitted estimator from centers alone.
+scikit-learn KMeans; ``CenterEstimator`` has ``predict``, ``transform`` and ``score``.
+``at_centers`` makes a fitted estimator from centers alone.
 """
 
 from typing import TYPE_CHECKING
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import issparse
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import gen_batches
 
-from smallvar._core.estimator import Estimator, check_fitted, with_learned
+from smallvar._core.estimator import Estimator, LabelsMixin, check_fitted, with_learned
 from smallvar._core.frame import nearest
 from smallvar._core.validation import DTYPES, Data, check_weights, learned, some_rows
 from smallvar._sweeps.exact import distances_to_centers
@@ -34,7 +34,8 @@ class NearestCenters(Estimator):
         """Return a fitted scikit-learn KMeans with these centers.
 
         Use it wherever a fitted ``KMeans`` is required, such as for ONNX export. Fitted again, it
-        minimizes the squared error for this number of clusters, without a penalty.
+        minimizes the squared error for this number of clusters, without a penalty. ValueError where
+        distances are not Euclidean, by a ``metric_`` or a divergence: no KMeans predicts the same.
 
         Parameters
         ----------
@@ -63,6 +64,7 @@ class NearestCenters(Estimator):
         """
         from sklearn.cluster import KMeans
 
+        self._check_kmeans()
         check_fitted(self)
         try:
             kind = np.dtype(self._dtype if dtype is None else dtype)
@@ -91,6 +93,9 @@ class NearestCenters(Estimator):
             kmeans.feature_names_in_ = self.feature_names_in_.copy()
         return kmeans
 
+    def _check_kmeans(self):
+        """Raise if a KMeans with these centers would not predict the same."""
+
 
 def at_centers(model, centers, n_features, names=None):
     """The unfitted estimator ``model`` with these centers, ready to predict."""
@@ -113,7 +118,7 @@ def _distances_of_sparse(X, centers, out):
     return out.max()
 
 
-class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Estimator):
+class CenterEstimator(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Base of estimators whose result is a set of centers in the space of the data."""
 
     cluster_centers_: NDArray[np.float64]
@@ -125,27 +130,6 @@ class CenterEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     @property
     def _n_features_out(self):
         return self.cluster_centers_.shape[0]
-
-    def fit_predict(
-        self, X: Data, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> NDArray[np.int32]:
-        """Fit and return the labels of the data.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Data, as for ``fit``.
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights, as for ``fit``.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,), int32
-            ``labels_`` of the fit.
-        """
-        return self.fit(X, sample_weight=sample_weight).labels_
 
     def predict(self, X: Data) -> NDArray[np.int32]:
         """Return the nearest center of each row; no row opens a cluster.

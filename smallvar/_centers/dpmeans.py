@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
@@ -38,7 +38,7 @@ from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 if TYPE_CHECKING:
-    from sklearn.cluster import KMeans
+    pass
 
 MUCH_BETTER = 0.9  # an objective below this times that of one cluster is worth a warning
 
@@ -381,56 +381,28 @@ class DPMeans(NearestCenters, CenterEstimator):
         in_metric = self.metric == "auto"
         problem = RowsProblem(fit, X, weight, n_threads, in_metric)
         best = self._learn(run_starts(problem, rng))
-        for name in ("metric_", "_turned_centers"):
+        for name in ("metric_", "_metric_centers"):
             vars(self).pop(name, None)
         # centers of the fit are in the metric; the public ones are means of the data
         if in_metric:
             self.metric_ = self.path_.metric
             if self.metric_ is not None:
-                self._turned_centers = best.centers
+                self._metric_centers = best.centers
                 self.cluster_centers_ = means_of(X, weight, self.labels_, n_threads)
         return best
 
     def _measured(self, X):
         """Rows and centers in the metric of the fit, in which nearest centers are found."""
-        if "_turned_centers" not in vars(self):
+        if "_metric_centers" not in vars(self):
             return super()._measured(X)
-        return self.path_.measured(X), self._turned_centers
+        return self.path_.measured(X), self._metric_centers
 
-    def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
-        """Return a fitted scikit-learn KMeans with these centers, unless there is a ``metric_``.
-
-        Use it wherever a fitted ``KMeans`` is required, such as for ONNX export. Fitted again, it
-        minimizes the squared error for this number of clusters, without a penalty.
-
-        Parameters
-        ----------
-        dtype : {numpy.float64, numpy.float32}, default=None
-            The type of its centers; None means that of the data of the fit. Methods of ``KMeans``
-            take data of the type of its centers only.
-
-        Returns
-        -------
-        kmeans : sklearn.cluster.KMeans
-            With copies of ``cluster_centers_`` and ``labels_``, and the ``inertia_``, ``n_iter_``,
-            ``n_features_in_`` and, if there are any, ``feature_names_in_``. It predicts the same
-            labels, except at ties up to rounding. Its ``score`` is minus the squared error, without
-            penalties. Its ``init`` is these centers.
-
-        Examples
-        --------
-        >>> from smallvar import DPMeans
-        >>> model = DPMeans(lam=4.0).fit([[0.0, 0.0], [0.0, 1.0], [9.0, 9.0], [9.0, 8.0]])
-        >>> kmeans = model.to_sklearn_kmeans()
-        >>> kmeans.predict([[8.0, 8.0]])
-        array([1], dtype=int32)
-        """
-        if "_turned_centers" in vars(self):
+    def _check_kmeans(self):
+        if "_metric_centers" in vars(self):
             raise ValueError(
                 "metric_ must be None for a KMeans that predicts the same: fit one to the rows "
                 "times metric_, or this with metric='euclidean'"
             )
-        return super().to_sklearn_kmeans(dtype)
 
     def _learn(self, fitted):
         """Set the learned attributes from the result of a fit, which is returned."""

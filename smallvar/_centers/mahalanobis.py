@@ -30,6 +30,7 @@ from smallvar._core.validation import (
     check_symmetric,
     check_weights,
     exact_number,
+    learned,
     level_of_caller,
     shown,
     varying_columns,
@@ -381,7 +382,7 @@ default="auto"
         # a share of the mean variance of a column; of the sum of squares of a column and cluster
         if self.volume == "points":
             return PRIOR * float(self.scale) * total / d / exact_total(w) or 1.0
-        return 0.1 * total / d / (GUESS if self._finds_number else self.n_clusters) or 1.0
+        return PRIOR * total / d / (GUESS if self._finds_number else self.n_clusters) or 1.0
 
     def _resolve_lam(self, d, data, known):
         """The penalty of a cluster: ``lam`` if it is given, else that of BIC; None with K fixed."""
@@ -590,13 +591,15 @@ default="auto"
 
     def _fitted(self, X, reg, w=None):
         """The clusters found, and other data."""
-        w = np.ones(X.shape[0]) if w is None else w
-        kind = Gaussians if self.weights_ is None else PointGaussians
-        scale, covariances = float(self.scale) * self._unit, self.covariances_
+        w, d, by_point = np.ones(len(X)) if w is None else w, X.shape[1], self.weights_ is not None
+        centers = learned(self, "cluster_centers_", None, d)
+        covariances = learned(self, "covariances_", len(centers), d, d)
+        shares = learned(self, "weights_", len(centers)) if by_point else None
         if self._varying is not None:
             covariances = covariances[:, self._varying][:, :, self._varying]
+        kind, scale = PointGaussians if by_point else Gaussians, float(self.scale) * self._unit
         state = kind(self._columns(X), w, self.lam_ or 0.0, scale, reg, None)
-        state.set_clusters(self._columns(self.cluster_centers_), covariances, self.weights_)
+        state.set_clusters(self._columns(centers), covariances, shares)
         return state
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:
@@ -637,7 +640,7 @@ default="auto"
         X = self._validate(X, reset=False)
         check_reach(X)
         state = self._fitted(X, self.reg_covar_)
-        out = np.empty((X.shape[0], self.n_clusters_), dtype=X.dtype)
+        out = np.empty((X.shape[0], len(state.centers)), dtype=X.dtype)
         for rows in blocks(X.shape[0], max(self.cluster_centers_.shape)):
             with np.errstate(over="ignore"):
                 out[rows] = np.sqrt(state.distances(state.rows(rows)))

@@ -16,9 +16,9 @@ from numbers import Real
 from typing import Any, ParamSpec
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -348,3 +348,28 @@ class Estimator(FitMixin, BaseEstimator):
         check_number(self.n_init, "n_init", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
         check_number(self.tol, "tol", low=0)
+
+
+class LabelsMixin(ClusterMixin):
+    """An estimator whose ``fit`` sets ``labels_``."""
+
+    def fit_predict(
+        self, X: Any, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> NDArray[np.int32]:
+        """Fit and return the labels of the data.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Data, as for ``fit``.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, as for ``fit``.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            ``labels_`` of the fit.
+        """
+        return self.fit(X, sample_weight=sample_weight).labels_

@@ -8,12 +8,13 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from smallvar._centers.starts import DPFit, run_starts
 from smallvar._core.estimator import (
     Estimator,
+    LabelsMixin,
     check_fitted,
     keywords_only,
     warn_not_converged,
@@ -77,7 +78,7 @@ class _TableProblem(MixedProblem):
         return again
 
 
-class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Estimator):
+class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """DP-means for tables of numbers, counts, flags and categories, with cells that are missing.
 
     Minimizes, over labels, the parameters of the clusters and their number K,
@@ -471,27 +472,6 @@ class MixedDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         """
         packed = self._packed(X)
         return self._nearest(packed.numbers, packed.codes).labels
-
-    def fit_predict(
-        self, X: Any, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> NDArray[np.int32]:
-        """Fit and return the labels of the rows.
-
-        Parameters
-        ----------
-        X : DataFrame, Table, dict of arrays, or array-like of shape (n_samples, n_features)
-            The table, as for ``fit``.
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights, as for ``fit``.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,), int32
-            ``labels_`` of the fit.
-        """
-        return self.fit(X, sample_weight=sample_weight).labels_
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Compute the divergence of each row from each cluster.
