@@ -360,17 +360,9 @@ class DPMeans(NearestCenters, CenterEstimator):
 
     def _described(self, n_samples, lam, given):
         """The settings of a fit with this penalty (None: from a path) and the user's centers."""
-        return DPFit(
-            n_samples,
-            lam,
-            self._loop(),
-            self.algorithm,
-            self.max_clusters,
-            exact_number(self.n_clusters),
-            given,
-            self.n_init,
-            self.shuffle,
-        )
+        numbers = self.max_clusters, exact_number(self.n_clusters)
+        starts = given, self.n_init, self.shuffle
+        return DPFit(n_samples, lam, self._loop(), self.algorithm, *numbers, *starts)
 
     def _fit(self, X, weight, given, rng, n_threads):
         """Fit checked data; returns the best start."""

@@ -223,19 +223,13 @@ class _HDPProblem:
 
     def sweep(self, order, lam_local, lam_global):
         """The sweep of these rows, visited in this order."""
-        sets, frame, weight = self.sets, self.frame, self.weight
-        return HDPSweep(
-            self.X,
-            order,
-            sets.number[order],
-            len(sets),
-            lam_local,
-            lam_global,
-            frame.layout,
-            frame.mean,
-            self.n_threads,
-            None if weight is None else weight[order],
+        weight = None if self.weight is None else self.weight[order]
+        sets, frame = (
+            (self.sets.number[order], len(self.sets)),
+            (self.frame.layout, self.frame.mean),
         )
+        penalties = lam_local, lam_global
+        return HDPSweep(self.X, order, *sets, *penalties, *frame, self.n_threads, weight)
 
     def from_mean(self, order, lam_local, lam_global, loop):
         """Run Algorithm 2 from the mean of all rows, which are visited in this order."""

@@ -121,7 +121,7 @@ class BatchEstimator(CenterEstimator):
         """The starting center where none is given, of shape (1, n_features)."""
         return RowsFrame(X, weight, n_threads).mean.reshape(1, -1)
 
-    def _reach(self):
+    def _opens_beyond(self):
         """The weighted squared distance beyond which a row opens a cluster."""
         return self.lam_
 
@@ -164,10 +164,10 @@ class BatchEstimator(CenterEstimator):
         largest = weighted[farthest]
         if later and self._found is not None and self._found.within is not None:
             self._found = self._found.counted()
-            if self._found.is_due or largest > self._reach():
+            if self._found.is_due or largest > self._opens_beyond():
                 new, _ = self._choose(X, weight, self._rng(), n_threads, None)
                 self._take(self._found.after(new), weight)
-        while largest > self._reach() and len(centers) + len(opened) < cap:
+        while largest > self._opens_beyond() and len(centers) + len(opened) < cap:
             seed, farthest, largest = nearest_row(X, weight, farthest, distance, n_threads)
             opened.append(seed)
         if opened:

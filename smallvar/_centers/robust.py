@@ -333,18 +333,11 @@ class RobustDPMeans(CenterEstimator):
         for n_paths in range(1, MAX_PATHS + 1):
             rows = X if kept.all() else some_rows(X, kept)
             w = None if weight is None else weight[kept]
-            path = find_path(
-                rows,
-                w,
-                np.random.RandomState(seed),
-                n_threads,
-                lam=lam,
-                most=self.max_clusters,
-                # at an exact number, rows far away might be clusters of the first path
-                number=None if n_paths == 1 else number,
-                init=given,
-                callback=self._callback(),
-            )
+            options = {"lam": lam, "most": self.max_clusters, "init": given}
+            # at an exact number, rows far away might be clusters of the first path
+            options["number"] = None if n_paths == 1 else number
+            path_rng = np.random.RandomState(seed)
+            path = find_path(rows, w, path_rng, n_threads, **options, callback=self._callback())
             # distances and sizes in the clusters of this path, from a sample of its rows
             centers = path.found(path.best)
             sample, w, share = _sample(rows, w, seed)

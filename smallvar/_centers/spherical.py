@@ -530,7 +530,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     def _first(self, X, weight, n_threads):
         return first_row(X, weight)
 
-    def _reach(self):
+    def _opens_beyond(self):
         # a squared distance: twice 1 - cos
         return 2.0 * self._opening
 

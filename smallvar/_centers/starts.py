@@ -173,7 +173,7 @@ class Start:
         self.exact = point.max_clusters if point.exact else 0
         self.share, self.path = share, point.path
         # a row opens a cluster beyond this weighted distance
-        self.reach = 0.0 if point.exact else point.lam / share
+        self.opens_beyond = 0.0 if point.exact else point.lam / share
         sweep.start(centers)
 
     @property
@@ -223,11 +223,11 @@ class Start:
         if self.algorithm == "collapsed":
             return sweep.collapse(0.0 if self.exact else self.lam, self.cap)
         if self.algorithm == "serial":
-            sweep.create(self.reach, self.cap)
+            sweep.create(self.opens_beyond, self.cap)
         else:
             # delayed creation: one cluster at most, at the row farthest beyond lam
             may_open = before < self.cap
-            sweep.seek_farthest(self.reach, may_open)
+            sweep.seek_farthest(self.opens_beyond, may_open)
             sweep.assign()
             if may_open:
                 sweep.open_farthest()
@@ -253,14 +253,14 @@ class Start:
         """Make labels those of the nearest centers, if sweeps did not end at a fixed point."""
         sweep, opened = self.sweep, True
         while opened:
-            sweep.seek_farthest(self.reach, False)
+            sweep.seek_farthest(self.opens_beyond, False)
             sweep.assign()
             if sweep.drop_empty():  # rows of weight zero may have been in such a cluster
                 sweep.assign()
             opened, before = False, sweep.k
             # replace a dropped cluster by the row farthest from its center, and assign again
             if before < self.exact:
-                sweep.seek_farthest(self.reach, True)
+                sweep.seek_farthest(self.opens_beyond, True)
                 sweep.assign()
                 sweep.open_farthest()
                 opened = sweep.k > before
@@ -273,18 +273,10 @@ class Start:
         if self.order is not None:
             labels = np.empty(n_samples, dtype=np.int32)
             labels[self.order] = sweep.labels
-        return Fitted(
-            labels,
-            sweep.centers,
-            self.inertia,
-            self.objective,
-            self.lam,
-            np.array(self.progress.path),
-            self.progress.n_iter,
-            self.progress.ended,
-            self.path,
-            sweep,
-        )
+        progress = self.progress
+        ended = np.array(progress.path), progress.n_iter, progress.ended
+        costs = self.inertia, self.objective, self.lam
+        return Fitted(labels, sweep.centers, *costs, *ended, self.path, sweep)
 
 
 class DPProblem:

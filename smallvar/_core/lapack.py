@@ -32,6 +32,21 @@ _dsyevr = _routine("dsyevr")
 _dpotrf = _routine("dpotrf")
 
 
+def _call(routine, *arguments):
+    """Call a routine of LAPACK with text, arrays, and numbers of Python or ctypes."""
+    kinds = {int: ctypes.c_int, float: ctypes.c_double}
+    passed = []
+    for value in arguments:
+        if isinstance(value, bytes):
+            passed.append(ctypes.c_char_p(value))
+        elif isinstance(value, np.ndarray):
+            passed.append(ctypes.c_void_p(value.ctypes.data))
+        else:
+            made = kinds[type(value)](value) if type(value) in kinds else value
+            passed.append(ctypes.byref(made))
+    routine(*passed)
+
+
 def stoppable(function, *args, **options):
     """The result of a function that releases the GIL; waiting for it can be interrupted.
 
@@ -131,33 +146,13 @@ def _eigh(K, above, largest):
     values, vectors = np.empty(n), np.empty((n, n if largest is None else largest), order="F")
     support = np.empty(2 * n, dtype=np.int32)
     work, iwork = np.empty(1), np.empty(1, dtype=np.int32)
-    number, real = ctypes.c_int, ctypes.c_double
-    m, info = number(), number()
+    m, info = ctypes.c_int(), ctypes.c_int()
+    low, first = float(0.0 if above is None else above), 1 if largest is None else n - largest + 1
 
     def call(lwork, liwork):
-        _dsyevr(
-            ctypes.c_char_p(b"V"),
-            ctypes.c_char_p(part),
-            ctypes.c_char_p(b"L"),
-            ctypes.byref(number(n)),
-            ctypes.c_void_p(A.ctypes.data),
-            ctypes.byref(number(n)),
-            ctypes.byref(real(0.0 if above is None else above)),
-            ctypes.byref(real(np.inf)),
-            ctypes.byref(number(1 if largest is None else n - largest + 1)),
-            ctypes.byref(number(n)),
-            ctypes.byref(real(0.0)),
-            ctypes.byref(m),
-            ctypes.c_void_p(values.ctypes.data),
-            ctypes.c_void_p(vectors.ctypes.data),
-            ctypes.byref(number(n)),
-            ctypes.c_void_p(support.ctypes.data),
-            ctypes.c_void_p(work.ctypes.data),
-            ctypes.byref(number(lwork)),
-            ctypes.c_void_p(iwork.ctypes.data),
-            ctypes.byref(number(liwork)),
-            ctypes.byref(info),
-        )
+        of_matrix, found = (b"V", part, b"L", n, A, n), (m, values, vectors, n, support)
+        interval = low, np.inf, first, n, 0.0
+        _call(_dsyevr, *of_matrix, *interval, *found, work, lwork, iwork, liwork, info)
         if info.value:
             raise LinAlgError(f"dsyevr found no eigenvectors (info {info.value})")
 
@@ -174,12 +169,6 @@ def is_positive_definite(A):
 
 def _has_factor(A):
     """Whether dpotrf succeeds on A, which it overwrites."""
-    n, info = ctypes.c_int(len(A)), ctypes.c_int()
-    _dpotrf(
-        ctypes.c_char_p(b"L"),
-        ctypes.byref(n),
-        ctypes.c_void_p(A.ctypes.data),
-        ctypes.byref(n),
-        ctypes.byref(info),
-    )
+    info = ctypes.c_int()
+    _call(_dpotrf, b"L", len(A), A, len(A), info)
     return info.value == 0

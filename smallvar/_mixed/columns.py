@@ -14,13 +14,14 @@ from smallvar._mixed.kinds import (
     counted,
     counts_kind,
     few_values,
+    grid_step,
     kind_of_levels,
     kind_of_numbers,
     plain,
 )
 from smallvar._mixed.order import are_in_order
 from smallvar._mixed.reading import MOST_LEVELS, TableReader
-from smallvar._selection.columns import COLUMN_ROWS, Values, distinct_values, step_of
+from smallvar._selection.columns import COLUMN_ROWS
 
 NUMBER_KINDS = ("normal", "ordered", "poisson", "exponential")
 CODE_KINDS = ("bernoulli", "categorical")
@@ -297,12 +298,7 @@ def _numbers_as(cells, name, kind):
         levels = ()
     step = 1.0 if kind == "poisson" else 0.0
     if kind in ("normal", "ordered"):
-        if few is None:
-            sampled = np.asarray(numbers[:: -(-len(numbers) // COLUMN_ROWS)], dtype=np.float64)
-            values = distinct_values(sampled, np.ones(len(sampled)))
-        else:
-            values = Values(few[0].astype(np.float64), few[1].astype(np.float64), len(numbers))
-        step = float(step_of(values))
+        step = grid_step(numbers, few)
     return ColumnKind(kind, "as asked for", levels, step)
 
 
@@ -388,16 +384,9 @@ def _packed(reader, columns, left_out, kept, places=None):
         numbers[:, place] = values
     if numbers is None:
         numbers = np.zeros((reader.n_rows, 0))
-    packed = Packed(
-        tuple(columns),
-        left_out,
-        numbers,
-        codes,
-        np.array(number_of, dtype=np.intp),
-        np.array(code_of, dtype=np.intp),
-        reader.named,
-        len(reader.names),
-    )
+    of = (np.array(index, dtype=np.intp) for index in (number_of, code_of))
+    about = reader.named, len(reader.names)
+    packed = Packed(tuple(columns), left_out, numbers, codes, *of, *about)
     _warn(packed, {name: levels for name, levels in unseen.items() if levels})
     return packed
 

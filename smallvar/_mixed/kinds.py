@@ -225,9 +225,7 @@ def _kind_of_values(numbers, cells, name):
 
 def _normal_kind(numbers, whole):
     """The ColumnKind of normal numbers, with the grid of a sample of them."""
-    some = np.asarray(numbers[:: -(-len(numbers) // COLUMN_ROWS)], dtype=np.float64)
-    values = distinct_values(some, np.ones(len(some)))
-    step = float(step_of(values))
+    step = grid_step(numbers)
     if whole:
         reason = f"whole numbers, {plain(numbers.min()):,} to {plain(numbers.max()):,}"
     else:
@@ -249,7 +247,7 @@ def _kind_of_few(value, count, whole):
     if len(value) > MOST_CODES and (counts or fits):
         return counts_kind(levels)
     # at most MOST_CODES values may be codes instead: ``like_codes``
-    step = _step(value, count)
+    step = grid_step(None, (value, count))
     column_kind = ColumnKind(
         "ordered", f"{words}, ordered", levels, step or float(np.diff(value).min())
     )
@@ -307,13 +305,18 @@ def _like_counts(value, count):
         and value[0] in (0, 1)
         and skewness >= COUNTS_SKEWED
         and count[-1] <= HIGHEST * n
-        and _step(value, count) == 1.0
+        and grid_step(None, (value, count)) == 1.0
     )
 
 
-def _step(value, count):
-    """The step of the grid of the values; 0 for none."""
-    values = Values(value.astype(np.float64), count.astype(np.float64), int(count.sum()))
+def grid_step(numbers, few=None):
+    """The step of the grid of numbers, 0 for none; ``few`` are the values and counts, if few."""
+    if few is not None:
+        value, count = few
+        values = Values(value.astype(np.float64), count.astype(np.float64), int(count.sum()))
+    else:
+        sampled = np.asarray(numbers[:: -(-len(numbers) // COLUMN_ROWS)], dtype=np.float64)
+        values = distinct_values(sampled, np.ones(len(sampled)))
     return float(step_of(values))
 
 

@@ -78,18 +78,9 @@ class DensityCriterion:
         volume, prices = np.inf, (PRICE, PER_COLUMN)
         if self.varying.all():
             volume = float(np.log(self.frame.spread + np.sqrt(12 * self.floor)).sum())
-        return SmallCriterion(
-            self.X,
-            self.weight,
-            self.floor,
-            self.n,
-            self.distinct,
-            self.price_of_cluster,
-            volume,
-            self.frame.scale,
-            prices,
-            ZERO_VARIANCE,
-        )
+        rows = self.X, self.weight, self.floor, self.n, self.distinct
+        settings = self.price_of_cluster, volume, self.frame.scale, prices, ZERO_VARIANCE
+        return SmallCriterion(*rows, *settings)
 
     def _by_small(self, sweep):
         """The result of the criterion, from the compiled one."""
@@ -180,14 +171,9 @@ class DensityCriterion:
 
         For two columns; None if a covariance is singular.
         """
+        clusters, least = (sweep.labels, sweep.centers), 3.0 * self.n / self.distinct
         squares, det = own_covariance_distances(
-            self.X,
-            self.weight,
-            sweep.labels,
-            sweep.centers,
-            self.frame.scale,
-            3.0 * self.n / self.distinct,
-            ZERO_VARIANCE,
+            self.X, self.weight, *clusters, self.frame.scale, least, ZERO_VARIANCE
         )
         if not det.min() > ZERO_VARIANCE * det.max():
             return None
