@@ -81,10 +81,7 @@ def rough_seeds(X, weight, lam, most, rng, n_threads):
 
 
 def rough(X, weight, lam, most, rng, n_threads):
-    """Number of seeds, at most ``most``; labels of the nearest seeds, and the squared distances.
-
-    The seeds are found on a sample of the rows, if there are many.
-    """
+    """Number of seeds, found on a sample; labels of the nearest seeds, and squared distances."""
     used = X.shape[0] if weight is None else np.count_nonzero(weight)
     sample, sample_weight, share = sample_of(X, weight, used, most, rng)
     seeds = rough_seeds(sample, sample_weight, lam / share, most, rng, n_threads)

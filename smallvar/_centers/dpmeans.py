@@ -44,10 +44,7 @@ MUCH_BETTER = 0.9  # an objective below this times that of one cluster is worth 
 
 
 class RowsProblem(DPProblem):
-    """Rows in memory, clustered by squared distances.
-
-    ``in_metric``: the path may choose a metric for the distances.
-    """
+    """Rows in memory, clustered by squared distances, ``in_metric`` in those of a path."""
 
     def __init__(self, fit, X, weight, n_threads, in_metric=False):
         super().__init__(fit)

@@ -81,7 +81,7 @@ def plain_clusters(data, seeds, covariance):
     return label.astype(np.int32), len(used)
 
 
-def stops(state, begin, number):
+def promising(state, begin, number):
     """Yield the clusterings of a path from the top to where no better one can follow.
 
     Each is the number of clusters, the labels and the objective. ``begin`` are the labels at the
@@ -98,12 +98,12 @@ def stops(state, begin, number):
 
 
 def cut_path(state, begin, number):
-    """Number of clusters and labels of the stop with the lowest objective, or the given number.
+    """Number of clusters and labels with the lowest objective, or the given number.
 
     Both are None if the path has passed over the given number.
     """
     best, least = (None, None), np.inf
-    for k, label, objective in stops(state, begin, number):
+    for k, label, objective in promising(state, begin, number):
         if objective < least if number is None else k == number:
             best, least = (k, label), objective
     return best
@@ -113,8 +113,8 @@ def begin_path(state, seeds, n_seeds, number, rng):
     """Labels at the top of a path on ``state``, and the number of their clusters.
 
     They are those of a k-means. If there are many rows, k-means and the first mergers are made on a
-    sample, and all rows then join the clusters at one of its stops. ``seeds`` are the centers where
-    k-means begins; None: ``n_seeds`` are drawn. ``number`` is as for ``stops``.
+    sample, and all rows then join clusters of its path. ``seeds`` are the centers where
+    k-means begins; None: ``n_seeds`` are drawn. ``number`` is as for ``promising``.
     """
     n_seeds = n_seeds if seeds is None else len(seeds)
     data = state.data.sample(n_seeds * max(ROWS_A_CLUSTER, ROWS_A_COLUMN * state.X.shape[1]), rng)
@@ -129,14 +129,14 @@ def begin_path(state, seeds, n_seeds, number, rng):
         data.X, data.w, state.lam, state.scale, state.reg, state.given_covariances, data
     )
     found = []
-    for stop in stops(coarse, begin, number):
-        found.append(stop)
-        # the next stop would have fewer clusters than the path on all rows begins with
-        if number is not None and stop[0] - 1 < COARSE * number:
+    for clustering in promising(coarse, begin, number):
+        found.append(clustering)
+        # the next one would have fewer clusters than the path on all rows begins with
+        if number is not None and clustering[0] - 1 < COARSE * number:
             break
-    # the last stop with at least COARSE times the best, or the given, number of clusters
-    least_k = COARSE * (min(found, key=lambda stop: stop[2])[0] if number is None else number)
-    above = [stop for stop in found if stop[0] >= least_k]
+    # the last one with at least COARSE times the best, or the given, number of clusters
+    least_k = COARSE * (min(found, key=lambda c: c[2])[0] if number is None else number)
+    above = [c for c in found if c[0] >= least_k]
     k, label, _ = above[-1] if above else found[0]
     coarse.refit(label, k)
     state.take(coarse)

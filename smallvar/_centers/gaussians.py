@@ -366,10 +366,7 @@ class PointGaussians(Gaussians):
 
 
 class GaussianStart:
-    """One start of MahalanobisMeans, from ``label`` with ``k`` clusters.
-
-    Rows open clusters where there is a ``cost`` for that, in this ``order`` of visit.
-    """
+    """One start from ``label``; rows open clusters, in this ``order``, if there is a ``cost``."""
 
     def __init__(self, gaussians, k, label, cost=None, order=None):
         self.state, self.k, self.label = gaussians, k, label

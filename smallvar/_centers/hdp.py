@@ -135,10 +135,7 @@ class LocalClusters:
         return labels
 
     def label_idle(self, labels, X, weight, sets, n_threads):
-        """Set the labels of rows of weight zero.
-
-        ``labels`` (INOUT) has the global labels in its first column, the local ones in the second.
-        """
+        """Set the global and local ``labels`` (INOUT, two columns) of rows of weight zero."""
         idle = np.flatnonzero(weight == 0.0)
         group = sets.among(self.names)[idle]
         global_labels = self.assign(X[idle], group, weight[idle], n_threads)

@@ -89,10 +89,7 @@ class _HDPSample:
             self.criterion = DensityCriterion(RowsFrame(X, weight, n_threads))
 
     def value(self, centers, refine):
-        """The criterion of the clustering that data sets reach from these pooled centers.
-
-        Infinite for more centers than the criterion can rate; ``refine`` is that of choose_number.
-        """
+        """The criterion that data sets reach from pooled centers; infinite for too many."""
         k = len(centers)
         if k > max(1, self.criterion.cap):
             return np.inf

@@ -139,10 +139,7 @@ class BatchEstimator(CenterEstimator):
         return BatchPenalty(path, lam, within if alone else None)
 
     def _step(self, X, weight, n_threads, later=False):
-        """Open clusters and move the centers by one batch; ``later``: not the first one.
-
-        Returns the result of ``nearest`` before the move.
-        """
+        """Open clusters and move the centers by a batch; its ``nearest`` before the move."""
         caps = (exact_number(self.n_clusters), self.max_clusters, NO_CAP)
         cap = next(cap for cap in caps if cap is not None)
         centers = self.cluster_centers_

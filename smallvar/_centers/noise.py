@@ -101,11 +101,7 @@ def labels_and_distances(X, centers, n_threads):
 
 
 class Search:
-    """A descent on the objective of DP-means with noise.
-
-    ``run`` does it for given ``lam`` and ``price``. ``cap`` is the largest number of clusters
-    (None: no limit), ``centers`` are those to begin at.
-    """
+    """A descent on the objective of DP-means with noise, with at most ``cap`` clusters."""
 
     def __init__(self, X, weight, n_threads, rng, cap, centers):
         self.X, self.weight, self.n_threads, self.rng = X, weight, n_threads, rng
@@ -311,10 +307,7 @@ class Search:
             yield start, cost
 
     def with_merged(self):
-        """Centers with pairs merged whose union costs less than ``lam``; None: there is no pair.
-
-        Each cluster is merged once at most, the cheapest pairs first.
-        """
+        """Centers after mergers, each cluster in one, that cost less than ``lam``; or None."""
         centers, weights, pairs = self.sweep.centers, self.sweep.weights, []
         for start, cost in self.unions():
             a, b = np.nonzero(cost < self.lam - self.tolerance())

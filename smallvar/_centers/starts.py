@@ -71,10 +71,7 @@ class StartPoint:
     exact: bool = False
 
     def visited(self, active, weight):
-        """Rows of positive weight in the order of visit, None for all as given, and their weights.
-
-        ``active`` are the rows of positive weight, None for all.
-        """
+        """Rows of positive weight in the order of visit (None: all as given), and weights."""
         rows = active
         if self.order is not None:
             rows = self.order if active is None else self.order[weight[self.order] > 0]

@@ -200,10 +200,7 @@ def lanczos(product, n, norm, threshold, rng, least=0, basis=None, max_memory=np
 
 
 def unit_rows(Y):
-    """The rows of Y at length 1.
-
-    A row of zeros has no direction: it becomes one of equal entries, at equal angles to all axes.
-    """
+    """The rows of Y at length 1; a row of zeros gets equal entries, at equal angles to all axes."""
     length = np.linalg.norm(Y, axis=1)
     zero = length <= ZERO_ROW * length.max(initial=0)
     rows = np.where(zero[:, None], 1.0, Y)

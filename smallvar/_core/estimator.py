@@ -255,10 +255,7 @@ class Estimator(FitMixin, BaseEstimator):
         vars(self).update(realigned(vars(self)))
 
     def _validate(self, X: Any, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
-        """Checked data: of a fit, which sets the columns, if ``reset``; else for a fitted model.
-
-        ``least`` is the least number of rows.
-        """
+        """Checked data, at least so many rows; of a fit, which sets the columns, if ``reset``."""
         # arrays as they should be skip scikit-learn's checks, which take longer than small fits
         if not (is_plain(X, self._dtypes, least) and self._takes_columns(X.shape[1], reset)):
             X = check_sparse(opened(X), type(self).__name__, self._takes_sparse)
@@ -306,10 +303,7 @@ class Estimator(FitMixin, BaseEstimator):
         return in_unit(callback_for(self.verbose, self), self._unit)
 
     def _relative(self, weight, relative=True, *, to_mean=False, **options):
-        """The weights for a fit; sets ``_unit``.
-
-        If ``relative``, they are in units of the lightest or, with ``to_mean``, of their mean.
-        """
+        """The weights in units of the lightest or, ``to_mean``, of their mean; sets ``_unit``."""
         vars(self).pop("_unit", None)
         if relative:
             weight, unit = relative_weights(weight, **options)

@@ -183,10 +183,7 @@ def nearest(X, weight, centers, n_threads, sums_from=None):
 
 
 def nearest_again(sweep, X, weight, centers, n_threads):
-    """The result of ``nearest`` for the same rows after the centers have moved.
-
-    ``sweep`` is the result before, which is used again.
-    """
+    """The result of ``nearest`` for the same rows after the centers have moved."""
     if isinstance(sweep, FewRows):
         return nearest(X, weight, centers, n_threads)
     sweep.set_centers(centers)
@@ -204,10 +201,7 @@ def nearest_row(X, weight, row, distance, n_threads):
 
 
 def added_to(stream, X, weight, sweep):
-    """The stream of sums with these rows added, and their number of positive weight per cluster.
-
-    ``sweep`` is the result of ``nearest`` for the rows.
-    """
+    """The stream of sums with the rows of a result of ``nearest``, and how many joined each."""
     if X.shape[0] <= FEW_SUMMED and not issparse(X):
         added = stream.with_rows(X, weight, sweep.labels, sweep.k)
         if added is not None:

@@ -128,10 +128,7 @@ def svd(A, **options):
 
 
 def eigh(K, above=None, largest=None):
-    """Eigenpairs of a symmetric matrix, ascending: all, those above a value, or the largest.
-
-    ``largest`` is the number of the largest pairs to compute.
-    """
+    """Eigenpairs of a symmetric matrix, ascending: all, those above a value, or the largest."""
     return stoppable_if_large(_eigh, need_finite(K), above, largest)
 
 

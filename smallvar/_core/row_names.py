@@ -159,10 +159,7 @@ def times_of_text(times):
 
 
 def numbers_of_text(cells):
-    """Numbers that all cells stand for, as integers if they are; else None.
-
-    None, too, where float64 would make one number of several.
-    """
+    """Numbers that all cells stand for; None, too, where float64 would make one of several."""
     if any(not cell.isascii() or "_" in cell for cell in cells):  # which Python would read
         return None
     for kind in (np.int64, np.uint64):

@@ -129,10 +129,7 @@ def columns(X):
 
 @contextmanager
 def naming_columns(X):
-    """Context for checks of X: dates are refused, and errors name the column.
-
-    Dates would be converted to numbers without an error.
-    """
+    """Context for checks of X: errors name the column; dates, else converted, are refused."""
     named = columns(X)
     for name, kind in named:
         if _is_time(kind):

@@ -388,10 +388,7 @@ def one_row(X, row):
 
 
 def check_reach(X):
-    """Raise if values are not finite, or so large or small that squares would leave float64.
-
-    NaN gets here where scikit-learn was told not to look for it (``assume_finite``).
-    """
+    """Raise if values are not finite (NaN by ``assume_finite``), or squares would leave float64."""
     values = X.data if issparse(X) else X
     reach = max(abs(float(values.max())), abs(float(values.min()))) if values.size else 0.0
     if not np.isfinite(reach):
@@ -521,10 +518,7 @@ def relative_weights(weight, bits=RELATIVE_BITS):
 
 
 def check_ratio(weight, most, algorithm=None):
-    """Raise if the largest ratio of positive weights exceeds ``most``.
-
-    When a heavy row is subtracted from the sums of its cluster, rounding would lose light rows.
-    """
+    """Raise if weights differ so much that taking a heavy row off sums would lose light ones."""
     positive = None if weight is None else weight[weight > 0]
     if weight is None or not positive.max() > most * positive.min():
         return

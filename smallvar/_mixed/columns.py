@@ -238,10 +238,7 @@ def _asked(reader, columns):
 
 
 def _find_kind(cells, name, kind):
-    """The ColumnKind of a column, for the kind asked for unless that is "auto"; may raise.
-
-    A column without a value, or with one value, is left out in any case.
-    """
+    """The ColumnKind of a column, as asked for; left out without two values; may raise."""
     if cells.what == "dates":
         if kind != "auto":
             raise ValueError(f"columns[{name!r}] must be None or 'auto' for dates, got {kind!r}")

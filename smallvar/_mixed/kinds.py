@@ -234,10 +234,7 @@ def _normal_kind(numbers, whole):
 
 
 def _kind_of_few(value, count, whole):
-    """The ColumnKind of a column of few distinct values: two, counts, or ordered.
-
-    ``value`` ascends, ``count`` are the rows of each, ``whole``: all are whole numbers.
-    """
+    """The ColumnKind of few values, ascending, and their counts: two, counts, or ordered."""
     levels = tuple(plain(v) for v in value)
     if len(value) == 2:
         return ColumnKind("bernoulli", f"2 values, {levels[0]} and {levels[1]}", levels)

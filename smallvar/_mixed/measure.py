@@ -374,10 +374,7 @@ class MixedSweep:
         return MixedClusters(self.rows, *facts).collapse(lam, min(cap, len(self.labels) + 1))
 
     def move_centers(self):
-        """Move centers to the best ones of their members and drop empty clusters.
-
-        Returns the error: weighted divergences, and the prior.
-        """
+        """Move centers to the best ones, drop empty clusters; returns the error with the prior."""
         self.sums = self._kept_sums()
         centers = self.sums.centers(self.measure)
         self.rows.set_centers(centers)

@@ -385,10 +385,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self.feature_names_in_ = np.array(names, dtype=object)
 
     def _fit(self, packed, measure, given, weight, rng, n_threads):
-        """Run all starts, and set the result from the best one, which is returned.
-
-        ``given`` is the mask of the columns of numbers whose spread the user has set.
-        """
+        """Run all starts, and set the result from the best one, which is returned."""
         fit = DPFit(
             len(packed.numbers), None if isinstance(self.lam, str) else float(self.lam),
             self._loop(), self.algorithm, self.max_clusters, exact_number(self.n_clusters),

@@ -206,10 +206,7 @@ class MixedDescent(MergeDescent):
                 sweep.assign()
 
     def clustering(self):
-        """MixedClustering with the present clustering; later distances use the variances within it.
-
-        Only if ``moving``; else the variances stay as they are.
-        """
+        """The present clustering, whose variances count from here on if they are ``moving``."""
         sweep = self.sweep
         raw, codes = sweep.errors()
         sums = sums_of(sweep.rows, sweep.measure, sweep.k)
@@ -422,10 +419,7 @@ class MixedProblem(DPProblem):
 
 
 def find_path(problem, rng, init):
-    """The path of a table, and its best number by the criterion, or by the objective for a ``lam``.
-
-    ``init`` are the centers at which the descent begins, None: seeds.
-    """
+    """The path of a table from these centers (None: from seeds), and its best number."""
     number, callback = problem.fit.n_clusters, problem.fit.loop.callback
     # a coarse descent on a sample; again, with more rows and seeds, while the best number is near
     # the top
@@ -486,10 +480,7 @@ def _kept(clusterings, best):
 
 
 def _tell(callback, stage, descent, clusterings, best):
-    """Call the callback, unless it is None, with an event for the end of a descent.
-
-    ``stage`` is "coarse path" or "path", ``clusterings`` ascend, ``best`` is the best of them.
-    """
+    """Call the callback, unless it is None, with an event for the end of a descent."""
     if callback is not None:
         message = (
             f"{stage}: {descent.n} rows, {clusterings[-1].k} clusters and fewer, best {best.k}"

@@ -98,10 +98,7 @@ class _ProfileSums:
 
 
 def _mean_and_variance(weights, mean, square, origin):
-    """Weights, means and variances of the clusters, and last of all rows.
-
-    What is only rounding, relative to the spread of the column, is 0.
-    """
+    """Weights, means and variances of the clusters, and last of all rows; rounding is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         whole = weights @ mean / weights.sum()
         total = square.sum() + weights @ (mean - whole) ** 2

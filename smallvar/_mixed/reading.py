@@ -44,10 +44,7 @@ class Cells:
 
 
 class TableReader:
-    """A table whose columns are read one by one.
-
-    ``names`` are those of the columns, x0, x1 and so on where X has none (``named``).
-    """
+    """A table whose columns are read one by one: x0, x1 and so on if it is not ``named``."""
 
     def __init__(self, X):
         X = _table(X)

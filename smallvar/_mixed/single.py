@@ -82,10 +82,7 @@ def _lognormal(x, w, n):
 
 
 def _negative_binomial(x, w, n):
-    """-2 log-likelihood of counts under the best negative binomial law, with their mean.
-
-    Its variance is above the mean: mean + mean^2 / r, with the shape r.
-    """
+    """-2 log-likelihood under the best negative binomial law, of variance mean + mean^2 / shape."""
     value, index = np.unique(x, return_inverse=True)
     weights, mean = np.bincount(index, w), float(w @ x) / n
 

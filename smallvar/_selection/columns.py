@@ -441,10 +441,7 @@ class _Logarithms:
 
 
 def _likeliest_powers(z):
-    """The power of greatest likelihood for each column.
-
-    The root of the derivative, by the Illinois variant of false position.
-    """
+    """The likeliest power of each column, by the Illinois variant of false position."""
     logs = _Logarithms(z)
     limit = np.log1p(20.0 * np.abs(z).max(axis=0))  # powers beyond may leave the range of float64
     least, most = SMALLEST_EXPONENT / limit, LARGEST_EXPONENT / limit

@@ -48,11 +48,7 @@ def of_several(own_ratio, ratio, gap):
 
 
 def of_single(gap, n_distinct, transformed):
-    """The confidence in a single cluster.
-
-    ``gap`` is by how much the next best number is worse by the criterion without the price of
-    clusters, for each distinct row; ``transformed``: columns were transformed.
-    """
+    """The confidence in a single cluster, by its ``gap`` without prices, for each distinct row."""
     a, b, intercept = SINGLE
     return _logistic(a * np.clip(gap * np.sqrt(n_distinct), *GAPS) + b * transformed + intercept)
 
@@ -99,10 +95,7 @@ def as_good(counts, confidences, best):
 
 
 def warn_if_unclear(estimator):
-    """Warn where an estimator's number of clusters was found on a path, and is not clear.
-
-    Not where the estimator was given the number, or as many clusters as it allows were found.
-    """
+    """Warn where the data chose the number of clusters, below any maximum, and it is not clear."""
     path = getattr(estimator, "path_", None)
     if path is None or not path.confidence < CLEAR_CONFIDENCE:
         return

@@ -168,10 +168,7 @@ class Coordinates:
 
 
 class SpanCoordinates(Coordinates):
-    """Coordinates of fewer rows than columns, in bases of the spaces that they span.
-
-    ``most`` is the largest number of long directions that may be asked for.
-    """
+    """Coordinates of fewer rows than columns; ``most`` long directions may be asked for."""
 
     def __init__(self, frame, floor, most):
         X, weight = self.data, self.weight = frame.X, frame.weight

@@ -91,10 +91,7 @@ class DensityCriterion:
         return V + self.constant, RoundMetric(self.coordinates, long), error
 
     def _find_coordinates(self, repeated):
-        """Set the coordinates along the directions in which the rows vary, and their number, rank.
-
-        ``repeated``: whether every column has few distinct values for the number of rows.
-        """
+        """Set coordinates and rank; ``repeated``: all columns have few values for the rows."""
         if self.d > self.X.shape[0]:
             coordinates = SpanCoordinates(self.frame, self.floor, self.distinct // 3)
         else:

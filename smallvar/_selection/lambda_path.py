@@ -295,10 +295,7 @@ class LambdaPath(Path):
         self._table = error, *self._table[1:]
 
     def _completed(self):
-        """Errors, and lower and upper ends of penalties, once all clusterings are at fixed points.
-
-        They are in the unit of weight of the path.
-        """
+        """Errors, and ends of penalties, once all clusterings are at fixed points."""
         if not self._complete:
             n, d = self._problem.X.shape
             with one_blas_thread(min(n, BLOCK_ROWS), d):

@@ -54,10 +54,7 @@ def coarse(k):
 
 
 def _fine(low, single):
-    """The step function of a fine descent: the number of mergers at k clusters.
-
-    Where few clusters are left, one; with ``single`` one above ``low``, too; else more.
-    """
+    """Step function: one merger for few clusters or ``single`` above ``low``, else more."""
 
     def step(k):
         if k <= FEW_CLUSTERS or (single and k > low):
@@ -68,10 +65,7 @@ def _fine(low, single):
 
 
 def around(number, below=10):
-    """The step function of a descent with single mergers around this number of clusters.
-
-    Where there are fewer, mergers are of one in ``below`` clusters.
-    """
+    """Step function: single mergers around ``number``, below it one in ``below`` clusters."""
     span = 2 * (number // STEPS) + 2
 
     def step(k):
