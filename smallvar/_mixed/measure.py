@@ -31,7 +31,7 @@ once.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import xlogy
@@ -78,8 +78,7 @@ class Measure:
 
     def scaled(self, variance):
         """A measure that differs only in the variances s_j^2."""
-        facts = vars(self) | {"variance": variance}
-        return Measure(**facts)
+        return replace(self, variance=variance)
 
     def rows(self, numbers, codes, weight=None, order=None, n_threads=1):
         """A MixedAssignment of packed rows, which compares them with centers."""
@@ -125,15 +124,9 @@ def measure_of(packed, weight, n_threads):
     kind = np.array([KIND_NUMBERS[c.kind] for c in columns], dtype=np.int32)
     size = [len(packed.columns[j].levels) for j in packed.code_of]
     begin = np.append(0, np.cumsum(size)).astype(np.intp)
-    facts = {
-        "kind": kind,
-        "begin": begin,
-        "variance": np.ones(p),
-        "floor": np.zeros(p),
-        "step": np.zeros(p),
-    }
+    step = np.array([c.step for c in columns])
     # sums of all rows do not depend on the measure; shares of 1, so that no level counts as missing
-    first = Measure(place=np.zeros(p), shares=np.ones(begin[-1]), **facts)
+    first = Measure(kind, np.zeros(p), np.zeros(p), step, np.ones(p), begin, np.ones(begin[-1]))
     sums = sums_of(first.rows(packed.numbers, packed.codes, weight, None, n_threads), first, 1)
     with np.errstate(invalid="ignore"):
         place = (sums.total / sums.weights)[0]
@@ -142,16 +135,13 @@ def measure_of(packed, weight, n_threads):
     ]
     shares = np.concatenate(share) if q else np.zeros(0)
     # variances: the errors of all rows from the overall means
-    overall = Measure(place=place, shares=shares, **facts)
+    overall = replace(first, place=place, shares=shares)
     rows = overall.rows(packed.numbers, packed.codes, weight, None, n_threads)
     rows.set_centers(overall.overall())
     variance = rows.column_errors() / np.maximum(sums.weights[0], LEAST_WEIGHT)
-    step = np.array([c.step for c in columns])
     floor = np.maximum(step**2 / 12.0, LEAST_VARIANCE_SHARE * variance)
-    return Measure(
-        kind=kind, begin=begin, place=place, shares=shares, floor=floor, step=step,
-        variance=np.where(kind == NORMAL, variance + floor, 1.0),
-    )  # fmt: skip
+    variance = np.where(kind == NORMAL, variance + floor, 1.0)
+    return replace(overall, floor=floor, variance=variance)
 
 
 def spreads_given(spreads, measure, packed):
@@ -296,17 +286,21 @@ class MixedSweep:
     def _overall(self):
         """Errors from the overall center: of each column of numbers, and of all codes together."""
         if self._overall_errors is None:
-            rows, labels = self.rows, self.labels.copy()
-            centers = rows.centers
-            rows.labels[:] = 0
-            rows.set_centers(self.measure.overall())
-            sums, shares = sums_of(rows, self.measure, 1), self.measure.shares[None]
-            of_codes = code_errors(self.measure, sums.level, shares).sum()
-            self._overall_errors = rows.column_errors(), of_codes
-            rows.labels[:] = labels
-            if centers is not None:
-                rows.set_centers(centers)
+            sums, of_numbers = self.one_cluster()
+            of_codes = code_errors(self.measure, sums.level, self.measure.shares[None]).sum()
+            self._overall_errors = of_numbers, of_codes
         return self._overall_errors
+
+    def one_cluster(self):
+        """Sums and errors by column of numbers of all rows in one cluster, the overall center."""
+        rows, labels, centers = self.rows, self.labels.copy(), self.centers
+        rows.labels[:] = 0
+        rows.set_centers(self.measure.overall())
+        found = sums_of(rows, self.measure, 1), rows.column_errors()
+        rows.labels[:] = labels
+        if centers is not None:
+            rows.set_centers(centers)
+        return found
 
     def start(self, centers):
         """Begin at these centers; all labels are 0."""

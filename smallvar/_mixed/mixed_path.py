@@ -82,10 +82,8 @@ class MixedCriterion:
 
     def __init__(self, sweep, numbers, weight):
         self.measure = sweep.measure
-        labels = sweep.labels.copy()
-        sweep.labels[:] = 0
-        sums = sums_of(sweep.rows, self.measure, 1)
-        self.n = len(labels)
+        sums, raw = sweep.one_cluster()
+        self.n = len(sweep.labels)
         # weights relative to their mean: the likelihood then is that of n rows
         self.unit = self.n / float(sums.weight[0])
         self.tie = PRICE * np.log(max(self.n, 2))
@@ -94,13 +92,10 @@ class MixedCriterion:
         of_codes = SHARE_PRICE / PRICE * (np.diff(self.measure.begin) - 1.0)
         self.parameters = np.append(np.ones(len(self.measure.kind)), of_codes)
         # V_j where all clusters share one distribution, by the family or by another shape
-        sweep.rows.set_centers(self.measure.overall())
-        raw = sweep.rows.column_errors()
         variance = variances(self.measure, raw, sums.weights.sum(axis=0))
         price = self.tie * self.parameters
         self.alone = self.by_columns(sums, raw, variance) + price
         self.alone = np.minimum(self.alone, self._single(numbers, weight) + price)
-        sweep.labels[:] = labels
 
     def _single(self, numbers, weight):
         """V_j of columns of numbers by single distributions; infinite for codes."""

@@ -232,17 +232,12 @@ def _grid(values):
     The origin is the most frequent value, the step the median gap without the rarest values.
     """
     if values.grid is None:
-        values.grid = _find_grid(values)
+        by_weight, kept = np.argsort(values.weights, kind="stable"), values
+        rare = by_weight[np.cumsum(values.weights[by_weight]) <= RARE * values.weights.sum()]
+        if len(rare) < len(values.value) - 1:
+            kept = values.without(rare)
+        values.grid = kept.value[kept.weights.argmax()], _median_gap(kept)
     return values.grid
-
-
-def _find_grid(values):
-    """The origin and the step, as ``_grid``."""
-    by_weight = np.argsort(values.weights, kind="stable")
-    rare = by_weight[np.cumsum(values.weights[by_weight]) <= RARE * values.weights.sum()]
-    if len(rare) < len(values.value) - 1:
-        values = values.without(rare)
-    return values.value[values.weights.argmax()], _median_gap(values)
 
 
 def _on_grid_all(values):
