@@ -1,7 +1,10 @@
 """The merge path: clusterings into every number of clusters, and the penalties that suit each."""
 
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 
@@ -143,28 +146,43 @@ def find_path(
         return LambdaPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread(min(X.shape[0], BLOCK_ROWS), X.shape[1]):
         search = _Search(problem, rng, init, rough, coarse_rows, callback)
-        path, plain, sample, metric = _find_in_metrics(search)
+        found = _find_in_metrics(search)
         plain_rows = transforms and family is squared_euclidean and not rough
         if plain_rows and lam is init is number is None:
-            problem.transform = PowerTransform(sample.plain.X, sample.plain.weight)
+            path, plain = found.path, found.sample.plain
+            problem.transform = PowerTransform(plain.X, plain.weight)
             skewed = problem.transform.columns
             if skewed and not (path.best > 1 and path.confidence > SURE_CONFIDENCE):
-                transformed = _find_in_metrics(search)
+                new = _find_in_metrics(search)
                 # densities compare only if they are of equally many directions
-                same = transformed[2].criterion.rank == sample.criterion.rank
-                lower = same and transformed[0].value_per_row < path.value_per_row
-                if lower and transformed[0].plausible:
-                    path, _, sample, metric = transformed
+                same = new.sample.criterion.rank == found.sample.criterion.rank
+                if same and new.path.value_per_row < path.value_per_row and new.path.plausible:
+                    found = replace(new, plain=found.plain)
             problem.transform = None
-            columns = np.flatnonzero(problem.varying)
-            path.skewed, path.few_valued = columns[skewed], columns[sample.criterion.few_valued]
+            columns, path = np.flatnonzero(problem.varying), found.path
+            path.skewed = columns[skewed]
+            path.few_valued = columns[found.sample.criterion.few_valued]
+        path, sample, metric = found.path, found.sample, found.metric
         if not in_metric or metric is None or sample.raw is not None:
-            path.improve(sample, plain)
+            path.improve(sample, found.plain)
             return path
         # the metric of all columns: constant ones have the factor 0
         matrix, origin = np.zeros((X.shape[1], metric.matrix.shape[1])), problem.constant.copy()
         matrix[problem.varying], origin[problem.varying] = metric.matrix, metric.origin
         return path.in_metric(Metric(matrix, origin), X, weight, sample)
+
+
+@dataclass
+class _Found:
+    """A path, the metric of its best clusters (None: that of the rows), and its sample.
+
+    ``plain`` is the path in the metric of the rows.
+    """
+
+    path: LambdaPath
+    metric: Any
+    sample: Any
+    plain: LambdaPath | None = None
 
 
 class _Search:
@@ -184,35 +202,32 @@ class _Search:
 
 
 def _find_in_metrics(search):
-    """The best path, the path in the metric of the rows, the sample, and the metric of the best.
-
-    The last is None if the best path is in the metric of the rows.
-    """
-    problem = search.problem
-    path, metric, sample = _find(search)
-    plain, best_metric = path, None
+    """The best path; its metric is that in which it was found."""
+    problem, found = search.problem, _find(search)
+    metric, sample = found.metric, found.sample
+    found = _Found(found.path, None, sample, found.path)
     n_descents = METRIC_DESCENTS if problem.lam is None and search.init is None else 0
     for _ in range(n_descents):
         if metric is None:
             break
         # again from the same clusters, in the metric that makes the best ones round
-        start = sample.use_metric(metric, path.modeled(path.longest))
+        start = sample.use_metric(metric, found.path.modeled(found.path.longest))
         step = _fine(0, False) if problem.number is None else around(problem.number)
         candidate, next_metric = _descend(problem, sample, start, step)
         n = sample.descent.X.shape[0]
         if n <= SINGLE_ROWS and problem.number is None and sample.criterion.floor.any():
             # few rows: mergers from single rows in this metric may lead to better clusters
-            start, _, _ = _survey(search, sample, max(20, int(4 * np.sqrt(n))))
+            start = _survey(search, sample, max(20, int(4 * np.sqrt(n)))).centers
             again, again_metric = _descend(problem, sample, start, step)
             if again.value < candidate.value - CRITERION_ROUNDING * sample.criterion.tie:
                 candidate, next_metric = again, again_metric
         metric = next_metric
         words = f"{candidate.longest} long clusters and fewer"
         search.report("path", words, candidate.best, candidate.n_samples)
-        if not candidate.value < path.value - sample.criterion.tie:
+        if not candidate.value < found.path.value - sample.criterion.tie:
             break
-        path, best_metric = candidate, sample.metric
-    return path, plain, sample, best_metric
+        found = replace(found, path=candidate, metric=sample.metric)
+    return found
 
 
 def _find(search):
@@ -230,10 +245,10 @@ def _find(search):
     found = _find_from(search, size)
     fine = min(problem.n, _fine_rows(problem.X.shape[1]))
     free = problem.lam is problem.number is search.init is None and not search.rough
-    few = found[0].best <= FEWEST_CLUSTERS and problem.most not in (1, FEWEST_CLUSTERS)
+    few = found.path.best <= FEWEST_CLUSTERS and problem.most not in (1, FEWEST_CLUSTERS)
     if free and few and size < fine:
         larger = _find_from(search, fine, FEWEST_CLUSTERS)
-        if larger is not None and larger[0].value_per_row < found[0].value_per_row:
+        if larger is not None and larger.path.value_per_row < found.path.value_per_row:
             return larger
     return found
 
@@ -254,8 +269,9 @@ def _find_from(search, size, above=0):
         capacity = min(size, limit, max(20, int(4 * np.sqrt(size)), capacity))
         if init is None:
             every = 1 if above else 2
-            start, factor, best = _survey(search, sample, capacity, every)
-            if best <= above:
+            survey = _survey(search, sample, capacity, every)
+            start, factor = survey.centers, survey.factor
+            if survey.best <= above:
                 return None
         else:
             start, factor = init[:, problem.varying], 1
@@ -276,7 +292,7 @@ def _find_from(search, size, above=0):
             words = f"{path.n_samples} rows, {path.longest} clusters and fewer"
             search.report("path", words, path.best, path.n_samples)
             if number is not None:
-                return path, metric, sample
+                return _Found(path, metric, sample)
             missed = path.best <= low and path.best > FEW_CLUSTERS  # below ``low`` steps are large
             whole = path.counts[0] == 1  # else it has ended early, and another one must follow
             step = max(path.best // (10 if missed else STEPS), 0 if whole else 2)
@@ -292,7 +308,7 @@ def _find_from(search, size, above=0):
         if full and init is None and not last:
             size, capacity = min(problem.n, 4 * size), 2 * capacity
             continue
-        return path, metric, sample
+        return _Found(path, metric, sample)
 
 
 def _is_past(problem, clusterings, least):
@@ -313,12 +329,19 @@ def _top(counts, best):
     return min((k for k in counts if k >= best + best // 4 + 10), default=max(counts))
 
 
-def _survey(search, sample, capacity, every=2):
-    """The coarse descent, from at most ``capacity`` clusters.
+class _Survey(NamedTuple):
+    """The centers at which the fine descent begins, and the best number of clusters.
 
-    Returns the centers at which the fine descent begins, the factor by which the capacity should
-    grow before that (1: it is large enough), and the best number of clusters.
+    ``factor``: by which the capacity should grow before that (1: it is large enough).
     """
+
+    centers: NDArray[np.float64]
+    factor: int
+    best: int
+
+
+def _survey(search, sample, capacity, every=2):
+    """The _Survey by a coarse descent from at most ``capacity`` clusters."""
     problem, descent = search.problem, sample.descent
     n = descent.X.shape[0]
     if n <= SINGLE_ROWS and problem.lam is problem.number is None:
@@ -361,11 +384,11 @@ def _survey_down(search, sample, fine_grained=False, every=2):
         search.report(
             "coarse path", f"{n} rows, {max(centers)} clusters and fewer", problem.number, n
         )
-        return centers[_top(centers, problem.number)], 1, problem.number
+        return _Survey(centers[_top(centers, problem.number)], 1, problem.number)
     best = min(reversed(problem.allowed(clusterings.values())), key=problem.value).k
     search.report("coarse path", f"{n} rows, {max(clusterings)} clusters and fewer", best, n)
     factor = WIDER if fine_grained else 2 if best > 0.5 * max(clusterings) else 1
-    return centers[_top(centers, best)], factor, best
+    return _Survey(centers[_top(centers, best)], factor, best)
 
 
 def _best(problem, clusterings, values):
