@@ -98,10 +98,7 @@ def promising(state, begin, number):
 
 
 def cut_path(state, begin, number):
-    """Number of clusters and labels with the lowest objective, or the given number.
-
-    Both are None if the path has passed over the given number.
-    """
+    """Number and labels of the lowest objective, or of the given number (None: passed over)."""
     best, least = (None, None), np.inf
     for k, label, objective in promising(state, begin, number):
         if objective < least if number is None else k == number:

@@ -451,10 +451,7 @@ class GaussianStart:
                 state.force(row, stay[least_lost])
 
     def _open(self, least):
-        """Open clusters at rows whose weighted distance exceeds the cost, in order of visit.
-
-        Later rows that are nearer to a new center join it. Returns the number of new clusters.
-        """
+        """Open clusters beyond the cost, which later rows may join; returns how many."""
         state, order, opened, after = self.state, self.order, 0, 0
         if state.given_covariances is None:
             # a cluster of one point has scatter 0, so its covariance is reg I / scale

@@ -89,10 +89,7 @@ class HDPStart:
         return self
 
     def objectives(self, lam_global):
-        """The objective after every sweep, with this global penalty.
-
-        A start with ``drops`` runs without a global penalty, which is known only at its end.
-        """
+        """The objective after every sweep, by a penalty that ``drops`` know only at the end."""
         path = np.array(self.progress.path)
         return path if lam_global == self.lam_global else path + lam_global * np.array(self.counts)
 

@@ -169,11 +169,7 @@ class FewRows:
 
 
 def nearest(X, weight, centers, n_threads, sums_from=None):
-    """A sweep whose labels are the nearest of these centers, or FewRows if there are few rows.
-
-    Both have ``k``, ``labels``, ``assigned_distances``, ``squared_error`` and ``cluster_sums``,
-    with the same bits.
-    """
+    """A sweep, or FewRows with the same bits, whose labels are the nearest of these centers."""
     work = X.shape[0] * len(centers) * (X.shape[1] + PER_DISTANCE)
     if work <= FEW and not issparse(X):
         result = nearest_of_few(X, centers)

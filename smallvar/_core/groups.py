@@ -63,11 +63,7 @@ class Groups:
         return numbers[self.number]
 
     def local(self, labels, k):
-        """The local clusters of each data set: its rows in one of the ``k`` global clusters.
-
-        Returns the local label of each row, the list of the global clusters that each data set
-        uses, ascending, and the number of these.
-        """
+        """Local label of each row; the global clusters of each data set, ascending; how many."""
         # the sorted pairs (data set, global cluster) are the local clusters, data set by data set
         pairs, row = np.unique(self.number.astype(np.int64) * k + labels, return_inverse=True)
         data_set = pairs // k

@@ -104,11 +104,7 @@ def print_event(event):
 
 
 def callback_for(verbose, estimator=None):
-    """The function to call after every step of a fit; None if there is nothing to call.
-
-    It calls the functions of ``progress_callback``, prints a line if ``verbose``, and calls the
-    callbacks that scikit-learn has set on the estimator.
-    """
+    """The function to call after every step of a fit, for all listeners; None without any."""
     listeners = list(_callbacks.get())
     if verbose:
         listeners.append(print_event)

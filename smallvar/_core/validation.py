@@ -366,10 +366,7 @@ def _csr(shape, data, indices, begin):
 
 
 def some_rows(X, rows):
-    """The rows of checked data with these indices (or this mask or slice).
-
-    Not by scipy, which requires index arrays of one type.
-    """
+    """The rows of checked data with these indices; scipy requires index arrays of one type."""
     if not issparse(X):
         return X[rows]
     rows = np.arange(X.shape[0])[rows]
@@ -569,10 +566,7 @@ def varying_columns(X):
 
 
 def learned(estimator, name, *shape):
-    """A learned array as float64; ValueError if the user has replaced it by one that does not fit.
-
-    In ``shape``, None stands for any number except 0.
-    """
+    """A learned array as float64; ValueError if its shape is not this one (None: any but 0)."""
     value = getattr(estimator, name)
     try:
         array = as_floats(value)

@@ -262,10 +262,7 @@ def counts_kind(levels):
 
 
 def _is_key(numbers, name):
-    """Whether distinct whole numbers only identify rows.
-
-    They ascend, or are consecutive in any order, or the name of the column is that of a key.
-    """
+    """Whether whole numbers only identify rows: they ascend, are consecutive, or are named so."""
     steps = np.diff(numbers)
     if (steps > 0).all():
         return True

@@ -402,10 +402,7 @@ class MixedSweep:
         return dropped
 
     def errors(self):
-        """Errors by column from the assigned centers: of numbers (without factors), of codes.
-
-        Those of numbers are not divided by s_j^2 yet; those of codes include the prior.
-        """
+        """Errors by column: of numbers, not divided by s_j^2, and of codes, with the prior."""
         sums = sums_of(self.rows, self.measure, self.k)
         shares = self.centers[:, len(self.measure.kind) :]
         return self.rows.column_errors(), code_errors(self.measure, sums.level, shares).sum(axis=0)
@@ -420,10 +417,7 @@ class MixedSweep:
         return self.rows.divergences(True)
 
     def merge(self, count):
-        """Merge the cheapest pair of clusters, ``count`` times.
-
-        Returns the pairs (a, b), b being merged into a, as numbered before the call, and the costs.
-        """
+        """Merge the cheapest pair ``count`` times; pairs (a, b), as numbered before, and costs."""
         sums = self.sums
         facts = sums.weights, sums.total, sums.count, sums.level, sums.size
         pairs, costs = MixedClusters(self.rows, *facts).merge(count)

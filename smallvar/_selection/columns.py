@@ -227,10 +227,7 @@ def step_of(values):
 
 
 def _grid(values):
-    """The origin and the step of the grid of the values, computed once.
-
-    The origin is the most frequent value, the step the median gap without the rarest values.
-    """
+    """Origin (the most frequent value) and step (median gap without the rarest), computed once."""
     if values.grid is None:
         by_weight, kept = np.argsort(values.weights, kind="stable"), values
         rare = by_weight[np.cumsum(values.weights[by_weight]) <= RARE * values.weights.sum()]

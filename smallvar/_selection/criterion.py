@@ -164,10 +164,7 @@ class DensityCriterion:
         return V + self.constant, metric, error
 
     def _own(self, sweep):
-        """Squared distances by a covariance for each cluster, and the mean log determinant.
-
-        For two columns; None if a covariance is singular.
-        """
+        """Squared distances by own covariances, and mean log determinant; None: one is singular."""
         clusters, least = (sweep.labels, sweep.centers), 3.0 * self.n / self.distinct
         squares, det = own_covariance_distances(
             self.X, self.weight, *clusters, self.frame.scale, least, ZERO_VARIANCE
