@@ -187,14 +187,9 @@ def warn_not_converged(estimator, n_iter, where=""):
     )
 
 
-def checked_rows(estimator, X):
-    """Checked data of a fit; the estimator stores the number and the names of the columns."""
-    return estimator._validate(X, reset=True)
-
-
 def usable_rows(estimator, X):
-    """Those of the checked rows that an estimator can use, and their numbers (None: all)."""
-    return estimator._usable_rows(X)
+    """Checked rows of a fit that an estimator can use, and their numbers (None: all)."""
+    return estimator._usable_rows(estimator._validate(X, reset=True))
 
 
 def check_parameters(estimator):

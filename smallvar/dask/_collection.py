@@ -9,7 +9,7 @@ import dask.array as da
 import numpy as np
 from dask import is_dask_collection
 
-from smallvar._core.estimator import checked_rows, usable_rows
+from smallvar._core.estimator import usable_rows
 from smallvar._core.validation import as_floats, as_weights, single_column
 from smallvar.dask._executor import Block
 
@@ -93,7 +93,7 @@ def checked_block(model, n_features, X, weight):
     weight = None if weight is None else as_weights(weight, n)
     if n == 0:
         return Block(np.empty((0, n_features)), weight)
-    X, used = usable_rows(model, checked_rows(model, X))
+    X, used = usable_rows(model, X)
     if used is None:
         return Block(X, weight)
     return Block(X, None if weight is None else weight[used], n_total=n)
