@@ -232,6 +232,7 @@ LEARNED = {
     "DynamicMeans": ["cluster_centers_", "weights_", "ages_"],
     "HDPMeans": ["cluster_centers_"],
     "KFeatures": ["components_"],
+    "MahalanobisMeans": ["cluster_centers_", "covariances_"],
     "MiniBatchDPMeans": ["cluster_centers_", "cluster_weights_"],
     "SegmentMeans": ["cluster_centers_"],
     "SphericalDPMeans": ["cluster_centers_", "resultant_lengths_"],
