@@ -25,7 +25,7 @@ ROUNDS = 1000  # largest number of iterations of a start; it rarely takes 50
 SEEDED = "rng" in inspect.signature(eigsh).parameters  # eigsh of newer scipy takes a generator
 
 
-class RoundedLabels(namedtuple("Rounding", "objective labels extra")):
+class RoundedLabels(namedtuple("RoundedLabels", "objective labels extra")):
     """Labels that eigenvectors were rounded to, their objective, and any data of the caller."""
 
     @property

@@ -22,7 +22,7 @@ def lowest(kind, x, w, step):
     """The lowest -2 log-likelihood of a column by one distribution, and its extra parameters.
 
     ``x`` are the values that are not missing, ``w`` their weights, ``step`` the grid of the values
-    (0: none). Terms that ``Criterion`` of mixed_path.py leaves out are left out here, too: those
+    (0: none). Terms that ``MixedCriterion`` leaves out are left out here, too: those
     that do not depend on the clusters. The parameters are those beyond the one of the family.
     """
     n = float(w.sum())

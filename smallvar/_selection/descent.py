@@ -145,9 +145,9 @@ class MergeDescent:
         self.mergers.append(self.sweep.merge(count))
 
     def down(self, step, sweeps):
-        """Merge down to one cluster; yields the number of clusters at the start and at each stop.
+        """Merge down to one cluster; yields the number of clusters at the start and at each halt.
 
-        Between stops ``step(k)`` pairs of the k clusters are merged, and at most ``sweeps`` sweeps
+        Between halts ``step(k)`` pairs of the k clusters are merged, and at most ``sweeps`` sweeps
         follow.
         """
         while True:

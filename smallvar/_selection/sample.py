@@ -21,7 +21,7 @@ LAST_SWEEPS = 300  # at most, that bring a clustering of a path to a fixed point
 
 
 def squared_euclidean(X, weight, n_threads):
-    """Criterion and descent for squared distances."""
+    """The criterion and the descent for squared distances."""
     frame = RowsFrame(X, weight, n_threads)
     return DensityCriterion(frame), descent_by_squares(frame)
 
@@ -86,7 +86,7 @@ class PathProblem:
         return sample
 
     def rows_of(self, rows):
-        """These rows, None: all, to go down on."""
+        """The Sample of these rows (None: all)."""
         X, weight = self.X, self.weight
         if rows is not None:
             X, weight = some_rows(X, rows), None if weight is None else weight[rows]
