@@ -338,15 +338,10 @@ class DPMeans(NearestCenters, CenterEstimator):
         weight = check_weights(sample_weight, X.shape[0])
         if self.algorithm in ("collapsed", "merge"):
             check_ratio(weight, LARGEST_WEIGHT_RATIO, self.algorithm)
-        given = check_init(self.init, X.shape[1], self.max_clusters)
+        given = self._given_centers(X, n_threads)
         # a penalty that is found does not depend on the scale of the weights
         relative = self._relative(weight, isinstance(self.lam, str))
         best = self._fit(X, relative, given, rng, n_threads)
-        if self.algorithm == "collapsed" and weight is not None and not weight.all():
-            # rows of weight zero are not visited: they get the label of predict
-            idle = np.flatnonzero(weight == 0)
-            rows, centers = self._measured(X[idle])
-            self.labels_[idle] = nearest_sweep(rows, None, centers, n_threads).labels
         reachable = self._reachable(X, weight, n_threads) if given is None else None
         if reachable:
             warnings.warn(reachable, UserWarning, stacklevel=level_of_caller())
@@ -354,6 +349,10 @@ class DPMeans(NearestCenters, CenterEstimator):
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)
         return self
+
+    def _given_centers(self, X, n_threads):
+        """The centers of ``init``; None for the mean."""
+        return check_init(self.init, X.shape[1], self.max_clusters)
 
     def _described(self, n_samples, lam, given):
         """The settings of a fit with this penalty (None: from a path) and the user's centers."""
@@ -378,6 +377,11 @@ class DPMeans(NearestCenters, CenterEstimator):
             if self.metric_ is not None:
                 self._metric_centers = best.centers
                 self.cluster_centers_ = means_of(X, weight, self.labels_, n_threads)
+        if self.algorithm == "collapsed" and weight is not None and not weight.all():
+            # rows of weight zero are not visited: they get the label of predict
+            idle = np.flatnonzero(weight == 0)
+            rows, centers = self._measured(X[idle])
+            self.labels_[idle] = nearest_sweep(rows, None, centers, n_threads).labels
         return best
 
     def _measured(self, X):
@@ -395,18 +399,8 @@ class DPMeans(NearestCenters, CenterEstimator):
 
     def _learn(self, fitted):
         """Set the learned attributes from the result of a fit, which is returned."""
-        self.cluster_centers_, self.labels_ = fitted.centers, fitted.labels
-        self.n_clusters_ = fitted.n_clusters
-        self.inertia_, self.objective_ = fitted.inertia, fitted.objective
-        self.objective_path_ = fitted.objective_path
-        self.lam_, self.n_iter_ = fitted.lam, fitted.n_iter
-        vars(self).pop("path_", None)
-        if fitted.path is not None:
-            self.path_ = fitted.path
-        # back from relative weights to those that were given
-        self._multiply("inertia_", "objective_", "objective_path_", "lam_")
-        if fitted.path is not None:
-            self._multiply("path_")
+        self.cluster_centers_ = fitted.centers
+        self._learn_common(fitted)
         return fitted
 
     def _reachable(self, X, weight, n_threads):

@@ -327,6 +327,18 @@ class Estimator(FitMixin, BaseEstimator):
                     f"weights from {unit:.3g} on: rescale them"
                 )
 
+    def _learn_common(self, fitted):
+        """Set what all fits by starts of DP-means learn, with the weights that were given."""
+        self.labels_, self.n_clusters_ = fitted.labels, fitted.n_clusters
+        self.inertia_, self.objective_ = fitted.inertia, fitted.objective
+        self.objective_path_ = fitted.objective_path
+        self.lam_, self.n_iter_ = fitted.lam, fitted.n_iter
+        vars(self).pop("path_", None)
+        self._multiply("inertia_", "objective_", "objective_path_", "lam_")
+        if fitted.path is not None:
+            self.path_ = fitted.path
+            self._multiply("path_")
+
     def _loop(self):
         """The settings that say when the sweeps of a start end."""
         return LoopSettings(self.max_iter, float(self.tol), self._callback())

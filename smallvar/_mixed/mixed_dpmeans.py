@@ -425,17 +425,8 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _learn(self, best):
         """Set the attributes of a fit."""
-        self.labels_, self.n_clusters_ = best.labels, best.n_clusters
-        self.inertia_, self.objective_ = best.inertia, best.objective
-        self.objective_path_, self.lam_ = best.objective_path, best.lam
-        self.n_iter_ = best.n_iter
+        self._learn_common(best)
         self._measure, self._centers = best.sweep.measure, best.centers
-        vars(self).pop("path_", None)
-        if best.path is not None:
-            self.path_ = best.path
-        self._multiply("inertia_", "objective_", "objective_path_", "lam_")
-        if best.path is not None:
-            self._multiply("path_")
         named = self._measure.of_columns(self.columns_, self._centers)
         self.cluster_parameters_, self.spreads_ = named
 
