@@ -12,7 +12,6 @@ from helpers import fit, never_rises, seeds
 from numpy.testing import assert_allclose
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
-from smallvar._sweeps.rows import DividedRows
 
 from smallvar import DPMeans, SphericalDPMeans
 from smallvar._centers import unit_rows
@@ -247,11 +246,15 @@ def test_types(dtype):
     assert np.array_equal(model.cluster_centers_, same.cluster_centers_)
 
 
-@pytest.mark.parametrize("unit", [True, False])
-def test_rows_lie_where_they_are(unit):
-    """No copy of rows of length 1, one of others, in their own type."""
+@pytest.mark.parametrize("kind", ["unit", "others", "in a file"])
+def test_rows_lie_where_they_are(monkeypatch, tmp_path, kind):
+    """No copy of rows of length 1, one of others, in their own type; of a memory map in a file."""
     X = np.random.default_rng(0).normal(size=(20_000, 100)).astype(np.float32)
-    X = twins.spherical.unit_rows(X) if unit else X
+    X = twins.spherical.unit_rows(X) if kind == "unit" else X
+    if kind == "in a file":
+        monkeypatch.setattr(unit_rows, "IN_MEMORY", 0)
+        np.save(tmp_path / "X.npy", X)
+        X = np.load(tmp_path / "X.npy", mmap_mode="r")
     tracemalloc.start()
     model = SphericalDPMeans(lam=0, max_clusters=3, init=X[:3], max_iter=2, n_threads=1)
     with warnings.catch_warnings():
@@ -259,7 +262,7 @@ def test_rows_lie_where_they_are(unit):
         model.fit(X)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert most < (0.5 if unit else 2.3) * X.nbytes
+    assert most < (2.3 if kind == "others" else 0.5) * X.nbytes
 
 
 LEARNED = (
@@ -280,14 +283,18 @@ LEARNED = (
         {},
     ],
 )
-def test_rows_divided_when_they_are_read(monkeypatch, options, dtype):
-    """They are those of a copy, bit for bit, in any layout, with weights, for all that reads."""
+def test_rows_in_any_layout_and_in_a_file(monkeypatch, tmp_path, options, dtype):
+    """The same results, with weights, whether the copy is in memory or in a file."""
     rng = np.random.default_rng(0)
     X = planted(700, 70, 30, 0.4)[0] * rng.uniform(0.01, 100.0, (700, 1))
     X[::5] = twins.spherical.unit_rows(X[::5])
     X[3] = X[4]
     X = X.astype(dtype)
     weights = rng.choice([0.0, 0.7, 3.0], size=700)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    layouts = (mapped, 1), (X.copy(order="F"), 2), (X[:, ::-1].copy()[:, ::-1], 3)
+    monkeypatch.setattr(unit_rows, "IN_MEMORY", 0)
 
     def found(X, weight, threads):
         model = SphericalDPMeans(**options, random_state=0, n_threads=threads)
@@ -301,61 +308,18 @@ def test_rows_divided_when_they_are_read(monkeypatch, options, dtype):
         return [*out, model.labels_, model.cluster_centers_, model.resultant_lengths_]
 
     for weight in (None, weights):
-        monkeypatch.setattr(unit_rows, "COPIED", 1 << 40)
-        copied = found(X, weight, 1)
-        monkeypatch.setattr(unit_rows, "COPIED", 0)
-        for layout, threads in ((X, 1), (X.copy(order="F"), 2), (X[:, ::-1].copy()[:, ::-1], 3)):
-            for one, other in zip(copied, found(layout, weight, threads), strict=True):
+        expected = found(X, weight, 1)
+        for layout, threads in layouts:
+            for one, other in zip(expected, found(layout, weight, threads), strict=True):
                 assert np.array_equal(one, other)
 
 
-def test_divided_rows():
-    rows = np.arange(1.0, 13.0).reshape(4, 3).astype(np.float32)
-    length = np.array([1.0, 3.0, 7.0, 0.1])
-    expected = (rows / length[:, None]).astype(np.float32)
-    for order in "CF":
-        divided = DividedRows(rows.copy(order=order), length)
-        assert divided.shape == (4, 3) and divided.size == 12 and divided.dtype == np.float32
-        for subset in (
-            slice(None),
-            slice(3, 0, -2),
-            [2, 0],
-            np.array([True, False, True, True]),
-            1,
-        ):
-            assert np.array_equal(divided[subset], expected[subset])
-            assert divided[subset].dtype == np.float32 and divided[subset].flags.c_contiguous
-        assert np.array_equal(divided[:, 1], expected[:, 1])
-
-
 @pytest.mark.parametrize("scale", [1e-300, 1e-130, 1e130, 1e300])
-def test_rows_of_extreme_lengths(monkeypatch, scale):
+def test_rows_of_extreme_lengths(scale):
     X = planted(300, 5, 3, 0.2)[0]
     expected = SphericalDPMeans(min_cosine=0.5).fit(X).labels_
-    monkeypatch.setattr(unit_rows, "COPIED", 0)
     X[::2] *= scale
     assert np.array_equal(SphericalDPMeans(min_cosine=0.5).fit(X).labels_, expected)
-
-
-@pytest.mark.parametrize("options", [{"min_cosine": 0.4}, {"n_clusters": 5}])
-@pytest.mark.parametrize("shape", [(500_000, 16), (60_000, 100)])
-def test_many_numbers_are_not_copied(options, shape):
-    """Labels, bounds, lengths and, for a path, 20,000 rows."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(5, shape[1]))[rng.integers(5, size=shape[0])]
-    X += 0.2 * rng.normal(size=shape)
-    model = SphericalDPMeans(**options, random_state=0, n_threads=1)
-    tracemalloc.start()
-    try:
-        model.fit(X)
-        most = tracemalloc.get_traced_memory()[1]
-        labels = model.predict(X)
-        assert tracemalloc.get_traced_memory()[1] < 1.1 * most
-    finally:
-        tracemalloc.stop()
-    assert np.array_equal(labels, model.labels_) and model.n_clusters_ == 5
-    rows = 20_000 if "n_clusters" in options else 0
-    assert most < 0.25 * X.nbytes + 1.3 * 8 * rows * shape[1]
 
 
 def test_clusterings_beside_the_best_are_those_of_the_whole_path():
@@ -562,12 +526,10 @@ def fit_with_warning(model, X, count, method="fit", **options):
     return model
 
 
-@pytest.mark.parametrize("kind", ["dense", "float32", "float16", "sparse", "divided", "unit"])
+@pytest.mark.parametrize("kind", ["dense", "float32", "float16", "sparse", "unit"])
 @seeds(40)
-def test_rows_of_length_zero_take_no_part(kind, monkeypatch, seed):
+def test_rows_of_length_zero_take_no_part(kind, seed):
     rng = np.random.default_rng([seed, 99])
-    if kind == "divided":
-        monkeypatch.setattr(unit_rows, "COPIED", 0)
     n, d = int(rng.integers(2, 150)), int(rng.integers(1, 12))
     rows = rng.normal(size=(6, d))[rng.integers(6, size=n)] + 0.2 * rng.normal(size=(n, d))
     rows[~rows.any(axis=1)] = 1.0

@@ -286,10 +286,10 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     distance, taken in float64 between the row as it is stored and the center, with 2 ``lam``, and a
     tie goes to the lowest index. A row counts as being of length 1 if its squared length is within
     64 rounding errors of its type, and is then used as it is; all others are divided by their
-    length and rounded to the type of the data (float32 for float16): of up to 4 million numbers in
-    one copy, of more whenever they are read, so that memory is needed for the lengths only, and
-    for the rows, at most 20,000 of them or 20 a cluster, that a penalty is found on. An error e of
-    the length changes 1 - cos by the factor 1 + e.
+    length and rounded to the type of the data (float32 for float16), in one copy. That of a memory
+    map (``np.load(..., mmap_mode="r")``) of more than 4 million numbers is in a temporary file, so
+    that data may be larger than memory. An error e of the length changes 1 - cos by the factor
+    1 + e.
 
     The criterion by which the data choose K has a price for each cluster, which grows with the
     number of directions in which the rows vary. In tf-idf rows these are hundreds or thousands,
@@ -415,9 +415,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Rows of any length; those of length zero get the label -1. float32 and float64 in any
-            memory layout are used as they are if all rows have length 1 or there are many numbers,
-            else copied once; float16 is converted to float32, other types to float64. Sparse data
-            are used as CSR.
+            memory layout are used as they are if all rows have length 1, else copied once; float16
+            is converted to float32, other types to float64. Sparse data are used as CSR.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None

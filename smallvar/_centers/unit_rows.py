@@ -1,9 +1,10 @@
 """Rows divided by their lengths, and the numbers of the rows of length zero.
 
-``rows_with_direction`` is for data, ``unit_rows`` for centers. Large data are not copied: their
-rows are divided each time they are read (``DividedRows``), with the same result.
+``rows_with_direction`` is for data, ``unit_rows`` for centers.
 """
 
+import mmap
+import tempfile
 import warnings
 
 import numpy as np
@@ -11,13 +12,11 @@ from scipy.sparse import issparse
 from sklearn.utils import gen_batches
 
 from smallvar._core.validation import level_of_caller, some_rows, sparse_rows
-from smallvar._sweeps.rows import DividedRows
 from smallvar._sweeps.seeds import nearest_seed
 
 UNIT = 64  # times epsilon of the type: a row has length 1 if its squared length is so near to 1
 BLOCK = 1 << 17  # numbers converted at a time
-COPIED = 1 << 22  # largest size of X of which a copy is made, which is faster than DividedRows
-SHORTEST, LONGEST = 1e-290, 1e290  # rows of other lengths must be scaled before they are divided
+IN_MEMORY = 1 << 22  # numbers up to which a memory map is copied to memory
 
 
 def squares(X):
@@ -76,30 +75,13 @@ def unit_rows(X, n_threads, name="X"):
     return copy
 
 
-def unit_and_zero_rows(X, n_threads, divided=False):
-    """The rows at length 1, and the indices of the rows of length zero, whose values are undefined.
-
-    ``divided``: of large dense X no copy is made, but DividedRows with the same values.
-    """
-    if issparse(X):
-        return unit_sparse_rows(X, n_threads)
-    if divided and X.size > COPIED and X.dtype != np.float16:
-        rows, zero = divided_rows(X, n_threads)
-        if rows is not None:
-            return rows, zero
-    return unit_dense_rows(X, n_threads)
-
-
 def rows_with_direction(X, n_threads):
     """The rows of length > 0, at length 1, and their indices (None: all rows)."""
-    rows, zero = unit_and_zero_rows(X, n_threads, divided=True)
+    rows, zero = unit_and_zero_rows(X, n_threads)
     if not len(zero):
         return rows, None
     used = np.delete(np.arange(X.shape[0]), zero)
-    if not len(used):
-        return some_rows(rows, used), used
-    # again without them, so that the result is bit for bit that of data without these rows
-    return unit_and_zero_rows(some_rows(X, used), n_threads, divided=True)[0], used
+    return some_rows(rows, used), used
 
 
 def warn_of_zero_rows(count, first=None):
@@ -120,41 +102,17 @@ def no_direction(n):
     return f"X must have a row that has a direction, got {n:,} of length zero"
 
 
-def divided_rows(X, n_threads):
-    """The rows, divided when they are read, and the indices of those of length zero.
-
-    The rows are None where lengths are extreme.
-    """
-    length, zero, all_unit = squared_lengths(X, n_threads), [], True
-    for part in gen_batches(X.shape[0], max(1, BLOCK // X.shape[1])):
-        off = are_not_unit(length[part], X.dtype)
-        block = np.array(X[part][off], dtype=np.float64)
-        largest = np.abs(block).max(axis=1)
-        zero.append(part.start + off[largest == 0.0])
-        block[largest == 0.0] = 1.0  # any value > 0: the caller leaves these rows out
-        # by a power of two before they are squared: squares neither vanish nor overflow
-        exponent = np.frexp(largest)[1]
-        with np.errstate(over="ignore", under="ignore"):
-            exact = np.ldexp(np.sqrt(squares(np.ldexp(block, -exponent[:, None]))), exponent)
-        length[part] = 1.0
-        length[part][off] = exact
-        if len(off):
-            all_unit = False
-            # such lengths cannot divide at once: the caller makes a copy, scaled first
-            if not SHORTEST < exact.min() <= exact.max() < LONGEST:
-                return None, zero
-    return X if all_unit else DividedRows(X, length), np.concatenate(zero)
-
-
-def unit_dense_rows(X, n_threads):
-    """``unit_and_zero_rows`` of dense rows: X itself, or a copy."""
+def unit_and_zero_rows(X, n_threads):
+    """The rows at length 1, and the indices of those of length zero, whose values are undefined."""
+    if issparse(X):
+        return unit_sparse_rows(X, n_threads)
     if X.dtype == np.float16:
         copy, off = np.empty(X.shape, dtype=np.float32), np.arange(X.shape[0])
     else:
         off = are_not_unit(squared_lengths(X, n_threads), X.dtype)
         if not len(off):
             return X, off
-        copy = np.array(X, order="C")
+        copy = copied(X)
     zero = []
     for part in gen_batches(len(off), max(1, BLOCK // X.shape[1])):
         rows = off[part]
@@ -165,6 +123,20 @@ def unit_dense_rows(X, n_threads):
         block[is_zero], largest[is_zero] = 1.0, 1.0  # any values > 0: the caller drops these rows
         copy[rows] = divided(block, largest[:, None], lambda rows: squares(rows)[:, None])
     return copy, np.concatenate(zero)
+
+
+def copied(X):
+    """A contiguous copy; of a memory map, which may be larger than memory, in a temporary file."""
+    owner = X
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if X.size <= IN_MEMORY or not isinstance(owner, mmap.mmap):
+        return np.array(X, order="C")
+    with tempfile.TemporaryFile() as file:
+        for part in gen_batches(X.shape[0], max(1, BLOCK // X.shape[1])):
+            file.write(X[part].tobytes())  # a full disk raises here; by a map it ends the process
+        file.flush()
+        return np.memmap(file, X.dtype, "r+", shape=X.shape)
 
 
 def unit_sparse_rows(X, n_threads):

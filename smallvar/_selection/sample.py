@@ -14,7 +14,6 @@ from smallvar._selection.coordinates import RoundMetric
 from smallvar._selection.criterion import DensityCriterion, Relabeled
 from smallvar._selection.descent import check_distinct, descent_by_squares, lloyd_sweeps
 from smallvar._sweeps.ranges import column_range
-from smallvar._sweeps.rows import DividedRows
 
 DENSE_BYTES = 1 << 30  # of sparse data, what a path may hold as dense arrays
 LAST_SWEEPS = 300  # at most, that bring a clustering of a path to a fixed point
@@ -90,8 +89,6 @@ class PathProblem:
         X, weight = self.X, self.weight
         if rows is not None:
             X, weight = some_rows(X, rows), None if weight is None else weight[rows]
-        elif isinstance(X, DividedRows):
-            X = X[:]
         if issparse(X):
             dense = 8 * X.shape[0] * X.shape[1]
             if self.number is not None and dense > DENSE_BYTES:

@@ -183,18 +183,17 @@ static inline double accumulator_round(int64_t *digit, ptrdiff_t first, ptrdiff_
 
 #else /* for each instruction set */
 
-/* Move the pieces of a row, divided by its length (0: it is not), from one cluster's cells to another one's (NULL: no
- * cluster).  bins and d are constants where this is inlined, so that the loops are unrolled, and so is a length of 0. */
-#define SUMS_VALUE(real, x, length) ((length) != 0.0 ? (double)(real)((double)(x) / (length)) : (double)(x))
+/* Move the pieces of a row from one cluster's cells to another one's (NULL: no cluster).  bins and d are constants where
+ * this is inlined, so that the loops are unrolled. */
 #define SUMS_ROW(real, name)                                                                                           \
-    SV_INLINE void name(const real *SV_RESTRICT x, ptrdiff_t col, double length, double w, const sums_t *sums,         \
+    SV_INLINE void name(const real *SV_RESTRICT x, ptrdiff_t col, double w, const sums_t *sums,                        \
                         ptrdiff_t bins, ptrdiff_t d, double *SV_RESTRICT from, double *SV_RESTRICT to)                 \
     {                                                                                                                  \
         const double *SV_RESTRICT origin = sums->origin, *SV_RESTRICT magic = sums->magic;                             \
         ptrdiff_t j, b, stride = d + 1;                                                                                \
         if (from && to) {                                                                                              \
             for (j = 0; j < d; j++) {                                                                                  \
-                double t = w * (SUMS_VALUE(real, x[j * col], length) - origin[j]);                                     \
+                double t = w * ((double)x[j * col] - origin[j]);                                                       \
                 for (b = 0; b < bins; b++) {                                                                           \
                     double piece = (t + magic[b * stride + j]) - magic[b * stride + j];                                \
                     t -= piece;                                                                                        \
@@ -206,7 +205,7 @@ static inline double accumulator_round(int64_t *digit, ptrdiff_t first, ptrdiff_
             double *SV_RESTRICT cell = to ? to : from;                                                                 \
             const double v = to ? w : -w;                                                                              \
             for (j = 0; j < d; j++) {                                                                                  \
-                double t = v * (SUMS_VALUE(real, x[j * col], length) - origin[j]);                                     \
+                double t = v * ((double)x[j * col] - origin[j]);                                                       \
                 for (b = 0; b < bins; b++) {                                                                           \
                     double piece = (t + magic[b * stride + j]) - magic[b * stride + j];                                \
                     t -= piece;                                                                                        \
@@ -220,10 +219,10 @@ SUMS_ROW(float, SV_(sums_row_f))
 SUMS_ROW(double, SV_(sums_row_d))
 
 /* Move the rows at x + at[i] from cluster from[i] to cluster to[i], -1: no cluster; rows of weight 0 are skipped.
- * IN x: elements of a row are col apart; at, to, from (or NULL: -1 each), w, length (or NULL: 1 each): n. */
+ * IN x: elements of a row are col apart; at, to, from (or NULL: -1 each), w (or NULL: 1 each): n. */
 #define SUMS_MOVE(real, name, row)                                                                                     \
     static void name(const real *x, ptrdiff_t col, ptrdiff_t n, const ptrdiff_t *at, const int *from, const int *to,   \
-                     const double *w, const double *length, const sums_t *sums)                                        \
+                     const double *w, const sums_t *sums)                                                              \
     {                                                                                                                  \
         ptrdiff_t i, b, stride = SUMS_STRIDE(sums);                                                                    \
         for (i = 0; i < n; i++) {                                                                                      \
@@ -232,18 +231,16 @@ SUMS_ROW(double, SV_(sums_row_d))
             const real *xi = x + at[i];                                                                                \
             double *left = a < 0 ? NULL : SUMS_CELL(sums, a), *joined = c < 0 ? NULL : SUMS_CELL(sums, c);             \
             if (wi == 0.0 || a == c) continue;                                                                         \
-            if (length)                                                                                                \
-                row(xi, col, length[i], wi, sums, sums->bins, sums->d, left, joined);                                  \
-            else if (sums->bins == 2 && col == 1 && sums->d == 2)                                                      \
-                row(xi, 1, 0.0, wi, sums, 2, 2, left, joined);                                                         \
+            if (sums->bins == 2 && col == 1 && sums->d == 2)                                                           \
+                row(xi, 1, wi, sums, 2, 2, left, joined);                                                              \
             else if (sums->bins == 2 && col == 1 && sums->d == 3)                                                      \
-                row(xi, 1, 0.0, wi, sums, 2, 3, left, joined);                                                         \
+                row(xi, 1, wi, sums, 2, 3, left, joined);                                                              \
             else if (sums->bins == 2 && col == 1)                                                                      \
-                row(xi, 1, 0.0, wi, sums, 2, sums->d, left, joined);                                                   \
+                row(xi, 1, wi, sums, 2, sums->d, left, joined);                                                        \
             else if (sums->bins == 3 && col == 1)                                                                      \
-                row(xi, 1, 0.0, wi, sums, 3, sums->d, left, joined);                                                   \
+                row(xi, 1, wi, sums, 3, sums->d, left, joined);                                                        \
             else                                                                                                       \
-                row(xi, col, 0.0, wi, sums, sums->bins, sums->d, left, joined);                                        \
+                row(xi, col, wi, sums, sums->bins, sums->d, left, joined);                                             \
             if (a >= 0) sums->count[a] -= 1.0;                                                                         \
             if (c >= 0) sums->count[c] += 1.0;                                                                         \
             if (sums->weighted) {                                                                                      \

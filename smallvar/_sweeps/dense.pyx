@@ -31,7 +31,7 @@ from smallvar._sweeps.kernels cimport (
     tile_top2_f,
 )
 from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport DIVIDED, divide, length_of, point, real_x
+from smallvar._sweeps.rows cimport point, real_x
 from smallvar._sweeps.state cimport (
     BATCH,
     CHUNK,
@@ -42,7 +42,6 @@ from smallvar._sweeps.state cimport (
     lower_bound,
     memory_of,
     squared_distance,
-    squared_distance_of,
 )
 from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE, ROUNDOFF_SINGLE, PRODUCT_UNDERFLOW
 
@@ -73,8 +72,6 @@ cdef double exact_distance(const State* state, Py_ssize_t i, Py_ssize_t k, int t
     """The exact squared distance of point i to center k."""
     cdef Py_ssize_t d = state.points.d
     cdef const double* c = state.centers.coordinates + k * d
-    if state.points.rows.length != NULL:
-        return squared_distance_of(&state.points.rows, i, c)
     if state.points.rows.single:
         return squared_distance(
             point(<const float*> state.points.rows.x, &state.points.rows, i), state.points.rows.col, c, d
@@ -110,10 +107,7 @@ cdef void squares_of_rows(
     for i in range(start, min(state.points.n, start + CHUNK)):
         if place == NULL:
             c = state.centers.coordinates + state.points.labels[i] * d
-        if state.points.rows.length != NULL:
-            out[i - start] = squared_distance_of(&state.points.rows, i, c)
-        else:
-            out[i - start] = squared_distance(point(x, &state.points.rows, i), state.points.rows.col, c, d)
+        out[i - start] = squared_distance(point(x, &state.points.rows, i), state.points.rows.col, c, d)
 
 
 cdef void assigned_distances(
@@ -121,7 +115,7 @@ cdef void assigned_distances(
 ) noexcept nogil:
     """Squared distances of points start + offsets to one center each, good to DISTANCE_MARGIN."""
     cdef Py_ssize_t q
-    if state.points.rows.col != 1 or state.points.rows.length != NULL:
+    if state.points.rows.col != 1:
         for q in range(n):
             out[q] = exact_distance(state, start + offsets[q], centers[q], 0)
     elif state.points.rows.single:
@@ -177,9 +171,6 @@ cdef void load_tile(
     cdef double scale = state.frame.scale, value, total
     for m in range(lanes):
         rows[m] = point(x, &state.points.rows, points[min(m, n - 1)])
-    if state.points.rows.length != NULL:
-        load_divided_tile(state, points, n, rows, tile, squares)
-        return
     if stride == 1:
         if real_x is float and real_a is float:
             sv_gather_ff(rows, d, origin, scale, tile, squares)
@@ -197,38 +188,6 @@ cdef void load_tile(
             total += value * value
             tile[j * lanes + m] = <real_a> value
         squares[m] = total
-
-
-cdef void load_divided_tile(
-    const State* state, const Py_ssize_t* points, Py_ssize_t n, const real_x** rows, real_a* tile, double* squares
-) noexcept nogil:
-    """The same for rows divided by their lengths, some columns at a time: these need no memory."""
-    cdef real_x values[MAX_LANES * DIVIDED]
-    cdef const real_x* parts[MAX_LANES]
-    cdef double of_part[MAX_LANES]
-    cdef double lengths[MAX_LANES]
-    cdef Py_ssize_t lanes = LANES_SINGLE if real_a is float else LANES_DOUBLE
-    cdef Py_ssize_t d = state.points.d, stride = state.points.rows.col, first = 0, size, m
-    cdef const double* origin = state.frame.origin
-    cdef double scale = state.frame.scale
-    for m in range(lanes):
-        lengths[m], squares[m] = length_of(&state.points.rows, points[min(m, n - 1)]), 0.0
-        parts[m] = values + m * DIVIDED
-    while first < d:
-        size = min(<Py_ssize_t> DIVIDED, d - first)
-        for m in range(lanes):
-            divide(rows[m] + first * stride, stride, lengths[m], size, values + m * DIVIDED)
-        if real_x is float and real_a is float:
-            sv_gather_ff(parts, size, origin + first, scale, tile + first * lanes, of_part)
-        elif real_x is float:
-            sv_gather_fd(parts, size, origin + first, scale, tile + first * lanes, of_part)
-        elif real_a is float:
-            sv_gather_df(parts, size, origin + first, scale, tile + first * lanes, of_part)
-        else:
-            sv_gather_dd(parts, size, origin + first, scale, tile + first * lanes, of_part)
-        for m in range(lanes):
-            squares[m] += of_part[m]
-        first += size
 
 
 cdef void load_tiles(const State* state, const Batch* batch, real_a* tiles, double* squares) noexcept nogil:

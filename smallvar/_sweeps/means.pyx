@@ -8,7 +8,7 @@ from libc.string cimport memcpy, memset
 from smallvar._sweeps.fast_centers cimport choose_fast_centers, clear_fast_centers
 from smallvar._sweeps.nearest cimport NearestSweep
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport is_sparse, length_of, poll_signals, refuse_rows, start_of
+from smallvar._sweeps.rows cimport is_sparse, poll_signals, refuse_rows, start_of
 from smallvar._sweeps.sparse cimport exact_distances_of_chunk
 from smallvar._sweeps.state cimport (
     BIG,
@@ -91,18 +91,13 @@ cdef void add_moves_of_chunk(const State* state, Py_ssize_t chunk, const sums_t*
     cdef Py_ssize_t[CHUNK] starts
     cdef int[CHUNK] joined
     cdef double[CHUNK] weights
-    cdef double[CHUNK] lengths
-    cdef bint divided = state.points.rows.length != NULL
     cdef Py_ssize_t m, i, n = state.results.n_moved[chunk]
     for m in range(n):
         i = chunk * CHUNK + state.results.moved[chunk * CHUNK + m]
         starts[m] = start_of(&state.points.rows, i)
         joined[m] = state.points.labels[i]
         weights[m] = weight_at(state, i)
-        if divided:
-            lengths[m] = length_of(&state.points.rows, i)
-    move_rows(&state.points.rows, n, starts, state.results.moved_from + chunk * CHUNK, joined, weights,
-              lengths if divided else NULL, sums)
+    move_rows(&state.points.rows, n, starts, state.results.moved_from + chunk * CHUNK, joined, weights, sums)
 
 
 cdef void add_chunk(const State* state, Py_ssize_t chunk, bint moves, const sums_t* sums) noexcept nogil:

@@ -59,7 +59,7 @@ cdef void mark_chunk(
         shown[start + i] = now[i]
     # in place of the moves between nearest centers, which the sums do not follow
     results.n_moved[chunk] = <int> m
-    move_rows(rows, m, at, left, joined, weights, NULL, sums)
+    move_rows(rows, m, at, left, joined, weights, sums)
     accumulator_add(digits, square, q)
 
 

@@ -8,20 +8,15 @@ from libc.math cimport HUGE_VAL, fabs
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport (
-    DIVIDED,
     Rows,
-    divide,
     entries_of,
     entry,
-    length_of,
     poll_signals,
     real_x,
     rows_of,
     value_of,
     weight_of,
 )
-
-from smallvar._sweeps.rows import DividedRows
 
 import numpy as np
 from scipy.sparse import issparse
@@ -45,32 +40,10 @@ cdef void range_of_chunk(
     cdef Py_ssize_t start = chunk * rows_of_chunk(r.d), size = min(rows_of_chunk(r.d), r.n - start)
     cdef const double* w = NULL if r.weight == NULL else r.weight + start
     x, low, high = x + start * r.row, low + thread * r.d, high + thread * r.d
-    if r.length != NULL:
-        range_of_divided(r, x, start, size, low, high)
-    elif real_x is float:
+    if real_x is float:
         sums_range_f(x, r.row, r.col, size, r.d, w, low, high)
     else:
         sums_range_d(x, r.row, r.col, size, r.d, w, low, high)
-
-
-cdef void range_of_divided(
-    const Rows* r, const real_x* x, Py_ssize_t start, Py_ssize_t size, real_x* low, real_x* high
-) noexcept nogil:
-    """The same where rows, the first of which is at x, are divided by their lengths."""
-    cdef real_x[DIVIDED] part
-    cdef Py_ssize_t i, j, n
-    for i in range(size):
-        if weight_of(r, start + i) == 0.0:
-            continue
-        j = 0
-        while j < r.d:
-            n = min(<Py_ssize_t> DIVIDED, r.d - j)
-            divide(x + i * r.row + j * r.col, r.col, length_of(r, start + i), n, part)
-            if real_x is float:
-                sums_range_f(part, n, 1, 1, n, NULL, low + j, high + j)
-            else:
-                sums_range_d(part, n, 1, 1, n, NULL, low + j, high + j)
-            j += n
 
 
 cdef void count_small_of_chunk(
@@ -81,35 +54,10 @@ cdef void count_small_of_chunk(
     cdef const double* w = NULL if r.weight == NULL else r.weight + start
     # numbers below 2^53 are added, so it does not matter which thread counts which rows
     count = count + thread * r.d
-    if r.length != NULL and r.single:
-        count_small_of_divided(r, <const float*> r.x + start * r.row, start, size, origin, limit, count)
-    elif r.length != NULL:
-        count_small_of_divided(r, <const double*> r.x + start * r.row, start, size, origin, limit, count)
-    elif r.single:
+    if r.single:
         sums_small_f(<const float*> r.x + start * r.row, r.row, r.col, size, r.d, w, origin, limit, count)
     else:
         sums_small_d(<const double*> r.x + start * r.row, r.row, r.col, size, r.d, w, origin, limit, count)
-
-
-cdef void count_small_of_divided(
-    const Rows* r, const real_x* x, Py_ssize_t start, Py_ssize_t size, const double* origin, const double* limit,
-    double* count
-) noexcept nogil:
-    """The same where rows, the first of which is at x, are divided by their lengths."""
-    cdef real_x[DIVIDED] part
-    cdef Py_ssize_t i, j, n
-    for i in range(size):
-        if weight_of(r, start + i) == 0.0:
-            continue
-        j = 0
-        while j < r.d:
-            n = min(<Py_ssize_t> DIVIDED, r.d - j)
-            divide(x + i * r.row + j * r.col, r.col, length_of(r, start + i), n, part)
-            if real_x is float:
-                sums_small_f(part, n, 1, 1, n, NULL, origin + j, limit + j, count + j)
-            else:
-                sums_small_d(part, n, 1, 1, n, NULL, origin + j, limit + j, count + j)
-            j += n
 
 
 def widened(X, weight):
@@ -119,9 +67,7 @@ def widened(X, weight):
     """
     n, d = X.shape
     times = 32 // d
-    if times < 2 or n * d <= FEW_ELEMENTS or weight is not None or isinstance(X, DividedRows):
-        return X, 1
-    if not X.flags.c_contiguous:
+    if times < 2 or n * d <= FEW_ELEMENTS or weight is not None or not X.flags.c_contiguous:
         return X, 1
     return X[: n - n % times].reshape(-1, times * d), times
 

@@ -17,18 +17,11 @@ cdef struct Rows:
     Py_ssize_t d                # columns
     const Py_ssize_t* order     # point i, the i-th one visited, is row order[i]; NULL: as given
     const double* weight        # of point i, or NULL
-    # of dense row m: numbers are read divided by length[m], and rounded to their type, as in a copy of such rows;
-    # NULL: as they lie
-    const double* length
     # sparse rows (CSR, columns ascending): x are the entries, of which row m has begin[m]..begin[m + 1] - 1; of these
     # begins one is not NULL, or both are where the rows are dense
     const int* column           # of each entry
     const int* begin_int
     const int64_t* begin_long
-
-
-cdef enum:
-    DIVIDED = 64                # numbers of a row that are divided at a time, where they need memory
 
 
 cdef Rows rows_of(X, const double[::1] weight, const Py_ssize_t[::1] order) except *
@@ -68,32 +61,10 @@ cdef inline double weight_of(const Rows* r, Py_ssize_t i) noexcept nogil:
     return 1.0 if r.weight == NULL else r.weight[i]
 
 
-cdef inline double length_of(const Rows* r, Py_ssize_t i) noexcept nogil:
-    """What point i is divided by, where rows are divided by lengths."""
-    return r.length[i if r.order == NULL else r.order[i]]
-
-
 cdef inline double value_of(const Rows* r, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
-    if r.length != NULL:
-        if r.single:
-            return <float> (point(<const float*> r.x, r, i)[j * r.col] / length_of(r, i))
-        return point(<const double*> r.x, r, i)[j * r.col] / length_of(r, i)
     if r.single:
         return point(<const float*> r.x, r, i)[j * r.col]
     return point(<const double*> r.x, r, i)[j * r.col]
-
-
-cdef inline void divide(
-    const real_x* x, Py_ssize_t col, double length, Py_ssize_t n, real_x* out
-) noexcept nogil:
-    """n numbers of a row, ``col`` apart, divided by its length."""
-    cdef Py_ssize_t j
-    if col == 1:
-        for j in range(n):
-            out[j] = <real_x> (<double> x[j] / length)
-    else:
-        for j in range(n):
-            out[j] = <real_x> (<double> x[j * col] / length)
 
 
 cdef inline void read_row(const Rows* r, Py_ssize_t i, double* out, Py_ssize_t step) noexcept nogil:
@@ -108,9 +79,6 @@ cdef inline void read_row(const Rows* r, Py_ssize_t i, double* out, Py_ssize_t s
         while m < stop:
             out[r.column[m] * step] = entry(r, m)
             m += 1
-    elif r.length != NULL:
-        for j in range(r.d):
-            out[j * step] = value_of(r, i, j)
     elif r.single:
         single = point(<const float*> r.x, r, i)
         for j in range(r.d):
@@ -123,7 +91,7 @@ cdef inline void read_row(const Rows* r, Py_ssize_t i, double* out, Py_ssize_t s
 
 cdef inline const double* row_at(const Rows* r, Py_ssize_t i, double* buffer) noexcept nogil:
     """The values of point i where they lie, or else in the buffer."""
-    if r.col == 1 and not r.single and r.length == NULL:
+    if r.col == 1 and not r.single:
         return point(<const double*> r.x, r, i)
     read_row(r, i, buffer, 1)
     return buffer

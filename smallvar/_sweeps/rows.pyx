@@ -28,7 +28,6 @@ cdef int NO_COLUMN = 0  # of data without any entry
 UNSOUND = (
     "X must be finite, and must not change while it is used, got numbers that are not finite, or others than before"
 )
-TAKEN = 1024            # rows copied at a time
 # the same numbers for Python
 SMALLEST_REACH, LARGEST_REACH, LARGEST_ERROR = C_SMALLEST_REACH, C_LARGEST_REACH, C_LARGEST_ERROR
 SMALLEST_WEIGHT, LARGEST_WEIGHT, LARGEST_WEIGHT_RATIO = C_SMALLEST_WEIGHT, C_LARGEST_WEIGHT, C_LARGEST_WEIGHT_RATIO
@@ -50,56 +49,10 @@ cdef int refuse_rows() except -1 nogil:
         raise ValueError(UNSOUND)
 
 
-class DividedRows:
-    """Dense rows, each divided by a length when it is read: what a copy of them in their type would be.
-
-    The sweeps over nearest centers take them, with their sums and ranges, and what reads rows by read_row or value_of;
-    the numbers of some rows are ``self[rows]``, an array, and those of a column ``self[rows, column]``.
-
-    rows : array (n, d), float32 or float64, of any strides;  length : array (n,), float64, > 0
-    """
-
-    def __init__(self, rows, length):
-        self.rows, self.length = rows, length
-
-    @property
-    def shape(self):
-        """Rows and columns."""
-        return self.rows.shape
-
-    @property
-    def dtype(self):
-        """The type of the numbers."""
-        return self.rows.dtype
-
-    @property
-    def size(self):
-        """How many numbers there are."""
-        return self.rows.size
-
-    def __getitem__(self, rows):
-        """The numbers of one row, or of those of a slice or an array of numbers or flags; new and contiguous."""
-        if isinstance(rows, tuple):
-            return (self.rows[rows] / self.length[rows[0]]).astype(self.dtype, copy=False)
-        if np.ndim(rows) == 0 and not isinstance(rows, slice):
-            return self[[rows]][0]
-        length = self.length[rows][:, None]
-        out = np.empty((len(length), self.shape[1]), dtype=self.dtype)
-        if isinstance(rows, slice):
-            return np.divide(self.rows[rows], length, out=out, casting="same_kind")
-        rows = np.asarray(rows)
-        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
-        for first in range(0, len(rows), TAKEN):
-            part = slice(first, first + TAKEN)
-            np.divide(self.rows[rows[part]], length[part], out=out[part], casting="same_kind")
-        return out
-
-
 cdef Rows rows_of(X, const double[::1] weight, const Py_ssize_t[::1] order) except *:
     """Rows of an array (n, d), float32 or float64, which the caller keeps alive, as it does weight and order.
 
-    Or of a sparse one, as sparse_rows of _validation.py makes them: CSR, columns ascending, as int32; or of a
-    DividedRows.
+    Or of a sparse one, as sparse_rows of _core/validation.py makes them: CSR, columns ascending, as int32.
 
     weight : (n,) in the order of visit, or None;  order : (n,), a permutation, or None
     """
@@ -109,15 +62,8 @@ cdef Rows rows_of(X, const double[::1] weight, const Py_ssize_t[::1] order) exce
     cdef const double[::1] double_entries
     cdef const int[::1] column, begin_int
     cdef const int64_t[::1] begin_long
-    cdef const double[::1] length
     cdef Rows r
-    r.column, r.begin_int, r.begin_long, r.length = NULL, NULL, NULL, NULL
-    if isinstance(X, DividedRows):
-        length = X.length
-        X = X.rows
-        if length.shape[0] != X.shape[0]:
-            raise ValueError("length must match rows")
-        r.length = &length[0]
+    r.column, r.begin_int, r.begin_long = NULL, NULL, NULL
     if issparse(X):
         column = X.indices
         r.x, r.column, r.single = NULL, &NO_COLUMN, X.dtype == np.float32

@@ -9,7 +9,7 @@ from libc.math cimport HUGE_VAL
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport Rows, entries_of, entry, point, poll_signals, real_x, rows_of
 from smallvar._sweeps.sparse cimport TILE_ROWS, exact_distances_of_chunk
-from smallvar._sweeps.state cimport CHUNK, WORK, squared_distance, squared_distance_of
+from smallvar._sweeps.state cimport CHUNK, WORK, squared_distance
 from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE
 
 import numpy as np
@@ -49,10 +49,7 @@ cdef Farthest compare_points(
         if weight != NULL and weight[i] == 0.0:
             continue
         # exact distances, so that ties are the same for any layout of the rows
-        if rows.length != NULL:
-            t = squared_distance_of(rows, i, seed)
-        else:
-            t = squared_distance(point(x, rows, i), col, seed, d)
+        t = squared_distance(point(x, rows, i), col, seed, d)
         if t < distance[i]:
             distance[i] = t
         t = distance[i] if weight == NULL else weight[i] * distance[i]

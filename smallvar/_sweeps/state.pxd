@@ -7,7 +7,7 @@ result depends on is decided in it, so that it depends neither on threads nor on
 
 from libc.math cimport sqrtf
 
-from smallvar._sweeps.rows cimport Rows, length_of, point, real_x
+from smallvar._sweeps.rows cimport Rows, real_x
 from smallvar._sweeps.tolerances cimport PENALTY_MARGIN, ROUND_DOWN, ROUND_UP, SMALLEST_DISTANCE, SMALLEST_SQUARE
 
 cdef enum:
@@ -194,24 +194,6 @@ cdef inline double squared_distance(
     cdef Py_ssize_t j
     for j in range(d):
         t = <double> x[j * stride] - c[j]
-        total += t * t
-    return total
-
-
-cdef inline double squared_distance_of(const Rows* r, Py_ssize_t i, const double* c) noexcept nogil:
-    """The exact squared distance of point i of rows that are divided by their lengths."""
-    if r.single:
-        return squared_distance_of_divided(point(<const float*> r.x, r, i), r.col, length_of(r, i), c, r.d)
-    return squared_distance_of_divided(point(<const double*> r.x, r, i), r.col, length_of(r, i), c, r.d)
-
-
-cdef inline double squared_distance_of_divided(
-    const real_x* x, Py_ssize_t stride, double length, const double* c, Py_ssize_t d
-) noexcept nogil:
-    cdef double total = 0.0, t
-    cdef Py_ssize_t j
-    for j in range(d):
-        t = <double> (<real_x> (<double> x[j * stride] / length)) - c[j]
         total += t * t
     return total
 

@@ -17,9 +17,9 @@ cdef extern from "_sums.h" nogil:
     enum:
         ACCUMULATOR_DIGITS
     void sums_move_f(const float*, Py_ssize_t, Py_ssize_t, const Py_ssize_t*, const int*, const int*, const double*,
-                     const double*, const sums_t*)
+                     const sums_t*)
     void sums_move_d(const double*, Py_ssize_t, Py_ssize_t, const Py_ssize_t*, const int*, const int*, const double*,
-                     const double*, const sums_t*)
+                     const sums_t*)
     void sums_entries_f(const float*, const int*, Py_ssize_t, double, const sums_t*, Py_ssize_t)
     void sums_entries_d(const double*, const int*, Py_ssize_t, double, const sums_t*, Py_ssize_t)
     double sums_total(const sums_t*, Py_ssize_t, Py_ssize_t)
@@ -52,16 +52,13 @@ cdef inline double sums_length(const sums_t* sums, Py_ssize_t k) noexcept nogil:
 
 cdef inline void move_rows(
     const Rows* r, Py_ssize_t size, const Py_ssize_t* at, const int* left, const int* joined, const double* weight,
-    const double* length, const sums_t* sums
+    const sums_t* sums
 ) noexcept nogil:
-    """Move the rows that begin at these elements from clusters left (NULL: from none) to clusters joined; -1: none.
-
-    Each is divided by its length; NULL: it is not.
-    """
+    """Move the rows that begin at these elements from clusters left (NULL: from none) to clusters joined; -1: none."""
     if r.single:
-        sums_move_f(<const float*> r.x, r.col, size, at, left, joined, weight, length, sums)
+        sums_move_f(<const float*> r.x, r.col, size, at, left, joined, weight, sums)
     else:
-        sums_move_d(<const double*> r.x, r.col, size, at, left, joined, weight, length, sums)
+        sums_move_d(<const double*> r.x, r.col, size, at, left, joined, weight, sums)
 
 
 cdef inline void move_entries(const Rows* r, Py_ssize_t i, int k, double sign, const sums_t* sums) noexcept nogil:

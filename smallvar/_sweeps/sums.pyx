@@ -22,7 +22,6 @@ from smallvar._sweeps.ranges cimport CHUNKS_AT_ONCE, chunks_of, rows_of_chunk
 from smallvar._sweeps.rows cimport (
     Rows,
     is_sparse,
-    length_of,
     poll_signals,
     refuse_rows,
     rows_of,
@@ -33,7 +32,6 @@ from smallvar._sweeps.rows cimport (
 from smallvar._sweeps.tolerances cimport C_COLUMN_ROUNDING
 
 from smallvar._sweeps.ranges import column_range, count_small
-from smallvar._sweeps.rows import DividedRows
 
 import numpy as np
 
@@ -77,7 +75,6 @@ cdef void move_points(
     -1 is no cluster, as for a point that is not in any sums yet; left may be NULL: -1 for all.
     """
     cdef Py_ssize_t[BLOCK] at
-    cdef double[BLOCK] length
     cdef Py_ssize_t done = 0, m, size
     if is_sparse(r):
         # entry by entry: an origin of 0 leaves nothing to add for those that are not stored
@@ -92,11 +89,8 @@ cdef void move_points(
         size = min(<Py_ssize_t> BLOCK, stop - start - done)
         for m in range(size):
             at[m] = start_of(r, start + done + m)
-        if r.length != NULL:
-            for m in range(size):
-                length[m] = length_of(r, start + done + m)
         move_rows(r, size, at, NULL if left == NULL else left + done, joined + done,
-                  NULL if r.weight == NULL else r.weight + start + done, NULL if r.length == NULL else length, sums)
+                  NULL if r.weight == NULL else r.weight + start + done, sums)
         done += size
 
 
@@ -351,7 +345,7 @@ cdef class Sums:
     def move_row(self, const double[::1] x, double w, int left, int joined):
         """Move one row of weight w from a cluster to another one; -1: no cluster. The numbers are not checked."""
         cdef Py_ssize_t at = 0
-        sums_move_d(&x[0], 1, 1, &at, &left, &joined, &w, NULL, &self.table)
+        sums_move_d(&x[0], 1, 1, &at, &left, &joined, &w, &self.table)
 
     def _check(self, Py_ssize_t d, Py_ssize_t n, const int[::1] label, weight):
         if d != self.table.d or label.shape[0] != n or (weight is not None) != self.table.weighted:
@@ -485,7 +479,7 @@ class Stream:
         label : IN array (n,), each >= 0 and < k
         """
         # a copy: the digits that are made for these numbers must be those of the numbers added
-        copy = X[:] if isinstance(X, DividedRows) else np.array(X)
+        copy = np.array(X)
         cdef Rows rows = rows_of(copy, weight, None)
         cdef int lowest, highest
         cdef Py_ssize_t i
