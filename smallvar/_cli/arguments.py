@@ -72,20 +72,7 @@ class ShowConfig(argparse.Action):
 
 
 def new_parser(prog, usage, description, examples):
-    """Create the parser of a command, to which it adds its own arguments.
-
-    Parameters
-    ----------
-    prog : str
-        The command as it is typed.
-    usage, description, examples : str
-        The texts around the options in ``--help``.
-
-    Returns
-    -------
-    parser : Parser
-        The parser, to be passed to `parse`.
-    """
+    """Create the parser of a command; the texts are those around the options in ``--help``."""
     default = next(iter(COMMANDS))
     examples = textwrap.indent(textwrap.dedent(examples).strip(), "  ")
     return Parser(
@@ -110,24 +97,9 @@ def parse(
 ):
     """Add the arguments that all commands share to a parser, and parse.
 
-    Parameters
-    ----------
-    parser : Parser
-        The parser with the arguments of one command.
-    argv : list of str
-        The command line.
-    out, seed : str
-        The help texts of ``--out`` and ``--seed``.
-    stand_in, lines : str
-        Parts of help texts: what is used without DATA; the step for which ``--verbose`` prints a
-        line.
-    scale : str, optional
-        The help text of ``--scale``, if the command has that option.
-
-    Returns
-    -------
-    args : argparse.Namespace
-        The parsed arguments.
+    ``out``, ``seed`` and ``scale`` are the help texts of these options; without the last, the
+    command has no ``--scale``. ``stand_in`` and ``lines`` are parts of help texts: what is used
+    without DATA, and the step for which ``--verbose`` prints a line.
     """
     _add_input_arguments(parser, stand_in)
     _add_text_arguments(parser)
@@ -314,12 +286,7 @@ def penalty_of(args):
 def path_and_data(args, length):
     """Set ``args.path`` and ``args.data`` if DATA follow ``--path`` in place of K.
 
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The parsed arguments; ``path`` is from `length_or_data`.
-    length : object
-        The value of ``path`` if K is left out.
+    ``length`` is the value of ``path`` if K is left out.
     """
     if isinstance(args.path, str):
         if args.data is not None:
@@ -336,19 +303,9 @@ def plot_and_data(args):
 
 
 def picture_beside(data, noun):
-    """The name of the picture of ``--plot`` without FILE.
+    """Name the .png file of ``--plot`` without FILE, after the file of the data if there is one.
 
-    Parameters
-    ----------
-    data : str or None
-        The file of the data; None or ``-`` if there is none.
-    noun : str
-        What the picture shows, which is the last part of its name.
-
-    Returns
-    -------
-    path : str
-        The name, of a .png file.
+    ``noun`` says what the picture shows, and is the last part of the name.
     """
     stem = "smallvar" if data in (None, "-") else os.path.splitext(data)[0]
     if data is not None and suffix_of(data) == ".gz":
@@ -382,12 +339,7 @@ def check_encoding(args):
 def check_targets(args, noun):
     """Raise a UserError if an output file could not be written, or a picture not drawn.
 
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The parsed arguments. ``plot`` becomes a name where the user gave none.
-    noun : str
-        What the picture shows, for such a name.
+    Where the user gave no name, ``args.plot`` becomes one that ends in ``noun``.
     """
     if args.plot is True:
         args.plot = picture_beside(args.data, "path" if getattr(args, "path", None) else noun)
@@ -423,17 +375,7 @@ def check_format(path):
 
 
 def check_target(option, path, data):
-    """Raise a UserError if a file could not be written; an existing file is not changed.
-
-    Parameters
-    ----------
-    option : str
-        The option that names the file, for error messages.
-    path : str
-        The file.
-    data : str or None
-        The data, which must not be overwritten.
-    """
+    """Raise a UserError if a file could not be written; an existing file is not changed."""
     folder = os.path.dirname(os.path.realpath(path))
     exists = os.path.lexists(path)
     if not os.path.isdir(folder):

@@ -40,11 +40,6 @@ def cluster_by_batches(args):
     """Cluster a file in three passes: read all to draw a sample, fit, label.
 
     The rows of a file may be in any order, so the sample is drawn from all of it.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The parsed arguments.
     """
     for name in UNSUPPORTED:
         if getattr(args, name) not in (None, False):
@@ -90,16 +85,10 @@ def cluster_by_batches(args):
 
 
 class Batches:
-    """The rows of a file in batches, with a line of progress. A subclass has ``open`` and ``read``.
+    """The rows of a file in batches, with a line of progress.
 
-    Attributes
-    ----------
-    name : str
-        The name of the file, without folders.
-    n : int
-        The number of rows.
-    titles : list of str
-        The names of the columns.
+    ``open``, of a subclass, sets the number of rows ``n`` and the ``titles`` of the columns; its
+    ``read`` yields the rows of each batch.
     """
 
     def __init__(self, source, wanted, size):
@@ -110,13 +99,7 @@ class Batches:
             raise UserError(f"{source.name} has no values: 0 rows")
 
     def rows(self, progress):
-        """Yield for each batch the index of its first row, from 0, and the rows.
-
-        Parameters
-        ----------
-        progress : Progress or None
-            The line of progress to update.
-        """
+        """Yield for each batch the index of its first row, from 0, and the rows."""
         start, begin = 0, perf_counter()
         for X in self.read():
             find_gaps(self.source, self.wanted, X, self.titles, row_name(start))

@@ -62,12 +62,7 @@ def has_form(cell, form):
 class Times:
     """The times of the rows: numbers, or dates if the first time is a date.
 
-    Parameters
-    ----------
-    gaps : bool
-        Whether times may be missing.
-    number : callable
-        Converts a cell to a number.
+    ``gaps`` says whether times may be missing; ``number`` converts a cell to a number.
     """
 
     def __init__(self, gaps, number):

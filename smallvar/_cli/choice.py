@@ -40,42 +40,12 @@ def columns_named(titles):
 
 
 class Choice:
-    """The number of clusters chosen on a path, and how sure that is.
+    """The number of clusters, at most ``most``, chosen on a path, and how sure that is.
 
-    Parameters
-    ----------
-    path : LambdaPath
-        The numbers of clusters and what the data say to each.
-    most : int or None
-        The bound on the number of clusters.
-    error, error_name : str
-        The attribute of the path that has ``errors``, and what the table calls them.
-
-    Attributes
-    ----------
-    sample : int
-        Number of rows that the path is of.
-    lam : float
-        The penalty of the path.
-    counts, errors, behind : ndarray
-        The numbers that were allowed, the SSE or divergence of each, and by how much its criterion
-        is above the lowest among them; infinite where so few rows do not tell.
-    low, high : ndarray
-        The range of lam for which each is best; empty, that is low >= high, for some.
-    ranges : tuple of ndarray
-        All numbers, those that were not allowed included, and these ranges.
-    ranked : list of int
-        Those with a criterion, the lowest first.
-    best : int
-        The number chosen.
-    confidence : float or None
-        How sure the path is of ``best``, from 0 to 1; None if it does not say.
-    alike : list of int
-        The other numbers that fit about as well, ascending; none if ``best`` is clear.
-    tie : float
-        The difference in the criterion up to which the range of lam decides.
-    beyond : int or None
-        The best number that was not allowed, if it is ahead of ``best`` by more than ``tie``.
+    ``error`` is the attribute of the path that has the errors, which the table calls
+    ``error_name``. ``counts``, ``errors``, ``behind`` (criteria less the lowest; infinite where so
+    few rows do not tell), ``low`` and ``high`` (ranges of lam, empty if low >= high) are of the
+    numbers allowed, ``ranges`` of all. ``ranked`` are those with a criterion, the lowest first.
     """
 
     def __init__(self, path, most, error="inertia", error_name="SSE"):
@@ -101,13 +71,7 @@ class Choice:
         )
 
     def in_words(self, n_clusters):
-        """Text of the number of clusters: where it comes from, and how sure it is.
-
-        Parameters
-        ----------
-        found : int
-            The number of clusters after the last sweep.
-        """
+        """Say how many clusters there are after the last sweep, why, and how sure that is."""
         words = "from the data"
         if n_clusters != self.best:
             words = f"{self.best} {words}, fewer after the sweeps"
@@ -192,20 +156,7 @@ class Choice:
 
 
 def about_as_good(best, counts, confidences):
-    """Find the numbers of clusters that fit about as well as the one chosen.
-
-    Parameters
-    ----------
-    best : int
-        The number chosen, one of ``counts``.
-    counts, confidences : ndarray of shape (n,)
-        The numbers, ascending, and the confidence in each.
-
-    Returns
-    -------
-    alike : list of int
-        The others whose confidence is at least a third of that of the one chosen, ascending.
-    """
+    """List the numbers with at least a third of the confidence in ``best``, ascending."""
     least = ABOUT_AS_WELL * confidences[counts.searchsorted(best)]
     alike = (confidences >= least) & (confidences > 0) & (counts != best)
     return counts[alike].tolist()
@@ -214,22 +165,8 @@ def about_as_good(best, counts, confidences):
 def certainty_in_words(best, confidence, counts, alike):
     """Say whether a number of clusters is clear, and if not, which others fit about as well.
 
-    Parameters
-    ----------
-    best : int
-        The number chosen.
-    confidence : float
-        How sure it is, from 0 to 1.
-    counts : ndarray of int
-        All numbers, ascending: what stands between two of them was not looked at.
-    alike : list of int
-        Those that fit about as well, from `about_as_good`.
-
-    Returns
-    -------
-    words : str
-        Such as "clear, confidence 0.93", or "not clear, confidence 0.14: 16 to 19 fit about as
-        well", the number chosen included.
+    ``alike`` are the others, from `about_as_good`; ``counts`` are all numbers, ascending: what is
+    between two of them was not looked at.
     """
     verdict = f"{'clear' if confidence >= CLEAR else 'not clear'}, confidence {confidence:.2f}"
     if confidence >= CLEAR or not alike:

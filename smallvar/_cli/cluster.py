@@ -36,13 +36,7 @@ from smallvar._cli.table import columns_in_short, counted
 
 
 def cluster(argv):
-    """Cluster the rows of a table with DP-means.
-
-    Parameters
-    ----------
-    argv : list of str
-        The arguments that follow the name of the command.
-    """
+    """Cluster the rows of a table with DP-means."""
     parser = cluster_parser()
     args = parse(
         parser,
@@ -235,20 +229,9 @@ def new_model(args):
 
 
 def show_clusters(args, table, X, scaler, reading):
-    """Fit DP-means, write what is asked for, and report.
+    """Fit DP-means to X, write what is asked for, and report.
 
-    Parameters
-    ----------
-    args : argparse.Namespace
-        What the user asked for.
-    table : Table
-        The data.
-    X : ndarray of shape (n, d)
-        What to cluster: the data, or their scaled columns.
-    scaler : StandardScaler or None
-        What leads back from there.
-    reading : float
-        The seconds it took to read the data.
+    X are the rows of the table, scaled where there is a ``scaler``; ``reading`` is in seconds.
     """
     model = new_model(args)
     with columns_named(table.titles):
@@ -274,13 +257,7 @@ def show_clusters(args, table, X, scaler, reading):
 
 
 def show_folder(args):
-    """Fit the partitions of a folder, write the labels of one after another, and report.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        What the user asked for.
-    """
+    """Fit the partitions of a folder, write the labels of one after another, and report."""
     begin = perf_counter()
     with opened(args) as folder:
         from smallvar.dask import DPMeans
@@ -333,13 +310,7 @@ def of_model(args, model, sizes):
 
 
 def show_path(args, table, X, scaler, reading):
-    """Print, and draw where asked for, how the clusterings compare over their number of clusters.
-
-    Parameters
-    ----------
-    args, table, X, scaler, reading
-        As for `show_clusters`.
-    """
+    """Print, and draw where asked for, how clusterings compare over their number of clusters."""
     from smallvar import lambda_path
 
     model = new_model(args)

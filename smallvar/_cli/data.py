@@ -22,27 +22,11 @@ FEW_ROWS, CHECKED_ROWS = 10, 100_000  # fewer do not tell, and more are not need
 
 
 def load(args, prog, stand_in, needed="", otherwise=None):
-    """Read the data, or take those used when none are given.
+    """Read the data that the user names, or take a ``stand_in``; return them and the seconds.
 
-    Parameters
-    ----------
-    args : argparse.Namespace
-        What the user asked for.
-    prog : str
-        What to type for the command.
-    stand_in : callable
-        Takes the columns wanted and returns a Table and what it is.
-    needed : str
-        What to type after the name of a file.
-    otherwise : callable, optional
-        Reads what is no table of numbers, see `read_table`.
-
-    Returns
-    -------
-    table : Table
-        At least one row and one column, all values finite.
-    seconds : float
-        How long it took.
+    ``stand_in`` is a function of the Wanted that returns a Table and its description. ``needed``
+    are the options that a file needs. ``otherwise`` reads what is no table of numbers, see
+    `read_table`.
     """
     begin = perf_counter()
     wanted = Wanted(
@@ -106,18 +90,9 @@ def wines(wanted):
 
 
 def wines_in_words(cultivars, labels):
-    """Say how well clusters of the wines agree with their cultivars.
+    """Say how many wines are in the cluster of their cultivar.
 
-    Parameters
-    ----------
-    cultivars, labels : ndarray of int, of shape (n,)
-        Of each wine.
-
-    Returns
-    -------
-    words : str
-        The numbers of cultivars and clusters, and of the wines that are in the cluster of their
-        cultivar. Cultivars and clusters are paired, one to one, so that these are the most.
+    Cultivars and clusters are paired, one to one, so that these are the most.
     """
     from scipy.optimize import linear_sum_assignment
     from sklearn.metrics.cluster import contingency_matrix
@@ -135,19 +110,7 @@ def wines_in_words(cultivars, labels):
 def scaled(args, table):
     """Standardize the columns where the user asks for it, and warn where that seems wise.
 
-    Parameters
-    ----------
-    args : argparse.Namespace
-        What the user asked for.
-    table : Table
-        The data.
-
-    Returns
-    -------
-    X : ndarray of shape (n, d)
-        What to cluster.
-    scaler : StandardScaler or None
-        What leads back to the units of the data; None if they are clustered as they are.
+    Returns what to cluster, and the StandardScaler, None if that are the data as they are.
     """
     X = table.X
     if not args.scale:
@@ -163,19 +126,10 @@ def scaled(args, table):
 
 
 def spread(X):
-    """Find mean and standard deviation of each column, a block at a time.
+    """Fit a StandardScaler, a block of rows at a time; and the standard deviation of each column.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-        The numbers.
-
-    Returns
-    -------
-    scaler : StandardScaler
-        Fitted; it leaves constant columns in their units.
-    deviation : ndarray of shape (d,)
-        The standard deviations, 0 for constant columns.
+    The deviation is 0 for constant columns, which the scaler leaves in their units, and infinite
+    where the variance left float64.
     """
     from sklearn.preprocessing import StandardScaler
 

@@ -39,13 +39,7 @@ NO_ERROR = 1e-20  # share of ||X||^2 below which an error of a path is only roun
 
 
 def features(argv):
-    """Find features that the rows of a table share, with BP-means or K-features.
-
-    Parameters
-    ----------
-    argv : list of str
-        The arguments that follow the name of the command.
-    """
+    """Find features that the rows of a table share, with BP-means or K-features."""
     parser = features_parser()
     args = parse(
         parser,
@@ -207,16 +201,7 @@ def refuse_misplaced(args):
 def show_features(args, options, table, reading):
     """Fit BP-means or K-features, write the files, and report.
 
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The parsed arguments.
-    options : dict
-        Parameters of both estimators.
-    table : Table
-        The data.
-    reading : float
-        The seconds it took to read the data.
+    ``options`` are parameters of both estimators; ``reading`` is in seconds.
     """
     from smallvar import BPMeans, KFeatures
 
@@ -277,13 +262,7 @@ def facts_of_model(model, X, has_penalty):
 
 
 def show_path(args, options, table, reading):
-    """Print, and draw with ``--plot``, the squared error over the number of features.
-
-    Parameters
-    ----------
-    args, options, table, reading
-        As for `show_features`.
-    """
+    """Print, and draw with ``--plot``, the squared error over the number of features."""
     from smallvar import feature_path
 
     if args.assign == "exact" and args.path > MOST_TRIED:
@@ -336,19 +315,10 @@ def without_rounding(path):
 
 
 def widest(path):
-    """Find the number of features that is best for the widest range of penalties.
+    """Find the K with the largest ``log(lam_high / lam_low)``, or None, for `without_rounding`.
 
-    Parameters
-    ----------
-    path : FeaturePath
-        From `without_rounding`.
-
-    Returns
-    -------
-    best : int or None
-        The K with the largest ``log(lam_high / lam_low)``. K = 0, whose range has no upper end, and
-        the last K, whose lower end is that of the path, are left out. A K without error, which is
-        best for every small lam, comes first.
+    K = 0, whose range has no upper end, and the last K, whose lower end is that of the path, are
+    left out. A K without error, which is best for every small lam, comes first.
     """
     # ranges with both ends; an error of 0 is best down to lam = 0
     bounded = np.isfinite(path.lam_high) & ((path.lam_low > 0) | (path.error == 0))
@@ -388,20 +358,7 @@ def starts_in_words(args):
 
 
 def path_in_words(path, best):
-    """Format a path as a table.
-
-    Parameters
-    ----------
-    path : FeaturePath
-        From `without_rounding`.
-    best : int or None
-        The K to mark.
-
-    Returns
-    -------
-    text : str
-        A row for each K, and what the mark means.
-    """
+    """Format a path as a table with a row for each K, of which ``best`` is marked."""
     lines = [
         f"{'K':>4}  {'squared error':>14}  {'explained':>9}  {'best for lam from':>17}  {'to':>14}"
     ]

@@ -27,16 +27,8 @@ ARGUMENT = re.compile(r"\b(algorithm|lam)='(\w+)'")  # a parameter in a warning 
 def main(argv=None):
     """Run a command.
 
-    Parameters
-    ----------
-    argv : list of str, optional
-        The arguments, by default those of the process.
-
-    Returns
-    -------
-    code : int
-        The exit code: 0; 1 if the output cannot be written; 2 for a mistake of the user; 130 after
-        Ctrl-C; 141 if the reader of the output has closed it.
+    Returns the exit code: 0; 1 if the output cannot be written; 2 for a mistake of the user; 130
+    after Ctrl-C; 141 if the reader of the output has closed it.
     """
     argv = sys.argv[1:] if argv is None else argv
     try:

@@ -61,17 +61,7 @@ def refuse_misplaced(args):
 
 
 def show_table(args, table, reading):
-    """Fit a table of several kinds of columns, write the files that are asked for, and report.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        What the user asked for.
-    table : MixedTable
-        The data.
-    reading : float
-        The seconds it took to read the data.
-    """
+    """Fit a MixedTable, read in ``reading`` seconds, write what is asked for, and report."""
     model = new_model(args)
     _, fitting = fitted(args, model.fit, table.X)
     if args.out is not None:

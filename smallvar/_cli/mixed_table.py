@@ -29,22 +29,10 @@ HALF = 0.5  # of the cells: a column with fewer words is one of numbers, the wor
 
 @dataclass(frozen=True)
 class MixedTable:
-    """A table with columns of any kind.
+    """A table with columns of any kind: X holds them by their titles.
 
-    Attributes
-    ----------
-    X : dict of ndarray, or DataFrame
-        The columns by their titles.
-    titles : list of str
-        Of the columns.
-    n_rows : int
-        Number of rows.
-    name : str
-        What to call the whole.
-    why : str or None
-        Why it is not a table of numbers without gaps; None if it was not tried as one.
-    notes : tuple of str
-        Warnings about how it was read.
+    ``why`` says why it is not a table of numbers without gaps; None if it was not tried as one.
+    ``notes`` are warnings about how it was read.
     """
 
     X: Any
@@ -58,22 +46,8 @@ class MixedTable:
 def read_mixed(source, wanted, error=None, kinds=None):
     """Read a table whose columns may have words and missing values.
 
-    Parameters
-    ----------
-    source : Source
-        Where it is.
-    wanted : Wanted
-        The columns to use, and how to read numbers.
-    error : NotNumbersError, optional
-        The error of reading it as a table of numbers.
-    kinds : dict, optional
-        Kinds of columns that the user has given, by title: columns of categories may mix numbers
-        and words.
-
-    Returns
-    -------
-    table : MixedTable
-        Without a name.
+    ``error`` is the NotNumbersError of reading it as a table of numbers. ``kinds`` are those that
+    the user has given, by title: columns of categories may mix numbers and words.
     """
     why, notes = None if error is None else in_short(source, error), ()
     if source.kind in TEXT:
@@ -103,15 +77,7 @@ def in_short(source, error):
 
 
 class TextColumn:
-    """The cells of a column of text, as numbers or as codes of words.
-
-    Parameters
-    ----------
-    words : bool
-        Whether to take all cells as words.
-    wanted : Wanted
-        How to read numbers.
-    """
+    """The cells of a column of text as numbers, or as codes of words if all of them are words."""
 
     def __init__(self, words, wanted):
         self.wanted, self.number = wanted, wanted.number

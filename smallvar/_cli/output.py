@@ -21,21 +21,7 @@ from smallvar._cli.words import in_one_line, visible
 def timed(work, *args, follow=None, **options):
     """Call a function that fits; return its result and the seconds. Errors become UserErrors.
 
-    Parameters
-    ----------
-    work : callable
-        The function.
-    *args, **options
-        Its arguments.
-    follow : callable, optional
-        Called after every step of a fit with the Progress on display and the event.
-
-    Returns
-    -------
-    result : object
-        The result of ``work``.
-    seconds : float
-        The time it took.
+    ``follow`` is called after every step of the fit with the ProgressLine and the event.
     """
     begin = perf_counter()
     try:
@@ -53,17 +39,9 @@ def timed(work, *args, follow=None, **options):
 
 @contextmanager
 def replacing(path):
-    """Context of a file that replaces ``path`` when it is complete.
+    """Context of a binary file beside ``path`` that replaces it when it is complete.
 
-    Parameters
-    ----------
-    path : str
-        The file to replace or create.
-
-    Yields
-    ------
-    file : binary file
-        A temporary file beside ``path``; it is removed if there is an error.
+    It is removed if there is an error.
     """
     path = os.path.realpath(path)  # a symbolic link is kept, its target replaced
     draft = os.path.join(os.path.dirname(path), f".smallvar-{os.urandom(8).hex()}.tmp")
@@ -84,18 +62,9 @@ def replacing(path):
 def write_out(args, titles, values, kept, write_text):
     """Write the result of each row to the file of ``--out``, or to standard output.
 
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The parsed arguments.
-    titles : list of str
-        The names of the columns.
-    values : ndarray of int, of shape (n,) or (n, k)
-        The results of the rows that were clustered, >= 0.
-    kept : ndarray of bool or None
-        Mask of these rows in the input; the others get a missing value, which is -1 in .npy.
-    write_text : callable
-        Writes titles and values to a binary file; the values of rows left out are -1.
+    ``values`` (n,) or (n, k), integers >= 0, are those of the rows that were clustered, which
+    ``kept`` marks among the rows of the input (None: all); the others get a missing value, -1 in
+    .npy. ``write_text`` writes titles and values, -1 for the rows left out, to a binary file.
     """
     if kept is not None:
         used, values = values, np.full((len(kept), *values.shape[1:]), -1)
@@ -121,17 +90,7 @@ def write_out(args, titles, values, kept, write_text):
 def labels_by_batches(args, n):
     """Context of the file of ``--out``, if there is one, for n labels that are written in batches.
 
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The parsed arguments.
-    n : int
-        The number of labels.
-
-    Yields
-    ------
-    write : callable
-        Writes the next labels (int32).
+    It yields the function that writes the next labels (int32).
     """
     if args.out is None:
         yield lambda labels: None

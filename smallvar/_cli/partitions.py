@@ -35,13 +35,7 @@ class Folder(NamedTuple):
 
 
 def check_options(args):
-    """Raise a UserError for options that cannot be followed a partition at a time.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The parsed arguments.
-    """
+    """Raise a UserError for options that cannot be followed a partition at a time."""
     for name in WHOLE:
         if getattr(args, name) not in (None, False):
             option = name.replace("_", "-")
@@ -64,18 +58,7 @@ def check_options(args):
 
 @contextmanager
 def opened(args):
-    """Context of the folder and its workers: those of the configured scheduler, or threads here.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The parsed arguments.
-
-    Yields
-    ------
-    folder : Folder
-        The rows, with the columns to use.
-    """
+    """Context of the Folder, on the configured scheduler or on threads of this process."""
     try:
         import dask
         import dask.dataframe as dd
@@ -138,22 +121,7 @@ def fit(folder, model):
 
 
 def label(args, folder, model):
-    """Write the labels of all rows, a few partitions at a time.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The parsed arguments.
-    folder : Folder
-        The rows.
-    model : smallvar.dask.DPMeans
-        The fitted model.
-
-    Returns
-    -------
-    sizes : ndarray of int, of shape (n_clusters,)
-        The number of rows of each cluster.
-    """
+    """Write all labels, a few partitions at a time; return the sizes of the clusters."""
     partitions = model.labels_.to_delayed()
     at_once = AT_ONCE * sum(folder.client.nthreads().values())
     sizes = np.zeros(model.n_clusters_, dtype=np.int64)

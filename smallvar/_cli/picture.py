@@ -41,22 +41,10 @@ def origin_of_number(model):
 def picture(table, model, scaler=None):
     """Draw the clusters in a plane.
 
-    Parameters
-    ----------
-    table : Table
-        The data. Of more than two columns the picture shows the axes that separate the clusters
-        best (discriminant axes; principal components where there are no two clusters); the values
-        of a single column are stacked like a histogram.
-    model : DPMeans
-        The model fitted to these data.
-    scaler : StandardScaler, optional
-        The scaler of the data that were fitted. One or two columns are drawn in their own units;
-        for more, the axes are those of the scaled columns.
-
-    Returns
-    -------
-    figure : matplotlib.figure.Figure
-        The figure.
+    Of more than two columns the picture shows the axes that separate the clusters best
+    (discriminant axes; principal components where there are no two clusters); the values of a
+    single column are stacked like a histogram. One or two scaled columns are drawn in their own
+    units; for more, the axes are those of the scaled columns.
     """
     (n, d), k = table.X.shape, model.n_clusters_
     X, centers = table.X, model.cluster_centers_
@@ -85,20 +73,7 @@ def picture(table, model, scaler=None):
 
 
 def profile_picture(table, model):
-    """Draw what sets the clusters of a table apart.
-
-    Parameters
-    ----------
-    table : MixedTable
-        The data.
-    model : MixedDPMeans
-        Fitted to them.
-
-    Returns
-    -------
-    figure : matplotlib.figure.Figure
-        Made without pyplot: no display and no global state is touched.
-    """
+    """Draw what sets the clusters of a MixedTable apart."""
     k, d = model.n_clusters_, len(model.columns_)
     figure = new_figure(float(np.clip(1.3 * d + 1.5, 5, 17)), 0.55 * min(k, 30) + 2)
     axes = figure.add_subplot()
@@ -113,22 +88,10 @@ def profile_picture(table, model):
 
 
 def feature_picture(table, model, shape):
-    """Draw the features, and the matrix of the rows that have them.
+    """Draw the features, and the matrix of the rows that have them, its rows sorted.
 
-    Parameters
-    ----------
-    table : Table
-        The data.
-    model : BPMeans or KFeatures
-        The model fitted to these data.
-    shape : tuple of int or None
-        Height and width, if rows are pictures.
-
-    Returns
-    -------
-    figure : matplotlib.figure.Figure
-        On the left a panel for each feature, a picture or values over the columns, all on the same
-        scale; on the right the matrix of assignments, its rows sorted.
+    On the left is a panel for each feature, all on the same scale: a picture of the height and
+    width ``shape``, or without it values over the columns.
     """
     (n, d), k = table.X.shape, model.n_components_
     figure = new_figure(11, 6.5)
@@ -152,22 +115,7 @@ def feature_picture(table, model, shape):
 
 
 def path_picture(table, path, best):
-    """Draw the squared error over the number of features.
-
-    Parameters
-    ----------
-    table : Table
-        The data.
-    path : FeaturePath
-        From `without_rounding`.
-    best : int or None
-        The K to mark.
-
-    Returns
-    -------
-    figure : matplotlib.figure.Figure
-        The figure, on a log scale unless some K has no error.
-    """
+    """Draw the squared error over the number of features, of which ``best`` is marked."""
     n, d = table.X.shape
     figure = new_figure(8, 5.5)
     axes = figure.add_subplot()
@@ -186,22 +134,10 @@ def path_picture(table, path, best):
 
 
 def merge_path_picture(table, choice, scaler=None):
-    """Draw criterion, SSE and ranges of lam over the number of clusters.
+    """Draw criterion, SSE and ranges of lam over the number of clusters, one above the other.
 
-    Parameters
-    ----------
-    table : Table
-        The data.
-    choice : Choice
-        The path, and the number chosen on it.
-    scaler : StandardScaler, optional
-        The scaler of the data that were fitted.
-
-    Returns
-    -------
-    figure : matplotlib.figure.Figure
-        Three panels, one above the other. The criterion is drawn less its minimum, on a scale that
-        is linear for differences within a tie and logarithmic beyond.
+    The criterion is drawn less its minimum, on a scale that is linear for differences within a
+    tie and logarithmic beyond.
     """
     (n, d), certainty = table.X.shape, choice.certainty()
     figure = new_figure(8, 9)
@@ -236,22 +172,10 @@ def original_tracks(model, scaler):
 
 
 def track_picture(table, model, scaler=None):
-    """Draw the tracks of the clusters over time.
+    """Draw the tracks of the clusters over time, in the units of the data before scaling.
 
-    Parameters
-    ----------
-    table : Table
-        The data. The first two columns are drawn; a single column is drawn over time.
-    model : DynamicMeans
-        The model fitted to these data.
-    scaler : StandardScaler, optional
-        The scaler of the data that were fitted; tracks are drawn in the units of the data.
-
-    Returns
-    -------
-    figure : matplotlib.figure.Figure
-        Each track goes from a ring to its number (to a dot if there are many). Many tracks in a
-        plane are colored by time.
+    The first two columns are drawn; a single column is drawn over time. Each track goes from a
+    ring to its number (to a dot if there are many). Many tracks in a plane are colored by time.
     """
     n, d = table.X.shape
     figure = new_figure(8.5, 6.5)

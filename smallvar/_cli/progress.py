@@ -15,11 +15,6 @@ class Progress:
     A thread draws the line, so that the clock goes on during a long sweep. The work only sets
     ``done``, the share that is done (None: not known), and ``note``, a text. If standard error is
     not a terminal, there is neither thread nor line.
-
-    Parameters
-    ----------
-    what : str
-        The name of the work, such as "fitting".
     """
 
     current = None  # the Progress whose line may be on the terminal

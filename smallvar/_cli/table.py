@@ -104,24 +104,10 @@ class Source:
 
 
 def read_table(path, wanted, otherwise=None, always=False):
-    """Read a table from a file or from standard input.
+    """Read a table, whose values are finite, from a file or (``-``) from standard input.
 
-    Parameters
-    ----------
-    path : str
-        The file, whose suffix tells how to read it, or ``-``.
-    wanted : Wanted
-        The columns to use, and how to read them.
-    otherwise : callable, optional
-        Reads a table of words or with gaps, from the Source, what is wanted, and the
-        NotNumbersError; None: such a table is refused.
-    always : bool
-        Read a table of numbers likewise.
-
-    Returns
-    -------
-    table : Table
-        At least one row and one column, all values finite.
+    A table of words or with gaps is read by ``otherwise``, from the Source, what is wanted and
+    the NotNumbersError; without that it is refused. With ``always``, any table is read so.
     """
     readers = dict.fromkeys(TEXT, read_text) | {".npy": read_npy, ".parquet": read_parquet}
     try:
@@ -177,13 +163,7 @@ def named_file(path, kinds):
 
 @contextmanager
 def standard_input():
-    """Copy standard input to a file, since tables are read more than once; text unless it is not.
-
-    Yields
-    ------
-    source : Source
-        Gone in the end.
-    """
+    """Context of a copy of standard input in a file, since tables are read more than once."""
     if sys.stdin is None:
         raise UserError("standard input is closed")
     with tempfile.TemporaryDirectory(prefix="smallvar-") as folder:
@@ -211,27 +191,9 @@ def read_text(source, wanted):
 class TextTable:
     """The rows of a text file, and what its first row says of the columns.
 
-    Parameters
-    ----------
-    source : Source
-        The file.
-    wanted : Wanted
-        The columns to use, and how to read them.
-    progress : Progress, optional
-        Notes how far the reading is.
-
-    Attributes
-    ----------
-    records : iterator
-        The number of the line and the cells of each row below the header.
-    header : bool
-        Whether the first row is the header.
-    width : int
-        The number of cells of the first row, which is in line ``first_line``.
-    picked, titles, clock
-        As from `pick_columns`; ``clock_title`` is what to call the column of the times.
-    notes : tuple of str
-        Warnings.
+    ``records`` yields the number of the line and the cells of each row below the header, and
+    ``width`` is the number of cells of the first row. ``picked``, ``titles`` and ``clock`` are
+    from `pick_columns`; ``clock_title`` is what to call the column of the times.
     """
 
     def __init__(self, source, wanted, progress=None):
@@ -332,19 +294,8 @@ def parse_text(source, wanted, progress):
 def explain_cells(titles, cells, later, wanted):
     """Say what is wrong with a row of which not every cell is a number.
 
-    Parameters
-    ----------
-    titles, cells : list of str
-        The names of the columns, and the cells of the row.
-    later : iterable of list of str, or None
-        If this is the first row: the others, where columns with a gap in the first one begin.
-    wanted : Wanted
-        How to read numbers.
-
-    Returns
-    -------
-    error : NotNumbersError
-        Its words stand behind the name of the file and the number of the line.
+    ``later`` are the rows that follow the first one, if this is it: there, columns with a gap in
+    the first row begin. The words of the error stand behind the file and the number of the line.
     """
     bad = [
         (title, cell)
@@ -376,21 +327,10 @@ def columns_of_words(titles, cells, later, wanted):
 
 
 def not_numeric(words, titles, hint=""):
-    """Refuse columns that do not hold numbers.
+    """Refuse columns that do not hold numbers, in words to stand behind the name of the file.
 
-    Parameters
-    ----------
-    words : list of str
-        Names of columns, and in brackets what they hold.
-    titles : list of str
-        The names of all such columns, for the option that leaves them out.
-    hint : str
-        More advice.
-
-    Returns
-    -------
-    words : str
-        To stand behind the name of the file.
+    ``words`` are names of columns, and in brackets what they hold; ``titles`` the names of all
+    such columns, for the option that leaves them out; ``hint`` is more advice.
     """
     more = f" and {len(words) - 5} more" if len(words) > 5 else ""
     noun, them = ("column", "it") if len(words) == 1 else ("columns", "them")
@@ -510,26 +450,9 @@ def in_types(titles, types, is_numeric):
 def pick_columns(source, wanted, names, d):
     """Find the columns that ``--columns``, ``--exclude`` and ``--time`` ask for.
 
-    Parameters
-    ----------
-    source : str
-        What the columns are taken from, for error messages.
-    wanted : Wanted
-        The values of the options.
-    names : list of str or None
-        The names of all columns; without names they go by position, from 1.
-    d : int
-        How many columns there are.
-
-    Returns
-    -------
-    picked : list of int
-        The positions of the columns, from 0: all but that of the times and those excluded unless
-        ``--columns`` names some.
-    titles : list of str
-        What to call them.
-    clock : int or None
-        The position of the column of the times.
+    Of d columns called ``names`` (None: their positions from 1), these are the positions, from 0,
+    their titles, and the position of the column of the times or None. Without ``--columns``, all
+    but that one are picked.
     """
     titles = [str(i + 1) for i in range(d)] if names is None else names
 
@@ -576,29 +499,10 @@ def pick_columns(source, wanted, names, d):
 
 
 def checked(source, wanted, X, titles, times=None, clock=None, place="row {}".format):
-    """Make a table of values that are all there and finite.
+    """Make a Table, yet without a name, of values that are all there and finite.
 
-    Parameters
-    ----------
-    source : Source
-        Where they come from, for error messages.
-    wanted : Wanted
-        Tells whether rows with missing values are dropped or refused.
-    X : ndarray of shape (n, d)
-        The numbers.
-    titles : list of str
-        What to call the columns.
-    times : ndarray of shape (n,), optional
-        The times of the rows.
-    clock : str, optional
-        What to call the column of the times.
-    place : callable
-        Turns the number of a row, counted from 1, into words.
-
-    Returns
-    -------
-    table : Table
-        Without a name.
+    ``clock`` is what to call the column of the times; ``place`` turns the number of a row, from
+    1, into words for error messages.
     """
     n, d = X.shape
     if X.size == 0:

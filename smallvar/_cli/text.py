@@ -147,24 +147,11 @@ def sniff_delimiter(lines, wanted, path):
 def find_header(first, rows, number=number_with_point):
     """Tell whether the first row of a table holds the titles of the columns.
 
-    Parameters
-    ----------
-    first : list of str
-        The cells of the first row.
-    rows : list of list of str
-        Some of the rows below.
-    number : callable
-        Reads a number.
-
-    Returns
-    -------
-    header : bool
-        Whether it does. A row without any number does, and pandas' 0, 1, 2, ...; so does one of
-        words and whole numbers where a word stands above a column of numbers, or where the numbers
-        are years and no other row has such. A row that repeats in a column what stands below, or
-        has a date above dates, has no titles unless all of them are words.
-    doubt : str or None
-        Why that is not certain.
+    A row without any number does, and pandas' 0, 1, 2, ...; so does one of words and whole
+    numbers where a word stands above a column of numbers, or where the numbers are years and no
+    other row has such. A row that repeats in a column what stands below, or has a date above
+    dates, has no titles unless all of them are words. Also returns why that is not certain, or
+    None.
     """
     # pandas leaves the title of its index empty
     numbered = first if first[0].strip() else first[1:]

@@ -30,13 +30,7 @@ FEW_ROWS = 10  # least number of rows for the warning
 
 
 def track(argv):
-    """Follow clusters over time in a table with D-Means.
-
-    Parameters
-    ----------
-    argv : list of str
-        The arguments that follow the name of the command.
-    """
+    """Follow clusters over time in a table with D-Means."""
     parser = track_parser()
     args = parse(
         parser,
@@ -167,25 +161,9 @@ def _add_memory_arguments(parser):
 
 
 def fitted(args, X, table):
-    """Fit D-Means to the rows X at the times of the table.
+    """Fit D-Means to the rows X at the times of the table; return the model, guess and seconds.
 
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The parsed arguments.
-    X : ndarray of shape (n, d)
-        The rows to cluster, scaled or not.
-    table : Table
-        The times.
-
-    Returns
-    -------
-    model : DynamicMeans
-        The fitted model.
-    guess : int
-        The guess of the number of clusters from which the penalty follows; 0 if it was given.
-    seconds : float
-        The time it took.
+    The guess is the number of clusters from which the penalty follows, 0 if that was given.
     """
     from smallvar import DynamicMeans
 
@@ -236,29 +214,11 @@ def facts_of_model(args, table, model, guess):
 
 
 def typical_penalty(args, X, table):
-    """The penalty: that given, or one that follows from all steps.
+    """The penalty given, or one that follows from all steps; the guess of it, and the seconds.
 
     A single step may have too few rows, or unusual ones. So the result is the median of the
     farthest-first penalties of the steps, weighted by their numbers of rows. Steps whose rows are
-    all equal have no distances and are left out.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The parsed arguments.
-    X : ndarray of shape (n, d)
-        The rows to cluster.
-    table : Table
-        The times.
-
-    Returns
-    -------
-    lam : float
-        The penalty.
-    guess : int
-        The guess of the number of clusters from which it follows; 0 if it was given.
-    seconds : float
-        The time it took.
+    all equal have no distances and are left out. The guess is 0 if the penalty was given.
     """
     from sklearn.utils import check_array
 
@@ -322,20 +282,10 @@ def refuse_halves(args):
 
 
 def moving_groups(wanted):
-    """Generate a stream of moving groups, the data set of the command.
+    """Generate a stream of moving groups, always the same, and its description.
 
-    Parameters
-    ----------
-    wanted : Wanted
-        The columns to use, and the column of the times (default: time).
-
-    Returns
-    -------
-    table : Table
-        Columns x and y, and times from 0 to 59; always the same. Seven groups exist from the start;
-        one of them disappears, another is absent for two steps, and two more appear.
-    words : str
-        A description.
+    Columns x and y, and times from 0 to 59. Seven groups exist from the start; one of them
+    disappears, another is absent for two steps, and two more appear.
     """
     rng = np.random.default_rng(0)
     steps = np.arange(60)

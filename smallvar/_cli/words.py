@@ -17,17 +17,7 @@ JOINERS = "\u200c\u200d"
 def visible(text, keep=""):
     """Text in which control characters, also those for the direction of writing, are escaped.
 
-    Parameters
-    ----------
-    text : str
-        Any text.
-    keep : str
-        Characters to leave as they are.
-
-    Returns
-    -------
-    text : str
-        With escapes as in Python: ``\\x1b``, ``\\u202e``, ``\\n``.
+    Escapes are those of Python: ``\\x1b``, ``\\u202e``, ``\\n``. Characters in ``keep`` stay.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -50,17 +40,7 @@ def shell_quoted(text):
 def option_of_names(option, names):
     """An option with names of columns as its argument, to be copied to a command line.
 
-    Parameters
-    ----------
-    option : str
-        Such as ``--exclude``.
-    names : list of str
-        The names, which are joined by commas; csv quotes hold those with a comma in them.
-
-    Returns
-    -------
-    text : str
-        Such as ``--exclude 'a,"b, c"'``.
+    Commas join the names; csv quotes hold those with a comma in them: ``--exclude 'a,"b, c"'``.
     """
     text = io.StringIO()
     csv.writer(text).writerow(names)
@@ -70,20 +50,7 @@ def option_of_names(option, names):
 
 
 def names_of_option(option, argument):
-    """Take apart the names that an option has as its argument.
-
-    Parameters
-    ----------
-    option : str
-        What to call the option in an error message.
-    argument : str
-        Names joined by commas, as from `option_of_names`.
-
-    Returns
-    -------
-    names : list of str
-        The names; empty for an empty argument.
-    """
+    """Take apart the names, from `option_of_names`, that an option has as its argument."""
     try:
         return next(csv.reader([argument], skipinitialspace=True))
     except csv.Error as error:
@@ -93,17 +60,8 @@ def names_of_option(option, argument):
 def unlike_names(names):
     """Names of columns, those that are there before with .1, .2, ... after them, as in pandas.
 
-    Parameters
-    ----------
-    names : list of str
-        The names. Those that are empty stay so.
-
-    Returns
-    -------
-    names : list of str
-        No two of them are alike, unless empty.
-    notes : list of str
-        A note for each name that occurs more than once, to stand behind the name of the file.
+    Empty ones stay so. Also returns a note for each name that occurs more than once, to stand
+    behind the name of the file.
     """
     taken, new, later = set(names), [], {}
     for name in names:
