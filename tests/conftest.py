@@ -3,7 +3,9 @@
 import _thread
 import os
 import re
+import shlex
 import signal
+import sys
 import threading
 from collections import Counter
 
@@ -104,3 +106,63 @@ def interrupt():
     for timer in timers:
         timer.cancel()
     signal.signal(signal.SIGINT, handler)
+
+
+# The command line
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run the command line in this process: exit code, standard output, standard error.
+
+    The call is a string, which is taken apart as a shell would; more arguments may follow it.
+    Whatever the tests are run with, standard input holds no data.
+    """
+    from smallvar._cli.main import main
+
+    def run(call, *more):
+        code = main([*shlex.split(str(call)), *map(str, more)])
+        return code, *capsys.readouterr()
+
+    with open(os.devnull, encoding="utf-8") as null:
+        monkeypatch.setattr(sys, "stdin", null)
+        yield run
+
+
+@pytest.fixture
+def ran(run):
+    """Run what must succeed, without a warning unless one is expected; take its report apart."""
+
+    def ran(*call, warning=""):
+        code, out, err = run(*call)
+        assert code == 0
+        assert warning in err if warning else err == ""
+        lines = [line.split(maxsplit=1) for line in out.splitlines() if line]
+        return dict(line for line in lines if len(line) == 2)
+
+    return ran
+
+
+@pytest.fixture
+def refused(run):
+    """Run what must be refused, in one line on standard error; returns the line."""
+
+    def refused(*call):
+        code, out, err = run(*call)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith("smallvar: ")
+        assert err.endswith("\n")
+        return err
+
+    return refused
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    """The folder in which the test runs, which holds the files of cli_tables."""
+    from cli_tables import FILES
+
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
