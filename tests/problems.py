@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import twins.exact
 import twins.features
-import twins.path
 import twins.penalty
 from helpers import never_rises
 from scipy.optimize import linear_sum_assignment
@@ -452,7 +451,7 @@ class PathProblem:
     weights: np.ndarray | None = None
     init: np.ndarray | None = None
     max_clusters: int | None = None
-    sizes: twins.path.Sizes = field(default_factory=twins.path.Sizes)  # of its search
+    sizes: dict = field(default_factory=dict)  # constants of _selection/path.py in its search
 
 
 # fmt: off
@@ -528,15 +527,15 @@ def path_problem(family, seed, n_max=400):
         )
         problem.max_clusters = m + 1 if seed % 3 == 0 else None
     if family == "subsample" or (family == "everything" and seed % 2):
-        sizes = problem.sizes
-        sizes.coarse = max(10, n // int(rng.integers(3, 9)))
-        sizes.fine, sizes.rows = 2 * sizes.coarse, int(rng.integers(2, 6))
+        coarse = max(10, n // int(rng.integers(3, 9)))
+        sizes = {"COARSE": coarse, "FINE": 2 * coarse, "ROWS": int(rng.integers(2, 6))}
         if seed % 4 == 3 and family == "subsample":
-            sizes.coarse, sizes.fine, sizes.rows = 1100, 1300, int(rng.integers(5, 40))
+            sizes = {"COARSE": 1100, "FINE": 1300, "ROWS": int(rng.integers(5, 40))}
         if seed % 3 == 0:
-            sizes.numbers = sizes.coarse * d * 2 // 3
+            sizes["NUMBERS"] = sizes["COARSE"] * d * 2 // 3
+        problem.sizes |= sizes
     if family == "steps" or (family == "everything" and seed % 4 == 1):
-        problem.sizes.steps, problem.sizes.few = int(rng.integers(6, 20)), int(rng.integers(1, 9))
+        problem.sizes |= {"STEPS": int(rng.integers(6, 20)), "FEW": int(rng.integers(1, 9))}
     if family in ("flags", "years", "zeros", "one-hot", "skewed", "filled", "table"):
         problem.X, problem.weights = _table(rng, family, seed, problem.X, z)
     if family == "rounded":  # long clusters, recorded in steps, most beside a column of numbers
@@ -550,9 +549,9 @@ def path_problem(family, seed, n_max=400):
         z = np.where(rng.random(n_max) < 0.95, 0, rng.integers(1, 5, size=n_max))
         centers = 20.0 * rng.normal(size=(5, 3))
         problem.X = centers[z] + rng.normal(size=(n_max, 3))
-        problem.sizes.coarse, problem.sizes.fine = 16 + seed, n_max - seed
+        problem.sizes |= {"COARSE": 16 + seed, "FINE": n_max - seed}
     if seed % 2:  # clusters to begin with are drawn
-        problem.sizes.small = int(rng.integers(0, n_max))
+        problem.sizes["SMALL"] = int(rng.integers(0, n_max))
     return problem
 
 
