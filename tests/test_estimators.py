@@ -11,20 +11,16 @@ import typing
 import numpy as np
 import pytest
 from helpers import moved
-from sklearn.base import BaseEstimator, clone
+from models import ESTIMATORS, ROWS, data, made, model_of
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import smallvar
+from smallvar._core.estimator import MEANT
 
-ESTIMATORS = [
-    value
-    for value in (getattr(smallvar, name) for name in smallvar.__all__)
-    if inspect.isclass(value) and issubclass(value, BaseEstimator)
-]
-
-X = np.random.default_rng(0).random((60, 3))
+X = ROWS
 
 
 def expected_failed_checks(estimator):
@@ -57,61 +53,6 @@ def expected_failed_checks(estimator):
 @pytest.mark.filterwarnings("ignore:X has [0-9]+ rows? of length zero:UserWarning")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
-
-
-def test_all_estimators_are_found():
-    names = {
-        "BPMeans",
-        "BregmanDPMeans",
-        "DPMeans",
-        "KFeatures",
-        "KernelDPMeans",
-        "KernelHDPMeans",
-        "MahalanobisMeans",
-        "MiniBatchDPMeans",
-        "SegmentMeans",
-        "SphericalDPMeans",
-    }
-    assert names <= {estimator.__name__ for estimator in ESTIMATORS}
-
-
-# A penalty or number that suits X, and a start, where they are not lam=0.2 and centers.
-ASSIGNMENTS = np.eye(3, dtype=int)[np.arange(60) % 3]
-SUITABLE = {
-    "BPMeans": {"lam": 4.0},
-    "HDPMeans": {"lam_local": 0.2},
-    "KFeatures": {"n_components": 3},
-    "KernelHDPMeans": {"lam_local": 0.2},
-    "MahalanobisMeans": {"n_clusters": 3},
-    "PenalizedCut": {"lam": -0.5},
-    "SegmentMeans": {"lam": 0.2, "lam_switch": 0.01},  # so that noise has several states
-    "SphericalDPMeans": {"min_cosine": 0.9},
-}
-STARTS = {
-    "BPMeans": ASSIGNMENTS,
-    "KFeatures": ASSIGNMENTS,
-    "KernelDPMeans": np.arange(60) % 3,
-    "PenalizedCut": np.arange(60) % 3,
-}
-
-
-def data(estimator):
-    """What it clusters: rows, or a graph."""
-    if estimator.__name__ != "PenalizedCut":
-        return X
-    return np.exp(-4 * np.square(X[:, None] - X).sum(axis=2))
-
-
-def suitable(estimator):
-    """Arguments for X."""
-    return SUITABLE.get(estimator.__name__, {"lam": 0.2})
-
-
-def made(estimator, **arguments):
-    """An unfitted one, whose random numbers are fixed if it draws any."""
-    random = "random_state" in inspect.signature(estimator).parameters
-    options = {"random_state": 0} if random else {}
-    return estimator(**options, **{**suitable(estimator), **arguments})
 
 
 def groups(model):
@@ -231,10 +172,6 @@ def test_dicts_and_structured_arrays(estimator):
             made(estimator).fit(rows)
 
 
-# What may be given without a name: numbers of clusters and features, never a penalty.
-POSITIONAL = {"KFeatures": ["n_components"], "MahalanobisMeans": ["n_clusters"]}
-
-
 def positional(estimator):
     """Names of the parameters that need not be given by name."""
     parameters = inspect.signature(estimator).parameters.values()
@@ -242,29 +179,17 @@ def positional(estimator):
 
 
 WAYS = {
-    "BPMeans": "lam=3 or n_components=3",
-    "BregmanDPMeans": "lam=3 or n_clusters=3 or guess=3",
     "DPMeans": "lam=3 or n_clusters=3 or guess=3",
-    "DynamicMeans": "lam=3 or guess=3",
-    "HDPMeans": "lam_local=3 or lam_global=3 or n_clusters=3 or n_local=3 or n_global=3",
-    "KernelDPMeans": "lam=3 or guess=3",
-    "KernelDynamicMeans": "lam=3",
     "KernelHDPMeans": "lam_local=3 or lam_global=3 or n_local=3 or n_global=3",
-    "MiniBatchDPMeans": "lam=3 or n_clusters=3 or guess=3",
-    "MixedDPMeans": "lam=3 or n_clusters=3",
-    "PenalizedCut": "lam=3",
-    "RobustDPMeans": "lam=3 or n_clusters=3 or price=3",
     "SegmentMeans": "lam=3 or lam_switch=3 or n_clusters=3",
-    "SpectralDPMeans": "lam=3 or guess=3",
-    "SpectralDynamicMeans": "lam=3",
-    "SphericalDPMeans": "min_cosine=3 or lam=3 or n_clusters=3 or guess=3",
 }
-DASK_WAYS = {
-    "DPMeans": "lam=3 or n_clusters=3",
-    "HDPMeans": "lam_local=3 or lam_global=3",
-    "MiniBatchDPMeans": WAYS["MiniBatchDPMeans"],
-    "SphericalDPMeans": "min_cosine=3 or lam=3 or n_clusters=3",
-}
+
+
+def ways(estimator):
+    """What the message suggests for 3 in place of a name."""
+    return " or ".join(
+        f"{name}=3" for name in inspect.signature(estimator).parameters if name in MEANT
+    )
 
 
 def dask_estimators():
@@ -272,9 +197,7 @@ def dask_estimators():
     pytest.importorskip("dask")
     import smallvar.dask
 
-    names = set(smallvar.dask.__all__)
-    assert names == set(DASK_WAYS)
-    return {name: getattr(smallvar.dask, name) for name in names}
+    return {name: getattr(smallvar.dask, name) for name in smallvar.dask.__all__}
 
 
 def message(estimator, *arguments):
@@ -287,16 +210,17 @@ def message(estimator, *arguments):
 def test_positional_penalties_are_refused_with_the_way_out():
     for estimator in ESTIMATORS:
         name = estimator.__name__
-        if name in POSITIONAL:
+        if model_of(estimator).positional:
             assert "positional arguments but 3 were given" in message(estimator, 3, 0.5)
         else:
-            expected = f"{name} takes keyword arguments only, got 3: write {WAYS[name]}"
+            expected = f"{name} takes keyword arguments only, got 3: write {ways(estimator)}"
             assert message(estimator, 3) == expected
+            assert name not in WAYS or expected.endswith(f" write {WAYS[name]}")
 
 
 def test_positional_penalties_are_refused_on_dask():
     for name, estimator in dask_estimators().items():
-        expected = f"{name} takes keyword arguments only, got 3: write {DASK_WAYS[name]}"
+        expected = f"{name} takes keyword arguments only, got 3: write {ways(estimator)}"
         assert message(estimator, 3) == expected
 
 
@@ -345,11 +269,11 @@ class TestEstimator:
 
     def test_arguments_are_keywords_and_have_defaults(self, estimator):
         parameters = inspect.signature(estimator).parameters.values()
-        assert positional(estimator) == POSITIONAL.get(estimator.__name__, [])
+        assert positional(estimator) == list(model_of(estimator).positional)
         assert all(p.default is not p.empty for p in parameters)
 
     def test_subclasses_with_arguments_of_their_own(self, estimator):
-        first = next(iter(suitable(estimator)))
+        first = next(iter(model_of(estimator).suitable))
 
         class Named(estimator):
             def __init__(self, name, value):
@@ -371,7 +295,7 @@ class TestEstimator:
 
     def test_fit_leaves_the_arguments_alone(self, estimator):
         X, model = data(estimator), made(estimator)
-        start = STARTS.get(estimator.__name__, X[:3])
+        start = model_of(estimator).start
         init = start.copy()
         if "init" in model.get_params() and estimator.__name__ != "KernelHDPMeans":  # takes names
             model.set_params(init=init)
@@ -406,7 +330,7 @@ class TestEstimator:
         if estimator.__name__ == "PenalizedCut":
             pytest.skip("scaled columns are no graph")
         wider = {"lam": 2.0, "lam_local": 2.0, "min_cosine": 0.2}
-        arguments = {name: wider[name] for name in suitable(estimator) if name in wider}
+        arguments = {name: wider[name] for name in model_of(estimator).suitable if name in wider}
         pipe = make_pipeline(StandardScaler(), made(estimator, **arguments)).fit(X)
         scaled = StandardScaler().fit_transform(X)
         alone = made(estimator, **arguments).fit(scaled)

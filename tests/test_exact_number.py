@@ -7,8 +7,9 @@ import pytest
 from helpers import assert_refuses
 from hypothesis import given
 from hypothesis import strategies as st
+from models import ESTIMATORS
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 import smallvar
@@ -41,11 +42,6 @@ ROWS = {
     "one row": CLOUD[:1],
     "equal": np.full((40, 2), 1.0 / 3.0),
 }
-ESTIMATORS = [
-    value
-    for value in (getattr(smallvar, name) for name in smallvar.__all__)
-    if inspect.isclass(value) and issubclass(value, BaseEstimator)
-]
 HAVE_NUMBER = [
     DPMeans,
     BregmanDPMeans,

@@ -14,6 +14,7 @@ import time
 import warnings
 from copy import deepcopy
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ import pytest
 import scipy.linalg
 import scipy.sparse
 from helpers import never_rises
+from models import MODELS, made, with_seed
 from scipy.linalg import LinAlgError
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -95,36 +97,27 @@ def test_clusters_opened_over_roundings_come_to_an_end(model, X):
 
 # Parameters
 
-ESTIMATORS = {
-    "BPMeans": BPMeans(lam=4.0),
-    "BregmanDPMeans": smallvar.BregmanDPMeans(lam=0.5),
-    "DPMeans": DPMeans(lam=0.5),
-    "DPMeans-merge": DPMeans(algorithm="merge"),
-    "DynamicMeans": smallvar.DynamicMeans(lam=0.5, t_q=6.8, k_tau=1.01),
-    "DynamicMeans-q": smallvar.DynamicMeans(lam=0.5, q=0.1, tau=0.1),
-    "HDPMeans": HDPMeans(lam_local=0.5, lam_global=0.5),
-    "KFeatures": smallvar.KFeatures(2),
-    "KernelDPMeans": KernelDPMeans(lam=0.1, gamma=0.1),
-    "KernelDynamicMeans": smallvar.KernelDynamicMeans(lam=0.1, gamma=0.1),
-    "KernelHDPMeans": smallvar.KernelHDPMeans(lam_local=0.1, lam_global=0.1, gamma=0.1),
-    "MahalanobisMeans": smallvar.MahalanobisMeans(2),
-    "MahalanobisMeans-lam": smallvar.MahalanobisMeans(
-        volume="clusters", lam=5.0, scale=2.0, reg_covar=1.0
+VARIANTS = {
+    "DPMeans-merge": DPMeans(algorithm="merge", random_state=0),
+    "DynamicMeans": smallvar.DynamicMeans(lam=0.5, t_q=6.8, k_tau=1.01, random_state=0),
+    "DynamicMeans-q": smallvar.DynamicMeans(lam=0.5, q=0.1, tau=0.1, random_state=0),
+    "HDPMeans": HDPMeans(lam_local=0.5, lam_global=0.5, random_state=0),
+    "KernelDPMeans": KernelDPMeans(lam=0.1, gamma=0.1, random_state=0),
+    "KernelDynamicMeans": smallvar.KernelDynamicMeans(lam=0.1, gamma=0.1, random_state=0),
+    "KernelHDPMeans": smallvar.KernelHDPMeans(
+        lam_local=0.1, lam_global=0.1, gamma=0.1, random_state=0
     ),
-    "MiniBatchDPMeans": smallvar.MiniBatchDPMeans(lam=0.5, max_clusters=9),
-    "PenalizedCut": smallvar.PenalizedCut(lam=-0.5),
-    "RobustDPMeans": smallvar.RobustDPMeans(lam=2000.0, price=3.0),
-    "SegmentMeans": smallvar.SegmentMeans(lam=0.5, lam_switch=0.1),
-    "SpectralDPMeans": smallvar.SpectralDPMeans(lam=5.0, kernel="rbf", gamma=0.1),
-    "SpectralDynamicMeans": smallvar.SpectralDynamicMeans(lam=0.1, gamma=0.1),
-    "SphericalDPMeans": smallvar.SphericalDPMeans(min_cosine=0.99),
-    "SphericalDPMeans-lam": smallvar.SphericalDPMeans(lam=0.1),
+    "MahalanobisMeans-lam": smallvar.MahalanobisMeans(
+        volume="clusters", lam=5.0, scale=2.0, reg_covar=1.0, random_state=0
+    ),
+    "RobustDPMeans": smallvar.RobustDPMeans(lam=2000.0, price=3.0, random_state=0),
+    "SpectralDPMeans": smallvar.SpectralDPMeans(lam=5.0, kernel="rbf", gamma=0.1, random_state=0),
+    "SpectralDynamicMeans": smallvar.SpectralDynamicMeans(lam=0.1, gamma=0.1, random_state=0),
+    "SphericalDPMeans": smallvar.SphericalDPMeans(min_cosine=0.99, random_state=0),
+    "SphericalDPMeans-lam": smallvar.SphericalDPMeans(lam=0.1, random_state=0),
 }
-
-
-for one in ESTIMATORS.values():
-    if "random_state" in one.get_params():
-        one.set_params(random_state=0)
+# tables are in test_mixed.py
+ESTIMATORS = {name: made(name) for name in MODELS if name != "MixedDPMeans"} | VARIANTS
 
 
 def data_for(model, n=30):
@@ -548,7 +541,9 @@ def in_groups(n, d):
 # calls that take seconds: there are large data, many clusters, and many starts of few rows
 BP, KERNEL, N = BPMeans, KernelDPMeans, 10**4
 LONG = {
-    "BPMeans": (BP(lam=2.0, n_init=N), "fit", lambda: rows(10**5, 12)),
+    name: (with_seed(name, **model.long), "fit", partial(rows, *model.shape))
+    for name, model in MODELS.items()
+} | {
     "BPMeans-collapsed": (
         BP(lam=0.5, n_init=N, algorithm="collapsed"),
         "fit",
@@ -577,7 +572,6 @@ LONG = {
         lambda: np.abs(rows(10**5, 4)) + 0.1,
     ),
     "DPMeans-wide": (DPMeans(lam=60.0, n_init=N), "fit", lambda: rows(30000, 128)),
-    "DPMeans-long": (DPMeans(lam=0.05, n_init=N), "fit", lambda: rows(2 * 10**6, 3)),
     "DPMeans-delayed": (DPMeans(lam=0.01, algorithm="delayed"), "fit", lambda: rows(10**6)),
     "DPMeans-collapsed": (
         DPMeans(lam=0.01, algorithm="collapsed", n_init=N),
@@ -591,11 +585,6 @@ LONG = {
         DPMeans(lam=1e-3),
         "transform",
         lambda: np.broadcast_to(rows(1, 4000), (2 * 10**5, 4000)),
-    ),
-    "DynamicMeans": (
-        smallvar.DynamicMeans(lam=0.01, t_q=6.8, k_tau=1.01, n_init=N),
-        "fit",
-        lambda: rows(10**5, 4),
     ),
     "DynamicMeans-partial_fit": (
         smallvar.DynamicMeans(lam=0.01, q=0.1, tau=0.1, n_init=N),
@@ -612,7 +601,6 @@ LONG = {
         "fit",
         lambda: in_groups(50000, 8),
     ),
-    "KFeatures": (smallvar.KFeatures(12, assign="exact", n_init=N), "fit", lambda: rows(10**5, 16)),
     "KernelDPMeans": (KERNEL(lam=0.01, n_init=N), "fit", lambda: rows(7000)),
     "KernelDPMeans-blocks": (
         KERNEL(lam=0.05, n_init=N, max_memory=1e7),
@@ -635,17 +623,6 @@ LONG = {
         "fit",
         lambda: in_groups(6000, 3),
     ),
-    "MahalanobisMeans": (
-        smallvar.MahalanobisMeans(50, n_init=N),
-        "fit",
-        lambda: rows(2 * 10**5, 12),
-    ),
-    "MiniBatchDPMeans": (smallvar.MiniBatchDPMeans(lam=0.01), "fit", lambda: rows(3 * 10**6)),
-    "MixedDPMeans": (
-        smallvar.MixedDPMeans(lam=0.01, max_clusters=500, n_init=N),
-        "fit",
-        lambda: rows(10**5, 4),
-    ),
     "MiniBatchDPMeans-partial_fit": (
         smallvar.MiniBatchDPMeans(lam=0.001, max_clusters=2000),
         "partial_fit",
@@ -657,12 +634,6 @@ LONG = {
         "fit",
         lambda: graph(30000),
     ),
-    "RobustDPMeans": (
-        smallvar.RobustDPMeans(lam=0.02, price=0.1),
-        "fit",
-        lambda: rows(5 * 10**5),
-    ),
-    "SegmentMeans": (smallvar.SegmentMeans(), "fit", lambda: rows(10**6, 8)),
     "SpectralDPMeans": (
         smallvar.SpectralDPMeans(lam=1.0, kernel="rbf", gamma=1.0),
         "fit",
@@ -673,12 +644,8 @@ LONG = {
         "fit",
         lambda: rows(1500),
     ),
-    "SphericalDPMeans": (
-        smallvar.SphericalDPMeans(lam=0.001, n_init=N),
-        "fit",
-        lambda: rows(2 * 10**5, 8),
-    ),
 }
+WITH_THREADS = [name for name in MODELS if "n_threads" in made(name).get_params()]
 
 
 @pytest.mark.slow
@@ -763,23 +730,9 @@ def fit_until_interrupted(key):
     print("fine", flush=True)
 
 
-WITH_THREADS = {
-    type(model): key
-    for key, (model, method, _) in reversed(LONG.items())
-    if method == "fit" and "n_threads" in model.get_params()
-}
-
-
-def test_every_estimator_with_threads_is_interrupted():
-    """Each that has the argument n_threads is in the test below."""
-    public = [getattr(smallvar, name) for name in smallvar.__all__]
-    found = {one for one in public if "n_threads" in getattr(one.__init__, "__annotations__", {})}
-    assert found <= set(WITH_THREADS)
-
-
 @pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="sends SIGINT to one process")
-@pytest.mark.parametrize("key", sorted(WITH_THREADS.values()))
+@pytest.mark.parametrize("key", WITH_THREADS)
 def test_interrupt_of_a_fit_with_two_threads(key):
     """By the signal, in a process of its own, which works on."""
     program = (
