@@ -145,22 +145,12 @@ BITS = (
         "'x'", "None", "np.zeros((n + 1, 2))", "np.full((n, 2), 2)", "np.full((n, 2), np.nan)",
     ],
 )  # fmt: skip
-MOVING = {
-    **LOOP, "lam": PENALTY, "record": FLAG,
-    "t_q": (["None", "None", "2", "3.5", "np.inf"], [*NO_NUMBER, "1", "1e300", "10**400"]),
-    "k_tau": (["None", "None", "1.5", "1", "4"], [*NO_NUMBER, "0.5", "np.inf", "1e300", "10**400"]),
-    "q": (["None", "None", "0.5", "0"], [*NO_NUMBER, "np.inf", "1e300", "1e-300"]),
-    "tau": (["None", "None", "0.5", "0", "2"], [*NO_NUMBER, "np.inf", "1e300", "10**400"]),
-}  # fmt: skip
 GAP = (["1", "1", "2", "3", "np.int8(5)"], [*NO_COUNT, "10**30", "2**31 - 1", "2**31"])
-BUDGET = (["100", "1", "2", "5"], NO_COUNT)
 FEATURES = {
     **LOOP, "n_components": COUNT, "max_iter": SWEEPS, "tol": TOL, "n_threads": THREADS, "init": BITS,
     "n_swaps": (["0", "'auto'", "1", "3"], NO_COUNT),
 }  # fmt: skip
-HDP = {**LOOP, "lam_local": PENALTY, "lam_global": PENALTY, "n_local": COUNT, "n_global": COUNT,
-       "max_iter": SWEEPS, "tol": TOL}  # fmt: skip
-MEMORY = (["2e9", "1e9", "100.0", "1", "4000"], [*NO_NUMBER, "0", "np.inf", "10**400"])
+ASSIGN = (["'coordinate'", "'exact'"], ["None", "'x'"])
 CUT = {
     "cut": (["'normalized'", "'ratio'"], WRONG),
     "algorithm": (["'multilevel'", "'incremental'", "'batch'"], WRONG),
@@ -168,98 +158,80 @@ CUT = {
     "max_iter": SWEEPS,
     **LOOP,
 }
-PARAMETERS = {
-    "DPMeans": {
-        **CLUSTER, "lam": AUTO, "algorithm": PLAIN, "init": START, "shuffle": FLAG,
-        "metric": METRIC,
-    },
-    "BregmanDPMeans": {
-        **CLUSTER, "lam": AUTO, "algorithm": PLAIN, "init": START, "shuffle": FLAG,
-        "divergence": (["'squared_euclidean'", "'kl'", "'itakura_saito'", "'logistic'"], ["'x'", "None"]),
-    },
+# Values by the name of a parameter, and those that an estimator has for itself.
+VALUES = {
+    **CLUSTER, **KERNELS, "lam": AUTO, "algorithm": PLAIN, "init": START, "shuffle": FLAG, "metric": METRIC,
+    "record": FLAG, "budget": (["100", "1", "2", "5"], NO_COUNT), "n_local": COUNT, "n_global": COUNT,
+    "lam_local": PENALTY, "lam_global": PENALTY, "max_features": CAP, "n_swaps": FEATURES["n_swaps"],
+    "max_memory": (["2e9", "1e9", "100.0", "1", "4000"], [*NO_NUMBER, "0", "np.inf", "10**400"]),
+    "t_q": (["None", "None", "2", "3.5", "np.inf"], [*NO_NUMBER, "1", "1e300", "10**400"]),
+    "k_tau": (["None", "None", "1.5", "1", "4"], [*NO_NUMBER, "0.5", "np.inf", "1e300", "10**400"]),
+    "q": (["None", "None", "0.5", "0"], [*NO_NUMBER, "np.inf", "1e300", "1e-300"]),
+    "tau": (["None", "None", "0.5", "0", "2"], [*NO_NUMBER, "np.inf", "1e300", "10**400"]),
+    "divergence": (["'squared_euclidean'", "'kl'", "'itakura_saito'", "'logistic'"], ["'x'", "None"]),
+    "price": ([*LAM, "'auto'"], LAM_ODD), "batch_size": (["4096", "1", "2", "5", "10**30"], NO_COUNT),
+    "min_cosine": (["None", "0.5", "0.9", "-0.5", "np.float32(0.7)"], ["1", "-1.0", "'auto'", *NO_NUMBER]),
+    "lam_switch": ([*LAM, "'auto'", "'auto'", "0", "0.0"], LAM_ODD),
+    "volume": (["'points'", "'clusters'"], ["'x'", "None"]),
+    "scale": (["1.0", "0.5", "3"], [*NO_NUMBER, "0", "np.inf", "1e300", "1e-300", "10**400"]),
+    "reg_covar": (["'auto'", "0", "0.1", "3.0"], [*NO_NUMBER, "np.inf", "1e300", "1e-300"]),
+    "covariances": (
+        ["None", "None", "np.eye(d)", "np.diag(np.arange(1.0, d + 1))"],
+        ["np.eye(d + 1)", "-np.eye(d)", "np.zeros((d, d))", "np.full((d, d), np.nan)", "3", "'x'",
+         "np.stack([np.eye(d)] * 2)", "1e300 * np.eye(d)", "1e-300 * np.eye(d)",
+         "np.arange(d * d).reshape(d, d)"],
+    ),
+    "rounding": (["'yu-shi'", "'kmeans'"], ["None", "'x'"]),
+    "columns": (
+        ["'auto'", "{0: 'normal'}", "{0: 'categorical'}", "{0: 'auto', 1: None}", "{'c0': 'ordered'}", "{0: 'poisson'}"],
+        ["None", "'x'", "{0: 'x'}", "{99: None}", "{'nope': 'normal'}", "3", "{0: 3}", "{None: None}"],
+    ),
+    "spreads": (
+        ["'auto'", "'auto'", "{0: 1.0}", "{'c0': 2}"],
+        ["None", "'x'", "{0: 0}", "{0: 'x'}", "{0: np.nan}", "{0: 1e300}", "{9: 1}", "3", "{0: -1}"],
+    ),
+}  # fmt: skip
+OWN = {
     "MixedDPMeans": {
-        **{name: values for name, values in CLUSTER.items() if name != "guess"},
-        "lam": ([*LAM, *LAM, "'auto'", "'auto'"], [*LAM_ODD, "'farthest-first'"]), "algorithm": PLAIN,
-        "init": (["'mean'", "'mean'", "X[:2]", "np.asarray(X)[:3]"], START[1]), "shuffle": FLAG,
-        "columns": (
-            ["'auto'", "{0: 'normal'}", "{0: 'categorical'}", "{0: 'auto', 1: None}", "{'c0': 'ordered'}", "{0: 'poisson'}"],
-            ["None", "'x'", "{0: 'x'}", "{99: None}", "{'nope': 'normal'}", "3", "{0: 3}", "{None: None}"],
-        ),
-        "spreads": (
-            ["'auto'", "'auto'", "{0: 1.0}", "{'c0': 2}"],
-            ["None", "'x'", "{0: 0}", "{0: 'x'}", "{0: np.nan}", "{0: 1e300}", "{9: 1}", "3", "{0: -1}"],
-        ),
+        "lam": ([*LAM, *LAM, "'auto'", "'auto'"], [*LAM_ODD, "'farthest-first'"]),
+        "init": (["'mean'", "'mean'", "X[:2]", "np.asarray(X)[:3]"], START[1]),
     },
     "SphericalDPMeans": {
-        **CLUSTER, "lam": ([*AUTO[0], "None", "0.3", "1.2"], AUTO[1]), "shuffle": FLAG,
-        "min_cosine": (["None", "0.5", "0.9", "-0.5", "np.float32(0.7)"], ["1", "-1.0", "'auto'", *NO_NUMBER]),
+        "lam": ([*AUTO[0], "None", "0.3", "1.2"], AUTO[1]),
         "algorithm": (["'serial'", "'delayed'"], ["'collapsed'", "'merge'", "None", "'x'"]),
         "init": (["'first'", "'first'", *START[0][2:]], ["'mean'", *START[1]]),
     },
-    "MiniBatchDPMeans": {
-        **{name: values for name, values in CLUSTER.items() if name != "n_init"},
-        "lam": AUTO, "init": START, "batch_size": (["4096", "1", "2", "5", "10**30"], NO_COUNT),
-        "max_iter": (["100", "1", "3"], NO_COUNT),
-    },
+    "MiniBatchDPMeans": {"max_iter": (["100", "1", "3"], NO_COUNT)},
     "RobustDPMeans": {
-        **{name: CLUSTER[name] for name in ("random_state", "verbose", "max_clusters", "max_iter", "tol")},
-        "n_clusters": NUMBER, "lam": ([*LAM, "'auto'"], LAM_ODD), "price": ([*LAM, "'auto'"], LAM_ODD), "n_threads": THREADS,
+        "lam": ([*LAM, "'auto'"], LAM_ODD),
         "init": (["'path'", "'path'", *START[0][2:]], ["'mean'", *START[1]]),
     },
     "MahalanobisMeans": {
-        **LOOP, "n_clusters": (["'auto'", *COUNT[0]], COUNT[1]), "max_iter": SWEEPS, "tol": TOL,
-        "volume": (["'points'", "'clusters'"], ["'x'", "None"]),
+        "n_clusters": (["'auto'", *COUNT[0]], COUNT[1]),
         "lam": (["None", "None", "0.5", "-3.0", "-10", "1.5"], LAM_ODD),
-        "scale": (["1.0", "0.5", "3"], [*NO_NUMBER, "0", "np.inf", "1e300", "1e-300", "10**400"]),
-        "reg_covar": (["'auto'", "0", "0.1", "3.0"], [*NO_NUMBER, "np.inf", "1e300", "1e-300"]),
-        "covariances": (
-            ["None", "None", "np.eye(d)", "np.diag(np.arange(1.0, d + 1))"],
-            ["np.eye(d + 1)", "-np.eye(d)", "np.zeros((d, d))", "np.full((d, d), np.nan)", "3", "'x'",
-             "np.stack([np.eye(d)] * 2)", "1e300 * np.eye(d)", "1e-300 * np.eye(d)",
-             "np.arange(d * d).reshape(d, d)"],
-        ),
         "init": (["'auto'", "'merge'", "'k-means++'", *START[0][2:]], START[1]),
     },
-    "HDPMeans": {
-        **HDP, "lam_local": AUTO, "lam_global": AUTO, "n_clusters": NUMBER, "n_threads": THREADS,
-    },
-    "SegmentMeans": {
-        "lam": ([*LAM, "'auto'", "'auto'"], LAM_ODD),
-        "lam_switch": ([*LAM, "'auto'", "'auto'", "0", "0.0"], LAM_ODD),
-        **{name: CLUSTER[name] for name in ("max_clusters", "max_iter", "tol", "n_threads", "verbose")},
-        "n_clusters": NUMBER, "n_init": CLUSTER["n_init"],
-    },
+    "HDPMeans": {"lam_local": AUTO, "lam_global": AUTO},
+    "SegmentMeans": {"lam": ([*LAM, "'auto'", "'auto'"], LAM_ODD)},
     "KernelHDPMeans": {
-        **HDP,
         "lam_global": ([*PENALTY[0], "'points'"], PENALTY[1]),
         "init": (["'auto'", "'mean'", "'merge'"], ["None", "'x'"]),
-        **KERNELS,
-        "max_memory": MEMORY,
     },
     "KernelDPMeans": {
-        **{name: values for name, values in CLUSTER.items() if name not in ("n_threads", "n_clusters")}, **KERNELS,
         "lam": PENALTY, "algorithm": (["'serial'", "'collapsed'"], ["'merge'", "None", "'x'"]),
-        "init": LABELS, "shuffle": FLAG, "max_memory": MEMORY,
+        "init": LABELS,
     },
-    "SpectralDPMeans": {
-        **LOOP, **KERNELS, "lam": ([*PENALTY[0], "'auto'", "'spectrum'"], PENALTY[1]),
-        "guess": COUNT, "max_memory": MEMORY,
-        "rounding": (["'yu-shi'", "'kmeans'"], ["None", "'x'"]),
-    },
+    "SpectralDPMeans": {"lam": ([*PENALTY[0], "'auto'", "'spectrum'"], PENALTY[1])},
     "BPMeans": {
-        **FEATURES, "lam": AUTO, "max_features": CAP,
+        **FEATURES,
         "algorithm": (["'sweep'", "'collapsed'", "'stepwise'"], ["None", "'x'"]),
-        "assign": (["'auto'", "'coordinate'", "'exact'"], ["None", "'x'"]),
+        "assign": (["'auto'", *ASSIGN[0]], ASSIGN[1]),
     },
     "KFeatures": {
-        **FEATURES, "n_components": ([*COUNT[0], "'auto'"], [*COUNT[1], "'x'"]),
-        "assign": (["'coordinate'", "'exact'"], ["None", "'x'"]),
+        **FEATURES, "n_components": ([*COUNT[0], "'auto'"], [*COUNT[1], "'x'"]), "assign": ASSIGN,
     },
-    "DynamicMeans": {**MOVING, "lam": AUTO, "guess": COUNT, "max_iter": SWEEPS, "n_threads": THREADS},
-    "KernelDynamicMeans": {
-        **MOVING, **KERNELS, "max_iter": SWEEPS, "budget": BUDGET, "max_memory": MEMORY,
-    },
-    "SpectralDynamicMeans": {**MOVING, **KERNELS, "budget": BUDGET, "max_memory": MEMORY},
+    "KernelDynamicMeans": {"lam": PENALTY},
+    "SpectralDynamicMeans": {"lam": PENALTY},
     "PenalizedCut": {
         **CUT,
         "lam": (
@@ -267,6 +239,19 @@ PARAMETERS = {
             [*(odd for odd in LAM_ODD if odd != "'auto'"), "0", "1"],
         ),
     },
+}  # fmt: skip
+
+
+def values_of(name):
+    """Values of all parameters of an estimator; the default, where nothing is said of one."""
+    own = {**VALUES, **OWN.get(name, {})}
+    return {
+        p: own.get(p, ([repr(value)], WRONG)) for p, value in PUBLIC[name]().get_params().items()
+    }
+
+
+PARAMETERS = {
+    **{name: values_of(name) for name, value in PUBLIC.items() if isinstance(value, type)},
     "lambda_path": {"max_clusters": CAP, "random_state": SEED, "n_threads": THREADS, "verbose": VERBOSE},
     "farthest_first_lambda": {"count_alone": FLAG, "n_threads": THREADS},
     "hdp_lambdas": {"count_alone": FLAG, "n_threads": THREADS},
@@ -274,7 +259,7 @@ PARAMETERS = {
     "feature_path": {
         **{name: values for name, values in FEATURES.items() if name != "n_components"},
         "max_components": (["2", "3", "5"], [*NO_COUNT, "10**30"]),
-        "assign": (["'coordinate'", "'exact'"], ["None"]), "nope": ([], ["1"]),
+        "assign": ASSIGN, "nope": ([], ["1"]),
     },
     "cut_path": {
         **CUT, "n_lams": (["5", "3", "1"], NO_COUNT), "lam": ([], ["-0.5"]), "nope": ([], ["1"]),

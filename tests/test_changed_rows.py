@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 import sklearn
+from models import MODELS, with_seed
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from smallvar._sweeps.residual_density import eigenpairs
 from smallvar._sweeps.sums import Stream
 
-import smallvar
 from smallvar import (
     BPMeans,
     BregmanDPMeans,
@@ -29,8 +29,6 @@ from smallvar import (
     DynamicMeans,
     HDPMeans,
     KernelDPMeans,
-    KernelDynamicMeans,
-    KernelHDPMeans,
     KFeatures,
     MahalanobisMeans,
     MiniBatchDPMeans,
@@ -38,8 +36,6 @@ from smallvar import (
     PenalizedCut,
     RobustDPMeans,
     SegmentMeans,
-    SpectralDPMeans,
-    SpectralDynamicMeans,
     SphericalDPMeans,
     lambda_path,
     progress_callback,
@@ -55,8 +51,7 @@ POSITIVE = np.abs(FEW) + 0.1
 GRAPH = np.kron(np.eye(5), np.ones((8, 8))) + 0.01
 SPARSE = scipy.sparse.random(300, 20, 0.3, format="csr", random_state=0)
 SEED = {"random_state": 0}
-FITS = {
-    "BPMeans": (BPMeans(lam=100.0, n_init=2, **SEED), FEW),
+FITS = {name: (with_seed(name, **model.few), FEW) for name, model in MODELS.items()} | {
     "BPMeans auto": (BPMeans(**SEED), FEW),
     "BPMeans collapsed": (
         BPMeans(lam=100.0, algorithm="collapsed", max_features=8, **SEED),
@@ -79,12 +74,8 @@ FITS = {
     "DynamicMeans": (DynamicMeans(lam=30.0, **SEED), BLOBS),
     "HDPMeans": (HDPMeans(**SEED), BLOBS),
     "HDPMeans lam": (HDPMeans(lam_local=10.0, lam_global=30.0, **SEED), BLOBS),
-    "KernelDPMeans": (KernelDPMeans(lam=1.0), FEW),
     "KernelDPMeans blocks": (KernelDPMeans(lam=1.0, max_memory=1e5), FEW),
     "KernelDPMeans precomputed": (KernelDPMeans(lam=100.0, kernel="precomputed"), FEW @ FEW.T),
-    "KernelDynamicMeans": (KernelDynamicMeans(lam=1.0, **SEED), FEW),
-    "KernelHDPMeans": (KernelHDPMeans(lam_local=1.0, lam_global=2.0), FEW),
-    "KFeatures": (KFeatures(3, **SEED), FEW),
     "KFeatures auto": (KFeatures("auto", **SEED), FEW),
     "MahalanobisMeans": (MahalanobisMeans(n_clusters=3, **SEED), BLOBS),
     "MahalanobisMeans auto": (MahalanobisMeans(**SEED), BLOBS),
@@ -102,21 +93,13 @@ FITS = {
     "PenalizedCut": (PenalizedCut(lam=-0.5, n_init=2, **SEED), GRAPH),
     "RobustDPMeans": (RobustDPMeans(**SEED), BLOBS),
     "RobustDPMeans lam": (RobustDPMeans(lam=30.0, price=10.0, **SEED), BLOBS),
-    "SegmentMeans": (SegmentMeans(), FEW),
     "SegmentMeans lam": (SegmentMeans(lam=30.0, lam_switch=3.0), BLOBS),
-    "SpectralDPMeans": (SpectralDPMeans(lam=5.0, n_init=2, **SEED), FEW),
-    "SpectralDynamicMeans": (SpectralDynamicMeans(lam=1.0, **SEED), FEW),
     "SphericalDPMeans": (SphericalDPMeans(lam=0.1), BLOBS),
     "SphericalDPMeans auto": (SphericalDPMeans(lam="auto", **SEED), BLOBS),
     "SphericalDPMeans sparse": (SphericalDPMeans(lam=0.5), SPARSE),
 }
 VALUES = {"NaN": np.nan, "huge": 1e200, "random": None}
 EVERY = pytest.mark.parametrize("key", FITS)
-
-
-def test_every_estimator_is_among_them():
-    estimators = {name for name in smallvar.__all__ if hasattr(getattr(smallvar, name), "fit")}
-    assert {type(model).__name__ for model, _ in FITS.values()} == estimators
 
 
 def refit(model, X):

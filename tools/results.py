@@ -35,6 +35,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 
@@ -296,6 +297,21 @@ SUBJECTS = {
         on_dask=3),
 }
 # fmt: on
+
+
+def estimator_by_default(name):
+    """The subject of an estimator that is not in the table."""
+    kind = getattr(smallvar, name)
+    names = {*signature(kind).parameters, *signature(kind.fit).parameters}
+    options = {option: values for option, values in STARTS.items() if option in names}
+    return Subject({}, options, " ".join({*SOME.split()} & names), rows=100, points=8, middle=2)
+
+
+SUBJECTS |= {
+    name: estimator_by_default(name)
+    for name in smallvar.__all__
+    if name not in SUBJECTS and hasattr(getattr(smallvar, name), "fit")
+}
 
 
 # Problems -----------------------------------------------------------------------------------
