@@ -141,3 +141,15 @@ def assert_refuses(model, call, errors, *words):
     for word in words:
         assert re.search(word, message), f"{word!r} is not in {message!r}"
     assert_unchanged(model, before)
+
+
+def learned_arrays(model):
+    """What a fit has learned but for the path, as bytes; what is no array, as text."""
+    values = {name: value for name, value in vars(model).items() if name.endswith("_")}
+    values |= {"kept_points_": getattr(model, "kept_points_", [])}
+    parts = {k: v if isinstance(v, list) else [v] for k, v in values.items() if k != "path_"}
+    arrays = {name: [np.asarray(part) for part in v] for name, v in parts.items()}
+    return {
+        name: [repr(a.tolist()) if a.dtype == object else a.tobytes() for a in v]
+        for name, v in arrays.items()
+    }

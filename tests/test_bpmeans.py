@@ -22,7 +22,6 @@ from problems import (
     same_columns,
     tied_feature_problem,
 )
-from sklearn.exceptions import ConvergenceWarning
 from smallvar._sweeps.features.starts import MOST_TRIED, FeatureSweep
 from smallvar._sweeps.sums import Layout, Sums
 
@@ -799,19 +798,6 @@ def test_tolerance(rule):
     assert model.n_iter_ > twin.n_iter
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_convergence_warning_names_the_remedy(rule):
-    X = planted_features("signed", 1, n=200, d=6, k=5, noise=1.0)[0]
-    Z = np.random.default_rng(0).integers(0, 2, size=(200, 5))
-    if rule in FIXED:
-        model = KFeatures(5, assign=rule, init=Z, max_iter=1)
-    else:
-        model = with_penalty(rule, 0.01 * np.square(X).sum(), init=Z, max_iter=1)
-    with pytest.warns(ConvergenceWarning, match="max_iter"):
-        model.fit(X)
-    check_features(model, X)
-
-
 # The largest row moves on after each sweep, and the error of another row falls: each sweep opens a
 # feature, removes one and lowers the objective. Not packed, so that X is read in every sweep.
 CHANGING = """
@@ -880,16 +866,6 @@ def test_same_random_state_same_result():
         shared = np.random.RandomState(3)
         assert np.array_equal(model.set_params(random_state=shared).fit(X).components_, one)
         assert not np.array_equal(model.set_params(n_init=1).fit(X).components_, one)
-
-
-def test_verbose(capfd):
-    X = planted_features("signed", 0, n=40, d=5, k=3)[0]
-    model = KFeatures(3, n_init=2, n_threads=1, random_state=0, verbose=1).fit(X)
-    lines = capfd.readouterr().out.splitlines()
-    assert lines[0].startswith("start 1, sweep 1: 3 features, objective ")
-    assert len(lines) >= model.n_iter_
-    BPMeans(lam=5.0, algorithm="stepwise", n_init=1, random_state=0, verbose=1).fit(X)
-    assert "1 features: objective " in capfd.readouterr().out
 
 
 # feature_path -------------------------------------------------------------------------------
@@ -1264,22 +1240,6 @@ def test_path_completes_the_best_number():
         full.go_on(few=False)
     assert all(len(states) == 0 for states, _, _ in full.left)
     assert steps.error[5] == pytest.approx(full.error[5], rel=1e-9)
-
-
-def test_names_and_frames():
-    pandas = pytest.importorskip("pandas")
-    X = planted_features("signed", 0, n=40, d=3, k=2)[0]
-    frame = pandas.DataFrame(X, columns=["width", "height", "mass"], index=range(100, 140))
-    model = KFeatures(2, random_state=0).set_output(transform="pandas").fit(frame)
-    assert model.feature_names_in_.tolist() == ["width", "height", "mass"]
-    assert model.get_feature_names_out().tolist() == ["kfeatures0", "kfeatures1"]
-    out = model.transform(frame)
-    assert out.columns.tolist() == ["kfeatures0", "kfeatures1"]
-    assert out.index.tolist() == list(range(100, 140))
-    assert np.array_equal(out, KFeatures(2, random_state=0).fit(X).transform(X))
-    np.testing.assert_allclose(model.inverse_transform(out), out.to_numpy() @ model.components_)
-    names = BPMeans(lam=1.0, random_state=0).fit(X).get_feature_names_out()
-    assert names[0] == "bpmeans0"
 
 
 @pytest.mark.parametrize("rule", RULES)

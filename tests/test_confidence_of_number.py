@@ -20,7 +20,6 @@ from generated import (
 )
 from helpers import seeds
 from sklearn import datasets
-from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, roc_auc_score
 from sklearn.preprocessing import scale
 
@@ -400,54 +399,3 @@ def test_labels_do_not_depend_on_the_order_of_rows(name, seed):
 
 
 # threads, sums of squares, labels of the path
-
-
-def path_bits(path):
-    arrays = path.counts, path.criterion, path.confidences, path.error, path.lam_low
-    return [*(a.tobytes() for a in arrays), path.best, path.confidence.hex(), path.lam.hex()]
-
-
-def large_tables(name):
-    rng = np.random.default_rng(0)
-    if name == "clusters":
-        return round_clusters(rng, 300, 30_000, 6)[0]
-    X, _ = round_clusters(rng, 4, 6000)
-    return np.hstack([X, flags(rng, 6000) if name == "flags" else np.exp(rng.normal(size=X.shape))])
-
-
-@pytest.mark.parametrize("name", ["skewed", "flags", "clusters"])
-def test_paths_have_the_same_bits_for_any_number_of_threads(name):
-    X = large_tables(name)
-    model_a, model_b = (DPMeans(random_state=0, n_threads=n).fit(X) for n in (1, 2))
-    assert path_bits(model_a.path_) == path_bits(model_b.path_)
-    assert model_a.labels_.tobytes() == model_b.labels_.tobytes()
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize(
-    ("name", "k"), [("iris", 3), ("wine", 3), ("breast_cancer", 2), ("digits", 10)]
-)
-def test_sums_of_squares_are_those_of_k_means(name, k, scaled):
-    X = getattr(datasets, f"load_{name}")().data
-    X = scale(X) if scaled else X
-    model = DPMeans(random_state=0).fit(X)
-    labels = model.path_.labels(k)
-    assert len(np.unique(labels)) == k
-    error = sum(((X[labels == c] - X[labels == c].mean(axis=0)) ** 2).sum() for c in range(k))
-    assert error <= 1.02 * KMeans(k, n_init=10, random_state=0).fit(X).inertia_
-    assert np.array_equal(model.path_.labels(model.path_.best), model.labels_)
-
-
-@pytest.mark.parametrize(
-    ("k", "n", "beside"),
-    [(5, 25_000, "nothing"), (5, 25_000, "flags"), (5, 25_000, "skewed"), (200, 30_000, "nothing")],
-)
-def test_labels_of_the_path_are_those_of_the_fit(k, n, beside):
-    rng = np.random.default_rng(0)
-    X, truth = round_clusters(rng, k, n)
-    if beside != "nothing":
-        X = np.hstack([X, flags(rng, n) if beside == "flags" else np.exp(rng.normal(size=(n, 1)))])
-    model = DPMeans(random_state=0).fit(X)
-    assert np.array_equal(model.path_.labels(model.path_.best), model.labels_)
-    assert model.n_clusters_ == k
-    assert adjusted_rand_score(truth, model.labels_) > 0.9

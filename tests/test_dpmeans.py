@@ -424,37 +424,6 @@ def test_fit_predict_and_fit_transform():
     assert np.array_equal(DPMeans(lam=0.05).fit_predict(X, sample_weight=weights), weighted.labels_)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_refit_starts_afresh(algorithm):
-    rng = np.random.default_rng(1)
-    A, B = rng.random((300, 2)), rng.random((200, 3))
-    model = DPMeans(lam=0.05, algorithm=algorithm, shuffle=True, random_state=0)
-    first = model.fit(A).labels_.copy()
-    model.fit(B)
-    assert model.cluster_centers_.shape[1] == 3
-    assert np.array_equal(model.fit(A).labels_, first)
-
-
-def test_given_centers_are_not_changed():
-    X = np.random.default_rng(1).random((100, 2))
-    init = X[:5].copy()
-    DPMeans(lam=0.5, init=init).fit(X)
-    assert np.array_equal(init, X[:5])
-    as_list = DPMeans(lam=0.5, init=init.tolist()).fit(X)
-    assert np.array_equal(as_list.labels_, DPMeans(lam=0.5, init=init).fit(X).labels_)
-
-
-def test_weights_scale_with_lam():
-    """Weights c w and penalty c lam are the same problem, c times as dear."""
-    rng = np.random.default_rng(1)
-    X, w = rng.random((400, 3)), rng.gamma(1.0, size=400)
-    for algorithm in ALGORITHMS:
-        model = DPMeans(lam=0.1, algorithm=algorithm).fit(X, sample_weight=w)
-        four = DPMeans(lam=0.4, algorithm=algorithm).fit(X, sample_weight=4 * w)
-        assert np.array_equal(model.labels_, four.labels_)
-        np.testing.assert_allclose(four.objective_path_, 4 * model.objective_path_, rtol=1e-12)
-
-
 def test_integer_weights_are_repeats_where_nothing_is_created():
     rng = np.random.default_rng(6)
     X, w = rng.random((300, 3)), rng.integers(0, 4, size=300)
@@ -481,20 +450,6 @@ def test_zero_weight_is_absence(algorithm):
     np.testing.assert_allclose(model.cluster_centers_, alone.cluster_centers_, rtol=1e-13)
     np.testing.assert_allclose(model.objective_path_, alone.objective_path_, rtol=1e-12)
     assert np.array_equal(model.labels_[:150], alone.predict(ghosts[:150]))
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_verbose_tells_every_sweep(algorithm, capsys):
-    X = np.random.default_rng(1).random((300, 2))
-    model = DPMeans(lam=0.05, algorithm=algorithm).fit(X)
-    assert capsys.readouterr().out == ""
-    DPMeans(lam=0.05, algorithm=algorithm, verbose=1).fit(X)
-    out = capsys.readouterr().out
-    assert len(out.splitlines()) >= model.n_iter_
-    assert str(model.n_clusters_) in out
-    DPMeans(lam=0.05, algorithm=algorithm, n_init=3, random_state=0, verbose=1).fit(X)
-    out = capsys.readouterr().out
-    assert [f"start {i}" in out for i in (1, 2, 3, 4)] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])

@@ -10,7 +10,7 @@ import typing
 
 import numpy as np
 import pytest
-from helpers import moved
+from helpers import learned_arrays, moved
 from models import ESTIMATORS, ROWS, data, made, model_of
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -461,14 +461,6 @@ LAYOUTS = {
     "gaps": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
     "reversed": lambda X: X[:, ::-1].copy()[:, ::-1],
 }
-
-
-def learned_arrays(model):
-    """What a fit has learned, as bytes."""
-    values = {name: value for name, value in vars(model).items() if name.endswith("_")}
-    values |= {"kept_points_": getattr(model, "kept_points_", [])}
-    parts = {k: v if isinstance(v, list) else [v] for k, v in values.items() if k != "path_"}
-    return {k: [np.asarray(part).tobytes() for part in v] for k, v in parts.items()}
 
 
 @pytest.mark.parametrize("estimator", KERNELS)

@@ -1,13 +1,9 @@
 """PenalizedCut and cut_path: Theorem 5.3, twins, fixed points, known communities, bad input."""
 
-import _thread
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import threading
-import time
 import warnings
 from pathlib import Path
 
@@ -966,13 +962,6 @@ def test_max_iter(algorithm):
     check(model, A.toarray())
 
 
-def test_verbose(capsys):
-    model = PenalizedCut(lam=None, n_init=1, verbose=1).fit(cliques(3, 4))
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == model.n_iter_
-    assert lines[-1].startswith(f"sweep {model.n_iter_}: 12 nodes, 3 clusters, objective ")
-
-
 def test_tags_and_predict():
     model = PenalizedCut()
     tags = model.__sklearn_tags__().input_tags
@@ -981,41 +970,6 @@ def test_tags_and_predict():
     assert np.array_equal(model.fit_predict(GOOD), model.labels_)
     copy = pickle.loads(pickle.dumps(model))
     assert np.array_equal(copy.labels_, model.labels_)
-
-
-@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
-def test_failed_fit_changes_nothing(error, monkeypatch):
-    model = PenalizedCut(lam=None).fit(GOOD)
-    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
-
-    def broken(*arguments):
-        raise error("broken")
-
-    monkeypatch.setattr(network, "contract", broken)
-    with pytest.raises(error):
-        model.fit(cliques(3, 4))
-    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
-
-
-@pytest.mark.timeout(120, method="thread")
-@CUTS
-def test_interrupt(cut):
-    """A fit of minutes stops, and the model is what it was before."""
-    A = planted_graph(40_000)[0]
-    model = PenalizedCut(lam=None, cut=cut).fit(GOOD).set_params(n_init=10_000, random_state=0)
-    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer = threading.Timer(0.5, _thread.interrupt_main)
-    timer.start()
-    start = time.perf_counter()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(A)
-    finally:
-        timer.cancel()
-        signal.signal(signal.SIGINT, handler)
-    assert time.perf_counter() - start < 20
-    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
 
 
 # ----------------------------------------------------------------------------------------

@@ -1,9 +1,6 @@
 """HDPMeans and hdp_lambdas: equal to their twins, worked examples, prediction, bad input."""
 
-import _thread
 import pickle
-import signal
-import threading
 from itertools import product
 
 import numpy as np
@@ -13,7 +10,6 @@ import twins.hdp
 import twins.penalty
 from helpers import never_rises, seeds
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import normalized_mutual_info_score
 
 from smallvar import DPMeans, HDPMeans, farthest_first_lambda, hdp_lambdas
@@ -237,18 +233,6 @@ def test_order_of_memory_type_and_groups_do_not_matter():
     assert np.array_equal(model.labels_, plain.labels_[mixed])
 
 
-def test_read_only_input(tmp_path):
-    X, groups = np.random.default_rng(0).random((60, 2)), np.arange(60) % 4
-    plain = HDPMeans(lam_local=0.02, lam_global=0.1).fit(X, groups=groups)
-    np.save(tmp_path / "X.npy", X)
-    X.setflags(write=False)
-    groups.setflags(write=False)
-    for other in (X, np.load(tmp_path / "X.npy", mmap_mode="r")):
-        model = HDPMeans(lam_local=0.02, lam_global=0.1).fit(other, groups=groups)
-        assert np.array_equal(model.labels_, plain.labels_)
-        assert np.array_equal(model.predict(other, groups=groups), plain.labels_)
-
-
 # Weights -----------------------------------------------------------------------------------
 
 
@@ -309,37 +293,6 @@ def test_weighted_fit_equals_twin(seed):
             assert has[model.local_labels_[i]] == model.labels_[i]
         else:
             assert model.labels_[i] == squares.argmin() and model.local_labels_[i] == -1
-
-
-@seeds(40)
-def test_equal_weights(seed):
-    """Weight 1 is none at all, and weight 2 with twice the penalties changes no label."""
-    X, groups, lam_local, lam_global = problem(seed)
-    plain = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(X, groups=groups)
-    one = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(
-        X, groups=groups, sample_weight=np.ones(len(X))
-    )
-    two = HDPMeans(lam_local=2 * lam_local, lam_global=2 * lam_global).fit(
-        X, groups=groups, sample_weight=2.0
-    )
-    for name in LEARNED:
-        assert np.array_equal(getattr(one, name), getattr(plain, name))
-    assert np.array_equal(two.labels_, plain.labels_)
-    assert two.cluster_centers_.tobytes() == plain.cluster_centers_.tobytes()
-    assert two.objective_ == 2 * plain.objective_
-
-
-def test_weights_are_repeated_rows_to_the_objective():
-    rng = np.random.default_rng(0)
-    for seed in range(20):
-        X, groups, lam_local, lam_global = problem(8 * seed)
-        times = rng.integers(1, 4, size=len(X))
-        model = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(
-            X, groups=groups, sample_weight=times
-        )
-        again = X.repeat(times, axis=0), groups.repeat(times), model.labels_.repeat(times)
-        direct = direct_objective(*again, lam_local, lam_global)
-        np.testing.assert_allclose(model.objective_, direct, rtol=1e-12)
 
 
 def test_heavy_rows_pay_for_a_local_cluster():
@@ -712,12 +665,6 @@ def test_a_new_local_cluster_costs_lam_local():
     assert a.predict(line(5.0)).tolist() == [0]  # a tie
 
 
-def test_one_row():
-    model = HDPMeans(lam_local=0.5, lam_global=2.0).fit([[3.0, 4.0]], groups=["x"])
-    assert model.labels_.tolist() == [0] and model.cluster_centers_.tolist() == [[3.0, 4.0]]
-    assert model.objective_ == 2.5 and model.n_iter_ == 1
-
-
 # Options and methods -----------------------------------------------------------------------
 
 
@@ -750,16 +697,6 @@ def test_other_starts_do_not_renumber():
             X, groups=groups
         )
         assert np.array_equal(model.labels_, single.labels_), seed
-
-
-def test_max_iter_warns():
-    X, groups = np.random.default_rng(0).random((300, 2)), np.arange(300) % 9
-    full = HDPMeans(lam_local=0.01, lam_global=0.05).fit(X, groups=groups)
-    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
-        model = HDPMeans(lam_local=0.01, lam_global=0.05, max_iter=1).fit(X, groups=groups)
-    assert model.n_iter_ < full.n_iter_
-    assert model.objective_path_.tolist() == full.objective_path_[: model.n_iter_].tolist()
-    check(model, X, groups)
 
 
 def test_tol_stops_early():
@@ -803,14 +740,6 @@ def test_predict(seed):
     assert np.array_equal(model.predict(new, groups=np.full(300, unknown)), nearest)
 
 
-def test_predict_of_the_data_is_the_fit():
-    """At a fixed point every row is already where it is cheapest."""
-    for seed in range(0, 80, 8):
-        X, groups, lam_local, lam_global = problem(seed, n_max=300)
-        model = HDPMeans(lam_local=lam_local, lam_global=lam_global).fit(X, groups=groups)
-        assert np.array_equal(model.predict(X, groups=groups), model.labels_)
-
-
 def test_data_frames():
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
@@ -845,42 +774,6 @@ def test_numbers_and_strings_are_different_groups():
     model = HDPMeans(lam_local=1.0, lam_global=3.0).fit(line(0, 10, 0), groups=[1, 1, 2])
     assert model.predict(line(5.04, 5.04), groups=[2.0, 1.0]).tolist() == [0, 1]
     assert model.predict(line(5.04), groups=["2"]).tolist() == [1]
-
-
-def test_pickle_and_verbose(capsys):
-    X, groups, lam_local, lam_global = problem(0)
-    model = HDPMeans(lam_local=lam_local, lam_global=lam_global, verbose=1).fit(X, groups=groups)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == model.n_iter_ and lines[0].startswith("sweep 1: ")
-    assert (
-        f"{model.n_clusters_} global clusters, {model.n_local_clusters_.sum()} local" in lines[-1]
-    )
-    copy = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(copy.predict(X, groups=groups), model.predict(X, groups=groups))
-    with pytest.raises(NotFittedError):
-        HDPMeans().predict(X)
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("eight_cores")
-@pytest.mark.parametrize(("d", "dtype"), [(2, np.float64), (7, np.float32)])
-def test_same_bits_for_any_number_of_threads(d, dtype):
-    rng = np.random.default_rng(d)
-    groups = rng.integers(40, size=100_000)
-    centers = rng.random((60, d))
-    X = centers[(groups + rng.integers(20, size=100_000)) % 60]
-    X = (X + 0.05 * rng.normal(size=X.shape)).astype(dtype)
-    found = []
-    for n_threads in (1, 2, 3):
-        model = HDPMeans(
-            lam_local=0.02 * d, lam_global=0.5 * d, max_iter=3, n_threads=n_threads
-        ).fit(X, groups=groups)
-        learned = [getattr(model, name).tobytes() for name in LEARNED]
-        new = X[::-1] + np.asarray(0.01, dtype)
-        learned.append(model.predict(new, groups=groups).tobytes())
-        found.append([*learned, float(model.inertia_).hex()])
-    assert model.n_clusters_ > 10
-    assert found[1] == found[0] and found[2] == found[0]
 
 
 @pytest.mark.long
@@ -930,12 +823,6 @@ def test_lambdas_by_hand():
     np.testing.assert_allclose(lam_global, 8.75**2 + 7.75**2 + 1.25**2)
     _, lam_global = hdp_lambdas(X, groups, 1, 3)  # T = {8.75, 21, 0}
     np.testing.assert_allclose(lam_global, 1 + 1.25**2)
-
-
-def test_lambdas_of_one_group():
-    X = np.random.default_rng(0).random((50, 3))
-    lam_local, _ = hdp_lambdas(X, np.zeros(50), 7, 3)
-    np.testing.assert_allclose(lam_local, farthest_first_lambda(X, 7))
 
 
 def test_guesses_are_cut():
@@ -1060,56 +947,6 @@ def test_shares_clusters_where_pooling_and_separating_fail():
 # Bad input ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"lam_local": 0}, "lam_local must be > 0, got 0"),
-        ({"lam_global": 0.0}, "lam_global must be > 0"),
-        ({"lam_local": -1}, "lam_local must be > 0, got -1"),
-        ({"lam_global": np.nan}, "lam_global must be > 0, got nan"),
-        ({"lam_local": np.inf}, "lam_local must be finite, got inf"),
-        ({"lam_global": np.inf}, "lam_global must be finite, got inf"),
-        (
-            {"lam_local": "best"},
-            "lam_local must be a number > 0 or one of 'auto', 'farth",
-        ),
-        ({"lam_global": ""}, "lam_global must be a number > 0 or one of 'auto', 'farth"),
-        ({"n_local": 0}, "n_local must be >= 1, got 0"),
-        ({"n_global": 0}, "n_global must be >= 1, got 0"),
-        ({"n_init": 0}, "n_init must be >= 1, got 0"),
-        ({"max_iter": 0}, "max_iter must be >= 1, got 0"),
-        ({"tol": -1e-9}, "tol must be >= 0, got -1e-09"),
-        ({"tol": np.nan}, "tol must be >= 0, got nan"),
-        ({"n_threads": 0}, "n_threads must be >= 1, got 0"),
-        ({"random_state": "x"}, "cannot be used to seed"),
-    ],
-)
-def test_values_out_of_bounds(options, message):
-    model = HDPMeans(**({"lam_local": 1.0, "lam_global": 1.0} | options))
-    with pytest.raises(ValueError, match=message):
-        model.fit(line(0, 1, 2), groups=[0, 1, 1])
-    assert not hasattr(model, "n_features_in_") and not hasattr(model, "labels_")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"lam_local": None}, "lam_local must be a number > 0"),
-        ({"lam_global": [1.0]}, "lam_global must be a number > 0"),
-        ({"lam_global": True}, "lam_global must be a number > 0"),
-        ({"n_local": 5.0}, "n_local must be an integer"),
-        ({"n_global": None}, "n_global must be an integer"),
-        ({"n_init": 1.5}, "n_init must be an integer"),
-        ({"max_iter": "many"}, "max_iter must be an integer"),
-        ({"tol": None}, "tol must be a number"),
-        ({"n_threads": 1.0}, "n_threads must be an integer or None"),
-    ],
-)
-def test_values_of_the_wrong_kind(options, message):
-    with pytest.raises(TypeError, match=message):
-        HDPMeans(**({"lam_local": 1.0, "lam_global": 1.0} | options)).fit(line(0, 1, 2))
-
-
 BAD_GROUPS = {
     "short": ([0, 1], r"groups must have shape \(3,\), got \(2,\)"),
     "long": ([0, 1, 2, 3], r"groups must have shape \(3,\), got \(4,\)"),
@@ -1167,36 +1004,6 @@ def test_groups_of_kinds_that_compare(groups, names):
 
 
 @pytest.mark.parametrize(
-    ("X", "message"),
-    [
-        ([[0.0], [np.nan]], "contains NaN"),
-        ([[0.0], [-np.inf]], "contains infinity"),
-        ([0.0, 1.0], "Expected 2D array"),
-        (np.zeros((0, 1)), "0 sample"),
-        (np.zeros((2, 0)), "0 feature"),
-        ([["a"], ["b"]], "could not convert string to float"),
-        ([[1e200], [0.0]], "rescale the data"),
-    ],
-)
-def test_bad_data(X, message):
-    model = HDPMeans(lam_local=1.0, lam_global=1.0).fit(line(0, 9, 4))
-    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
-    for method in (model.fit, model.predict):
-        with pytest.raises(ValueError, match=message):
-            method(X, groups=[0] * len(X))
-    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
-    if message != "rescale the data":
-        with pytest.raises(ValueError, match=message):
-            hdp_lambdas(X, [0] * len(X), 1, 1)
-
-
-def test_wrong_number_of_columns():
-    model = HDPMeans(lam_local=1.0, lam_global=1.0).fit(line(0, 9, 4))
-    with pytest.raises(ValueError, match="2 features, but HDPMeans is expecting 1"):
-        model.predict([[0.0, 1.0]])
-
-
-@pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         ((0, 1), ValueError, "n_local must be >= 1, got 0"),
@@ -1210,47 +1017,3 @@ def test_bad_guesses(arguments, error, message):
         hdp_lambdas(line(0, 1, 2), [0, 0, 1], *arguments)
     with pytest.raises(ValueError, match="n_threads must be >= 1"):
         hdp_lambdas(line(0, 1, 2), [0, 0, 1], 1, 1, n_threads=0)
-
-
-@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
-def test_failed_fit_changes_nothing(error, monkeypatch):
-    X, groups, lam_local, lam_global = problem(0)
-    model = HDPMeans(lam_local=lam_local, lam_global=lam_global, n_init=3, random_state=0)
-    fresh = vars(model).copy()
-
-    class Broken(hdp_module.HDPSweep):
-        def result(self):
-            raise error("broken")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(hdp_module, "HDPSweep", Broken)
-        with pytest.raises(error):
-            model.fit(X, groups=groups)
-    assert vars(model) == fresh
-    model.fit(X, groups=groups)
-    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
-    with monkeypatch.context() as patch:
-        patch.setattr(hdp_module, "HDPSweep", Broken)
-        with pytest.raises(error):
-            model.fit(np.ones((4, 7)))
-    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
-
-
-@pytest.mark.timeout(120, method="thread")
-@pytest.mark.parametrize("n_groups", [1, 1000])
-def test_interrupt(n_groups):
-    """A fit of minutes stops, and the model is what it was before."""
-    rng = np.random.default_rng(0)
-    X, groups = rng.random((200_000, 8)), np.arange(200_000) % n_groups
-    model = HDPMeans(lam_local=1e-3, lam_global=1e-3).fit(X[:50])
-    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer = threading.Timer(0.3, _thread.interrupt_main)
-    timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(X, groups=groups)
-    finally:
-        timer.cancel()
-        signal.signal(signal.SIGINT, handler)
-    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before

@@ -168,14 +168,6 @@ def test_fit_forgets_partial_fit():
     assert used.cluster_centers_.tobytes() == fresh.cluster_centers_.tobytes()
 
 
-def test_partial_fit_checks_the_width():
-    model = MiniBatchDPMeans(lam=0.1).partial_fit(np.eye(3))
-    before = model.cluster_centers_.copy()
-    with pytest.raises(ValueError, match=r"4 features.*3 features"):
-        model.partial_fit(np.eye(4))
-    assert np.array_equal(model.cluster_centers_, before)
-
-
 def test_batches_without_weight_are_passed_over():
     rng = np.random.default_rng(0)
     X, weights = rng.random((40, 2)), np.zeros(40)
@@ -184,20 +176,6 @@ def test_batches_without_weight_are_passed_over():
     np.testing.assert_allclose(model.cluster_centers_, [[5.0, 5.0]])
     assert model.labels_.tolist() == [0] * 40
     assert model.objective_ == pytest.approx(0.1)
-
-
-def test_verbose_tells_every_pass(capsys):
-    X = blobs(np.random.default_rng(3), 500, 3, 5)
-    model = MiniBatchDPMeans(lam=0.5, random_state=0).fit(X)
-    assert capsys.readouterr().out == ""
-    MiniBatchDPMeans(lam=0.5, random_state=0, verbose=1).fit(X)
-    assert len(capsys.readouterr().out.splitlines()) == model.n_iter_
-
-
-@pytest.mark.parametrize("batch_size", [0, -5, 2.5])
-def test_bad_batch_size(batch_size):
-    with pytest.raises((TypeError, ValueError), match=f"batch_size.*{batch_size}"):
-        MiniBatchDPMeans(lam=0.1, batch_size=batch_size).fit(np.eye(3))
 
 
 def test_a_stream_is_summed_exactly():

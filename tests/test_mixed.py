@@ -1,7 +1,6 @@
 """MixedDPMeans: tables whose columns are of several kinds, with cells that are missing."""
 
 import pickle
-import time
 import warnings
 
 import numpy as np
@@ -14,7 +13,6 @@ from twins import mixed as twin
 from smallvar import BregmanDPMeans, DPMeans, MixedDPMeans, UnclearNumberWarning
 from smallvar._mixed.columns import pack, weighted_columns
 from smallvar._mixed.measure import MixedSweep, measure_of, sums_of
-from smallvar._sweeps import parallel
 
 KINDS = ("normal", "ordered", "poisson", "exponential", "bernoulli", "categorical")
 LETTERS = np.array(list("abcdefgh"))
@@ -340,30 +338,6 @@ def test_noise_is_one_cluster():
     assert fitted(X, random_state=0).n_clusters_ == 1
 
 
-def test_threads_change_no_bit():
-    if not parallel.openmp_version():
-        pytest.skip("built without OpenMP")
-    X, _ = groups(np.random.default_rng(3), n=30_000, gaps=0.1)
-    weights = np.random.default_rng(4).choice([0.3, 1.0, 2.5], size=len(X))
-    parallel.guard_loops(False)
-    try:
-        for options in ({"lam": 3.0, "max_clusters": 40, "max_iter": 3}, {"n_clusters": 4}):
-            models = []
-            for n_threads in (1, 2, 3):
-                model = MixedDPMeans(n_threads=n_threads, random_state=0, **options)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    models.append(model.fit(X, sample_weight=weights))
-            for other_model in models[1:]:
-                assert (models[0].labels_ == other_model.labels_).all()
-                assert models[0].objective_path_.tolist() == other_model.objective_path_.tolist()
-                for name, values in models[0].cluster_parameters_.items():
-                    assert (values == other_model.cluster_parameters_[name]).all()
-                assert (models[0].transform(X) == other_model.transform(X)).all()
-    finally:
-        parallel.guard_loops(True)
-
-
 def test_weights_are_repeated_rows():
     X, _ = groups(np.random.default_rng(5), n=60, gaps=0.1)
     weights = np.random.default_rng(6).integers(1, 4, size=len(X))
@@ -597,26 +571,6 @@ def test_tells_where_the_number_is_not_clear():
         model = MixedDPMeans(random_state=0).fit(X)
     unclear = [w for w in caught if issubclass(w.category, UnclearNumberWarning)]
     assert len(unclear) == (model.path_.confidence < 0.5)
-
-
-@pytest.mark.parametrize("options", [{"lam": 1e-3, "max_clusters": 3000}, {"lam": "auto"}])
-def test_ctrl_c(options, interrupt):
-    g = np.random.default_rng(16)
-    X = {f"x{j}": g.normal(size=200_000) for j in range(6)} | {"c": g.choice(LETTERS, 200_000)}
-    model = MixedDPMeans(columns={"x0": "normal"}, n_threads=1, **options)
-    models = []
-    interrupt(1.5)
-    begin = time.perf_counter()
-    with pytest.raises(KeyboardInterrupt):
-        fit_for_ever(model, X, models)
-    assert time.perf_counter() - begin < 20.0  # much more than it takes where nothing else runs
-    assert vars(models[-1]).keys() == model.get_params().keys()
-
-
-def fit_for_ever(model, X, models):
-    while True:
-        models.append(clone(model))
-        models[-1].fit(X)
 
 
 def in_library(X, library):

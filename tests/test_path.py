@@ -15,7 +15,7 @@ import twins.dpmeans
 import twins.exact
 import twins.path
 import twins.penalty
-from helpers import all_partitions, assert_refuses, assert_unchanged, seeds, snapshot
+from helpers import all_partitions, seeds
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
@@ -514,26 +514,6 @@ def ways_down(centers, *rows):
 # The same bits ------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("eight_cores")
-def test_same_bits_for_any_number_of_threads():
-    """More than 3e7 multiply-adds in a sweep, so that other threads are woken."""
-    X = planted(40, 600, d=32, spread=0.3, seed=1)[0] * np.random.default_rng(0).random(32)
-    weights = np.random.default_rng(1).gamma(1.0, size=len(X))
-    for data, w, threads in ((X, None, (1, 2, 3)), (X.astype(np.float32), weights, (1, 3))):
-        models = [DPMeans(random_state=0, n_threads=t) for t in threads]
-        for model in models:
-            model.fit(data, sample_weight=w)
-        model_a = models[0]
-        assert model_a.n_clusters_ > 1
-        for model_b in models[1:]:
-            assert path_bits(model_b.path_) == path_bits(model_a.path_)
-            assert model_b.labels_.tobytes() == model_a.labels_.tobytes()
-            assert model_b.cluster_centers_.tobytes() == model_a.cluster_centers_.tobytes()
-            assert (model_b.lam_, model_b.objective_) == (model_a.lam_, model_a.objective_)
-        labels = [model_a.path_.labels(model_a.n_clusters_, n_threads=t).tobytes() for t in (1, 3)]
-        assert labels[0] == labels[1]
-
-
 def test_same_bits_for_the_same_random_state():
     X = blobs(np.random.default_rng(3), 7000, 3, 12, spread=0.3)
     one, two = (lambda_path(X, random_state=5) for _ in range(2))
@@ -727,15 +707,6 @@ def test_bad_arguments(arguments, error, words):
         lambda_path(X_SMALL, **arguments)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_bad_rows(value):
-    bad = X_SMALL.copy()
-    bad[-1, -1] = value
-    for call in (lambda_path, DPMeans().fit, MiniBatchDPMeans().fit, BregmanDPMeans().fit):
-        with pytest.raises(ValueError, match=r"NaN|infinity"):
-            call(bad)
-
-
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_scales_whose_squares_leave_the_range_of_float64(scale):
     for call in (lambda_path, DPMeans().fit):
@@ -836,49 +807,6 @@ def test_rows_without_weight_change_nothing():
     assert np.array_equal(model.labels_, model.predict(far))
 
 
-def layouts(X, tmp_path):
-    """The same numbers in other kinds of arrays."""
-    locked = X.copy()
-    locked.setflags(write=False)
-    file = np.memmap(tmp_path / "data.bin", dtype=X.dtype, mode="w+", shape=X.shape)
-    file[:] = X
-    file.flush()
-    return {
-        "read-only": locked,
-        "memory map": np.memmap(tmp_path / "data.bin", dtype=X.dtype, mode="r", shape=X.shape),
-        "Fortran": np.asfortranarray(X),
-        "every other row": np.repeat(X, 2, axis=0)[::2],
-        "every other column": np.repeat(X, 2, axis=1)[:, ::2],
-        "backwards": X[::-1, ::-1].copy()[::-1, ::-1],
-        "list": X.tolist(),
-        "DataFrame": pd.DataFrame(X, columns=list("abc")),
-        "float32": X.astype(np.float32),
-        "int64": X.astype(np.int64),
-        "int16": X.astype(np.int16),
-        "big-endian": X.astype(">f8"),
-    }
-
-
-@pytest.mark.parametrize("constant", [False, True])
-def test_layouts_and_types(constant, tmp_path):
-    X = np.round(planted(5, 60, d=3)[0] * 1000)
-    if constant:
-        X[:, 1] = 7.0
-    expected = lambda_path(X, random_state=0)
-    assert expected.best > 1
-    for name, data in layouts(X, tmp_path).items():
-        before = np.array(data)
-        path = lambda_path(data, random_state=0)
-        assert np.array_equal(path.n_clusters, expected.n_clusters), name
-        np.testing.assert_allclose(path.inertia, expected.inertia, rtol=1e-12, err_msg=name)
-        np.testing.assert_allclose(path.criterion, expected.criterion, rtol=1e-6, err_msg=name)
-        assert path.best == expected.best
-        assert np.array_equal(path.labels(path.best), expected.labels(path.best)), name
-        model = DPMeans(random_state=0).fit(data)
-        assert np.array_equal(model.labels_, path.labels(path.best)), name
-        assert np.array_equal(np.array(data), before), name
-
-
 def test_rows_repeated_a_thousand_times():
     """Few values, each a thousand times, are clusters themselves; weights say nothing of that."""
     X = planted(4, 8)[0]
@@ -928,44 +856,6 @@ def test_long_clusters_far_from_the_origin():
     X = np.round(X * 1024) / 1024
     paths = [lambda_path(X + offset, random_state=0) for offset in ([0, 0, 0], [0, 30.5, 30.5])]
     assert_same_path(*paths)
-
-
-@pytest.mark.timeout(120, method="thread")
-@pytest.mark.parametrize("fitted", [False, True])
-@pytest.mark.parametrize("kind", ["auto", "merge", "Bregman", "batch"])
-def test_interrupt_of_the_path(kind, fitted, interrupt):
-    long = np.random.default_rng(0).random((40_000, 8))
-    model = {
-        "auto": DPMeans(n_init=10**6, random_state=0),
-        "merge": DPMeans(lam=1e-12, algorithm="merge", random_state=0),
-        "Bregman": BregmanDPMeans(lam=1e-9, divergence="kl", algorithm="merge", random_state=0),
-        "batch": MiniBatchDPMeans(random_state=0),
-    }[kind]
-    if fitted:
-        options = {name: getattr(model, name) for name in ("lam", "n_init") if hasattr(model, name)}
-        model.set_params(**{**dict.fromkeys(options, 1), "lam": 0.1})
-        model.fit(X_SMALL - X_SMALL.min()).set_params(**options)
-    if kind == "batch":
-        long = np.repeat(long[:, :1], 400, axis=1) + np.repeat(np.eye(400), 100, axis=0)
-    before = snapshot(model)
-    interrupt(0.3)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(long)
-    assert_unchanged(model, before)
-
-
-def test_failed_fit_leaves_the_path():
-    model = DPMeans(random_state=0).fit(X_SMALL)
-    bad = X_SMALL.copy()
-    bad[0, 0] = np.nan
-    assert_refuses(model, lambda m: m.fit(bad), ValueError, "NaN")
-    assert_refuses(model, lambda m: m.fit(X_SMALL * 1e200), ValueError, "rescale")
-    assert_refuses(
-        model, lambda m: m.fit(X_SMALL, sample_weight=-np.ones(90)), ValueError, "sample_weight"
-    )
-    stream = MiniBatchDPMeans().partial_fit(X_SMALL)
-    assert_refuses(stream, lambda m: m.partial_fit(bad), ValueError, "NaN")
-    assert_refuses(stream, lambda m: m.fit(X_SMALL * 1e200), ValueError, "rescale")
 
 
 def test_refit_without_auto_drops_the_path():

@@ -85,12 +85,6 @@ def test_guess_that_is_no_integer(k):
         farthest_first_lambda(LINE, k)
 
 
-@pytest.mark.parametrize("bad", [[[np.nan], [1.0]], [[np.inf], [1.0]], [1.0, 2.0], []])
-def test_bad_data(bad):
-    with pytest.raises(ValueError, match=r"NaN|infinity|2D array|Expected 2|empty"):
-        farthest_first_lambda(bad, 1)
-
-
 # Rows that are far and alone
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -16,6 +17,23 @@ GRAPH = np.kron(np.eye(3), np.ones((4, 4))) + 0.01
 TIMES = np.repeat(np.arange(4), 15)
 
 FITS = {name: set(model.stages.split(", ")) for name, model in MODELS.items()}
+
+
+# What verbose prints last, where it is not of a sweep.
+CLUSTERS = r"{k} clusters, objective \S+"
+SWEEP = rf"sweep \d+: {CLUSTERS}, \d+ points moved, \d+ clusters opened"
+STEP = r"step 4: 15 points, \d+ clusters, \d+ of them new, \d+ revived, \d+ forgotten, .*"
+FEATURES = r"start \d+, sweep \d+: \d+ features, objective \S+, 0 rows changed, 0 features created"
+GLOBAL = r"sweep \d+: {k} global clusters, \d+ local ones, objective \S+"
+SAID = {
+    **{name: STEP for name in FITS if "Dynamic" in name},
+    **{name: f"start 2: {CLUSTERS}" for name, stages in FITS.items() if "start" in stages},
+    **dict.fromkeys(("BPMeans", "KFeatures"), FEATURES),
+    **dict.fromkeys(("HDPMeans", "KernelHDPMeans"), GLOBAL),
+    "MiniBatchDPMeans": r"pass \d+: {k} clusters, cost \S+",
+    "RobustDPMeans": r"sweep \d+: {k} clusters, \d+ noise, objective \S+, \d+ points moved, .*",
+    "SegmentMeans": r"sweep \d+: \d+ states, \d+ switches, objective \S+, \d+ rows moved",
+}
 
 
 def refit(model):
@@ -46,6 +64,8 @@ def test_every_fit_tells_of_its_steps(name, capsys):
     fit(name, verbose=1)
     lines = capsys.readouterr().out.splitlines()
     assert lines == [event.message for event in events]
+    said = SAID.get(name, SWEEP).format(k=getattr(model, "n_clusters_", ""))
+    assert re.fullmatch(said, lines[-1]), lines[-1]
 
 
 def test_events_of_a_path_say_its_rows():

@@ -361,7 +361,8 @@ def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was(key):
             seen.append(warned(model, X))
             if hasattr(model, "partial_fit"):
                 seen.append(warned(model.partial_fit(X[:9]), X, "partial_fit"))
-    assert any(isinstance(warning, ConvergenceWarning) for warning in seen)
+    told = [str(warning) for warning in seen if isinstance(warning, ConvergenceWarning)]
+    assert told and all(re.search(r"max_iter=1 .*; increase max_iter", text) for text in told)
 
 
 @pytest.mark.parametrize(
@@ -483,10 +484,30 @@ def test_an_error_while_it_is_waited_for():
 # Interruptions
 
 
+def graph(n, neighbors=8):
+    """A sparse graph whose nodes are linked at random, with a bit of structure."""
+    rng = np.random.default_rng(0)
+    one = np.repeat(np.arange(n), neighbors)
+    two = (one + rng.integers(1, 50, size=len(one)) ** 2) % n
+    A = scipy.sparse.coo_array((rng.random(len(one)), (one, two)), shape=(n, n)).tocsr()
+    return A + A.T
+
+
 MANY = {
     "BPMeans": (BPMeans(lam=0.5, n_init=10**6), rows(30)),
+    "BregmanDPMeans": (BregmanDPMeans(lam=1e-9, algorithm="merge", n_init=99), rows(40_000)),
+    "DPMeans-auto": (DPMeans(n_init=10**6), rows(40_000)),
+    "DynamicMeans": (smallvar.DynamicMeans(lam=1e-12), rows(300_000)),
+    "MixedDPMeans": (smallvar.MixedDPMeans(lam=1e-3, max_clusters=3000), rows(100_000, 6)),
+    "MixedDPMeans-auto": (smallvar.MixedDPMeans(), rows(200_000, 6)),
+    "PenalizedCut": (smallvar.PenalizedCut(lam=-0.3, n_init=10**4), graph(4000)),
     "BPMeans-collapsed": (BPMeans(lam=0.5, n_init=10**5, algorithm="collapsed"), rows(300)),
+    "BPMeans-penalty": (BPMeans(lam="farthest-first", n_components=2000), rows(100_000, 20)),
+    "BPMeans-stepwise": (BPMeans(lam=1e-3, algorithm="stepwise"), rows(20_000, 8)),
+    "BPMeans-swaps": (BPMeans(lam=2.0, n_init=1, n_swaps=10**6), rows(2000, 8)),
     "DPMeans": (DPMeans(lam=0.001, n_init=10**4), rows(3000)),
+    "DPMeans-collapsed": (DPMeans(lam=1e-12, algorithm="collapsed"), rows(300_000, 8)),
+    "DPMeans-sweep": (DPMeans(lam=1e-12), rows(300_000, 8)),
     "DPMeans-delayed": (DPMeans(lam=0.001, n_init=10**4, algorithm="delayed"), rows(3000)),
     "DPMeans-merge": (DPMeans(lam=0.1, n_init=10**4, algorithm="merge"), rows(3000)),
     "HDPMeans": (HDPMeans(lam_local=0.1, lam_global=0.1, n_init=10**5), rows(3000)),
@@ -507,11 +528,16 @@ def test_interrupt_leaves_the_estimator_as_it_was(key, interrupt):
     """(That it comes within a second is measured by hand: here only that it comes.)"""
     model, X = deepcopy(MANY[key])
     model.set_params(random_state=0)
-    before = deepcopy(model)
-    interrupt(0.7)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X)
-    assert same_state(model, before)
+    asked = model.get_params()
+    few = {"n_init": 1, "max_iter": 9, "n_swaps": 0, "n_components": 9}
+    few = {name: value for name, value in few.items() if name in asked}
+    fitted = clone(model).set_params(**few).fit(X[:300, :300]).set_params(**asked)
+    for one in (model, fitted):
+        before = deepcopy(one)
+        interrupt(0.7)
+        with pytest.raises(KeyboardInterrupt):
+            one.fit(X)
+        assert same_state(one, before)
 
 
 SENDER = """
@@ -523,15 +549,6 @@ for line in sys.stdin:
     os.kill(pid, signal.SIGINT)
 """
 MOMENTS = 7  # for each of LONG: 200 and more in all
-
-
-def graph(n, neighbors=8):
-    """A sparse graph whose nodes are linked at random, with a bit of structure."""
-    rng = np.random.default_rng(0)
-    one = np.repeat(np.arange(n), neighbors)
-    two = (one + rng.integers(1, 50, size=len(one)) ** 2) % n
-    A = scipy.sparse.coo_array((rng.random(len(one)), (one, two)), shape=(n, n)).tocsr()
-    return A + A.T
 
 
 def in_groups(n, d):

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import threadpoolctl
+from helpers import learned_arrays
 from problems import blobs, planted_features
+from sklearn.base import clone
 
 import smallvar
 from smallvar import (
@@ -22,7 +24,10 @@ from smallvar import (
     HDPMeans,
     KFeatures,
     MiniBatchDPMeans,
+    MixedDPMeans,
+    RobustDPMeans,
     SegmentMeans,
+    SphericalDPMeans,
     _sweeps,
     farthest_first_lambda,
     feature_path,
@@ -114,20 +119,63 @@ def test_same_bits_for_any_number_of_threads(name):
     assert len(set(predicted)) == len(set(transformed)) == len(set(scores)) == 1
 
 
+# An estimator; n, d, k of the data, and what they are besides: in which type, how long a cluster
+# lasts, what fit is told of the rows.
+GROUPS, TIMES = {"groups": 40}, {"times": 2}
+OTHERS = {
+    "batches": (MiniBatchDPMeans(lam="farthest-first", guess=30, max_iter=3), 30_000, 6, 30, {}),
+    "path": (DPMeans(), 12_000, 32, 20, {}),
+    "path, float32": (DPMeans(), 6000, 32, 20, {"dtype": np.float32}),
+    "steps": (DynamicMeans(lam=0.04, n_init=2, max_iter=4), 40_000, 2, 25, TIMES),
+    "steps, float32": (
+        DynamicMeans(lam=0.24, n_init=2, max_iter=6),
+        *(40_000, 12, 25, {**TIMES, "dtype": np.float32}),
+    ),
+    "data sets": (HDPMeans(lam_local=0.04, lam_global=1.0, max_iter=3), 50_000, 2, 60, GROUPS),
+    "data sets, float32": (
+        HDPMeans(lam_local=0.05, lam_global=0.5, max_iter=3),
+        *(50_000, 7, 60, {**GROUPS, "dtype": np.float32}),
+    ),
+    "directions": (SphericalDPMeans(min_cosine=0.95), 20_000, 16, 40, {}),
+    "directions, path": (SphericalDPMeans(), 5_000, 16, 40, {}),
+    "record": (SegmentMeans(lam=9.0, lam_switch=0.5), 30_000, 8, 6, {"groups": 6, "lasting": 100}),
+    "numbers": (MixedDPMeans(lam=0.5, max_clusters=40, max_iter=3), 30_000, 5, 9, {}),
+    "numbers, path": (MixedDPMeans(n_clusters=4), 30_000, 5, 4, {}),
+    "divergence": (
+        BregmanDPMeans(lam="farthest-first", divergence="kl", guess=12), 6000, 40, 12, {},
+    ),
+    "noise": (RobustDPMeans(lam=2.0, price=0.01, max_iter=9), 30_000, 5, 12, {}),
+    "noise, float32": (RobustDPMeans(), 6000, 5, 12, {"dtype": np.float32}),
+}  # fmt: skip
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.usefixtures("eight_cores")
-def test_minibatch_and_penalty_same_bits():
-    X = blobs(np.random.default_rng(0), 50_000, 6, 30)
-    models = [
-        MiniBatchDPMeans(
-            lam="farthest-first", guess=30, random_state=0, max_iter=3, n_threads=t
-        ).fit(X)
-        for t in THREADS
-    ]
-    for model in models[1:]:
-        assert model.cluster_centers_.tobytes() == models[0].cluster_centers_.tobytes()
-        assert model.labels_.tobytes() == models[0].labels_.tobytes()
-        assert model.lam_ == models[0].lam_
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_estimators_same_bits(name):
+    model, n, d, k, about = OTHERS[name]
+    rng, about = np.random.default_rng(n), dict(about)
+    lasting = about.pop("lasting", 1)
+    truth = rng.integers(k, size=n // lasting).repeat(lasting)
+    X = np.abs(rng.random((k, d))[truth] + 0.1 + 0.03 * rng.normal(size=(n, d)))
+    X = X.astype(about.pop("dtype", np.float64))
+    told = {name: np.sort(rng.integers(number, size=n)) for name, number in about.items()}
+    if len(name) % 2:
+        told["sample_weight"] = rng.gamma(1.0, size=n) + 0.1
+    found = []
+    for threads in (1, 3):
+        model = clone(model).set_params(n_threads=threads)
+        if "random_state" in model.get_params():
+            model.set_params(random_state=0)
+        model.fit(X, **told)
+        found.append(learned_arrays(model))
+        if hasattr(model, "path_"):
+            found[-1]["path"] = [value.tobytes() for value in model.path_.to_dict().values()]
+        for method in ("predict", "transform", "score"):
+            if hasattr(model, method):
+                found[-1][method] = np.asarray(getattr(model, method)(X[::-1])).tobytes()
+    assert len(np.unique(model.labels_)) > 1
+    assert found[1] == found[0]
 
 
 # The estimator; n, d, k of the data, and options. Up to 2^18 values starts are shared out, beyond
@@ -232,14 +280,6 @@ def test_features_of_rows_in_any_memory_layout():
         assert np.array_equal(model.assignments_, plain.assignments_)
         np.testing.assert_allclose(model.components_, plain.components_, rtol=1e-12)
         np.testing.assert_allclose(model.objective_path_, plain.objective_path_, rtol=1e-12)
-
-
-def test_rows_may_come_in_any_memory_layout():
-    """Labels depend neither on the layout nor on the blocks it is read in."""
-    X = blobs(np.random.default_rng(0), 20_000, 7, 25)
-    plain = DPMeans(lam=0.05).fit(X)
-    for other in (np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], X[::-1].copy()[::-1]):
-        assert bits(DPMeans(lam=0.05).fit(other))[0] == bits(plain)[0]
 
 
 @pytest.mark.timeout(180)
@@ -576,6 +616,7 @@ def test_a_fit_under_a_limit_of_one_starts_no_thread(tmp_path):
     """As many as OMP_NUM_THREADS says without the limit."""
     script = """
     import threadpoolctl
+from sklearn.base import clone
     before = threads()
     with threadpoolctl.threadpool_limits(1):
         limited = fit(None)

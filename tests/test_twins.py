@@ -224,13 +224,6 @@ def test_objective_of_features_never_rises(seed):
             assert result.converged
 
 
-def test_farthest_first_of_features():
-    """(6, 0) saves 36 + 25 - 1, then (0, 4) 16 + 4 - 4, (0, -2) 4 and (-1, 0) 1."""
-    X = np.array([[6.0, 0], [5, 0], [0, 4], [0, 2]])
-    assert [twins.penalty.farthest_first_features(X, k) for k in (1, 2, 3, 4)] == [60, 16, 4, 1]
-    assert twins.penalty.farthest_first_features(np.zeros((3, 2)), 2) == 1
-
-
 def test_encode():
     """Coordinate passes from nothing miss (3, 0) = (5, 4) + (-2, -4)."""
     A = np.array([[5.0, 4], [-2, -4]])
