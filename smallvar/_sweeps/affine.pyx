@@ -351,14 +351,10 @@ cdef class AffineSweep:
             while first < last:
                 n_chunks = (min(at_once, last - first) + CHUNK - 1) // CHUNK
                 loop = begin_loop(n_chunks, self.n_threads if CHUNK * n_chunks * multiply_adds > PAYS else 1)
-                if loop.threads == 1:
-                    for chunk in range(n_chunks):
-                        assign_chunk(affine, first + chunk * CHUNK, min(last, first + (chunk + 1) * CHUNK), 0)
-                else:
-                    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                        assign_chunk(
-                            affine, first + chunk * CHUNK, min(last, first + (chunk + 1) * CHUNK), begin_chunk(&loop)
-                        )
+                for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    assign_chunk(
+                        affine, first + chunk * CHUNK, min(last, first + (chunk + 1) * CHUNK), begin_chunk(&loop)
+                    )
                 end_loop(&loop)
                 poll_signals(&self.work, n_chunks * CHUNK * multiply_adds, WORK)
                 first += n_chunks * CHUNK

@@ -140,14 +140,10 @@ def distances_to_centers(X, const double[:, ::1] centers, real_x[:, ::1] out, in
         while first < n_chunks:
             last = min(n_chunks, first + step)
             loop = begin_loop(last - first, threads)
-            if loop.threads == 1:
-                for chunk in range(first, last):
-                    distances_of_chunk(&rows, &panels[0, 0, 0], k, chunk, 0, &buffer[0], &out[0, 0], &largest[0])
-            else:
-                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    distances_of_chunk(
-                        &rows, &panels[0, 0, 0], k, chunk, begin_chunk(&loop), &buffer[0], &out[0, 0], &largest[0]
-                    )
+            for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                distances_of_chunk(
+                    &rows, &panels[0, 0, 0], k, chunk, begin_chunk(&loop), &buffer[0], &out[0, 0], &largest[0]
+                )
             end_loop(&loop)
             poll_signals(&work, 1, 0)
             first = last

@@ -250,12 +250,8 @@ def assign_gaussians(X, const double[:, ::1] centers, const double[:, :, ::1] ro
         while first < n_chunks:
             last = min(n_chunks, first + max(<Py_ssize_t> 2 * threads, WORK // (CHUNK * per_point)))
             loop = begin_loop(last - first, threads)
-            if loop.threads == 1:
-                for chunk in range(first, last):
-                    assign_chunk(&points, &clusters, chunk, &doubles[0, 0], &ints[0, 0], 0)
-            else:
-                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    assign_chunk(&points, &clusters, chunk, &doubles[0, 0], &ints[0, 0], begin_chunk(&loop))
+            for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                assign_chunk(&points, &clusters, chunk, &doubles[0, 0], &ints[0, 0], begin_chunk(&loop))
             end_loop(&loop)
             poll_signals(&work, (last - first) * CHUNK * per_point, WORK)
             first = last
@@ -398,14 +394,9 @@ cdef add_clusters(const Rows* rows, const Py_ssize_t[::1] members, const Py_ssiz
     with nogil:
         while first < most:
             loop = begin_loop(size, threads)
-            if loop.threads == 1:
-                for c in range(size):
-                    add_some(rows, &members[0], &starts[0], clusters[c], first, step, &centers[0, 0],
-                             &products[0, 0, 0], &low[0, 0], &high[0, 0], width, &scratch[0, 0], 0)
-            else:
-                for c in prange(size, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    add_some(rows, &members[0], &starts[0], clusters[c], first, step, &centers[0, 0],
-                             &products[0, 0, 0], &low[0, 0], &high[0, 0], width, &scratch[0, 0], begin_chunk(&loop))
+            for c in prange(size, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                add_some(rows, &members[0], &starts[0], clusters[c], first, step, &centers[0, 0],
+                         &products[0, 0, 0], &low[0, 0], &high[0, 0], width, &scratch[0, 0], begin_chunk(&loop))
             end_loop(&loop)
             poll_signals(&work, 1, 0)
             first += step

@@ -90,12 +90,8 @@ cdef void propose(
     cdef Py_ssize_t chunk, n_chunks = (stop - start + CHUNK - 1) // CHUNK
     cdef bint pays = (stop - start) * points.d * clusters.k >= PAYS
     cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if pays else 1)
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            propose_chunk(points, clusters, scratch, start, stop, label, cost, chunk, 0)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            propose_chunk(points, clusters, scratch, start, stop, label, cost, chunk, begin_chunk(&loop))
+    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+        propose_chunk(points, clusters, scratch, start, stop, label, cost, chunk, begin_chunk(&loop))
     end_loop(&loop)
 
 
@@ -127,12 +123,8 @@ cdef double squared_error(
     cdef Py_ssize_t chunk, n_chunks = (points.n + CHUNK - 1) // CHUNK
     cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if points.n * points.d >= PAYS else 1)
     memset(scratch.sums, 0, scratch.threads * sizeof(Accumulator))
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            error_chunk(points, scratch, centers, label, chunk, 0)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            error_chunk(points, scratch, centers, label, chunk, begin_chunk(&loop))
+    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+        error_chunk(points, scratch, centers, label, chunk, begin_chunk(&loop))
     end_loop(&loop)
     for thread in range(1, loop.threads):
         accumulator_merge(scratch.sums[0].digit, scratch.sums[thread].digit)

@@ -503,19 +503,12 @@ cdef class MixedAssignment(MixedRows):
             while done < last:
                 n_chunks = min(at_once, (last - done + CHUNK - 1) // CHUNK)
                 loop = begin_loop(n_chunks, self.n_threads if n_chunks * CHUNK * per_point > PAYS else 1)
-                if loop.threads == 1:
-                    for chunk in range(n_chunks):
-                        assign_chunk(
-                            table, centers, done + chunk * CHUNK, min(last, done + (chunk + 1) * CHUNK), limit,
-                            &self.rows[0], &score[0, 0], &labels[0], flags, &results[chunk],
-                        )
-                else:
-                    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                        thread = begin_chunk(&loop)
-                        assign_chunk(
-                            table, centers, done + chunk * CHUNK, min(last, done + (chunk + 1) * CHUNK), limit,
-                            &self.rows[thread], &score[thread, 0], &labels[0], flags, &results[chunk],
-                        )
+                for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    thread = begin_chunk(&loop)
+                    assign_chunk(
+                        table, centers, done + chunk * CHUNK, min(last, done + (chunk + 1) * CHUNK), limit,
+                        &self.rows[thread], &score[thread, 0], &labels[0], flags, &results[chunk],
+                    )
                 end_loop(&loop)
                 for chunk in range(n_chunks):
                     self.n_moved += results[chunk].moved
@@ -636,15 +629,11 @@ cdef class MixedAssignment(MixedRows):
             return np.asarray(sums).reshape(k, width)
         with nogil:
             loop = begin_loop(n_chunks, self.n_threads if 8 * n * (table.p + table.q) > PAYS else 1)
-            if loop.threads == 1:
-                for part in range(n_chunks):
-                    add_part(table, part * size, min(n, (part + 1) * size), &self.rows[0], &labels[0], &sums[part, 0])
-            else:
-                for part in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    add_part(
-                        table, part * size, min(n, (part + 1) * size), &self.rows[begin_chunk(&loop)], &labels[0],
-                        &sums[part, 0],
-                    )
+            for part in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                add_part(
+                    table, part * size, min(n, (part + 1) * size), &self.rows[begin_chunk(&loop)], &labels[0],
+                    &sums[part, 0],
+                )
             end_loop(&loop)
             for part in range(1, n_chunks):
                 unite_parts(&sums[0, 0], &sums[part, 0], k, table)
@@ -661,18 +650,11 @@ cdef class MixedAssignment(MixedRows):
         cdef ParallelLoop loop
         with nogil:
             loop = begin_loop(n_chunks, self.n_threads if 8 * n * table.p > PAYS else 1)
-            if loop.threads == 1:
-                for part in range(n_chunks):
-                    errors_of_part(
-                        table, &self.centers_, part * size, min(n, (part + 1) * size), &self.rows[0], &labels[0],
-                        &errors[part, 0],
-                    )
-            else:
-                for part in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    errors_of_part(
-                        table, &self.centers_, part * size, min(n, (part + 1) * size), &self.rows[begin_chunk(&loop)],
-                        &labels[0], &errors[part, 0],
-                    )
+            for part in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                errors_of_part(
+                    table, &self.centers_, part * size, min(n, (part + 1) * size), &self.rows[begin_chunk(&loop)],
+                    &labels[0], &errors[part, 0],
+                )
             end_loop(&loop)
         poll_signals(&self.work, WORK, 0)
         return np.asarray(errors)[:, : table.p].sum(axis=0)

@@ -140,13 +140,9 @@ cdef class NoiseSweep(DPSweep):
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + self.chunks_of_rows())
                 loop = begin_loop(last - first, threads)
-                if loop.threads == 1:
-                    for c in range(first, last):
-                        mark_points(state, &self.weighted, c, self.shown, &sums[0], &digits[0, 0])
-                else:
-                    for c in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                        t = begin_chunk(&loop)
-                        mark_points(state, &self.weighted, c, self.shown, &sums[t], &digits[t, 0])
+                for c in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    t = begin_chunk(&loop)
+                    mark_points(state, &self.weighted, c, self.shown, &sums[t], &digits[t, 0])
                 end_loop(&loop)
                 self.check_signals((last - first) * CHUNK)
                 first = last

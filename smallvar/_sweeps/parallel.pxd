@@ -4,16 +4,15 @@ A loop that may have several threads is written ::
 
     cdef Py_ssize_t chunk
     cdef ParallelLoop loop = begin_loop(n_chunks, threads)
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            work_on_chunk(..., chunk, 0)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            work_on_chunk(..., chunk, begin_chunk(&loop))
+    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+        work_on_chunk(..., chunk, begin_chunk(&loop))
     end_loop(&loop)
 
 A chunk writes only what no other chunk reads or writes, and the scratch memory of its thread, whose number is the last
 argument. Its body is a function of its own: a local C array in the body of a prange is shared by all threads.
+
+With one thread a prange takes 0.2 us more than a plain loop, and 2 us inside of another one. Where that counts, as in
+``features``, whose starts are chunks of a loop, there is a plain loop for ``loop.threads == 1``.
 """
 
 cdef enum:

@@ -161,12 +161,8 @@ cdef tuple range_of_rows(const Rows* rows, const real_x* x, int n_threads):
         last = min(n_chunks, first + CHUNKS_AT_ONCE)
         with nogil:
             loop = begin_loop(last - first, threads)
-            if loop.threads == 1:
-                for chunk in range(first, last):
-                    range_of_chunk(rows, x, chunk, 0, &low[0, 0], &high[0, 0])
-            else:
-                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    range_of_chunk(rows, x, chunk, begin_chunk(&loop), &low[0, 0], &high[0, 0])
+            for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                range_of_chunk(rows, x, chunk, begin_chunk(&loop), &low[0, 0], &high[0, 0])
             end_loop(&loop)
             poll_signals(&work, 1, 0)
         first = last
@@ -239,12 +235,8 @@ cdef small_of_rows(X, const double[::1] weight, const double[::1] origin, const 
         last = min(n_chunks, first + CHUNKS_AT_ONCE)
         with nogil:
             loop = begin_loop(last - first, threads)
-            if loop.threads == 1:
-                for chunk in range(first, last):
-                    count_small_of_chunk(&rows, chunk, 0, &origin[0], &limit[0], &count[0, 0])
-            else:
-                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    count_small_of_chunk(&rows, chunk, begin_chunk(&loop), &origin[0], &limit[0], &count[0, 0])
+            for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                count_small_of_chunk(&rows, chunk, begin_chunk(&loop), &origin[0], &limit[0], &count[0, 0])
             end_loop(&loop)
             poll_signals(&work, 1, 0)
         first = last

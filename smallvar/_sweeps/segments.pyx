@@ -87,12 +87,8 @@ cdef void compute_costs(
     cdef Py_ssize_t chunk, n_chunks = (stop - start + CHUNK - 1) // CHUNK
     cdef bint pays = (stop - start) * centers.width * rows.d >= PAYS
     cdef ParallelLoop loop = begin_loop(n_chunks, threads if pays else 1)
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            compute_chunk(rows, centers, start, stop, buffers, costs, chunk, 0)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            compute_chunk(rows, centers, start, stop, buffers, costs, chunk, begin_chunk(&loop))
+    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+        compute_chunk(rows, centers, start, stop, buffers, costs, chunk, begin_chunk(&loop))
     end_loop(&loop)
 
 

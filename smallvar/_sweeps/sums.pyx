@@ -321,12 +321,8 @@ cdef class Sums:
             last = min(n_chunks, first + CHUNKS_AT_ONCE)
             with nogil:
                 loop = begin_loop(last - first, threads)
-                if loop.threads == 1:
-                    for chunk in range(first, last):
-                        add_chunk(&rows, chunk, 0, &label[0], &of_thread[0])
-                else:
-                    for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                        add_chunk(&rows, chunk, begin_chunk(&loop), &label[0], &of_thread[0])
+                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    add_chunk(&rows, chunk, begin_chunk(&loop), &label[0], &of_thread[0])
                 end_loop(&loop)
                 poll_signals(&work, 1, 0)
             first = last
