@@ -190,6 +190,7 @@ MODULES = (
     "merge",
     "residual_density",
     "gaussians",
+    "mixed_rows",
     "mixed",
     "mixed_clusters",
     "in_order",

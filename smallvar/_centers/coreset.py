@@ -24,7 +24,7 @@ from smallvar._core.validation import (
     unit_of,
 )
 from smallvar._selection.descent import draw
-from smallvar._sweeps.draws import SURE, systematic_draw
+from smallvar._sweeps.draws import CERTAIN_SHARE, systematic_draw
 from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 ROWS_A_SEED = 32  # rows of the coreset for each seed: an error of about 3 % in a cluster's cost
@@ -292,7 +292,7 @@ def coreset(
     share *= inclusion(share if weight is None else (weight * share)[weight > 0.0], n_rows)
     probability = share if weight is None else weight * share
     index = np.flatnonzero(systematic_draw(probability, stratum, BINS * k, n_rows, rng.uniform()))
-    certain = probability[index] >= SURE
+    certain = probability[index] >= CERTAIN_SHARE
     # w / (probability of the row) = 1 / share
     new = np.where(certain, 1.0 if weight is None else weight[index], 1.0 / share[index])
     return index, unit * new

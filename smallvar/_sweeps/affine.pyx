@@ -30,30 +30,30 @@ from smallvar._sweeps.rows cimport Rows, point, poll_signals, read_row, rows_of,
 import numpy as np
 
 cdef enum:
-    CHUNK = 1024            # points that a thread handles at a time; results do not depend on it
-    LANES = 8               # points of a tile
-    WORK = 1 << 28          # multiply-adds between two checks for signals
+    AFFINE_CHUNK = 1024     # points that a thread handles at a time; results do not depend on it
+    AFFINE_LANES = 8        # points of a tile
+    AFFINE_WORK = 1 << 28   # multiply-adds between two checks for signals
 
 cdef extern from *:
     """
-    #define SMALLVAR_LARGEST_REACH 1e29
+    #define SMALLVAR_LARGEST_BOUND 1e29
     #define SMALLVAR_OUTWARD 0x1p-50
     """
     # scores beyond would be above HUGE_DISTANCE_d, with which tiles begin
-    const double LARGEST_REACH "SMALLVAR_LARGEST_REACH"
+    const double LARGEST_BOUND "SMALLVAR_LARGEST_BOUND"
     # by this share a bound is rounded outward: four roundings
     const double OUTWARD "SMALLVAR_OUTWARD"
 
 # what flags say of a point that was compared with all centers
 UNSURE = 1                  # its two nearest centers, or whether its divergence is finite
-BEYOND = 2                  # whether it is within the penalty, but for rounding
+BEYOND_PENALTY = 2                  # whether it is within the penalty, but for rounding
 
 cdef enum:
     C_UNSURE = 1
     C_BEYOND = 2
 
 
-cdef struct Points:
+cdef struct AffinePoints:
     Rows rows                   # in the order of visit
     int* labels                 # n
     const double* place         # d: m
@@ -65,23 +65,23 @@ cdef struct Points:
     unsigned char* flags        # n
 
 
-cdef struct Walls:              # columns where only one x is at a finite divergence from a center
+cdef struct InfiniteColumns:    # columns where only one x is at a finite divergence from a center
     const Py_ssize_t* begin     # k + 1: those of center k lie from begin[k] on; or NULL: no center has any
     const Py_ssize_t* columns
     const double* values        # that x
 
 
-cdef struct Centers:
+cdef struct AffineCenters:
     Py_ssize_t padded           # their number, filled up to a multiple of PANEL
     const double* slopes        # -g_k in panels
     const double* offsets       # b_k
-    Walls walls
+    InfiniteColumns infinite
     double largest_offset
-    double steep                # ||g_k||, at most
-    double lean                 # of what an offset is the difference, at most, but for the offset itself
+    double largest_slope        # ||g_k||, at most
+    double largest_term         # of what an offset is the difference, at most, but for the offset itself
 
 
-cdef struct Rounding:
+cdef struct AffineRounding:
     double roundoff             # of sums, relative to their largest terms,
     double logarithms           # and of exact divergences, relative to them
     double largest_error        # tolerance of any point, at most
@@ -95,63 +95,64 @@ cdef struct Moves:              # since the bounds were made, of each center; NU
 
 
 cdef struct Affine:
-    Points points
-    Centers centers
-    Rounding rounding
+    AffinePoints points
+    AffineCenters centers
+    AffineRounding rounding
     Moves moves
     double limit                # the penalty, as a weighted divergence
-    double* tiles               # LANES (d + 1) numbers of each thread
+    double* tiles               # AFFINE_LANES (d + 1) numbers of each thread
 
 
-cdef inline double reach_of(const Affine* affine, Py_ssize_t i) noexcept nogil:
+cdef inline double divergence_bound(const Affine* affine, Py_ssize_t i) noexcept nogil:
     """A bound on the divergences of a point from all centers, and on the terms that these are sums of."""
-    return affine.points.base[i] + affine.centers.largest_offset + affine.centers.steep * affine.points.length[i]
+    cdef const AffineCenters* centers = &affine.centers
+    return affine.points.base[i] + centers.largest_offset + centers.largest_slope * affine.points.length[i]
 
 
-cdef inline double tolerance(const Affine* affine, double reach, double size) noexcept nogil:
+cdef inline double tolerance(const Affine* affine, double bound, double size) noexcept nogil:
     """How far base + score, and the exact divergence but for its logarithms, may be from the true one.
 
     A summand of a divergence is the difference of numbers whose square is no larger than size times the divergence.
     """
-    return affine.rounding.roundoff * (reach + affine.centers.lean + sqrt(size * reach))
+    return affine.rounding.roundoff * (bound + affine.centers.largest_term + sqrt(size * bound))
 
 
-cdef bint is_walled_off(const Affine* affine, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
+cdef bint is_infinitely_far(const Affine* affine, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
     """Whether the divergence of a point from center k is infinite."""
     cdef Py_ssize_t m
-    for m in range(affine.centers.walls.begin[k], affine.centers.walls.begin[k + 1]):
-        if value_of(&affine.points.rows, i, affine.centers.walls.columns[m]) != affine.centers.walls.values[m]:
+    for m in range(affine.centers.infinite.begin[k], affine.centers.infinite.begin[k + 1]):
+        if value_of(&affine.points.rows, i, affine.centers.infinite.columns[m]) != affine.centers.infinite.values[m]:
             return True
     return False
 
 
 cdef void load_tile(const Affine* affine, const Py_ssize_t* points, Py_ssize_t size, double* tile) noexcept nogil:
-    """x - m of LANES points, value j of point m at [j * LANES + m], filled up with the last one."""
-    cdef const float* single[LANES]
-    cdef const double* double_[LANES]
-    cdef double[LANES] squares
+    """x - m of AFFINE_LANES points, value j of point m at [j * AFFINE_LANES + m], filled up with the last one."""
+    cdef const float* single[AFFINE_LANES]
+    cdef const double* double_[AFFINE_LANES]
+    cdef double[AFFINE_LANES] squares
     cdef Py_ssize_t m, j, d = affine.points.rows.d
     if affine.points.rows.col != 1:
-        for m in range(LANES):
-            read_row(&affine.points.rows, points[min(m, size - 1)], tile + m, LANES)
+        for m in range(AFFINE_LANES):
+            read_row(&affine.points.rows, points[min(m, size - 1)], tile + m, AFFINE_LANES)
             for j in range(d):
-                tile[j * LANES + m] -= affine.points.place[j]
+                tile[j * AFFINE_LANES + m] -= affine.points.place[j]
     elif affine.points.rows.single:
-        for m in range(LANES):
+        for m in range(AFFINE_LANES):
             single[m] = point(<const float*> affine.points.rows.x, &affine.points.rows, points[min(m, size - 1)])
         sv_gather_fd(single, d, affine.points.place, 1.0, tile, squares)
     else:
-        for m in range(LANES):
+        for m in range(AFFINE_LANES):
             double_[m] = point(<const double*> affine.points.rows.x, &affine.points.rows, points[min(m, size - 1)])
         sv_gather_dd(double_, d, affine.points.place, 1.0, tile, squares)
 
 
 cdef void compare(Affine* affine, const Py_ssize_t* points, Py_ssize_t size, double* tile) noexcept nogil:
-    """Compare at most LANES points with all centers: labels, bounds and flags."""
-    cdef double[LANES] least
-    cdef double[LANES] second
+    """Compare at most AFFINE_LANES points with all centers: labels, bounds and flags."""
+    cdef double[AFFINE_LANES] least
+    cdef double[AFFINE_LANES] second
     cdef int[16] nearest    # the kernel wants 64 bytes
-    cdef double reach, error, nearer, runner_up
+    cdef double bound, error, nearer, runner_up
     cdef Py_ssize_t m, i
     load_tile(affine, points, size, tile)
     tile_top2_d(
@@ -160,12 +161,12 @@ cdef void compare(Affine* affine, const Py_ssize_t* points, Py_ssize_t size, dou
     )
     for m in range(size):
         i = points[m]
-        reach = reach_of(affine, i)
-        error = tolerance(affine, reach, affine.points.size[i])
+        bound = divergence_bound(affine, i)
+        error = tolerance(affine, bound, affine.points.size[i])
         nearer, runner_up = max(affine.points.base[i] + least[m], 0.0), affine.points.base[i] + second[m]
         if (
-            not (reach < LARGEST_REACH and is_apart(affine, nearer, runner_up, 4.0 * error))
-            or affine.centers.walls.begin != NULL and is_walled_off(affine, i, nearest[m])
+            not (bound < LARGEST_BOUND and is_apart(affine, nearer, runner_up, 4.0 * error))
+            or affine.centers.infinite.begin != NULL and is_infinitely_far(affine, i, nearest[m])
         ):
             affine.points.flags[i] = C_UNSURE
             affine.points.upper_bounds[i], affine.points.lower_bounds[i] = HUGE_VAL, 0.0
@@ -189,9 +190,9 @@ cdef inline bint is_within(const Affine* affine, Py_ssize_t i, double upper) noe
 
 
 cdef void assign_chunk(Affine* affine, Py_ssize_t start, Py_ssize_t stop, int thread) noexcept nogil:
-    cdef Py_ssize_t[LANES] points
-    cdef unsigned char[CHUNK] failed
-    cdef double* tile = affine.tiles + thread * LANES * (affine.points.rows.d + 1)
+    cdef Py_ssize_t[AFFINE_LANES] points
+    cdef unsigned char[AFFINE_CHUNK] failed
+    cdef double* tile = affine.tiles + thread * AFFINE_LANES * (affine.points.rows.d + 1)
     cdef Py_ssize_t i, size = 0
     memset(affine.points.flags + start, 0, stop - start)
     if affine.moves.rise == NULL:
@@ -202,7 +203,7 @@ cdef void assign_chunk(Affine* affine, Py_ssize_t start, Py_ssize_t stop, int th
         if failed[i - start] and not (affine.moves.rise != NULL and keeps_label(affine, i)):
             points[size] = i
             size += 1
-            if size == LANES:
+            if size == AFFINE_LANES:
                 compare(affine, points, size, tile)
                 size = 0
     if size > 0:
@@ -229,9 +230,9 @@ cdef void test_bounds(Affine* affine, Py_ssize_t start, Py_ssize_t stop, unsigne
 
 cdef bint keeps_label(const Affine* affine, Py_ssize_t i) noexcept nogil:
     """Whether no other center is nearer, and the penalty is above."""
-    cdef double reach = reach_of(affine, i), upper = affine.points.upper_bounds[i]
-    cdef double error = tolerance(affine, reach, affine.points.size[i])
-    if not (is_apart(affine, upper, affine.points.lower_bounds[i], 2.0 * error) and reach < LARGEST_REACH):
+    cdef double bound = divergence_bound(affine, i), upper = affine.points.upper_bounds[i]
+    cdef double error = tolerance(affine, bound, affine.points.size[i])
+    if not (is_apart(affine, upper, affine.points.lower_bounds[i], 2.0 * error) and bound < LARGEST_BOUND):
         return False
     return not affine.limit < HUGE_VAL or is_within(affine, i, upper + error)
 
@@ -239,8 +240,6 @@ cdef bint keeps_label(const Affine* affine, Py_ssize_t i) noexcept nogil:
 cdef class AffineSweep:
     """Points, scores and bounds of a fit, and the sweep that finds the least score of each point.
 
-    Parameters
-    ----------
     X : IN array (m, d), float32 or float64, any strides, may be read-only
     weight : IN array (n,) float64 > 0 in the order of visit, or None
     order : IN array (n,) intp, the rows that are visited; None: all, as given
@@ -248,7 +247,6 @@ cdef class AffineSweep:
     place : IN array (d,) float64, m
     base, length, size : IN arrays (n,) float64 in the order of visit: D(x, m), the length of x - m, and what a squared
         length is for squared distances
-    n_threads : int
     """
 
     cdef Affine scores
@@ -265,7 +263,7 @@ cdef class AffineSweep:
         cdef Affine* affine = &self.scores
         cdef Py_ssize_t n = label.shape[0]
         cdef double[::1] upper = np.full(n, np.inf), lower = np.zeros(n)
-        cdef double[::1] tiles = np.empty(n_threads * LANES * (X.shape[1] + 1))
+        cdef double[::1] tiles = np.empty(n_threads * AFFINE_LANES * (X.shape[1] + 1))
         cdef unsigned char[::1] flags = np.zeros(n, dtype=np.uint8)
         affine.points.rows = rows_of(X, None, None)
         if order is not None:
@@ -287,15 +285,15 @@ cdef class AffineSweep:
         self.arrays = [points, None, None]
         self.largest = [np.max(base), np.max(length), np.max(size)]
 
-    def set_scores(self, slope, offset, walls, double steep, double lean, double roundoff, double logarithms):
+    def set_scores(
+        self, slope, offset, infinite, double largest_slope, double largest_term, double roundoff, double logarithms
+    ):
         """Scores offset_k - slope_k . (x - m).
 
-        Parameters
-        ----------
         slope, offset : IN arrays (k, d) and (k,)
-        walls : IN array (k, d), 1 where the divergence is infinite for x > 0, 2 where it is for x < 1, and 0 elsewhere;
+        infinite : IN array (k, d), 1 where the divergence is infinite for x > 0, 2 where it is for x < 1, else 0;
             None: there are none
-        steep, lean : bounds on the lengths of slopes, and on what an offset is the difference of
+        largest_slope, largest_term : bounds on the lengths of slopes, and on what an offset is the difference of
         roundoff, logarithms : shares of the terms of a sum, and of an exact divergence, that rounding may be
         """
         cdef Affine* affine = &self.scores
@@ -309,19 +307,21 @@ cdef class AffineSweep:
         table[:k], numbers[:k] = -slope, offset
         slopes = np.ascontiguousarray(table.reshape(affine.centers.padded // PANEL, PANEL, d).transpose(0, 2, 1))
         offsets = numbers
-        affine.centers.slopes, affine.centers.offsets, affine.centers.walls.begin = &slopes[0, 0, 0], &offsets[0], NULL
+        affine.centers.slopes, affine.centers.offsets = &slopes[0, 0, 0], &offsets[0]
+        affine.centers.infinite.begin = NULL
         self.arrays[1] = [slopes, offsets]
-        if walls is not None:
-            center, column = np.nonzero(walls)
+        if infinite is not None:
+            center, column = np.nonzero(infinite)
             begin, columns = np.searchsorted(center, np.arange(k + 1)), np.ascontiguousarray(column)
-            values = np.where(walls[center, column] == 1, 0.0, 1.0)
-            affine.centers.walls = Walls(&begin[0], &columns[0], &values[0])
+            values = np.where(infinite[center, column] == 1, 0.0, 1.0)
+            affine.centers.infinite = InfiniteColumns(&begin[0], &columns[0], &values[0])
             self.arrays[1] += [begin, columns, values]
-        affine.centers.largest_offset, affine.centers.steep, affine.centers.lean = np.max(offset), steep, lean
+        affine.centers.largest_offset = np.max(offset)
+        affine.centers.largest_slope, affine.centers.largest_term = largest_slope, largest_term
         affine.rounding.roundoff = roundoff
         affine.rounding.logarithms = logarithms
-        reach = self.largest[0] + affine.centers.largest_offset + steep * self.largest[1]
-        affine.rounding.largest_error = tolerance(affine, reach, self.largest[2]) if reach < LARGEST_REACH else HUGE_VAL
+        bound = self.largest[0] + affine.centers.largest_offset + largest_slope * self.largest[1]
+        affine.rounding.largest_error = tolerance(affine, bound, self.largest[2]) if bound < LARGEST_BOUND else HUGE_VAL
         self.set_moves(None)
 
     def set_moves(self, const double[:, ::1] moves):
@@ -346,15 +346,16 @@ cdef class AffineSweep:
         if not 0 <= first <= last <= affine.points.rows.n or self.arrays[1] is None:
             raise ValueError("there must be scores, and points first..last-1")
         affine.limit = limit
-        at_once = max(<Py_ssize_t> 2 * self.n_threads, WORK // (CHUNK * multiply_adds)) * CHUNK
+        at_once = max(<Py_ssize_t> 2 * self.n_threads, AFFINE_WORK // (AFFINE_CHUNK * multiply_adds)) * AFFINE_CHUNK
         with nogil:
             while first < last:
-                n_chunks = (min(at_once, last - first) + CHUNK - 1) // CHUNK
-                loop = begin_loop(n_chunks, self.n_threads if CHUNK * n_chunks * multiply_adds > PAYS else 1)
+                n_chunks = (min(at_once, last - first) + AFFINE_CHUNK - 1) // AFFINE_CHUNK
+                loop = begin_loop(n_chunks, self.n_threads if AFFINE_CHUNK * n_chunks * multiply_adds > PAYS else 1)
                 for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
                     assign_chunk(
-                        affine, first + chunk * CHUNK, min(last, first + (chunk + 1) * CHUNK), begin_chunk(&loop)
+                        affine, first + chunk * AFFINE_CHUNK, min(last, first + (chunk + 1) * AFFINE_CHUNK),
+                        begin_chunk(&loop)
                     )
                 end_loop(&loop)
-                poll_signals(&self.work, n_chunks * CHUNK * multiply_adds, WORK)
-                first += n_chunks * CHUNK
+                poll_signals(&self.work, n_chunks * AFFINE_CHUNK * multiply_adds, AFFINE_WORK)
+                first += n_chunks * AFFINE_CHUNK

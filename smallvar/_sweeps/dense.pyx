@@ -56,7 +56,7 @@ cdef enum:
     MAX_TILES = BATCH // LANES_SINGLE
     PADDED = 6              # packed centers are filled up to a multiple of this, that of the blocks of the kernels
     CENTER_BYTES = 1 << 17  # of packed centers that tiles are compared with at a time: a part of the cache
-    FEW = 1024              # numbers of all centers up to which exact distances are faster than approximate ones first
+    FEW_NUMBERS = 1024      # of all centers, up to which exact distances are faster than approximate ones first
     CENTERS = 64            # centers that a thread handles at a time
     PIECE = 48              # centers whose approximate distances nearest_exactly holds at a time
 
@@ -306,7 +306,7 @@ cdef void nearest_exactly(
     """The nearest of centers first..last-1 in exact arithmetic, the lowest index at a tie, and its distance."""
     cdef Py_ssize_t m = 0, k
     cdef double t
-    if (last - first) * state.points.d < FEW:
+    if (last - first) * state.points.d < FEW_NUMBERS:
         for m in range(batch.size):
             batch.nearest[m], batch.assigned[m] = <int> first, exact_distance(state, batch.points[m], first, thread)
             for k in range(first + 1, last):
@@ -444,11 +444,11 @@ cdef void copy_fast(State* state) noexcept nogil:
         copy_fast_centers(state, <double*> state.fast.packed.values, <double*> state.fast.packed.norms)
 
 
-cdef Backend DENSE = Backend(
+cdef Backend DENSE_BACKEND = Backend(
     two_nearest, nearest_exactly, distances, assigned_distances, exact_distance, squares, pack, copy_fast,
     reduce_to_nearest,
 )
 
 
 cdef const Backend* dense_backend() noexcept nogil:
-    return &DENSE
+    return &DENSE_BACKEND

@@ -12,6 +12,7 @@ cdef enum:                  # outcomes of the functions, see smallvar/cython_api
     FULL = -4
     NO_MEMORY = -5
     MAX_BLOCKS = 16
+    SQUARES = 512           # squared distances that are added up at a time
 
 
 cdef struct Memory:         # blocks that are freed together
@@ -19,7 +20,7 @@ cdef struct Memory:         # blocks that are freed together
     void* blocks[MAX_BLOCKS]
 
 
-cdef struct Table:          # checked rows, the frame they are computed in, and sums of clusters
+cdef struct DirectTable:    # checked rows, the frame they are computed in, and sums of clusters
     Rows rows
     double* origin          # d: taken from rows before they are summed
     double rounding         # squared distance up to which a row may be as far from a mean by rounding alone
@@ -28,7 +29,7 @@ cdef struct Table:          # checked rows, the frame they are computed in, and 
     Memory memory
 
 
-cdef struct Centers:
+cdef struct DirectCenters:
     Py_ssize_t n
     Py_ssize_t d
     Py_ssize_t capacity
@@ -43,8 +44,8 @@ cdef Rows plain_rows(
     const void* x, bint single, Py_ssize_t n, Py_ssize_t d, Py_ssize_t stride, const double* weight
 ) noexcept nogil
 cdef int check_rows(const Rows* rows) noexcept nogil
-cdef int begin_table(Table* table, const Rows* rows, const double* sums_from, Py_ssize_t capacity) noexcept nogil
-cdef int reserve_sums(Table* table, Py_ssize_t capacity) noexcept nogil
+cdef int begin_table(DirectTable* table, const Rows* rows, const double* sums_from, Py_ssize_t capacity) noexcept nogil
+cdef int reserve_sums(DirectTable* table, Py_ssize_t capacity) noexcept nogil
 cdef int nearest_centers(
     const Rows* rows, const double* centers, Py_ssize_t k, int* labels, double* squares
 ) noexcept nogil

@@ -9,6 +9,7 @@ A function returns OK, or a negative number that says what is wrong with its arg
 """
 
 from cpython.pyport cimport PY_SSIZE_T_MAX
+from libc.limits cimport INT_MAX
 from libc.math cimport HUGE_VAL, INFINITY, fabs
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
@@ -54,8 +55,6 @@ cdef extern from "_exact.h" nogil:
 
 cdef enum:
     AT_FIRST = 8                # clusters that there is memory for at first
-    NO_CAP = 0x7fffffff         # on the number of clusters: labels are ints
-    SQUARES = 512               # squared distances that are added up at a time
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
@@ -151,7 +150,7 @@ cdef int check_rows(const Rows* rows) noexcept nogil:
 # ---- the frame and the sums of a table -------------------------------------------------------------------------------
 
 
-cdef int begin_table(Table* table, const Rows* rows, const double* sums_from, Py_ssize_t capacity) noexcept nogil:
+cdef int begin_table(DirectTable* table, const Rows* rows, const double* sums_from, Py_ssize_t capacity) noexcept nogil:
     """Set up checked rows as RowsFrame and Layout do, with memory for the sums of so many clusters.
 
     sums_from : IN d: the origin of the sums, or NULL: a round point near the rows
@@ -211,7 +210,7 @@ cdef double reach_of_rows(const Rows* rows, const double* origin) noexcept nogil
 
 
 cdef int begin_sums(
-    Table* table, const double* low, const double* high, Py_ssize_t n_used, double lightest, double heaviest,
+    DirectTable* table, const double* low, const double* high, Py_ssize_t n_used, double lightest, double heaviest,
     Py_ssize_t capacity
 ) noexcept nogil:
     """Choose the bins of the sums, as Layout does, and make memory for so many clusters."""
@@ -246,7 +245,7 @@ cdef int begin_sums(
     return OK
 
 
-cdef int reserve_sums(Table* table, Py_ssize_t capacity) noexcept nogil:
+cdef int reserve_sums(DirectTable* table, Py_ssize_t capacity) noexcept nogil:
     """Make the memory of the sums suffice for so many clusters; those that are there stay."""
     cdef Py_ssize_t size = table.sums.bins * (table.sums.d + 1) * sizeof(double), old = table.capacity
     if capacity <= old:
@@ -262,7 +261,7 @@ cdef int reserve_sums(Table* table, Py_ssize_t capacity) noexcept nogil:
 # ---- centers ---------------------------------------------------------------------------------------------------------
 
 
-cdef int reserve_centers(Centers* centers, Memory* memory, Py_ssize_t capacity) noexcept nogil:
+cdef int reserve_centers(DirectCenters* centers, Memory* memory, Py_ssize_t capacity) noexcept nogil:
     """Make the memory of the centers suffice for so many; those that are there stay."""
     cdef Py_ssize_t j, old = centers.capacity
     cdef bint first = centers.columns == NULL
@@ -293,14 +292,14 @@ cdef void memcpy_back(double* target, const double* source, Py_ssize_t n) noexce
         target[k] = source[k]
 
 
-cdef void set_center(Centers* centers, Py_ssize_t k, const double* values, Py_ssize_t step) noexcept nogil:
+cdef void set_center(DirectCenters* centers, Py_ssize_t k, const double* values, Py_ssize_t step) noexcept nogil:
     """Set center k to d values that lie ``step`` apart."""
     cdef Py_ssize_t j
     for j in range(centers.d):
         centers.columns[j * centers.capacity + k] = values[j * step]
 
 
-cdef double distance_in_tile(const Centers* centers, Py_ssize_t k, const double* x) noexcept nogil:
+cdef double distance_in_tile(const DirectCenters* centers, Py_ssize_t k, const double* x) noexcept nogil:
     """The exact squared distance of a row of a tile from center k."""
     cdef double total = 0.0, t
     cdef Py_ssize_t j
@@ -326,7 +325,7 @@ cdef int nearest_centers(
 ) noexcept nogil:
     """The nearest center of each row, the first one at a tie, and the squared distance to it."""
     cdef Memory memory
-    cdef Centers table
+    cdef DirectCenters table
     cdef Rows of_centers
     cdef double[TILE] least
     cdef double[TILE] nearest
@@ -335,7 +334,7 @@ cdef int nearest_centers(
     cdef int status = check_rows(rows)
     if status != OK:
         return status
-    if centers == NULL or labels == NULL or k < 1 or k > NO_CAP:
+    if centers == NULL or labels == NULL or k < 1 or k > INT_MAX:
         return BAD_SIZE
     of_centers = plain_rows(centers, False, k, rows.d, rows.d, NULL)
     status = check_rows(&of_centers)
@@ -371,13 +370,13 @@ cdef int means_of_labels(
     const Rows* rows, const int* labels, Py_ssize_t k, double* means, double* weights
 ) noexcept nogil:
     """The mean of the rows of each label 0..k-1, and their weight; NaN and 0 where there are none."""
-    cdef Table table
+    cdef DirectTable table
     cdef Py_ssize_t i, c, j
     cdef double error
     cdef int status = check_rows(rows)
     if status != OK:
         return status
-    if labels == NULL or means == NULL or k < 1 or k > NO_CAP or overflows(k, rows.d):
+    if labels == NULL or means == NULL or k < 1 or k > INT_MAX or overflows(k, rows.d):
         return BAD_SIZE
     for i in range(rows.n):
         if not -1 <= labels[i] < k:
@@ -398,9 +397,9 @@ cdef int means_of_labels(
 # ---- DP-means --------------------------------------------------------------------------------------------------------
 
 
-cdef struct Fit:
-    Table table
-    Centers centers
+cdef struct DirectFit:
+    DirectTable table
+    DirectCenters centers
     double lam
     Py_ssize_t cap          # largest number of clusters
     Py_ssize_t allowed      # clusters beyond which the caller's memory does not suffice
@@ -424,7 +423,7 @@ cdef int dp_means(
     KJ12, Algorithm 1: a row opens a cluster where w ||x - c||^2 > lam for every center c. With delayed creation
     (Dinari & Freifeld 2022) a sweep opens one cluster at most, at the row farthest beyond the penalty.
     """
-    cdef Fit fit
+    cdef DirectFit fit
     cdef int status = check_rows(rows)
     cdef Py_ssize_t k, j
     if status != OK:
@@ -438,7 +437,7 @@ cdef int dp_means(
     memset(&fit, 0, sizeof(fit))
     status = begin_table(&fit.table, rows, NULL, AT_FIRST)
     if status == OK:
-        fit.lam, fit.cap = lam, NO_CAP if max_clusters == 0 else min(max_clusters, <Py_ssize_t> NO_CAP)
+        fit.lam, fit.cap = lam, INT_MAX if max_clusters == 0 else min(max_clusters, <Py_ssize_t> INT_MAX)
         # one more than the caller has memory for: the first cluster, at the mean, often loses all its rows
         fit.allowed, fit.labels = capacity + 1, labels
         status = begin_fit(&fit)
@@ -455,7 +454,7 @@ cdef int dp_means(
     return status
 
 
-cdef int begin_fit(Fit* fit) noexcept nogil:
+cdef int begin_fit(DirectFit* fit) noexcept nogil:
     """One cluster of all rows, at their mean."""
     cdef Memory* memory = &fit.table.memory
     cdef Py_ssize_t n = fit.table.rows.n, d = fit.table.rows.d
@@ -477,7 +476,7 @@ cdef int begin_fit(Fit* fit) noexcept nogil:
     return OK
 
 
-cdef int run(Fit* fit, bint delayed, int max_iter, double* objective, int* n_iter) noexcept nogil:
+cdef int run(DirectFit* fit, bint delayed, int max_iter, double* objective, int* n_iter) noexcept nogil:
     """Sweeps until nothing changes, or max_iter ends them, as Start.run has them."""
     cdef Stopping stopping
     cdef Py_ssize_t k_before
@@ -520,7 +519,7 @@ cdef int run(Fit* fit, bint delayed, int max_iter, double* objective, int* n_ite
     return OK if stopping.converged else NOT_CONVERGED
 
 
-cdef int assign(Fit* fit, bint create, bint seek) noexcept nogil:
+cdef int assign(DirectFit* fit, bint create, bint seek) noexcept nogil:
     """One sweep: each row joins its nearest center, or, with ``create``, opens a cluster where it exceeds the penalty.
 
     With ``seek`` the row farthest beyond the penalty is found.
@@ -528,7 +527,7 @@ cdef int assign(Fit* fit, bint create, bint seek) noexcept nogil:
     cdef double[TILE] least
     cdef double[TILE] nearest
     cdef Rows* rows = &fit.table.rows
-    cdef Centers* centers = &fit.centers
+    cdef DirectCenters* centers = &fit.centers
     cdef Py_ssize_t start = 0, size, lane, i, k, new, first_new
     cdef double w, distance, new_distance
     cdef int status
@@ -562,9 +561,9 @@ cdef int assign(Fit* fit, bint create, bint seek) noexcept nogil:
     return OK
 
 
-cdef int open_at(Fit* fit, Py_ssize_t i) noexcept nogil:
+cdef int open_at(DirectFit* fit, Py_ssize_t i) noexcept nogil:
     """Row i opens a cluster."""
-    cdef Centers* centers = &fit.centers
+    cdef DirectCenters* centers = &fit.centers
     cdef Py_ssize_t capacity = 2 * centers.capacity
     if centers.n == fit.allowed:
         return FULL
@@ -580,7 +579,7 @@ cdef int open_at(Fit* fit, Py_ssize_t i) noexcept nogil:
     return OK
 
 
-cdef double move_centers(Fit* fit) noexcept nogil:
+cdef double move_centers(DirectFit* fit) noexcept nogil:
     """Centers become the means of their rows, empty clusters are dropped; returns the error, a difference of sums."""
     cdef double error = fit.total
     cdef Py_ssize_t k, kept = 0, n = fit.centers.n
@@ -594,7 +593,7 @@ cdef double move_centers(Fit* fit) noexcept nogil:
     return error
 
 
-cdef bint drop_empty(Fit* fit) noexcept nogil:
+cdef bint drop_empty(DirectFit* fit) noexcept nogil:
     """Drop clusters without a member of positive weight; the other centers stay. Returns whether there were any."""
     cdef Py_ssize_t j, k, kept = 0, n = fit.centers.n
     for k in range(n):
@@ -608,13 +607,13 @@ cdef bint drop_empty(Fit* fit) noexcept nogil:
     return kept < n
 
 
-cdef void keep(Fit* fit, Py_ssize_t k, Py_ssize_t kept) noexcept nogil:
+cdef void keep(DirectFit* fit, Py_ssize_t k, Py_ssize_t kept) noexcept nogil:
     """Cluster k goes on as number ``kept``."""
     fit.remap[k] = <int> kept
     sums_copy(&fit.table.sums, kept, k)
 
 
-cdef void end_moves(Fit* fit, Py_ssize_t n, Py_ssize_t kept) noexcept nogil:
+cdef void end_moves(DirectFit* fit, Py_ssize_t n, Py_ssize_t kept) noexcept nogil:
     """Labels after n clusters have become fewer; sums of numbers that are free again are 0."""
     cdef Py_ssize_t i
     if kept == n:
@@ -625,7 +624,7 @@ cdef void end_moves(Fit* fit, Py_ssize_t n, Py_ssize_t kept) noexcept nogil:
     fit.centers.n = kept
 
 
-cdef double squared_error(Fit* fit, const double* place) noexcept nogil:
+cdef double squared_error(DirectFit* fit, const double* place) noexcept nogil:
     """The sum of the weighted squared distances from a place, or from the assigned centers (NULL), rounded once."""
     cdef Accumulator total
     cdef double[SQUARES] squares

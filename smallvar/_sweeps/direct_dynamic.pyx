@@ -16,8 +16,9 @@ from smallvar._sweeps.direct cimport (
     NOT_CONVERGED,
     OK,
     OUT_OF_RANGE,
+    SQUARES,
+    DirectTable,
     Memory,
-    Table,
     begin_table,
     check_rows,
     extend,
@@ -37,9 +38,6 @@ from smallvar._sweeps.sums cimport (
     sums_weight,
 )
 from smallvar._sweeps.tolerances cimport C_LARGEST_ERROR, C_LARGEST_REACH, C_LARGEST_WEIGHT_RATIO, C_SMALLEST_REACH
-
-cdef enum:
-    SQUARES = 512       # squared distances that are added up at a time
 
 
 # ---- the state -------------------------------------------------------------------------------------------------------
@@ -81,8 +79,8 @@ cdef bint dies(const DynamicMeans* state, int64_t age) noexcept nogil:
 # ---- a step ----------------------------------------------------------------------------------------------------------
 
 
-cdef struct Step:
-    Table table
+cdef struct DirectStep:
+    DirectTable table
     Py_ssize_t d
     Py_ssize_t n_old        # old clusters that were alive before the step; they come first
     Py_ssize_t k            # clusters, with those opened in this step
@@ -115,7 +113,7 @@ cdef int step(
 
     Rows n = 0 is a step without points.
     """
-    cdef Step work
+    cdef DirectStep work
     cdef OldClusters after
     cdef int status = check_step(state, rows, elapsed, max_iter, ids)
     cdef double value = 0.0
@@ -172,7 +170,7 @@ cdef int check_step(
     return OUT_OF_RANGE if rows.weight != NULL and total * reach * reach > C_LARGEST_ERROR else OK
 
 
-cdef int begin_step(Step* work, const DynamicMeans* state, const Rows* rows, int64_t elapsed) noexcept nogil:
+cdef int begin_step(DirectStep* work, const DynamicMeans* state, const Rows* rows, int64_t elapsed) noexcept nogil:
     """Set up the old clusters that are alive, and memory for points and clusters."""
     cdef const OldClusters* old = &state.old
     cdef Memory* memory = &work.table.memory
@@ -217,14 +215,14 @@ cdef int begin_step(Step* work, const DynamicMeans* state, const Rows* rows, int
     return OK
 
 
-cdef void set_parts(Step* work) noexcept nogil:
+cdef void set_parts(DirectStep* work) noexcept nogil:
     """The four tables that share a block."""
     work.factor = work.offset + work.capacity
     work.factors = work.offset + 2 * work.capacity
     work.cost = work.offset + 3 * work.capacity
 
 
-cdef int run(Step* work, int max_iter, double* objective, int* n_iter) noexcept nogil:
+cdef int run(DirectStep* work, int max_iter, double* objective, int* n_iter) noexcept nogil:
     """Sweeps until the objective stops falling, as DynamicStep.run has them."""
     cdef Py_ssize_t i, k, changes, n = work.table.rows.n
     cdef double previous = HUGE_VAL
@@ -254,7 +252,7 @@ cdef int run(Step* work, int max_iter, double* objective, int* n_iter) noexcept 
         move_centers(work)
 
 
-cdef int grow(Step* work) noexcept nogil:
+cdef int grow(DirectStep* work) noexcept nogil:
     """Twice the memory for clusters."""
     cdef Memory* memory = &work.table.memory
     cdef Py_ssize_t j, k, part, old = work.capacity, new = 2 * old
@@ -279,7 +277,7 @@ cdef int grow(Step* work) noexcept nogil:
     return OK
 
 
-cdef bint visit(Step* work, Py_ssize_t i) noexcept nogil:
+cdef bint visit(DirectStep* work, Py_ssize_t i) noexcept nogil:
     """Point i joins the cheapest cluster, or opens one if that costs less; returns whether its label has changed."""
     cdef const Rows* rows = &work.table.rows
     cdef const double* factor = work.factor
@@ -303,7 +301,7 @@ cdef bint visit(Step* work, Py_ssize_t i) noexcept nogil:
     return True
 
 
-cdef void commit(Step* work, Py_ssize_t i, Py_ssize_t joined, double w) noexcept nogil:
+cdef void commit(DirectStep* work, Py_ssize_t i, Py_ssize_t joined, double w) noexcept nogil:
     """Point i, whose values are in work.y, leaves its cluster and joins another one, or opens it."""
     cdef int left = work.label[i], to = <int> joined
     cdef Py_ssize_t j
@@ -328,20 +326,20 @@ cdef void commit(Step* work, Py_ssize_t i, Py_ssize_t joined, double w) noexcept
         retire(work, left)
 
 
-cdef void set_center(Step* work, Py_ssize_t k, const double* center) noexcept nogil:
+cdef void set_center(DirectStep* work, Py_ssize_t k, const double* center) noexcept nogil:
     """Set the center that points pay for."""
     cdef Py_ssize_t j
     for j in range(work.d):
         work.columns[j * work.capacity + k] = center[j]
 
 
-cdef void open_at(Step* work, Py_ssize_t k, const double* center) noexcept nogil:
+cdef void open_at(DirectStep* work, Py_ssize_t k, const double* center) noexcept nogil:
     """Open cluster k at this center: from now on points pay ||y - center||^2 to join it."""
     set_center(work, k, center)
     work.offset[k], work.factor[k] = 0.0, 1.0
 
 
-cdef void retire(Step* work, Py_ssize_t k) noexcept nogil:
+cdef void retire(DirectStep* work, Py_ssize_t k) noexcept nogil:
     """Close cluster k, which has no points; an old one can be revived at Q D + gamma / (1 + gamma) ||y - phi||^2."""
     if k < work.n_old:
         set_center(work, k, work.old_centers + work.number[k] * work.d)
@@ -350,7 +348,7 @@ cdef void retire(Step* work, Py_ssize_t k) noexcept nogil:
         work.offset[k] = HUGE_VAL
 
 
-cdef void move_centers(Step* work) noexcept nogil:
+cdef void move_centers(DirectStep* work) noexcept nogil:
     """Move clusters that have points to their means, and set what they cost beside the distances of points."""
     cdef Py_ssize_t j, k, d = work.d
     cdef double gamma, weight, difference
@@ -374,7 +372,7 @@ cdef void move_centers(Step* work) noexcept nogil:
         set_center(work, k, theta)
 
 
-cdef double total_distance(Step* work) noexcept nogil:
+cdef double total_distance(DirectStep* work) noexcept nogil:
     """The sum of the weighted squared distances of the points from their means, rounded once."""
     cdef Accumulator total
     cdef double[SQUARES] squares
@@ -395,7 +393,7 @@ cdef double total_distance(Step* work) noexcept nogil:
 
 
 cdef void end_step(
-    const Step* work, DynamicMeans* state, int64_t elapsed, OldClusters* after, int64_t* ids
+    const DirectStep* work, DynamicMeans* state, int64_t elapsed, OldClusters* after, int64_t* ids
 ) noexcept nogil:
     """The clusters that live after the step, and the number of each point's cluster."""
     cdef const OldClusters* old = &state.old

@@ -3,7 +3,7 @@
 D(x, mu) = F(x) - F(mu) - F'(mu) (x - mu), summed over the columns; 0 log 0 is 0.
 """
 
-from libc.math cimport fabs, log, log1p
+from libc.math cimport fabs
 
 from smallvar._sweeps.rows cimport poll_signals, real_x
 from smallvar._sweeps.tolerances cimport C_OFF_BORDER, C_OPENED_OFF_BORDER
@@ -26,16 +26,6 @@ cdef extern from *:
     """
     # of the largest value: a mean from exact sums, which keep 50 bits of each value, is no further off
     const double MEAN_ERROR "SMALLVAR_MEAN_ERROR"
-
-
-cdef inline double log_ratio(double x, double mu, double delta) noexcept nogil:
-    """log(x / mu) for delta = x - mu, to full precision where they are near each other.
-
-    A mean that is off by its last bit is then off by the square of that in the divergence.
-    """
-    if fabs(delta) <= 0.5 * mu:
-        return log1p(delta / mu)
-    return log(x) - log(mu)
 
 
 cdef inline double relative_entropy(double x, double mu, double delta) noexcept nogil:

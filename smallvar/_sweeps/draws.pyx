@@ -8,7 +8,7 @@ from smallvar._sweeps.rows cimport poll_signals, refuse_rows
 import numpy as np
 
 cdef enum:
-    WORK = 1 << 25      # rows between two checks for signals
+    DRAW_WORK = 1 << 25  # rows between two checks for signals
 
 cdef extern from *:
     """
@@ -17,18 +17,18 @@ cdef extern from *:
     #define SMALLVAR_MOST_SUM 1.5
     """
     # a probability from which on a row is drawn for sure: some 1e-16 of one are lost to rounding
-    const double C_SURE "SMALLVAR_SURE"
+    const double C_CERTAIN_SHARE "SMALLVAR_SURE"
     # of the rows to draw: between these lies the sum of their probabilities, which is their number but for rounding.
     # Lengths then add up to less than 1.5 * 2^61, and twice that is within 64 bits
     const double LEAST_SUM "SMALLVAR_LEAST_SUM"
     const double MOST_SUM "SMALLVAR_MOST_SUM"
 
-SURE = C_SURE  # the same number for Python
+CERTAIN_SHARE = C_CERTAIN_SHARE  # the same number for Python
 
 
 cdef inline int64_t length_of(double probability, double unit) noexcept nogil:
     """The length of a row on the line, in integers, which add up without rounding; 0 for what is drawn for sure."""
-    return 0 if probability >= C_SURE else <int64_t> rint(probability * unit)
+    return 0 if probability >= C_CERTAIN_SHARE else <int64_t> rint(probability * unit)
 
 
 def systematic_draw(const double[::1] probability, const int[::1] stratum, Py_ssize_t n_strata, Py_ssize_t size,
@@ -50,7 +50,7 @@ def systematic_draw(const double[::1] probability, const int[::1] stratum, Py_ss
     drawn_array = np.zeros(n, dtype=np.uint8)
     cdef unsigned char[::1] drawn = drawn_array
     for i in range(n):
-        if probability[i] >= C_SURE:
+        if probability[i] >= C_CERTAIN_SHARE:
             drawn[i] = 1
             left -= 1
         else:
@@ -67,7 +67,7 @@ def systematic_draw(const double[::1] probability, const int[::1] stratum, Py_ss
     with nogil:
         for i in range(n):
             place[stratum[i]] += length_of(probability[i], unit)
-            poll_signals(&work, 1, WORK)
+            poll_signals(&work, 1, DRAW_WORK)
         for s in range(n_strata):
             length = place[s]
             place[s] = total
@@ -84,5 +84,5 @@ def systematic_draw(const double[::1] probability, const int[::1] stratum, Py_ss
             if next_step[s] < place[s] and next_step[s] < end:
                 drawn[i] = 1
                 next_step[s] += step
-            poll_signals(&work, 1, WORK)
+            poll_signals(&work, 1, DRAW_WORK)
     return drawn_array.astype(bool)

@@ -20,7 +20,8 @@ from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.in_order cimport (
-    CHUNK, Clusters, InOrderSweep, Points, Scratch, row_buffer, sc_least, squared_distance,
+    IN_ORDER_CHUNK, InOrderClusters, InOrderSweep, InOrderPoints, InOrderScratch, row_buffer, sc_least,
+    squared_distance,
 )
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport refuse_rows, row_at, weight_of
@@ -47,7 +48,7 @@ cdef extern from *:
     const double LARGEST_COST "SMALLVAR_LARGEST_COST"  # of the second cheapest cluster, so that bounds are finite
 
 
-cdef struct Bounds:             # of costs in the clusters that a point is not in
+cdef struct DynamicBounds:      # of costs in the clusters that a point is not in
     # n: when the proposal was made, the root of the least of these costs / w, plus other_shift of the proposed cluster
     # at that time: what other_shift has grown by since is taken off by subtracting it as it is now
     double* lower
@@ -55,7 +56,7 @@ cdef struct Bounds:             # of costs in the clusters that a point is not i
     Py_ssize_t first_valid      # bounds of the points before this one are from before a cluster came or went
 
 
-cdef struct State:
+cdef struct DynamicState:
     double lam
     Py_ssize_t n_old            # old clusters, which come before the new ones
     const double* gamma         # of each old cluster
@@ -64,11 +65,11 @@ cdef struct State:
     const int* label            # n: cluster of each point, -1: none yet
     int* proposed               # n: the cheapest cluster, or OPEN
     double* assigned_distance   # n: squared distance to the assigned center, at the start of the sweep
-    Bounds bounds
+    DynamicBounds bounds
 
 
 cdef void weighted_factors(
-    const Clusters* clusters, const State* state, double w, double* factors
+    const InOrderClusters* clusters, const DynamicState* state, double w, double* factors
 ) noexcept nogil:
     """Compute the factors of ||y - c||^2 for a point of weight w.
 
@@ -82,7 +83,7 @@ cdef void weighted_factors(
             factors[k] = w * (state.gamma[k] / (w + state.gamma[k]))
 
 
-cdef bint stays(const State* state, Py_ssize_t i, double w, double distance) noexcept nogil:
+cdef bint stays(const DynamicState* state, Py_ssize_t i, double w, double distance) noexcept nogil:
     """Whether bounds show that point i stays: its cluster, at this squared distance, costs less than others and lam.
 
     Its own cluster costs w * distance. Joining another one costs w times offset / w + factor / w * ||y - c||^2. As
@@ -99,8 +100,8 @@ cdef bint stays(const State* state, Py_ssize_t i, double w, double distance) noe
 
 
 cdef void propose_chunk(
-    const Points* points, const Clusters* clusters, const Scratch* scratch, const State* state,
-    Py_ssize_t start, Py_ssize_t stop, bint bounded, Py_ssize_t chunk, int thread,
+    const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch,
+    const DynamicState* state, Py_ssize_t start, Py_ssize_t stop, bint bounded, Py_ssize_t chunk, int thread,
 ) noexcept nogil:
     """The part of `propose` for one chunk of the points start..stop-1."""
     cdef Py_ssize_t i, k
@@ -108,8 +109,8 @@ cdef void propose_chunk(
     cdef const double* x
     cdef const double* factor = clusters.factor
     cdef double* factors = scratch.factors + thread * clusters.capacity
-    start += chunk * CHUNK
-    for i in range(start, min(stop, start + CHUNK)):
+    start += chunk * IN_ORDER_CHUNK
+    for i in range(start, min(stop, start + IN_ORDER_CHUNK)):
         x = row_at(&points.rows, i, row_buffer(points, scratch, thread))
         w = weight_of(&points.rows, i)
         if bounded:
@@ -133,14 +134,14 @@ cdef void propose_chunk(
 
 
 cdef void propose(
-    const Points* points, const Clusters* clusters, const Scratch* scratch, const State* state,
-    Py_ssize_t start, Py_ssize_t stop, bint bounded,
+    const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch,
+    const DynamicState* state, Py_ssize_t start, Py_ssize_t stop, bint bounded,
 ) noexcept nogil:
     """Propose a cluster for each of the points start..stop-1, and set the bounds of those that are computed anew.
 
     bounded : use bounds, where all points are in clusters, and set assigned_distance
     """
-    cdef Py_ssize_t chunk, n_chunks = (stop - start + CHUNK - 1) // CHUNK
+    cdef Py_ssize_t chunk, n_chunks = (stop - start + IN_ORDER_CHUNK - 1) // IN_ORDER_CHUNK
     # 4 distances a point: with bounds most points take one, and some one to each cluster
     cdef Py_ssize_t work = (stop - start) * points.d * (4 if bounded else clusters.k)
     cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if work >= PAYS else 1)
@@ -152,14 +153,14 @@ cdef void propose(
 cdef double total(const double* values, const double* weight, Py_ssize_t n) noexcept nogil:
     """The exact sum of these values, each times its weight (NULL: 1), rounded once."""
     cdef Accumulator wide
-    cdef double[CHUNK] product
+    cdef double[IN_ORDER_CHUNK] product
     cdef Py_ssize_t i, start = 0, stop
     memset(&wide, 0, sizeof(wide))
     if weight == NULL:
         accumulator_add(wide.digit, values, n)
         start = n
     while start < n:
-        stop = min(n, start + CHUNK)
+        stop = min(n, start + IN_ORDER_CHUNK)
         for i in range(start, stop):
             product[i - start] = weight[i] * values[i]
         accumulator_add(wide.digit, product, stop - start)
@@ -179,7 +180,7 @@ cdef class DynamicStep(InOrderSweep):
     penalty : IN array (k,), Q times their ages
     """
 
-    cdef State state                    # its pointers are into the buffers below
+    cdef DynamicState state                    # its pointers are into the buffers below
     cdef const double[:, ::1] phi       # n_old x d
     cdef const double[::1] gamma        # n_old
     cdef const double[::1] penalty      # n_old: Q D

@@ -19,9 +19,9 @@ cdef extern from "_exact.h" nogil:
 
 cdef enum:
     PANEL = 32              # centers whose values of a column lie side by side: four vectors, as sc_squares takes them
-    LANES = 8               # distances are computed to a multiple of so many centers, of which the last may be none
-    CHUNK = 32              # rows that are compared with a panel while it stays in the cache
-    WORK = 1 << 28          # multiply-adds between two checks for signals
+    EXACT_LANES = 8         # distances are computed to a multiple of so many centers; the last may be none
+    EXACT_CHUNK = 32        # rows that are compared with a panel while it stays in the cache
+    EXACT_WORK = 1 << 28    # multiply-adds between two checks for signals
     SPACED = 8              # numbers from what one thread writes to what the next one does: a cache line
 
 cdef extern from *:
@@ -49,7 +49,7 @@ cdef inline Py_ssize_t squares_of_panel(
 ) noexcept nogil:
     """Squared distances of a row to the centers from ``first`` on that are in one panel; returns how many these are."""
     cdef Py_ssize_t size = min(<Py_ssize_t> PANEL, k - first)
-    sc_squares(x, d, panels + first * d, PANEL, (size + LANES - 1) // LANES * LANES, out)
+    sc_squares(x, d, panels + first * d, PANEL, (size + EXACT_LANES - 1) // EXACT_LANES * EXACT_LANES, out)
     return size
 
 
@@ -100,15 +100,15 @@ cdef void distances_of_chunk(
 ) noexcept nogil:
     """Distances (not squared) of a chunk's rows to all centers.
 
-    buffer : CHUNK d numbers for each thread
+    buffer : EXACT_CHUNK d numbers for each thread
     INOUT largest : of each thread, SPACED apart, the largest distance so far
     """
-    cdef const double* x[CHUNK]
+    cdef const double* x[EXACT_CHUNK]
     cdef double[PANEL] squares
-    cdef Py_ssize_t start = chunk * CHUNK, size = min(<Py_ssize_t> CHUNK, rows.n - chunk * CHUNK)
+    cdef Py_ssize_t start = chunk * EXACT_CHUNK, size = min(<Py_ssize_t> EXACT_CHUNK, rows.n - chunk * EXACT_CHUNK)
     cdef Py_ssize_t d = rows.d, first = 0, count, m
     cdef double norm
-    buffer, largest, out = buffer + thread * CHUNK * d, largest + thread * SPACED, out + start * k
+    buffer, largest, out = buffer + thread * EXACT_CHUNK * d, largest + thread * SPACED, out + start * k
     for m in range(size):
         x[m] = row_at(rows, start + m, buffer + m * d)
     while first < k:
@@ -128,13 +128,14 @@ def distances_to_centers(X, const double[:, ::1] centers, real_x[:, ::1] out, in
     X : IN array (n, d);  centers : IN array (k, d);  out : OUT array (n, k)
     """
     cdef Rows rows = rows_of(X, None, None)
-    cdef Py_ssize_t k = centers.shape[0], n_chunks = (rows.n + CHUNK - 1) // CHUNK, first = 0, last, chunk, work = 0
+    cdef Py_ssize_t k = centers.shape[0], n_chunks = (rows.n + EXACT_CHUNK - 1) // EXACT_CHUNK, first = 0
+    cdef Py_ssize_t last, chunk, work = 0
     if centers.shape[1] != rows.d or out.shape[0] != rows.n or out.shape[1] != k:
         raise ValueError("X, centers and out must match")
     cdef double[:, :, ::1] panels = panels_of(centers)
     cdef int threads = n_threads if rows.n * k * rows.d > PAYS else 1
-    cdef double[::1] buffer = np.empty(threads * CHUNK * rows.d), largest = np.zeros(threads * SPACED)
-    cdef Py_ssize_t step = max(<Py_ssize_t> 2 * threads, WORK // (CHUNK * k * rows.d))
+    cdef double[::1] buffer = np.empty(threads * EXACT_CHUNK * rows.d), largest = np.zeros(threads * SPACED)
+    cdef Py_ssize_t step = max(<Py_ssize_t> 2 * threads, EXACT_WORK // (EXACT_CHUNK * k * rows.d))
     cdef ParallelLoop loop
     with nogil:
         while first < n_chunks:

@@ -18,11 +18,11 @@ from smallvar._sweeps.rows cimport poll_signals
 import numpy as np
 
 cdef enum:
-    WORK = 1 << 24      # multiply-adds, or as long, between two checks for signals
+    EXCHANGE_WORK = 1 << 24  # multiply-adds, or as long, between two checks for signals
     VISIT = 8           # multiply-adds that take as long as the cost of one cluster
 
 
-cdef struct Clusters:
+cdef struct ExchangeClusters:
     Py_ssize_t n                # points of the batch
     Py_ssize_t n_old
     Py_ssize_t k                # old and new, those that have lost all their points too
@@ -42,7 +42,7 @@ cdef struct Clusters:
 
 
 cdef inline double cost_of(
-    const Clusters* clusters, Py_ssize_t k, double size, double within, double cross
+    const ExchangeClusters* clusters, Py_ssize_t k, double size, double within, double cross
 ) noexcept nogil:
     """What cluster k costs with so many points and these sums, apart from sum K_ii."""
     cdef double gamma, total
@@ -55,7 +55,9 @@ cdef inline double cost_of(
     return clusters.penalty[k] + gamma * size / total * clusters.norm[k] - (within + 2.0 * gamma * cross) / total
 
 
-cdef Py_ssize_t cheapest(const Clusters* clusters, Py_ssize_t i, double K_ii, Py_ssize_t assigned) noexcept nogil:
+cdef Py_ssize_t cheapest(
+    const ExchangeClusters* clusters, Py_ssize_t i, double K_ii, Py_ssize_t assigned
+) noexcept nogil:
     """The cluster that point i of cluster ``own`` (-1: of none yet) should be in; number k is a new one."""
     cdef Py_ssize_t k, n_old = clusters.n_old, new = clusters.k
     cdef const double* to_old = clusters.to_old + i * n_old
@@ -91,7 +93,7 @@ cdef Py_ssize_t cheapest(const Clusters* clusters, Py_ssize_t i, double K_ii, Py
     return k
 
 
-cdef void add(Clusters* clusters, Py_ssize_t k, Py_ssize_t i, const double* K_i, double sign) noexcept nogil:
+cdef void add(ExchangeClusters* clusters, Py_ssize_t k, Py_ssize_t i, const double* K_i, double sign) noexcept nogil:
     """Put point i into cluster k (sign 1) or take it out (-1).  K_i : n, the kernel of the point with each point."""
     cdef Py_ssize_t j, n = clusters.n
     cdef double* to_points = clusters.to_points + k * n
@@ -114,7 +116,7 @@ cdef class ExchangeSweep:
     to_old : IN array (n, n_old), K_i,phi;  gamma, norm, penalty : IN arrays (n_old,), gamma, K_phi,phi and Q D
     """
 
-    cdef Clusters clusters          # its pointers are into the arrays below
+    cdef ExchangeClusters clusters          # its pointers are into the arrays below
     cdef const double[:, ::1] K
     cdef list old_arrays
     cdef double[:, ::1] sums        # size, within, cross, cost, and scratch
@@ -160,7 +162,7 @@ cdef class ExchangeSweep:
         numbers, sizes, within : IN arrays (k,);  to_points : IN array (k, n);  cross : IN array (k, n_old), the sum of
             K_i,phi for each old cluster
         """
-        cdef Clusters* clusters = &self.clusters
+        cdef ExchangeClusters* clusters = &self.clusters
         cdef Py_ssize_t c, k, n_old = clusters.n_old, end = n_old
         for c in range(numbers.shape[0]):
             end += numbers[c] >= n_old
@@ -204,13 +206,13 @@ cdef class ExchangeSweep:
         self, const Py_ssize_t* order, Py_ssize_t place, Py_ssize_t* labels, Py_ssize_t* moved
     ) except -1 nogil:
         """Visit points from this place on, up to one that takes the last room for clusters; returns the next place."""
-        cdef Clusters* clusters = &self.clusters
+        cdef ExchangeClusters* clusters = &self.clusters
         cdef Py_ssize_t i, k
         while place < clusters.n and clusters.k + 1 < clusters.capacity:
             i = order[place]
             place += 1
             k = cheapest(clusters, i, self.K[i, i], labels[i])
-            poll_signals(&self.work, VISIT * clusters.k, WORK)
+            poll_signals(&self.work, VISIT * clusters.k, EXCHANGE_WORK)
             if k == labels[i]:
                 continue
             if labels[i] >= 0:
@@ -219,7 +221,7 @@ cdef class ExchangeSweep:
             add(clusters, k, i, &self.K[i, 0], 1.0)
             labels[i] = k
             moved[0] += 1
-            poll_signals(&self.work, 2 * clusters.n, WORK)
+            poll_signals(&self.work, 2 * clusters.n, EXCHANGE_WORK)
         return place
 
 

@@ -10,7 +10,7 @@ from smallvar._sweeps.state cimport BIG, State
 
 cdef enum:
     N_THRESHOLDS = 12   # thresholds of the shift that are tried: centers above one would be the fast ones
-    SAMPLE = 1000       # points that the cost of a choice is estimated from
+    FAST_SAMPLE = 1000  # points that the cost of a choice is estimated from
     GATHER = 40         # centers that a point is compared with in the time that it takes to load it
     MIN_SLOW = 3        # slow centers for each fast one, at least
     MIN_NUMBERS = 4096  # numbers of all centers from which comparing a point with one of them saves time
@@ -95,7 +95,7 @@ cdef void set_thresholds(const State* state, float largest, Thresholds* threshol
 
 cdef void count_failures(const State* state, float largest, Thresholds* thresholds) noexcept nogil:
     """How many points of a sample would fail the test of the next sweep with each choice."""
-    cdef Py_ssize_t n = state.points.n, step = max(<Py_ssize_t> 1, n // SAMPLE), i = 0, q
+    cdef Py_ssize_t n = state.points.n, step = max(<Py_ssize_t> 1, n // FAST_SAMPLE), i = 0, q
     cdef float upper, lower, slow, fast
     cdef int z
     thresholds.n_failed = thresholds.present_failed = thresholds.present_all = 0.0

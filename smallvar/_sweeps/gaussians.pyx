@@ -32,11 +32,11 @@ cdef extern from "_gaussians.h" nogil:
     void sg_add_products(const double*, const double*, Py_ssize_t, Py_ssize_t, double*)
 
 cdef enum:
-    CHUNK = 2048        # points of a chunk
-    WORK = 1 << 27      # multiply-adds between two checks for signals
+    GAUSSIAN_CHUNK = 2048  # points of a chunk
+    GAUSSIAN_WORK = 1 << 27  # multiply-adds between two checks for signals
 
 
-cdef struct Clusters:
+cdef struct GaussianClusters:
     Py_ssize_t k
     Py_ssize_t d
     const double* centers       # k x d
@@ -47,7 +47,7 @@ cdef struct Clusters:
     Py_ssize_t n_changed
 
 
-cdef struct Points:
+cdef struct GaussianPoints:
     Rows rows
     int* labels                 # n
     double* least               # n: cost in the own cluster
@@ -62,11 +62,11 @@ cdef struct Tile:               # memory of one thread
     double* second
     double* bound               # what costs in clusters that have not changed are not below
     int* starts                 # k + 1: where the points of each cluster begin
-    int* order                  # CHUNK: points of the chunk by cluster
-    int* open                   # CHUNK: those to be compared with all clusters
+    int* order                  # GAUSSIAN_CHUNK: points of the chunk by cluster
+    int* open                   # GAUSSIAN_CHUNK: those to be compared with all clusters
 
 
-cdef inline Tile tile_of(double* doubles, int* ints, const Clusters* clusters, int thread) noexcept nogil:
+cdef inline Tile tile_of(double* doubles, int* ints, const GaussianClusters* clusters, int thread) noexcept nogil:
     """The memory of a thread: tile_doubles and tile_ints of it each."""
     cdef Tile tile
     tile.x = doubles + thread * tile_doubles(clusters.d)
@@ -77,7 +77,7 @@ cdef inline Tile tile_of(double* doubles, int* ints, const Clusters* clusters, i
     tile.bound = tile.second + SG_POINTS
     tile.starts = ints + thread * tile_ints(clusters.k)
     tile.order = tile.starts + clusters.k + 1
-    tile.open = tile.order + CHUNK
+    tile.open = tile.order + GAUSSIAN_CHUNK
     return tile
 
 
@@ -90,16 +90,16 @@ cdef inline Py_ssize_t tile_doubles(Py_ssize_t d) noexcept nogil:
 
 
 cdef inline Py_ssize_t tile_ints(Py_ssize_t k) noexcept nogil:
-    return k + 1 + 2 * CHUNK
+    return k + 1 + 2 * GAUSSIAN_CHUNK
 
 
-cdef Clusters clusters_of(
+cdef GaussianClusters clusters_of(
     const Rows* rows, const double[:, ::1] centers, const double[:, :, ::1] roots, const double[::1] charges
 ) except *:
     cdef Py_ssize_t k = centers.shape[0], d = centers.shape[1]
     if k < 1 or d != rows.d or (roots.shape[0], roots.shape[1], roots.shape[2]) != (k, d, d) or charges.shape[0] != k:
         raise ValueError("X, centers, roots and charges must match each other")
-    return Clusters(
+    return GaussianClusters(
         k=k, d=d, centers=&centers[0, 0], roots=&roots[0, 0, 0], charges=&charges[0],
         numbers=NULL, changed=NULL, n_changed=0
     )
@@ -119,7 +119,7 @@ cdef int check_labels(const int[::1] labels, Py_ssize_t k) except -1:
 # ---- the cheapest cluster of each point ------------------------------------------------------------------------------
 
 
-cdef inline void read_tile(const Points* points, const int* which, Py_ssize_t size, Tile* tile) noexcept nogil:
+cdef inline void read_tile(const GaussianPoints* points, const int* which, Py_ssize_t size, Tile* tile) noexcept nogil:
     """Values of up to SG_POINTS points; the last one stands for those that are missing."""
     cdef Py_ssize_t l
     for l in range(SG_POINTS):
@@ -128,15 +128,15 @@ cdef inline void read_tile(const Points* points, const int* which, Py_ssize_t si
         tile.arg[l] = -1.0
 
 
-cdef inline void compare(const Clusters* clusters, Py_ssize_t k, Tile* tile) noexcept nogil:
+cdef inline void compare(const GaussianClusters* clusters, Py_ssize_t k, Tile* tile) noexcept nogil:
     """Compare the points of a tile with a cluster."""
     sg_compare(tile.x, clusters.d, clusters.centers + k * clusters.d, clusters.roots + k * clusters.d * clusters.d,
                clusters.charges[k], k, tile.bound, tile.least, tile.arg, tile.second, tile.apart)
 
 
 cdef Py_ssize_t compare_changed(
-    const Points* points, const Clusters* clusters, const int* which, Py_ssize_t size, Py_ssize_t assigned, Tile* tile,
-    Py_ssize_t n_open
+    const GaussianPoints* points, const GaussianClusters* clusters, const int* which, Py_ssize_t size,
+    Py_ssize_t assigned, Tile* tile, Py_ssize_t n_open
 ) noexcept nogil:
     """Update points of one cluster by the clusters that have changed, if that decides; others are added to tile.open.
 
@@ -171,7 +171,7 @@ cdef Py_ssize_t compare_changed(
 
 
 cdef void compare_all(
-    const Points* points, const Clusters* clusters, const int* which, Py_ssize_t size, Tile* tile
+    const GaussianPoints* points, const GaussianClusters* clusters, const int* which, Py_ssize_t size, Tile* tile
 ) noexcept nogil:
     """Update points by all clusters, their own first."""
     cdef Py_ssize_t l, m, k, assigned = points.labels[which[0]]
@@ -188,11 +188,13 @@ cdef void compare_all(
 
 
 cdef void assign_chunk(
-    const Points* points, const Clusters* clusters, Py_ssize_t chunk, double* doubles, int* ints, int thread
+    const GaussianPoints* points, const GaussianClusters* clusters, Py_ssize_t chunk, double* doubles, int* ints,
+    int thread
 ) noexcept nogil:
     """Update the points of a chunk."""
     cdef Tile tile = tile_of(doubles, ints, clusters, thread)
-    cdef Py_ssize_t start = chunk * CHUNK, stop = min(points.rows.n, start + CHUNK), i, k, m, t, begin, n_open = 0
+    cdef Py_ssize_t start = chunk * GAUSSIAN_CHUNK, stop = min(points.rows.n, start + GAUSSIAN_CHUNK), i, k, m, t
+    cdef Py_ssize_t begin, n_open = 0
     memset(tile.starts, 0, (clusters.k + 1) * sizeof(int))
     for i in range(start, stop):
         tile.starts[points.labels[i] + 1] += 1
@@ -226,9 +228,9 @@ def assign_gaussians(X, const double[:, ::1] centers, const double[:, :, ::1] ro
     labels : INOUT array (n,), where points were
     least, second : INOUT arrays (n,), costs in the own cluster and bounds of those in the others; set at first
     """
-    cdef Points points
+    cdef GaussianPoints points
     points.rows = rows_of(X, None, None)
-    cdef Clusters clusters = clusters_of(&points.rows, centers, roots, charges)
+    cdef GaussianClusters clusters = clusters_of(&points.rows, centers, roots, charges)
     flags = np.array(changed, dtype=bool)
     if 2 * flags.sum() > len(flags):  # then ``second`` is better found anew
         flags[:] = True
@@ -240,7 +242,7 @@ def assign_gaussians(X, const double[:, ::1] centers, const double[:, :, ::1] ro
     check_labels(labels, clusters.k)
     points.labels, points.least, points.second = &labels[0], &least[0], &second[0]
     clusters.numbers, clusters.changed, clusters.n_changed = &numbers[0], &used[0], flags.sum()
-    n_chunks = (points.rows.n + CHUNK - 1) // CHUNK
+    n_chunks = (points.rows.n + GAUSSIAN_CHUNK - 1) // GAUSSIAN_CHUNK
     per_point = clusters.k * clusters.d * (clusters.d + 3) // 2
     cdef int threads = n_threads if points.rows.n * per_point > PAYS else 1
     cdef double[:, ::1] doubles = np.empty((threads, tile_doubles(clusters.d)))
@@ -248,12 +250,12 @@ def assign_gaussians(X, const double[:, ::1] centers, const double[:, :, ::1] ro
     cdef ParallelLoop loop
     with nogil:
         while first < n_chunks:
-            last = min(n_chunks, first + max(<Py_ssize_t> 2 * threads, WORK // (CHUNK * per_point)))
+            last = min(n_chunks, first + max(<Py_ssize_t> 2 * threads, GAUSSIAN_WORK // (GAUSSIAN_CHUNK * per_point)))
             loop = begin_loop(last - first, threads)
             for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
                 assign_chunk(&points, &clusters, chunk, &doubles[0, 0], &ints[0, 0], begin_chunk(&loop))
             end_loop(&loop)
-            poll_signals(&work, (last - first) * CHUNK * per_point, WORK)
+            poll_signals(&work, (last - first) * GAUSSIAN_CHUNK * per_point, GAUSSIAN_WORK)
             first = last
 
 
@@ -263,7 +265,7 @@ def gaussian_costs(X, const double[:, ::1] centers, const double[:, :, ::1] root
     X : IN array (n, d);  centers, roots, charges : IN arrays (k, d), (k, d, d), (k,)
     """
     cdef Rows rows = rows_of(X, None, None)
-    cdef Clusters clusters = clusters_of(&rows, centers, roots, charges)
+    cdef GaussianClusters clusters = clusters_of(&rows, centers, roots, charges)
     cdef double[::1] doubles = np.empty(tile_doubles(clusters.d))
     cdef Tile tile = tile_of(&doubles[0], NULL, &clusters, 0)
     cdef Py_ssize_t i, k, l, t
@@ -385,7 +387,7 @@ cdef add_clusters(const Rows* rows, const Py_ssize_t[::1] members, const Py_ssiz
                   double[:, ::1] low, double[:, ::1] high, int n_threads):
     """Add up the members of these clusters, as many of each at a time as leave time for signals."""
     cdef Py_ssize_t d = rows.d, width = products.shape[2], c, first = 0, size = clusters.shape[0], most = 0, work = 0
-    cdef Py_ssize_t step = max(<Py_ssize_t> 1024, WORK // (size * d * (d + 16)))
+    cdef Py_ssize_t step = max(<Py_ssize_t> 1024, GAUSSIAN_WORK // (size * d * (d + 16)))
     cdef int threads = n_threads if members.shape[0] * d * (d + 16) // 2 > PAYS else 1
     cdef double[:, ::1] scratch = np.zeros((threads, 2 * SG_RESIDUALS * width))
     cdef ParallelLoop loop
@@ -462,7 +464,7 @@ def inverse_roots(const double[:, :, ::1] covariances):
     with nogil:
         for k in range(size):
             left[k] = invert_root(&covariances[k, 0, 0], d, &L[0], &roots[k, 0, 0], &logdet[k])
-            poll_signals(&work, d * d * (d + 16) // 2, WORK)
+            poll_signals(&work, d * d * (d + 16) // 2, GAUSSIAN_WORK)
     return arrays
 
 
@@ -512,5 +514,5 @@ def union_log_determinants(const double[::1] weights, const double[:, ::1] cente
                     A[i * d + j] = (scatter[a, i, j] + scatter[b, i, j] + pull * way[i] * way[j]) / (total + scale)
                 A[i * d + i] += reg / (total + scale)
             out[q] = log_determinant(&A[0], d)
-            poll_signals(&work, d * d * (d + 16) // 6, WORK)
+            poll_signals(&work, d * d * (d + 16) // 6, GAUSSIAN_WORK)
     return out_array

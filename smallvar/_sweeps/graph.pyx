@@ -15,7 +15,7 @@ from smallvar._sweeps.rows cimport poll_signals
 import numpy as np
 
 cdef enum:
-    WORK = 1 << 25      # links read between two checks for signals
+    GRAPH_WORK = 1 << 25  # links read between two checks for signals
 
 
 cdef struct Cluster:
@@ -69,7 +69,7 @@ cdef class GraphSweep:
 
     cdef int check_signals(self, Py_ssize_t work) except -1 nogil:
         """Raise KeyboardInterrupt if Ctrl-C was pressed, after some tenths of a second of work."""
-        return poll_signals(&self.work, work, WORK)
+        return poll_signals(&self.work, work, GRAPH_WORK)
 
     cdef int collect(self) except -1 nogil:
         """Add up the clusters, from the labels."""
@@ -447,7 +447,7 @@ def contract(graph, labels, Py_ssize_t n_clusters):
             first[label[i] + 1] += 1
             for e in range(indptr[i], indptr[i + 1]):
                 most_links += label[indices[e]] != label[i]
-            poll_signals(&work, indptr[i + 1] - indptr[i], WORK)
+            poll_signals(&work, indptr[i + 1] - indptr[i], GRAPH_WORK)
     new_indices, new_weight = np.empty(most_links, dtype=np.int32), np.empty(most_links)
     with nogil:
         for c in range(n_clusters):
@@ -462,7 +462,7 @@ def contract(graph, labels, Py_ssize_t n_clusters):
                         new_indices[n_links] = <int> d
                         n_links += 1
                     link[d] += weight[e]
-                poll_signals(&work, indptr[i + 1] - indptr[i], WORK)
+                poll_signals(&work, indptr[i + 1] - indptr[i], GRAPH_WORK)
             new_indptr[c + 1] = n_links
             for e in range(new_indptr[c], n_links):
                 d = new_indices[e]
@@ -490,5 +490,5 @@ def links_leaving(graph, const int[::1] labels, Py_ssize_t n_clusters):
             for e in range(indptr[i], indptr[i + 1]):
                 leaving += weight[e] if labels[indices[e]] != c else 0.0
             out[c] += leaving
-            poll_signals(&work, indptr[i + 1] - indptr[i], WORK)
+            poll_signals(&work, indptr[i + 1] - indptr[i], GRAPH_WORK)
     return np.asarray(out)

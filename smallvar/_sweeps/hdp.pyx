@@ -4,17 +4,18 @@ Step 4 visits one point after the other. A point's cost in a global cluster chan
 one of these opens the cluster, or is the first of its data set to join it: then it falls. Proposals, the cheapest
 clusters of a round of points, are made in parallel and committed in order (see in_order.pyx). After a commit by which a
 cluster has become cheaper, later proposals of the round for which it is cheaper are compared with that cluster alone;
-if these are more than CHUNK, the round ends after so many. So each point goes where it would if nothing were done in
-parallel. Step 5 visits one local cluster after the other.
+if these are more than IN_ORDER_CHUNK, the round ends after so many. So each point goes where it would if nothing were
+done in parallel. Step 5 visits one local cluster after the other.
 
 g is a data set; c and p are global clusters, p (the paper's letter) one that a point or local cluster may go to.
 """
 
+from libc.limits cimport INT_MAX
 from libc.math cimport HUGE_VAL
 from libc.string cimport memcmp, memcpy
 
 from smallvar._sweeps.in_order cimport (
-    CHUNK,
+    IN_ORDER_CHUNK,
     MAX_ROUND,
     POINTS,
     InOrderSweep,
@@ -40,8 +41,7 @@ import numpy as np
 
 cdef enum:
     NONE = -1           # no cluster; no row of sums
-    BATCH = 256         # points added to the sums at a time
-    NO_CAP = 0x7fffffff     # on the number of global clusters
+    HDP_BATCH = 256     # points added to the sums at a time
 
 
 cdef class LocalSums:
@@ -141,7 +141,7 @@ cdef class HDPSweep(InOrderSweep):
         self.previous_label = np.empty(self.points.n, dtype=np.int32)
         self.proposed = np.empty(min(self.points.n, <Py_ssize_t> MAX_ROUND), dtype=np.int32)
         self.cost = np.empty(min(self.points.n, <Py_ssize_t> MAX_ROUND))
-        self.round_length = CHUNK
+        self.round_length = IN_ORDER_CHUNK
 
     def start(self, const double[:, ::1] centers, const int[::1] labels):
         """Begin at these centers (IN, k x d) instead of the mean, each point in a cluster (IN, (n,), by row)."""
@@ -319,7 +319,7 @@ cdef class HDPSweep(InOrderSweep):
                 refuse_rows()
         return not same, created
 
-    cpdef Py_ssize_t visit_points(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t most=NO_CAP) except -1:
+    cpdef Py_ssize_t visit_points(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t most=INT_MAX) except -1:
         """Step 4 for the points start..stop-1; returns the point that comes next.
 
         That is before ``stop`` if memory for clusters ran out when they were more than ``most``: no more is made then.
@@ -397,11 +397,11 @@ cdef class HDPSweep(InOrderSweep):
             if opens or offset[k] != 0.0:
                 offset[k] = 0.0
                 # only cluster k has become cheaper: a new one for all points, an old one for those of this data set.
-                # Their proposals are amended; if they are more than CHUNK, the round ends after so many of them
+                # Their proposals are amended; if they are more than IN_ORDER_CHUNK, the round ends after so many
                 end = stop if opens else end_of_group(&self.points, i - 1, stop)
-                if end - i > CHUNK:
-                    end = stop = i + CHUNK
-                    self.round_length = CHUNK
+                if end - i > IN_ORDER_CHUNK:
+                    end = stop = i + IN_ORDER_CHUNK
+                    self.round_length = IN_ORDER_CHUNK
                 self.amend(i, end, k, start)
         return stop
 
@@ -432,11 +432,11 @@ cdef class HDPSweep(InOrderSweep):
 
     cdef void add_set(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
         """Add all points start..stop-1, of one data set, to its local sums, which are 0."""
-        cdef int[BATCH] joined
+        cdef int[HDP_BATCH] joined
         cdef const int* row = &self.local.row[self.points.group[start], 0]
         cdef Py_ssize_t m, size
         while start < stop:
-            size = min(<Py_ssize_t> BATCH, stop - start)
+            size = min(<Py_ssize_t> HDP_BATCH, stop - start)
             for m in range(size):
                 joined[m] = row[self.label[start + m]]
             move_points(&self.points.rows, start, start + size, NULL, joined, &self.local.sums.table)

@@ -14,19 +14,19 @@ cdef extern from "_exact.h" nogil:
         POINTS "SC_POINTS"
 
 cdef enum:
-    CHUNK = 512             # points that a thread proposes clusters for at a time
+    IN_ORDER_CHUNK = 512    # points that a thread proposes clusters for at a time
     MAX_ROUND = 1 << 20     # points of a round, at most
-    WORK = 1 << 28          # multiply-adds between two checks for signals
+    IN_ORDER_WORK = 1 << 28  # multiply-adds between two checks for signals
 
 
-cdef struct Points:     # in the order of visit
+cdef struct InOrderPoints:  # in the order of visit
     Rows rows
     Py_ssize_t n
     Py_ssize_t d
     const int* group    # data set of each point, or NULL: points have none
 
 
-cdef struct Clusters:   # joining one costs offset + factor * ||x - center||^2
+cdef struct InOrderClusters:  # joining one costs offset + factor * ||x - center||^2
     Py_ssize_t k
     Py_ssize_t capacity     # clusters there is memory for
     double* columns         # d x capacity: the centers in columns
@@ -34,7 +34,7 @@ cdef struct Clusters:   # joining one costs offset + factor * ||x - center||^2
     double* factor          # capacity; or NULL: all 1
 
 
-cdef struct Scratch:    # each thread has its own row
+cdef struct InOrderScratch:  # each thread has its own row
     int threads         # that a loop may use
     double* rows        # threads x (d x POINTS): the points that costs are computed for
     double* costs       # threads x capacity: of one point in all clusters
@@ -42,12 +42,12 @@ cdef struct Scratch:    # each thread has its own row
     Accumulator* sums   # threads: exact sums
 
 
-cdef inline double* row_buffer(const Points* points, const Scratch* scratch, int thread) noexcept nogil:
+cdef inline double* row_buffer(const InOrderPoints* points, const InOrderScratch* scratch, int thread) noexcept nogil:
     """Memory of a thread for the values of points, d x POINTS."""
     return scratch.rows + thread * points.d * POINTS
 
 
-cdef inline Py_ssize_t end_of_group(const Points* points, Py_ssize_t i, Py_ssize_t stop) noexcept nogil:
+cdef inline Py_ssize_t end_of_group(const InOrderPoints* points, Py_ssize_t i, Py_ssize_t stop) noexcept nogil:
     """The first point after i that is of another data set, or stop."""
     cdef Py_ssize_t end = i + 1
     while end < stop and points.group[end] == points.group[i]:
@@ -65,18 +65,18 @@ cdef inline double squared_distance(const double* x, const double* center, Py_ss
 
 
 cdef void propose(
-    const Points* points, const Clusters* clusters, const Scratch* scratch, Py_ssize_t start, Py_ssize_t stop,
-    int* label, double* cost,
+    const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch, Py_ssize_t start,
+    Py_ssize_t stop, int* label, double* cost,
 ) noexcept nogil
 cdef double squared_error(
-    const Points* points, const Scratch* scratch, const double* centers, const int* label,
+    const InOrderPoints* points, const InOrderScratch* scratch, const double* centers, const int* label,
 ) noexcept nogil
 
 
 cdef class InOrderSweep:
-    cdef Points points
-    cdef Clusters clusters
-    cdef Scratch scratch
+    cdef InOrderPoints points
+    cdef InOrderClusters clusters
+    cdef InOrderScratch scratch
     cdef list point_arrays              # keep the buffers of points, and scratch.rows, alive
     cdef list cluster_arrays            # likewise for clusters, scratch.costs and scratch.factors
     cdef int64_t[:, ::1] digits         # likewise for scratch.sums

@@ -32,8 +32,8 @@ cdef enum:
 
 
 cdef void propose_chunk(
-    const Points* points, const Clusters* clusters, const Scratch* scratch, Py_ssize_t start, Py_ssize_t stop,
-    int* label, double* cost, Py_ssize_t chunk, int thread,
+    const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch, Py_ssize_t start,
+    Py_ssize_t stop, int* label, double* cost, Py_ssize_t chunk, int thread,
 ) noexcept nogil:
     """The part of `propose` for one chunk of the points start..stop-1.
 
@@ -41,7 +41,7 @@ cdef void propose_chunk(
     lanes take less time than the overhead of points that go one by one, with centers side by side. Both ways give the
     same bits.
     """
-    cdef Py_ssize_t k, lane, last, size, i = start + chunk * CHUNK
+    cdef Py_ssize_t k, lane, last, size, i = start + chunk * IN_ORDER_CHUNK
     cdef double second  # best cost: not needed here
     cdef double least[POINTS]
     cdef double nearest[POINTS]
@@ -51,7 +51,7 @@ cdef void propose_chunk(
     cdef double* weights = scratch.factors + thread * clusters.capacity
     if points.rows.weight != NULL:
         factor = weights  # of the point, for every cluster
-    stop = min(stop, i + CHUNK)
+    stop = min(stop, i + IN_ORDER_CHUNK)
     while i < stop:
         last = min(stop, i + POINTS)
         if points.group != NULL:
@@ -79,15 +79,15 @@ cdef void propose_chunk(
 
 
 cdef void propose(
-    const Points* points, const Clusters* clusters, const Scratch* scratch, Py_ssize_t start, Py_ssize_t stop,
-    int* label, double* cost,
+    const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch, Py_ssize_t start,
+    Py_ssize_t stop, int* label, double* cost,
 ) noexcept nogil:
     """Find the cheapest cluster of each of the points start..stop-1, the first at a tie, and its cost.
 
     Where points have weights, these stand in place of the factors of the clusters: offset + w ||x - center||^2.
     OUT label, cost (stop - start,)
     """
-    cdef Py_ssize_t chunk, n_chunks = (stop - start + CHUNK - 1) // CHUNK
+    cdef Py_ssize_t chunk, n_chunks = (stop - start + IN_ORDER_CHUNK - 1) // IN_ORDER_CHUNK
     cdef bint pays = (stop - start) * points.d * clusters.k >= PAYS
     cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if pays else 1)
     for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
@@ -96,12 +96,12 @@ cdef void propose(
 
 
 cdef void error_chunk(
-    const Points* points, const Scratch* scratch, const double* centers, const int* label, Py_ssize_t chunk,
-    int thread,
+    const InOrderPoints* points, const InOrderScratch* scratch, const double* centers, const int* label,
+    Py_ssize_t chunk, int thread,
 ) noexcept nogil:
     """Add weighted squared distances of a chunk to the sum of this thread."""
-    cdef Py_ssize_t i, start = chunk * CHUNK, stop = min(points.n, start + CHUNK)
-    cdef double[CHUNK] distance
+    cdef Py_ssize_t i, start = chunk * IN_ORDER_CHUNK, stop = min(points.n, start + IN_ORDER_CHUNK)
+    cdef double[IN_ORDER_CHUNK] distance
     cdef const double* x
     for i in range(start, stop):
         x = row_at(&points.rows, i, row_buffer(points, scratch, thread))
@@ -112,7 +112,7 @@ cdef void error_chunk(
 
 
 cdef double squared_error(
-    const Points* points, const Scratch* scratch, const double* centers, const int* label,
+    const InOrderPoints* points, const InOrderScratch* scratch, const double* centers, const int* label,
 ) noexcept nogil:
     """Weighted sum of squared distances to the assigned centers (k x d), rounded once.
 
@@ -120,7 +120,7 @@ cdef double squared_error(
     """
     cdef int thread
     # each thread adds up the chunks that it gets; sums are exact, so it does not matter which these are
-    cdef Py_ssize_t chunk, n_chunks = (points.n + CHUNK - 1) // CHUNK
+    cdef Py_ssize_t chunk, n_chunks = (points.n + IN_ORDER_CHUNK - 1) // IN_ORDER_CHUNK
     cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if points.n * points.d >= PAYS else 1)
     memset(scratch.sums, 0, scratch.threads * sizeof(Accumulator))
     for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
@@ -178,7 +178,7 @@ cdef class InOrderSweep:
 
     cdef Py_ssize_t points_between_checks(self) noexcept nogil:
         """How many points may be proposed for between two checks for signals."""
-        return max(<Py_ssize_t> CHUNK, WORK // (self.points.d * (self.clusters.k + 4)))
+        return max(<Py_ssize_t> IN_ORDER_CHUNK, IN_ORDER_WORK // (self.points.d * (self.clusters.k + 4)))
 
     cdef Py_ssize_t end_of_round(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
         """End of a round that begins at point ``start``, at most ``stop``; the next round will be twice as long."""
@@ -187,8 +187,8 @@ cdef class InOrderSweep:
         return stop
 
     cdef int check_signals(self, Py_ssize_t work) except -1 nogil:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed; that is looked for after every WORK multiply-adds."""
-        return poll_signals(&self.work, work, WORK)
+        """Raise KeyboardInterrupt if Ctrl-C was pressed; that is looked for after every IN_ORDER_WORK multiply-adds."""
+        return poll_signals(&self.work, work, IN_ORDER_WORK)
 
 
 def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, int n_threads, weight=None,

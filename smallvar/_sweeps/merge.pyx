@@ -72,7 +72,7 @@ cdef extern from *:
     const double SLACK "SMALLVAR_SLACK"  # a factor: makes up for the rounding of a float32 sum
 
 
-cdef struct Clusters:       # what mergers need to know of the clusters, those merged into another one included
+cdef struct MergeClusters:  # what mergers need to know of the clusters, those merged into another one included
     Py_ssize_t k            # clusters
     Py_ssize_t d            # columns
     Py_ssize_t capacity     # clusters there is memory for
@@ -85,7 +85,7 @@ cdef struct Clusters:       # what mergers need to know of the clusters, those m
     double* pair_costs      # capacity x capacity: the same for each cluster; NULL: computed again when they are needed
 
 
-cdef void find_partner(Clusters* clusters, Py_ssize_t k, int thread) noexcept nogil:
+cdef void find_partner(MergeClusters* clusters, Py_ssize_t k, int thread) noexcept nogil:
     """Find the partner of cluster k among all others; scratch_costs of the thread get its costs with them."""
     cdef double* costs = clusters.scratch_costs + thread * clusters.capacity
     clusters.partner[k] = <int> sc_cheapest(
@@ -96,7 +96,7 @@ cdef void find_partner(Clusters* clusters, Py_ssize_t k, int thread) noexcept no
         memcpy(clusters.pair_costs + k * clusters.capacity, costs, clusters.k * sizeof(double))
 
 
-cdef void find_partner_by_costs(Clusters* clusters, Py_ssize_t k) noexcept nogil:
+cdef void find_partner_by_costs(MergeClusters* clusters, Py_ssize_t k) noexcept nogil:
     """Find the partner of cluster k, by costs that are known."""
     cdef const double* costs = clusters.pair_costs + k * clusters.capacity
     cdef Py_ssize_t c, best = -1
@@ -107,7 +107,7 @@ cdef void find_partner_by_costs(Clusters* clusters, Py_ssize_t k) noexcept nogil
     clusters.partner[k], clusters.partner_cost[k] = <int> best, least
 
 
-cdef void set_mean(Clusters* clusters, Py_ssize_t k, const double* mean) noexcept nogil:
+cdef void set_mean(MergeClusters* clusters, Py_ssize_t k, const double* mean) noexcept nogil:
     """Set the mean of cluster k, in both tables."""
     cdef Py_ssize_t j
     for j in range(clusters.d):
@@ -183,7 +183,7 @@ cdef void residuals_of_chunk(
 cdef class MergeSweep(DPSweep):
     """Sweeps over a fixed number of clusters, and mergers between them."""
 
-    cdef Clusters clusters          # as they were after the last mergers, until prepare brings them up to date
+    cdef MergeClusters clusters          # as they were after the last mergers, until prepare brings them up to date
     cdef int* listed                # scratch: clusters whose partner is to be found among all others
     # in a call of merge, the lower number that each cluster was merged into, its own if none; end_mergers follows these
     # to the union and stores its number
@@ -302,7 +302,7 @@ cdef class MergeSweep(DPSweep):
         Cluster a becomes the union of a and b, a < b; in the end clusters are numbered without gaps. Returns the pairs
         (a, b), (count, 2), as numbered before the call, and Ward's costs, (count,).
         """
-        cdef Clusters* clusters = &self.clusters
+        cdef MergeClusters* clusters = &self.clusters
         cdef Py_ssize_t k, a, b, m
         if not 0 <= count < self.state.centers.n:
             raise ValueError(f"count must be >= 0 and < {self.state.centers.n}, got {count}")
@@ -351,7 +351,7 @@ cdef class MergeSweep(DPSweep):
         )
         doubles, floats, ints, flags, pairs = self.merge_arrays
         # with k = 0 clusters in the tables, take_clusters counts all as changed
-        self.clusters = Clusters(
+        self.clusters = MergeClusters(
             0, d, k, &doubles[0], &doubles[d * k], &doubles[2 * d * k], &ints[0], &doubles[(2 * d + 1) * k],
             &doubles[(2 * d + 2) * k], NULL
         )
@@ -366,7 +366,7 @@ cdef class MergeSweep(DPSweep):
         Clusters that have changed, or whose partner has, search all clusters. The others keep their partner, unless one
         that has changed is cheaper.
         """
-        cdef Clusters* clusters = &self.clusters
+        cdef MergeClusters* clusters = &self.clusters
         cdef Py_ssize_t k, n_changed, n_listed = 0
         cdef bint all_listed
         self.reserve_clusters()
@@ -392,7 +392,7 @@ cdef class MergeSweep(DPSweep):
 
     cdef Py_ssize_t take_clusters(self) noexcept nogil:
         """Copy means and weights from the sweep; returns how many changed: all, if there were more or fewer before."""
-        cdef Clusters* clusters = &self.clusters
+        cdef MergeClusters* clusters = &self.clusters
         cdef Py_ssize_t k, j, n_changed = 0
         cdef const double* center
         cdef double weight
@@ -413,7 +413,7 @@ cdef class MergeSweep(DPSweep):
     cdef void find_partners(self, Py_ssize_t size, bint by_costs) noexcept nogil:
         """Find the partner of each of the ``size`` listed clusters among all others; by costs that are known, if any.
         """
-        cdef Clusters* clusters = &self.clusters
+        cdef MergeClusters* clusters = &self.clusters
         cdef Py_ssize_t i
         cdef ParallelLoop loop
         if by_costs and clusters.pair_costs != NULL:
@@ -430,7 +430,7 @@ cdef class MergeSweep(DPSweep):
 
         At a tie the lower number is the partner. Rows without weight may get a partner, too, which is never read.
         """
-        cdef Clusters* clusters = &self.clusters
+        cdef MergeClusters* clusters = &self.clusters
         cdef const double* costs = clusters.scratch_costs
         cdef Py_ssize_t c
         find_partner(clusters, k, 0)
@@ -445,7 +445,7 @@ cdef class MergeSweep(DPSweep):
 
     cdef void unite(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
         """Make cluster a the union of a and b, and b a row without weight; find the partners that this changes."""
-        cdef Clusters* clusters = &self.clusters
+        cdef MergeClusters* clusters = &self.clusters
         cdef const sums_t* sums = &self.sums.table
         cdef Py_ssize_t j, k, n_listed = 0
         cdef double* mean = clusters.mean + a * clusters.d
@@ -512,7 +512,7 @@ cdef class MergeSweep(DPSweep):
         shared_drift.
         """
         cdef State* state = &self.state
-        cdef Clusters* clusters = &self.clusters
+        cdef MergeClusters* clusters = &self.clusters
         cdef Py_ssize_t k, kept = 0, d = state.points.d
         for k in range(state.centers.n):
             if self.merged_into[k] == k:
@@ -538,7 +538,7 @@ cdef class MergeSweep(DPSweep):
 
     cdef void number_costs(self) noexcept nogil:
         """Bring the costs of pairs to the new numbers of the unions."""
-        cdef Clusters* clusters = &self.clusters
+        cdef MergeClusters* clusters = &self.clusters
         cdef Py_ssize_t k, c, capacity = clusters.capacity
         for k in range(self.state.centers.n):
             if self.merged_into[k] == k:

@@ -18,8 +18,11 @@ row alone in a cluster so has a cost of its own, ``cost_alone``, and a point ope
 
 from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL, fabs, log
-from libc.stdint cimport int8_t, int16_t, int32_t
 
+from smallvar._sweeps.mixed_rows cimport (
+    C_EXPONENTIAL, C_NORMAL, C_POISSON, MixedRow, MixedRows, MixedTable, cost_alone, divergence, read_point,
+    weight_of_point,
+)
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport poll_signals
 from smallvar._sweeps.tolerances cimport C_OFF_BORDER, C_OPENED_OFF_BORDER
@@ -33,8 +36,8 @@ cdef extern from "_mixed.h" nogil:
                    Py_ssize_t, const double*, Py_ssize_t, double*)
 
 cdef enum:
-    CHUNK = 1024            # points that a thread handles at a time; results do not depend on it
-    WORK = 1 << 27          # multiply-adds between two checks for signals
+    MIXED_CHUNK = 1024      # points that a thread handles at a time; results do not depend on it
+    MIXED_WORK = 1 << 27    # multiply-adds between two checks for signals
     SUM_ROWS = 4096         # points that are added up one after the other, at least
     SUM_CHUNKS = 32         # parts of the points, each of which is added up one point after the other, at most
     SUM_NUMBERS = 1 << 22   # numbers that the sums of all parts take, at most
@@ -52,7 +55,7 @@ cdef extern from *:
 NORMAL, POISSON, EXPONENTIAL = C_NORMAL, C_POISSON, C_EXPONENTIAL
 
 
-cdef struct Centers:
+cdef struct MixedCenters:
     Py_ssize_t k
     Py_ssize_t padded           # filled up to a multiple of SM_PAD
     const double* means         # k x p
@@ -62,7 +65,7 @@ cdef struct Centers:
     const double* most_slope    # p: of all centers
     const double* most_offset   # p
     const double* most_cost     # of each level
-    const unsigned char* walls  # k: whether a poisson mean is 0; or NULL: none is
+    const unsigned char* zero_means  # k: whether a poisson mean is 0; or NULL: none is
 
 
 cdef struct ChunkResult:
@@ -72,63 +75,9 @@ cdef struct ChunkResult:
     double pad[5]
 
 
-cdef inline void shift(const Table* table, Row* row, Py_ssize_t j, double x) noexcept nogil:
-    if x == x:
-        row.x[row.n_numbers] = x
-        row.shifted[row.n_numbers] = x - table.place[j]
-        row.at[row.n_numbers] = j
-        row.n_numbers += 1
-
-
-cdef inline void look_up(const Table* table, Row* row, Py_ssize_t j, Py_ssize_t code) noexcept nogil:
-    if code >= 0 and table.shares[table.begin[j] + code] > 0.0:
-        row.level[row.n_levels] = table.begin[j] + code
-        row.n_levels += 1
-
-
-cdef void read_point(const Table* table, Py_ssize_t i, Row* row) noexcept nogil:
-    """The cells of a point that are there."""
-    cdef Py_ssize_t j, at = i if table.order == NULL else table.order[i]
-    cdef const float* single = <const float*> table.numbers + at * table.p
-    cdef const double* double_ = <const double*> table.numbers + at * table.p
-    cdef const int8_t* small = <const int8_t*> table.codes + at * table.q
-    cdef const int16_t* short_ = <const int16_t*> table.codes + at * table.q
-    cdef const int32_t* long_ = <const int32_t*> table.codes + at * table.q
-    row.n_numbers = row.n_levels = 0
-    if table.single:
-        for j in range(table.p):
-            shift(table, row, j, single[j])
-    else:
-        for j in range(table.p):
-            shift(table, row, j, double_[j])
-    if table.code_size == 1:
-        for j in range(table.q):
-            look_up(table, row, j, small[j])
-    elif table.code_size == 2:
-        for j in range(table.q):
-            look_up(table, row, j, short_[j])
-    else:
-        for j in range(table.q):
-            look_up(table, row, j, long_[j])
-
-
-cdef double cost_alone(const Table* table, const Row* row, double w) noexcept nogil:
-    """What a point of weight w costs in a cluster of its own: that of shares with the pseudo-count.
-
-    For a column with n members in all, n_v of level v, whose overall share is p_v, and h(t) = t log t, that is
-
-        min over mu of -sum_v n_v log mu_v + a sum_v p_v log(p_v / mu_v)
-            = -sum_v h(n_v + a p_v) + h(n + a) + a sum_v p_v log p_v.
-    """
-    cdef double total = 0.0, share, a = table.pseudo_count
-    cdef Py_ssize_t m
-    for m in range(row.n_levels):
-        share = table.shares[row.level[m]]
-        total += times_log(w + a) - times_log(w + a * share) - (1.0 - share) * times_log(a) + a * times_log(share)
-    return total
-
-
-cdef inline double exact(const Table* table, const Centers* centers, const Row* row, Py_ssize_t k) noexcept nogil:
+cdef inline double exact(
+    const MixedTable* table, const MixedCenters* centers, const MixedRow* row, Py_ssize_t k
+) noexcept nogil:
     """The divergence of a row from center k."""
     cdef double total = 0.0
     cdef const double* mean = centers.means + k * table.p
@@ -140,7 +89,7 @@ cdef inline double exact(const Table* table, const Centers* centers, const Row* 
     return total
 
 
-cdef inline double rounding(const Table* table, const Centers* centers, const Row* row) noexcept nogil:
+cdef inline double rounding(const MixedTable* table, const MixedCenters* centers, const MixedRow* row) noexcept nogil:
     """How far scores, and divergences as ``exact`` adds them up, may be from the true ones, together.
 
     The sizes are bounds on the terms that are added: for poisson x |log(x / m)| <= x^2 / m + m, for exponential
@@ -163,7 +112,9 @@ cdef inline double rounding(const Table* table, const Centers* centers, const Ro
     return (2.0 * (row.n_numbers + row.n_levels) + 32.0) * EPS * size
 
 
-cdef bint is_walled_off(const Table* table, const Centers* centers, const Row* row, Py_ssize_t k) noexcept nogil:
+cdef bint is_infinitely_far(
+    const MixedTable* table, const MixedCenters* centers, const MixedRow* row, Py_ssize_t k
+) noexcept nogil:
     """Whether the divergence from a center is infinite, where its score is not."""
     cdef Py_ssize_t m
     for m in range(row.n_numbers):
@@ -186,7 +137,9 @@ cdef inline void find_least(
             second[0] = score[k]
 
 
-cdef Py_ssize_t nearest(const Table* table, const Centers* centers, const Row* row, double* score) noexcept nogil:
+cdef Py_ssize_t nearest(
+    const MixedTable* table, const MixedCenters* centers, const MixedRow* row, double* score
+) noexcept nogil:
     """The nearest center."""
     cdef double least, second, error, value
     cdef Py_ssize_t k, best, n_finite
@@ -198,10 +151,10 @@ cdef Py_ssize_t nearest(const Table* table, const Centers* centers, const Row* r
     )
     find_least(score, centers.k, &best, &least, &second)
     # scores are finite where divergences are infinite: then only centers at finite ones are compared
-    if centers.walls != NULL and centers.walls[best] and is_walled_off(table, centers, row, best):
+    if centers.zero_means != NULL and centers.zero_means[best] and is_infinitely_far(table, centers, row, best):
         n_finite = 0
         for k in range(centers.k):
-            if centers.walls[k] and is_walled_off(table, centers, row, k):
+            if centers.zero_means[k] and is_infinitely_far(table, centers, row, k):
                 score[k] = HUGE_VAL
             else:
                 n_finite += 1
@@ -225,8 +178,8 @@ cdef Py_ssize_t nearest(const Table* table, const Centers* centers, const Row* r
 
 
 cdef void assign_chunk(
-    const Table* table, const Centers* centers, Py_ssize_t start, Py_ssize_t stop, double limit, Row* row,
-    double* score, int* labels, unsigned char* beyond, ChunkResult* result
+    const MixedTable* table, const MixedCenters* centers, Py_ssize_t start, Py_ssize_t stop, double limit,
+    MixedRow* row, double* score, int* labels, unsigned char* beyond, ChunkResult* result
 ) noexcept nogil:
     """Labels of some points, and where opening a cluster gains more than the limit."""
     cdef Py_ssize_t i, label
@@ -260,12 +213,12 @@ cdef inline void add_exactly(double* high, double* low, double value) noexcept n
     high[0] = total
 
 
-cdef inline Py_ssize_t sums_width(const Table* table) noexcept nogil:
+cdef inline Py_ssize_t sums_width(const MixedTable* table) noexcept nogil:
     return 5 * table.p + 2 * table.begin[table.q] + 3
 
 
 cdef void add_part(
-    const Table* table, Py_ssize_t start, Py_ssize_t stop, Row* row, const int* labels, double* sums
+    const MixedTable* table, Py_ssize_t start, Py_ssize_t stop, MixedRow* row, const int* labels, double* sums
 ) noexcept nogil:
     """Add points to the sums of their clusters.
 
@@ -295,7 +248,7 @@ cdef void add_part(
         cell[2] += 1.0
 
 
-cdef void unite_parts(double* sums, const double* part, Py_ssize_t k, const Table* table) noexcept nogil:
+cdef void unite_parts(double* sums, const double* part, Py_ssize_t k, const MixedTable* table) noexcept nogil:
     """Add the sums of a part to those of the parts before."""
     cdef Py_ssize_t c, j, p = table.p, levels = table.begin[table.q], width = sums_width(table)
     cdef double* to
@@ -319,8 +272,8 @@ cdef void unite_parts(double* sums, const double* part, Py_ssize_t k, const Tabl
 
 
 cdef void errors_of_part(
-    const Table* table, const Centers* centers, Py_ssize_t start, Py_ssize_t stop, Row* row, const int* labels,
-    double* errors
+    const MixedTable* table, const MixedCenters* centers, Py_ssize_t start, Py_ssize_t stop, MixedRow* row,
+    const int* labels, double* errors
 ) noexcept nogil:
     """Weighted sums of the divergences of each column of numbers, without factors."""
     cdef Py_ssize_t i, m, j
@@ -334,8 +287,8 @@ cdef void errors_of_part(
 
 
 cdef void divergences_of_chunk(
-    const Table* table, const Centers* centers, Py_ssize_t start, Py_ssize_t stop, Row* row, const int* labels,
-    double* out
+    const MixedTable* table, const MixedCenters* centers, Py_ssize_t start, Py_ssize_t stop, MixedRow* row,
+    const int* labels, double* out
 ) noexcept nogil:
     """Divergences of points from their own centers, or from all where there are no labels."""
     cdef Py_ssize_t i, k
@@ -348,81 +301,13 @@ cdef void divergences_of_chunk(
                 out[i * centers.k + k] = exact(table, centers, row, k)
 
 
-cdef class MixedRows:
-    """Packed rows and their labels.
-
-    Parameters
-    ----------
-    numbers : IN array (m, p), float32 or float64, C order;  codes : IN array (m, q), int8, int16 or int32, C order
-    weight : IN array (n,) float64 > 0 in the order of visit, or None
-    order : IN array (n,) intp, the rows that are visited; None: all, as given
-    kind : IN array (p,) int32;  begin : IN array (q + 1,) intp
-    place : IN array (p,);  shares : IN array (levels,)
-    pseudo_count : float;  n_threads : int
-    """
-
-    def __init__(
-        self, numbers, codes, const double[::1] weight, const Py_ssize_t[::1] order, const int[::1] kind,
-        const Py_ssize_t[::1] begin, const double[::1] place, const double[::1] shares, double pseudo_count,
-        int n_threads,
-    ):
-        cdef Py_ssize_t p = numbers.shape[1], q = codes.shape[1], n = len(numbers) if order is None else len(order)
-        cdef double[::1] factor = np.ones(max(1, p))
-        for array in (numbers, codes):
-            if not (array.flags.c_contiguous and array.flags.aligned and array.ndim == 2):
-                raise ValueError("numbers and codes must be aligned matrices in C order")
-        if (
-            numbers.dtype not in (np.float32, np.float64) or codes.dtype not in (np.int8, np.int16, np.int32)
-            or len(codes) != len(numbers) or kind.shape[0] != p or place.shape[0] != p or begin.shape[0] != q + 1
-            or shares.shape[0] != begin[q] or (weight is not None and weight.shape[0] != n)
-        ):
-            raise ValueError("numbers, codes and what is said of them must match")
-        if order is not None and n and not (np.min(order) >= 0 and np.max(order) < len(numbers)):
-            raise ValueError("order must be rows")
-        if q and len(codes) and not (np.max(codes, axis=0) < np.diff(begin)).all():
-            raise ValueError("codes must be levels")
-        self.labels = np.zeros(n, dtype=np.int32)
-        self.n_threads = max(1, n_threads)
-        self.table.numbers, self.table.codes = <void*> <size_t> numbers.ctypes.data, <void*> <size_t> codes.ctypes.data
-        self.table.single, self.table.code_size = numbers.dtype == np.float32, codes.dtype.itemsize
-        self.table.p, self.table.q, self.table.n, self.table.pseudo_count = p, q, n, pseudo_count
-        self.table.order = &order[0] if order is not None and n else NULL
-        self.table.weight = &weight[0] if weight is not None and n else NULL
-        self.table.kind = &kind[0] if p else NULL
-        self.table.place = &place[0] if p else NULL
-        self.table.begin = &begin[0]
-        self.table.shares = &shares[0] if begin[q] else NULL
-        self.table.factor = &factor[0]
-        self.arrays = {
-            "rows": (numbers, codes, weight, order), "facts": (kind, begin, place, shares), "factor": np.asarray(factor)
-        }
-        self.make_scratch()
-
-    cdef make_scratch(self):
-        """Memory for a decoded row of each thread."""
-        cdef Py_ssize_t p = self.table.p, q = self.table.q, t, size = sizeof(Row)
-        cdef double[:, ::1] x = np.empty((self.n_threads, 2 * p + 8))
-        cdef Py_ssize_t[:, ::1] at = np.empty((self.n_threads, p + q + 8), dtype=np.intp)
-        cdef unsigned char[::1] rows = np.zeros(self.n_threads * size, dtype=np.uint8)
-        self.rows = <Row*> &rows[0]
-        for t in range(self.n_threads):
-            self.rows[t].x, self.rows[t].shifted = &x[t, 0], &x[t, p]
-            self.rows[t].at, self.rows[t].level = &at[t, 0], &at[t, p]
-        self.memory = x, at, rows
-
-    @property
-    def factor(self):
-        """What divergences of the columns of numbers are multiplied by, (p,): not a copy."""
-        return self.arrays["factor"][: self.table.p]
-
-
 cdef class MixedAssignment(MixedRows):
     """Packed rows, centers, and the passes that compare them.
 
     Centers are an array (k, p + levels): means of the numbers, shares of the levels.
     """
 
-    cdef Centers centers_
+    cdef MixedCenters centers_
     cdef object center_arrays
     cdef readonly object centers
     cdef readonly object beyond
@@ -450,27 +335,27 @@ cdef class MixedAssignment(MixedRows):
         means = np.ascontiguousarray(centers[:, :p])
         slopes, offsets = np.zeros((max(1, p), padded)), np.zeros((max(1, p), padded))
         costs = np.zeros((max(1, levels), padded))
-        walls = (kind == C_POISSON) & (means == 0.0)
+        zero_means = (kind == C_POISSON) & (means == 0.0)
         with np.errstate(all="ignore"):     # beyond float64 scores are NaN or infinite, and nothing is decided by them
-            slope, offset = affine(kind, means, place, walls)
+            slope, offset = affine(kind, means, place, zero_means)
             slopes[:p, :k], offsets[:p, :k] = (slope * self.factor).T, (offset * self.factor).T
             costs[:levels, :k] = -np.log(centers[:, p:].T)
         costs[:levels][shares == 0.0] = 0.0
         most = [np.abs(a[:, :k]).max(axis=1) for a in (slopes, offsets, costs)]
-        has_walls = walls.any(axis=1)
-        self.keep_centers(centers, means, slopes, offsets, costs, most, has_walls.view(np.uint8), has_walls.any())
+        has_zeros = zero_means.any(axis=1)
+        self.keep_centers(centers, means, slopes, offsets, costs, most, has_zeros.view(np.uint8), has_zeros.any())
 
     cdef keep_centers(self, centers, const double[:, ::1] means, const double[:, ::1] slopes,
-                      const double[:, ::1] offsets, const double[:, ::1] costs, most, const unsigned char[::1] walls,
-                      bint has_walls):
+                      const double[:, ::1] offsets, const double[:, ::1] costs, most,
+                      const unsigned char[::1] zero_means, bint has_zeros):
         cdef const double[::1] most_slope = most[0], most_offset = most[1], most_cost = most[2]
-        cdef Centers* to = &self.centers_
-        self.centers, self.center_arrays = centers, (means, slopes, offsets, costs, most, walls)
+        cdef MixedCenters* to = &self.centers_
+        self.centers, self.center_arrays = centers, (means, slopes, offsets, costs, most, zero_means)
         to.k, to.padded = len(centers), slopes.shape[1]
         to.means = &means[0, 0] if self.table.p else NULL
         to.slopes, to.offsets, to.costs = &slopes[0, 0], &offsets[0, 0], &costs[0, 0]
         to.most_slope, to.most_offset, to.most_cost = &most_slope[0], &most_offset[0], &most_cost[0]
-        to.walls = &walls[0] if has_walls else NULL
+        to.zero_means = &zero_means[0] if has_zeros else NULL
 
     def assign_points(self, Py_ssize_t first, Py_ssize_t last, double limit):
         """Points first..last-1 join their nearest centers; ``beyond`` tells where opening a cluster gains more.
@@ -478,8 +363,8 @@ cdef class MixedAssignment(MixedRows):
         Of these, ``farthest`` is the one that gains most, the first one at a tie; -1: there is none.
         """
         cdef Py_ssize_t n = last - first, per_point, at_once, n_chunks, chunk, done = first
-        cdef const Table* table = &self.table
-        cdef const Centers* centers = &self.centers_
+        cdef const MixedTable* table = &self.table
+        cdef const MixedCenters* centers = &self.centers_
         cdef int[::1] labels = self.labels
         cdef unsigned char[::1] beyond
         cdef ParallelLoop loop
@@ -495,18 +380,18 @@ cdef class MixedAssignment(MixedRows):
         beyond = self.beyond
         cdef unsigned char* flags = &beyond[0] if beyond.shape[0] else NULL
         per_point = (table.p + table.q) * (centers.padded + 4) + 16
-        at_once = max(<Py_ssize_t> 2 * self.n_threads, WORK // (CHUNK * per_point))
+        at_once = max(<Py_ssize_t> 2 * self.n_threads, MIXED_WORK // (MIXED_CHUNK * per_point))
         cdef unsigned char[::1] memory = np.empty(at_once * sizeof(ChunkResult), dtype=np.uint8)
         cdef ChunkResult* results = <ChunkResult*> &memory[0]
         cdef double[:, ::1] score = np.empty((self.n_threads, centers.padded + 8))
         with nogil:
             while done < last:
-                n_chunks = min(at_once, (last - done + CHUNK - 1) // CHUNK)
-                loop = begin_loop(n_chunks, self.n_threads if n_chunks * CHUNK * per_point > PAYS else 1)
+                n_chunks = min(at_once, (last - done + MIXED_CHUNK - 1) // MIXED_CHUNK)
+                loop = begin_loop(n_chunks, self.n_threads if n_chunks * MIXED_CHUNK * per_point > PAYS else 1)
                 for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
                     thread = begin_chunk(&loop)
                     assign_chunk(
-                        table, centers, done + chunk * CHUNK, min(last, done + (chunk + 1) * CHUNK), limit,
+                        table, centers, done + chunk * MIXED_CHUNK, min(last, done + (chunk + 1) * MIXED_CHUNK), limit,
                         &self.rows[thread], &score[thread, 0], &labels[0], flags, &results[chunk],
                     )
                 end_loop(&loop)
@@ -514,8 +399,8 @@ cdef class MixedAssignment(MixedRows):
                     self.n_moved += results[chunk].moved
                     if results[chunk].farthest >= 0 and results[chunk].gain > gain:
                         self.farthest, gain = results[chunk].farthest, results[chunk].gain
-                poll_signals(&self.work, n_chunks * CHUNK * per_point, WORK)
-                done += n_chunks * CHUNK
+                poll_signals(&self.work, n_chunks * MIXED_CHUNK * per_point, MIXED_WORK)
+                done += n_chunks * MIXED_CHUNK
 
     def open_in_order(self, Py_ssize_t first, Py_ssize_t last, double lam, Py_ssize_t cap, Py_ssize_t most):
         """Algorithm 1 on points that ``assign_points`` has compared with all centers, one after the other.
@@ -523,10 +408,10 @@ cdef class MixedAssignment(MixedRows):
         Each of them opens a cluster if that gains more than lam, or joins one opened here if it is nearer. Stops before
         more than ``most`` clusters are opened; returns the point after the last one, and the centers opened.
         """
-        cdef const Table* table = &self.table
-        cdef Centers* centers = &self.centers_
-        cdef Row* row = &self.rows[0]
-        cdef Centers opened
+        cdef const MixedTable* table = &self.table
+        cdef MixedCenters* centers = &self.centers_
+        cdef MixedRow* row = &self.rows[0]
+        cdef MixedCenters opened
         cdef Py_ssize_t i = first, k = centers.k, n = 0, c
         cdef int[::1] labels = self.labels
         cdef const unsigned char[::1] beyond = self.beyond
@@ -542,7 +427,7 @@ cdef class MixedAssignment(MixedRows):
                 continue
             if n == most:
                 break
-            poll_signals(&self.work, (table.p + table.q) * (n + 2), WORK)
+            poll_signals(&self.work, (table.p + table.q) * (n + 2), MIXED_WORK)
             read_point(table, i, row)
             w = weight_of_point(table, i)
             distance = exact(table, centers, row, labels[i])
@@ -565,8 +450,8 @@ cdef class MixedAssignment(MixedRows):
 
     def opened_at(self, Py_ssize_t point, double lam):
         """The center of a cluster that opens at a point, and whether no poisson mean of it is 0 where it could be."""
-        cdef const Table* table = &self.table
-        cdef Row* row = &self.rows[0]
+        cdef const MixedTable* table = &self.table
+        cdef MixedRow* row = &self.rows[0]
         cdef double w = weight_of_point(table, point), gain
         cdef const int[::1] labels = self.labels
         cdef double[:, ::1] mean = np.zeros((1, table.p + 1)), share = np.zeros((1, table.begin[table.q] + 1))
@@ -594,9 +479,9 @@ cdef class MixedAssignment(MixedRows):
 
     def divergences_alone(self, double prior_rows=0.0):
         """Divergences of all points from the centers that ``centers_at`` gives for them."""
-        cdef const Table* table = &self.table
+        cdef const MixedTable* table = &self.table
         cdef double[::1] out = np.zeros(table.n)
-        cdef Row* row = &self.rows[0]
+        cdef MixedRow* row = &self.rows[0]
         cdef double w, a = table.pseudo_count
         cdef Py_ssize_t i, m, j
         with nogil:
@@ -610,12 +495,12 @@ cdef class MixedAssignment(MixedRows):
                     )
                 for m in range(row.n_levels):
                     out[i] -= log((w + a * table.shares[row.level[m]]) / (w + a))
-                poll_signals(&self.work, table.p + table.q, WORK)
+                poll_signals(&self.work, table.p + table.q, MIXED_WORK)
         return np.asarray(out)
 
     def sums(self, Py_ssize_t k):
         """Sums of the clusters of the labels, (k, width), and their layout; see ``Sums`` in _mixed."""
-        cdef const Table* table = &self.table
+        cdef const MixedTable* table = &self.table
         cdef Py_ssize_t width = sums_width(table), n = table.n, parts, size, part, n_chunks
         cdef const int[::1] labels = self.labels
         cdef ParallelLoop loop
@@ -637,12 +522,12 @@ cdef class MixedAssignment(MixedRows):
             end_loop(&loop)
             for part in range(1, n_chunks):
                 unite_parts(&sums[0, 0], &sums[part, 0], k, table)
-        poll_signals(&self.work, WORK, 0)
+        poll_signals(&self.work, MIXED_WORK, 0)
         return np.asarray(sums)[0].reshape(k, width)
 
     def column_errors(self):
         """Weighted sums of the divergences of each column of numbers, without factors, from the own centers."""
-        cdef const Table* table = &self.table
+        cdef const MixedTable* table = &self.table
         cdef Py_ssize_t n = table.n, part, size = max(<Py_ssize_t> SUM_ROWS, (n + SUM_CHUNKS - 1) // SUM_CHUNKS)
         cdef Py_ssize_t n_chunks = (n + size - 1) // size
         cdef double[:, ::1] errors = np.zeros((max(<Py_ssize_t> 1, n_chunks), table.p + 8))
@@ -656,13 +541,13 @@ cdef class MixedAssignment(MixedRows):
                     &labels[0], &errors[part, 0],
                 )
             end_loop(&loop)
-        poll_signals(&self.work, WORK, 0)
+        poll_signals(&self.work, MIXED_WORK, 0)
         return np.asarray(errors)[:, : table.p].sum(axis=0)
 
     def divergences(self, bint to_assigned):
         """Divergences of all points from their own centers, (n,), or from all centers, (n, k)."""
-        cdef const Table* table = &self.table
-        cdef Py_ssize_t n = table.n, chunk, n_chunks = (n + CHUNK - 1) // CHUNK
+        cdef const MixedTable* table = &self.table
+        cdef Py_ssize_t n = table.n, chunk, n_chunks = (n + MIXED_CHUNK - 1) // MIXED_CHUNK
         cdef Py_ssize_t k = 1 if to_assigned else self.centers_.k
         cdef double[::1] out = np.empty(max(<Py_ssize_t> 1, n * k))
         cdef const int[::1] labels = self.labels
@@ -673,13 +558,14 @@ cdef class MixedAssignment(MixedRows):
             if loop.threads == 1:
                 for chunk in range(n_chunks):
                     divergences_of_chunk(
-                        table, &self.centers_, chunk * CHUNK, min(n, (chunk + 1) * CHUNK), &self.rows[0], label, &out[0]
+                        table, &self.centers_, chunk * MIXED_CHUNK, min(n, (chunk + 1) * MIXED_CHUNK), &self.rows[0],
+                        label, &out[0]
                     )
-                    poll_signals(&self.work, CHUNK * k * (table.p + table.q), WORK)
+                    poll_signals(&self.work, MIXED_CHUNK * k * (table.p + table.q), MIXED_WORK)
             else:
                 for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
                     divergences_of_chunk(
-                        table, &self.centers_, chunk * CHUNK, min(n, (chunk + 1) * CHUNK),
+                        table, &self.centers_, chunk * MIXED_CHUNK, min(n, (chunk + 1) * MIXED_CHUNK),
                         &self.rows[begin_chunk(&loop)], label, &out[0],
                     )
             end_loop(&loop)
@@ -687,7 +573,7 @@ cdef class MixedAssignment(MixedRows):
         return out_array if to_assigned else out_array.reshape(n, k)
 
 
-cdef inline double seed_mean(const Table* table, Py_ssize_t j, double x, double prior_rows) noexcept nogil:
+cdef inline double seed_mean(const MixedTable* table, Py_ssize_t j, double x, double prior_rows) noexcept nogil:
     """The mean of a seed at a number x: x itself, but for counts between x and the overall mean m.
 
     A mean of 0 is infinitely far from every row with a larger count. With the gamma law as a conjugate prior, worth b
@@ -699,7 +585,7 @@ cdef inline double seed_mean(const Table* table, Py_ssize_t j, double x, double 
 
 
 cdef bint move_off_border(
-    const Table* table, const Row* row, double w, double gain, double lam, double* mean
+    const MixedTable* table, const MixedRow* row, double w, double gain, double lam, double* mean
 ) noexcept nogil:
     """Move means of 0 of a cluster that opens at a row (INOUT) toward those of all rows, where it is worth it.
 
@@ -722,7 +608,7 @@ cdef bint move_off_border(
 
 
 cdef void open_center(
-    const Table* table, const Row* row, double w, double prior_rows, double* mean, double* share
+    const MixedTable* table, const MixedRow* row, double w, double prior_rows, double* mean, double* share
 ) noexcept nogil:
     """The center of a cluster of one row: overall means and shares where it has no cell."""
     cdef Py_ssize_t j, m, v, level

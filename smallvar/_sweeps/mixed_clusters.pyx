@@ -10,8 +10,8 @@ and h(t) = t log t,
 from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL
 
-from smallvar._sweeps.mixed cimport (
-    C_NORMAL, MixedRows, Row, Table, cost_alone, divergence, read_point, times_log, weight_of_point
+from smallvar._sweeps.mixed_rows cimport (
+    C_NORMAL, MixedRow, MixedRows, MixedTable, cost_alone, divergence, read_point, times_log, weight_of_point
 )
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport poll_signals, refuse_rows
@@ -19,20 +19,20 @@ from smallvar._sweeps.rows cimport poll_signals, refuse_rows
 import numpy as np
 
 cdef enum:
-    WORK = 1 << 24          # terms between two checks for signals
+    MIXED_CLUSTERS_WORK = 1 << 24  # terms between two checks for signals
 
 cdef extern from *:
     """
     #define SMALLVAR_MIXED_TIE 1e-9
     """
     # nats for a row of weight 1, and share of a cost: costs that are closer tie. They are sums of terms of some nats.
-    const double TIE "SMALLVAR_MIXED_TIE"
+    const double MIXED_TIE "SMALLVAR_MIXED_TIE"
 
 
 ctypedef double* DoublePointer
 
 
-cdef struct Clusters:
+cdef struct MixedStatistics:
     double* weights         # k x p: weight of the members with a number,
     double* total           # k x p: their sum,
     double* count           # k x p: how many these are
@@ -43,7 +43,8 @@ cdef struct Clusters:
 
 
 cdef double joining(
-    const Table* table, const Clusters* clusters, const Py_ssize_t* column, const Row* row, double w, Py_ssize_t k
+    const MixedTable* table, const MixedStatistics* clusters, const Py_ssize_t* column, const MixedRow* row, double w,
+    Py_ssize_t k
 ) noexcept nogil:
     """By how much the cost of a cluster rises if a row joins it."""
     cdef double cost = 0.0, weight_sum, mean, joint, x, n, n_v, a = table.pseudo_count, share
@@ -73,8 +74,8 @@ cdef double joining(
 
 
 cdef void move_row(
-    const Table* table, const Clusters* clusters, const Py_ssize_t* column, const Row* row, double w, double sign,
-    Py_ssize_t k
+    const MixedTable* table, const MixedStatistics* clusters, const Py_ssize_t* column, const MixedRow* row, double w,
+    double sign, Py_ssize_t k
 ) noexcept nogil:
     """Add a row to a cluster (sign 1), or take it out (-1)."""
     cdef Py_ssize_t m, at, levels = table.begin[table.q]
@@ -93,7 +94,9 @@ cdef void move_row(
     clusters.size[k] += sign
 
 
-cdef double phi_of(const Table* table, Py_ssize_t j, const double* levels_a, const double* levels_b) noexcept nogil:
+cdef double phi_of(
+    const MixedTable* table, Py_ssize_t j, const double* levels_a, const double* levels_b
+) noexcept nogil:
     """The cost of the codes of a column, of the members of one cluster, or of two."""
     cdef double total = 0.0, n = 0.0, n_v, cost = 0.0, a = table.pseudo_count
     cdef Py_ssize_t v
@@ -105,7 +108,9 @@ cdef double phi_of(const Table* table, Py_ssize_t j, const double* levels_a, con
     return cost + times_log(n + a) + total
 
 
-cdef double merging(const Table* table, const Clusters* clusters, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
+cdef double merging(
+    const MixedTable* table, const MixedStatistics* clusters, Py_ssize_t a, Py_ssize_t b
+) noexcept nogil:
     """By how much the costs of two clusters rise if they become one."""
     cdef double cost = 0.0, weight_a, weight_b, mean_a, mean_b, joint
     cdef Py_ssize_t j, p = table.p, levels = table.begin[table.q]
@@ -129,7 +134,8 @@ cdef double merging(const Table* table, const Clusters* clusters, Py_ssize_t a, 
 
 
 cdef void fill_row(
-    const Table* table, const Clusters* clusters, Py_ssize_t a, Py_ssize_t first, Py_ssize_t k, double* costs
+    const MixedTable* table, const MixedStatistics* clusters, Py_ssize_t a, Py_ssize_t first, Py_ssize_t k,
+    double* costs
 ) noexcept nogil:
     """Costs of merging cluster a with those from ``first`` on that have members."""
     cdef Py_ssize_t b
@@ -140,16 +146,13 @@ cdef void fill_row(
 cdef class MixedClusters:
     """What is known of the clusters of the labels of some rows, for changes of single rows and for mergers.
 
-    Parameters
-    ----------
-    rows : MixedRows
     weights, total, count : arrays (k, p), the weights of members with a number, their sums, and how many these are
     level : array (k, levels), weights of the members at each level
     size : array (k,), members
     """
 
     cdef MixedRows rows
-    cdef Clusters clusters
+    cdef MixedStatistics clusters
     cdef object arrays
     cdef object column
     cdef Py_ssize_t k, capacity, work
@@ -178,7 +181,7 @@ cdef class MixedClusters:
             at[m] = &array[0, 0]
             kept.append(flat[0, : (k + 1) * size].reshape(k + 1, size))
         self.arrays, self.capacity = kept, k
-        self.clusters = Clusters(at[0], at[1], at[2], at[3], at[4], at[5], at[6])
+        self.clusters = MixedStatistics(at[0], at[1], at[2], at[3], at[4], at[5], at[6])
 
     def collapse(self, double lam, Py_ssize_t cap):
         """One collapsed sweep (MB13 eq. 8-9): each row goes where the objective is lowest, and means move with it.
@@ -186,9 +189,9 @@ cdef class MixedClusters:
         Costs that differ by no more than rounding are equal: the lowest index wins, and an old cluster before a new
         one. Returns the points that moved and the clusters opened.
         """
-        cdef const Table* table = &self.rows.table
-        cdef Row* row = &self.rows.rows[0]
-        cdef Clusters* clusters = &self.clusters
+        cdef const MixedTable* table = &self.rows.table
+        cdef MixedRow* row = &self.rows.rows[0]
+        cdef MixedStatistics* clusters = &self.clusters
         cdef const Py_ssize_t[::1] column_array = np.append(self.column, 0)
         cdef const Py_ssize_t* column = &column_array[0]
         cdef int[::1] labels = self.rows.labels
@@ -202,7 +205,7 @@ cdef class MixedClusters:
         for k in range(self.k):
             n_used += clusters.size[k] > 0.0
         for i in range(table.n):
-            poll_signals(&self.work, self.k * (table.p + table.q), WORK)
+            poll_signals(&self.work, self.k * (table.p + table.q), MIXED_CLUSTERS_WORK)
             if self.k == self.capacity:
                 self.reserve(2 * self.k + 16)
                 clusters = &self.clusters
@@ -218,7 +221,7 @@ cdef class MixedClusters:
                 for k in range(self.k):
                     cost[k] = joining(table, clusters, column, row, w, k) if clusters.size[k] > 0.0 else HUGE_VAL
                     least = min(least, cost[k])
-                least += TIE * (w + least)
+                least += MIXED_TIE * (w + least)
                 best = 0
                 while best < self.k and not cost[best] <= least:
                     best += 1
@@ -241,8 +244,8 @@ cdef class MixedClusters:
 
         Returns the pairs, the second of which goes into the first, as numbered before, and what they cost.
         """
-        cdef const Table* table = &self.rows.table
-        cdef Clusters* clusters = &self.clusters
+        cdef const MixedTable* table = &self.rows.table
+        cdef MixedStatistics* clusters = &self.clusters
         cdef Py_ssize_t k = self.k, a, b, c, m, j, levels = table.begin[table.q], per_pair
         cdef double[:, ::1] costs = np.full((k, k), np.inf)
         cdef double[::1] least = np.full(k, np.inf)
@@ -260,7 +263,7 @@ cdef class MixedClusters:
             if loop.threads == 1:
                 for a in range(k):
                     fill_row(table, clusters, a, a + 1, k, &costs[a, 0])
-                    poll_signals(&self.work, k * per_pair, WORK)
+                    poll_signals(&self.work, k * per_pair, MIXED_CLUSTERS_WORK)
             else:
                 for a in prange(k, schedule="dynamic", chunksize=1, num_threads=loop.threads):
                     begin_chunk(&loop)
@@ -288,14 +291,14 @@ cdef class MixedClusters:
                         find_partner(costs[c], c, k, &least[c], &partner[c])
                     elif c < a and fresh[c] < least[c]:
                         least[c], partner[c] = fresh[c], a
-                poll_signals(&self.work, k * per_pair, WORK)
+                poll_signals(&self.work, k * per_pair, MIXED_CLUSTERS_WORK)
         return np.asarray(pairs), np.asarray(paid)
 
     cdef void unite(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
         """All members of cluster b go to cluster a."""
-        cdef const Table* table = &self.rows.table
+        cdef const MixedTable* table = &self.rows.table
         cdef Py_ssize_t p = table.p, q = table.q, levels = table.begin[q], j
-        cdef Clusters* clusters = &self.clusters
+        cdef MixedStatistics* clusters = &self.clusters
         for j in range(p):
             clusters.weights[a * p + j] += clusters.weights[b * p + j]
             clusters.total[a * p + j] += clusters.total[b * p + j]

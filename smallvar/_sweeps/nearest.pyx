@@ -71,7 +71,7 @@ import numpy as np
 
 cdef enum:
     BATCH_BYTES = 1 << 18   # of all tiles of a batch, at most, unless there is only one: a part of the cache
-    LISTED = 128            # points whose distances to their assigned centers are computed together
+    LISTED_POINTS = 128     # points whose distances to their assigned centers are computed together
     ALMOST_ALL = 16         # a second test that fewer than one in so many pass is not made for the rest of a chunk
     LITTLE = 768            # work of comparing a point with all centers, below which there is no second test;
     OVERHEAD = 6            # a center counts as its columns and so many more
@@ -275,16 +275,16 @@ cdef void assign_batch_to_fast(State* state, Chunk* chunk) noexcept nogil:
 
 
 cdef Py_ssize_t test_again(State* state, Chunk* chunk, const unsigned short* listed, Py_ssize_t n) noexcept nogil:
-    """Compute upper bounds of at most LISTED points from their distances, and test them again; batch those that fail.
+    """Compute upper bounds of LISTED_POINTS points or fewer from distances, test them again, and batch those that fail.
 
     A batch that is full is handled at once, while its rows are in the cache. Returns how many go to all centers.
     """
-    cdef double distances[LISTED]
-    cdef float upper[LISTED]
-    cdef float lower[LISTED]
-    cdef float lower_fast[LISTED]
-    cdef int centers[LISTED]
-    cdef int verdict[LISTED]
+    cdef double distances[LISTED_POINTS]
+    cdef float upper[LISTED_POINTS]
+    cdef float lower[LISTED_POINTS]
+    cdef float lower_fast[LISTED_POINTS]
+    cdef int centers[LISTED_POINTS]
+    cdef int verdict[LISTED_POINTS]
     cdef Py_ssize_t q, i, n_failed = 0
     for q in range(n):
         i = chunk.start + listed[q]
@@ -343,9 +343,9 @@ cdef void assign_by_bounds(State* state, Chunk* chunk) noexcept nogil:
             add_failed(state, chunk, start + listed[q], -1.0)
             q += 1
         else:
-            n_tested = min(<Py_ssize_t> LISTED, n_listed - q)
+            n_tested = min(<Py_ssize_t> LISTED_POINTS, n_listed - q)
             n_failed = test_again(state, chunk, listed + q, n_tested)
-            test_is_over = n_tested == LISTED and ALMOST_ALL * (n_tested - n_failed) < n_tested
+            test_is_over = n_tested == LISTED_POINTS and ALMOST_ALL * (n_tested - n_failed) < n_tested
             q += n_tested
     if chunk.failed_fast.size > 0:
         assign_batch_to_fast(state, chunk)
@@ -449,15 +449,12 @@ cdef void* aligned(const unsigned char[::1] array) noexcept:
 cdef class NearestSweep:
     """Points, centers and bounds of a fit, and the sweep that assigns each point to its nearest center.
 
-    Parameters
-    ----------
     X : IN array (n, d), float32 or float64, any strides, may be read-only; or sparse rows, as rows_of takes them
     weight : IN array (n,) float64 in visiting order, or None
     order : IN array (n,) intp, a permutation: the i-th point visited is row order[i]; None: as given
     label : INOUT array (n,) int32 in visiting order
     frame : has ``origin``, array (d,) float64, and ``scale``, a power of two, so that (X - origin) scale is in [-1, 1],
         and ``rounding``, the squared distance up to which two points may be the same
-    n_threads : int
     capacity : int, memory for this many centers
     bounds : bool, keep bounds of the points (else every sweep computes all distances)
     """

@@ -4,7 +4,7 @@ At the end of a loop OpenMP waits for every thread of the team, also for one tha
 has its core: up to some ten milliseconds, which beside busy processes makes loops of tens of microseconds many times
 slower than one thread. So loops are timed. The chunks of the caller tell how long it would have taken alone. What a
 loop took longer than that is added to a debt, what it saved is taken off. While there is debt the caller works alone,
-which pays off 1 / SHARE of the time that it works: beside busy processes at most that share of the time is lost.
+which pays off 1 / DEBT_SHARE of the time that it works: beside busy processes at most that share of the time is lost.
 The number of threads never changes a result.
 """
 
@@ -124,7 +124,7 @@ cdef extern from *:
     const double MOST_LOST "SMALLVAR_MOST_LOST"
 
 cdef enum:
-    SHARE = 20
+    DEBT_SHARE = 20
 
 cdef bint guarded = True
 
@@ -188,7 +188,7 @@ cdef void end_loop(ParallelLoop* loop) noexcept nogil:
     debt = smallvar_debt_of_caller()
     elapsed = omp_get_wtime() - loop.start
     if loop.threads == 1:
-        debt[0] -= elapsed / SHARE
+        debt[0] -= elapsed / DEBT_SHARE
     elif loop.caller_chunks != 1:  # of one chunk there is no telling how long it took
         saved = -elapsed
         if loop.caller_chunks > 1:

@@ -1,4 +1,4 @@
-"""The least and greatest values of columns and of clusters, and how many values of a column are small.
+"""The least and greatest values of columns, and how many values of a column are small.
 
 They are what the bins of exact sums are chosen by (see sums.pyx), and depend on no order of the rows either.
 """
@@ -167,27 +167,6 @@ cdef tuple range_of_rows(const Rows* rows, const real_x* x, int n_threads):
             poll_signals(&work, 1, 0)
         first = last
     return low_array.min(axis=0).astype(np.float64), high_array.max(axis=0).astype(np.float64)
-
-
-def cluster_range(const real_x[:, :] X, const int[::1] label, Py_ssize_t k):
-    """Least and greatest value of each cluster in each column, (k, d); infinite where there are no members.
-
-    label : IN array (n,); -1: in no cluster
-    """
-    cdef Py_ssize_t i, j, c, d = X.shape[1]
-    cdef real_x x
-    dtype = np.float32 if real_x is float else np.float64
-    cdef real_x[:, ::1] low = np.full((k, d), np.inf, dtype=dtype), high = np.full((k, d), -np.inf, dtype=dtype)
-    with nogil:
-        for i in range(X.shape[0]):
-            c = label[i]
-            if c < 0:
-                continue
-            for j in range(d):
-                x = X[i, j]
-                low[c, j] = min(low[c, j], x)
-                high[c, j] = max(high[c, j], x)
-    return np.asarray(low) + 0.0, np.asarray(high) + 0.0  # -0 becomes 0, whichever came first
 
 
 def count_small(X, weight, origin, limit, int n_threads):

@@ -32,7 +32,7 @@ cdef enum:
     N_SHAPES = 7            # t densities that are tried
     MOST_ROTATED = 24       # columns up to which eigenvectors are computed here; for more LAPACK is faster
     QL_STEPS = 60           # for one eigenvalue, at most: 2 are usual
-    SCALE_STEPS = 2         # of the fixed-point iteration for the scale, for each t density
+    T_SCALE_STEPS = 2       # of the fixed-point iteration for the scale, for each t density
     OCTAVE_BITS = 5         # squared lengths are counted in bins, 2^5 of them from a power of two to the next one
 
 cdef double[7] SHAPES = [200.0, 50.0, 20.0, 10.0, 6.0, 4.0, 3.0]    # degrees of freedom nu
@@ -102,7 +102,7 @@ cdef double best_t_deviance(const double* share, const double* mean, Py_ssize_t 
     cdef Py_ssize_t m, b
     for m in range(N_SHAPES):
         nu = SHAPES[m]
-        for _ in range(SCALE_STEPS):
+        for _ in range(T_SCALE_STEPS):
             total = 0.0
             for b in range(size):
                 total += share[b] * mean[b] / (nu * s2 + mean[b])

@@ -19,7 +19,7 @@ from libc.math cimport HUGE_VAL
 from libc.stdlib cimport qsort
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.in_order cimport CHUNK, WORK
+from smallvar._sweeps.in_order cimport IN_ORDER_CHUNK, IN_ORDER_WORK
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport Rows, poll_signals, read_row, row_at, rows_of, weight_of
 
@@ -44,7 +44,7 @@ cdef extern from *:
     const double VALUE_ROUNDING "SMALLVAR_VALUE_ROUNDING"
 
 cdef enum:
-    BLOCK = 1 << 16     # costs in memory at a time, of all states of a block of rows
+    BLOCK_COSTS = 1 << 16  # costs in memory at a time, of all states of a block of rows
     WORD = 8            # states in a word of bits
     MANY = 64           # candidates for the beginning of the last piece; fewer are all evaluated at each row
 
@@ -53,21 +53,21 @@ cdef enum:
 # States, given the centers: viterbi
 
 
-cdef struct Centers:
+cdef struct SegmentCenters:
     Py_ssize_t k
     Py_ssize_t width        # k, rounded up to whole vectors; the centers from k on are 0
     double* columns         # d x width: the centers in columns
 
 
 cdef void compute_chunk(
-    const Rows* rows, const Centers* centers, Py_ssize_t start, Py_ssize_t stop, double* buffers, double* costs,
+    const Rows* rows, const SegmentCenters* centers, Py_ssize_t start, Py_ssize_t stop, double* buffers, double* costs,
     Py_ssize_t chunk, int thread,
 ) noexcept nogil:
     """The part of `compute_costs` for one chunk of the rows start..stop-1."""
-    cdef Py_ssize_t i, c, d = rows.d, first = start + chunk * CHUNK
+    cdef Py_ssize_t i, c, d = rows.d, first = start + chunk * IN_ORDER_CHUNK
     cdef double w
     cdef double* cost
-    for i in range(first, min(stop, first + CHUNK)):
+    for i in range(first, min(stop, first + IN_ORDER_CHUNK)):
         cost = costs + (i - start) * centers.width
         sc_squares(row_at(rows, i, buffers + thread * d), d, centers.columns, centers.width, centers.width, cost)
         if rows.weight != NULL:
@@ -77,14 +77,14 @@ cdef void compute_chunk(
 
 
 cdef void compute_costs(
-    const Rows* rows, const Centers* centers, Py_ssize_t start, Py_ssize_t stop, double* buffers, double* costs,
+    const Rows* rows, const SegmentCenters* centers, Py_ssize_t start, Py_ssize_t stop, double* buffers, double* costs,
     int threads,
 ) noexcept nogil:
     """Compute w ||x - c||^2 of the rows start..stop-1 and all centers.
 
     buffers : scratch (threads, d);  OUT costs (stop - start, width)
     """
-    cdef Py_ssize_t chunk, n_chunks = (stop - start + CHUNK - 1) // CHUNK
+    cdef Py_ssize_t chunk, n_chunks = (stop - start + IN_ORDER_CHUNK - 1) // IN_ORDER_CHUNK
     cdef bint pays = (stop - start) * centers.width * rows.d >= PAYS
     cdef ParallelLoop loop = begin_loop(n_chunks, threads if pays else 1)
     for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
@@ -160,11 +160,11 @@ def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doub
     # costs of whole vectors of states; those beyond k are never read
     cdef Py_ssize_t width = (k + 7) // 8 * 8, words = (k + WORD - 1) // WORD, work = 0
     cdef Rows rows = rows_of(X, weight, None)
-    cdef Centers packed
+    cdef SegmentCenters packed
     if k == 0 or centers.shape[1] != d or not 0.0 <= price < HUGE_VAL:
         raise ValueError(f"centers must be some, of {d} columns, price >= 0, got {k} of {centers.shape[1]}, {price}")
     check_begin(begin, n)
-    block = max(<Py_ssize_t> CHUNK, BLOCK // width)
+    block = max(<Py_ssize_t> IN_ORDER_CHUNK, BLOCK_COSTS // width)
     label_array = np.empty(n, dtype=np.int32)
     cdef int[::1] label = label_array
     cdef double[:, ::1] columns = np.zeros((d, width)), buffers = np.empty((n_threads, d))
@@ -181,7 +181,7 @@ def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doub
                     q += 1
                 label[i] = <int> forward(&costs[(i - start) * width], k, price, label[i - 1] if i > begin[q] else -1,
                                          &above[0], &moved[i, 0])
-            poll_signals(&work, (stop - start) * width * d, WORK)
+            poll_signals(&work, (stop - start) * width * d, IN_ORDER_WORK)
             start = stop
         for q in range(begin.shape[0] - 1):
             trace_back(begin[q], begin[q + 1], &label[0], &moved[0, 0], words)
@@ -442,7 +442,7 @@ def pieces(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doubl
                 read_row(&rows, i, x, 1)
                 add_row(&prefix, x, weight_of(&rows, i), &origin[0], d)
                 last[i] = take_row(&candidates, &active, &resting, &prefix, price, most)
-                poll_signals(&work, (candidates.size + 8) * (d + 4), WORK)
+                poll_signals(&work, (candidates.size + 8) * (d + 4), IN_ORDER_WORK)
             # from the end of the sequence back: the piece before ends where the last one begins
             i = begin[q + 1]
             while i > begin[q]:

@@ -29,7 +29,7 @@ cdef extern from "_sparse.h" nogil:
     void csr_tile(const double*, const double*, Py_ssize_t, double*)
 
 cdef enum:
-    COLUMNS = 64        # columns of the data that a thread packs at a time
+    PACKED_COLUMNS = 64  # columns of the data that a thread packs at a time
 
 cdef extern from *:
     """
@@ -262,8 +262,8 @@ cdef void pack_norm(State* state, Py_ssize_t k) noexcept nogil:
 
 
 cdef void pack_columns(State* state, Py_ssize_t block, Py_ssize_t first) noexcept nogil:
-    """The values of centers from ``first`` on in a block of COLUMNS columns."""
-    cdef Py_ssize_t begin = block * COLUMNS, end = min(state.points.d, begin + COLUMNS), k, j
+    """The values of centers from ``first`` on in a block of PACKED_COLUMNS columns."""
+    cdef Py_ssize_t begin = block * PACKED_COLUMNS, end = min(state.points.d, begin + PACKED_COLUMNS), k, j
     cdef Py_ssize_t d = state.points.d, stride = state.centers.packed.stride
     cdef const double* c = state.centers.coordinates
     cdef double factor = -2.0 * state.frame.scale
@@ -279,7 +279,7 @@ cdef void pack_columns(State* state, Py_ssize_t block, Py_ssize_t first) noexcep
 
 cdef void pack(State* state, Py_ssize_t first, int threads) noexcept nogil:
     """Pack the centers from ``first`` on, after they have changed."""
-    cdef Py_ssize_t k, block, n = state.centers.n, blocks = (state.points.d + COLUMNS - 1) // COLUMNS
+    cdef Py_ssize_t k, block, n = state.centers.n, blocks = (state.points.d + PACKED_COLUMNS - 1) // PACKED_COLUMNS
     cdef double square = state.frame.scale * state.frame.scale
     cdef ParallelLoop loop = begin_loop(n - first, threads)
     for k in prange(first, n, schedule="dynamic", chunksize=1, num_threads=loop.threads):

@@ -39,7 +39,7 @@ cdef extern from "_sums.h" nogil:
     void accumulator_add_one(int64_t*, Py_ssize_t, double)
 
 cdef enum:
-    BLOCK = 256                 # rows handed to the sums at a time
+    SUM_BLOCK = 256             # rows handed to the sums at a time
     KEPT_BITS = 50              # bits that are kept of a number,
     MAX_WIDTH = 40              # most bits of a bin
     MAX_BINS = 64
@@ -74,7 +74,7 @@ cdef void move_points(
 
     -1 is no cluster, as for a point that is not in any sums yet; left may be NULL: -1 for all.
     """
-    cdef Py_ssize_t[BLOCK] at
+    cdef Py_ssize_t[SUM_BLOCK] at
     cdef Py_ssize_t done = 0, m, size
     if is_sparse(r):
         # entry by entry: an origin of 0 leaves nothing to add for those that are not stored
@@ -86,7 +86,7 @@ cdef void move_points(
         return
     # where rows are visited in another order, start_of says where each lies
     while done < stop - start:
-        size = min(<Py_ssize_t> BLOCK, stop - start - done)
+        size = min(<Py_ssize_t> SUM_BLOCK, stop - start - done)
         for m in range(size):
             at[m] = start_of(r, start + done + m)
         move_rows(r, size, at, NULL if left == NULL else left + done, joined + done,

@@ -28,11 +28,11 @@ from smallvar._sweeps.features.solver cimport (
 from smallvar._sweeps.features.state cimport (
     DEPENDENT,
     LANES,
-    PASSES,
+    MAX_PASSES,
     Collapsed,
-    Points,
-    Problem,
-    State,
+    FeaturePoints,
+    FeatureProblem,
+    FeatureState,
     bit,
     bits_of,
     check_interrupt,
@@ -60,7 +60,7 @@ cdef extern from *:
     const double STRETCH "SMALLVAR_STRETCH"  # factor of an update beyond which inverses are made afresh
 
 
-cdef struct Row:                # a row that is reconsidered; its vectors are in State.collapsed
+cdef struct CollapsedRow:       # a row that is reconsidered; its vectors are in State.collapsed
     Py_ssize_t i
     Py_ssize_t size             # columns of the problem
     Py_ssize_t dropped          # the column that depends on others without this row, or -1
@@ -78,7 +78,7 @@ cdef struct Row:                # a row that is reconsidered; its vectors are in
     double margin               # what costs have to differ by, more than rounding
 
 
-cdef void read_point(const Points* points, Py_ssize_t i, double* out) noexcept nogil:
+cdef void read_point(const FeaturePoints* points, Py_ssize_t i, double* out) noexcept nogil:
     cdef Py_ssize_t j
     if points.packed != NULL:
         for j in range(points.d):
@@ -87,7 +87,7 @@ cdef void read_point(const Points* points, Py_ssize_t i, double* out) noexcept n
         read_row(&points.rows, i, out, 1)
 
 
-cdef int refresh(const Problem* problem, State* state) except -1 nogil:
+cdef int refresh(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
     """Compute P, A and G from the sums. Columns that depend on earlier ones are dropped."""
     cdef Py_ssize_t k = state.k, d = problem.points.d, capacity = state.capacity, i, rank
     cdef double* inverse = state.collapsed.inverse
@@ -109,7 +109,7 @@ cdef int refresh(const Problem* problem, State* state) except -1 nogil:
     return 0
 
 
-cdef void reduce_problem(State* state, Py_ssize_t dropped, Py_ssize_t d) noexcept nogil:
+cdef void reduce_problem(FeatureState* state, Py_ssize_t dropped, Py_ssize_t d) noexcept nogil:
     """Compute P, G and A of the problem without column ``dropped``, into the reduced ones."""
     cdef Py_ssize_t k = state.k, capacity = state.capacity, i, j, a = 0, b
     cdef Collapsed* collapsed = &state.collapsed
@@ -136,7 +136,7 @@ cdef void reduce_problem(State* state, Py_ssize_t dropped, Py_ssize_t d) noexcep
         a += 1
 
 
-cdef double leverage(const State* state, const Row* row) noexcept nogil:
+cdef double leverage(const FeatureState* state, const CollapsedRow* row) noexcept nogil:
     """The leverage h = w z P z' of a row; sets P z."""
     cdef Py_ssize_t j, size = row.size, capacity = state.capacity
     cdef const double* inverse = row.inverse
@@ -149,7 +149,7 @@ cdef double leverage(const State* state, const Row* row) noexcept nogil:
     return h
 
 
-cdef double drop_column(State* state, Row* row, Py_ssize_t d) noexcept nogil:
+cdef double drop_column(FeatureState* state, CollapsedRow* row, Py_ssize_t d) noexcept nogil:
     """Drop the last column that depends on others without this row; returns the leverage then, 1 if there is none.
 
     These are the columns where P z is not zero.
@@ -173,7 +173,7 @@ cdef double drop_column(State* state, Row* row, Py_ssize_t d) noexcept nogil:
     return leverage(state, row)
 
 
-cdef double set_residual(const State* state, const Row* row, Py_ssize_t d) noexcept nogil:
+cdef double set_residual(const FeatureState* state, const CollapsedRow* row, Py_ssize_t d) noexcept nogil:
     """Set the residual r = x - z A; returns ||r||^2."""
     cdef Py_ssize_t j, size = row.size
     cdef const double* features = row.features
@@ -186,7 +186,7 @@ cdef double set_residual(const State* state, const Row* row, Py_ssize_t d) noexc
     return sf_dot(d, residual, residual)
 
 
-cdef double set_other_residual(const State* state, const Row* row, Py_ssize_t d) noexcept nogil:
+cdef double set_other_residual(const FeatureState* state, const CollapsedRow* row, Py_ssize_t d) noexcept nogil:
     """Set the residual x - z A- of a new row z, which is x - z A + t (z P z0) r for the row z0 as it was."""
     cdef Py_ssize_t j
     cdef const double* z = state.collapsed.z
@@ -201,7 +201,7 @@ cdef double set_other_residual(const State* state, const Row* row, Py_ssize_t d)
     return sf_dot(d, residual, residual)
 
 
-cdef double set_products(const State* state, const Row* row, Py_ssize_t d) noexcept nogil:
+cdef double set_products(const FeatureState* state, const CollapsedRow* row, Py_ssize_t d) noexcept nogil:
     """Set A r, and A r and P z of the other rows; returns the sum of squares of x and the features."""
     cdef Py_ssize_t j, size = row.size, capacity = state.capacity
     cdef const double* features = row.features
@@ -220,7 +220,7 @@ cdef double set_products(const State* state, const Row* row, Py_ssize_t d) noexc
     return squares
 
 
-cdef bint take_out(const Problem* problem, State* state, Row* row, Py_ssize_t i) noexcept nogil:
+cdef bint take_out(const FeatureProblem* problem, FeatureState* state, CollapsedRow* row, Py_ssize_t i) noexcept nogil:
     """Set up the problem of the other rows, and what row i costs in it; returns False if it cannot be solved."""
     cdef Py_ssize_t j, d = problem.points.d
     cdef Collapsed* collapsed = &state.collapsed
@@ -249,13 +249,17 @@ cdef bint take_out(const Problem* problem, State* state, Row* row, Py_ssize_t i)
     return True
 
 
-cdef inline double other_inverse(const State* state, const Row* row, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+cdef inline double other_inverse(
+    const FeatureState* state, const CollapsedRow* row, Py_ssize_t i, Py_ssize_t j
+) noexcept nogil:
     """An entry of P-."""
     cdef const double* pz = state.collapsed.p_z
     return row.inverse[i * state.capacity + j] + row.t * pz[i] * pz[j]
 
 
-cdef inline double other_gram(const State* state, const Row* row, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+cdef inline double other_gram(
+    const FeatureState* state, const CollapsedRow* row, Py_ssize_t i, Py_ssize_t j
+) noexcept nogil:
     """An entry of A- A-'."""
     cdef const double* pz = state.collapsed.p_z
     cdef const double* ar = state.collapsed.a_r
@@ -263,7 +267,7 @@ cdef inline double other_gram(const State* state, const Row* row, Py_ssize_t i, 
     return row.gram[i * state.capacity + j] - t * (pz[i] * ar[j] + ar[i] * pz[j]) + t * t * row.square * pz[i] * pz[j]
 
 
-cdef void flip(const State* state, const Row* row, Py_ssize_t j) noexcept nogil:
+cdef void flip(const FeatureState* state, const CollapsedRow* row, Py_ssize_t j) noexcept nogil:
     """Flip bit j of z, and bring A r and P z of the other rows up to date."""
     cdef double sign = 1.0 - 2.0 * state.collapsed.z[j]
     cdef Py_ssize_t k
@@ -273,25 +277,25 @@ cdef void flip(const State* state, const Row* row, Py_ssize_t j) noexcept nogil:
     state.collapsed.z[j] += sign
 
 
-cdef inline double numerator_step(const State* state, const Row* row, Py_ssize_t j) noexcept nogil:
+cdef inline double numerator_step(const FeatureState* state, const CollapsedRow* row, Py_ssize_t j) noexcept nogil:
     """By what the numerator of the cost changes where bit j of z flips."""
     cdef double sign = 1.0 - 2.0 * state.collapsed.z[j]
     return other_gram(state, row, j, j) - 2.0 * sign * state.collapsed.other_a_r[j]
 
 
-cdef inline double denominator_step(const State* state, const Row* row, Py_ssize_t j) noexcept nogil:
+cdef inline double denominator_step(const FeatureState* state, const CollapsedRow* row, Py_ssize_t j) noexcept nogil:
     """By what the denominator of the cost changes where bit j of z flips."""
     cdef double sign = 1.0 - 2.0 * state.collapsed.z[j]
     return row.weight * (other_inverse(state, row, j, j) + 2.0 * sign * state.collapsed.other_p_z[j])
 
 
-cdef bint flip_bits(const State* state, Row* row) noexcept nogil:
+cdef bint flip_bits(const FeatureState* state, CollapsedRow* row) noexcept nogil:
     """Flip each bit of z in turn where the cost falls by more than rounding, until none does; returns if any did."""
     cdef Py_ssize_t j
     cdef double numerator, denominator, cost = row.cost
     cdef bint flipped = True, any_flipped = False
     cdef int passes = 0
-    while flipped and passes < PASSES:
+    while flipped and passes < MAX_PASSES:
         flipped = False
         passes += 1
         for j in range(row.size):
@@ -321,7 +325,7 @@ cdef void add_steps(double* values, double* step, const double* terms, Py_ssize_
         values[size + m] = values[m] + step[m]
 
 
-cdef Py_ssize_t best_flips(const State* state, const Row* row) noexcept nogil:
+cdef Py_ssize_t best_flips(const FeatureState* state, const CollapsedRow* row) noexcept nogil:
     """Which bits of z to flip for the row that costs least of all 2^size, the last feature's bit the lowest; 0: none.
 
     At a tie these are the lowest number: z stays, or its first features do.
@@ -352,7 +356,7 @@ cdef Py_ssize_t best_flips(const State* state, const Row* row) noexcept nogil:
     return best
 
 
-cdef void choose_row(const Problem* problem, State* state, Row* row) noexcept nogil:
+cdef void choose_row(const FeatureProblem* problem, FeatureState* state, CollapsedRow* row) noexcept nogil:
     """Choose the bits of the row, all together or one by one; they stay if that is a gain by rounding only."""
     cdef Py_ssize_t j, flips
     cdef double cost
@@ -378,7 +382,7 @@ cdef void choose_row(const Problem* problem, State* state, Row* row) noexcept no
             memcpy(collapsed.z, collapsed.old_z, row.size * sizeof(double))
 
 
-cdef void write_row(const Problem* problem, State* state, Py_ssize_t i, const double* z) noexcept nogil:
+cdef void write_row(const FeatureProblem* problem, FeatureState* state, Py_ssize_t i, const double* z) noexcept nogil:
     """Make row i of Z z, a round of its own, and bring the sums up to date."""
     cdef Py_ssize_t tile = i // LANES, k
     memcpy(old_bits_of(state, 0), bits_of(state, tile), state.k * LANES)
@@ -388,7 +392,7 @@ cdef void write_row(const Problem* problem, State* state, Py_ssize_t i, const do
     add_round(problem, state, tile * LANES, tile * LANES + 1, True)
 
 
-cdef int replace_row(const Problem* problem, State* state, const Row* row) except -1 nogil:
+cdef int replace_row(const FeatureProblem* problem, FeatureState* state, const CollapsedRow* row) except -1 nogil:
     """Take the new row over the same columns: two rank-one updates, one for the old row and one for the new."""
     cdef Py_ssize_t d = problem.points.d, size = row.size, j, k
     cdef Collapsed* collapsed = &state.collapsed
@@ -422,7 +426,9 @@ cdef int replace_row(const Problem* problem, State* state, const Row* row) excep
     return 0
 
 
-cdef int replace_columns(const Problem* problem, State* state, const Row* row, bint creates) except -1 nogil:
+cdef int replace_columns(
+    const FeatureProblem* problem, FeatureState* state, const CollapsedRow* row, bint creates
+) except -1 nogil:
     """Take the new row where columns change: one is dropped, or created for this row alone, or both."""
     cdef Py_ssize_t j, i = row.i, dropped = row.dropped
     cdef double* full_z = state.collapsed.full_z
@@ -446,9 +452,9 @@ cdef int replace_columns(const Problem* problem, State* state, const Row* row, b
     return 0
 
 
-cdef int reconsider(const Problem* problem, State* state, Py_ssize_t i) except -1 nogil:
+cdef int reconsider(const FeatureProblem* problem, FeatureState* state, Py_ssize_t i) except -1 nogil:
     """Take row i out, find the best new row, and take that if the objective falls by more than rounding."""
-    cdef Row row
+    cdef CollapsedRow row
     cdef bint creates
     if not take_out(problem, state, &row, i):
         return 0
@@ -465,7 +471,7 @@ cdef int reconsider(const Problem* problem, State* state, Py_ssize_t i) except -
     return 0
 
 
-cdef int collapsed_sweep(const Problem* problem, State* state) except -1 nogil:
+cdef int collapsed_sweep(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
     """Sweep once over the rows: each is reconsidered, in order."""
     cdef Py_ssize_t i, tried
     for i in range(problem.points.n):

@@ -14,14 +14,14 @@ from cython.parallel cimport prange
 from libc.math cimport sqrt
 
 from smallvar._sweeps.features.state cimport (
-    CHUNK,
+    FEATURE_CHUNK,
+    FEATURE_TIE,
     LANES,
-    TIE,
+    FeatureProblem,
+    FeatureScratch,
+    FeatureState,
     Level,
-    Problem,
     RowSearch,
-    Scratch,
-    State,
     check_interrupt,
     chunk_count,
     residuals,
@@ -58,7 +58,7 @@ cdef void exchange(RowSearch* search, Py_ssize_t capacity, Py_ssize_t i, Py_ssiz
         r[m * capacity + j] = value
 
 
-cdef bint factorize(State* state) noexcept nogil:
+cdef bint factorize(FeatureState* state) noexcept nogil:
     """Compute alpha, the order of the features and R for these; returns False if all features are zero.
 
     Of the features left the one with the least pivot comes first. Bits are chosen from the last one on, so those that
@@ -95,7 +95,7 @@ cdef bint factorize(State* state) noexcept nogil:
     return True
 
 
-cdef double set_targets(const State* state, int lane, Scratch* scratch) noexcept nogil:
+cdef double set_targets(const FeatureState* state, int lane, FeatureScratch* scratch) noexcept nogil:
     """Set y and the bits for a lane, whose row is in scratch.z and A x in scratch.dots; returns ||R z' - y||^2."""
     cdef Py_ssize_t k = state.k, capacity = state.capacity, i, j
     cdef const double* r = state.search.factor
@@ -117,13 +117,13 @@ cdef double set_targets(const State* state, int lane, Scratch* scratch) noexcept
     return square
 
 
-cdef bint search_row(const State* state, int lane, Scratch* scratch) noexcept nogil:
+cdef bint search_row(const FeatureState* state, int lane, FeatureScratch* scratch) noexcept nogil:
     """Find a better row for a lane of a tile, depth first; returns whether there is one, then in scratch.z."""
     cdef Py_ssize_t k = state.k, capacity = state.capacity, i = k - 1, j, n_nodes = 0
     cdef const double* r = state.search.factor
     cdef Level* levels = scratch.levels
     cdef Level* level = levels + i
-    cdef double bound = set_targets(state, lane, scratch) * (1.0 - TIE), value, sum_
+    cdef double bound = set_targets(state, lane, scratch) * (1.0 - FEATURE_TIE), value, sum_
     cdef bint is_better = False
     # the row so far is the bound; each step chooses a bit of level i, given those above
     level.left, level.n_tried = level.target, 0
@@ -163,15 +163,15 @@ cdef bint search_row(const State* state, int lane, Scratch* scratch) noexcept no
 
 
 cdef void search_chunk(
-    const Problem* problem, State* state, Py_ssize_t first, Py_ssize_t last, Py_ssize_t chunk, int thread
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t first, Py_ssize_t last, Py_ssize_t chunk, int thread
 ) noexcept nogil:
     """Find better rows for one chunk of the tiles first..last-1."""
-    cdef Py_ssize_t tile, first_tile = first + chunk * CHUNK
-    cdef Scratch* scratch = state.scratch + thread
+    cdef Py_ssize_t tile, first_tile = first + chunk * FEATURE_CHUNK
+    cdef FeatureScratch* scratch = state.scratch + thread
     cdef double squares[LANES]
     cdef const double* x
     cdef int changed, lane
-    for tile in range(first_tile, min(last, first_tile + CHUNK)):
+    for tile in range(first_tile, min(last, first_tile + FEATURE_CHUNK)):
         x = residuals(problem, state, tile, scratch, squares)
         sf_dots(problem.points.d, state.k, state.capacity, x, state.features.transposed, scratch.dots)
         changed = 0
@@ -183,7 +183,9 @@ cdef void search_chunk(
             keep_better(problem, state, tile, x, changed, squares, scratch)
 
 
-cdef void search_tiles(const Problem* problem, State* state, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+cdef void search_tiles(
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t first, Py_ssize_t last
+) noexcept nogil:
     cdef Py_ssize_t n_chunks = chunk_count(last - first), chunk
     cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, last - first))
     if loop.threads == 1:
@@ -195,7 +197,7 @@ cdef void search_tiles(const Problem* problem, State* state, Py_ssize_t first, P
     end_loop(&loop)
 
 
-cdef int search(const Problem* problem, State* state) except -1 nogil:
+cdef int search(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
     """Find the best row for each point, or the best of those met in so many steps; never a worse one than it has."""
     cdef Py_ssize_t start = 0, stop, work = problem.points.d * (2 * state.k + 1) + NODES * state.k
     if not factorize(state):

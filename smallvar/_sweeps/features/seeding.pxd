@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
-from smallvar._sweeps.features.state cimport Problem, State
+from smallvar._sweeps.features.state cimport FeatureProblem, FeatureState
 
 
 cdef inline double uniform(uint64_t* state) noexcept nogil:
@@ -16,7 +16,7 @@ cdef inline double uniform(uint64_t* state) noexcept nogil:
     return <double> (z >> 11) * (1.0 / 9007199254740992.0)
 
 
-cdef void join(const Problem* problem, State* state) noexcept nogil
-cdef Py_ssize_t draw(const Problem* problem, State* state, double error) noexcept nogil
-cdef int fill_up(const Problem* problem, State* state) except -1 nogil
-cdef int seed(const Problem* problem, State* state, int mode) except -1 nogil
+cdef void join(const FeatureProblem* problem, FeatureState* state) noexcept nogil
+cdef Py_ssize_t draw(const FeatureProblem* problem, FeatureState* state, double error) noexcept nogil
+cdef int fill_up(const FeatureProblem* problem, FeatureState* state) except -1 nogil
+cdef int seed(const FeatureProblem* problem, FeatureState* state, int mode) except -1 nogil

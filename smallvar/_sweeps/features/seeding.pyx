@@ -5,12 +5,12 @@ from libc.string cimport memset
 
 from smallvar._sweeps.features.solver cimport add_feature, add_residual, remove
 from smallvar._sweeps.features.state cimport (
-    CHUNK,
+    FEATURE_CHUNK,
     LANES,
     ZERO_SQUARE,
-    Problem,
-    Scratch,
-    State,
+    FeatureProblem,
+    FeatureScratch,
+    FeatureState,
     bit,
     bits_of,
     check_interrupt,
@@ -27,15 +27,15 @@ from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, en
 from smallvar._sweeps.rows cimport weight_of
 
 
-cdef void join_chunk(const Problem* problem, State* state, Py_ssize_t chunk, int thread) noexcept nogil:
+cdef void join_chunk(const FeatureProblem* problem, FeatureState* state, Py_ssize_t chunk, int thread) noexcept nogil:
     """Points of a chunk whose residual strictly shrinks take the last feature."""
     cdef Py_ssize_t tile, lane, i, k = state.k - 1, d = problem.points.d
     cdef const double* feature = state.features.rows + k * d
     cdef const double* x
-    cdef Scratch* scratch = state.scratch + thread
+    cdef FeatureScratch* scratch = state.scratch + thread
     cdef double squares[LANES]
     cdef double new_squares[LANES]
-    for tile in range(chunk * CHUNK, min(problem.points.n_tiles, (chunk + 1) * CHUNK)):
+    for tile in range(chunk * FEATURE_CHUNK, min(problem.points.n_tiles, (chunk + 1) * FEATURE_CHUNK)):
         x = tile_of(&problem.points, tile, scratch.x)
         sf_load_bits(k, bits_of(state, tile), scratch.z)
         sf_residual(d, k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares)
@@ -47,7 +47,7 @@ cdef void join_chunk(const Problem* problem, State* state, Py_ssize_t chunk, int
                 state.assignments.squares[i] = new_squares[lane]
 
 
-cdef void join(const Problem* problem, State* state) noexcept nogil:
+cdef void join(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
     """Points whose residual strictly shrinks take the last feature (MB13, section 5)."""
     cdef Py_ssize_t n_chunks = chunk_count(problem.points.n_tiles), chunk
     cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, problem.points.n_tiles))
@@ -60,13 +60,13 @@ cdef void join(const Problem* problem, State* state) noexcept nogil:
     end_loop(&loop)
 
 
-cdef Py_ssize_t draw(const Problem* problem, State* state, double error) noexcept nogil:
+cdef Py_ssize_t draw(const FeatureProblem* problem, FeatureState* state, double error) noexcept nogil:
     """A point with probability proportional to its weighted squared residual (MB13, section 5).
 
     Those of whole chunks are passed over by their sums, so ``error`` has to come from `total`.
     """
     cdef double target = uniform(&state.rng) * error, cumulated = 0.0, part
-    cdef Py_ssize_t i = 0, last = 0, length = CHUNK * LANES, n = problem.points.n
+    cdef Py_ssize_t i = 0, last = 0, length = FEATURE_CHUNK * LANES, n = problem.points.n
     cdef const double* chunk_sums = state.assignments.chunk_sums
     while i + length < n and not cumulated + chunk_sums[i // length] > target:
         cumulated += chunk_sums[i // length]
@@ -81,14 +81,14 @@ cdef Py_ssize_t draw(const Problem* problem, State* state, double error) noexcep
     return last
 
 
-cdef int fill_up(const Problem* problem, State* state) except -1 nogil:
+cdef int fill_up(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
     """Add features without users up to K, where that is fixed and no residual is left to make one of."""
     while problem.fixed and state.k < problem.max_features:
         add_feature(problem, state, NULL)
     return 0
 
 
-cdef int seed(const Problem* problem, State* state, int mode) except -1 nogil:
+cdef int seed(const FeatureProblem* problem, FeatureState* state, int mode) except -1 nogil:
     """Seed features greedily (MB13, section 5), like k-means++. Leaves A as seeded, not as least squares."""
     cdef Py_ssize_t i
     cdef double error, before

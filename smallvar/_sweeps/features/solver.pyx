@@ -9,19 +9,19 @@ from libc.math cimport sqrt
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.features.state cimport (
-    CHUNK,
     DEPENDENT,
+    FEATURE_CHUNK,
     LANES,
     PARTIALS,
     SUMS,
     ZERO_SQUARE,
-    Bins,
+    FeatureBins,
+    FeatureProblem,
+    FeatureScratch,
+    FeatureState,
+    FeatureSums,
     Features,
-    Problem,
-    Scratch,
     Solver,
-    State,
-    Sums,
     bits_of,
     check_interrupt,
     chunk_count,
@@ -45,7 +45,7 @@ from smallvar._sweeps.rows cimport point, weight_of
 # Sums
 
 
-cdef void cut_weight(const Bins* bins, Py_ssize_t d, double weight, double* pieces) noexcept nogil:
+cdef void cut_weight(const FeatureBins* bins, Py_ssize_t d, double weight, double* pieces) noexcept nogil:
     """Cut a weight to pieces, one a bin; 1 where there are no weights and Z'WZ counts rows."""
     cdef Py_ssize_t b
     cdef double magic
@@ -59,7 +59,7 @@ cdef void cut_weight(const Bins* bins, Py_ssize_t d, double weight, double* piec
 
 
 cdef void cut_point(
-    const Problem* problem, Py_ssize_t i, const double* x, Scratch* scratch
+    const FeatureProblem* problem, Py_ssize_t i, const double* x, FeatureScratch* scratch
 ) noexcept nogil:
     """Cut w and w x of point i to pieces, into scratch. IN x: of its tile, where columns of X are apart."""
     cdef Py_ssize_t d = problem.points.d, n_bins = problem.bins.of_zx
@@ -76,8 +76,8 @@ cdef void cut_point(
 
 
 cdef void add_row(
-    const Problem* problem, Py_ssize_t size, const unsigned char* old, const unsigned char* new, Py_ssize_t i,
-    const double* x, double* sums, Scratch* scratch
+    const FeatureProblem* problem, Py_ssize_t size, const unsigned char* old, const unsigned char* new, Py_ssize_t i,
+    const double* x, double* sums, FeatureScratch* scratch
 ) noexcept nogil:
     """Add to sums (zz_bins, users, zx_bins, one after the other) what changes as a row of Z becomes a new one.
 
@@ -113,15 +113,15 @@ cdef void add_row(
 
 
 cdef void add_chunk(
-    const Problem* problem, State* state, Py_ssize_t first, Py_ssize_t last, Py_ssize_t length, Py_ssize_t chunk,
-    int thread
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t first, Py_ssize_t last, Py_ssize_t length,
+    Py_ssize_t chunk, int thread
 ) noexcept nogil:
     """Compute partial sum ``chunk``: what ``length`` tiles of the round first..last-1 change."""
     cdef Py_ssize_t tile, i, first_tile = first + chunk * length
     cdef const double* x
     cdef const unsigned char* old
     cdef double* sums = state.sums.partial + chunk * sums_size(problem, state.k)
-    cdef Scratch* scratch = state.scratch + thread
+    cdef FeatureScratch* scratch = state.scratch + thread
     for tile in range(first_tile, min(last, first_tile + length)):
         if not state.round.changed[tile - first]:
             continue
@@ -133,7 +133,7 @@ cdef void add_chunk(
 
 
 cdef void add_round(
-    const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, bint counts_users
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t start, Py_ssize_t stop, bint counts_users
 ) noexcept nogil:
     """Bring the sums up to date with a round. Whether users are counted, too, or have been, the caller says."""
     cdef Py_ssize_t first = start // LANES, last = tile_count(stop), k = state.k, capacity = state.capacity, chunk, i, b
@@ -163,11 +163,11 @@ cdef void add_round(
         sf_axpy(k * problem.bins.of_zx * problem.points.d, 1.0, partial + n_zz * k * k + k, state.sums.zx_bins)
 
 
-cdef void read_sums(const Problem* problem, State* state) noexcept nogil:
+cdef void read_sums(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
     """Read Z'WZ and Z'WX from their bins, the smallest pieces first."""
     cdef Py_ssize_t i, j, b, k = state.k, d = problem.points.d, capacity = state.capacity
     cdef Py_ssize_t n_zz = problem.bins.of_zz, n_zx = problem.bins.of_zx
-    cdef Sums* sums = &state.sums
+    cdef FeatureSums* sums = &state.sums
     cdef const double* bins
     cdef double value
     for i in range(k):
@@ -182,7 +182,7 @@ cdef void read_sums(const Problem* problem, State* state) noexcept nogil:
             sf_axpy(d, 1.0, bins + b * d, sums.zx + i * d)
 
 
-cdef int recount(const Problem* problem, State* state, Py_ssize_t n_counted) except -1 nogil:
+cdef int recount(const FeatureProblem* problem, FeatureState* state, Py_ssize_t n_counted) except -1 nogil:
     """Sum up the rows of Z, where the sums of the first ``n_counted`` features are there already."""
     cdef Py_ssize_t first = 0, last, tile, capacity = state.capacity, length = round_tiles(problem)
     cdef Py_ssize_t n_tiles = problem.points.n_tiles, n = problem.points.n, d = problem.points.d
@@ -207,7 +207,7 @@ cdef int recount(const Problem* problem, State* state, Py_ssize_t n_counted) exc
 # Features
 
 
-cdef void update_tables(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil:
+cdef void update_tables(const FeatureProblem* problem, FeatureState* state, Py_ssize_t k) noexcept nogil:
     """Bring A transposed and A A' up to date with row k of A."""
     cdef Py_ssize_t i, j, d = problem.points.d, capacity = state.capacity
     cdef Features* features = &state.features
@@ -220,7 +220,7 @@ cdef void update_tables(const Problem* problem, State* state, Py_ssize_t k) noex
         features.gram[i * capacity + k] = dot
 
 
-cdef void update_all_tables(const Problem* problem, State* state) noexcept nogil:
+cdef void update_all_tables(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
     """Bring A transposed and A A' up to date with all rows of A."""
     cdef Py_ssize_t i, j, k, d = problem.points.d, capacity = state.capacity
     cdef Features* features = &state.features
@@ -232,7 +232,7 @@ cdef void update_all_tables(const Problem* problem, State* state) noexcept nogil
             features.gram[i * capacity + k] = features.gram[k * capacity + i]
 
 
-cdef void append(const Problem* problem, State* state) noexcept nogil:
+cdef void append(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
     """Make the row of A behind those there are a feature, without users."""
     cdef Py_ssize_t i, b, k = state.k, capacity = state.capacity, width = problem.bins.of_zx * problem.points.d
     cdef double* zz
@@ -248,7 +248,7 @@ cdef void append(const Problem* problem, State* state) noexcept nogil:
     memset(state.sums.zx_bins + k * width, 0, width * sizeof(double))
 
 
-cdef int add_feature(const Problem* problem, State* state, const double* feature) except -1 nogil:
+cdef int add_feature(const FeatureProblem* problem, FeatureState* state, const double* feature) except -1 nogil:
     """Add a feature that no point uses yet. IN feature: d, outside of the state's memory; NULL: zero."""
     cdef Py_ssize_t d = problem.points.d
     if state.k == state.capacity:
@@ -261,7 +261,7 @@ cdef int add_feature(const Problem* problem, State* state, const double* feature
     return 0
 
 
-cdef int add_residual(const Problem* problem, State* state, Py_ssize_t i) except -1 nogil:
+cdef int add_residual(const FeatureProblem* problem, FeatureState* state, Py_ssize_t i) except -1 nogil:
     """Add a feature equal to the residual of point i, which no point uses yet."""
     if state.k == state.capacity:
         grow(problem, state)
@@ -270,17 +270,17 @@ cdef int add_residual(const Problem* problem, State* state, Py_ssize_t i) except
     return 0
 
 
-cdef void compact_chunk(State* state, Py_ssize_t n_kept, Py_ssize_t n_tiles, Py_ssize_t chunk) noexcept nogil:
+cdef void compact_chunk(FeatureState* state, Py_ssize_t n_kept, Py_ssize_t n_tiles, Py_ssize_t chunk) noexcept nogil:
     cdef Py_ssize_t tile, i
     cdef unsigned char* bits
-    for tile in range(chunk * CHUNK, min(n_tiles, (chunk + 1) * CHUNK)):
+    for tile in range(chunk * FEATURE_CHUNK, min(n_tiles, (chunk + 1) * FEATURE_CHUNK)):
         bits = bits_of(state, tile)
         for i in range(n_kept):
             memcpy(bits + i * LANES, bits + state.solver.kept[i] * LANES, LANES)
         memset(bits + n_kept * LANES, 0, (state.k - n_kept) * LANES)
 
 
-cdef void compact_bits(const Problem* problem, State* state, Py_ssize_t n_kept) noexcept nogil:
+cdef void compact_bits(const FeatureProblem* problem, FeatureState* state, Py_ssize_t n_kept) noexcept nogil:
     """Keep the columns kept[:n_kept] of Z."""
     cdef Py_ssize_t n_tiles = problem.points.n_tiles, n_chunks = chunk_count(n_tiles), chunk
     cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, n_tiles))
@@ -294,11 +294,11 @@ cdef void compact_bits(const Problem* problem, State* state, Py_ssize_t n_kept) 
     end_loop(&loop)
 
 
-cdef void compact(const Problem* problem, State* state, Py_ssize_t n_kept) noexcept nogil:
+cdef void compact(const FeatureProblem* problem, FeatureState* state, Py_ssize_t n_kept) noexcept nogil:
     """Keep the features kept[:n_kept], whose numbers ascend, so that nothing is overwritten that is still needed."""
     cdef Py_ssize_t i, j, b, d = problem.points.d, capacity = state.capacity, width = problem.bins.of_zx * d
     cdef Features* features = &state.features
-    cdef Sums* sums = &state.sums
+    cdef FeatureSums* sums = &state.sums
     cdef double* zz
     cdef const Py_ssize_t* kept = state.solver.kept
     compact_bits(problem, state, n_kept)
@@ -319,7 +319,7 @@ cdef void compact(const Problem* problem, State* state, Py_ssize_t n_kept) noexc
     state.k = n_kept
 
 
-cdef void remove(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil:
+cdef void remove(const FeatureProblem* problem, FeatureState* state, Py_ssize_t k) noexcept nogil:
     """Remove feature k."""
     cdef Py_ssize_t i, n_kept = 0
     for i in range(state.k):
@@ -387,7 +387,7 @@ cdef inline void scale(Py_ssize_t d, double factor, double* y) noexcept nogil:
         y[j] *= factor
 
 
-cdef void least_norm(State* state, Py_ssize_t k, Py_ssize_t rank, Py_ssize_t d) noexcept nogil:
+cdef void least_norm(FeatureState* state, Py_ssize_t k, Py_ssize_t rank, Py_ssize_t d) noexcept nogil:
     """Compute the least squares solution of least norm, A = C' (C C')^-1 A_S.
 
     Z = Z_S C for the independent columns S (kept[:rank]): those of C are the identity, the others M_SS^-1 M_S,rest with
@@ -418,7 +418,7 @@ cdef void least_norm(State* state, Py_ssize_t k, Py_ssize_t rank, Py_ssize_t d) 
             sf_axpy(d, c[i * n_rest + j], solver.solution + i * d, solver.solution + (rank + j) * d)
 
 
-cdef double replace_features(const Problem* problem, State* state, Py_ssize_t count) noexcept nogil:
+cdef double replace_features(const FeatureProblem* problem, FeatureState* state, Py_ssize_t count) noexcept nogil:
     """Make the rows kept[:count] of A the solutions and the others zero; returns by how much the squared error falls.
 
     That is tr D' Z'WZ D, D = A - (A before), since A is least squares for Z.
@@ -443,7 +443,7 @@ cdef double replace_features(const Problem* problem, State* state, Py_ssize_t co
     return decrease
 
 
-cdef double least_squares(const Problem* problem, State* state) noexcept nogil:
+cdef double least_squares(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
     """Set A to least squares for Z; returns by how much the squared error falls. MB13, after eq. 6.
 
     Columns that depend on earlier ones or have A_k = 0 are dropped, unless K is fixed.

@@ -15,19 +15,19 @@ from smallvar._sweeps.features.search cimport search
 from smallvar._sweeps.features.seeding cimport draw, fill_up, join, seed, uniform
 from smallvar._sweeps.features.solver cimport add_residual, least_squares, read_sums, recount, remove, update_all_tables
 from smallvar._sweeps.features.state cimport (
-    CHUNK,
     COLLAPSED,
     COORDINATE,
     EXACT,
+    FEATURE_CHUNK,
     FREE,
     LANES,
+    MAX_PASSES,
     PACKED,
-    PASSES,
     SMALL,
     ZERO_SQUARE,
-    Problem,
+    FeatureProblem,
+    FeatureState,
     Progress,
-    State,
     allocate,
     bit,
     check_interrupt,
@@ -63,7 +63,7 @@ cdef extern from *:
     #define SMALLVAR_SWEEPS_LEFT 20.0
     """
     # of the error before least squares: below, most digits of the difference are lost, and all rows are added up again
-    const double CANCELLATION "SMALLVAR_CANCELLATION"
+    const double CANCELED_SHARE "SMALLVAR_CANCELLATION"
     # of the objective, plus the first of the start: what a swap of features must gain
     const double SWAP_GAIN "SMALLVAR_SWAP_GAIN"
     # of an objective: starts that differ by no more have found the same, though features may be in another order
@@ -71,7 +71,7 @@ cdef extern from *:
     # a swap is given up where so many sweeps that gain as much as the last one would not be enough
     const double SWEEPS_LEFT "SMALLVAR_SWEEPS_LEFT"
 
-RULES = {"sweep": FREE, "collapsed": COLLAPSED, "coordinate": COORDINATE, "exact": EXACT}
+FEATURE_RULES = {"sweep": FREE, "collapsed": COLLAPSED, "coordinate": COORDINATE, "exact": EXACT}
 MOST_TRIED = C_MOST_TRIED  # the same number for Python
 
 cdef enum:
@@ -88,7 +88,7 @@ cdef struct Agreement:          # when starts end
 # Starts
 
 
-cdef inline void set_error(const Problem* problem, State* state, double error) noexcept nogil:
+cdef inline void set_error(const FeatureProblem* problem, FeatureState* state, double error) noexcept nogil:
     """Set error and objective, given the sum of w ||r||^2."""
     state.progress.error = zero_if_rounding(problem, error)
     state.progress.objective = state.progress.error + (0.0 if problem.fixed else problem.lam * state.k)
@@ -99,7 +99,7 @@ cdef inline bint has_changed(const Progress* progress) noexcept nogil:
     return progress.n_changed > 0 or progress.n_created > 0 or progress.n_removed > 0
 
 
-cdef double sweep(const Problem* problem, State* state) except? -1.0 nogil:
+cdef double sweep(const FeatureProblem* problem, FeatureState* state) except? -1.0 nogil:
     """Sweep over the rows of Z, then set A to least squares; returns the sum of w ||r||^2."""
     cdef Progress* progress = &state.progress
     cdef bint was_solved = progress.solved
@@ -115,10 +115,10 @@ cdef double sweep(const Problem* problem, State* state) except? -1.0 nogil:
     error = before = total(problem, state)
     if has_changed(progress) or not was_solved:
         error = before - least_squares(problem, state)
-    return error if not error < CANCELLATION * before else evaluate(problem, state)
+    return error if not error < CANCELED_SHARE * before else evaluate(problem, state)
 
 
-cdef int converge(const Problem* problem, State* state, double limit) except -1 nogil:
+cdef int converge(const FeatureProblem* problem, FeatureState* state, double limit) except -1 nogil:
     """Sweep until nothing changes, tol or max_iter ends it, or the objective will hardly come down to the limit."""
     cdef Stopping stopping
     cdef Progress* progress = &state.progress
@@ -151,7 +151,9 @@ cdef int converge(const Problem* problem, State* state, double limit) except -1 
     return 0
 
 
-cdef int reseed_feature(const Problem* problem, State* state, bint drops_one, bint adds_one) except -1 nogil:
+cdef int reseed_feature(
+    const FeatureProblem* problem, FeatureState* state, bint drops_one, bint adds_one
+) except -1 nogil:
     """Remove a feature drawn at random, seed one at the residuals, or both; then set A to least squares."""
     cdef Py_ssize_t n_counted
     cdef double error
@@ -172,7 +174,7 @@ cdef int reseed_feature(const Problem* problem, State* state, bint drops_one, bi
     return 0
 
 
-cdef int swap(const Problem* problem, State* state, State* before) except -1 nogil:
+cdef int swap(const FeatureProblem* problem, FeatureState* state, FeatureState* before) except -1 nogil:
     """Move one feature elsewhere and sweep again; keep the result if it is better.
 
     Where K is free, a draw decides whether a feature is only removed, only seeded, or both.
@@ -202,7 +204,9 @@ cdef int swap(const Problem* problem, State* state, State* before) except -1 nog
     return 0
 
 
-cdef int run_start(const Problem* problem, State* state, State* before, int mode, bint given) except -1 nogil:
+cdef int run_start(
+    const FeatureProblem* problem, FeatureState* state, FeatureState* before, int mode, bint given
+) except -1 nogil:
     """Run one start, from seeding to a fixed point. ``given``: Z is there already."""
     cdef Py_ssize_t _
     cdef Progress* progress = &state.progress
@@ -235,11 +239,11 @@ cdef bint is_better(const Progress* progress, const Progress* best) noexcept nog
 
 
 cdef int run_in_thread(
-    const Problem* problem, State* states, Py_ssize_t capacity, int threads, Py_ssize_t number, uint64_t rng, int mode,
-    double* objective
+    const FeatureProblem* problem, FeatureState* states, Py_ssize_t capacity, int threads, Py_ssize_t number,
+    uint64_t rng, int mode, double* objective
 ) except -1 nogil:
     """Run a start with the states of a thread, which get their memory as the thread begins its first start."""
-    cdef State present
+    cdef FeatureState present
     cdef int i
     for i in range(2):  # what swaps need, they allocate
         if states[i].capacity == 0:
@@ -280,14 +284,14 @@ cdef Py_ssize_t count_needed(const double* objectives, Py_ssize_t n_starts, cons
 
 
 cdef void start_chunk(
-    const Problem* problem, State* states, Py_ssize_t capacity, int threads, Py_ssize_t number, uint64_t rng, int mode,
-    double* objectives, const Agreement* agreement, PyObject** error, int thread
+    const FeatureProblem* problem, FeatureState* states, Py_ssize_t capacity, int threads, Py_ssize_t number,
+    uint64_t rng, int mode, double* objectives, const Agreement* agreement, PyObject** error, int thread
 ) noexcept with gil:
     """Run one start, unless those before it are enough.
 
     The first error ends all of them and is kept; errors take a Python thread state, so the GIL.
     """
-    cdef State* thread_states = states + STATES * thread
+    cdef FeatureState* thread_states = states + STATES * thread
     if atomic_read(thread_states.progress.stop) or count_needed(objectives, number, agreement) < number:
         return
     try:
@@ -300,7 +304,7 @@ cdef void start_chunk(
 
 
 cdef PyObject* run_starts(
-    const Problem* problem, State* states, Py_ssize_t capacity, Py_ssize_t n_starts, const uint64_t* rngs,
+    const FeatureProblem* problem, FeatureState* states, Py_ssize_t capacity, Py_ssize_t n_starts, const uint64_t* rngs,
     const int* modes, double* objectives, const Agreement* agreement, int n_threads
 ) noexcept nogil:
     """Run starts until all are over or enough agree, those of a small problem in parallel.
@@ -340,14 +344,14 @@ cdef Py_ssize_t best_start(const double* objectives, Py_ssize_t n_starts) noexce
 # For Python
 
 
-cdef void copy_chunk(const State* state, Py_ssize_t n, int* out, Py_ssize_t chunk) noexcept nogil:
-    cdef Py_ssize_t i, k, length = CHUNK * LANES
+cdef void copy_chunk(const FeatureState* state, Py_ssize_t n, int* out, Py_ssize_t chunk) noexcept nogil:
+    cdef Py_ssize_t i, k, length = FEATURE_CHUNK * LANES
     for i in range(chunk * length, min(n, (chunk + 1) * length)):
         for k in range(state.k):
             out[i * state.k + k] = bit(state, i, k)[0]
 
 
-cdef void copy_assignments(const Problem* problem, const State* state, int* out) noexcept nogil:
+cdef void copy_assignments(const FeatureProblem* problem, const FeatureState* state, int* out) noexcept nogil:
     """Copy Z to out, n x k, for Python."""
     cdef Py_ssize_t n_chunks = chunk_count(problem.points.n_tiles), chunk
     cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, problem.points.n_tiles))
@@ -372,8 +376,8 @@ cdef class FeatureSweep:
         and bit by bit with more
     """
 
-    cdef Problem problem
-    cdef State best                     # of all starts
+    cdef FeatureProblem problem
+    cdef FeatureState best                     # of all starts
     cdef Py_ssize_t stopped             # not 0 once all starts are to end
     cdef readonly object X, weight
     cdef readonly int n_threads
@@ -383,8 +387,8 @@ cdef class FeatureSweep:
     cdef object callback                # called after each sweep of each start, unless it is None
 
     def __cinit__(self):
-        memset(&self.problem, 0, sizeof(Problem))
-        memset(&self.best, 0, sizeof(State))
+        memset(&self.problem, 0, sizeof(FeatureProblem))
+        memset(&self.best, 0, sizeof(FeatureState))
         self.best.progress.number = -1
 
     def __dealloc__(self):
@@ -398,11 +402,11 @@ cdef class FeatureSweep:
         if not 0 <= most_tried <= C_MOST_TRIED:
             raise ValueError(f"most_tried must be >= 0 and <= {C_MOST_TRIED}, got {most_tried}")
         cdef Py_ssize_t n = X.shape[0], d = X.shape[1], n_tiles = tile_count(n)
-        cdef Problem* problem = &self.problem
+        cdef FeatureProblem* problem = &self.problem
         self.X, self.weight, self.n_threads, self.callback = X, weight, n_threads, callback
         problem.points.rows = rows_of(X, weight, None)
         problem.points.n, problem.points.d, problem.points.n_tiles = n, d, n_tiles
-        problem.rule, problem.fixed = RULES[rule], rule in ("coordinate", "exact")
+        problem.rule, problem.fixed = FEATURE_RULES[rule], rule in ("coordinate", "exact")
         problem.most_tried = most_tried
         problem.lam, problem.max_features, problem.n_swaps = lam, max_features, n_swaps
         problem.max_iter, problem.tol = max_iter, tol
@@ -476,7 +480,7 @@ cdef class FeatureSweep:
     def run_given(self, unsigned char[:, ::1] Z, uint64_t state):
         """One start from the rows of Z (IN)."""
         cdef Py_ssize_t i, j, n = self.problem.points.n, max_features = self.problem.max_features
-        cdef State before
+        cdef FeatureState before
         if Z.shape[0] != n or Z.shape[1] > max_features:
             raise ValueError(f"Z must be ({n}, at most {max_features}), got ({Z.shape[0]}, {Z.shape[1]})")
         self.prepare()
@@ -486,7 +490,7 @@ cdef class FeatureSweep:
         for i in range(n):
             for j in range(Z.shape[1]):
                 bit(&self.best, i, j)[0] = Z[i, j]
-        memset(&before, 0, sizeof(State))
+        memset(&before, 0, sizeof(FeatureState))
         try:
             with nogil:
                 run_start(&self.problem, &self.best, &before, 0, True)
@@ -504,7 +508,7 @@ cdef class FeatureSweep:
         cdef double[::1] objectives
         cdef Agreement agreement
         cdef PyObject* first_error
-        cdef State* memory
+        cdef FeatureState* memory
         self.objectives = np.full(n_starts, np.nan)
         objectives = self.objectives
         agreement.enough, agreement.n_found, agreement.lowest = enough, 0, HUGE_VAL
@@ -513,8 +517,8 @@ cdef class FeatureSweep:
         self.prepare()
         self.measure()
         capacity, self.stopped = self.first_capacity(), 0
-        memory = <State*> new_memory(n_states * sizeof(State))
-        memset(memory, 0, n_states * sizeof(State))
+        memory = <FeatureState*> new_memory(n_states * sizeof(FeatureState))
+        memset(memory, 0, n_states * sizeof(FeatureState))
         for i in range(n_states):
             memory[i].progress.number, memory[i].progress.stop = -1, &self.stopped
         try:
@@ -539,7 +543,8 @@ cdef class FeatureSweep:
             sf_free(memory)
 
     cdef int keep(
-        self, State* memory, Py_ssize_t capacity, Py_ssize_t number, const uint64_t[::1] states, const int[::1] modes
+        self, FeatureState* memory, Py_ssize_t capacity, Py_ssize_t number, const uint64_t[::1] states,
+        const int[::1] modes
     ) except -1:
         """Keep a start; where a thread has lost it to one that is not needed, run it once more."""
         cdef bint is_small = self.problem.points.n * self.problem.points.d <= SMALL
@@ -559,7 +564,7 @@ cdef class FeatureSweep:
         release(&self.best)
         self.best = memory[i]
         self.best.progress.stop = NULL
-        memset(&memory[i], 0, sizeof(State))
+        memset(&memory[i], 0, sizeof(FeatureState))
         return 0
 
     @property
@@ -637,7 +642,7 @@ cdef class FeatureSweep:
             memcpy(self.best.features.rows, &components[0, 0], k * d * sizeof(double))
         update_all_tables(&self.problem, &self.best)
         with nogil:
-            while changed and passes < PASSES:
+            while changed and passes < MAX_PASSES:
                 changed = encode_pass(&self.problem, &self.best)
                 passes += 1
             if k:

@@ -1,7 +1,7 @@
 """What the starts of a feature allocation share, what each one owns, and loops over its points.
 
 X is about Z A, with rows of Z in {0, 1}^k (which features a point has) and rows of A in R^d (the features). Points are
-handled in tiles of LANES, side by side in the lanes of vectors (see _features.h), and tiles in chunks of CHUNK.
+handled in tiles of LANES, side by side in the lanes of vectors (see _features.h), and tiles in chunks of FEATURE_CHUNK.
 """
 
 from libc.stdint cimport uint64_t
@@ -12,7 +12,7 @@ from smallvar._sweeps.rows cimport Rows
 cdef extern from "_features.h" nogil:
     enum:
         LANES "SF_LANES"
-    const double TIE "SF_TIE"  # squares that differ by no more than this share are equal
+    const double FEATURE_TIE "SF_TIE"  # squares that differ by no more than this share are equal
     void* sf_allocate(size_t)
     void sf_free(void*)
     Py_ssize_t sf_gather_d(const double*, Py_ssize_t, Py_ssize_t, double*)
@@ -35,15 +35,15 @@ cdef extern from "_features.h" nogil:
 
 cdef enum:
     ROUND = 8192        # tiles of a round, at most: proposed in parallel, then committed in order
-    CHUNK = 16          # tiles that a thread takes at a time
+    FEATURE_CHUNK = 16  # tiles that a thread takes at a time
     PACKED = 1 << 21    # data of at most this many values are held as tiles, larger ones gathered in each sweep
     SMALL = 1 << 18     # values up to which the starts are shared out to threads instead of the points
     PARTIALS = 16       # partial sums of a round,
     SUMS = 1 << 22      # and values they may have in all
     # over the bits of a row, at most, where they go on until none flips: a few, but for ties that rounding hides
-    PASSES = 1000
+    MAX_PASSES = 1000
     CALL = 2000         # multiply-adds that take as long as all other work of a small sweep
-    WORK = 1 << 26      # multiply-adds between two checks for signals
+    FEATURE_WORK = 1 << 26  # multiply-adds between two checks for signals
 
 cdef extern from *:
     """
@@ -66,7 +66,7 @@ cdef enum:
 # What all starts share and only read
 
 
-cdef struct Points:
+cdef struct FeaturePoints:
     Rows rows
     Py_ssize_t n                # points, as in rows
     Py_ssize_t d                # columns, likewise
@@ -74,15 +74,15 @@ cdef struct Points:
     double* packed              # n_tiles x d x LANES, or NULL: tiles are gathered from the rows
 
 
-cdef struct Bins:               # of the exact sums of w x, about 0, see _sums.h
+cdef struct FeatureBins:        # of the exact sums of w x, about 0, see _sums.h
     Py_ssize_t of_zx            # bins of an entry of Z'WX
     Py_ssize_t of_zz            # bins of an entry of Z'WZ: as many, or 1 without weights, where it counts rows
     const double* magic         # of_zx x (d + 1)
 
 
-cdef struct Problem:
-    Points points
-    Bins bins
+cdef struct FeatureProblem:
+    FeaturePoints points
+    FeatureBins bins
     const double* mean          # d: the weighted mean of X
     double energy               # sum of w ||x||^2
     double zero_square          # what counts as zero of a point's ||x||^2, for rows that are compared by residuals
@@ -124,7 +124,7 @@ cdef struct Features:
     Py_ssize_t n_removed        # how many were
 
 
-cdef struct Sums:               # over the rows of Z
+cdef struct FeatureSums:        # over the rows of Z
     double* users               # capacity: points that have each feature
     double* zz_bins             # bins.of_zz x capacity x capacity: those of Z'WZ, nothing above the diagonal
     double* zx_bins             # capacity x bins.of_zx x d: those of Z'WX
@@ -201,7 +201,7 @@ cdef struct Level:              # of the search for a row: a bit
     double best                 # the value in the best row so far
 
 
-cdef struct Scratch:            # of one thread
+cdef struct FeatureScratch:     # of one thread
     double* x                   # d x LANES: the values of a tile
     double* residual            # d x LANES: x - z A
     double* z                   # capacity x LANES: the rows of Z of a tile, as numbers
@@ -213,7 +213,7 @@ cdef struct Scratch:            # of one thread
     Level* levels               # capacity: of the search for a row
 
 
-cdef struct State:
+cdef struct FeatureState:
     Py_ssize_t k                # features, those removed in this sweep included
     Py_ssize_t capacity         # features there is memory for, a multiple of 8
     int threads                 # that a loop over points may use
@@ -222,92 +222,92 @@ cdef struct State:
     Assignments assignments     # Z
     Features features           # A
     Round round
-    Sums sums
+    FeatureSums sums
     Solver solver
     GrayCode gray_code
     RowSearch search
     Collapsed collapsed
     Progress progress
-    Scratch* scratch            # one for each thread
+    FeatureScratch* scratch            # one for each thread
 
 
-cdef inline Py_ssize_t sums_size(const Problem* problem, Py_ssize_t k) noexcept nogil:
+cdef inline Py_ssize_t sums_size(const FeatureProblem* problem, Py_ssize_t k) noexcept nogil:
     """Values in a partial sum: changes of zz_bins, users and zx_bins."""
     return k * (k * problem.bins.of_zz + 1 + problem.bins.of_zx * problem.points.d)
 
 
-cdef inline Py_ssize_t round_tiles(const Problem* problem) noexcept nogil:
+cdef inline Py_ssize_t round_tiles(const FeatureProblem* problem) noexcept nogil:
     """Tiles of the largest round."""
     return max(<Py_ssize_t> 1, min(problem.points.n_tiles, <Py_ssize_t> ROUND))
 
 
 cdef inline Py_ssize_t chunk_count(Py_ssize_t tiles) noexcept nogil:
-    return (tiles + CHUNK - 1) // CHUNK
+    return (tiles + FEATURE_CHUNK - 1) // FEATURE_CHUNK
 
 
 cdef inline Py_ssize_t tile_count(Py_ssize_t points) noexcept nogil:
     return (points + LANES - 1) // LANES
 
 
-cdef inline int threads_for(const Problem* problem, const State* state, Py_ssize_t tiles) noexcept nogil:
+cdef inline int threads_for(const FeatureProblem* problem, const FeatureState* state, Py_ssize_t tiles) noexcept nogil:
     """The threads for a loop over so many tiles: 1 where it is too short to be shared out."""
     return state.threads if tiles * LANES * problem.points.d * (2 * state.k + 1) >= PAYS else 1
 
 
-cdef inline int lanes_of(const Problem* problem, Py_ssize_t tile) noexcept nogil:
+cdef inline int lanes_of(const FeatureProblem* problem, Py_ssize_t tile) noexcept nogil:
     """Mask of the lanes that hold points."""
     return (1 << min(<Py_ssize_t> LANES, problem.points.n - tile * LANES)) - 1
 
 
-cdef inline unsigned char* bits_of(const State* state, Py_ssize_t tile) noexcept nogil:
+cdef inline unsigned char* bits_of(const FeatureState* state, Py_ssize_t tile) noexcept nogil:
     """The rows of Z of a tile, capacity x LANES."""
     return state.assignments.bits + tile * state.capacity * LANES
 
 
-cdef inline unsigned char* old_bits_of(const State* state, Py_ssize_t index) noexcept nogil:
+cdef inline unsigned char* old_bits_of(const FeatureState* state, Py_ssize_t index) noexcept nogil:
     """The rows of Z of tile ``index`` of the round, as they were before it, capacity x LANES."""
     return state.round.old_bits + index * state.capacity * LANES
 
 
-cdef inline unsigned char* bit(const State* state, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
+cdef inline unsigned char* bit(const FeatureState* state, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
     """Where z_k of point i lies."""
     return bits_of(state, i // LANES) + k * LANES + i % LANES
 
 
-cdef inline void set_energy(Problem* problem, double energy) noexcept nogil:
+cdef inline void set_energy(FeatureProblem* problem, double energy) noexcept nogil:
     """Set what counts as zero; without that, features created by rounding come and go for ever."""
     problem.energy = energy
     problem.threshold = max(problem.lam, ZERO_SQUARE * energy)
 
 
-cdef inline double zero_if_rounding(const Problem* problem, double error) noexcept nogil:
+cdef inline double zero_if_rounding(const FeatureProblem* problem, double error) noexcept nogil:
     """A squared error, or zero where it is nothing but rounding."""
     return 0.0 if error <= ZERO_SQUARE * problem.energy else error
 
 
-cdef inline Py_ssize_t row_work(const Problem* problem, const State* state) noexcept nogil:
+cdef inline Py_ssize_t row_work(const FeatureProblem* problem, const FeatureState* state) noexcept nogil:
     """Multiply-adds of a new row of Z, K fixed."""
     return problem.points.d * (2 * state.k + 1) + ((state.k + 4) << state.k if problem.rule == EXACT else 0)
 
 
-cdef inline Py_ssize_t work_tiles(const Problem* problem, Py_ssize_t work) noexcept nogil:
+cdef inline Py_ssize_t work_tiles(const FeatureProblem* problem, Py_ssize_t work) noexcept nogil:
     """Tiles of the next round, given the multiply-adds of a row: no more than may pass between checks for signals."""
-    return min(round_tiles(problem), max(<Py_ssize_t> 64, WORK // (LANES * work)))
+    return min(round_tiles(problem), max(<Py_ssize_t> 64, FEATURE_WORK // (LANES * work)))
 
 
 cdef void* new_memory(size_t bytes) except NULL nogil
-cdef void release(State* state) noexcept nogil
-cdef int allocate(const Problem* problem, State* state, Py_ssize_t capacity, int threads) except -1 nogil
-cdef void copy_state(const Problem* problem, const State* source, State* target) noexcept nogil
-cdef int grow(const Problem* problem, State* state) except -1 nogil
-cdef int check_interrupt(State* state, Py_ssize_t work) except -1 nogil
+cdef void release(FeatureState* state) noexcept nogil
+cdef int allocate(const FeatureProblem* problem, FeatureState* state, Py_ssize_t capacity, int threads) except -1 nogil
+cdef void copy_state(const FeatureProblem* problem, const FeatureState* source, FeatureState* target) noexcept nogil
+cdef int grow(const FeatureProblem* problem, FeatureState* state) except -1 nogil
+cdef int check_interrupt(FeatureState* state, Py_ssize_t work) except -1 nogil
 cdef int push(Progress* progress, double value) except -1 nogil
-cdef void pack(Points* points) noexcept nogil
-cdef const double* tile_of(const Points* points, Py_ssize_t tile, double* space) noexcept nogil
+cdef void pack(FeaturePoints* points) noexcept nogil
+cdef const double* tile_of(const FeaturePoints* points, Py_ssize_t tile, double* space) noexcept nogil
 # OUT scratch: z, the rows of Z of the tile, and residual, x - z A; squares: LANES, ||x - z A||^2. Returns x, d x LANES
 cdef const double* residuals(
-    const Problem* problem, const State* state, Py_ssize_t tile, Scratch* scratch, double* squares
+    const FeatureProblem* problem, const FeatureState* state, Py_ssize_t tile, FeatureScratch* scratch, double* squares
 ) noexcept nogil
-cdef void residual_of(const Problem* problem, State* state, Py_ssize_t i, double* residual) noexcept nogil
-cdef double total(const Problem* problem, State* state) noexcept nogil
-cdef double evaluate(const Problem* problem, State* state) noexcept nogil
+cdef void residual_of(const FeatureProblem* problem, FeatureState* state, Py_ssize_t i, double* residual) noexcept nogil
+cdef double total(const FeatureProblem* problem, FeatureState* state) noexcept nogil
+cdef double evaluate(const FeatureProblem* problem, FeatureState* state) noexcept nogil

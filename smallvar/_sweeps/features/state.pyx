@@ -31,7 +31,7 @@ cdef inline double* doubles(char* arena, Py_ssize_t* used, Py_ssize_t count) noe
 
 
 cdef void lay_out_collapsed(
-    const Problem* problem, Collapsed* collapsed, Py_ssize_t capacity, char* arena, Py_ssize_t* used
+    const FeatureProblem* problem, Collapsed* collapsed, Py_ssize_t capacity, char* arena, Py_ssize_t* used
 ) noexcept nogil:
     cdef Py_ssize_t square = capacity * capacity, d = problem.points.d
     cdef Py_ssize_t tried = <Py_ssize_t> 1 << min(problem.most_tried, problem.max_features)
@@ -56,7 +56,7 @@ cdef void lay_out_collapsed(
 
 
 cdef void lay_out_scratch(
-    const Problem* problem, Scratch* scratch, Py_ssize_t capacity, char* arena, Py_ssize_t* used
+    const FeatureProblem* problem, FeatureScratch* scratch, Py_ssize_t capacity, char* arena, Py_ssize_t* used
 ) noexcept nogil:
     cdef Py_ssize_t d = problem.points.d
     scratch.x = doubles(arena, used, d * LANES)
@@ -69,7 +69,7 @@ cdef void lay_out_scratch(
     scratch.levels = <Level*> next_bytes(arena, used, capacity * <Py_ssize_t> sizeof(Level))
 
 
-cdef Py_ssize_t lay_out(const Problem* problem, State* state, char* arena) noexcept nogil:
+cdef Py_ssize_t lay_out(const FeatureProblem* problem, FeatureState* state, char* arena) noexcept nogil:
     """Set where each buffer lies, for the capacity and threads of a state; returns the bytes of all. NULL: only that.
 
     A new buffer needs a line here and a field in a struct; one that outlives a sweep, a line in copy_state too.
@@ -79,7 +79,7 @@ cdef Py_ssize_t lay_out(const Problem* problem, State* state, char* arena) noexc
     cdef Py_ssize_t codes = <Py_ssize_t> 1 << problem.max_features if problem.rule == EXACT else 0
     cdef Py_ssize_t partials = max(<Py_ssize_t> 1, min(<Py_ssize_t> PARTIALS, length // 64))
     cdef Py_ssize_t sums = sums_size(problem, capacity), integer = sizeof(Py_ssize_t)
-    cdef Scratch counted
+    cdef FeatureScratch counted
     cdef int thread
     state.assignments.bits = <unsigned char*> next_bytes(arena, &used, n_tiles * tile)
     state.assignments.squares = doubles(arena, &used, n_tiles * LANES)
@@ -110,15 +110,15 @@ cdef Py_ssize_t lay_out(const Problem* problem, State* state, char* arena) noexc
     state.search.order = <Py_ssize_t*> next_bytes(arena, &used, capacity * integer)
     if problem.rule == COLLAPSED:
         lay_out_collapsed(problem, &state.collapsed, capacity, arena, &used)
-    state.scratch = <Scratch*> next_bytes(arena, &used, state.threads * <Py_ssize_t> sizeof(Scratch))
+    state.scratch = <FeatureScratch*> next_bytes(arena, &used, state.threads * <Py_ssize_t> sizeof(FeatureScratch))
     for thread in range(state.threads):
         lay_out_scratch(problem, &counted if arena == NULL else state.scratch + thread, capacity, arena, &used)
     return used
 
 
-cdef int allocate(const Problem* problem, State* state, Py_ssize_t capacity, int threads) except -1 nogil:
+cdef int allocate(const FeatureProblem* problem, FeatureState* state, Py_ssize_t capacity, int threads) except -1 nogil:
     """Give a state new memory, all zero, for so many features. The memory that it had is the caller's to free."""
-    cdef State new = state[0]
+    cdef FeatureState new = state[0]
     cdef Py_ssize_t bytes, step
     cdef int flipped
     new.capacity, new.threads = max(<Py_ssize_t> 8, (capacity + 7) // 8 * 8), threads
@@ -136,10 +136,10 @@ cdef int allocate(const Problem* problem, State* state, Py_ssize_t capacity, int
     return 0
 
 
-cdef void release(State* state) noexcept nogil:
+cdef void release(FeatureState* state) noexcept nogil:
     sf_free(state.arena)
     sf_free(state.progress.path)
-    memset(state, 0, sizeof(State))
+    memset(state, 0, sizeof(FeatureState))
 
 
 cdef void copy_square(
@@ -150,14 +150,16 @@ cdef void copy_square(
         memcpy(target + i * target_capacity, source + i * capacity, k * sizeof(double))
 
 
-cdef void copy_bits_chunk(const State* source, State* target, Py_ssize_t n_tiles, Py_ssize_t chunk) noexcept nogil:
+cdef void copy_bits_chunk(
+    const FeatureState* source, FeatureState* target, Py_ssize_t n_tiles, Py_ssize_t chunk
+) noexcept nogil:
     cdef Py_ssize_t tile, k = source.k
-    for tile in range(chunk * CHUNK, min(n_tiles, (chunk + 1) * CHUNK)):
+    for tile in range(chunk * FEATURE_CHUNK, min(n_tiles, (chunk + 1) * FEATURE_CHUNK)):
         memcpy(bits_of(target, tile), bits_of(source, tile), k * LANES)
         memset(bits_of(target, tile) + k * LANES, 0, (target.capacity - k) * LANES)
 
 
-cdef void copy_bits(const Problem* problem, const State* source, State* target) noexcept nogil:
+cdef void copy_bits(const FeatureProblem* problem, const FeatureState* source, FeatureState* target) noexcept nogil:
     """Copy Z."""
     cdef Py_ssize_t n_tiles = problem.points.n_tiles, n_chunks = chunk_count(n_tiles), chunk
     cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, source, n_tiles))
@@ -171,12 +173,12 @@ cdef void copy_bits(const Problem* problem, const State* source, State* target) 
     end_loop(&loop)
 
 
-cdef void copy_state(const Problem* problem, const State* source, State* target) noexcept nogil:
+cdef void copy_state(const FeatureProblem* problem, const FeatureState* source, FeatureState* target) noexcept nogil:
     """Copy Z, A and the sums into a state that has capacity for them."""
     cdef Py_ssize_t j, k = source.k, d = problem.points.d, width = problem.bins.of_zx * d
     cdef Py_ssize_t capacity = source.capacity, target_capacity = target.capacity
     cdef const Features* features = &source.features
-    cdef const Sums* sums = &source.sums
+    cdef const FeatureSums* sums = &source.sums
     target.k = k
     copy_bits(problem, source, target)
     # the capacities may differ, and with them where the rows of matrices begin
@@ -204,9 +206,9 @@ cdef void copy_state(const Problem* problem, const State* source, State* target)
     target.progress.solved = source.progress.solved
 
 
-cdef int grow(const Problem* problem, State* state) except -1 nogil:
+cdef int grow(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
     """Double the capacity. Everything is kept but scratch memory."""
-    cdef State bigger = state[0]  # with the random generator, the progress and its path
+    cdef FeatureState bigger = state[0]  # with the random generator, the progress and its path
     cdef Py_ssize_t tile, length = round_tiles(problem)
     allocate(problem, &bigger, 2 * state.capacity, state.threads)
     copy_state(problem, state, &bigger)
@@ -220,7 +222,7 @@ cdef int grow(const Problem* problem, State* state) except -1 nogil:
     return 0
 
 
-cdef int check_interrupt(State* state, Py_ssize_t work) except -1 nogil:
+cdef int check_interrupt(FeatureState* state, Py_ssize_t work) except -1 nogil:
     """Raise KeyboardInterrupt if Ctrl-C was pressed; it is looked for several times a second.
 
     Python hands signals to its main thread only. Where a start fails there, ``stop`` ends those in other threads.
@@ -230,9 +232,9 @@ cdef int check_interrupt(State* state, Py_ssize_t work) except -1 nogil:
         with gil:
             raise KeyboardInterrupt
     progress.work += work + CALL
-    if progress.work > WORK:
+    if progress.work > FEATURE_WORK:
         with gil:
-            poll_signals(&progress.work, 0, WORK)
+            poll_signals(&progress.work, 0, FEATURE_WORK)
     return 0
 
 
@@ -255,7 +257,7 @@ cdef int push(Progress* progress, double value) except -1 nogil:
 # Points
 
 
-cdef void gather(const real_x* x, const Points* points, Py_ssize_t tile, double* out) noexcept nogil:
+cdef void gather(const real_x* x, const FeaturePoints* points, Py_ssize_t tile, double* out) noexcept nogil:
     """Write a tile, d x LANES, zero behind the last point."""
     cdef Py_ssize_t j, lane, i, n_moved = 0
     cdef const real_x* xi
@@ -276,14 +278,14 @@ cdef void gather(const real_x* x, const Points* points, Py_ssize_t tile, double*
                 out[j * LANES + lane] = 0.0
 
 
-cdef void gather_tile(const Points* points, Py_ssize_t tile, double* out) noexcept nogil:
+cdef void gather_tile(const FeaturePoints* points, Py_ssize_t tile, double* out) noexcept nogil:
     if points.rows.single:
         gather(<const float*> points.rows.x, points, tile, out)
     else:
         gather(<const double*> points.rows.x, points, tile, out)
 
 
-cdef const double* tile_of(const Points* points, Py_ssize_t tile, double* space) noexcept nogil:
+cdef const double* tile_of(const FeaturePoints* points, Py_ssize_t tile, double* space) noexcept nogil:
     """The values of a tile, gathered into ``space`` where they are not held packed."""
     if points.packed != NULL:
         return points.packed + tile * points.d * LANES
@@ -291,7 +293,7 @@ cdef const double* tile_of(const Points* points, Py_ssize_t tile, double* space)
     return space
 
 
-cdef void pack(Points* points) noexcept nogil:
+cdef void pack(FeaturePoints* points) noexcept nogil:
     """Gather all tiles into points.packed."""
     cdef Py_ssize_t tile
     for tile in range(points.n_tiles):
@@ -299,7 +301,7 @@ cdef void pack(Points* points) noexcept nogil:
 
 
 cdef const double* residuals(
-    const Problem* problem, const State* state, Py_ssize_t tile, Scratch* scratch, double* squares
+    const FeatureProblem* problem, const FeatureState* state, Py_ssize_t tile, FeatureScratch* scratch, double* squares
 ) noexcept nogil:
     """Residuals of a tile (scratch.residual), their squares, and its rows of Z (scratch.z); returns x, d x LANES."""
     cdef const double* x = tile_of(&problem.points, tile, scratch.x)
@@ -310,7 +312,9 @@ cdef const double* residuals(
     return x
 
 
-cdef void residual_of(const Problem* problem, State* state, Py_ssize_t i, double* residual) noexcept nogil:
+cdef void residual_of(
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t i, double* residual
+) noexcept nogil:
     """The residual of one point, bit for bit as in its tile."""
     cdef double squares[LANES]
     cdef Py_ssize_t j
@@ -320,9 +324,11 @@ cdef void residual_of(const Problem* problem, State* state, Py_ssize_t i, double
 
 
 cdef void total_chunk(
-    const Problem* problem, State* state, const double* magic, Py_ssize_t chunk, int thread
+    const FeatureProblem* problem, FeatureState* state, const double* magic, Py_ssize_t chunk, int thread
 ) noexcept nogil:
-    cdef Py_ssize_t start = chunk * CHUNK * LANES, i, n = min(problem.points.n - start, <Py_ssize_t> CHUNK * LANES)
+    cdef Py_ssize_t start = chunk * FEATURE_CHUNK * LANES, i, n = min(
+        problem.points.n - start, <Py_ssize_t> FEATURE_CHUNK * LANES
+    )
     cdef const double* weight = problem.points.rows.weight
     cdef double* total_bins = state.scratch[thread].total_bins
     cdef double[3] bins
@@ -335,7 +341,7 @@ cdef void total_chunk(
     state.assignments.chunk_sums[chunk] = bins[2] + bins[1] + bins[0]
 
 
-cdef double total(const Problem* problem, State* state) noexcept nogil:
+cdef double total(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
     """Sum of w ||r||^2, exact in three bins (see _sums.h), so that it depends on no order; sets chunk_sums."""
     cdef Py_ssize_t n = problem.points.n, n_tiles = problem.points.n_tiles, n_chunks = chunk_count(n_tiles), chunk
     cdef int thread, i, bits = 0, exponent
@@ -366,10 +372,12 @@ cdef double total(const Problem* problem, State* state) noexcept nogil:
     return total_bins[2] + total_bins[1] + total_bins[0]
 
 
-cdef void evaluate_chunk(const Problem* problem, State* state, Py_ssize_t chunk, int thread) noexcept nogil:
+cdef void evaluate_chunk(
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t chunk, int thread
+) noexcept nogil:
     cdef double squares[LANES]
     cdef Py_ssize_t tile, lane
-    for tile in range(chunk * CHUNK, min(problem.points.n_tiles, (chunk + 1) * CHUNK)):
+    for tile in range(chunk * FEATURE_CHUNK, min(problem.points.n_tiles, (chunk + 1) * FEATURE_CHUNK)):
         residuals(problem, state, tile, state.scratch + thread, squares)
         for lane in range(LANES):
             state.assignments.squares[tile * LANES + lane] = (
@@ -377,7 +385,7 @@ cdef void evaluate_chunk(const Problem* problem, State* state, Py_ssize_t chunk,
             )
 
 
-cdef double evaluate(const Problem* problem, State* state) noexcept nogil:
+cdef double evaluate(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
     """Sum of w ||r||^2, all residuals computed from the data."""
     cdef Py_ssize_t n_chunks = chunk_count(problem.points.n_tiles), chunk
     cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, problem.points.n_tiles))

@@ -33,14 +33,14 @@ from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.features.solver cimport add_residual, add_round, compact, update_tables
 from smallvar._sweeps.features.state cimport (
-    CHUNK,
     EXACT,
+    FEATURE_CHUNK,
+    FEATURE_TIE,
     LANES,
-    TIE,
     ZERO_SQUARE,
-    Problem,
-    Scratch,
-    State,
+    FeatureProblem,
+    FeatureScratch,
+    FeatureState,
     bit,
     bits_of,
     check_interrupt,
@@ -78,7 +78,7 @@ cdef extern from *:
 
 
 cdef inline void residuals_of_rows(
-    const Problem* problem, const State* state, const double* x, Scratch* scratch, double* squares
+    const FeatureProblem* problem, const FeatureState* state, const double* x, FeatureScratch* scratch, double* squares
 ) noexcept nogil:
     """Compute residuals (scratch.residual) and their squares for the rows in scratch.z.  IN x: d x LANES."""
     sf_residual(
@@ -87,8 +87,8 @@ cdef inline void residuals_of_rows(
 
 
 cdef int keep_better(
-    const Problem* problem, State* state, Py_ssize_t tile, const double* x, int changed, const double* squares,
-    Scratch* scratch
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t tile, const double* x, int changed,
+    const double* squares, FeatureScratch* scratch
 ) noexcept nogil:
     """Store those rows of scratch.z, proposed for a tile, whose residuals are shorter; returns their lanes.
 
@@ -102,7 +102,7 @@ cdef int keep_better(
     residuals_of_rows(problem, state, x, scratch, new_squares)
     for lane in range(LANES):
         if (changed >> lane) & 1:
-            if new_squares[lane] < (1.0 - TIE) * squares[lane] - problem.zero_square:
+            if new_squares[lane] < (1.0 - FEATURE_TIE) * squares[lane] - problem.zero_square:
                 state.assignments.squares[tile * LANES + lane] = new_squares[lane]
                 for i in range(state.k):
                     bits[i * LANES + lane] = scratch.z[i * LANES + lane] != 0.0
@@ -111,7 +111,7 @@ cdef int keep_better(
     return changed
 
 
-cdef int best_rows(const State* state, int mask, Scratch* scratch) noexcept nogil:
+cdef int best_rows(const FeatureState* state, int mask, FeatureScratch* scratch) noexcept nogil:
     """Write the best of all 2^k rows for the lanes in ``mask`` to scratch.z; returns the lanes that change."""
     cdef double best[LANES]
     cdef double decrease[LANES]
@@ -134,8 +134,8 @@ cdef int best_rows(const State* state, int mask, Scratch* scratch) noexcept nogi
 
 
 cdef int flip_rows(
-    const Problem* problem, State* state, Py_ssize_t tile, int mask, const double* removal_gain, const double* x,
-    double* squares, Scratch* scratch
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t tile, int mask, const double* removal_gain,
+    const double* x, double* squares, FeatureScratch* scratch
 ) noexcept nogil:
     """Flip bits of the rows of a tile one after the other, where that is a gain; returns the lanes that changed.
 
@@ -162,7 +162,8 @@ cdef int flip_rows(
 
 
 cdef int visit(
-    const Problem* problem, State* state, Py_ssize_t tile, int mask, const double* removal_gain, Scratch* scratch
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t tile, int mask, const double* removal_gain,
+    FeatureScratch* scratch
 ) noexcept nogil:
     """Store new rows of Z and squared residuals for the lanes of a tile in ``mask``; returns the lanes that changed.
 
@@ -188,12 +189,12 @@ cdef int visit(
 
 
 cdef void propose_chunk(
-    const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t chunk, int thread
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t chunk, int thread
 ) noexcept nogil:
     """The part of `propose` for one chunk of the tiles of the round."""
-    cdef Py_ssize_t first_tile = start // LANES, begin = first_tile + chunk * CHUNK, tile, index, i
+    cdef Py_ssize_t first_tile = start // LANES, begin = first_tile + chunk * FEATURE_CHUNK, tile, index, i
     cdef int mask
-    for tile in range(begin, min(tile_count(stop), begin + CHUNK)):
+    for tile in range(begin, min(tile_count(stop), begin + FEATURE_CHUNK)):
         index = tile - first_tile
         mask = lanes_of(problem, tile)
         if tile * LANES < start:  # points before start are committed
@@ -206,7 +207,7 @@ cdef void propose_chunk(
             state.round.may_create[index] |= exceeds_penalty(problem, state, i)
 
 
-cdef void propose(const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+cdef void propose(const FeatureProblem* problem, FeatureState* state, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """Store new rows of Z for the points start..stop-1, a round, all chosen given the same features.
 
     ``stop`` is the end of a tile, or n. Sets the round's old bits and, for each tile, which lanes changed and whether a
@@ -223,7 +224,7 @@ cdef void propose(const Problem* problem, State* state, Py_ssize_t start, Py_ssi
     end_loop(&loop)
 
 
-cdef bint encode_pass(const Problem* problem, State* state) except -1 nogil:
+cdef bint encode_pass(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
     """Choose new rows of Z for all points, the features fixed; returns whether any row changed.
 
     If none did, another pass would change nothing. Sums over Z are not kept up to date. Not for the rule EXACT, whose
@@ -245,7 +246,7 @@ cdef bint encode_pass(const Problem* problem, State* state) except -1 nogil:
 # K-features
 
 
-cdef void fill_gray_code(State* state) noexcept nogil:
+cdef void fill_gray_code(FeatureState* state) noexcept nogil:
     """Tabulate z G z' of all 2^k rows z, G = A A', in the order of the Gray code, where one bit flips at a time.
 
     `allocate` has filled the flips. Entry 0, of z = 0, is neither written nor read: sf_exact begins there, with 0.
@@ -275,7 +276,7 @@ cdef inline int bits_set(int mask) noexcept nogil:
     return count
 
 
-cdef bint replace_unused(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil:
+cdef bint replace_unused(const FeatureProblem* problem, FeatureState* state, Py_ssize_t k) noexcept nogil:
     """Replace feature k, which has no users, by the longest weighted residual, and make the point of that its user.
 
     Returns False, and does nothing, where all residuals are zero but for rounding.
@@ -301,7 +302,7 @@ cdef bint replace_unused(const Problem* problem, State* state, Py_ssize_t k) noe
     return True
 
 
-cdef int fixed_sweep(const Problem* problem, State* state) except -1 nogil:
+cdef int fixed_sweep(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
     """Sweep once over the rows for K-features (MB13 eq. 14), then replace the features without users.
 
     Proposals are final: nothing is to be committed in order.
@@ -327,12 +328,12 @@ cdef int fixed_sweep(const Problem* problem, State* state) except -1 nogil:
 # BP-means
 
 
-cdef inline bint exceeds_penalty(const Problem* problem, const State* state, Py_ssize_t i) noexcept nogil:
+cdef inline bint exceeds_penalty(const FeatureProblem* problem, const FeatureState* state, Py_ssize_t i) noexcept nogil:
     """Whether w ||r||^2 of point i is more than a feature of its own costs: lam, and more than rounding."""
     return weight_of(&problem.points.rows, i) * state.assignments.squares[i] > problem.threshold
 
 
-cdef inline Py_ssize_t single_user_count(const State* state) noexcept nogil:
+cdef inline Py_ssize_t single_user_count(const FeatureState* state) noexcept nogil:
     """Number of features with one user."""
     cdef Py_ssize_t k, count = 0
     for k in range(state.k):
@@ -340,7 +341,7 @@ cdef inline Py_ssize_t single_user_count(const State* state) noexcept nogil:
     return count
 
 
-cdef bint has_single_user(const State* state, Py_ssize_t index) noexcept nogil:
+cdef bint has_single_user(const FeatureState* state, Py_ssize_t index) noexcept nogil:
     """Whether a point of tile ``index`` of the round had, before the round, a feature that has one user now.
 
     Points that are not committed yet count as users with their old rows, so one of them may be that user.
@@ -358,7 +359,9 @@ cdef bint has_single_user(const State* state, Py_ssize_t index) noexcept nogil:
     return False
 
 
-cdef void visit_single_user(const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first_tile) noexcept nogil:
+cdef void visit_single_user(
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t i, Py_ssize_t first_tile
+) noexcept nogil:
     """Choose the row of point i anew if it is the last user of a feature: leaving that gains lam (MB13 eq. 6).
 
     The choice starts from its old row, as the proposal was made without the gain. Flips compare ||r||^2 without the
@@ -381,7 +384,7 @@ cdef void visit_single_user(const Problem* problem, State* state, Py_ssize_t i, 
         changed[0] |= visit(problem, state, tile, 1 << lane, state.round.removal_gain, state.scratch)
 
 
-cdef void remove_unused(const Problem* problem, State* state, Py_ssize_t k) noexcept nogil:
+cdef void remove_unused(const FeatureProblem* problem, FeatureState* state, Py_ssize_t k) noexcept nogil:
     """Mark a feature without users as removed, so that no point takes it; its number is free after the sweep."""
     memset(state.features.rows + k * problem.points.d, 0, problem.points.d * sizeof(double))
     update_tables(problem, state, k)
@@ -390,7 +393,9 @@ cdef void remove_unused(const Problem* problem, State* state, Py_ssize_t k) noex
     state.progress.n_removed += 1
 
 
-cdef bint commit_row(const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first_tile) noexcept nogil:
+cdef bint commit_row(
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t i, Py_ssize_t first_tile
+) noexcept nogil:
     """Count point i out of the users of features it left and into those it took; returns whether one was removed."""
     cdef Py_ssize_t k
     cdef const unsigned char* bits = bits_of(state, i // LANES) + i % LANES
@@ -407,7 +412,7 @@ cdef bint commit_row(const Problem* problem, State* state, Py_ssize_t i, Py_ssiz
 
 
 cdef int create(
-    const Problem* problem, State* state, Py_ssize_t i, Py_ssize_t first_tile, Py_ssize_t last_tile
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t i, Py_ssize_t first_tile, Py_ssize_t last_tile
 ) except -1 nogil:
     """Create a feature equal to the residual of point i, in the round of the tiles first_tile..last_tile-1.
 
@@ -426,7 +431,7 @@ cdef int create(
 
 
 cdef void take_back(
-    const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first_tile
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first_tile
 ) noexcept nogil:
     """Set the rows of the points start..stop-1 back to the old ones, in the round that begins with ``first_tile``.
 
@@ -444,7 +449,9 @@ cdef void take_back(
                 state.round.changed[index] &= ~(1 << (i % LANES))
 
 
-cdef Py_ssize_t commit(const Problem* problem, State* state, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
+cdef Py_ssize_t commit(
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t start, Py_ssize_t stop
+) except -1 nogil:
     """Commit the proposals for the points start..stop-1 in order; returns the point at which the next round begins.
 
     A proposal holds while the features are those of the round's beginning and every feature that the point had before
@@ -478,7 +485,7 @@ cdef Py_ssize_t commit(const Problem* problem, State* state, Py_ssize_t start, P
     return stop
 
 
-cdef void compact_removed(const Problem* problem, State* state) noexcept nogil:
+cdef void compact_removed(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
     """Number the features that were not removed in this sweep 0, 1, ... in their order."""
     cdef Py_ssize_t k, n_kept = 0
     for k in range(state.k):
@@ -490,7 +497,7 @@ cdef void compact_removed(const Problem* problem, State* state) noexcept nogil:
     compact(problem, state, n_kept)
 
 
-cdef int free_sweep(const Problem* problem, State* state) except -1 nogil:
+cdef int free_sweep(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
     """Sweep once over the rows for BP-means (MB13 eq. 6), in rounds."""
     cdef Py_ssize_t start = 0, stop, reached, n = problem.points.n
     while start < n:

@@ -1,6 +1,8 @@
-"""Rows whose columns are of several kinds, with cells that are missing. See mixed.pyx."""
+"""Rows whose columns are of several kinds, with cells that are missing. See mixed_rows.pyx."""
 
-from libc.math cimport fabs, log, log1p
+from libc.math cimport log
+
+from smallvar._sweeps.divergences cimport log_ratio
 
 cdef enum:
     C_NORMAL = 0
@@ -8,7 +10,7 @@ cdef enum:
     C_EXPONENTIAL = 2
 
 
-cdef struct Table:              # packed rows, and what they are measured by
+cdef struct MixedTable:         # packed rows, and what they are measured by
     const void* numbers         # n x p, float32 or float64; NaN: missing
     const void* codes           # n x q, integers of code_size bytes; < 0: missing
     bint single                 # whether numbers are float32
@@ -26,20 +28,13 @@ cdef struct Table:              # packed rows, and what they are measured by
     double pseudo_count
 
 
-cdef struct Row:                # the cells of a row that are there
+cdef struct MixedRow:           # the cells of a row that are there
     double* x                   # values of the numbers
     double* shifted             # less the place of the column
     Py_ssize_t* at              # and their columns
     Py_ssize_t* level           # levels of the codes
     Py_ssize_t n_numbers
     Py_ssize_t n_levels
-
-
-cdef inline double log_ratio(double x, double mu, double delta) noexcept nogil:
-    """log(x / mu) for delta = x - mu, to full precision where they are near each other."""
-    if fabs(delta) <= 0.5 * mu:
-        return log1p(delta / mu)
-    return log(x) - log(mu)
 
 
 cdef inline double divergence(int kind, double x, double mu) noexcept nogil:
@@ -59,17 +54,17 @@ cdef inline double times_log(double t) noexcept nogil:
     return t * log(t) if t > 0.0 else 0.0
 
 
-cdef inline double weight_of_point(const Table* table, Py_ssize_t i) noexcept nogil:
+cdef inline double weight_of_point(const MixedTable* table, Py_ssize_t i) noexcept nogil:
     return 1.0 if table.weight == NULL else table.weight[i]
 
 
-cdef void read_point(const Table* table, Py_ssize_t i, Row* row) noexcept nogil
-cdef double cost_alone(const Table* table, const Row* row, double w) noexcept nogil
+cdef void read_point(const MixedTable* table, Py_ssize_t i, MixedRow* row) noexcept nogil
+cdef double cost_alone(const MixedTable* table, const MixedRow* row, double w) noexcept nogil
 
 
 cdef class MixedRows:
-    cdef Table table
-    cdef Row* rows              # of each thread
+    cdef MixedTable table
+    cdef MixedRow* rows              # of each thread
     cdef object arrays, memory
     cdef readonly int n_threads
     cdef readonly object labels
