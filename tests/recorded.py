@@ -33,16 +33,19 @@ def fit_problem(p, X, seed, **options):
 
 
 def outcome(path):
-    """The number chosen, its confidence in percent, and a hash of all labels of the path."""
-    percent = -1 if np.isnan(path.confidence) else round(100 * path.confidence)
+    """The number chosen, the two largest confidences in percent, and a hash of all labels."""
+    percent = np.append(np.sort(np.nan_to_num(path.confidences)), 0.0)
+    first, second = (
+        np.rint(100 * percent[[-2, -3 if len(percent) > 2 else -1]]).astype(int).tolist()
+    )
     found = zlib.crc32(path.n_clusters.tobytes())
     for k in path.n_clusters[path.n_clusters <= path.longest]:
         found = zlib.crc32(path.labels(k).tobytes(), found)
-    return path.best, percent, f"{found:08x}"
+    return path.best, first, second, f"{found:08x}"
 
 
 def read():
-    """The records by family: for each seed best, percent and hash, or nothing."""
+    """The records by family: for each seed best, percents and hash, or nothing."""
     lines = [line.split("|") for line in FILE.read_text().splitlines()]
     return {family.strip(): [entry.split() for entry in entries] for family, *entries in lines}
 
@@ -54,10 +57,10 @@ def record(family, seed):
     for unit in (0.0, *[2e-15 if p.X.dtype == np.float64 else 1e-7] * 4):
         X = p.X * (1 + unit * rng.uniform(-1, 1, size=p.X.shape)).astype(p.X.dtype)
         outcomes.append(outcome(fit_problem(p, X, seed).path_))
-    if len({best for best, _, _ in outcomes}) > 1:
+    if len({best for best, *_ in outcomes}) > 1:
         return ""
-    best, percent, labels = outcomes[0]
-    return f"{best} {percent} {labels if len(set(outcomes)) == 1 else UNSURE}"
+    *numbers, labels = outcomes[0]
+    return " ".join(map(str, [*numbers, labels if len(set(outcomes)) == 1 else UNSURE]))
 
 
 if __name__ == "__main__":
