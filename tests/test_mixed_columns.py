@@ -365,8 +365,6 @@ def test_a_value_that_many_rows_have_is_a_flag():
     again = repack(frame[["b", "amount"]], packed.columns)
     assert_array_equal(again.numbers, packed.numbers)
     assert_array_equal(again.codes, packed.codes)
-    as_given = repack(frame, packed.columns, as_given=True)
-    assert_array_equal(as_given.numbers[:, 0], amount)
     array = repack(frame.to_numpy(), packed.columns)
     assert_array_equal(array.codes, packed.codes)
     assert list(kinds(pack(frame, {"amount": "normal"}))) == ["amount", "b"]  # as asked for

@@ -74,10 +74,11 @@ def stoppable(function, *args, **options):
     return result
 
 
-def stoppable_if_large(function, A, *args, **options):
-    """The result of a function of a matrix; ``stoppable`` if the matrix is large."""
-    run = stoppable if max(A.shape) > QUICK else _at_once
-    return run(function, A, *args, **options)
+def stoppable_if_large(function, A, *args, quick=QUICK, **options):
+    """The result of a function of a matrix; ``stoppable`` if it has more than ``quick`` rows."""
+    if max(A.shape) > quick:
+        return stoppable(function, A, *args, **options)
+    return function(A, *args, **options)
 
 
 def need_finite(A):
@@ -89,37 +90,26 @@ def need_finite(A):
 
 def all_pairs(A):
     """All eigenpairs of a symmetric matrix, ascending, as numpy.linalg.eigh returns them."""
-    return (stoppable if len(A) > QUICK else _at_once)(np.linalg.eigh, need_finite(A))
+    return stoppable_if_large(np.linalg.eigh, need_finite(A))
 
 
 def r_factor(A):
     """The triangular factor R of A = Q R."""
-    return (stoppable if A.shape[1] > QUICK else _at_once)(np.linalg.qr, A, mode="r")
+    return stoppable_if_large(np.linalg.qr, A, mode="r")
 
 
 def cholesky(A):
     """The lower Cholesky factor of a symmetric matrix, None if it has none."""
     try:
-        return (stoppable if len(A) > QUICK_FACTOR else _at_once)(np.linalg.cholesky, A)
+        return stoppable_if_large(np.linalg.cholesky, A, quick=QUICK_FACTOR)
     except LinAlgError:
         return None
 
 
 def solve_lower(L, B):
     """The solution X of L X = B, L lower triangular."""
-    run = stoppable if len(L) > QUICK_FACTOR else _at_once
-    return run(solve_triangular, L, B, lower=True, check_finite=False)
-
-
-def log_determinant(A):
-    """The log-determinant of a symmetric matrix; -inf if it is not positive definite."""
-    L = cholesky(A)
-    return -np.inf if L is None else 2.0 * float(np.log(L.diagonal()).sum())
-
-
-def _at_once(function, *args, **options):
-    """The result of a function, called in this thread."""
-    return function(*args, **options)
+    options = {"lower": True, "check_finite": False}
+    return stoppable_if_large(solve_triangular, L, B, quick=QUICK_FACTOR, **options)
 
 
 def svd(A, **options):
@@ -161,7 +151,7 @@ def _eigh(K, above, largest):
 
 def is_positive_definite(A):
     """Whether a symmetric float64 matrix A (INOUT, overwritten) has a Cholesky factor."""
-    return (stoppable if len(A) > QUICK_FACTOR else _at_once)(_has_factor, A)
+    return stoppable_if_large(_has_factor, A, quick=QUICK_FACTOR)
 
 
 def _has_factor(A):

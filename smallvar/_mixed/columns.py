@@ -190,11 +190,10 @@ def _columns_of(names, j, column_kind):
     yield Column(flag, "bernoulli", (False, True), 0.0, words, j, filled, name)
 
 
-def repack(X, columns, as_given=False):
+def repack(X, columns):
     """Pack the rows of another table with the columns of a fit, by name; in an array, by position.
 
-    Levels that the fit has not seen count as missing, with a warning. ``as_given``: values that
-    ``Column.filled`` makes missing are kept.
+    Levels that the fit has not seen count as missing, with a warning.
     """
     reader = TableReader(X)
     places = {name: j for j, name in enumerate(reader.names)}
@@ -206,11 +205,6 @@ def repack(X, columns, as_given=False):
             "X must have the columns of the fit, got none called "
             f"{', '.join(map(repr, lacking[:SHOWN]))}"
         )
-    if as_given:  # the kept values may be outside the domain of the kind, so that is "normal"
-        columns = [
-            replace(c, filled=None, kind="normal") if c.filled and c.flag_of is None else c
-            for c in columns
-        ]
     return _packed(reader, columns, {}, {}, places)
 
 
