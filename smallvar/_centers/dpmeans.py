@@ -238,7 +238,6 @@ class DPMeans(NearestCenters, CenterEstimator):
     """
 
     lam: float | Literal["auto", "farthest-first"] | None
-    inertia_: float
     objective_path_: NDArray[np.float64]
     lam_: float
     path_: LambdaPath

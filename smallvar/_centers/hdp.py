@@ -417,21 +417,17 @@ class HDPMeans(ClusterMixin, NearestCenters):
     (4, array([2, 2, 2, 2]))
     """
 
-    cluster_centers_: NDArray[np.float64]
-    labels_: NDArray[np.int32]
     local_labels_: NDArray[np.int32]
     groups_: NDArray[Any]
     local_clusters_: list[NDArray[np.int32]]
     n_local_clusters_: NDArray[np.int64]
     n_clusters_: int
-    inertia_: float
     objective_: float
     objective_path_: NDArray[np.float64]
     lam_local_: float
     lam_global_: float
     lam_global_range_: tuple[float, float]
     path_: LambdaPath
-    n_iter_: int
 
     @keywords_only
     def __init__(

@@ -352,9 +352,6 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     """
 
     cluster_weights_: NDArray[np.float64]
-    inertia_: float
-    lam_: float
-    n_steps_: int
     path_: LambdaPath
 
     @keywords_only
