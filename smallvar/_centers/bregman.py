@@ -25,16 +25,20 @@ from smallvar._centers.divergence_path import Family
 from smallvar._centers.dpmeans import DPMeans
 from smallvar._centers.starts import DPProblem, Start, run_starts
 from smallvar._core.config import at_most_blas_threads
-from smallvar._core.estimator import keywords_only
+from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.validation import (
+    check_init,
     check_option,
+    check_ratio,
     check_reach,
     check_weights,
     learned,
     mean_weight,
 )
+from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import cut_guess
+from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 if TYPE_CHECKING:
     pass
@@ -274,24 +278,25 @@ default="squared_euclidean"
         self : BregmanDPMeans
             The fitted estimator.
         """
-        self._rule()
-        return super().fit(X, sample_weight=sample_weight)
-
-    def _given_centers(self, X, n_threads):
-        given, rule = super()._given_centers(X, n_threads), self._rule()
-        if given is not None and rule is not None:
-            rule.check(given, "init", self.divergence)
-        return given
-
-    def _fit(self, X, weight, given, rng, n_threads):
         rule = self._rule()
         if rule is None:
-            return super()._fit(X, weight, given, rng, n_threads)
+            return super().fit(X, sample_weight=sample_weight)
+        self._check_parameters()
+        rng, n_threads = self._rng(), self._threads()
+        X = self._validate(X, reset=True)
+        weight = check_weights(sample_weight, X.shape[0])
+        if self.algorithm in ("collapsed", "merge"):
+            check_ratio(weight, LARGEST_WEIGHT_RATIO, self.algorithm)
+        given = check_init(self.init, X.shape[1], self.max_clusters)
+        if given is not None:
+            rule.check(given, "init", self.divergence)
         with at_most_blas_threads(n_threads), np.errstate(over="ignore"):
-            return self._fit_rule(rule, X, weight, given, rng, n_threads)
-
-    def _reachable(self, X, weight, n_threads):
-        return super()._reachable(X, weight, n_threads) if self._rule() is None else None
+            relative = self._relative(weight, isinstance(self.lam, str))
+            best = self._fit_rule(rule, X, relative, given, rng, n_threads)
+        if not best.ended:
+            warn_not_converged(self, self.n_iter_)
+        warn_if_unclear(self)
+        return self
 
     def _fit_rule(self, rule, X, weight, given, rng, n_threads):
         """Run all starts and set the result from the best one, which is returned."""

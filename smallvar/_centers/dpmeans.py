@@ -337,7 +337,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         weight = check_weights(sample_weight, X.shape[0])
         if self.algorithm in ("collapsed", "merge"):
             check_ratio(weight, LARGEST_WEIGHT_RATIO, self.algorithm)
-        given = self._given_centers(X, n_threads)
+        given = check_init(self.init, X.shape[1], self.max_clusters)
         # a penalty that is found does not depend on the scale of the weights
         relative = self._relative(weight, isinstance(self.lam, str))
         best = self._fit(X, relative, given, rng, n_threads)
@@ -348,10 +348,6 @@ class DPMeans(NearestCenters, CenterEstimator):
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)
         return self
-
-    def _given_centers(self, X, n_threads):
-        """The centers of ``init``; None for the mean."""
-        return check_init(self.init, X.shape[1], self.max_clusters)
 
     def _described(self, n_samples, lam, given):
         """The settings of a fit with this penalty (None: from a path) and the user's centers."""
