@@ -82,10 +82,9 @@ def plain_clusters(data, seeds, covariance):
 
 
 def promising(state, begin, number):
-    """Yield the clusterings of a path from the top to where no better one can follow.
+    """Yield number, labels and objective of clusterings until no better one can follow.
 
-    Each is the number of clusters, the labels and the objective. ``begin`` are the labels at the
-    top, and their number; ``number`` is the given number of clusters, None if it is to be found.
+    ``begin`` are the labels at the top, and their number; ``number`` is the given one, or None.
     """
     least = np.inf
     for k, label, objective in merge_path(state, *begin):

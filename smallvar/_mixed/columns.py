@@ -170,8 +170,8 @@ def _nothing_left(left_out):
 def _columns_of(names, j, column_kind):
     """Yield the Columns that column j of the table becomes: none, one, or one and a flag.
 
-    Where many rows have one value, ``found.often``, it is missing in the Column of the others, and
-    the flag says which rows have another.
+    Where many rows have one value, ``column_kind.often``, it is missing in the Column of the
+    others, and the flag says which rows have another.
     """
     if column_kind.kind is None:
         return
@@ -313,7 +313,7 @@ def _needs(name, kind, needs, got):
 
 
 def _decide_codes(reader, column_kinds, kept):
-    """Change ``found`` (INOUT) of columns of small whole numbers by the evidence of the others.
+    """Change ``column_kinds`` (INOUT) of small whole numbers by the evidence of the other columns.
 
     They stay ordered if rows with neighboring numbers are alike in the other columns, or if these
     do not tell. Else they are codes of a category.
