@@ -50,9 +50,7 @@ class Groups:
         return np.split(order, np.searchsorted(self.number[order], np.arange(1, len(self))))
 
     def among(self, fitted):
-        """For each row, the index of its data set in ``fitted``; ``len(fitted)`` if it is not
-        there.
-        """
+        """The index in ``fitted`` of each row's data set; ``len(fitted)`` if it is not there."""
         names = self.names
         if names.dtype.kind in "mM" and fitted.dtype.kind in "mM":  # equal in any unit
             unit = np.result_type(names, fitted)
