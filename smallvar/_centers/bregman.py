@@ -22,8 +22,8 @@ from smallvar._centers.divergence import (
     sweep_at,
 )
 from smallvar._centers.divergence_path import Family
-from smallvar._centers.dpmeans import DPMeans
-from smallvar._centers.starts import DPProblem, Start, run_starts
+from smallvar._centers.dpmeans import DPMeans, RowsProblem
+from smallvar._centers.starts import Start, run_starts
 from smallvar._core.config import at_most_blas_threads
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.validation import (
@@ -36,7 +36,6 @@ from smallvar._core.validation import (
     mean_weight,
 )
 from smallvar._selection.confidence import warn_if_unclear
-from smallvar._selection.path import find_path
 from smallvar._selection.penalty import cut_guess
 from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
@@ -44,13 +43,15 @@ if TYPE_CHECKING:
     pass
 
 
-class _DivergenceProblem(DPProblem):
+class _DivergenceProblem(RowsProblem):
     """Rows clustered by a divergence; ``active`` are those of positive weight, None for all."""
 
     def __init__(self, fit, rule, X, weight, active, reference, n_threads):
-        super().__init__(fit)
-        self.rule, self.X, self.weight, self.active = rule, X, weight, active
-        self.reference, self.n_threads = reference, n_threads
+        # the criterion is the likelihood of the family, which transformed columns would leave
+        super().__init__(fit, X, weight, n_threads, family=Family(rule), transforms=False)
+        self.rule, self.active, self.reference = rule, active, reference
+        if fit.init is not None:  # off the border, as seeds of a path are
+            self.options["init"] = rule.off_border(fit.init, reference.m0)
 
     def start(self, point):
         """The Start at the given centers, or at the mean."""
@@ -59,14 +60,6 @@ class _DivergenceProblem(DPProblem):
         are_means = point.centers is None
         centers = self.reference.frame.mean[None] if are_means else point.centers
         return Start(point, sweep, centers, are_means, rows)
-
-    def path(self, rng):
-        """A merge path whose criterion is the likelihood of the family."""
-        # transformed columns would leave the family
-        options = self.fit.path_options | {"family": Family(self.rule), "transforms": False}
-        if options["init"] is not None:  # off the border, as seeds of a path are
-            options["init"] = self.rule.off_border(options["init"], self.reference.m0)
-        return find_path(self.X, self.weight, rng, self.n_threads, **options)
 
 
 class BregmanDPMeans(DPMeans):

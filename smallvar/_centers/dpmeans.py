@@ -44,11 +44,11 @@ MUCH_BETTER = 0.9  # an objective below this times that of one cluster is worth 
 
 
 class RowsProblem(DPProblem):
-    """Rows in memory, clustered by squared distances, ``in_metric`` in those of a path."""
+    """Rows in memory, clustered by squared distances; ``options`` are more of ``find_path``."""
 
-    def __init__(self, fit, X, weight, n_threads, in_metric=False):
+    def __init__(self, fit, X, weight, n_threads, **options):
         super().__init__(fit)
-        self.X, self.weight, self.n_threads, self.in_metric = X, weight, n_threads, in_metric
+        self.X, self.weight, self.n_threads, self.options = X, weight, n_threads, options
 
     def start(self, point):
         """The Start at the given centers or, as in KJ12, Algorithm 1, at the mean."""
@@ -65,7 +65,7 @@ class RowsProblem(DPProblem):
 
     def path(self, rng):
         """A merge path of the rows."""
-        options = self.fit.path_options | {"in_metric": self.in_metric}
+        options = self.fit.path_options | self.options
         return find_path(self.X, self.weight, rng, self.n_threads, **options)
 
 
@@ -362,7 +362,7 @@ class DPMeans(NearestCenters, CenterEstimator):
             lam = resolve_lam(self.lam, X, self.guess, weight, n_threads)
         fit = self._described(X.shape[0], lam, given)
         in_metric = self.metric == "auto"
-        problem = RowsProblem(fit, X, weight, n_threads, in_metric)
+        problem = RowsProblem(fit, X, weight, n_threads, in_metric=in_metric)
         best = self._learn(run_starts(problem, rng))
         for name in ("metric_", "_metric_centers"):
             vars(self).pop(name, None)

@@ -47,8 +47,8 @@ from smallvar._sweeps.means import ZERO_RESULTANT
 
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
 BLOCK_NUMBERS = 1 << 18  # entries of the rows that are compared with all centers at a time
-# rows of a path's first pass: wide clusters are worth a center from some 20 rows on
-COARSE_ROWS = 20_000
+# of paths; rows of the first pass: wide clusters are worth a center from some 20 rows on
+PATH_OPTIONS = {"coarse_rows": 20_000, "transforms": False}
 
 
 def resultants(totals, weights):
@@ -151,6 +151,9 @@ class SphereProblem(RowsProblem):
 
     adopts = False
 
+    def __init__(self, fit, X, weight, n_threads):
+        super().__init__(fit, X, weight, n_threads, **PATH_OPTIONS)
+
     def start(self, point):
         """The Start at the given centers, or at the first row."""
         centers, order = point.centers, point.order
@@ -162,11 +165,6 @@ class SphereProblem(RowsProblem):
         frame = Sphere(self.X, self.weight, self.n_threads, centers)
         sweep = frame.sweep(len(centers), True, order=order, spherical=True)
         return Start(point, sweep, centers, False, order, ERROR_SHARE)
-
-    def path(self, rng):
-        """A merge path of the rows."""
-        options = self.fit.path_options | {"coarse_rows": COARSE_ROWS, "transforms": False}
-        return find_path(self.X, self.weight, rng, self.n_threads, **options)
 
     def penalty(self, path):
         """By how much a cluster lowers the objective for the best number of the path."""
@@ -516,8 +514,8 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         self._note()
 
     def _choose(self, X, weight, rng, n_threads, init):
-        options = {"init": init, "coarse_rows": COARSE_ROWS, "transforms": False}
-        path = find_path(X, weight, rng, n_threads, **self._path_options(), **options)
+        options = self._path_options() | PATH_OPTIONS
+        path = find_path(X, weight, rng, n_threads, **options, init=init)
         centers = as_directions(path.centers(path.best), X, weight, n_threads)
         lam, within = opening_penalty(X, weight, centers, n_threads)
         return self._resting_on(path, lam, within), centers

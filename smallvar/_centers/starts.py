@@ -5,6 +5,7 @@ drives a ``Sweep``, which may be by squared distances or divergences, in memory 
 ``run_starts`` runs all starts, from a merge path where the fit requires one.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -276,7 +277,7 @@ class Start:
         return Fitted(labels, sweep.centers, *costs, *ended, self.path, sweep)
 
 
-class DPProblem:
+class DPProblem(ABC):
     """The rows of a fit and its settings (a DPFit): what the starts and merge paths are made of.
 
     ``adopts``: where the penalty follows from a path, that takes the centers of the fit.
@@ -287,13 +288,13 @@ class DPProblem:
     def __init__(self, fit):
         self.fit = fit
 
+    @abstractmethod
     def start(self, point):
         """The Start for a StartPoint."""
-        raise NotImplementedError
 
+    @abstractmethod
     def path(self, rng):
         """A merge path of the rows, or of a sample, where ``lam`` is None or for "merge"."""
-        raise NotImplementedError
 
     def penalty(self, path):
         """The penalty that follows from a path."""
