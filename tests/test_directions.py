@@ -21,7 +21,7 @@ from smallvar._selection.columns import fit_powers, recorded
 from smallvar._selection.coordinates import Coordinates, SpanCoordinates
 from smallvar._selection.covariance import Covariance, LowRankCovariance
 from smallvar._selection.descent import descent_by_squares
-from smallvar._selection.directions import PRICE, ZERO_VARIANCE, DirectionSearch
+from smallvar._selection.directions import PARAMETER_PRICE, ZERO_VARIANCE, DirectionSearch
 
 WAIT = 3.0  # seconds in which Ctrl-C must work: one, and two for a machine that is busy
 
@@ -33,7 +33,7 @@ def best_by_all(e, d, u, most):
         rest = e[q:].sum() / (d - q)
         if rest > ZERO_VARIANCE * e[0]:
             cost = u * (np.log(e[:q]).sum() + (d - q) * np.log(rest))
-            cost += PRICE * np.log(u) * (d * q - q * (q - 1) / 2)
+            cost += PARAMETER_PRICE * np.log(u) * (d * q - q * (q - 1) / 2)
             if cost < best[0]:
                 best = cost, q, rest
     return best[1:]

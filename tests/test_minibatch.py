@@ -308,7 +308,7 @@ def test_small_batches_are_as_by_sweeps(monkeypatch, seed):
             )
 
     few = list(states())
-    monkeypatch.setattr(frame, "FEW", -1)
+    monkeypatch.setattr(frame, "FEW_PRODUCTS", -1)
     assert list(states()) == few
     monkeypatch.setattr(frame, "FEW_SUMMED", -1)
     assert list(states()) == few

@@ -15,14 +15,15 @@ from smallvar._sweeps.sums import exact_total
 PATH_SWEEPS = 4  # largest number after a merger
 KMEANS_SWEEPS = 20  # largest number in the k-means that a path begins with
 # the first mergers are made on a sample: for each cluster at the top, ROWS_A_CLUSTER rows, or
-# ROWS_A_COLUMN for each column; the path on all rows begins at COARSE times the number they find
-ROWS_A_CLUSTER, ROWS_A_COLUMN, COARSE = 100, 4, 1.5
-SMALL, LARGE = 1e-12, 1e12  # largest absolute values of float32 rows whose squares can be summed
+# ROWS_A_COLUMN for each column; the path on all rows begins at ABOVE_SAMPLE times their number
+ROWS_A_CLUSTER, ROWS_A_COLUMN, ABOVE_SAMPLE = 100, 4, 1.5
+# largest absolute values of float32 rows whose squares can be summed
+SMALLEST_SQUARED, LARGEST_SQUARED = 1e-12, 1e12
 # per unit of weight: the largest rise of the objective on a path before a lower minimum. A merger
 # of two halves of a Gaussian lowers it by 0.37
 WORSE = 0.5
-# starts end when ENOUGH of them have the lowest objective, up to AGREEMENT per unit of weight
-AGREEMENT, ENOUGH = 1e-5, 3
+# starts end when AGREEING_STARTS have the lowest objective, up to AGREEMENT per unit of weight
+AGREEMENT, AGREEING_STARTS = 1e-5, 3
 
 
 def distant_rows(X, k, w, rng):
@@ -31,7 +32,7 @@ def distant_rows(X, k, w, rng):
     varying = varying_columns(X)
     columns = X if varying is None else X[:, varying]
     largest = float(np.abs(columns).max())
-    if columns.dtype == np.float32 and not SMALL < largest < LARGE:
+    if columns.dtype == np.float32 and not SMALLEST_SQUARED < largest < LARGEST_SQUARED:
         # k-means++ squares in float32; a power of two as a factor does not change its draws
         columns = np.ldexp(columns, -np.frexp(largest)[1])
     return X[kmeans_plusplus(columns, k, sample_weight=w, random_state=rng)[1]]
@@ -128,10 +129,10 @@ def begin_path(state, seeds, n_seeds, number, rng):
     for clustering in promising(coarse, begin, number):
         found.append(clustering)
         # the next one would have fewer clusters than the path on all rows begins with
-        if number is not None and clustering[0] - 1 < COARSE * number:
+        if number is not None and clustering[0] - 1 < ABOVE_SAMPLE * number:
             break
-    # the last one with at least COARSE times the best, or the given, number of clusters
-    least_k = COARSE * (min(found, key=lambda c: c[2])[0] if number is None else number)
+    # the last one with at least ABOVE_SAMPLE times the best, or the given, number of clusters
+    least_k = ABOVE_SAMPLE * (min(found, key=lambda c: c[2])[0] if number is None else number)
     above = [c for c in found if c[0] >= least_k]
     k, label, _ = above[-1] if above else found[0]
     coarse.refit(label, k)
@@ -141,7 +142,7 @@ def begin_path(state, seeds, n_seeds, number, rng):
 
 
 def until_some_agree(starts, w):
-    """Yield starts until ENOUGH of them have found the lowest objective."""
+    """Yield starts until AGREEING_STARTS of them have found the lowest objective."""
     least, agreeing, same = np.inf, 0, AGREEMENT * exact_total(w)
     for start in starts:
         yield start
@@ -149,5 +150,5 @@ def until_some_agree(starts, w):
             agreeing = 0
         agreeing += start.objective <= least + same
         least = min(least, start.objective)
-        if agreeing == ENOUGH:
+        if agreeing == AGREEING_STARTS:
             return

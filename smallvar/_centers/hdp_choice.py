@@ -19,8 +19,9 @@ from smallvar._selection.criterion import DensityCriterion
 from smallvar._selection.path import FEW_CLUSTERS
 
 COMPARED_ROWS = 20_000  # rows, at most, of the data sets on which numbers of clusters are compared
-RATIO = 1.25  # of neighboring numbers in the first comparison (all numbers below 1 / (RATIO - 1))
-SWEEPS = 5  # Lloyd sweeps of the pooled rows before data sets drop local clusters
+# of neighboring numbers in the first comparison (all numbers below 1 / (NUMBERS_RATIO - 1))
+NUMBERS_RATIO = 1.25
+POOLED_SWEEPS = 5  # Lloyd sweeps of the pooled rows before data sets drop local clusters
 
 
 def label_code(counts, sets, n_clusters):
@@ -93,7 +94,7 @@ class _HDPSample:
         k = len(centers)
         if k > max(1, self.criterion.cap):
             return np.inf
-        pooled = pooled_clusters(self.X, self.weight, centers, SWEEPS, self.n_threads)
+        pooled = pooled_clusters(self.X, self.weight, centers, POOLED_SWEEPS, self.n_threads)
         labels, k = refine(self.X, self.weight, self.sets, pooled)
         return shared_criterion(self.criterion, labels, k, self.sets)
 
@@ -131,7 +132,7 @@ def choose_number(X, weight, sets, path, refine, rng, n_threads):
     # numbers in a geometric sequence, and the choice for the pooled rows
     coarse = [available[0]]
     for k in available:
-        if k >= max(coarse[-1] + 1, int(RATIO * coarse[-1])):
+        if k >= max(coarse[-1] + 1, int(NUMBERS_RATIO * coarse[-1])):
             coarse.append(k)
     best = compare(sorted({*coarse, path.best}))
     compared = sorted(values)

@@ -28,7 +28,8 @@ LEVEL = 0.05  # expected number of rows beyond the price if squared distances fo
 MIDDLE, UPPER = 0.5, 0.8  # quantiles of squared distances to which the gamma law is fitted
 WIDE_SHARE = 0.9  # share of the rows whose clusters are no wider than the one that sets the scale
 SHAPES = 0.05, 1e6  # least and largest shape of the gamma law
-SEEDS, RATING_ROWS = 200, 2000  # rows at which a cluster may open; rows on which these are rated
+# rows at which a cluster may open; rows on which these are rated
+NOISE_SEEDS, RATING_ROWS = 200, 2000
 SEEDS_TRIED = 3  # of the seeds with the best ratings
 SAVING_MARGIN = 1e-9  # of the saving of a cluster: bounds on it are rounded by less
 MOVES = 20  # of a new center to the mean of the rows that it saves cost
@@ -348,15 +349,15 @@ class Search:
     def seeds(self, cost):
         """Rows at which a center may open, the indices of rows that rate these, and distances.
 
-        Seeds are drawn by cost times weight, if there are more than SEEDS. The table has the
+        Seeds are drawn by cost times weight, if there are more than NOISE_SEEDS. The table has the
         squared distances of the rating rows (columns) from the seeds.
         """
         weighted = cost if self.weight is None else self.weight * cost
         total = np.cumsum(weighted)
         seeds = np.flatnonzero(weighted)
         rated_on = np.arange(len(cost)) if self.rows is None else self.rows
-        if len(seeds) > SEEDS:
-            seeds = draw(total, SEEDS, self.rng)
+        if len(seeds) > NOISE_SEEDS:
+            seeds = draw(total, NOISE_SEEDS, self.rng)
         if len(rated_on) > RATING_ROWS:
             drawn = sample_without_replacement(len(rated_on), RATING_ROWS, random_state=self.rng)
             rated_on = rated_on[np.sort(drawn)]

@@ -17,7 +17,7 @@ from smallvar._selection.descent import check_reached
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._sweeps.stopping import CANCELLATION
 
-CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
+MERGE_CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
 
 
 @dataclass(frozen=True)
@@ -351,4 +351,4 @@ def _candidates(path, fit):
     objective = path.found_error + fit.lam * path.n_clusters
     most = path.longest if fit.max_clusters is None else min(fit.max_clusters, path.longest)
     ranked = path.n_clusters[np.argsort(objective, kind="stable")].tolist()
-    return [k for k in ranked if k <= most][:CANDIDATES]
+    return [k for k in ranked if k <= most][:MERGE_CANDIDATES]

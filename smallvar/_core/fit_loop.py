@@ -14,7 +14,7 @@ from smallvar._core.progress import ProgressEvent
 from smallvar._sweeps.stopping import StoppingRule
 
 OBJECTIVE_TIE = 1e-12  # relative accuracy of an objective: closer ones are equal
-PATIENCE = 10.0  # seconds after which the lines printed estimate the time left
+PACE_PATIENCE = 10.0  # seconds after which the lines printed estimate the time left
 NO_CAP = 2**31 - 1  # labels are int32
 
 
@@ -102,9 +102,9 @@ class Progress(StoppingRule):
         self.converged = True
 
     def pace(self):
-        """Text: seconds a sweep takes, and at most left; empty before PATIENCE is over."""
+        """Text: seconds a sweep takes, and at most left; empty before PACE_PATIENCE is over."""
         elapsed = time.perf_counter() - self.begin
-        if elapsed < PATIENCE:
+        if elapsed < PACE_PATIENCE:
             return ""
         pace = elapsed / self.n_iter
         left = pace * (self.max_iter - self.counted) if self.should_continue else 0.0
@@ -124,7 +124,7 @@ def best_of(starts, *, total=None, callback=None, rounding=None):
         if callback is not None and total != 1:
             line = f"start {number}: {start.k} clusters, objective {start.objective:.8g}"
             elapsed = time.perf_counter() - begin
-            if total is not None and elapsed >= PATIENCE:
+            if total is not None and elapsed >= PACE_PATIENCE:
                 line += f" (about {span(elapsed / number * (total - number))} left)"
             callback(ProgressEvent("start", number, line, start.k, start.objective))
         if best is not None:

@@ -19,7 +19,7 @@ from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import COLUMN_ROUNDING, Layout, Sums, exact_total, round_origin
 
 # multiply-adds, and an overhead for each distance, up to which no sweep is made
-FEW, PER_DISTANCE = 1 << 19, 8
+FEW_PRODUCTS, PER_DISTANCE = 1 << 19, 8
 # of the largest absolute value of a column: a mean that lies farther outside the rows is not one of
 # theirs, as they have changed. Exact sums, the least exact of which are good to 2^-44, stay within
 BEYOND_ROWS = 1e-6
@@ -171,7 +171,7 @@ class FewRows:
 def nearest(X, weight, centers, n_threads, sums_from=None):
     """A sweep, or FewRows with the same bits, whose labels are the nearest of these centers."""
     work = X.shape[0] * len(centers) * (X.shape[1] + PER_DISTANCE)
-    if work <= FEW and not issparse(X):
+    if work <= FEW_PRODUCTS and not issparse(X):
         result = nearest_of_few(X, centers)
         if result is not None:
             return FewRows(X, weight, centers, *result, sums_from)

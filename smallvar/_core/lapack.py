@@ -12,7 +12,8 @@ from scipy.linalg import LinAlgError, cython_lapack, solve_triangular
 
 from smallvar._sweeps.rows import UNSOUND
 
-QUICK = 500  # rows of a matrix up to which decompositions are quick enough not to be interrupted
+# rows of a matrix up to which decompositions are quick enough not to be interrupted
+QUICK_MATRIX_ROWS = 500
 QUICK_FACTOR = 2000  # the same for a Cholesky factor
 
 
@@ -74,7 +75,7 @@ def stoppable(function, *args, **options):
     return result
 
 
-def stoppable_if_large(function, A, *args, quick=QUICK, **options):
+def stoppable_if_large(function, A, *args, quick=QUICK_MATRIX_ROWS, **options):
     """The result of a function of a matrix; ``stoppable`` if it has more than ``quick`` rows."""
     if max(A.shape) > quick:
         return stoppable(function, A, *args, **options)

@@ -23,7 +23,7 @@ DATES = (
 CLOCKS = ("", " %H:%M", " %H:%M:%S")
 EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 # the digits of a second beyond microseconds, and a fraction of a second in a time zone
-FINE = re.compile(r"(?<=[.,]\d{6})\d+")
+FINE_DIGITS = re.compile(r"(?<=[.,]\d{6})\d+")
 ZONE_FRACTION = re.compile(r"[+-]\d\d:?\d\d:?\d\d[.,]")
 
 
@@ -199,7 +199,7 @@ def read_date(cell, form):
         raise ValueError(f"no date in {cell}")
     nanoseconds = "000"
     if form == "ISO":
-        fine = FINE.search(cell)
+        fine = FINE_DIGITS.search(cell)
         if fine:  # which Python would cut off
             nanoseconds = fine[0].rstrip("0").ljust(3, "0")
             if len(nanoseconds) > 3:

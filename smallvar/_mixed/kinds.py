@@ -37,7 +37,7 @@ DISPERSION, DIFFERENT = 0.1, 0.05
 # the largest share of the rows with the highest count (on a scale that ends there, more rows have
 # the highest value); the least mean of amounts, in steps of their grid (on a coarser grid, steps
 # decide on the likelihood)
-COUNTS_SKEWED, SKEWED, HIGHEST, STEPS = 1.0, 1.3, 0.02, 20.0
+COUNTS_SKEWED, SKEWED_AMOUNTS, HIGHEST, AMOUNT_STEPS = 1.0, 1.3, 0.02, 20.0
 
 # least log of arithmetic over geometric mean, 0 for equal amounts: the gamma shape stays finite
 LEAST_LOG_RATIO = 1e-12
@@ -320,8 +320,8 @@ def _is_one_sided(numbers, step):
     mean = sampled.mean()
     centered = sampled / mean - 1.0
     variance = (centered**2).mean()
-    skewed = (centered**3).mean() >= SKEWED * variance**1.5
-    if not skewed or mean < STEPS * step:
+    skewed = (centered**3).mean() >= SKEWED_AMOUNTS * variance**1.5
+    if not skewed or mean < AMOUNT_STEPS * step:
         return False
     # the likeliest shape a: log(a) - digamma(a) = -mean log(x / mean), to two digits
     s = max(-np.log1p(centered).mean(), LEAST_LOG_RATIO)

@@ -21,20 +21,20 @@ from smallvar._selection.confidence import weighed
 from smallvar._selection.descent import MergeDescent, check_distinct, draw
 from smallvar._selection.envelope import Path, envelope, penalty_within, scores
 from smallvar._selection.path import (
-    COARSE,
+    CLUSTERS_A_MERGER,
+    COARSE_PATH_ROWS,
     COARSE_SWEEPS,
-    FINE,
+    FINE_PATH_ROWS,
     FINE_SWEEPS,
     FIRST_SWEEPS,
     PATH_ROWS_A_CLUSTER,
-    STEPS,
     around,
     coarse,
 )
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
 # prices, times log(number of rows): of the mean of a column of numbers, of a share, of a cluster
-PRICE, SHARE_PRICE, CLUSTER = 2.0, 1.0, 4.0
+MIXED_PRICE, SHARE_PRICE, MIXED_CLUSTER_PRICE = 2.0, 1.0, 4.0
 SAME_ROW = 1e-9  # nats a row: below this a row is equal to a center
 
 
@@ -65,7 +65,9 @@ class MixedCriterion:
     """Minus twice the log-likelihood of rows and labels, and the price of the parameters.
 
     V(K) = sum_j min(V_j of clusters + price K P_j, V_j of all + price P_j)
-           - 2 n sum_k p_k log p_k + CLUSTER log(n) (K - 1),    price = PRICE log(n)
+           - 2 n sum_k p_k log p_k + MIXED_CLUSTER_PRICE log(n) (K - 1),
+
+    price = MIXED_PRICE log(n),
 
     with P_j parameters of column j: 1, or (levels - 1) / 2, as a share has half the price. So a
     column in which clusters do not differ by more than the price of their parameters has the V_j of
@@ -86,10 +88,10 @@ class MixedCriterion:
         self.n = len(sweep.labels)
         # weights relative to their mean: the likelihood then is that of n rows
         self.unit = self.n / float(sums.weight[0])
-        self.tie = PRICE * np.log(max(self.n, 2))
-        self.per_cluster = CLUSTER * np.log(max(self.n, 2))
+        self.tie = MIXED_PRICE * np.log(max(self.n, 2))
+        self.per_cluster = MIXED_CLUSTER_PRICE * np.log(max(self.n, 2))
         self.cap = max(1, self.n // 3)
-        of_codes = SHARE_PRICE / PRICE * (np.diff(self.measure.begin) - 1.0)
+        of_codes = SHARE_PRICE / MIXED_PRICE * (np.diff(self.measure.begin) - 1.0)
         self.parameters = np.append(np.ones(len(self.measure.kind)), of_codes)
         # V_j where all clusters share one distribution, by the family or by another shape
         variance = variances(self.measure, raw, sums.weights.sum(axis=0))
@@ -418,7 +420,7 @@ def find_path(problem, rng, init):
     number, callback = problem.fit.n_clusters, problem.fit.loop.callback
     # a coarse descent on a sample; again, with more rows and seeds, while the best number is near
     # the top
-    size = min(problem.n, COARSE if number is None else max(COARSE, 4 * number))
+    size = min(problem.n, COARSE_PATH_ROWS if number is None else max(COARSE_PATH_ROWS, 4 * number))
     n_seeds = max(20, int(4 * np.sqrt(size)), 0 if number is None else 2 * number)
     while True:
         descent = problem.descent(size, rng)
@@ -438,7 +440,7 @@ def find_path(problem, rng, init):
         size, n_seeds = min(problem.n, 4 * size), 2 * n_seeds
     # then a fine one from somewhat more clusters than the best number, on more rows
     above = [c for c in clusterings if c.k >= best.k + best.k // 4 + 10] or clusterings[-1:]
-    fine_size = min(problem.n, max(size, FINE, PATH_ROWS_A_CLUSTER * above[0].k))
+    fine_size = min(problem.n, max(size, FINE_PATH_ROWS, PATH_ROWS_A_CLUSTER * above[0].k))
     if fine_size > size:
         descent = problem.descent(fine_size, rng)
     if problem.moving:
@@ -446,7 +448,7 @@ def find_path(problem, rng, init):
         descent.sweep.rows.factor[:] = descent.sweep.measure.factor
     descent.start(above[0].centers)
     descent.run_lloyd(FINE_SWEEPS)
-    clusterings = problem.clusterings(descent, around(best.k, below=STEPS), FINE_SWEEPS)
+    clusterings = problem.clusterings(descent, around(best.k, below=CLUSTERS_A_MERGER), FINE_SWEEPS)
     if number is not None and all(c.k != number for c in clusterings):
         # one more with this number, grown from the one with fewer clusters
         fewer = max((c for c in clusterings if c.k < number), key=lambda c: c.k)

@@ -14,7 +14,7 @@ MOST_FEATURES = 400
 # 2 on (0, 1), to the density 1 where there is none, within bounds; and those of all other columns
 LOW, HIGH, MOST_OF_OTHERS = -2.0, 2.0, 3.0
 # least log odds: an order where there is none costs more than a category where there is one
-LEAST = 0.5
+LEAST_LOG_ODDS = 0.5
 LENGTH_ROUNDING = 1e-9  # of the largest distance: lengths that are closer are the same
 
 
@@ -87,5 +87,5 @@ def are_in_order(samples, asked):
     for odds in log_odds:
         rest = np.clip(total - odds, -MOST_OF_OTHERS, MOST_OF_OTHERS)
         told = bool(odds + rest != 0.0)
-        answers.append((not told or bool(odds + rest >= LEAST), told))
+        answers.append((not told or bool(odds + rest >= LEAST_LOG_ODDS), told))
     return answers

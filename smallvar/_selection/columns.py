@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 # A column of "numbers" is one with continuous values: few rows have equal ones.
 COLUMN_ROWS = 5000  # columns are judged by at most so many rows, evenly spaced
 SAME_VALUE = 1e-5  # of the spread of a column: values that are nearer to each other are one value
-# a column is of numbers if, of QUICK rows, at most EQUAL have the value of another row
-QUICK, EQUAL = 512, 8
+# a column is of numbers if, of QUICK_ROWS rows, at most EQUAL_AT_MOST have the value of another row
+QUICK_ROWS, EQUAL_AT_MOST = 512, 8
 DISTINCT = 0.5  # of the rows: a column with more distinct values is one of numbers
 RARE = 0.05  # of the rows: the rows with the rarest values, which may be off the grid of the others
 ON_GRID = 0.05  # of a step: how far from the grid a value may be
@@ -22,7 +22,7 @@ RUN = 3  # more equal rows than this are needed for a value that many rows share
 CENTRAL = 0.1  # of the standard deviation: largest distance of such a value from mean or median
 # of the standard deviation: a value that is no farther from the mean equals it
 MEAN_TOLERANCE = 1e-4
-SKEWED = 1.0  # absolute skewness beyond which a column is one-sided
+SKEWED_COLUMN = 1.0  # absolute skewness beyond which a column is one-sided
 # rows for the spread of columns; next rows that each is compared to
 SPREAD_ROWS, NEIGHBORS = 1000, 3
 BLOCK_ROWS, CACHED = 4096, 256  # rows at a time; so few that they stay in the cache
@@ -31,7 +31,7 @@ SORTED_NUMBERS = 1 << 20  # numbers sorted at once
 # differences over (m L)^2); and the exponents at which float64 ends
 LEAST_EXPONENT, LEAST_OF_DERIVATIVE = 1e-100, 1e-8
 SMALLEST_EXPONENT, LARGEST_EXPONENT = -336.2, 336.9
-MOST_STEPS, SAME_POWER = 60, 1e-10  # steps of the search for a power, and its precision
+POWER_STEPS, SAME_POWER = 60, 1e-10  # steps of the search for a power, and its precision
 FEW_VALUES = 10  # a column with fewer distinct values is few-valued
 
 
@@ -90,9 +90,9 @@ def not_numbers(X, weight):
     filled in.
     """
     n, d = X.shape
-    if n > 2 * QUICK:
-        X = X[:: n // QUICK]
-        n, least = len(X), len(X) - EQUAL
+    if n > 2 * QUICK_ROWS:
+        X = X[:: n // QUICK_ROWS]
+        n, least = len(X), len(X) - EQUAL_AT_MOST
     elif n * FREQUENT > RUN and (weight == weight[0]).all():
         least = DISTINCT * n + 1
     else:
@@ -342,7 +342,7 @@ class PowerTransform:
             scaled = (part - low) / np.where(size > 0.0, size, 1.0)
             one_sided = [
                 j
-                for j in np.flatnonzero((size > 0.0) & (np.abs(_skewness(scaled)) >= SKEWED))
+                for j in np.flatnonzero((size > 0.0) & (np.abs(_skewness(scaled)) >= SKEWED_COLUMN))
                 if len(distinct_values(part[:, j], weight).value) >= FEW_VALUES
             ]
             x = part[:, one_sided]
@@ -442,7 +442,7 @@ def _likeliest_powers(z):
     b, at_b = _signed(logs, np.minimum(3.0, most), most, -1.0)
     # without a change of sign the likelihood is greatest at a limit, and both ends are set to it
     a, b = np.where(at_b < 0.0, b, a), np.where(at_a > 0.0, a, b)
-    for _ in range(MOST_STEPS):
+    for _ in range(POWER_STEPS):
         apart = (at_a != at_b) & (a != b)
         c = np.where(apart, b - at_b * (b - a) / np.where(apart, at_b - at_a, 1.0), b)
         at_c, step = logs.derivatives(c), np.abs(c - b)

@@ -18,7 +18,8 @@ RATIOS = (0.5, 30.0)  # what a ratio of penalties counts at least and at most
 # of the gap without prices times sqrt(rows), of a transform having been taken, and of 1
 SINGLE = (0.085, 2.5, -0.25)
 GAPS = (-10.0, 25.0)
-LEAST, MOST = 0.1, 0.98  # share that is right of the numbers that least, and most, speaks for
+# share that is right of the numbers that least, and most, speaks for
+LEAST_RIGHT, MOST_RIGHT = 0.1, 0.98
 LEAST_LOGARITHM = 700.0  # of a share of the confidence, with the sign changed
 SPREAD = 4.0  # ties by which a number must be worse to be e times less likely than another
 SIMILAR = 1 / 3  # of the confidence of the chosen number: others that have as much fit as well
@@ -54,7 +55,7 @@ def of_single(gap, n_distinct, transformed):
 
 
 def _logistic(x):
-    return float(LEAST + (MOST - LEAST) / (1.0 + np.exp(-x)))
+    return float(LEAST_RIGHT + (MOST_RIGHT - LEAST_RIGHT) / (1.0 + np.exp(-x)))
 
 
 def weighed(counts, criterion, scores, best, tie, ratios, n_distinct, price=0.0, transformed=False):

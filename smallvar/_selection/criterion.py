@@ -6,7 +6,7 @@ from smallvar._selection.columns import recorded
 from smallvar._selection.confidence import LEAST_LOGARITHM, SPREAD
 from smallvar._selection.coordinates import Coordinates, RoundMetric, SpanCoordinates
 from smallvar._selection.directions import (
-    PRICE,
+    PARAMETER_PRICE,
     ZERO_VARIANCE,
     DirectionSearch,
     LongDirections,
@@ -28,9 +28,9 @@ SMALL_PRODUCTS = 1 << 17
 ROWS_PER_COLUMN = 4  # least number of rows for each column that an estimate of V needs
 LEAST_FREEDOM = 3.0  # least degrees of freedom of a t density
 PROBES = 128  # rows from which V is estimated before it is computed
-# a criterion estimated to be above another by ERRORS standard errors and FAR ties has no share of
-# the confidence (confidence.py), so that it need not be computed
-ERRORS, FAR = 6.0, 1.01 * LEAST_LOGARITHM * SPREAD
+# a criterion estimated to be above another by ERRORS standard errors and FAR_IN_TIES ties has no
+# share of the confidence (confidence.py), so that it need not be computed
+ERRORS, FAR_IN_TIES = 6.0, 1.01 * LEAST_LOGARITHM * SPREAD
 
 
 class DensityCriterion:
@@ -61,7 +61,7 @@ class DensityCriterion:
         self.cap = self.distinct // 3
         if columns.in_steps.all():  # then equal rows are to be expected
             self.cap, self.distinct = self.distinct, X.shape[0]
-        self.tie = PRICE * np.log(self.distinct)
+        self.tie = PARAMETER_PRICE * np.log(self.distinct)
         self.varying = frame.spread > 0.0  # not all may be so in these rows
         self.rank, self.coordinates, self.total_floor = self.d, None, float(self.floor.sum())
         if self.d > 1:
@@ -75,7 +75,7 @@ class DensityCriterion:
         n, d = self.X.shape
         if self.rank < d or d > n or n * d**2 > SMALL_PRODUCTS:
             return None
-        volume, prices = np.inf, (PRICE, PER_COLUMN)
+        volume, prices = np.inf, (PARAMETER_PRICE, PER_COLUMN)
         if self.varying.all():
             volume = float(np.log(self.frame.spread + np.sqrt(12 * self.floor)).sum())
         rows = self.X, self.weight, self.floor, self.n, self.distinct
@@ -117,7 +117,7 @@ class DensityCriterion:
         u = self.distinct
         total = slope.sum() if self.weight is None else self.weight @ slope
         self.constant = -2.0 * u / self.n * total
-        self.constant += columns * (2 * PRICE * np.log(u) + TRANSFORM_MARGIN * u)
+        self.constant += columns * (2 * PARAMETER_PRICE * np.log(u) + TRANSFORM_MARGIN * u)
 
     def __call__(self, sweep, lowest=np.inf):
         """V, the metric in which clusters are spherical (None: that of the data), and the error.
@@ -129,13 +129,17 @@ class DensityCriterion:
         K, n, d, u = sweep.k, self.n, self.rank, self.distinct
         weights, unit = sweep.weights, np.log(u)
         base = -2.0 * u / n * float(weights @ np.log(weights / n))
-        base += (K - 1) * self.price_of_cluster + unit * PRICE * d
+        base += (K - 1) * self.price_of_cluster + unit * PARAMETER_PRICE * d
         # squares about the mean of n_k rows are too small by 1 / n_k of their variance: add that
         back = n / (u - K) / weights if u > K else np.zeros(K)
 
-        def value(squares, logdet, parameters, price=PRICE):
+        def value(squares, logdet, parameters, price=PARAMETER_PRICE):
             deviance, is_t = fit_residual_density(squares, self.weight, sweep.labels, back, n, d)
-            return base + u * (deviance + logdet) + unit * (price * parameters + PRICE * is_t)
+            return (
+                base
+                + u * (deviance + logdet)
+                + unit * (price * parameters + PARAMETER_PRICE * is_t)
+            )
 
         S = self.coordinates.covariance(sweep) if d > 1 else None
         if lowest < np.inf and self._is_far(sweep, S, base, lowest - self.constant):
@@ -158,7 +162,7 @@ class DensityCriterion:
                 V = min(V, value(*plane, 3 * K, PER_COLUMN))
         if K == 1 and d == self.varying.sum():
             sides = (self.frame.spread + np.sqrt(12 * self.floor))[self.varying]
-            box = 2.0 * u * float(np.log(sides).sum()) + unit * PRICE * 2 * d
+            box = 2.0 * u * float(np.log(sides).sum()) + unit * PARAMETER_PRICE * 2 * d
             if box < V:
                 V, metric = box, None
         return V + self.constant, metric, error
@@ -203,7 +207,7 @@ class DensityCriterion:
         label = np.zeros(len(i), dtype=np.int32)
         deviance, _ = fit_residual_density(squares, weight, label, np.zeros(1), weight_sum, d)
         estimate = deviance + S.log_determinant() - ERRORS * float(gains.std()) / np.sqrt(len(i))
-        return base + u * estimate > lowest + FAR * self.tie
+        return base + u * estimate > lowest + FAR_IN_TIES * self.tie
 
     def _squares(self, sweep, long):
         """Squared lengths of residuals, and by the covariance of these directions.

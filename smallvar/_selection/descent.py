@@ -10,10 +10,10 @@ from smallvar._core.frame import RowsFrame
 from smallvar._selection.columns import BLOCK_ROWS
 from smallvar._sweeps.merge import MergeSweep
 
-# Distances are measured in the space of the centers if there are at least COLUMNS columns for each
-# cluster, and if a sweep takes more than PROJECTED multiplications. ROWS rows are projected at a
-# time.
-COLUMNS, PROJECTED, ROWS = 8, 1 << 26, 512
+# Distances are measured in the space of the centers if there are at least COLUMNS_A_CLUSTER columns
+# for each cluster, and if a sweep takes more than PROJECTED multiplications. PROJECTED_ROWS rows
+# are projected at a time.
+COLUMNS_A_CLUSTER, PROJECTED, PROJECTED_ROWS = 8, 1 << 26, 512
 # Sweeps to a fixed point, beside those that open clusters: more than needed by rows that stay.
 MOST_SWEEPS = 10_000
 
@@ -106,7 +106,7 @@ class MergeDescent:
         """
         n, d = self.X.shape
         k, compiled = self.sweep.k, isinstance(self.sweep, MergeSweep)
-        if compiled and COLUMNS * k <= d and n * k * d > PROJECTED:
+        if compiled and COLUMNS_A_CLUSTER * k <= d and n * k * d > PROJECTED:
             self.projected = Projected(self)
 
     def grow(self, centers, number):
@@ -189,9 +189,9 @@ class Projected:
         self.origin = centers.mean(axis=0)
         self.basis = np.ascontiguousarray(np.linalg.qr((centers - self.origin).T)[0])
         rows = np.empty((len(X), len(centers)))
-        for start in range(0, len(X), ROWS):
-            part = np.asarray(X[start : start + ROWS], dtype=np.float64)
-            rows[start : start + ROWS] = (part - self.origin) @ self.basis
+        for start in range(0, len(X), PROJECTED_ROWS):
+            part = np.asarray(X[start : start + PROJECTED_ROWS], dtype=np.float64)
+            rows[start : start + PROJECTED_ROWS] = (part - self.origin) @ self.basis
         self.sweep = RowsFrame(rows, weight, descent.frame.n_threads).sweep(len(centers))
 
     def nearest(self, centers):

@@ -3,7 +3,7 @@
 Of a covariance S with eigenvalues e_1 >= e_2 >= ... in d dimensions, q directions are kept, all
 other eigenvalues being replaced by their mean t_q; q is the least that minimizes
 
-    C(q) = u (sum_{j <= q} log e_j + (d - q) log t_q) + PRICE log(u) (d q - q (q - 1) / 2).
+    C(q) = u (sum_{j <= q} log e_j + (d - q) log t_q) + price log(u) (d q - q (q - 1) / 2).
 
 *A certificate.* Where q eigenpairs are known, and of the other N = d - q eigenvalues the sum R and
 that none exceeds L, then p more directions lower the first part of C by at most
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from smallvar._core.lapack import all_pairs, need_finite
 from smallvar._selection.covariance import Covariance
 
-PRICE = 2.0  # of a parameter, in log(distinct rows)
+PARAMETER_PRICE = 2.0  # of a parameter, in log(distinct rows)
 ZERO_VARIANCE = 1e-9  # of the largest eigenvalue, or of a determinant: less is rounding
 CERTIFIED = 48  # columns from which a Cholesky factor takes less time than all eigenvalues
 ITERATED = 256  # columns from which an iteration for the leading eigenvectors takes less time
@@ -110,7 +110,7 @@ class DirectionSearch:
         with np.errstate(divide="ignore", invalid="ignore"):
             kept = np.append(0.0, np.cumsum(np.log(e)))
             costs = self.u * (kept + (self.d - q) * np.log(rest))
-        costs += PRICE * math.log(self.u) * (self.d * q - q * (q - 1) / 2)
+        costs += PARAMETER_PRICE * math.log(self.u) * (self.d * q - q * (q - 1) / 2)
         costs = np.where(usable, costs, np.inf)
         costs[0] = costs[0] if e[0] > 0.0 else -np.inf
         return costs, rest
@@ -154,7 +154,7 @@ class DirectionSearch:
         if not c > ZERO_VARIANCE * (e[0] if q else trace):
             return False
         p = np.arange(1, most - q + 1)
-        price = PRICE * math.log(self.u) / self.u * p * (N - (p - 1) / 2)
+        price = PARAMETER_PRICE * math.log(self.u) / self.u * p * (N - (p - 1) / 2)
         gain = N * math.log(c) - logdet + np.log(e).sum()
         # G is convex in p and the price concave, both 0 for p = 0: only the largest p matters
         p = int(np.searchsorted(price, gain, side="right"))

@@ -26,14 +26,14 @@ from smallvar._sweeps.rows import UNSOUND
 
 # A "descent" is a series of mergers from many clusters to one, with k-means sweeps in between. It
 # halts at some numbers of clusters: their clusterings make the path.
-COARSE = 5000  # rows of the first, coarse descent,
-# or fewer, so that rows * columns <= COARSE_NUMBERS, but at least COARSE / 2
+COARSE_PATH_ROWS = 5000  # rows of the first, coarse descent,
+# or fewer, so that rows * columns <= COARSE_NUMBERS, but at least COARSE_PATH_ROWS / 2
 COARSE_NUMBERS = 1 << 18
-# rows of the fine descent (COARSE, where there are more columns than WIDE_COLUMNS), but at least
-# PATH_ROWS_A_CLUSTER for each cluster
-FINE, WIDE_COLUMNS, PATH_ROWS_A_CLUSTER = 20_000, 3500, 20
-# a fine descent merges k // STEPS clusters at a time; where FEW_CLUSTERS are left, one at a time
-STEPS, FEW_CLUSTERS = 50, 32
+# rows of the fine descent (COARSE_PATH_ROWS, where there are more columns than WIDE_COLUMNS), but
+# at least PATH_ROWS_A_CLUSTER for each cluster
+FINE_PATH_ROWS, WIDE_COLUMNS, PATH_ROWS_A_CLUSTER = 20_000, 3500, 20
+# a fine descent merges k // CLUSTERS_A_MERGER clusters at a time; where FEW_CLUSTERS are left, one
+CLUSTERS_A_MERGER, FEW_CLUSTERS = 50, 32
 # seeds drawn are WIDER times the capacity; there may be more clusters than the capacity if the last
 # seeds lower the error GRAIN times as much as those before (see ``_survey``)
 WIDER, GRAIN = 4, 1.5
@@ -62,21 +62,25 @@ def _fine(low, single):
     def step(k):
         if k <= FEW_CLUSTERS or (single and k > low):
             return 1
-        return max(1, min(k - FEW_CLUSTERS, k // (STEPS if k > low else 10)))
+        return max(1, min(k - FEW_CLUSTERS, k // (CLUSTERS_A_MERGER if k > low else 10)))
 
     return step
 
 
 def around(number, below=10):
     """Step function: single mergers around ``number``, below it one in ``below`` clusters."""
-    span = 2 * (number // STEPS) + 2
+    span = 2 * (number // CLUSTERS_A_MERGER) + 2
 
     def step(k):
         if k <= FEW_CLUSTERS or abs(k - number) <= span:
             return 1
         above = k > number
         return max(
-            1, min(k - (number + span if above else FEW_CLUSTERS), k // (STEPS if above else below))
+            1,
+            min(
+                k - (number + span if above else FEW_CLUSTERS),
+                k // (CLUSTERS_A_MERGER if above else below),
+            ),
         )
 
     return step
@@ -84,13 +88,13 @@ def around(number, below=10):
 
 def _fine_rows(d):
     """Number of rows of the fine descent for d columns, unless there are many clusters."""
-    return FINE if d <= WIDE_COLUMNS else COARSE
+    return FINE_PATH_ROWS if d <= WIDE_COLUMNS else COARSE_PATH_ROWS
 
 
 def dense_bytes(X, rough=False):
     """Bytes of the rows that a path is found on, as a dense array, and of square matrices."""
     n, d = X.shape
-    rows = min(n, COARSE if rough else _fine_rows(d))
+    rows = min(n, COARSE_PATH_ROWS if rough else _fine_rows(d))
     return 8 * (rows * d + 4 * min(rows, d) ** 2)
 
 
@@ -125,7 +129,7 @@ def find_path(
 
     - ``init``: the centers at which the descent begins, None: seeds.
     - ``rough``: only few rows are used.
-    - ``coarse_rows``: number of rows of the first descent, None: by COARSE and COARSE_NUMBERS.
+    - ``coarse_rows``: number of rows of the first descent, None: COARSE_PATH_ROWS at most.
     - ``callback``: called after every descent, unless it is None.
     - ``family``: makes the criterion and the descent: ``squared_euclidean`` or that of divergences.
     - ``in_metric``: if the best path is in another metric, the fixed points and all of the path are
@@ -238,7 +242,9 @@ def _find(search):
     """
     problem, coarse_rows = search.problem, search.coarse_rows
     if coarse_rows is None:
-        coarse_rows = max(COARSE // 2, min(COARSE, COARSE_NUMBERS // problem.X.shape[1]))
+        coarse_rows = max(
+            COARSE_PATH_ROWS // 2, min(COARSE_PATH_ROWS, COARSE_NUMBERS // problem.X.shape[1])
+        )
     size = min(
         problem.n, coarse_rows if problem.number is None else max(coarse_rows, 4 * problem.number)
     )
@@ -295,7 +301,7 @@ def _find_from(search, size, above=0):
                 return _Found(path, metric, sample)
             missed = path.best <= low and path.best > FEW_CLUSTERS  # below ``low`` steps are large
             whole = path.counts[0] == 1  # else it has ended early, and another one must follow
-            step = max(path.best // (10 if missed else STEPS), 0 if whole else 2)
+            step = max(path.best // (10 if missed else CLUSTERS_A_MERGER), 0 if whole else 2)
             left -= 1
             if step < 2 or (single and not missed) or not left:
                 break
@@ -442,7 +448,7 @@ def _descend(problem, sample, start, step, first=False):
         bound = problem.lowest(visited) if k != problem.number else np.inf
         visited.append(sample.clustering(True, True, bound))
         lowest = min(lowest, visited[-1].criterion)
-        if first and _is_past(problem, visited, 2 * STEPS):
+        if first and _is_past(problem, visited, 2 * CLUSTERS_A_MERGER):
             break
         # only the best clustering needs its metric, which may be a large matrix
         with_metric.append(visited[-1])

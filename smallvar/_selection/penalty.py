@@ -26,7 +26,8 @@ from smallvar._sweeps.sums import Layout
 LAM_RULES = ("auto", "farthest-first")  # what lam may be besides a number
 GUESS = 8  # default of guess, n_components
 COMPANY = 10  # a seed is alone if it attracts less than 1 / COMPANY of an average cluster's rows
-FAR = 9.0  # seeds that are alone do not count beyond this squared distance, in penalties
+# seeds that are alone do not count beyond this squared distance, in penalties
+FAR_IN_PENALTIES = 9.0
 MOST_ALONE = 100  # if more seeds are alone, they are no outliers, and all seeds count
 FIRST_BATCHES = 16  # all looked at for a penalty that rests on a single cluster; later ones, fewer
 
@@ -69,7 +70,7 @@ def farthest_by(add_seed, n_clusters, rounding, count_alone=False):
         alone.append(n_nearer < company)
         n_alone += alone[-1]
         if len(distances) - n_alone == n_clusters:
-            far = FAR * distances[-1]
+            far = FAR_IN_PENALTIES * distances[-1]
             distances = [
                 d for d, lone in zip(distances, alone, strict=True) if not lone or d <= far
             ]
