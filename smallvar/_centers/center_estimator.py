@@ -29,6 +29,7 @@ class NearestCenters(Estimator):
     labels_: NDArray[np.int32]
     inertia_: float
     n_iter_: int
+    _dtype = np.float64
 
     def to_sklearn_kmeans(self, dtype: DTypeLike | None = None) -> "KMeans":
         """Return a fitted scikit-learn KMeans with these centers.

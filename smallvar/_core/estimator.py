@@ -232,7 +232,7 @@ class Estimator(FitMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: NDArray[Any]
     _dtypes: tuple[type, ...] = DTYPES  # of data that are not converted
-    _dtype: type[np.floating] = np.float64  # of the data of the last fit
+    _dtype: type[np.floating] | None = None  # of the data of the last fit; None: is not kept
     _error_share = 1.0  # factor of a squared distance in the objective
 
     _takes_sparse = False
@@ -266,7 +266,7 @@ class Estimator(FitMixin, BaseEstimator):
                     ensure_min_samples=least,
                 )
             X = sparse_rows(X) if issparse(X) else aligned(X)
-        if reset:
+        if reset and self._dtype is not None:
             self._dtype = X.dtype.type
         return X
 
