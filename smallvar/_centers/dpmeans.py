@@ -18,10 +18,8 @@ from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import (
     Data,
-    check_flag,
     check_init,
     check_lam,
-    check_number,
     check_option,
     check_ratio,
     check_weights,
@@ -287,7 +285,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         return tags
 
     def _check_parameters(self):
-        check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+        self._check_starts()
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAM_RULES)
         check_number_asked(self)
         check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed", "merge"))
@@ -297,8 +295,6 @@ class DPMeans(NearestCenters, CenterEstimator):
                 f"metric must be 'euclidean' for a penalty that is not \"auto\", got 'auto' and "
                 f"lam={self.lam!r}: a metric is found together with the number of clusters"
             )
-        check_flag(self.shuffle, "shuffle")
-        self._check_starts()
 
     def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data.

@@ -30,7 +30,6 @@ from smallvar._core.validation import (
     check_lam,
     check_number,
     check_stays,
-    check_verbose,
     check_weights,
     exact_number,
     is_same,
@@ -385,13 +384,10 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     _takes_sparse = True
 
     def _check_parameters(self):
-        check_verbose(self.verbose)
-        check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+        self._check_starts()
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAM_RULES)
         check_number_asked(self)
         check_number(self.batch_size, "batch_size", low=1, integer=True)
-        check_number(self.max_iter, "max_iter", low=1, integer=True)
-        check_number(self.tol, "tol", low=0)
 
     def _begin(self, X, weight, rng, n_threads):
         """Set the penalty and the starting centers from the first data seen."""

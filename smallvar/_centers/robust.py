@@ -21,8 +21,6 @@ from smallvar._core.validation import (
     Data,
     check_init,
     check_lam,
-    check_number,
-    check_verbose,
     check_weights,
     exact_number,
     learned,
@@ -268,13 +266,10 @@ class RobustDPMeans(CenterEstimator):
         self : RobustDPMeans
             The fitted estimator.
         """
-        check_verbose(self.verbose)
+        self._check_starts()
         check_lam(self.lam, finite=True, options=("auto",))
         check_lam(self.price, finite=True, name="price", options=("auto",))
-        check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
         check_exact_number(self)
-        check_number(self.max_iter, "max_iter", low=1, integer=True)
-        check_number(self.tol, "tol", low=0)
         rng, n_threads = self._rng(), self._threads()
         X = self._validate(X, reset=True)
         weight = check_weights(sample_weight, X.shape[0])

@@ -371,7 +371,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
 
     def _check_parameters(self):
         cosine = check_number(self.min_cosine, "min_cosine", none=True)
-        check_number(self.max_clusters, "max_clusters", low=1, integer=True, none=True)
+        self._check_starts()
         # min_cosine and lam = 1 - min_cosine are two names of one parameter
         if cosine is not None:
             if not -1.0 < cosine < 1.0:
@@ -385,8 +385,6 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             check_lam(self.lam, capped=self.max_clusters is not None, options=LAM_RULES)
         check_number_asked(self, ("min_cosine", "lam"))
         check_option(self.algorithm, "algorithm", ("serial", "delayed"))
-        check_flag(self.shuffle, "shuffle")
-        self._check_starts()
 
     def _usable_rows(self, X):
         return rows_with_direction(X, self._threads())

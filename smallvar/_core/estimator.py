@@ -36,6 +36,7 @@ from smallvar._core.tables import opened, types_of
 from smallvar._core.validation import (
     DTYPES,
     aligned,
+    check_flag,
     check_number,
     check_sparse,
     check_verbose,
@@ -344,10 +345,14 @@ class Estimator(FitMixin, BaseEstimator):
         return LoopSettings(self.max_iter, float(self.tol), self._callback())
 
     def _check_starts(self):
-        """Raise unless verbose, n_init, max_iter and tol are within their bounds."""
+        """Raise unless the parameters of starts and sweeps that there are are within bounds."""
         check_verbose(self.verbose)
-        check_number(self.n_init, "n_init", low=1, integer=True)
-        check_number(self.max_iter, "max_iter", low=1, integer=True)
+        for name in ("max_clusters", "n_init", "max_iter"):
+            if hasattr(self, name):
+                most, value = name == "max_clusters", getattr(self, name)
+                check_number(value, name, low=1, integer=True, none=most)
+        if hasattr(self, "shuffle"):
+            check_flag(self.shuffle, "shuffle")
         check_number(self.tol, "tol", low=0)
 
 

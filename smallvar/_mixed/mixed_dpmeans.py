@@ -21,9 +21,7 @@ from smallvar._core.estimator import (
 )
 from smallvar._core.tables import opened
 from smallvar._core.validation import (
-    check_flag,
     check_lam,
-    check_number,
     check_option,
     check_sparse,
     check_weights,
@@ -302,13 +300,10 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self.n_clusters_
 
     def _check_parameters(self):
-        most = self.max_clusters
-        check_number(most, "max_clusters", low=1, integer=True, none=True)
-        check_lam(self.lam, capped=most is not None, options=("auto",))
+        self._check_starts()
+        check_lam(self.lam, capped=self.max_clusters is not None, options=("auto",))
         check_exact_number(self)
         check_option(self.algorithm, "algorithm", MIXED_ALGORITHMS)
-        check_flag(self.shuffle, "shuffle")
-        self._check_starts()
 
     def fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the rows of a table.
