@@ -4,7 +4,7 @@ import numpy as np
 
 from smallvar._centers.divergence import blocks
 from smallvar._core.config import resolve_threads
-from smallvar._core.fit_loop import Progress
+from smallvar._core.fit_loop import Progress, RecordedStart
 from smallvar._sweeps.gaussians import (
     assign_gaussians,
     cluster_moments,
@@ -365,17 +365,12 @@ class PointGaussians(Gaussians):
         return a, b
 
 
-class GaussianStart:
+class GaussianStart(RecordedStart):
     """One start from ``label``; rows open clusters, in this ``order``, if there is a ``cost``."""
 
     def __init__(self, gaussians, k, label, cost=None, order=None):
         self.state, self.k, self.label = gaussians, k, label
         self.cost, self.order = cost, order
-
-    @property
-    def objective(self):
-        """The objective at the end."""
-        return self.progress.objective
 
     def run(self, first, loop):
         """Sweep from the labels to a fixed point; ``first``: they are the first sweep."""

@@ -22,7 +22,7 @@ from smallvar._centers.dpmeans import RowsProblem
 from smallvar._centers.hdp_choice import choose_number, pooled_clusters
 from smallvar._centers.starts import DPFit, run_starts
 from smallvar._core.estimator import keywords_only, warn_not_converged
-from smallvar._core.fit_loop import LoopSettings, Progress, best_of
+from smallvar._core.fit_loop import LoopSettings, Progress, RecordedStart, best_of
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
 from smallvar._core.validation import (
@@ -45,7 +45,7 @@ LOCAL_PENALTY = 3.0  # lam_local by default, in variances times log(distinct row
 FURTHER = 20  # pooled clusters beyond an exact number, of which data sets may give up all
 
 
-class HDPStart:
+class HDPStart(RecordedStart):
     """One start of the hard HDP: sweeps until nothing changes.
 
     With ``drops`` the start begins at a fixed point. Steps in which data sets give up local
@@ -60,11 +60,6 @@ class HDPStart:
     def k(self):
         """Number of global clusters."""
         return self.sweep.k
-
-    @property
-    def objective(self):
-        """The objective at the end."""
-        return self.progress.objective
 
     def run(self, n, loop):
         """Sweep over n rows to the end."""

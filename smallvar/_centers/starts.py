@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smallvar._core.fit_loop import NO_CAP, LoopSettings, Progress, best_of
+from smallvar._core.fit_loop import NO_CAP, LoopSettings, Progress, RecordedStart, best_of
 from smallvar._selection.descent import check_reached
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._sweeps.stopping import CANCELLATION
@@ -151,7 +151,7 @@ class Sweep(Protocol):
         """Weighted error about the assigned centers, row by row."""
 
 
-class Start:
+class Start(RecordedStart):
     """One start of DP-means: sweeps until nothing changes, or until tol or max_iter ends them.
 
     ``centers`` are the starting centers; ``are_means`` says that they are the means of the clusters
@@ -178,11 +178,6 @@ class Start:
     def k(self):
         """Number of clusters."""
         return self.sweep.k
-
-    @property
-    def objective(self):
-        """The objective at the end."""
-        return self.progress.objective
 
     def run(self, loop):
         """Sweep to the end, then make labels, centers and objective agree."""

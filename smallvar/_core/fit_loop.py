@@ -111,6 +111,15 @@ class Progress(StoppingRule):
         return f" ({span(pace)} a sweep, at most {span(left)} left)"
 
 
+class RecordedStart:
+    """A start whose sweeps are recorded in ``progress``, for ``best_of``."""
+
+    @property
+    def objective(self):
+        """The objective at the end."""
+        return self.progress.objective
+
+
 def best_of(starts, *, total=None, callback=None, rounding=None):
     """The start with the lowest objective; at a tie, the earlier one.
 
