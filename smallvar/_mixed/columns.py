@@ -31,17 +31,31 @@ SHOWN = 5  # levels in a message
 
 @dataclass(frozen=True)
 class Column:
-    """A column that takes part in a fit; ``name`` is as in the table, or "x0", "x1", ... for
-    arrays.
+    """A column that takes part in a fit.
 
-    ``kind`` is the family of the values, one of COLUMN_KINDS. ``levels``: code c of a bernoulli or
-    categorical column is ``levels[c]``; an ordered one has its sorted values there, or the declared
-    levels, of which the numbers are the positions (``positions``). ``step`` is the grid of the
-    values, 0 for none; ``reason`` says why the column has this kind; ``position`` is its index in
-    the table.
-
-    ``filled`` is a value that counts as missing, and a tolerance: it fills gaps, or many rows have
-    it, which are then told apart by a flag. Of a flag, ``flag_of`` is the name of the other column.
+    Attributes
+    ----------
+    name : str
+        As in the table, or "x0", "x1", ... for arrays.
+    kind : {"normal", "ordered", "poisson", "exponential", "bernoulli", "categorical"}
+        The family of its values.
+    levels : tuple
+        Of bernoulli and categorical columns: code c is ``levels[c]``; of ordered ones the sorted
+        values, or the declared levels, of which the numbers are the positions; else empty.
+    step : float
+        The grid that values lie on; 0 for none.
+    reason : str
+        Why it has this kind, for the user.
+    position : int
+        Index of the column in the table.
+    filled : tuple of float or None
+        A value that counts as missing, and a tolerance: values no farther from it are missing, too.
+        It fills gaps, or many rows have it: these are then told apart by a flag.
+    flag_of : str or None
+        Of a flag, a column that says whether another one has a value other than ``filled``: the
+        name of the other column.
+    positions : bool
+        Whether the table declares the levels in order: numbers are then their positions.
     """
 
     name: str

@@ -33,8 +33,7 @@ def features_of(values):
 
 
 def evidence(codes, levels, features):
-    """Log odds that the levels of a column are in order, as far as other columns tell; 0: not at
-    all.
+    """Log odds that the levels of a column are in order, as other columns tell; 0: not at all.
 
     Where they are, levels next to each other are alike in the other columns. The sum of the squared
     distances of their means there, from each level to the next, is compared with those of all other
