@@ -448,8 +448,9 @@ default="auto"
         check_reach(X)
         n, d = X.shape
         # the prices of BIC are for n rows: weights are divided by their mean, so they add to n
-        weight = check_weights(sample_weight, n)
-        weight = self._relative(weight, self._counts_rows, to_mean=True)
+        weight, by_point = check_weights(sample_weight, n), self.volume == "points"
+        from_path = self._finds_number and self.lam is None and isinstance(self.reg_covar, str)
+        weight = self._relative(weight, from_path and by_point, to_mean=True)
         w = np.ones(n) if weight is None else weight
         active = np.flatnonzero(w)
         if not self._number_is_free:
@@ -457,7 +458,9 @@ default="auto"
         seeds, given_covariances = self._check_seeds(d), self._check_covariances(d)
         # rows without weight are few or none: leave them out by a copy
         used = (X, w) if len(active) == n else (X[active], w[active])
-        self._varying = varying_columns(used[0]) if self._leaves_out else None
+        self._varying = None
+        if by_point and self.covariances is None:
+            self._varying = varying_columns(used[0])  # constant columns are left out
         seeds = seeds if seeds is None else self._columns(seeds)
         data = Data(self._columns(used[0]), used[1], weight is not None)
         reg = self._resolve_reg(data)
@@ -491,17 +494,6 @@ default="auto"
         if not best.progress.ended:
             warn_not_converged(self, self.n_iter_)
         return self
-
-    @property
-    def _counts_rows(self):
-        """Whether weights count in units of their mean, so that they add up to the rows."""
-        from_path = self._finds_number and self.lam is None and isinstance(self.reg_covar, str)
-        return from_path and self.volume == "points"
-
-    @property
-    def _leaves_out(self):
-        """Whether constant columns are left out."""
-        return self.volume == "points" and self.covariances is None
 
     def _keep(self, state, X, reg):
         """Learn centers and covariances, those of constant columns included."""

@@ -128,7 +128,9 @@ class Search:
             new_centers = None
             # at a fixed point of the sweeps: change the number of clusters, fewer first
             if moved == 0 and not fixed:
-                new_centers = self.with_fewer()
+                if sweep.k > 1:
+                    new_centers = self.with_removed()
+                    new_centers = self.with_merged() if new_centers is None else new_centers
                 if new_centers is None and sweep.k < self.cap:
                     new_centers = self.with_more()
                 if new_centers is not None:
@@ -222,13 +224,6 @@ class Search:
     def tolerance(self):
         """The least amount by which a change must lower the objective."""
         return OBJECTIVE_TIE * abs(self.progress.objective)
-
-    def with_fewer(self):
-        """Centers with clusters removed or merged; None: that does not lower the objective."""
-        if self.sweep.k == 1:
-            return None
-        centers = self.with_removed()
-        return self.with_merged() if centers is None else centers
 
     def with_removed(self):
         """Centers without the clusters that save less than ``lam``; None: all save more.

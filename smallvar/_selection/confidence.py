@@ -48,12 +48,6 @@ def of_several(own_ratio, ratio, gap):
     return _logistic(a * ratio_in_data + b * data + c * np.log1p(max(gap, 0.0)) + intercept)
 
 
-def of_single(gap, n_distinct, transformed):
-    """The confidence in a single cluster, by its ``gap`` without prices, for each distinct row."""
-    a, b, intercept = SINGLE
-    return _logistic(a * np.clip(gap * np.sqrt(n_distinct), *GAPS) + b * transformed + intercept)
-
-
 def _logistic(x):
     return float(LEAST_RIGHT + (MOST_RIGHT - LEAST_RIGHT) / (1.0 + np.exp(-x)))
 
@@ -72,7 +66,9 @@ def weighed(counts, criterion, scores, best, tie, ratios, n_distinct, price=0.0,
         second = 1 + int(criterion[1:].argmin())
         gap = criterion[second] - criterion[0] - price * (counts[second] - 1)
         gap = gap / n_distinct if np.isfinite(gap) else np.inf
-        confidence = of_single(gap, n_distinct, transformed)
+        a, b, intercept = SINGLE
+        evidence = a * np.clip(gap * np.sqrt(n_distinct), *GAPS)
+        confidence = _logistic(evidence + b * transformed + intercept)
     return confidence, shares(scores, i, confidence, tie), gap
 
 
