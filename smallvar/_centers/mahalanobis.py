@@ -324,16 +324,6 @@ default="auto"
             raise ValueError(f"init must have n_clusters={self.n_clusters} rows, got {len(seeds)}")
         return seeds
 
-    @property
-    def _free_by(self):
-        if not self._number_is_free:
-            return ""
-        return (
-            " with lam given"
-            if self.volume == "clusters"
-            else f" with n_clusters={self.n_clusters!r}"
-        )
-
     def _check_covariances(self, d):
         """Known covariances, or None."""
         if self.covariances is None:
@@ -344,9 +334,10 @@ default="auto"
             raise ValueError(f"covariances must be numbers: {error}") from None
         wanted = [(d, d)] if self._number_is_free else [(d, d), (self.n_clusters, d, d)]
         if given_covariances.shape not in wanted:
+            free_by = f"n_clusters={self.n_clusters!r}" if self.volume == "points" else "lam given"
             raise ValueError(
                 f"covariances must have shape {' or '.join(map(str, wanted))}"
-                f"{self._free_by}, got {given_covariances.shape}"
+                f"{f' with {free_by}' * self._number_is_free}, got {given_covariances.shape}"
             )
         if given_covariances.ndim == 3 and isinstance(self.init, str) and self.init == "merge":
             raise ValueError("init must not be 'merge' with a known covariance for each cluster")

@@ -390,7 +390,10 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         problem.asked = self._asked()
         best = run_starts(problem, rng)
         self.columns_ = problem.packed.columns
-        self._learn(best)
+        self._learn_common(best)
+        self._measure, self._centers = best.sweep.measure, best.centers
+        named = self._measure.of_columns(self.columns_, self._centers)
+        self.cluster_parameters_, self.spreads_ = named
         if problem.rows is not None:
             # idle rows, of weight zero, are not visited: they get the label that predict gives
             idle = np.flatnonzero(weight == 0)
@@ -417,13 +420,6 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             )
         made = measure.rows(rows.numbers, rows.codes, None, None, n_threads)
         return made.centers_at(np.arange(count), SEED_COUNT)
-
-    def _learn(self, best):
-        """Set the attributes of a fit."""
-        self._learn_common(best)
-        self._measure, self._centers = best.sweep.measure, best.centers
-        named = self._measure.of_columns(self.columns_, self._centers)
-        self.cluster_parameters_, self.spreads_ = named
 
     def _nearest(self, numbers, codes, weight=None):
         """A sweep over these rows, in their nearest clusters."""
