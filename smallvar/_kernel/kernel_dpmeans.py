@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import keywords_only, warn_not_converged
+from smallvar._core.estimator import LabelsMixin, keywords_only, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.validation import (
     check_flag,
@@ -269,7 +269,7 @@ class KernelStart(PartitionStart):
         return state.label, moved, state.k - clusters.k
 
 
-class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClusters):
+class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMixin, KernelClusters):
     """DP-means in the feature space of a kernel: clusters that need not be round.
 
     Minimizes, over labels and the number of clusters K,
@@ -520,27 +520,6 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClu
             clusters = Partition(gram, weight, clusters.label, gram.capacity)
         distance = clusters.nearest()[1][active]
         return unit * (farthest_first(clusters.gram, active, distance, guess, rounding) or 1.0)
-
-    def fit_predict(
-        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> NDArray[np.int32]:
-        """Fit and return the labels of the data.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Data, as for ``fit``.
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights, as for ``fit``.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,), int32
-            ``labels_`` of the fit.
-        """
-        return self.fit(X, sample_weight=sample_weight).labels_
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:
         """Nearest mean of each row, in feature space; no row opens a cluster.
