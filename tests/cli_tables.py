@@ -81,6 +81,7 @@ def mixed(n=120, gaps=0.1):
 
 
 BLOBS, STREAM, SUMS, UNEVEN, IRIS = blobs(), stream(), sums(), uneven(), load_iris().data
+SUBSETS = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
 FILES = {
     "blobs.csv": as_csv(BLOBS, "x,y,z"),
     "stream.csv": as_csv(STREAM, "x,t,y"),
@@ -90,6 +91,13 @@ FILES = {
     "batches.npy": as_npy(sorted_blobs()[0]),
     "equal.npy": as_npy(np.full((9, 2), 7.0)),
     "zeros.npy": as_npy(np.zeros((3, 2))),
+    "exact.npy": as_npy(np.repeat(SUBSETS @ [[0.1, 0.7, 0], [0.3, 0, 1.9]], 3, axis=0)),
+    "pairs.npy": as_npy(np.array([[0, 1.0], [0, 5.0], [1, 1.0], [2, 2.0], [2, 2.0]])),
+    "single.npy": as_npy(np.array([[0, 1.0], [1, 1.0], [2, 2.0]])),
+    "digits.npy": as_npy(np.array([[2**60, 1], [2**60 + 1, 2], [2**60 + 2, 3]])),
+    "digits.csv": f"t,x\n{2**53},1\n,2\n{2**53 + 2},3\n".encode(),
+    "commas.csv": b"t;x\n0,5;1,5\n0,25;2,5\n",
+    "few.csv": b"5,5\n5,5\n0,0\n",
     "gaps.csv": b"a,b,word\n1,2,u\n,3,u\n4,NA,u\n5,6,\n7,nan,u\n9,8,u\n",
     "words.csv": mixed()[0].to_csv(index=False, lineterminator="\n").encode(),
     "small.csv": b"a,b,b,c\n1,2,3,4\n",

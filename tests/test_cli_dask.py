@@ -180,7 +180,7 @@ def test_labels_are_written_by_partition(ran, rows, tmp_path, monkeypatch):
             lengths.append(sum(map(len, found)))
         return found
 
-    monkeypatch.setattr(partitions, "AT_ONCE", 3)
+    monkeypatch.setattr(partitions, "PARTITIONS_PER_THREAD", 3)
     monkeypatch.setattr(Client, "gather", watched)
     ran(folder, "--dask", "--lam", 25, "--threads", 1, "--out", tmp_path / "labels.npy")
     assert sum(lengths) == len(rows)

@@ -12,7 +12,7 @@ from cli_tables import mixed
 from sklearn.metrics import adjusted_rand_score
 
 import smallvar
-from smallvar._cli.mixed_table import ROWS
+from smallvar._cli.mixed_table import PARSED_ROWS
 
 
 @pytest.fixture(autouse=True)
@@ -116,10 +116,10 @@ def test_columns_of_one_name(run, gap):
 
 def test_words_after_many_numbers(run, refused):
     """Codes of which the first thousands are numbers are read again as words, if asked for."""
-    codes = ["1", "2"] * ROWS + ["A", "1", ""]
+    codes = ["1", "2"] * PARSED_ROWS + ["A", "1", ""]
     lines = ["code,size", *(f"{code},{i % 7}.5" for i, code in enumerate(codes))]
     Path("t.csv").write_text("\n".join(lines), encoding="utf-8")
-    message = f"t.csv, line {2 * ROWS + 2}, column code: 'A' is not a number; --kinds code="
+    message = f"t.csv, line {2 * PARSED_ROWS + 2}, column code: 'A' is not a number; --kinds code="
     assert message in refused("t.csv")
     code, out, _ = run("t.csv --kinds code=categorical --n-clusters 2")
     assert code == 0

@@ -5,7 +5,6 @@ updates (Broderick, Kulis & Jordan 2013, eq. 8-9) and merge paths. ``RowsProblem
 the starts (``starts``) with the compiled sweeps, also for other estimators. The estimator follows.
 """
 
-import warnings
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
@@ -24,9 +23,8 @@ from smallvar._core.validation import (
     check_ratio,
     check_weights,
     exact_number,
-    level_of_caller,
 )
-from smallvar._selection.confidence import warn_if_unclear
+from smallvar._selection.confidence import warn_if_unclear, warn_in_fields
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import dense_bytes, find_path
 from smallvar._selection.penalty import LAM_RULES, check_number_asked, resolve_lam
@@ -339,7 +337,8 @@ class DPMeans(NearestCenters, CenterEstimator):
         best = self._fit(X, relative, given, rng, n_threads)
         reachable = self._reachable(X, weight, n_threads) if given is None else None
         if reachable:
-            warnings.warn(reachable, UserWarning, stacklevel=level_of_caller())
+            advised = {"merge": ("algorithm", "merge"), "auto": ("lam", "auto")}
+            warn_in_fields(UserWarning, reachable, **advised)
         if not best.ended:
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)
@@ -395,7 +394,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         return fitted
 
     def _reachable(self, X, weight, n_threads):
-        """Text of a warning if a fit with one cluster has missed a much lower objective, or None.
+        """Text for `warn_in_fields` if a single cluster misses a much lower objective, or None.
 
         Algorithm 1 stays at one cluster if no row is beyond lam from the mean, even if several
         clusters have a lower objective. The objective is compared with those of a rough merge path.
@@ -415,6 +414,6 @@ class DPMeans(NearestCenters, CenterEstimator):
             f"one cluster is left because lam={self.lam_:.6g} exceeds the squared distance of "
             f"every point from the mean, but {path.n_clusters[objective.argmin()]} clusters would "
             f"have an objective near {objective.min():.6g} instead of {self.objective_:.6g}: use "
-            + ("" if issparse(X) else "algorithm='merge', or ")
-            + "lam='auto' to let the data choose."
+            + ("" if issparse(X) else "{merge}, or ")
+            + "{auto} to let the data choose."
         )

@@ -21,6 +21,7 @@ from smallvar._cli.errors import UserError
 from smallvar._cli.output import complain
 from smallvar._cli.picture import import_matplotlib
 from smallvar._cli.table import BY_BATCHES, TEXT, one_of, suffix_of, text_option
+from smallvar._cli.words import option_of
 
 # the functions of the commands by name, set by `main`; the first one is the default
 COMMANDS: dict[str, Callable[[list[str]], None]] = {}
@@ -124,6 +125,18 @@ def refuse_text_options(args, why):
     option = text_option(args)
     if option is not None:
         raise UserError(f"{option} {why}")
+
+
+def refuse_given(args, names, text):
+    """Raise a UserError for the first of the options that is given; its name stands for the {}."""
+    for name in names:
+        if getattr(args, name) not in (None, False):
+            raise UserError(text.format(option_of(name)))
+
+
+def given(**parameters):
+    """Those of the parameters of an estimator that are not None, which is "not given"."""
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
 def _add_input_arguments(parser, stand_in):

@@ -8,11 +8,17 @@ from time import perf_counter
 
 import numpy as np
 
-from smallvar._cli.arguments import penalty_of, refuse_text_options
-from smallvar._cli.choice import columns_named
+from smallvar._cli.arguments import penalty_of, refuse_given, refuse_text_options
 from smallvar._cli.errors import UserError
-from smallvar._cli.output import labels_by_batches, out_in_words, report, sizes_in_words, timed
-from smallvar._cli.progress import Progress
+from smallvar._cli.output import (
+    labels_by_batches,
+    out_in_words,
+    report,
+    sizes_in_words,
+    timed,
+    warnings_told,
+)
+from smallvar._cli.progress import ProgressLine
 from smallvar._cli.table import (
     BY_BATCHES,
     Wanted,
@@ -31,9 +37,9 @@ from smallvar._cli.table import (
     without_option,
 )
 
-SAMPLE = 20_000  # rows from which the first clusters are found
-BLOCK = 2**15  # numbers whose squares are summed at a time: they fit into the cache
-UNSUPPORTED = ("path", "algorithm", "plot", "scale", "drop_missing")  # options
+BATCH_SAMPLE_ROWS = 20_000  # rows from which the first clusters are found
+ERROR_BLOCK_NUMBERS = 2**15  # numbers whose squares are summed at a time: they fit into the cache
+NOT_BY_BATCHES = ("path", "algorithm", "plot", "scale", "drop_missing")  # options
 
 
 def cluster_by_batches(args):
@@ -41,10 +47,7 @@ def cluster_by_batches(args):
 
     The rows of a file may be in any order, so the sample is drawn from all of it.
     """
-    for name in UNSUPPORTED:
-        if getattr(args, name) not in (None, False):
-            option = name.replace("_", "-")
-            raise UserError(f"--batch-size: --{option} needs the whole table at once")
+    refuse_given(args, NOT_BY_BATCHES, "--batch-size: {} needs the whole table at once")
     refuse_text_options(args, "has no meaning with --batch-size")
     if args.data is None or suffix_of(args.data) not in BY_BATCHES:
         raise UserError(f"--batch-size: the name of DATA must end in {one_of(BY_BATCHES)}")
@@ -118,7 +121,8 @@ class NpyBatches(Batches):
         """Open the file and find the columns."""
         self.X = open_npy(self.source)
         self.n, d = self.X.shape
-        self.picked, self.titles, _ = pick_columns(self.source.name, self.wanted, None, d)
+        columns = pick_columns(self.source.name, self.wanted, None, d)
+        self.picked, self.titles = columns.positions, columns.titles
 
     def read(self):
         """Yield the rows of each batch."""
@@ -149,7 +153,7 @@ class ParquetBatches(Batches):
         index = (schema.pandas_metadata or {}).get("index_columns", [])
         refuse_twins(path, schema.names)
         names = [name for name in schema.names if name not in index]
-        _, self.titles, _ = pick_columns(path, self.wanted, names, len(names))
+        self.titles = pick_columns(path, self.wanted, names, len(names)).titles
         kinds = [schema.field(title).type for title in self.titles]
         types = pyarrow.types
         numeric = (types.is_integer, types.is_floating, types.is_boolean)
@@ -178,9 +182,9 @@ def row_name(start):
 
 def draw_sample(table, rng):
     """Read the whole file, which checks it, and return a random sample of its rows."""
-    drawn = np.sort(rng.choice(table.n, min(SAMPLE, table.n), replace=False))
+    drawn = np.sort(rng.choice(table.n, min(BATCH_SAMPLE_ROWS, table.n), replace=False))
     kept = []
-    with Progress("looking") as progress:
+    with ProgressLine("looking") as progress:
         for start, X in table.rows(progress):
             low, high = np.searchsorted(drawn, [start, start + len(X)])
             kept.append(X[drawn[low:high] - start])
@@ -202,14 +206,14 @@ def fit(args, table, sample):
         n_threads=args.threads,
         verbose=args.verbose,
     )
-    with columns_named(table.titles):
+    with warnings_told(table.titles):
         model.fit(sample)
     most = args.max_clusters if args.n_clusters is None else args.n_clusters
     # the stream starts from the centers of the sample, without their weights
     stream = clone(model).set_params(
         lam=model.lam_, n_clusters=None, max_clusters=most, init=model.cluster_centers_
     )
-    for start, X in table.rows(Progress.current):
+    for start, X in table.rows(ProgressLine.current):
         stream.partial_fit(X)
         if args.verbose:
             print(f"row {start + len(X)}: {stream.n_clusters_} clusters")
@@ -219,7 +223,7 @@ def fit(args, table, sample):
 def label(args, table, model):
     """Write the labels of all rows; returns the sizes of the clusters and the SSE."""
     sizes, error = np.zeros(model.n_clusters_, dtype=np.int64), 0.0
-    with labels_by_batches(args, table.n) as write, Progress("labeling") as progress:
+    with labels_by_batches(args, table.n) as write, ProgressLine("labeling") as progress:
         for _, X in table.rows(progress):
             labels = model.predict(X)
             write(labels)
@@ -230,7 +234,7 @@ def label(args, table, model):
 
 def squared_error(X, labels, centers):
     """The sum of squared distances of rows from the centers of their labels, in float64."""
-    step, error = max(1, BLOCK // X.shape[1]), 0.0
+    step, error = max(1, ERROR_BLOCK_NUMBERS // X.shape[1]), 0.0
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
         offset = centers.take(labels[rows], axis=0)  # several times as fast as centers[labels]

@@ -1,42 +1,19 @@
 """The number of clusters that a path chose, in words, and how it was searched for."""
 
-import re
-import warnings
-from contextlib import contextmanager
-
 import numpy as np
 
 from smallvar._cli.output import timed
 from smallvar._cli.table import counted
 
-# numbers of columns in an UnclearNumberWarning
-OF_COLUMNS = re.compile(r"(?:(?<=columns with few values \()|(?<=columns are skewed \())[\d, ]+")
-WHOLE = float("inf")  # length of --path without a K
-CLEAR = 0.8  # least confidence in a number that is called clear
+WHOLE_PATH = float("inf")  # length of --path without a K
+CLEAR_CONFIDENCE = 0.8  # least confidence in a number that is called clear
 ABOUT_AS_WELL = 1 / 3  # of the confidence in the number chosen: others with less are not named
-LISTED = 4  # most numbers, or ranges of numbers, that are named one by one
+NAMED_RANGES = 4  # most numbers, or ranges of numbers, that are named one by one
 
 
 def fitted(args, work, *data, **options):
     """Fit, and return what `timed` does; the line of progress tells of the steps unless printed."""
     return timed(work, *data, follow=None if args.verbose else note, **options)
-
-
-@contextmanager
-def columns_named(titles):
-    """Context of a fit whose warnings call the columns by their titles, not by numbers from 0."""
-    show = warnings.showwarning
-
-    def title(number):
-        return titles[int(number[0])]
-
-    def show_named(warning, *where):
-        words = OF_COLUMNS.sub(lambda numbers: re.sub(r"\d+", title, numbers[0]), str(warning))
-        show(words, *where)
-
-    with warnings.catch_warnings():
-        warnings.showwarning = show_named
-        yield
 
 
 class Choice:
@@ -55,20 +32,26 @@ class Choice:
         with_criterion = [k for k in path.ranking.tolist() if np.isfinite(criterion[k])]
         self.best, self.lam, self.most = path.best, path.lam, most
         self.ranked = [k for k in with_criterion if most is None or k <= most]
-        allowed = path.n_clusters <= (WHOLE if most is None else most)
+        allowed = path.n_clusters <= (WHOLE_PATH if most is None else most)
         self.counts, self.errors = path.n_clusters[allowed], getattr(path, error)[allowed]
         self.ranges = path.n_clusters, path.lam_low, path.lam_high
         self.low, self.high = path.lam_low[allowed], path.lam_high[allowed]
         # criteria relative to the best number that is allowed
         self.behind = path.criterion[allowed] - criterion[self.ranked[0]]
         self.confidence, self.alike = getattr(path, "confidence", None), []
-        if self.confidence is not None and self.confidence < CLEAR:
+        if self.confidence is not None and self.confidence < CLEAR_CONFIDENCE:
             self.alike = about_as_good(self.best, self.counts, path.confidences[allowed])
         # a better number than --max-clusters allows is named, if it is better by more than a tie
         ahead = criterion[self.best] - criterion[with_criterion[0]]
         self.beyond = (
             with_criterion[0] if with_criterion[0] not in self.ranked and ahead > self.tie else None
         )
+
+    def of_fit(self, model):
+        """Text of the number of clusters of a model, and of its penalty."""
+        k = model.n_clusters_
+        number = self.in_words(k) if model.n_clusters is None else f"{k} (given)"
+        return number, self.lam_in_words()
 
     def in_words(self, n_clusters):
         """Say how many clusters there are after the last sweep, why, and how sure that is."""
@@ -107,7 +90,7 @@ class Choice:
             words = f"up to {high:.6g}" if np.isfinite(high) else "for all lam"
         if low <= self.lam <= high:
             return f"K = {self.best} is best {words}"
-        # of much data the path has the penalty of the way down, and ranges of its fixed points
+        # of much data the path has the penalty found while merging, and ranges of its fixed points
         return f"found before the last sweeps, after which K = {self.best} is {minimum} {words}"
 
     def _others_in_words(self):
@@ -168,15 +151,16 @@ def certainty_in_words(best, confidence, counts, alike):
     ``alike`` are the others, from `about_as_good`; ``counts`` are all numbers, ascending: what is
     between two of them was not looked at.
     """
-    verdict = f"{'clear' if confidence >= CLEAR else 'not clear'}, confidence {confidence:.2f}"
-    if confidence >= CLEAR or not alike:
+    clear = confidence >= CLEAR_CONFIDENCE
+    verdict = f"{'clear' if clear else 'not clear'}, confidence {confidence:.2f}"
+    if clear or not alike:
         return verdict
     numbers = np.sort([best, *alike])
     gaps = np.diff(counts.searchsorted(numbers)) > 1
     parts = []
     for run in np.split(numbers, np.flatnonzero(gaps) + 1):
         parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
-    if len(parts) > LISTED:
+    if len(parts) > NAMED_RANGES:
         parts = [f"{len(numbers)} numbers from {numbers[0]} to {numbers[-1]}"]
     *first, last = parts
     words = f"{', '.join(first)} and {last}" if first else last

@@ -7,15 +7,17 @@ import numpy as np
 
 from smallvar._cli.arguments import (
     check_targets,
+    given,
     length_or_data,
     new_parser,
     number,
     parse,
     path_and_data,
     penalty_of,
+    refuse_given,
 )
 from smallvar._cli.batches import cluster_by_batches
-from smallvar._cli.choice import WHOLE, Choice, columns_named, fitted
+from smallvar._cli.choice import WHOLE_PATH, Choice, fitted
 from smallvar._cli.data import load, of_data, scaled, wines, wines_in_words
 from smallvar._cli.errors import UserError
 from smallvar._cli.mixed import kinds_of, reader_for, refuse_misplaced, show_table
@@ -27,6 +29,7 @@ from smallvar._cli.output import (
     say,
     sizes_in_words,
     timed,
+    warnings_told,
     write_labels,
     write_out,
 )
@@ -50,7 +53,7 @@ def cluster(argv):
         "count alike; lam is then in these units. The picture of one or two columns stays in "
         "those of the data",
     )
-    path_and_data(args, WHOLE)
+    path_and_data(args, WHOLE_PATH)
     if args.kinds is not None:
         refuse_misplaced(args)
     if args.dask:
@@ -134,7 +137,7 @@ def _add_number_arguments(parser):
         "--path",
         type=length_or_data,
         nargs="?",
-        const=WHOLE,
+        const=WHOLE_PATH,
         metavar="K",
         help="print the SSE, the criterion and the lam that leads there for 1, 2, ... clusters, "
         "K at most (if left out, somewhat more than the data support); the number chosen among "
@@ -192,12 +195,9 @@ def _add_size_arguments(parser):
 
 def bound_by_path(args):
     """Take the length of ``--path`` as the bound on the number of clusters."""
-    for option in ("algorithm", "max_clusters"):
-        if getattr(args, option) is not None:
-            instead = ": give --path M" if option == "max_clusters" else ""
-            name = option.replace("_", "-")
-            raise UserError(f"--{name} has no meaning with --path{instead}")
-    if args.path != WHOLE:
+    refuse_given(args, ["algorithm"], "{} has no meaning with --path")
+    refuse_given(args, ["max_clusters"], "{} has no meaning with --path: give --path M")
+    if args.path != WHOLE_PATH:
         args.max_clusters = args.path
 
 
@@ -211,16 +211,15 @@ def new_model(args):
     from smallvar import DPMeans
 
     lam = penalty_of(args)
-    given = {
-        "n_clusters": args.n_clusters,
-        "guess": args.guess,
-        "max_clusters": args.max_clusters,
-        "algorithm": args.algorithm,
-        "random_state": args.seed,
-        "n_threads": args.threads,
-        "verbose": int(args.verbose),
-    }
-    model = DPMeans(lam=lam, **{name: value for name, value in given.items() if value is not None})
+    parameters = given(
+        n_clusters=args.n_clusters,
+        guess=args.guess,
+        max_clusters=args.max_clusters,
+        algorithm=args.algorithm,
+        random_state=args.seed,
+        n_threads=args.threads,
+    )
+    model = DPMeans(lam=lam, **parameters, verbose=int(args.verbose))
     # the path draws samples, with a seed so that a command gives the same labels each time; other
     # algorithms visit the rows in their order unless a seed asks for a random one
     if lam == "auto" or args.algorithm == "merge":
@@ -234,7 +233,7 @@ def show_clusters(args, table, X, scaler, reading):
     X are the rows of the table, scaled where there is a ``scaler``; ``reading`` is in seconds.
     """
     model = new_model(args)
-    with columns_named(table.titles):
+    with warnings_told(table.titles):
         _, fitting = fitted(args, model.fit, X)
     if args.out is not None:
         write_out(args, ["label"], model.labels_, table.kept, write_labels)
@@ -291,10 +290,7 @@ def of_model(args, model, sizes):
     """Say what was found, and by which penalty."""
     number = model.n_clusters_
     if model.lam == "auto":
-        choice = Choice(model.path_, model.max_clusters)
-        origin = choice.lam_in_words()
-        given = model.n_clusters is not None
-        number = f"{number} (given)" if given else choice.in_words(number)
+        number, origin = Choice(model.path_, model.max_clusters).of_fit(model)
     elif args.lam is None:
         origin = f"farthest-first, for a guess of {counted(model.guess, 'cluster')}"
     else:
@@ -320,7 +316,7 @@ def show_path(args, table, X, scaler, reading):
         options = {name: getattr(model, name) for name in names}
         path, fitting = fitted(args, lambda_path, X, **options)
     else:  # the labels that there are without --path
-        with columns_named(table.titles):
+        with warnings_told(table.titles):
             _, fitting = fitted(args, model.fit, X)
         path = model.path_
         write_out(args, ["label"], model.labels_, table.kept, write_labels)

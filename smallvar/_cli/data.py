@@ -15,10 +15,11 @@ from smallvar._cli.table import (
     read_table,
     without_option,
 )
+from smallvar._cli.words import option_of
 
 NOT_FOR_TABLES = ("guess", "scale", "drop_missing", "batch_size", "dask")  # of numbers only
 UNEVEN = 10  # times that the columns may differ in spread before the user is warned
-FEW_ROWS, CHECKED_ROWS = 10, 100_000  # fewer do not tell, and more are not needed
+UNEVEN_ROWS, CHECKED_ROWS = 10, 100_000  # fewer do not tell, and more are not needed
 
 
 def load(args, prog, stand_in, needed="", otherwise=None):
@@ -62,7 +63,7 @@ def way_of_words(args):
     """Say how a table of words can be clustered."""
     for name in NOT_FOR_TABLES if hasattr(args, "kinds") else ():
         if getattr(args, name):
-            return without_option(f"--{name.replace('_', '-')}")
+            return without_option(option_of(name))
     return "smallvar cluster takes words and gaps, too"
 
 
@@ -71,8 +72,8 @@ def digits(wanted):
     from sklearn.datasets import load_digits
 
     data = load_digits()
-    picked, titles, _ = pick_columns("the set of digits", wanted, data.feature_names, 64)
-    table = Table(data.data[:, picked], titles, "handwritten digits")
+    columns = pick_columns("the set of digits", wanted, data.feature_names, 64)
+    table = Table(data.data[:, columns.positions], columns.titles, "handwritten digits")
     return table, "the handwritten digits that scikit-learn ships"
 
 
@@ -81,8 +82,8 @@ def wines(wanted):
     from sklearn.datasets import load_wine
 
     data = load_wine()
-    picked, titles, _ = pick_columns("the set of wines", wanted, data.feature_names, 13)
-    table = Table(data.data[:, picked], titles, "wines", truth=data.target)
+    columns = pick_columns("the set of wines", wanted, data.feature_names, 13)
+    table = Table(data.data[:, columns.positions], columns.titles, "wines", truth=data.target)
     return table, (
         f"{len(data.data)} wines of {len(data.target_names)} cultivars that scikit-learn ships, "
         "their columns scaled (as by --scale)"
@@ -114,7 +115,7 @@ def scaled(args, table):
     """
     X = table.X
     if not args.scale:
-        if args.data is not None and len(X) >= FEW_ROWS:
+        if args.data is not None and len(X) >= UNEVEN_ROWS:
             warn_of_uneven(X[:: max(1, len(X) // CHECKED_ROWS)], table.titles)
         return X, None
     scaler, deviation = spread(X)

@@ -10,11 +10,13 @@ import numpy as np
 
 from smallvar._cli.arguments import (
     check_targets,
+    given,
     length_or_data,
     new_parser,
     number,
     parse,
     path_and_data,
+    refuse_given,
 )
 from smallvar._cli.data import digits, load, of_data
 from smallvar._cli.errors import UserError
@@ -33,8 +35,8 @@ from smallvar._cli.picture import feature_picture, path_picture
 from smallvar._cli.table import columns_in_short, counted, explained, square_of
 
 DIGITS_SHAPE = (8, 8)
-PATH = 10  # largest number of features of --path by default
-MOST_TRIED = 12  # features up to which the best of all rows is found; the library has the same
+PATH_LENGTH = 10  # largest number of features of --path by default
+MOST_EXACT = 12  # features up to which the best of all rows is found; the library has the same
 NO_ERROR = 1e-20  # share of ||X||^2 below which an error of a path is only rounding
 
 
@@ -48,7 +50,7 @@ def features(argv):
         seed="draw the random starts from S (default: 0, so that the same command gives the "
         "same result)",
     )
-    path_and_data(args, PATH)
+    path_and_data(args, PATH_LENGTH)
     refuse_misplaced(args)
     check_targets(args, "features")
 
@@ -112,7 +114,7 @@ def features_parser():
         "--path",
         type=length_or_data,
         nargs="?",
-        const=PATH,
+        const=PATH_LENGTH,
         metavar="K",
         help="print the squared error with 0, 1, ..., K features (K is 10 if left out) and the "
         "lam for which each number is best; the best for the widest range is marked, and the "
@@ -149,8 +151,8 @@ def _add_search_arguments(parser):
         choices=["coordinate", "exact"],
         help="with --n-components, --path or --algorithm collapsed, how a row chooses its "
         "features. coordinate: one after the other; exact: the best of all 2^K sets, for K up to "
-        f"{MOST_TRIED} (collapsed: --max-features at most {MOST_TRIED}). Default: coordinate; with "
-        f"collapsed exact while K is at most {MOST_TRIED}, and coordinate beyond",
+        f"{MOST_EXACT} (collapsed: --max-features at most {MOST_EXACT}). Default: coordinate; with "
+        f"collapsed exact while K is at most {MOST_EXACT}, and coordinate beyond",
     )
     parser.add_argument(
         "--starts",
@@ -185,14 +187,12 @@ def refuse_misplaced(args):
         kind, others = "--algorithm collapsed", []
     else:
         kind, others = "a penalty, unless it is --algorithm collapsed", ["assign"]
-    for option in others:
-        if getattr(args, option) is not None:
-            raise UserError(f"--{option.replace('_', '-')} has no meaning with {kind}")
-    most = MOST_TRIED if args.algorithm != "collapsed" else args.max_features or np.inf
-    if args.assign == "exact" and most > MOST_TRIED:
+    refuse_given(args, others, f"{{}} has no meaning with {kind}")
+    most = MOST_EXACT if args.algorithm != "collapsed" else args.max_features or np.inf
+    if args.assign == "exact" and most > MOST_EXACT:
         raise UserError(
-            f"--assign exact needs --max-features of at most {MOST_TRIED} with {kind}; without "
-            f"--assign rows are exact while there are at most {MOST_TRIED} features"
+            f"--assign exact needs --max-features of at most {MOST_EXACT} with {kind}; without "
+            f"--assign rows are exact while there are at most {MOST_EXACT} features"
         )
     if args.shape is not None and args.plot is None:
         raise UserError("--shape has no meaning without --plot")
@@ -210,13 +210,8 @@ def show_features(args, options, table, reading):
         # K is given, so that no penalty enters the objective
         origin = lam = None
     else:
-        given = {
-            "lam": args.lam,
-            "max_features": args.max_features,
-            "algorithm": args.algorithm,
-        }
-        given = {option: value for option, value in given.items() if value is not None}
-        model = BPMeans(**given, **options)
+        parameters = given(lam=args.lam, max_features=args.max_features, algorithm=args.algorithm)
+        model = BPMeans(**parameters, **options)
         origin = "chosen from the data" if args.lam is None else "given"
     _, fitting = timed(model.fit, table.X)
     if origin is not None:
@@ -265,8 +260,8 @@ def show_path(args, options, table, reading):
     """Print, and draw with ``--plot``, the squared error over the number of features."""
     from smallvar import feature_path
 
-    if args.assign == "exact" and args.path > MOST_TRIED:
-        raise UserError(f"--path {args.path}: at most {MOST_TRIED} with --assign exact")
+    if args.assign == "exact" and args.path > MOST_EXACT:
+        raise UserError(f"--path {args.path}: at most {MOST_EXACT} with --assign exact")
     path, fitting = timed(feature_path, table.X, args.path, **options)
     path = without_rounding(path)
     best = widest(path)

@@ -6,22 +6,17 @@ and end in one line and exit code 2.
 """
 
 import os
-import re
 import sys
-import warnings
 from contextlib import redirect_stdout, suppress
 
 from smallvar._cli.arguments import COMMANDS, nearest
 from smallvar._cli.cluster import cluster
 from smallvar._cli.errors import UserError
 from smallvar._cli.features import features
-from smallvar._cli.output import complain
+from smallvar._cli.output import complain, warnings_told
 from smallvar._cli.track import track
 
 COMMANDS.update(cluster=cluster, features=features, track=track)
-NUMBER = re.compile(r"\bn_clusters\b")
-OF_PATH = re.compile(r"\bpath_\.labels\((\d+)\)")
-ARGUMENT = re.compile(r"\b(algorithm|lam)='(\w+)'")  # a parameter in a warning of an estimator
 
 
 def main(argv=None):
@@ -37,8 +32,7 @@ def main(argv=None):
             argv = [next(iter(COMMANDS)), *argv]
         # --help and --version raise SystemExit. With --out - the parser replaces sys.stdout, which
         # redirect_stdout restores at the end.
-        with suppress(SystemExit), warnings.catch_warnings(), redirect_stdout(sys.stdout):
-            warnings.showwarning = lambda warning, *_: complain("warning:", in_options(warning))
+        with suppress(SystemExit), warnings_told(), redirect_stdout(sys.stdout):
             COMMANDS[argv[0]](argv[1:])
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -72,9 +66,3 @@ def refuse_misspelled(argv):
 def discard_output():
     """Discard what is buffered for standard output, so that flushing at exit cannot fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def in_options(warning):
-    """The text of a warning, with parameters of estimators as options of the command line."""
-    words = OF_PATH.sub(r"--n-clusters \1", ARGUMENT.sub(r"--\1 \2", str(warning)))
-    return NUMBER.sub("--n-clusters", words)

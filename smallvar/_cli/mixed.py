@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from smallvar._cli.arguments import given, refuse_given
 from smallvar._cli.choice import Choice, fitted
 from smallvar._cli.data import NOT_FOR_TABLES
 from smallvar._cli.errors import UserError
@@ -19,7 +20,7 @@ from smallvar._cli.picture import profile_picture
 from smallvar._cli.table import columns_in_short, counted
 from smallvar._cli.words import names_of_option, visible
 
-COLUMNS, CLUSTERS = 40, 20  # columns and clusters that have a line of their own
+SHOWN_COLUMNS, SHOWN_CLUSTERS = 40, 20  # columns and clusters that have a line of their own
 TELLING = 3  # columns in the line of a cluster
 WIDEST = 30  # letters of a name
 
@@ -53,9 +54,7 @@ def reader_for(args):
 
 def refuse_misplaced(args):
     """Refuse options that have no meaning together with ``--kinds``."""
-    for name in NOT_FOR_TABLES:
-        if getattr(args, name, None):
-            raise UserError(f"--{name.replace('_', '-')} has no meaning with --kinds")
+    refuse_given(args, NOT_FOR_TABLES, "{} has no meaning with --kinds")
     if args.data is None:
         raise UserError("--kinds has no meaning without DATA")
 
@@ -96,16 +95,15 @@ def new_model(args):
     """Make the estimator that the options ask for."""
     from smallvar import MixedDPMeans
 
-    given = {
-        "lam": args.lam,
-        "n_clusters": args.n_clusters,
-        "max_clusters": args.max_clusters,
-        "algorithm": args.algorithm,
-        "n_threads": args.threads,
-        "columns": args.kinds,
-    }
-    given = {name: value for name, value in given.items() if value is not None}
-    model = MixedDPMeans(**given, random_state=args.seed or 0, verbose=int(args.verbose))
+    parameters = given(
+        lam=args.lam,
+        n_clusters=args.n_clusters,
+        max_clusters=args.max_clusters,
+        algorithm=args.algorithm,
+        n_threads=args.threads,
+        columns=args.kinds,
+    )
+    model = MixedDPMeans(**parameters, random_state=args.seed or 0, verbose=int(args.verbose))
     # rows are shuffled on request, where their order matters; the merge path has no order
     by_order = model.lam != "auto" and model.algorithm != "merge"
     return model.set_params(shuffle=by_order and args.seed is not None)
@@ -115,9 +113,7 @@ def of_model(args, model, choice):
     """Lines of the report about a fitted model; ``choice`` is None if lam was given."""
     number, origin = model.n_clusters_, "given; in nats, not squared units"
     if choice is not None:
-        origin = choice.lam_in_words()
-        given = model.n_clusters is not None
-        number = f"{number} (given)" if given else choice.in_words(number)
+        number, origin = choice.of_fit(model)
     sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
     return {
         "lam": f"{model.lam_:.8g} ({origin})",
@@ -147,11 +143,11 @@ def kinds_in_words(model):
     """Text with a line for each column: its kind, or that it is left out, and why."""
     lines = [(c.name, c.kind, c.reason) for c in model.columns_]
     lines += [(name, "left out", reason) for name, reason in model.left_out_.items()]
-    shown = [(short(name), kind, reason) for name, kind, reason in lines[:COLUMNS]]
+    shown = [(short(name), kind, reason) for name, kind, reason in lines[:SHOWN_COLUMNS]]
     widest = max(len(name) for name, _, _ in shown)
     text = [f"  {name:<{widest}}  {kind:<11}  {reason}" for name, kind, reason in shown]
-    if len(lines) > COLUMNS:
-        text.append(f"  and {counted(len(lines) - COLUMNS, 'more column')}")
+    if len(lines) > SHOWN_COLUMNS:
+        text.append(f"  and {counted(len(lines) - SHOWN_COLUMNS, 'more column')}")
     return "\n".join(["columns:", *text, ""])
 
 
@@ -170,12 +166,12 @@ def profiles_in_words(model):
         if len(words) < TELLING and apart > 0.0:
             words.append(f"{short(column)} {summary}")
     lines = ["what sets the clusters apart (mean ± spread, or shares):"]
-    for cluster in list(told)[:CLUSTERS]:
+    for cluster in list(told)[:SHOWN_CLUSTERS]:
         lines.append(
             f"  {cluster:>3}  {counted(sizes[cluster], 'row'):>12}  {'; '.join(told[cluster])}"
         )
-    if len(told) > CLUSTERS:
-        lines.append(f"  and {counted(len(told) - CLUSTERS, 'more cluster')}")
+    if len(told) > SHOWN_CLUSTERS:
+        lines.append(f"  and {counted(len(told) - SHOWN_CLUSTERS, 'more cluster')}")
     return "\n".join(lines)
 
 

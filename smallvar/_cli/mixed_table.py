@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from smallvar._cli.cells import MISSING, has_words, is_missing, is_number, shortened
+from smallvar._cli.cells import MISSING, is_number, shortened
 from smallvar._cli.errors import UserError
-from smallvar._cli.progress import Progress
+from smallvar._cli.progress import ProgressLine
 from smallvar._cli.table import (
     TEXT,
     THOUSANDS,
+    Numbers,
     TextTable,
     Wanted,
     not_numeric,
@@ -22,9 +23,9 @@ from smallvar._cli.table import (
 )
 from smallvar._cli.words import option_of_names
 
-ROWS = 4096  # parsed at a time
+PARSED_ROWS = 4096  # parsed at a time
 NO_WORDS = MISSING - {"none", "-"}  # missing values in a column of words; "none" may be a level
-HALF = 0.5  # of the cells: a column with fewer words is one of numbers, the words are mistakes
+WORDS_SHARE = 0.5  # of the cells: in a column with fewer words these are mistakes among numbers
 
 
 @dataclass(frozen=True)
@@ -51,20 +52,20 @@ def read_mixed(source, wanted, error=None, kinds=None):
     """
     why, notes = None if error is None else in_short(source, error), ()
     if source.kind in TEXT:
-        with Progress("reading") as progress:
+        with ProgressLine("reading") as progress:
             # with drop_missing gaps are not refused; no row is dropped here
             parsed = parse(source, replace(wanted, drop_missing=True), progress, kinds)
         X, titles, n_rows, notes = parsed
     elif source.kind == ".parquet":
         frame = read_frame(source)
         names = [str(name) for name in frame.columns]
-        picked, titles, _ = pick_columns(source.name, wanted, names, len(names))
-        X, n_rows = frame.iloc[:, picked], len(frame)
+        columns = pick_columns(source.name, wanted, names, len(names))
+        X, titles, n_rows = frame.iloc[:, columns.positions], columns.titles, len(frame)
     else:
         whole = open_npy(source)
-        picked, titles, _ = pick_columns(source.name, wanted, None, whole.shape[1])
-        X = {title: whole[:, j] for title, j in zip(titles, picked, strict=True)}
-        n_rows = len(whole)
+        columns = pick_columns(source.name, wanted, None, whole.shape[1])
+        titles, n_rows = columns.titles, len(whole)
+        X = {title: whole[:, j] for title, j in zip(titles, columns.positions, strict=True)}
     if not n_rows:
         raise UserError(f"{source.name} has no rows")
     return MixedTable(X, titles, n_rows, why=why, notes=notes)
@@ -80,8 +81,7 @@ class TextColumn:
     """The cells of a column of text as numbers, or as codes of words if all of them are words."""
 
     def __init__(self, words, wanted):
-        self.wanted, self.number = wanted, wanted.number
-        self.numbers = None if words else array("d")
+        self.number, self.numbers = wanted.number, None if words else Numbers(wanted)
         self.codes, self.place = array("i"), {}
 
     def add(self, cells):
@@ -90,18 +90,7 @@ class TextColumn:
         Nothing is appended then: the column must be read again from the beginning, as words.
         """
         if self.numbers is not None:
-            before = len(self.numbers)
-            try:
-                self.numbers.extend(self.wanted.numbers(cells))
-                return True
-            except ValueError:
-                del self.numbers[before:]
-            if not has_words(cells, self.number):
-                self.numbers.extend(
-                    np.nan if is_missing(cell) else self.number(cell) for cell in cells
-                )
-                return True
-            return False
+            return self.numbers.add(cells)
         place = self.place
         for cell in cells:
             word = cell.strip()
@@ -116,14 +105,14 @@ class TextColumn:
         is_word = np.array([not is_number(level, self.number) for level in levels], dtype=bool)
         codes = np.frombuffer(self.codes, dtype=np.int32)
         codes = codes[codes >= 0]
-        if not is_word.any() or is_word[codes].mean() > HALF:
+        if not is_word.any() or is_word[codes].mean() > WORDS_SHARE:
             return None
         return levels[int(np.argmax(is_word))]
 
     def cells(self):
         """The column as an array: numbers (NaN: missing), or strings (None: missing)."""
         if self.numbers is not None:
-            return np.frombuffer(self.numbers)
+            return np.frombuffer(self.numbers.values)
         levels = np.array([*self.place, None], dtype=object)  # the last one is that of -1
         return levels[np.frombuffer(self.codes, dtype=np.int32)]
 
@@ -168,7 +157,7 @@ def attempt(source, wanted, progress, words):
     table = TextTable(source, wanted, progress)
     columns = [TextColumn(j in words, wanted) for j in range(len(table.picked))]
     n_rows = 0
-    while rows := list(islice(table.records, ROWS)):
+    while rows := list(islice(table.records, PARSED_ROWS)):
         for line, cells in rows:
             if len(cells) != table.width:
                 raise table.uneven(line, cells)

@@ -5,6 +5,7 @@ import io
 import os
 import shutil
 import sys
+import warnings
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from time import perf_counter
@@ -13,9 +14,9 @@ import numpy as np
 
 from smallvar import __version__, progress_callback
 from smallvar._cli.errors import UserError
-from smallvar._cli.progress import Progress
+from smallvar._cli.progress import ProgressLine
 from smallvar._cli.table import suffix_of
-from smallvar._cli.words import in_one_line, visible
+from smallvar._cli.words import in_one_line, option_of, visible
 
 
 def timed(work, *args, follow=None, **options):
@@ -26,7 +27,7 @@ def timed(work, *args, follow=None, **options):
     begin = perf_counter()
     try:
         with (
-            Progress("fitting") as progress,
+            ProgressLine("fitting") as progress,
             progress_callback(partial(follow, progress)) if follow else nullcontext(),
         ):
             result = work(*args, **options)
@@ -199,6 +200,28 @@ def complain(*words):
     # where standard error cannot be written either, the exit code has to say it
     with (
         suppress(OSError),
-        nullcontext() if Progress.current is None else Progress.current.cleared(),
+        nullcontext() if ProgressLine.current is None else ProgressLine.current.cleared(),
     ):
         print(line, file=sys.stderr)
+
+
+@contextmanager
+def warnings_told(titles=()):
+    """Context that tells each warning in a line; ``titles`` are those of the columns of a fit."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda warning, *_: complain("warning:", in_options(warning, titles))
+        yield
+
+
+def in_options(warning, titles):
+    """Text of a warning, with options in place of parameters, and titles of columns."""
+
+    def option(what, value):
+        if what == "columns":
+            return ", ".join(titles[j] for j in value[:5]) + (", ..." if len(value) > 5 else "")
+        name = option_of("n_clusters" if what == "path_.labels" else what)
+        return name if value is None else f"{name} {value}"
+
+    # only some warnings of smallvar name parameters
+    fields = {name: option(*field) for name, field in getattr(warning, "fields", {}).items()}
+    return warning.template.format(**fields) if fields else str(warning)

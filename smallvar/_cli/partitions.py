@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smallvar._cli.arguments import refuse_text_options
+from smallvar._cli.arguments import refuse_given, refuse_text_options
 from smallvar._cli.errors import UserError
 from smallvar._cli.output import labels_by_batches
-from smallvar._cli.progress import Progress
+from smallvar._cli.progress import ProgressLine
 from smallvar._cli.table import Wanted, counted, in_types, not_numeric, pick_columns
 
-WHOLE = ("path", "guess", "plot", "scale", "drop_missing")  # options that need all rows at once
-ALGORITHMS = ("serial", "delayed")
-AT_ONCE = 2  # partitions per thread whose labels are computed at the same time
+# options that need all rows at once
+NOT_BY_PARTITIONS = ("path", "guess", "plot", "scale", "drop_missing")
+DASK_ALGORITHMS = ("serial", "delayed")
+PARTITIONS_PER_THREAD = 2  # partitions per thread whose labels are computed at the same time
 # the status pages of Dask in this process: at any free port, reachable from this machine only
 PAGES = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127.0.0.1:0")
 
@@ -36,13 +37,10 @@ class Folder(NamedTuple):
 
 def check_options(args):
     """Raise a UserError for options that cannot be followed a partition at a time."""
-    for name in WHOLE:
-        if getattr(args, name) not in (None, False):
-            option = name.replace("_", "-")
-            raise UserError(f"--dask: --{option} needs the whole table at once")
+    refuse_given(args, NOT_BY_PARTITIONS, "--dask: {} needs the whole table at once")
     if args.batch_size is not None:
         raise UserError("--dask: --batch-size is for a file; give one of the two")
-    if args.algorithm not in (None, *ALGORITHMS):
+    if args.algorithm not in (None, *DASK_ALGORITHMS):
         raise UserError(f"--dask: --algorithm must be serial or delayed, got {args.algorithm}")
     if args.seed is not None and args.lam not in (None, "auto"):
         raise UserError("--dask: --seed has no meaning with --lam, rows are visited as given")
@@ -104,12 +102,12 @@ def pick_numbers(args, X):
 
     names = [str(name) for name in X.columns]
     wanted = Wanted(columns=args.columns, exclude=args.exclude)
-    columns, titles, _ = pick_columns(args.data, wanted, names, len(names))
-    X = X[[X.columns[j] for j in columns]]
-    refused = in_types(titles, X.dtypes, is_numeric_dtype)
+    columns = pick_columns(args.data, wanted, names, len(names))
+    X = X[[X.columns[j] for j in columns.positions]]
+    refused = in_types(columns.titles, X.dtypes, is_numeric_dtype)
     if refused:
         raise UserError(f"{args.data}{not_numeric(*refused)}")
-    return X, titles
+    return X, columns.titles
 
 
 def fit(folder, model):
@@ -123,9 +121,9 @@ def fit(folder, model):
 def label(args, folder, model):
     """Write all labels, a few partitions at a time; return the sizes of the clusters."""
     partitions = model.labels_.to_delayed()
-    at_once = AT_ONCE * sum(folder.client.nthreads().values())
+    at_once = PARTITIONS_PER_THREAD * sum(folder.client.nthreads().values())
     sizes = np.zeros(model.n_clusters_, dtype=np.int64)
-    with labels_by_batches(args, len(model.labels_)) as write, Progress("labeling") as progress:
+    with labels_by_batches(args, len(model.labels_)) as write, ProgressLine("labeling") as progress:
         for start in range(0, len(partitions), at_once):
             futures = folder.client.compute(partitions[start : start + at_once].tolist())
             for labels in folder.client.gather(futures):

@@ -60,8 +60,8 @@ def picture(table, model, scaler=None):
     )
     if scaler is not None and d == 2:  # distances in the picture are not those of the fit
         axes.set_aspect("auto")
-    size = len(display.points)
-    drawn = f", {size:,} of them drawn" if size < n else ""
+    n_drawn = len(display.points)
+    drawn = f", {n_drawn:,} of them drawn" if n_drawn < n else ""
     marks = "numbered by label" if axes.texts else "as ringed dots"
     axes.set_title(
         f"{visible(table.name)}: n = {n:,}{drawn}{', columns scaled' if scaler else ''}\n"
@@ -101,9 +101,9 @@ def feature_picture(table, model, shape):
     )
     for axes in display.axes_[-1:]:
         axes.set_title("which row has which feature", size=9)
-    size = len(display.drawn_)
+    n_drawn = len(display.drawn_)
     penalty = f", lam = {model.lam_:.6g}" if hasattr(model, "lam_") else ""
-    drawn = f", the {size} with the most rows drawn" if size < k else ""
+    drawn = f", the {n_drawn} with the most rows drawn" if n_drawn < k else ""
     share = explained(model.reconstruction_err_**2, square_of(table.X))
     figure.suptitle(
         f"{visible(table.name)}: n = {n:,}, d = {d:,}\n"
@@ -192,8 +192,8 @@ def track_picture(table, model, scaler=None):
         display.tracks = original_tracks(model, scaler)
         display.plot(axes)
         axes.set_aspect("auto")  # distances in the picture are not those of the fit
-    size = len(display.points)
-    drawn = f", {size:,} of them drawn" if size < n else ""
+    n_drawn = len(display.points)
+    drawn = f", {n_drawn:,} of them drawn" if n_drawn < n else ""
     columns = f", the first 2 of {d:,} columns" if d > 2 else ""
     axes.set_title(
         f"{visible(table.name)}: n = {n:,}{drawn}{columns}{', columns scaled' if scaler else ''}, "

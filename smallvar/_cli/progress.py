@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from time import perf_counter
 
-PATIENCE, TICK = 2.0, 0.5  # seconds before the line appears, and between updates
+LINE_PATIENCE, LINE_TICK = 2.0, 0.5  # seconds before the line appears, and between updates
 
 
-class Progress:
+class ProgressLine:
     """Context that shows how far the work in it is, and how long it may still take.
 
     A thread draws the line, so that the clock goes on during a long sweep. The work only sets
@@ -17,7 +17,7 @@ class Progress:
     not a terminal, there is neither thread nor line.
     """
 
-    current = None  # the Progress whose line may be on the terminal
+    current = None  # the ProgressLine whose line may be on the terminal
 
     def __init__(self, what):
         self.what, self.done, self.note = what, None, ""
@@ -29,7 +29,7 @@ class Progress:
         self.lock, self.stopped, self.thread = Lock(), Event(), None
         # a daemon, so that it cannot keep the process alive
         if self.stream is not None and self.stream.isatty():
-            Progress.current = self
+            ProgressLine.current = self
             self.thread = Thread(target=self.watch, daemon=True)
             self.thread.start()
         return self
@@ -40,18 +40,18 @@ class Progress:
             self.stopped.set()
             self.thread.join()
             with self.cleared():
-                Progress.current = None
+                ProgressLine.current = None
 
     def watch(self):
         """Draw the line repeatedly until the work is done."""
-        pause = PATIENCE
+        pause = LINE_PATIENCE
         while not self.stopped.wait(pause):
             text = self.words(perf_counter() - self.begin)
             with self.lock:
                 self.stream.write("\r" + text[: self.width()].ljust(self.width()))
                 self.stream.flush()
                 self.drawn = True
-            pause = TICK
+            pause = LINE_TICK
 
     def words(self, elapsed):
         """The text of the line: the work, the share done, the time taken and the time left."""

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from smallvar._cli.cells import (
     shortened,
 )
 from smallvar._cli.errors import NotNumbersError, UserError, WordsError
-from smallvar._cli.progress import Progress
+from smallvar._cli.progress import ProgressLine
 from smallvar._cli.text import find_header, text_records
 from smallvar._cli.words import names_of_option, option_of_names, unlike_names
 from smallvar._core.row_names import in_coarse_units
@@ -83,13 +84,6 @@ class Wanted:
     def number(self):
         """Give the function that reads a number."""
         return number_with_point if self.decimal == "." else number_with_comma
-
-    def numbers(self, cells):
-        """Read the cells of a row as numbers; ValueError if one of them is none."""
-        text = "".join(cells)
-        # float is much faster than a function of Python, and reads these as that would
-        plain = self.decimal == "." and text.isascii() and "_" not in text
-        return map(float if plain else self.number, cells)
 
 
 @dataclass(frozen=True)
@@ -168,7 +162,7 @@ def standard_input():
         raise UserError("standard input is closed")
     with tempfile.TemporaryDirectory(prefix="smallvar-") as folder:
         path = os.path.join(folder, "table")
-        with Progress("reading"), open(path, "wb") as file:
+        with ProgressLine("reading"), open(path, "wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         with open(path, "rb") as file:
             magic = file.read(6)
@@ -184,7 +178,7 @@ def standard_input():
 
 def read_text(source, wanted):
     """Read a text file."""
-    with Progress("reading") as progress:
+    with ProgressLine("reading") as progress:
         return parse_text(source, wanted, progress)
 
 
@@ -231,6 +225,29 @@ class TextTable:
         )
 
 
+class Numbers:
+    """Numbers, NaN where they are missing, in an array that grows in place."""
+
+    def __init__(self, wanted):
+        self.values, self.number, self.gaps = array("d"), wanted.number, wanted.drop_missing
+        self.with_point = wanted.decimal == "."
+
+    def add(self, cells):
+        """Append cells; False, and nothing is appended, if some are words or gaps not wanted."""
+        values, text = self.values, "".join(cells)
+        # float is much faster than a function of Python, and reads these as that would
+        plain = self.with_point and text.isascii() and "_" not in text
+        before = len(values)
+        try:
+            values.extend(map(float if plain else self.number, cells))
+        except ValueError:
+            del values[before:]
+            if not self.gaps or has_words(cells, self.number):
+                return False
+            values.extend(np.nan if is_missing(cell) else self.number(cell) for cell in cells)
+        return True
+
+
 def note_of_header(header, line, doubt):
     """The warning, to stand behind the name of the file, about what the first row is taken for."""
     ways = ("--header", "a row", "the header")
@@ -249,36 +266,29 @@ def text_option(wanted):
 
 def parse_text(source, wanted, progress):
     """Turn a text file into a table, noting how far that is."""
-    path, number = source.name, wanted.number
-    table = TextTable(source, wanted, progress)
-    picked, titles, clock, records = table.picked, table.titles, table.clock, table.records
+    path, table = source.name, TextTable(source, wanted, progress)
+    picked, titles, clock = table.picked, table.titles, table.clock
     # A slice for a single column: itemgetter(0) would return a cell, not a row of one cell.
     pick = itemgetter(*picked) if len(picked) > 1 else itemgetter(slice(picked[0], picked[0] + 1))
-    values = array("d")  # grows in place: the numbers are never held twice
-    times = None if clock is None else Times(wanted.drop_missing, number)
-    for n, (line, cells) in enumerate(records):
+    numbers = Numbers(wanted)
+    times = None if clock is None else Times(wanted.drop_missing, wanted.number)
+    for line, cells in table.records:
         if len(cells) != table.width:
             raise table.uneven(line, cells)
         row = pick(cells)
-        try:
-            values.extend(wanted.numbers(row))
-        except ValueError:
-            if not wanted.drop_missing or has_words(row, number):
-                same = (pick(cells) for _, cells in records if len(cells) == table.width)
-                later = same if n == 0 else None
-                error = explain_cells(titles, row, later, wanted)
-                raise type(error)(f"{path}, line {line}{error}") from None
-            del values[n * len(picked) :]
-            values.extend(np.nan if is_missing(cell) else number(cell) for cell in row)
+        if not numbers.add(row):
+            same = (pick(cells) for _, cells in table.records if len(cells) == table.width)
+            error = explain_cells(titles, row, None if numbers.values else same, wanted)
+            raise type(error)(f"{path}, line {line}{error}")
         if times is not None:
             try:
                 times.add(cells[clock])
             except ValueError:
                 where = f"{path}, line {line}, column {table.clock_title}"
                 raise UserError(f"{where}: {times.explain(cells[clock])}") from None
-    if not values:
+    if not numbers.values:
         raise UserError(f"{path} has a header but no rows")
-    X = np.frombuffer(values).reshape(-1, len(picked))
+    X = np.frombuffer(numbers.values).reshape(-1, len(picked))
 
     def place(row):
         line, _ = next(islice(text_records(source, wanted), row - 1 + table.header, None))
@@ -447,12 +457,19 @@ def in_types(titles, types, is_numeric):
     return [f"{title} ({kind})" for title, kind in refused], [title for title, _ in refused]
 
 
+class PickedColumns(NamedTuple):
+    """The columns to use, by their positions from 0; and the position of that of the times."""
+
+    positions: list[int]
+    titles: list[str]
+    clock: int | None
+
+
 def pick_columns(source, wanted, names, d):
     """Find the columns that ``--columns``, ``--exclude`` and ``--time`` ask for.
 
-    Of d columns called ``names`` (None: their positions from 1), these are the positions, from 0,
-    their titles, and the position of the column of the times or None. Without ``--columns``, all
-    but that one are picked.
+    There are d columns called ``names`` (None: their positions from 1). Without ``--columns``, all
+    but that of the times are picked.
     """
     titles = [str(i + 1) for i in range(d)] if names is None else names
 
@@ -495,7 +512,7 @@ def pick_columns(source, wanted, names, d):
         picked = [i for i in picked if i not in excluded]
         if not picked:
             raise UserError(f"--exclude {wanted.exclude}: leaves no column of {source}")
-    return picked, [titles[i] for i in picked], clock
+    return PickedColumns(picked, [titles[i] for i in picked], clock)
 
 
 def checked(source, wanted, X, titles, times=None, clock=None, place="row {}".format):

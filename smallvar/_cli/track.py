@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from smallvar._cli.arguments import check_targets, new_parser, number, parse
+from smallvar._cli.arguments import check_targets, given, new_parser, number, parse
 from smallvar._cli.data import load, of_data, scaled
 from smallvar._cli.errors import UserError
 from smallvar._cli.output import (
@@ -24,9 +24,10 @@ from smallvar._cli.output import (
 )
 from smallvar._cli.picture import original_tracks, track_picture
 from smallvar._cli.table import Table, clock_title, counted, moment, pick_columns
+from smallvar._cli.words import option_of
 
 FLEETING = 1 / 3  # clusters per row beyond which a warning is given
-FEW_ROWS = 10  # least number of rows for the warning
+FLEETING_ROWS = 10  # least number of rows for the warning
 
 
 def track(argv):
@@ -168,15 +169,9 @@ def fitted(args, X, table):
     from smallvar import DynamicMeans
 
     lam, guess, guessing = typical_penalty(args, X, table)
-    given = {
-        "lam": lam,
-        "t_q": args.t_q,
-        "k_tau": args.k_tau,
-        "q": args.q,
-        "tau": args.tau,
-    }
     model = DynamicMeans(
-        **{option: value for option, value in given.items() if value is not None},
+        lam=lam,
+        **given(t_q=args.t_q, k_tau=args.k_tau, q=args.q, tau=args.tau),
         n_init=args.starts,
         random_state=0 if args.seed is None else args.seed,
         n_threads=args.threads,
@@ -258,7 +253,7 @@ def typical_penalty(args, X, table):
 def warn_of_fleeting(model):
     """Warn if most clusters are seen only once or twice."""
     n, k = len(model.labels_), len(model.tracks_)
-    if model.n_steps_ > 1 and n >= FEW_ROWS and k > n * FLEETING:
+    if model.n_steps_ > 1 and n >= FLEETING_ROWS and k > n * FLEETING:
         complain(
             f"warning: {k:,} clusters for {n:,} rows, so most are seen once or twice: lam is too "
             "small; give a larger --lam or a smaller --guess, or where clusters move fast a "
@@ -269,14 +264,14 @@ def warn_of_fleeting(model):
 def refuse_halves(args):
     """Raise a UserError for options that need others, or exclude each other."""
     pairs = [("t_q", "k_tau"), ("q", "tau")]
-    given = [[name for name in pair if getattr(args, name) is not None] for pair in pairs]
-    if all(given):
-        names = " and ".join(f"--{name[0].replace('_', '-')}" for name in given)
+    given_of = [[name for name in pair if getattr(args, name) is not None] for pair in pairs]
+    if all(given_of):
+        names = " and ".join(option_of(names[0]) for names in given_of)
         raise UserError(f"{names} exclude each other: give --t-q and --k-tau, or --q and --tau")
-    for pair, names in zip(pairs, given, strict=True):
+    for pair, names in zip(pairs, given_of, strict=True):
         if len(names) == 1:
-            other = pair[1 - pair.index(names[0])]
-            raise UserError(f"--{names[0]} has no meaning without --{other}".replace("_", "-"))
+            (other,) = set(pair) - set(names)
+            raise UserError(f"{option_of(names[0])} has no meaning without {option_of(other)}")
     if args.data is not None and args.time is None:
         raise UserError("--time COLUMN is missing: the column of DATA that holds the times")
 

@@ -81,6 +81,11 @@ def unlike_names(names):
     ]
 
 
+def option_of(name):
+    """The option whose value has this name in the parsed arguments."""
+    return f"--{name.replace('_', '-')}"
+
+
 def in_one_line(text):
     """Text in one line: line breaks become spaces."""
     return re.sub(r"\s*[\r\n]\s*", " ", text).strip()

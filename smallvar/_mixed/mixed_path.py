@@ -326,13 +326,13 @@ class MixedPath(Path):
         sweep.assign()
         return sweep.labels
 
-    def doubts(self, others: list[int]) -> list[str]:  # numpydoc ignore=PR01,RT01
-        """Texts with possible reasons for an unclear number; ``others`` fit about as well."""
+    def doubts(self) -> list[str]:  # numpydoc ignore=RT01
+        """Texts, for `warn_in_fields`, with possible reasons for an unclear number."""
         if self.best == 1:
-            return ["clusters that overlap may look like one: see path_.labels(2)"]
+            return ["clusters that overlap may look like one: see {labels}"]
         return [
             "clusters overlap, or a cluster whose columns depend on each other is cut to pieces: "
-            f"compare path_.labels({others[0]})"
+            "compare {labels}"
         ]
 
     def __getstate__(self):

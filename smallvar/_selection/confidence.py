@@ -99,28 +99,22 @@ def warn_if_unclear(estimator):
     most = getattr(estimator, "max_clusters", None)
     if most is not None and max(path.best, path.ranking[0]) >= most:
         return
-    names = getattr(estimator, "feature_names_in_", None)
-
-    def listed(columns):
-        words = [str(j) if names is None else repr(str(names[j])) for j in columns[:5]]
-        return ", ".join(words) + (", ..." if len(columns) > 5 else "")
-
     numbers = np.sort(as_good(path.counts, path.confidences, path.best)).tolist()
     fit = f"{', '.join(map(str, numbers[:5]))} fit{'s' if len(numbers) == 1 else ''} about as well"
-    reasons = path.doubts(numbers) if hasattr(path, "doubts") else []
+    reasons = path.doubts() if hasattr(path, "doubts") else []
     if len(path.few_valued):
         reasons.append(
-            f"columns with few values ({listed(path.few_valued)}) may be what splits the rows: "
+            "columns with few values ({few_valued}) may be what splits the rows: "
             "compare the clusters without them"
         )
     if len(path.skewed):
         reasons.append(
-            f"columns are skewed ({listed(path.skewed)}), or have values far away: transforms of "
+            "columns are skewed ({skewed}), or have values far away: transforms of "
             "them, such as the logarithm, may be better to cluster"
         )
     if not reasons and path.best == 1:
         reasons.append(
-            "clusters that overlap or are not compact may look like one: see path_.labels(2), or "
+            "clusters that overlap or are not compact may look like one: see {labels}, or "
             "sklearn.cluster.HDBSCAN for clusters of any shape"
         )
     elif not reasons and path.best >= PIECES:
@@ -130,12 +124,37 @@ def warn_if_unclear(estimator):
         )
     elif not reasons:
         reasons.append(
-            f"clusters overlap, or differ in shape: compare path_.labels({numbers[0]}) and "
-            "smallvar.MahalanobisMeans"
+            "clusters overlap, or differ in shape: compare {labels} and smallvar.MahalanobisMeans"
         )
-    warnings.warn(
-        f"the number of clusters, {path.best}, is not clear (confidence {path.confidence:.2f}): "
-        f"{fit}; {'; '.join(reasons)}. With n_clusters the number is given",
+    warn_in_fields(
         UnclearNumberWarning,
-        stacklevel=level_of_caller(),
+        f"the number of clusters, {path.best}, is not clear (confidence {path.confidence:.2f}): "
+        f"{fit}; {'; '.join(reasons)}. With {{n_clusters}} the number is given",
+        getattr(estimator, "feature_names_in_", None),
+        n_clusters=("n_clusters", None),
+        labels=("path_.labels", numbers[0] if path.best > 1 and numbers else 2),
+        few_valued=("columns", path.few_valued),
+        skewed=("columns", path.skewed),
     )
+
+
+def warn_in_fields(category, template, names=None, **fields):
+    """Warn with a text whose fields name parameters, for another interface to word in its way.
+
+    The warning has ``template`` and ``fields``. A field is a pair: a parameter, and the value
+    advised or None; "path_.labels", and a number of clusters; or "columns", and their positions.
+    ``names`` are those of all columns, if they have names.
+    """
+
+    def in_python(what, value):
+        if what == "columns":
+            words = [str(j) if names is None else repr(str(names[j])) for j in value[:5]]
+            return ", ".join(words) + (", ..." if len(value) > 5 else "")
+        if what == "path_.labels":
+            return f"path_.labels({value})"
+        return what if value is None else f"{what}={value!r}"
+
+    text = template.format(**{name: in_python(*field) for name, field in fields.items()})
+    warning = category(text)
+    warning.template, warning.fields = template, fields
+    warnings.warn(warning, stacklevel=level_of_caller())
