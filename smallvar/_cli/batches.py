@@ -54,9 +54,8 @@ def cluster_by_batches(args):
     begin = perf_counter()
     try:
         with named_file(args.data, BY_BATCHES) as source:
-            wanted = Wanted(columns=args.columns, exclude=args.exclude, decimal=args.decimal)
             batches = NpyBatches if source.kind == ".npy" else ParquetBatches
-            table = batches(source, wanted, args.batch_size)
+            table = batches(source, Wanted.of(args), args.batch_size)
             sample = draw_sample(table, np.random.default_rng(args.seed or 0))
             reading = perf_counter() - begin
             model, fitting = timed(fit, args, table, sample)

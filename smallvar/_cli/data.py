@@ -30,15 +30,7 @@ def load(args, prog, stand_in, needed="", otherwise=None):
     `read_table`.
     """
     begin = perf_counter()
-    wanted = Wanted(
-        columns=args.columns,
-        exclude=args.exclude,
-        time=getattr(args, "time", None),
-        drop_missing=args.drop_missing,
-        decimal=args.decimal,
-        encoding=args.encoding,
-        header=args.header,
-    )
+    wanted = Wanted.of(args)
     if args.data is not None:
         always = getattr(args, "kinds", None) is not None
         try:

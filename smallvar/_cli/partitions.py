@@ -101,8 +101,7 @@ def pick_numbers(args, X):
     from pandas.api.types import is_numeric_dtype
 
     names = [str(name) for name in X.columns]
-    wanted = Wanted(columns=args.columns, exclude=args.exclude)
-    columns = pick_columns(args.data, wanted, names, len(names))
+    columns = pick_columns(args.data, Wanted.of(args), names, len(names))
     X = X[[X.columns[j] for j in columns.positions]]
     refused = in_types(columns.titles, X.dtypes, is_numeric_dtype)
     if refused:

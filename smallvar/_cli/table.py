@@ -12,7 +12,7 @@ import tempfile
 import zlib
 from array import array
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain, islice
 from operator import itemgetter
 from typing import NamedTuple
@@ -79,6 +79,11 @@ class Wanted:
     decimal: str = "."
     encoding: str | None = None
     header: bool | None = None  # whether the first row of text is one; None: it is found out
+
+    @classmethod
+    def of(cls, args):
+        """Give what the parsed arguments ask for; not all commands have all options."""
+        return cls(**{field.name: getattr(args, field.name, None) for field in fields(cls)})
 
     @property
     def number(self):
