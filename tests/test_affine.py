@@ -94,7 +94,7 @@ def test_unsure_rows_are_those_at_a_tie(name):
 
 
 def test_rows_that_no_center_reaches():
-    """Walls: the nearest score is at an infinite divergence, as that of all centers may be."""
+    """The nearest score is at an infinite divergence, as that of all centers may be."""
     X = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]] * 300)
     sweep = sweep_over("logistic", X)
     sweep.start(np.array([[0.0, 0.5], [0.9, 0.0], [0.0, 0.4]]))

@@ -357,17 +357,11 @@ HOW = pytest.mark.parametrize("how", ["jitter", "one row less", "order", "random
 TABLE = pytest.mark.parametrize("name", ["iris", "wine", "cancer", "five"])
 
 
+@pytest.mark.parametrize("fits", [6, pytest.param(50, marks=pytest.mark.long)])
 @HOW
 @TABLE
-def test_the_number_is_stable_in_a_few_fits(name, how):
-    assert n_changes(name, how, 6) <= 1
-
-
-@pytest.mark.long
-@HOW
-@TABLE
-def test_the_number_is_stable(name, how):
-    assert n_changes(name, how, 50) <= 1
+def test_the_number_is_stable(name, how, fits):
+    assert n_changes(name, how, fits) <= 1
 
 
 @functools.cache

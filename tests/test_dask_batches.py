@@ -52,12 +52,12 @@ def test_equals_one_machine(seed):
     Y = da.from_array(X, chunks=(sizes, X.shape[1]))
     fitted = one_machine(smallvar.MiniBatchDPMeans(lam=lam, random_state=0), X, weight, sizes)
     model = MiniBatchDPMeans(lam=lam, random_state=0).fit(Y, sample_weight=weight)
-    for turn in range(2):
+    for step in range(2):
         for name in ATTRIBUTES:
             assert np.array_equal(getattr(fitted, name), getattr(model, name)), name
         assert np.array_equal(fitted.predict(X), model.labels_.compute())
         assert np.array_equal(fitted.predict(X), model.to_local().labels_)
-        if turn == 0:  # and on from there
+        if step == 0:  # and on from there
             one_machine(fitted, X, weight, sizes)
             model.partial_fit(Y, sample_weight=weight)
 

@@ -301,8 +301,8 @@ def test_groups_in_wide_rows(columns):
     assert adjusted_rand_score(truth, model.labels_) == 1.0
     # in other coordinates, all of them
     rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(columns, columns)))[0]
-    turned = lambda_path(X @ rotation, random_state=0)
-    np.testing.assert_allclose(turned.criterion[:20], model.path_.criterion[:20], rtol=1e-9)
+    rotated = lambda_path(X @ rotation, random_state=0)
+    np.testing.assert_allclose(rotated.criterion[:20], model.path_.criterion[:20], rtol=1e-9)
 
 
 def test_memory_and_interruption_of_wide_rows(interrupt):

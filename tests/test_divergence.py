@@ -667,8 +667,8 @@ def fan(seed, n=150):
     rng = np.random.default_rng(seed)
     X = []
     for angle, center in ((0, (0, 0)), (0.5, (2, 6)), (-0.5, (2, -6))):
-        turn = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
-        X.append(rng.normal(size=(n, 2)) * [3, 0.5] @ np.array(turn) + center)
+        rotation = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
+        X.append(rng.normal(size=(n, 2)) * [3, 0.5] @ np.array(rotation) + center)
     return np.vstack(X), np.repeat(np.arange(3), n)
 
 
@@ -725,9 +725,9 @@ def test_scale_changes_no_label():
 def test_rotations_and_shifts_change_no_label():
     rng = np.random.default_rng(3)
     X, _ = gaussians(rng, 200, 3, 3)
-    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     model_a = published(3, init=X[:3]).fit(X)
-    model_b = published(3, init=X[:3] @ turn + 1e4).fit(X @ turn + 1e4)
+    model_b = published(3, init=X[:3] @ rotation + 1e4).fit(X @ rotation + 1e4)
     assert np.array_equal(model_a.labels_, model_b.labels_)
     np.testing.assert_allclose(model_a.objective_, model_b.objective_, rtol=1e-9)
 

@@ -424,34 +424,6 @@ def test_fit_predict_and_fit_transform():
     assert np.array_equal(DPMeans(lam=0.05).fit_predict(X, sample_weight=weights), weighted.labels_)
 
 
-def test_integer_weights_are_repeats_where_nothing_is_created():
-    rng = np.random.default_rng(6)
-    X, w = rng.random((300, 3)), rng.integers(0, 4, size=300)
-    init = X[:12]
-    weighted = DPMeans(lam=1e6, init=init).fit(X, sample_weight=w)
-    repeated = DPMeans(lam=1e6, init=init).fit(np.repeat(X, w, axis=0))
-    assert np.array_equal(np.repeat(weighted.labels_, w), repeated.labels_)
-    np.testing.assert_allclose(weighted.objective_path_, repeated.objective_path_, rtol=1e-12)
-    np.testing.assert_allclose(weighted.cluster_centers_, repeated.cluster_centers_, rtol=1e-12)
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_zero_weight_is_absence(algorithm):
-    """Rows without weight change nothing, however far, first or many they are."""
-    rng = np.random.default_rng(7)
-    X = rng.random((400, 2))
-    w = rng.gamma(1.0, size=400)
-    ghosts = 100 * rng.random((300, 2))
-    both = np.vstack([ghosts[:150], X, ghosts[150:]])
-    weights = np.r_[np.zeros(150), w, np.zeros(150)]
-    alone = DPMeans(lam=0.05, algorithm=algorithm).fit(X, sample_weight=w)
-    model = DPMeans(lam=0.05, algorithm=algorithm).fit(both, sample_weight=weights)
-    assert np.array_equal(model.labels_[150:550], alone.labels_)
-    np.testing.assert_allclose(model.cluster_centers_, alone.cluster_centers_, rtol=1e-13)
-    np.testing.assert_allclose(model.objective_path_, alone.objective_path_, rtol=1e-12)
-    assert np.array_equal(model.labels_[:150], alone.predict(ghosts[:150]))
-
-
 @pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
 @pytest.mark.parametrize("exponent", [-450, -300, 300, 450])
 def test_scale_is_no_matter(algorithm, exponent):

@@ -22,7 +22,7 @@ from smallvar import (
     SpectralDynamicMeans,
     match_clusters,
 )
-from smallvar._time import dynamic_kernel, exchange
+from smallvar._time import exchange
 from smallvar._time.exchange import Batch, Exchange, match, ridge_change, thin_center
 
 BOTH = pytest.mark.parametrize("estimator", [KernelDynamicMeans, SpectralDynamicMeans])
@@ -619,41 +619,6 @@ def test_default_gamma_is_of_the_first_batch_with_rows(estimator):
     assert model.fit(1e3 * X).gamma_ < 1e-4 * first  # afresh
     assert estimator(kernel="linear").fit(X).gamma_ is None
     assert estimator(gamma=2.0).fit(X).gamma_ == 2.0
-
-
-@BOTH
-@pytest.mark.parametrize(
-    "options",
-    [{"gamma": 2.0}, {"kernel": "linear"}, {"kernel": "poly", "kernel_params": {"degree": 2}}],
-)
-def test_kernel_must_stay(estimator, options):
-    X, _ = blobs()
-    model = estimator(random_state=0).partial_fit(X).set_params(**options)
-    before = bits(model)
-    with pytest.raises(ValueError, match=f"{next(iter(options))} must stay what it was"):
-        model.partial_fit(X)
-    assert bits(model) == before
-    model.fit(X)  # from scratch
-
-
-@BOTH
-def test_failed_step_changes_nothing(estimator, monkeypatch):
-    batches = list(stream(2, sd=1.5))
-    model = estimator(lam=0.7, random_state=0, record=True, gamma=0.1, n_init=1)
-    model.partial_fit(batches[0]).partial_fit(batches[1])
-    before, steps = bits(model), model.n_steps_
-
-    def fail(*args):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(dynamic_kernel, "thin_center", fail)
-        with pytest.raises(KeyboardInterrupt):
-            model.partial_fit(batches[2])
-    assert bits(model) == before
-    assert model.n_steps_ == steps == len(model.births_)
-    copy = pickle.loads(pickle.dumps(model))
-    assert bits(model.partial_fit(batches[2])) == bits(copy.partial_fit(batches[2]))
 
 
 @BOTH

@@ -187,7 +187,7 @@ def test_the_number_that_the_data_choose():
 
 
 def test_long_clusters():
-    """The way down in the metric of the clusters is taken for the number asked for, too."""
+    """The descent in the metric of the clusters is taken for the number asked for, too."""
     parts = np.random.default_rng(2).normal(size=(5, 150, 3)) * [5.0, 0.5, 0.5]
     X = (parts + 5.0 * np.arange(5)[:, None, None] * [0, 1, 0]).reshape(-1, 3)
     path = DPMeans(n_clusters=6, metric="auto", random_state=0).fit(X).path_
@@ -348,14 +348,8 @@ def test_n_clusters_needs_a_number_that_the_data_choose(estimator):
         ({"lam": 0.3, "n_clusters": 3}, ("lam is a number", "n_clusters=3 and lam=0.3")),
         ({"lam": 0, "max_clusters": 3, "n_clusters": 3}, ("lam is a number", "lam=0")),
         ({"max_clusters": 3, "n_clusters": 4}, ("<= max_clusters=3", "n_clusters=4")),
-        ({"n_clusters": 0}, (">= 1", "got 0")),
-        ({"guess": 0}, ("guess must be >= 1", "got 0")),
-        ({"guess": 61, "lam": "farthest-first"}, ("guess must be <= n_samples=60", "guess=61")),
     ):
         assert_refuses(estimator(**options), lambda m: m.fit(X), ValueError, *words)
-    for name, value in (("n_clusters", 2.5), ("n_clusters", "3"), ("guess", None), ("guess", 2.5)):
-        model = estimator(**{name: value})
-        assert_refuses(model, lambda m: m.fit(X), TypeError, f"{name} must be an integer")
     assert estimator(n_clusters=3, max_clusters=3, random_state=0).fit(X).n_clusters_ == 3
 
 

@@ -670,15 +670,6 @@ def test_description_length_equals_twin(seed):
             assert length(labels) == 0.0
 
 
-def test_description_length_knows_no_unit():
-    A, truth = planted_graph(200)
-    values = []
-    for unit in (1.0, 3.0, 1e-130, 1e100):
-        graph = network.read_graph(PenalizedCut(), A * unit, "normalized")
-        values.append(cuts.LinkDescription(graph)(truth.astype(np.int32)))
-    np.testing.assert_allclose(values, values[0], rtol=1e-9)
-
-
 def test_auto_finds_planted_groups():
     for n, inside, outside in ((400, 12, 4), (400, 10, 10), (1000, 16, 2)):
         A, truth = planted_graph(n, inside=inside, outside=outside)
@@ -778,9 +769,6 @@ def test_path_refuses():
     A = cliques(2, 3)
     with pytest.raises(TypeError, match="lam must not be given"):
         cut_path(A, lam=-0.5)
-    for lams in ([], [[-0.5]], [np.nan], [-np.inf]):
-        with pytest.raises(ValueError, match="lams must be a sequence of finite numbers"):
-            cut_path(A, lams)
     with pytest.raises(ValueError, match="n_lams must be >= 1"):
         cut_path(A, n_lams=0)
     with pytest.raises(ValueError, match="cut must be one of"):
@@ -1021,7 +1009,9 @@ def test_path_warns_of_max_iter():
         cut_path(A, n_lams=2, max_iter=1)
 
 
-@pytest.mark.parametrize("lams", [3.0, 1j, {}, "x", [10**400], [[1.0]], [], [np.nan], None])
+@pytest.mark.parametrize(
+    "lams", [3.0, 1j, {}, "x", [10**400], [[1.0]], [], [np.nan], [-np.inf], None]
+)
 def test_bad_penalties_of_the_cut_path(lams):
     if lams is None:
         assert len(cut_path(np.ones((3, 3)), lams, n_lams=2).lams) == 2

@@ -5,7 +5,7 @@ import sys
 import textwrap
 import threading
 import time
-from functools import cache
+from functools import cache, partial
 from inspect import signature
 
 import numpy as np
@@ -23,6 +23,7 @@ from smallvar import (
     DPMeans,
     DynamicMeans,
     HDPMeans,
+    KernelDynamicMeans,
     KFeatures,
     MahalanobisMeans,
     MiniBatchDPMeans,
@@ -211,6 +212,83 @@ def test_bad_weights(estimator, name):
         assert_refuses(model, lambda m: m.fit(X, sample_weight=weights), ValueError, *words)
 
 
+# Groups or times of three rows, and what the message says of them.
+BAD_NAMES = {
+    "short": ([0, 1], r"have shape \(3,\), got \(2,\)"),
+    "long": ([0, 1, 2, 3], r"have shape \(3,\), got \(4,\)"),
+    "a row": ([[0, 1, 2]], r"have shape \(3,\), got \(1, 3\)"),
+    "two columns": ([[0, 1], [1, 1], [1, 1]], r"have shape \(3,\), got \(3, 2\)"),
+    "tuples": ([("a", 1), ("b", 1), ("a", 2)], r"have shape \(3,\), got \(3, 2\)"),
+    "uneven tuples": ([("a",), ("b", 1), ("a", 2)], "have shape .* several lengths"),
+    "bytes": ([b"a", "b", "c"], "be all numbers or all strings, .* got bytes, str"),
+    "bytes beyond ASCII": ([b"\xff", "b", "c"], "be all numbers .*, got bytes, str"),
+    "bytes and numbers": ([b"1", 1, b"2"], "be all numbers or all strings, .* got bytes, int"),
+    "mixed list": ([1, "b", "c"], "be all numbers or all strings.*, got int, str"),
+    "mixed": (np.array([0, "b", 1.5], dtype=object), "be all numbers .* got float, int, str"),
+    "NaN": ([0.0, np.nan, 1.0], "not be missing"),
+    "NaN among objects": (np.array([0.0, np.nan, 1.0], dtype=object), "not be missing"),
+    "NaN among strings": (np.array(["a", np.nan, "b"], dtype=object), ""),
+    "None": (["a", None, "b"], "not be missing, got None at position 1"),
+    "objects": (np.array([(0,), (1, 2), None], dtype=object), "be numbers, .* tuple"),
+    "structures": (np.zeros(3, dtype=[("a", int)]), "be numbers, dates or strings"),
+    "NaT": (np.array([0, "NaT", 1], dtype="M8[D]"), "not be missing, got NaT|None"),
+    "spans": (np.array([0, "NaT", 1], dtype="m8[s]"), "not be missing"),
+}
+TAKE_NAMES = [made(e) for e in ESTIMATORS if {"groups", "times"} & {*takes(e)}]
+
+
+@pytest.mark.parametrize("case", BAD_NAMES)
+@pytest.mark.parametrize("model", TAKE_NAMES, ids=lambda m: type(m).__name__)
+def test_bad_groups_and_times(model, case):
+    values, message = BAD_NAMES[case]
+    name = "groups" if "groups" in takes(model) else "times"
+    model = clone(model).fit(X[:9])
+    for method in ("fit", "predict"):
+        if name in signature(getattr(model, method)).parameters:
+            refused = lambda m, f=method: getattr(m, f)(X[:3], **{name: values})  # noqa: E731
+            assert_refuses(model, refused, ValueError, f"^{name} must {message}")
+    if name == "groups":
+        with pytest.raises(ValueError, match=f"groups must {message}"):
+            hdp_lambdas(X[:3], values, 1, 1)
+
+
+# Estimators of streams, and a parameter that must not change in mid-stream.
+BATCHES, MOVES = partial(MiniBatchDPMeans, random_state=0), {"t_q": 4.0, "k_tau": 1.1}
+STAYS = [
+    (BATCHES(lam=2.0), "lam", 3.0),
+    (BATCHES(), "lam", 3.0),
+    (BATCHES(lam="farthest-first", guess=3), "lam", "auto"),
+    (BATCHES(lam="farthest-first", guess=3), "guess", 4),
+    (BATCHES(lam=2.0), "init", [[0.0, 0.0, 0.0]]),
+    (BATCHES(lam=2.0, init=[[0.0, 0.0, 0.0]]), "init", "mean"),
+    (BATCHES(lam=2.0, init=[[0.0, 0.0, 0.0]]), "init", [[0.0, 0.0, 1.0]]),
+    *((DynamicMeans(lam=1.0, **MOVES), "lam", value) for value in (2.0, "farthest-first")),
+    *((DynamicMeans(lam=1.0, **MOVES), name, value) for name, value in (("t_q", 3), ("k_tau", 2))),
+    *(
+        (kind(random_state=0), name, value)
+        for kind in (KernelDynamicMeans, SpectralDynamicMeans)
+        for name, value in (
+            ("kernel", "linear"),
+            ("kernel", "poly"),
+            ("gamma", 3.0),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
+@pytest.mark.parametrize(("model", "name", "value"), STAYS)
+def test_what_was_used_stays(begin, model, name, value):
+    """Refused in mid-stream, where it could not be honored; a fit begins anew."""
+    model = getattr(clone(model), begin)(X)
+    was = getattr(model, name)
+    model.set_params(**{name: value})
+    words = f"{name} must stay what it was"
+    assert_refuses(model, lambda m: m.partial_fit(X), ValueError, words)
+    model.set_params(**{name: was}).partial_fit(X)
+    model.set_params(**{name: value}).fit(X)
+
+
 # Parameter, value, and the words that the message holds besides the parameter's name.
 BAD_COUNTS = [(0, ("0", "1")), (-2, ("-2", "1")), (1.5, ("1.5",)), ("many", ("'many'",))]
 BAD_PARAMETERS = [
@@ -234,7 +312,8 @@ BAD_PARAMETERS = [
     ("lam_global", [1.0], ("number",)),
     ("lam_global", True, ("number",)),
     ("lam_global", None, ("number",)),
-    ("guess", 41, ("41", "40")),
+    ("guess", 41, ("41", "n_samples=40")),
+    ("guess", None, ("None",)),
     ("algorithm", "parallel", ("parallel",)),
     ("algorithm", None, ("None",)),
     ("assign", "greedy", ("greedy", "coordinate", "exact")),

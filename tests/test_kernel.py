@@ -604,34 +604,6 @@ def test_updates_do_not_drift():
     )
 
 
-def test_weights_multiply_terms():
-    X, *_ = small(9, 200)
-    count = np.random.default_rng(0).integers(1, 4, size=len(X))
-    model = KernelDPMeans(lam=0.3, gamma=2.0).fit(X, sample_weight=count)
-    repeated = np.repeat(X, count, axis=0)
-    other_model = KernelDPMeans(
-        lam=0.3, gamma=2.0, init=np.repeat(model.labels_, count), max_clusters=99
-    )
-    other_model.max_iter = 1
-    quiet(other_model, repeated)
-    np.testing.assert_allclose(other_model.objective_path_[0], model.objective_, rtol=1e-9)
-
-
-def test_more_starts_are_never_worse_and_repeat(capsys):
-    X, _, groups, _ = small(10, 300)
-    model = KernelDPMeans(lam=0.1, gamma=5.0).fit(X)
-    many = KernelDPMeans(lam=0.1, gamma=5.0, n_init=20, random_state=1, verbose=1).fit(X)
-    assert many.objective_ <= model.objective_
-    assert "start 20: " in capsys.readouterr().out
-    assert np.array_equal(clone(many).fit(X).labels_, many.labels_)
-    first = KernelHDPMeans(lam_local=0.1, lam_global=0.5, gamma=5.0).fit(X, groups=groups)
-    best = KernelHDPMeans(
-        lam_local=0.1, lam_global=0.5, gamma=5.0, n_init=20, random_state=1, verbose=1
-    )
-    assert best.fit(X, groups=groups).objective_ <= first.objective_
-    assert "global clusters" in capsys.readouterr().out
-
-
 def test_the_data_may_change_after_fit():
     X, *_ = small(12, 100)
     model = KernelDPMeans(lam=0.1, gamma=3.0).fit(X)
@@ -889,8 +861,6 @@ def test_bad_input_of_dp_means(parameters, fit, error, message):
         ({"lam_local": "points"}, {}, ValueError, "lam_local must .* one of 'farthest-first', got"),
         ({"lam_global": "auto"}, {}, ValueError, "lam_global must .* one of 'points', 'farthest-f"),
         ({"init": "points"}, {}, ValueError, "init must be one of 'auto', 'mean', 'merge'"),
-        ({}, {"groups": [1, 2]}, ValueError, r"groups must have shape \(6,\), got \(2,\)"),
-        ({}, {"groups": [1, 2, 3, np.nan, 1, 1]}, ValueError, "groups must not be missing"),
     ],
 )
 def test_bad_input_of_hdp(parameters, fit, error, message):

@@ -238,32 +238,6 @@ def test_rows_whose_sums_leave_float64():
     assert not hasattr(model, "cluster_centers_")
 
 
-@pytest.mark.parametrize(
-    ("start", "name", "value"),
-    [
-        ({"lam": 2.0}, "lam", 3.0),
-        ({}, "lam", 3.0),
-        ({"lam": "farthest-first", "guess": 3}, "lam", "auto"),
-        ({"lam": "farthest-first", "guess": 3}, "guess", 4),
-        ({"lam": 2.0}, "init", [[0.0, 0.0]]),
-        ({"lam": 2.0, "init": [[0.0, 0.0]]}, "init", "mean"),
-        ({"lam": 2.0, "init": [[0.0, 0.0]]}, "init", [[0.0, 1.0]]),
-    ],
-)
-@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
-def test_what_was_used_stays(begin, start, name, value):
-    """Refused in mid-stream, where it could not be honored; a fit begins anew."""
-    X = np.random.default_rng(0).normal(size=(50, 2))
-    model = getattr(MiniBatchDPMeans(random_state=0, **start), begin)(X)
-    was = getattr(model, name)
-    state = pickle.dumps(vars(model.set_params(**{name: value})))
-    with pytest.raises(ValueError, match=f"{name} must stay what it was at the first batch"):
-        model.partial_fit(X)
-    assert pickle.dumps(vars(model)) == state
-    model.set_params(**{name: was}).partial_fit(X)
-    model.set_params(**{name: value}).fit(X)
-
-
 def test_sparse_centers_do_not_stay():
     """They are neither equal to what was nor a number that numpy could compare with it."""
     X = np.arange(12.0)[:, None]

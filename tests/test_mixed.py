@@ -338,53 +338,6 @@ def test_noise_is_one_cluster():
     assert fitted(X, random_state=0).n_clusters_ == 1
 
 
-def test_weights_are_repeated_rows():
-    X, _ = groups(np.random.default_rng(5), n=60, gaps=0.1)
-    weights = np.random.default_rng(6).integers(1, 4, size=len(X))
-    spreads = {"size": 1.0, "count": 1.0, "amount": 1.0, "grade": 1.0}
-    options = {"lam": 1e6, "init": X.iloc[[0, 1, 2]], "spreads": spreads}
-    weighted = MixedDPMeans(n_threads=1, **options).fit(X, sample_weight=weights)
-    repeated = MixedDPMeans(n_threads=1, **options).fit(X.loc[X.index.repeat(weights)])
-    assert np.repeat(weighted.labels_, weights).tolist() == repeated.labels_.tolist()
-    assert weighted.objective_ == pytest.approx(repeated.objective_, rel=CLOSE)
-
-
-def test_rows_of_weight_zero_take_no_part():
-    X, _ = groups(np.random.default_rng(7), n=200)
-    weights = np.ones(200)
-    weights[150:] = 0.0
-    kinds = {c.name: c.kind for c in pack(X).columns}
-    model = MixedDPMeans(random_state=0, n_threads=1, columns=kinds).fit(X, sample_weight=weights)
-    assert model.labels_.tolist() == model.predict(X).tolist()
-    alone = MixedDPMeans(random_state=0, n_threads=1, columns=kinds).fit(X.iloc[:150])
-    assert model.labels_[:150].tolist() == alone.labels_.tolist()
-
-
-@pytest.mark.parametrize("factor", [1e-300, 1e-9, 0.5, 3.0, 1e99])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_scale_of_weights(factor, weighted):
-    """All weights times a constant change no label where the penalty is found."""
-    g = np.random.default_rng(0)
-    X, _ = groups(g, 150)
-    weights = g.integers(1, 4, size=150).astype(float) if weighted else np.ones(150)
-    for options in ({}, {"n_clusters": 5}, {"init": X.iloc[:9]}):
-        model = MixedDPMeans(random_state=0, n_threads=1, **options)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            one = clone(model).fit(X, sample_weight=weights)
-            other = clone(model).fit(X, sample_weight=factor * weights)
-        assert other.labels_.tolist() == one.labels_.tolist()
-        for name in ("lam_", "objective_", "inertia_", "objective_path_"):
-            scaled = factor * getattr(one, name)
-            np.testing.assert_allclose(getattr(other, name), scaled, rtol=1e-12)
-        assert other.path_.at(other.lam_) == other.n_clusters_
-        np.testing.assert_array_equal(other.path_.criterion, one.path_.criterion)
-        score = other.score(X, sample_weight=factor * weights)
-        assert score == pytest.approx(-other.objective_, rel=CLOSE)
-    if not weighted:
-        assert other.labels_.tolist() == model.fit(X).labels_.tolist()
-
-
 def test_columns_without_two_values_in_rows_with_a_weight():
     """They are left out, whatever rows of weight zero have there."""
     weight = np.repeat([0.0, 2.0], [10, 30])

@@ -105,8 +105,8 @@ def test_repack_by_name(library):
     """Columns in another order, with others among them, in another library."""
     columns = mixed()
     fitted = pack(table(columns, "pandas"))
-    turned = dict(reversed(columns.items()))
-    again = repack(table(turned, library), fitted.columns)
+    reordered = dict(reversed(columns.items()))
+    again = repack(table(reordered, library), fitted.columns)
     assert_array_equal(again.numbers, fitted.numbers)
     assert_array_equal(again.codes, fitted.codes)
 

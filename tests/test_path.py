@@ -233,7 +233,7 @@ def check_value(criterion, X, w, labels, about, charge):
 
 
 @seeds(8)
-def test_way_down_equals_twin_on_many_chunks(seed):
+def test_descent_equals_twin_on_many_chunks(seed):
     """From the same centers, sweep by sweep: bounds that live through mergers are right."""
     rng = np.random.default_rng(seed)
     n, d = 2600, 1 + seed
@@ -332,7 +332,7 @@ def check_path(path, X, weights=None, *, at_all=True):
 
 
 def check_linkage(path):
-    """The mergers are a hierarchy of the clusters where the way down began.
+    """The mergers are a hierarchy of the clusters where the descent began.
 
     There may be more of these than the path has: sweeps may empty some, or one more save nothing.
     """
@@ -420,13 +420,13 @@ def test_scale_of_weights(X, factor, weighted):
 
 @given(path_data(), st.randoms(use_true_random=False))
 def test_order_of_rows_from_given_centers(X, random):
-    """Rows in another order: the same clusters on the way down, the same criterion."""
+    """Rows in another order: the same clusters in the descent, the same criterion."""
     X = X[:, np.ptp(X, axis=0) > 0]
     if not X.size:
         return
     order = list(range(len(X)))
     random.shuffle(order)
-    one, two = ways_down(X[: 1 + len(X) // 2], (X, None), (X[order], None))
+    one, two = descents(X[: 1 + len(X) // 2], (X, None), (X[order], None))
     for (labels, V, tree), (other, other_V, other_tree) in zip(one, two, strict=True):
         assert np.array_equal(labels[order], other)
         np.testing.assert_allclose(V, other_V, rtol=1e-9, atol=1e-2)
@@ -448,7 +448,7 @@ def test_weights_are_repeated_rows_from_given_centers(X, seed):
     if twins.columns.recorded(repeated[0], np.ones(len(repeated[0]))).variance.any():
         assert len(X) < 10
         return
-    one, two = ways_down(X[: 1 + len(X) // 2], weighted, repeated)
+    one, two = descents(X[: 1 + len(X) // 2], weighted, repeated)
     for (labels, V, tree), (other, other_V, other_tree) in zip(one, two, strict=True):
         assert np.array_equal(np.repeat(labels, repeats), other)
         np.testing.assert_allclose(V, other_V, rtol=1e-9, atol=1e-2)
@@ -497,7 +497,7 @@ def test_rows_without_weight_say_nothing_of_columns(seed):
         np.testing.assert_allclose(one.criterion, two.criterion, rtol=1e-6, atol=1e-2)
 
 
-def ways_down(centers, *rows):
+def descents(centers, *rows):
     """For each (rows, weights): labels, criterion and the tree so far, at every K."""
     found = []
     for X, weight in rows:
@@ -794,20 +794,6 @@ def test_only_one_row_has_weight():
     assert model.n_clusters_ == 1 and not model.labels_.any()
 
 
-def test_rows_without_weight_change_nothing():
-    rng = np.random.default_rng(0)
-    far = np.vstack([100 * rng.random((50, 2)), X_SMALL])
-    weights = np.r_[np.zeros(50), np.ones(90)]
-    one = lambda_path(X_SMALL, random_state=0)
-    two = lambda_path(far, sample_weight=weights, random_state=0)
-    assert path_bits(one)[1:3] == path_bits(two)[1:3]
-    for k in one.n_clusters:
-        np.testing.assert_allclose(one.centers(k), two.centers(k), rtol=1e-12)
-        assert np.array_equal(two.labels(k)[50:], one.labels(k))
-    model = DPMeans(random_state=0).fit(far, sample_weight=weights)
-    assert np.array_equal(model.labels_, model.predict(far))
-
-
 def test_rows_repeated_a_thousand_times():
     """Few values, each a thousand times, are clusters themselves; weights say nothing of that."""
     X = planted(4, 8)[0]
@@ -850,7 +836,7 @@ def test_rows_that_differ_are_few():
 
 
 def test_long_clusters_far_from_the_origin():
-    """n > 5000 and a second way down: all samples are measured from the same origin."""
+    """n > 5000 and a second descent: all samples are measured from the same origin."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(9000, 3)) * [4, 0.3, 0.3]
     X[:, 1] += 3 * np.repeat(range(3), 3000)
@@ -916,7 +902,7 @@ def test_cap_on_auto():
 
 
 def test_auto_from_given_centers():
-    """The way down begins at these centers."""
+    """The descent begins at these centers."""
     X, truth = planted(6)
     init = X[::10]
     model = DPMeans(init=init, random_state=0).fit(X)
@@ -1002,16 +988,6 @@ def test_one_cluster(n, d):
         rng.random((n, d)),
     ):
         assert DPMeans(random_state=0).fit(X).n_clusters_ == 1
-
-
-def test_long_clusters():
-    """All long in the same direction, longer than they are apart: two in three come out right."""
-    rng = np.random.default_rng(0)
-    shift = np.repeat([[0, 0, 0], [0, 3, 0], [0, 0, 3]], 200, axis=0)
-    X = rng.normal(size=(600, 3)) * [2.5, 0.3, 0.3] + shift
-    path = lambda_path(X, random_state=0)
-    assert path.best == 3
-    check_path(path, X)
 
 
 # Stream -------------------------------------------------------------------------------------

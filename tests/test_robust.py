@@ -507,6 +507,7 @@ MANY = {
     "BPMeans-swaps": (BPMeans(lam=2.0, n_init=1, n_swaps=10**6), rows(2000, 8)),
     "DPMeans": (DPMeans(lam=0.001, n_init=10**4), rows(3000)),
     "DPMeans-collapsed": (DPMeans(lam=1e-12, algorithm="collapsed"), rows(300_000, 8)),
+    "DPMeans-sparse": (DPMeans(lam=1e-3, n_init=10**4), scipy.sparse.csr_array(rows(3000))),
     "DPMeans-sweep": (DPMeans(lam=1e-12), rows(300_000, 8)),
     "DPMeans-delayed": (DPMeans(lam=0.001, n_init=10**4, algorithm="delayed"), rows(3000)),
     "DPMeans-merge": (DPMeans(lam=0.1, n_init=10**4, algorithm="merge"), rows(3000)),
@@ -531,7 +532,7 @@ def test_interrupt_leaves_the_estimator_as_it_was(key, interrupt):
     asked = model.get_params()
     few = {"n_init": 1, "max_iter": 9, "n_swaps": 0, "n_components": 9}
     few = {name: value for name, value in few.items() if name in asked}
-    fitted = clone(model).set_params(**few).fit(X[:300, :300]).set_params(**asked)
+    fitted = clone(model).set_params(**few).fit(X[:300][:, :300]).set_params(**asked)
     for one in (model, fitted):
         before = deepcopy(one)
         interrupt(0.7)
@@ -853,7 +854,7 @@ def failing(tmp_path_factory):
 def without_memory(key, library, most):
     """Calls of an estimator, each time with other requests that fail; returns their number.
 
-    In turn one request and all from one on; of many requests ``most`` are tried.
+    One request, and then all from one on; of many requests ``most`` are tried.
     """
     shim = ctypes.CDLL(library)
     nothing = ctypes.c_size_t(0)  # where memory is short none is wanted for this

@@ -245,17 +245,6 @@ def test_weights_are_repeated_rows():
     assert np.array_equal(np.repeat(model.labels_, weights.astype(int)), again.labels_)
 
 
-def test_other_units_of_weight_change_no_label():
-    X, rng = thousand(5)
-    X = np.vstack([X, far_rows("apart", X, rng)])
-    weights = rng.uniform(0.5, 2.0, len(X))
-    model = RobustDPMeans(random_state=0).fit(X, sample_weight=weights)
-    ten = RobustDPMeans(random_state=0).fit(X, sample_weight=8.0 * weights)
-    assert np.array_equal(model.labels_, ten.labels_)
-    assert ten.price_ == model.price_
-    assert ten.lam_ == pytest.approx(8.0 * model.lam_, rel=1e-12)
-
-
 def test_other_units_of_the_data_change_no_label():
     X, rng = thousand(6)
     X = np.vstack([X, far_rows("apart", X, rng)])

@@ -88,15 +88,15 @@ def test_sweeps_until_no_row_moves(seed):
     at_once, by_hand = sweeps
     for most in (1, 2, 300, 300, 300):
         swept, before = at_once.run_lloyd(most)
-        for turn in range(1, most + 1):
+        for step in range(1, most + 1):
             k, centers = by_hand.k, by_hand.centers
             by_hand.assign()
             if by_hand.moved() == 0:
-                assert (swept, before) == (turn, None)
+                assert (swept, before) == (step, None)
                 break
             by_hand.move_centers()
             if by_hand.k < k:
-                assert swept == turn
+                assert swept == step
                 np.testing.assert_array_equal(before, centers)
                 np.testing.assert_array_equal(at_once.remap[:k], by_hand.remap[:k])
                 break

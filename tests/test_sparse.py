@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from helpers import assert_refuses, assert_unchanged, fit, seeds, snapshot
+from helpers import assert_refuses, fit, seeds
 from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.pipeline import make_pipeline
@@ -436,18 +436,6 @@ def test_estimator_contract_where_sparse_is_taken(algorithm):
 def test_in_a_pipeline():
     rows = blobs(300)
     assert make_pipeline(TruncatedSVD(3), DPMeans(lam=2.0)).fit_predict(rows).shape == (300,)
-
-
-@pytest.mark.timeout(120, method="thread")
-@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
-def test_interrupt(algorithm, interrupt):
-    """A fit of minutes stops, and the model is what it was before."""
-    model = DPMeans(lam=1.0, algorithm=algorithm).fit(blobs(100))
-    before = snapshot(model)
-    interrupt(0.5)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(blobs(60_000, 2000))
-    assert_unchanged(model, before)
 
 
 def test_tags_of_an_algorithm_that_is_none():

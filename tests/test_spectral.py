@@ -253,7 +253,7 @@ def test_eigen_above_reproduces_and_decides_signs():
 
 
 def indicator(rng, sizes):
-    """A normalized indicator matrix, turned, with its labels."""
+    """A normalized indicator matrix, rotated, with its labels."""
     truth = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
     Y = np.eye(len(sizes))[truth] / np.sqrt(sizes)
     Q = np.linalg.qr(rng.standard_normal((len(sizes), len(sizes))))[0]
@@ -303,8 +303,8 @@ def test_rounding_equals_its_twin(seed):
         expected, _, fits = twins.spectral.rows_to_labels(Y, int((np.cumsum(w) <= u).sum()), w)
         assert np.array_equal(labels, first_appearance(expected))
         assert np.all(np.diff(fits)[:-1] > 0)
-    turned = Y @ np.linalg.qr(rng.standard_normal((Y.shape[1],) * 2))[0]
-    again = rounded(turned, seed, w)
+    rotated = Y @ np.linalg.qr(rng.standard_normal((Y.shape[1],) * 2))[0]
+    again = rounded(rotated, seed, w)
     assert all(np.array_equal(a, b) for a, b in zip(actual, again, strict=True))
 
 
@@ -509,24 +509,6 @@ def test_sparse_data_stay_sparse(shape, monkeypatch):
         other_model.embedding_ @ other_model.embedding_.T,
         atol=1e-8,
     )
-
-
-@seeds(8)
-def test_weight_counts_copies(seed):
-    K, lam, _, X, _ = problem(4 * seed + 1)
-    w = np.random.default_rng(seed).integers(1, 4, size=len(X))
-    rows = np.repeat(np.arange(len(X)), w)
-    for form in ("dense", "sparse"):
-        model_a = SpectralDPMeans(lam=lam, kernel="precomputed", random_state=0).fit(
-            FORMS[form](K), sample_weight=w
-        )
-        model_b = SpectralDPMeans(lam=lam, kernel="precomputed", random_state=0).fit(
-            FORMS[form](K[np.ix_(rows, rows)])
-        )
-        np.testing.assert_allclose(model_a.eigenvalues_, model_b.eigenvalues_, rtol=1e-8)
-        assert model_a.bound_ == pytest.approx(model_b.bound_, rel=1e-9)
-        assert model_a.objective_ == pytest.approx(model_b.objective_, rel=1e-9)
-        assert np.array_equal(model_a.labels_[rows], model_b.labels_)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "precomputed", "rbf"])

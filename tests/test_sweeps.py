@@ -69,14 +69,14 @@ def test_sums_may_be_asked_for_at_any_time():
     sweep.start(X[:3].copy())
     sweep.seek_farthest(4.0, True)
     opened = 0
-    for turn in range(12):
+    for step in range(12):
         sweep.assign()
-        if turn % 3 == 0:
+        if step % 3 == 0:
             sweep.cluster_sums()
         opened += sweep.open_farthest()
-        if turn % 3 == 1:
+        if step % 3 == 1:
             sweep.present_sums()
-        if turn % 3 == 2:
+        if step % 3 == 2:
             sweep.cluster_sums()
         sweep.present_sums()
         labels = sweep.labels.copy()

@@ -17,6 +17,7 @@ from smallvar import (
     KFeatures,
     MahalanobisMeans,
     MiniBatchDPMeans,
+    MixedDPMeans,
     RobustDPMeans,
     SegmentMeans,
     SpectralDPMeans,
@@ -218,6 +219,8 @@ FOUND = {
         for lam in ("auto", "farthest-first")
     },
     "KFeatures": (KFeatures("auto", n_init=3, random_state=0), sums_of_features(), {}),
+    "MixedDPMeans": (MixedDPMeans(random_state=0), blobs_of(), {}),
+    "MixedDPMeans n_clusters": (MixedDPMeans(n_clusters=5, random_state=0), blobs_of(), {}),
     "KernelDPMeans": (KernelDPMeans(guess=4), blobs_of(), {}),
     "KernelDPMeans collapsed": (KernelDPMeans(algorithm="collapsed"), blobs_of(), {}),
     "RobustDPMeans": (RobustDPMeans(random_state=0), np.round(blobs_of()), {}),
