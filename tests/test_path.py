@@ -45,7 +45,7 @@ from smallvar._selection import descent as descent_module
 from smallvar._selection import lambda_path as lambda_path_module
 from smallvar._selection import path as path_module
 from smallvar._selection import sample as sample_module
-from smallvar._selection.columns import PowerTransform
+from smallvar._selection.columns import PowerTransform, filled_values, rows_filled
 from smallvar._selection.envelope import Path, envelope
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
@@ -209,6 +209,16 @@ def test_criterion_equals_twin(family, seed):
             centers = X[np.random.default_rng(seed).choice(len(X), K, replace=False)]
             labels = twins.exact.without_gaps(twins.exact.nearest(X, centers)[0])[0]
             check_value(criterion, X, w, labels, about, charge)
+
+
+@pytest.mark.parametrize("family", ["filled", "table", "years", "plain"])
+@seeds(8)
+def test_values_filled_in_equal_twin(family, seed):
+    p = path_problem(family, seed, n_max=300)
+    w = np.ones(len(p.X)) if p.weights is None else p.weights
+    found = rows_filled(p.X, filled_values(p.X, p.weights))
+    assert np.array_equal(found, twins.columns.filled(p.X, w))
+    assert family in ("filled", "table") or not found.any()
 
 
 def check_value(criterion, X, w, labels, about, charge):
