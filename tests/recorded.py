@@ -34,13 +34,11 @@ def fit_problem(p, X, seed, **options):
 
 def outcome(path):
     """The number chosen, the two largest confidences in percent, and a hash of all labels."""
-    percent = np.append(np.sort(np.nan_to_num(path.confidences)), 0.0)
-    first, second = (
-        np.rint(100 * percent[[-2, -3 if len(percent) > 2 else -1]]).astype(int).tolist()
-    )
-    found = zlib.crc32(path.n_clusters.tobytes())
+    likeliest = sorted(np.nan_to_num(path.confidences), reverse=True)
+    first, second = (round(100 * share) for share in [*likeliest, 0.0][:2])
+    found = zlib.crc32(path.n_clusters.astype("<i8").tobytes())
     for k in path.n_clusters[path.n_clusters <= path.longest]:
-        found = zlib.crc32(path.labels(k).tobytes(), found)
+        found = zlib.crc32(path.labels(k).astype("<i4").tobytes(), found)
     return path.best, first, second, f"{found:08x}"
 
 
