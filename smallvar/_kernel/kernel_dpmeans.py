@@ -1,6 +1,6 @@
 """Kernel DP-means: the objective of DP-means in the feature space of a kernel.
 
-``_CollapsedSums`` and ``KernelStart`` are the sweeps of one start: Algorithm 1 of KJ12, with the
+``_CollapsedSums`` and ``_KernelStart`` are the sweeps of one start: Algorithm 1 of KJ12, with the
 kernel distances of section 5.2, or the collapsed sweep of MB13, eq. 8-9. Then the estimator.
 """
 
@@ -133,7 +133,7 @@ class _CollapsedSums:
         self.n_used += 1
 
 
-class KernelStart(PartitionStart):
+class _KernelStart(PartitionStart):
     """One start of kernel DP-means."""
 
     def __init__(self, clusters, order, lam, algorithm, max_clusters, rounding):
@@ -495,7 +495,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
 
         orders = (rng.permutation(n) if i or self.shuffle else None for i in range(self.n_init))
         starts = (
-            KernelStart(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
+            _KernelStart(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
             for order in orders
         )
         best = self._best_start(starts, self.n_init)

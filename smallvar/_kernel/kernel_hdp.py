@@ -1,6 +1,6 @@
 """The kernel HDP: the hard HDP (KJ12, Algorithm 2) in the feature space of a kernel.
 
-``KernelHDPStart`` has the sweeps of one start: step 4 moves points, step 5, with ``_LocalMoves``,
+``_KernelHDPStart`` has the sweeps of one start: step 4 moves points, step 5, with ``_LocalMoves``,
 moves local clusters. Then the estimator. The functions at the end find where a start begins, by
 merging clusters, and the penalties of the farthest-first rule (KJ12, section 6.3).
 """
@@ -35,7 +35,7 @@ MIN_SEEDS, SEEDS_PER_ROOT = 20, 4.0
 SEED_SWEEPS = 3  # Lloyd sweeps before they are merged
 
 
-class KernelHDPStart(PartitionStart):
+class _KernelHDPStart(PartitionStart):
     """One start of the kernel HDP.
 
     Points are indexed in the order of their visit, ``order``, data set by data set. A local cluster
@@ -519,7 +519,7 @@ class KernelHDPMeans(KernelClusters):
             for init in inits
         )
         starts = (
-            KernelHDPStart(begin, order, sets.number, lam_local, lam_global, rounding)
+            _KernelHDPStart(begin, order, sets.number, lam_local, lam_global, rounding)
             for begin in begins
             for order in (sets.order(rng if i else None) for i in range(self.n_init))
         )

@@ -412,7 +412,7 @@ def eigenpairs(S):
 cdef class SmallCriterion:
     """V of a clustering of few rows in few columns, all of them directions in which the rows vary.
 
-    The same number as that of Criterion (smallvar/_selection/criterion.py, where it is explained), in float64.
+    The same number as that of DensityCriterion (smallvar/_selection/criterion.py, where it is explained), in float64.
 
     X, weight : IN arrays (n, d) and (n,), or None
     floor : IN array (d,), the variance within a step of each column

@@ -27,7 +27,7 @@ from smallvar._sweeps.in_order import assign
 from smallvar._time.moving import ClusteredStep, MovingClusters
 
 
-class DynamicStart(NamedTuple):
+class _DynamicStart(NamedTuple):
     """Result of one start of a time step."""
 
     objective: float
@@ -261,7 +261,7 @@ class DynamicMeans(MovingClusters):
         def start(number):
             order = self._generator.permutation(X.shape[0]) if number else None
             step.run(order, min(self.max_iter, NO_CAP))
-            return DynamicStart(step.objective, step.n_iter, step.converged, step.result())
+            return _DynamicStart(step.objective, step.n_iter, step.converged, step.result())
 
         best = best_of(map(start, range(self.n_init)))
         labels, centers, weights, _ = best.result
