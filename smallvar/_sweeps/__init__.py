@@ -17,7 +17,7 @@ means                                sums and means of clusters, and how centers
 dpmeans, collapsed, noise, merge     sweeps of DP-means and its variants; mergers of clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed
 gaussians                            sweeps over clusters with covariances, moments, mergers
-mixed, mixed_clusters                rows of several kinds of columns: nearest centers, mergers
+mixed_rows, mixed, mixed_clusters    rows of several kinds of columns: nearest centers, mergers
 draws                                systematic draws of rows
 in_order, dynamic, hdp, segments     sweeps in which a point sees what points before have changed
 direct, direct_dynamic               small tables, in C memory, for cython_api

@@ -145,8 +145,12 @@ cdef void propose(
     # 4 distances a point: with bounds most points take one, and some one to each cluster
     cdef Py_ssize_t work = (stop - start) * points.d * (4 if bounded else clusters.k)
     cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if work >= PAYS else 1)
-    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-        propose_chunk(points, clusters, scratch, state, start, stop, bounded, chunk, begin_chunk(&loop))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            propose_chunk(points, clusters, scratch, state, start, stop, bounded, chunk, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            propose_chunk(points, clusters, scratch, state, start, stop, bounded, chunk, begin_chunk(&loop))
     end_loop(&loop)
 
 

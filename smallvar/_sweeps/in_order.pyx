@@ -90,8 +90,12 @@ cdef void propose(
     cdef Py_ssize_t chunk, n_chunks = (stop - start + IN_ORDER_CHUNK - 1) // IN_ORDER_CHUNK
     cdef bint pays = (stop - start) * points.d * clusters.k >= PAYS
     cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if pays else 1)
-    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-        propose_chunk(points, clusters, scratch, start, stop, label, cost, chunk, begin_chunk(&loop))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            propose_chunk(points, clusters, scratch, start, stop, label, cost, chunk, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            propose_chunk(points, clusters, scratch, start, stop, label, cost, chunk, begin_chunk(&loop))
     end_loop(&loop)
 
 

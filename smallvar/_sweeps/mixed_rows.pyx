@@ -1,67 +1,6 @@
-"""Rows whose columns are of several kinds, packed: their cells that are there, and what a row costs alone.
-
-Numbers are a matrix and codes are another one; see MixedRows. What they are measured by is in mixed.pyx.
-"""
-
-from libc.stdint cimport int8_t, int16_t, int32_t
+"""Rows whose columns are of several kinds, packed: numbers are a matrix, and codes are another one."""
 
 import numpy as np
-
-
-cdef inline void shift(const MixedTable* table, MixedRow* row, Py_ssize_t j, double x) noexcept nogil:
-    if x == x:
-        row.x[row.n_numbers] = x
-        row.shifted[row.n_numbers] = x - table.place[j]
-        row.at[row.n_numbers] = j
-        row.n_numbers += 1
-
-
-cdef inline void look_up(const MixedTable* table, MixedRow* row, Py_ssize_t j, Py_ssize_t code) noexcept nogil:
-    if code >= 0 and table.shares[table.begin[j] + code] > 0.0:
-        row.level[row.n_levels] = table.begin[j] + code
-        row.n_levels += 1
-
-
-cdef void read_point(const MixedTable* table, Py_ssize_t i, MixedRow* row) noexcept nogil:
-    """The cells of a point that are there."""
-    cdef Py_ssize_t j, at = i if table.order == NULL else table.order[i]
-    cdef const float* single = <const float*> table.numbers + at * table.p
-    cdef const double* double_ = <const double*> table.numbers + at * table.p
-    cdef const int8_t* small = <const int8_t*> table.codes + at * table.q
-    cdef const int16_t* short_ = <const int16_t*> table.codes + at * table.q
-    cdef const int32_t* long_ = <const int32_t*> table.codes + at * table.q
-    row.n_numbers = row.n_levels = 0
-    if table.single:
-        for j in range(table.p):
-            shift(table, row, j, single[j])
-    else:
-        for j in range(table.p):
-            shift(table, row, j, double_[j])
-    if table.code_size == 1:
-        for j in range(table.q):
-            look_up(table, row, j, small[j])
-    elif table.code_size == 2:
-        for j in range(table.q):
-            look_up(table, row, j, short_[j])
-    else:
-        for j in range(table.q):
-            look_up(table, row, j, long_[j])
-
-
-cdef double cost_alone(const MixedTable* table, const MixedRow* row, double w) noexcept nogil:
-    """What a point of weight w costs in a cluster of its own: that of shares with the pseudo-count.
-
-    For a column with n members in all, n_v of level v, whose overall share is p_v, and h(t) = t log t, that is
-
-        min over mu of -sum_v n_v log mu_v + a sum_v p_v log(p_v / mu_v)
-            = -sum_v h(n_v + a p_v) + h(n + a) + a sum_v p_v log p_v.
-    """
-    cdef double total = 0.0, share, a = table.pseudo_count
-    cdef Py_ssize_t m
-    for m in range(row.n_levels):
-        share = table.shares[row.level[m]]
-        total += times_log(w + a) - times_log(w + a * share) - (1.0 - share) * times_log(a) + a * times_log(share)
-    return total
 
 
 cdef class MixedRows:
