@@ -15,7 +15,7 @@ from smallvar._core.validation import level_of_caller, some_rows, sparse_rows
 from smallvar._sweeps.seeds import nearest_seed
 
 UNIT = 64  # times epsilon of the type: a row has length 1 if its squared length is so near to 1
-BLOCK = 1 << 17  # numbers converted at a time
+CONVERTED = 1 << 17  # numbers converted at a time
 IN_MEMORY = 1 << 22  # numbers up to which a memory map is copied to memory
 
 
@@ -114,7 +114,7 @@ def unit_and_zero_rows(X, n_threads):
             return X, off
         copy = copied(X)
     zero = []
-    for part in gen_batches(len(off), max(1, BLOCK // X.shape[1])):
+    for part in gen_batches(len(off), max(1, CONVERTED // X.shape[1])):
         rows = off[part]
         block = np.array(X[rows], dtype=np.float64)
         largest = np.abs(block).max(axis=1)
@@ -133,7 +133,7 @@ def copied(X):
     if X.size <= IN_MEMORY or not isinstance(owner, mmap.mmap):
         return np.array(X, order="C")
     with tempfile.TemporaryFile() as file:
-        for part in gen_batches(X.shape[0], max(1, BLOCK // X.shape[1])):
+        for part in gen_batches(X.shape[0], max(1, CONVERTED // X.shape[1])):
             file.write(X[part].tobytes())  # a full disk raises here; by a map it ends the process
         file.flush()
         return np.memmap(file, X.dtype, "r+", shape=X.shape)
