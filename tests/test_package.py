@@ -115,7 +115,7 @@ LAYERS = {
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),
     "_time": (
         *("moving", "dynamic", "exchange", "dynamic_kernel"),
-        *("record", "description", "visit", "segments"),
+        *("record", "description", "visit", "segment_start", "segments"),
     ),
     "_graph": ("network", "cuts", "cut_path", "penalized_cut"),
 }
