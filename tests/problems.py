@@ -528,14 +528,25 @@ def path_problem(family, seed, n_max=400):
         problem.max_clusters = m + 1 if seed % 3 == 0 else None
     if family == "subsample" or (family == "everything" and seed % 2):
         coarse = max(10, n // int(rng.integers(3, 9)))
-        sizes = {"COARSE": coarse, "FINE": 2 * coarse, "ROWS": int(rng.integers(2, 6))}
+        sizes = {
+            "COARSE_PATH_ROWS": coarse,
+            "FINE_PATH_ROWS": 2 * coarse,
+            "PATH_ROWS_A_CLUSTER": int(rng.integers(2, 6)),
+        }
         if seed % 4 == 3 and family == "subsample":
-            sizes = {"COARSE": 1100, "FINE": 1300, "ROWS": int(rng.integers(5, 40))}
+            sizes = {
+                "COARSE_PATH_ROWS": 1100,
+                "FINE_PATH_ROWS": 1300,
+                "PATH_ROWS_A_CLUSTER": int(rng.integers(5, 40)),
+            }
         if seed % 3 == 0:
-            sizes["NUMBERS"] = sizes["COARSE"] * d * 2 // 3
+            sizes["COARSE_NUMBERS"] = sizes["COARSE_PATH_ROWS"] * d * 2 // 3
         problem.sizes |= sizes
     if family == "steps" or (family == "everything" and seed % 4 == 1):
-        problem.sizes |= {"STEPS": int(rng.integers(6, 20)), "FEW": int(rng.integers(1, 9))}
+        problem.sizes |= {
+            "CLUSTERS_A_MERGER": int(rng.integers(6, 20)),
+            "FEW_CLUSTERS": int(rng.integers(1, 9)),
+        }
     if family in ("flags", "years", "zeros", "one-hot", "skewed", "filled", "table"):
         problem.X, problem.weights = _table(rng, family, seed, problem.X, z)
     if family == "rounded":  # long clusters, recorded in steps, most beside a column of numbers
@@ -549,9 +560,9 @@ def path_problem(family, seed, n_max=400):
         z = np.where(rng.random(n_max) < 0.95, 0, rng.integers(1, 5, size=n_max))
         centers = 20.0 * rng.normal(size=(5, 3))
         problem.X = centers[z] + rng.normal(size=(n_max, 3))
-        problem.sizes |= {"COARSE": 16 + seed, "FINE": n_max - seed}
+        problem.sizes |= {"COARSE_PATH_ROWS": 16 + seed, "FINE_PATH_ROWS": n_max - seed}
     if seed % 2:  # clusters to begin with are drawn
-        problem.sizes["SMALL"] = int(rng.integers(0, n_max))
+        problem.sizes["SINGLE_ROWS"] = int(rng.integers(0, n_max))
     return problem
 
 

@@ -21,6 +21,7 @@ UNSURE = "-" * 8  # in place of a hash that depends on the rounding of the data
 
 def fit_problem(p, X, seed, **options):
     """A fit that searches a path, in steps and samples as small as the problem says."""
+    assert p.sizes.keys() <= vars(path_module).keys()
     with patch.dict(vars(path_module), p.sizes):
         return DPMeans(
             lam="auto" if p.lam is None else p.lam,
