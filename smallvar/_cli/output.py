@@ -40,10 +40,7 @@ def timed(work, *args, follow=None, **options):
 
 @contextmanager
 def replacing(path):
-    """Context of a binary file beside ``path`` that replaces it when it is complete.
-
-    It is removed if there is an error.
-    """
+    """Context of a binary file that replaces ``path`` when it is complete; never after an error."""
     path = os.path.realpath(path)  # a symbolic link is kept, its target replaced
     draft = os.path.join(os.path.dirname(path), f".smallvar-{os.urandom(8).hex()}.tmp")
     try:
@@ -89,10 +86,7 @@ def write_out(args, titles, values, kept, write_text):
 
 @contextmanager
 def labels_by_batches(args, n):
-    """Context of the file of ``--out``, if there is one, for n labels that are written in batches.
-
-    It yields the function that writes the next labels (int32).
-    """
+    """Context of a function that writes the next of n labels (int32) to the file of ``--out``."""
     if args.out is None:
         yield lambda labels: None
         return

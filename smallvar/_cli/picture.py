@@ -39,13 +39,7 @@ def origin_of_number(model):
 
 
 def picture(table, model, scaler=None):
-    """Draw the clusters in a plane.
-
-    Of more than two columns the picture shows the axes that separate the clusters best
-    (discriminant axes; principal components where there are no two clusters); the values of a
-    single column are stacked like a histogram. One or two scaled columns are drawn in their own
-    units; for more, the axes are those of the scaled columns.
-    """
+    """Draw the clusters in a plane, one or two scaled columns in their own units."""
     (n, d), k = table.X.shape, model.n_clusters_
     X, centers = table.X, model.cluster_centers_
     # axes of many columns are those of the scaled ones; otherwise draw in the units of the data
@@ -88,11 +82,7 @@ def profile_picture(table, model):
 
 
 def feature_picture(table, model, shape):
-    """Draw the features, and the matrix of the rows that have them, its rows sorted.
-
-    On the left is a panel for each feature, all on the same scale: a picture of the height and
-    width ``shape``, or without it values over the columns.
-    """
+    """Draw the features, as pictures of height and width ``shape`` if given, and their rows."""
     (n, d), k = table.X.shape, model.n_components_
     figure = new_figure(11, 6.5)
     names = [visible(title) for title in table.titles]
@@ -134,11 +124,7 @@ def path_picture(table, path, best):
 
 
 def merge_path_picture(table, choice, scaler=None):
-    """Draw criterion, SSE and ranges of lam over the number of clusters, one above the other.
-
-    The criterion is drawn less its minimum, on a scale that is linear for differences within a
-    tie and logarithmic beyond.
-    """
+    """Draw criterion, SSE and ranges of lam over the number of clusters, one above the other."""
     (n, d), certainty = table.X.shape, choice.certainty()
     figure = new_figure(8, 9)
     panels = figure.subplots(3, 1, sharex=True, height_ratios=[3, 2, 2])
@@ -172,11 +158,7 @@ def original_tracks(model, scaler):
 
 
 def track_picture(table, model, scaler=None):
-    """Draw the tracks of the clusters over time, in the units of the data before scaling.
-
-    The first two columns are drawn; a single column is drawn over time. Each track goes from a
-    ring to its number (to a dot if there are many). Many tracks in a plane are colored by time.
-    """
+    """Draw the tracks of the clusters over time, in the units of the data before scaling."""
     n, d = table.X.shape
     figure = new_figure(8.5, 6.5)
     axes = figure.add_subplot()
