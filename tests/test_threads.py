@@ -616,7 +616,6 @@ def test_a_fit_under_a_limit_of_one_starts_no_thread(tmp_path):
     """As many as OMP_NUM_THREADS says without the limit."""
     script = """
     import threadpoolctl
-from sklearn.base import clone
     before = threads()
     with threadpoolctl.threadpool_limits(1):
         limited = fit(None)

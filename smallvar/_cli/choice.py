@@ -6,7 +6,7 @@ from smallvar._cli.output import timed
 from smallvar._cli.table import counted
 
 WHOLE_PATH = float("inf")  # length of --path without a K
-CLEAR_CONFIDENCE = 0.8  # least confidence in a number that is called clear
+CALLED_CLEAR = 0.8  # least confidence in a number that is called clear
 ABOUT_AS_WELL = 1 / 3  # of the confidence in the number chosen: others with less are not named
 NAMED_RANGES = 4  # most numbers, or ranges of numbers, that are named one by one
 
@@ -39,7 +39,7 @@ class Choice:
         # criteria relative to the best number that is allowed
         self.behind = path.criterion[allowed] - criterion[self.ranked[0]]
         self.confidence, self.alike = getattr(path, "confidence", None), []
-        if self.confidence is not None and self.confidence < CLEAR_CONFIDENCE:
+        if self.confidence is not None and self.confidence < CALLED_CLEAR:
             self.alike = about_as_good(self.best, self.counts, path.confidences[allowed])
         # a better number than --max-clusters allows is named, if it is better by more than a tie
         ahead = criterion[self.best] - criterion[with_criterion[0]]
@@ -151,7 +151,7 @@ def certainty_in_words(best, confidence, counts, alike):
     ``alike`` are the others, from `about_as_good`; ``counts`` are all numbers, ascending: what is
     between two of them was not looked at.
     """
-    clear = confidence >= CLEAR_CONFIDENCE
+    clear = confidence >= CALLED_CLEAR
     verdict = f"{'clear' if clear else 'not clear'}, confidence {confidence:.2f}"
     if clear or not alike:
         return verdict
