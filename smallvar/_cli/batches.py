@@ -159,15 +159,15 @@ class ParquetBatches(Batches):
         refused = in_types(self.titles, kinds, lambda kind: any(test(kind) for test in numeric))
         if refused:
             raise UserError(f"{path}{not_numeric(*refused)}; {without_option('--batch-size')}")
-        self.kind = "float32" if all(map(types.is_float32, kinds)) else "float64"
+        self.dtype = "float32" if all(map(types.is_float32, kinds)) else "float64"
 
     def read(self):
         """Yield the rows of each batch."""
         try:
             for batch in self.file.iter_batches(self.size, columns=self.titles):
-                X = np.empty((batch.num_rows, len(self.titles)), dtype=self.kind)
+                X = np.empty((batch.num_rows, len(self.titles)), dtype=self.dtype)
                 for j, title in enumerate(self.titles):
-                    column = batch.column(title).cast(self.kind, safe=False)
+                    column = batch.column(title).cast(self.dtype, safe=False)
                     X[:, j] = column.to_numpy(zero_copy_only=False)
                 yield X
         except ValueError as error:

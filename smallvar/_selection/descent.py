@@ -101,12 +101,13 @@ class MergeDescent:
         """Measure distances in the affine span of the centers from here on, if that saves work.
 
         Centers of later sweeps and mergers stay close to this span, as they are means of almost
-        the same rows. The part of a row that is orthogonal to the span adds the same to its
-        distances from all centers in it, so that the nearest center is the same without it.
+        the same rows. The part of a row that is orthogonal to the span adds the same to its squared
+        distances from all centers in it: without it the nearest is the same. Not so for other
+        divergences.
         """
         n, d = self.X.shape
-        k, compiled = self.sweep.k, isinstance(self.sweep, MergeSweep)
-        if compiled and COLUMNS_A_CLUSTER * k <= d and n * k * d > PROJECTED:
+        k, by_squares = self.sweep.k, isinstance(self.sweep, MergeSweep)
+        if by_squares and COLUMNS_A_CLUSTER * k <= d and n * k * d > PROJECTED:
             self.projected = Projected(self)
 
     def grow(self, centers, number):

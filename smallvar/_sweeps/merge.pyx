@@ -421,8 +421,12 @@ cdef class MergeSweep(DPSweep):
                 find_partner_by_costs(clusters, self.listed[i])
             return
         loop = begin_loop(size, self.n_threads if size * clusters.k * clusters.d > PAYS else 1)
-        for i in prange(size, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            find_partner(clusters, self.listed[i], begin_chunk(&loop))
+        if loop.threads == 1:
+            for i in range(size):
+                find_partner(clusters, self.listed[i], 0)
+        else:
+            for i in prange(size, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                find_partner(clusters, self.listed[i], begin_chunk(&loop))
         end_loop(&loop)
 
     cdef void offer_partner(self, Py_ssize_t k) noexcept nogil:

@@ -66,11 +66,11 @@ cdef void mark_chunk(
 cdef void mark_points(
     State* state, const Rows* rows, Py_ssize_t chunk, int* shown, const sums_t* sums, int64_t* digits
 ) noexcept nogil:
-    """mark_chunk by the type of the data.
+    """mark_chunk for float32 or float64 rows; sets state.results.n_moved[chunk], too.
 
     rows : with the weights
     INOUT shown : n: clusters, -1: noise
-    INOUT sums, digits : of this thread: sums of the clusters, and sum w ||x - origin||^2 over rows in clusters
+    INOUT sums, digits : of this thread: sums, and an accumulator of changes of sum w ||x - origin||^2 in clusters
     """
     if rows.single:
         mark_chunk(<const float*> rows.x, state, rows, chunk, shown, sums, digits)
@@ -91,7 +91,7 @@ cdef class NoiseSweep(DPSweep):
 
     cdef Rows weighted              # the rows with their weights
     cdef object shown_array
-    cdef int* shown                 # n: clusters, -1: noise
+    cdef int* shown                 # n: labels, -1: noise, as in the sums; state.points.labels: nearest centers
     cdef object wide                # digits of sum w ||x - origin||^2 over the rows in clusters
 
     def __init__(self, X, const double[::1] weight, frame, int n_threads, Py_ssize_t capacity):

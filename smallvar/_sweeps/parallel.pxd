@@ -12,7 +12,8 @@ A chunk writes only what no other chunk reads or writes, and the scratch memory 
 argument. Its body is a function of its own: a local C array in the body of a prange is shared by all threads.
 
 With one thread a prange takes 0.2 us more than a plain loop, and 2 us inside of another one. Where that counts there is
-a plain loop for ``loop.threads == 1``: in ``features``, whose starts are chunks of a loop, and for rounds of one point.
+a plain loop for ``loop.threads == 1``: in ``features``, whose starts are chunks of a loop, for each merger of a path,
+and for rounds of one point.
 """
 
 cdef enum:

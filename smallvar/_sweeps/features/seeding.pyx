@@ -63,7 +63,7 @@ cdef void join(const FeatureProblem* problem, FeatureState* state) noexcept nogi
 cdef Py_ssize_t draw(const FeatureProblem* problem, FeatureState* state, double error) noexcept nogil:
     """A point with probability proportional to its weighted squared residual (MB13, section 5).
 
-    Those of whole chunks are passed over by their sums, so ``error`` has to come from `total`.
+    Whole chunks are passed over by their sums, so ``error`` has to come from `total`, with which `evaluate` ends.
     """
     cdef double target = uniform(&state.rng) * error, cumulated = 0.0, part
     cdef Py_ssize_t i = 0, last = 0, length = FEATURE_CHUNK * LANES, n = problem.points.n

@@ -628,7 +628,8 @@ cdef class FeatureSweep:
     def encode(self, const double[:, ::1] components):
         """Rows of Z for the data given these features (IN): coordinate passes from zero, then a search for better ones.
 
-        Returns Z and the sum of w ||x - z A||^2.
+        The search is by branch and bound; not for the rule "exact". Z is kept as the best start. Returns Z and the sum
+        of w ||x - z A||^2.
         """
         cdef Py_ssize_t k = components.shape[0], d = self.problem.points.d
         cdef int passes = 0
