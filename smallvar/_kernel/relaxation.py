@@ -65,7 +65,7 @@ class GramProblem:
         self.scale = abs(diagonal).sum()
 
     def farthest_first(self, guess):
-        """Penalty of the farthest-first rule for ``guess`` clusters, by the kernel, without weights."""
+        """Penalty of the farthest-first rule for ``guess`` clusters, by the kernel; no weights."""
         K, diagonal, n = self.K, self.K.diagonal(), self.n
         # ||phi(x_j) - mean||^2 = K_jj - 2 (mean of row j) + (mean of all entries)
         mean = np.asarray(K.sum(axis=0)).ravel() / n

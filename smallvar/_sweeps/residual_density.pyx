@@ -97,7 +97,7 @@ cdef Py_ssize_t count_squares(
 
 
 cdef double best_t_deviance(const double* share, const double* mean, Py_ssize_t size, Py_ssize_t d) noexcept nogil:
-    """The least mean of -2 log f over the t densities, for bins of these means of r2 / unit and shares of the weight."""
+    """The least mean of -2 log f over the t densities, for bins of means of r2 / unit and these shares."""
     cdef double best = HUGE_VAL, s2 = 1.0, total, nu, value
     cdef Py_ssize_t m, b
     for m in range(N_SHAPES):
