@@ -376,8 +376,12 @@ cdef void reduce_to_nearest(
     """table[k] = min(table[k], distance from center k to the nearest other one of first..last-1), for all centers."""
     cdef Py_ssize_t chunk, n_chunks = (state.centers.n + CENTERS - 1) // CENTERS
     cdef ParallelLoop loop = begin_loop(n_chunks, threads)
-    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-        nearest_of_centers(state, chunk, first, last, table, begin_chunk(&loop))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            nearest_of_centers(state, chunk, first, last, table, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            nearest_of_centers(state, chunk, first, last, table, begin_chunk(&loop))
     end_loop(&loop)
 
 

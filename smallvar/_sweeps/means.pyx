@@ -284,8 +284,12 @@ cdef class MeansSweep(NearestSweep):
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + self.chunks_of_rows())
                 loop = begin_loop(last - first, threads)
-                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    exact_distances(state, chunk, begin_chunk(&loop), sparse, &order[0], &out[0])
+                if loop.threads == 1:
+                    for chunk in range(first, last):
+                        exact_distances(state, chunk, 0, sparse, &order[0], &out[0])
+                else:
+                    for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        exact_distances(state, chunk, begin_chunk(&loop), sparse, &order[0], &out[0])
                 end_loop(&loop)
                 self.check_signals((last - first) * CHUNK)
                 first = last
@@ -318,9 +322,13 @@ cdef class MeansSweep(NearestSweep):
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + self.chunks_of_rows())
                 loop = begin_loop(last - first, threads)
-                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    thread = begin_chunk(&loop)
-                    add_squares_of_chunk(state, chunk, place, &digits[thread, 0], thread)
+                if loop.threads == 1:
+                    for chunk in range(first, last):
+                        add_squares_of_chunk(state, chunk, place, &digits[0, 0], 0)
+                else:
+                    for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        thread = begin_chunk(&loop)
+                        add_squares_of_chunk(state, chunk, place, &digits[thread, 0], thread)
                 end_loop(&loop)
                 self.check_signals((last - first) * CHUNK)
                 first = last
@@ -376,8 +384,12 @@ cdef class MeansSweep(NearestSweep):
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + self.chunks_of_rows())
                 loop = begin_loop(last - first, threads)
-                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    add_chunk(state, chunk, moves, &sums[begin_chunk(&loop)])
+                if loop.threads == 1:
+                    for chunk in range(first, last):
+                        add_chunk(state, chunk, moves, &sums[0])
+                else:
+                    for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        add_chunk(state, chunk, moves, &sums[begin_chunk(&loop)])
                 end_loop(&loop)
                 self.check_signals((last - first) * CHUNK)
                 first = last
@@ -396,9 +408,13 @@ cdef class MeansSweep(NearestSweep):
             while k < n:
                 last = min(n, k + step)
                 loop = begin_loop(last - k, threads)
-                for c in prange(k, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    begin_chunk(&loop)
-                    add_members(state, c, &first[0], &member[0], &self.sums.table)
+                if loop.threads == 1:
+                    for c in range(k, last):
+                        add_members(state, c, &first[0], &member[0], &self.sums.table)
+                else:
+                    for c in prange(k, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        begin_chunk(&loop)
+                        add_members(state, c, &first[0], &member[0], &self.sums.table)
                 end_loop(&loop)
                 poll_signals(&self.work, 1, 0)  # every time: a step is about WORK
                 k = last
@@ -563,9 +579,13 @@ cdef class MeansSweep(NearestSweep):
         cdef State* state = &self.state
         cdef Py_ssize_t chunk
         cdef ParallelLoop loop = begin_loop(self.n_chunks, self.threads_for(state.points.n))
-        for chunk in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            begin_chunk(&loop)
-            relabel_chunk(state, chunk, self.remap)
+        if loop.threads == 1:
+            for chunk in range(self.n_chunks):
+                relabel_chunk(state, chunk, self.remap)
+        else:
+            for chunk in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                begin_chunk(&loop)
+                relabel_chunk(state, chunk, self.remap)
         end_loop(&loop)
 
     def recount(self):

@@ -558,9 +558,13 @@ cdef class MergeSweep(DPSweep):
         cdef State* state = &self.state
         cdef Py_ssize_t chunk
         cdef ParallelLoop loop = begin_loop(self.n_chunks, self.threads_for(state.points.n))
-        for chunk in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            begin_chunk(&loop)
-            renumber_chunk(state, chunk, self.extra_drift, self.remap)
+        if loop.threads == 1:
+            for chunk in range(self.n_chunks):
+                renumber_chunk(state, chunk, self.extra_drift, self.remap)
+        else:
+            for chunk in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                begin_chunk(&loop)
+                renumber_chunk(state, chunk, self.extra_drift, self.remap)
         end_loop(&loop)
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
@@ -613,10 +617,14 @@ cdef class MergeSweep(DPSweep):
                 last = first + max(2 * self.n_threads, WORK // (CHUNK * state.points.d * row_work))
                 last = min(self.n_chunks, last)
                 loop = begin_loop(last - first, threads)
-                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    residuals_of_chunk(
-                        state, chunk, begin_chunk(&loop), panels, W_rows, unit, &squares[0], &image_squares[0]
-                    )
+                if loop.threads == 1:
+                    for chunk in range(first, last):
+                        residuals_of_chunk(state, chunk, 0, panels, W_rows, unit, &squares[0], &image_squares[0])
+                else:
+                    for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                        residuals_of_chunk(
+                            state, chunk, begin_chunk(&loop), panels, W_rows, unit, &squares[0], &image_squares[0]
+                        )
                 end_loop(&loop)
                 self.check_signals((last - first) * CHUNK * row_work)
                 first = last

@@ -663,8 +663,12 @@ cdef class NearestSweep:
         cdef State* state = &self.state
         cdef Py_ssize_t chunk
         cdef ParallelLoop loop = begin_loop(last - first, self.threads_for((last - first) * CHUNK))
-        for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            assign_chunk(state, chunk, begin_chunk(&loop))
+        if loop.threads == 1:
+            for chunk in range(first, last):
+                assign_chunk(state, chunk, 0)
+        else:
+            for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                assign_chunk(state, chunk, begin_chunk(&loop))
         end_loop(&loop)
 
     cdef Py_ssize_t chunks_at_once(self) noexcept nogil:

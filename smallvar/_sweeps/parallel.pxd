@@ -11,9 +11,9 @@ A loop that may have several threads is written ::
 A chunk writes only what no other chunk reads or writes, and the scratch memory of its thread, whose number is the last
 argument. Its body is a function of its own: a local C array in the body of a prange is shared by all threads.
 
-With one thread a prange takes 0.2 us more than a plain loop, and 2 us inside of another one. Where that counts there is
-a plain loop for ``loop.threads == 1``: in ``features``, whose starts are chunks of a loop, for each merger of a path,
-and for rounds of one point.
+With one thread a prange takes 0.2 us more than a plain loop, and 2 us inside of another one. Where loops are short and
+many there is a plain loop for ``loop.threads == 1``: in the sweeps of DP-means, in mergers, seeds and rounds of one
+point, and in ``features``, whose starts are chunks of a loop.
 """
 
 cdef enum:

@@ -282,14 +282,22 @@ cdef void pack(State* state, Py_ssize_t first, int threads) noexcept nogil:
     cdef Py_ssize_t k, block, n = state.centers.n, blocks = (state.points.d + PACKED_COLUMNS - 1) // PACKED_COLUMNS
     cdef double square = state.frame.scale * state.frame.scale
     cdef ParallelLoop loop = begin_loop(n - first, threads)
-    for k in prange(first, n, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-        begin_chunk(&loop)
-        pack_norm(state, k)
+    if loop.threads == 1:
+        for k in range(first, n):
+            pack_norm(state, k)
+    else:
+        for k in prange(first, n, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            begin_chunk(&loop)
+            pack_norm(state, k)
     end_loop(&loop)
     loop = begin_loop(blocks, threads)
-    for block in prange(blocks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-        begin_chunk(&loop)
-        pack_columns(state, block, first)
+    if loop.threads == 1:
+        for block in range(blocks):
+            pack_columns(state, block, first)
+    else:
+        for block in prange(blocks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            begin_chunk(&loop)
+            pack_columns(state, block, first)
     end_loop(&loop)
     if first == 0:
         state.centers.largest_norm = 0.0
