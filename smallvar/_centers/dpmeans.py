@@ -57,11 +57,12 @@ class RowsProblem(DPProblem):
         collapsed = point.algorithm == "collapsed"
         kind = CollapsedSweep if collapsed else DPSweep
         sweep = frame.sweep(len(centers), not collapsed, kind, point.order)
-        return Start(point, sweep, centers, are_means, point.order)
+        beside = 0.0 if point.path is None else point.path.error_beside(self.X, self.weight)
+        return Start(point, sweep, centers, are_means, point.order, beside=beside)
 
     def path(self, rng):
         """A merge path of the rows."""
-        options = self.fit.path_options | self.options
+        options = self.fit.path_options | {"select": True} | self.options
         return find_path(self.X, self.weight, rng, self.n_threads, **options)
 
 

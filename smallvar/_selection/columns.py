@@ -1,5 +1,6 @@
 """Columns whose values were recorded in steps, were filled in, or are one-sided; distinct rows."""
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -353,6 +354,14 @@ class PowerTransform:
             usable = np.flatnonzero(best[0] > -np.inf)
             self.columns += [start + one_sided[i] for i in usable]
             self._parts += best[1:, usable].T.tolist()
+
+    def of(self, kept):
+        """The transforms of rows in these columns only."""
+        new = copy(self)
+        parts = dict(zip(self.columns, self._parts, strict=True))
+        new.columns = [i for i, j in enumerate(kept) if j in parts]
+        new._parts = [parts[j] for j in kept if j in parts]
+        return new
 
     def __call__(self, X):
         """Return the transformed rows, and for each row the logarithm of the Jacobian."""

@@ -4,6 +4,8 @@
 sweeps, at once if that is cheap, else when their errors are first asked for.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,6 +56,9 @@ class LambdaPath(Path):
         The confidence in every number; what ``confidence`` leaves is shared by the criterion.
     few_valued, skewed : ndarray of intp
         Columns with fewer than ten values, and columns with a long tail.
+    noise_columns : ndarray of intp
+        Columns in which one mean for all rows describes them better than a mean for each cluster:
+        the number was chosen by the other columns. Empty where that was by all.
     lam : float
         A penalty for it: the geometric mean of its ``lam_low`` and ``lam_high`` (whichever is the
         larger), or twice ``lam_low`` where it is 1; of much data nearly so. It is the
@@ -89,6 +94,7 @@ class LambdaPath(Path):
     confidences: NDArray[np.float64]
     few_valued: NDArray[np.intp]
     skewed: NDArray[np.intp]
+    noise_columns: NDArray[np.intp]
     longest: int
     n_samples: int
     linkage: NDArray[np.float64]
@@ -105,6 +111,7 @@ class LambdaPath(Path):
         self.confidence = 1.0 if single else np.nan
         self.confidences = np.full(len(clusterings), self.confidence)
         self.few_valued = self.skewed = np.empty(0, dtype=np.intp)
+        self.noise_columns, self.noise_error = problem.noise, problem.noise_error
         self.plausible = True
         self.value_per_row = self.value
         self.longest = max(c.k for c in clusterings if c.centers is not None)
@@ -115,7 +122,8 @@ class LambdaPath(Path):
         self._X, self._family = problem.X, problem.family
         self._metric, self._unit = metric, 1.0
         # labels of clusterings whose criteria are far above the lowest: see ``criterion``
-        self._far = {c.k: c.labels for c in clusterings if c.labels is not None}
+        self._far = {c.k: c.labels for c in clusterings if c.labels is not None and c.far}
+        self._clusterings, self._ranges = clusterings, ranges  # until the number is final
         self._transform = problem.transform
         # _at_fixed_point: numbers whose clusterings are at fixed points, or must stay as they are
         self._problem, self._rows, self._at_fixed_point = problem, None, set()
@@ -129,15 +137,10 @@ class LambdaPath(Path):
         most = high[i] if high[i] > 0.0 else np.inf  # fewer clusters have no larger error
         self.lam = penalty_within(low[i], most, 2.0 * error[0] or 1.0)
 
-    def weigh(
-        self,
-        clusterings: list[PathClustering],
-        scores: NDArray[np.float64],
-        ranges: tuple[NDArray[np.float64], NDArray[np.float64]],
-        sample: Sample,
-    ) -> None:  # numpydoc ignore=PR01
+    def weigh(self, scores: NDArray[np.float64], sample: Sample) -> None:  # numpydoc ignore=PR01
         """Set the confidences, after the descent on this sample."""
         problem, criterion = self._problem, sample.criterion
+        clusterings, ranges = self._clusterings, self._ranges
         self._rows = sample.rows
         given = not problem.lam is problem.number is None
         if given or problem.family is not squared_euclidean or len(clusterings) == 1:
@@ -154,6 +157,48 @@ class LambdaPath(Path):
         )
         # one cluster describes the rows best even without the price of others
         self.plausible = self.best > 1 or bool(gap > 0.0)
+
+    def judge(
+        self,
+        shapes: Callable[[NDArray[np.int32], int], float],
+        most: int,
+        choose: Callable[..., tuple[PathClustering, NDArray[np.float64]]],
+        sample: Sample,
+    ) -> None:  # numpydoc ignore=PR01
+        """Lower the criteria of clusterings that these shapes describe better, and choose again.
+
+        Only clusterings into at most ``most`` clusters, of which labels were kept, are judged.
+        """
+        for i, clustering in enumerate(self._clusterings):
+            if clustering.labels is not None and clustering.k <= most:
+                value = shapes(clustering.labels, clustering.k)
+                clustering.criterion = min(clustering.criterion, value)
+                self._criterion[i] = clustering.criterion
+        best, values = choose(self._problem, self._clusterings, self._ranges, self.tie)
+        self.best = best.k
+        allowed = self._problem.allowed(self._clusterings)
+        self.value = min((c.criterion for c in allowed), default=np.inf)
+        self.value_per_row = self.value / sample.criterion.distinct
+        self._choose()
+        self.weigh(values, sample)
+
+    @property
+    def varying(self) -> NDArray[np.bool_]:  # numpydoc ignore=RT01
+        """Mask of the columns in which clusters have different means."""
+        return self._problem.varying
+
+    @property
+    def gain_over_one(self) -> float:  # numpydoc ignore=RT01
+        """By how much the lowest criterion is below that of a single cluster."""
+        return float(self._criterion[0] - self.value)
+
+    def labelings(self) -> list[tuple[NDArray[np.int32], int]]:  # numpydoc ignore=RT01
+        """Labels and number of the clusterings whose labels were kept."""
+        return [(c.labels, c.k) for c in self._clusterings if c.labels is not None]
+
+    def finish(self) -> None:
+        """Forget what is needed only until the number is final."""
+        self._clusterings = self._ranges = None
 
     def modeled(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
         """The centers of the descent, of the rows as the criterion models them."""
@@ -194,12 +239,29 @@ class LambdaPath(Path):
         """The matrix by which rows are multiplied; None: distances are those of the data."""
         return None if self._metric is None else self._metric.matrix.copy()
 
+    def error_beside(
+        self, X: NDArray[np.floating], weight: NDArray[np.float64] | None
+    ) -> float:  # numpydoc ignore=PR01,RT01
+        """The error of rows in the columns of noise."""
+        noise = self.noise_columns
+        if not len(noise):
+            return 0.0
+        squares = np.square(X[:, noise] - self._problem.constant[noise]).sum(axis=1)
+        return float(squares.sum() if weight is None else weight @ squares)
+
     def measured(
         self, X: NDArray[np.floating] | None = None
     ) -> NDArray[np.floating]:  # numpydoc ignore=PR01,RT01
-        """Return rows in the metric of the path; None: the rows of the path."""
+        """Return rows in the metric of the path; None: the rows of the path.
+
+        Columns of noise then have the mean that all clusters have there.
+        """
         if X is None:
-            return self._X
+            if not len(self.noise_columns):
+                return self._X
+            X = self._X.copy()
+            X[:, self.noise_columns] = self._problem.constant[self.noise_columns]
+            return X
         return X if self._metric is None else self._metric(X)
 
     def improve(
@@ -327,7 +389,8 @@ class LambdaPath(Path):
                 values = {k: V(V.relabeled(labels, k))[0] for k, labels in self._far.items()}
             problem.transform, self._far = None, {}
             for k, value in values.items():
-                self._criterion[self.counts == k] = value
+                i = self.counts == k
+                self._criterion[i] = np.minimum(self._criterion[i], value)
         return self._criterion
 
     @property
@@ -348,7 +411,7 @@ class LambdaPath(Path):
     @property
     def error(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The weighted sum of squared distances to the nearest centers."""
-        return self._column(0)
+        return self._column(0) + self._unit * self.noise_error
 
     @property
     def lam_low(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01

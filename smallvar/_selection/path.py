@@ -1,5 +1,6 @@
 """The merge path: clusterings into every number of clusters, and the penalties that suit each."""
 
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,10 +18,12 @@ from smallvar._core.validation import (
     check_verbose,
     check_weights,
 )
+from smallvar._selection.column_selection import differing_columns, selection_price
 from smallvar._selection.columns import BLOCK_ROWS, PowerTransform
 from smallvar._selection.descent import Metric, check_distinct
 from smallvar._selection.envelope import envelope, scores
 from smallvar._selection.lambda_path import LambdaPath
+from smallvar._selection.own_shapes import AROUND, FEWEST_JUDGED, MOST_JUDGED, OwnShapes
 from smallvar._selection.sample import DENSE_BYTES, PathClustering, PathProblem, squared_euclidean
 from smallvar._sweeps.rows import UNSOUND
 
@@ -41,7 +44,8 @@ REFINED = 4  # descents at most, each finer around the best number than the one 
 SINGLE_ROWS = 2000  # rows that are merged from single rows on
 FEWEST_CLUSTERS = 2  # clusters: where no more are found in few rows, a larger sample is tried
 PAST = 0.5  # a descent ends at this part of the best number if another one follows
-SURE_CONFIDENCE = 0.95  # confidence beyond which no transforms are tried
+SURE_CONFIDENCE = 0.95  # confidence beyond which no transforms and no columns are tried
+SELECTION_ROUNDS = 3  # at most: columns are selected again by the clusters found in them
 # of a tie: criteria of the same clusters in another order may differ by this
 CRITERION_ROUNDING = 1e-3
 METRIC_DESCENTS = 3  # descents at most in the metric of the clusters, as long as each is better
@@ -114,6 +118,7 @@ def find_path(
     family=squared_euclidean,
     in_metric=False,
     transforms=True,
+    select=False,
 ):
     """The merge path of checked data, with the number of clusters chosen.
 
@@ -135,6 +140,8 @@ def find_path(
     - ``in_metric``: if the best path is in another metric, the fixed points and all of the path are
       in that metric, too.
     - ``transforms``: one-sided columns are transformed where that describes the rows better.
+    - ``select``: all clusters have the same mean in some columns where that describes the rows
+      better.
     """
     if issparse(X) and dense_bytes(X, rough) > DENSE_BYTES:
         raise ValueError(
@@ -151,29 +158,79 @@ def find_path(
     with one_blas_thread(min(X.shape[0], BLOCK_ROWS), X.shape[1]):
         search = _Search(problem, rng, init, rough, coarse_rows, callback)
         found = _find_in_metrics(search)
-        plain_rows = transforms and family is squared_euclidean and not rough
-        if plain_rows and lam is init is number is None:
-            path, plain = found.path, found.sample.plain
-            problem.transform = PowerTransform(plain.X, plain.weight)
-            skewed = problem.transform.columns
-            if skewed and not (path.best > 1 and path.confidence > SURE_CONFIDENCE):
-                new = _find_in_metrics(search)
-                # densities compare only if they are of equally many directions
-                same = new.sample.criterion.rank == found.sample.criterion.rank
-                if same and new.path.value_per_row < path.value_per_row and new.path.plausible:
-                    found = replace(new, plain=found.plain)
-            problem.transform = None
-            columns, path = np.flatnonzero(problem.varying), found.path
-            path.skewed = columns[skewed]
-            path.few_valued = columns[found.sample.criterion.few_valued]
+        if (
+            transforms
+            and family is squared_euclidean
+            and not rough
+            and lam is init is number is None
+        ):
+            found = _find_in_other_rows(search, found, select)
         path, sample, metric = found.path, found.sample, found.metric
+        path.finish()
         if not in_metric or metric is None or sample.raw is not None:
             path.improve(sample, found.plain)
             return path
         # the metric of all columns: constant ones have the factor 0
+        varying = found.path.varying
         matrix, origin = np.zeros((X.shape[1], metric.matrix.shape[1])), problem.constant.copy()
-        matrix[problem.varying], origin[problem.varying] = metric.matrix, metric.origin
+        matrix[varying], origin[varying] = metric.matrix, metric.origin
         return path.in_metric(Metric(matrix, origin), X, weight, sample)
+
+
+def _find_in_other_rows(search, found, select):
+    """The path of transformed rows, or of some columns, if it describes the rows better."""
+    problem, plain = search.problem, found.sample.plain
+    few_valued = found.sample.criterion.few_valued
+    transform = PowerTransform(plain.X, plain.weight)
+    if transform.columns and not _is_sure(found.path):
+        problem.transform = transform
+        new = _find_in_metrics(search)
+        # densities compare only if they are of equally many directions
+        same = new.sample.criterion.rank == found.sample.criterion.rank
+        if same and new.path.value_per_row < found.path.value_per_row and new.path.plausible:
+            found = replace(new, plain=found.plain)
+        else:
+            problem.transform = None
+    if select and not issparse(problem.X):
+        found = _find_in_columns(search, found)
+    problem.transform = None
+    columns, path = np.flatnonzero(problem.varying), found.path
+    path.skewed = columns[transform.columns]
+    path.few_valued = columns[few_valued]
+    return found
+
+
+def _is_sure(path):
+    """Whether the number of a path is so clear that no others need to be tried."""
+    return path.best > 1 and path.confidence > SURE_CONFIDENCE
+
+
+def _find_in_columns(search, found):
+    """The path of some columns, if clusters in these describe the rows better.
+
+    Columns are selected by the clusterings of the path, and then by those found in them.
+    """
+    criterion, sure = found.sample.criterion, _is_sure(found.path)
+    d, tie = criterion.X.shape[1], criterion.tie / criterion.distinct
+    if not 1 < d == criterion.rank:
+        return found
+    tried, path = [None], found.path
+    for _ in range(SELECTION_ROUNDS):
+        selected = differing_columns(criterion, path.labelings())
+        if any(np.array_equal(selected, before) for before in tried):
+            break
+        if sure and len(selected) > d // 2:  # no more than a few columns could be left out
+            break
+        tried.append(selected)
+        new = _find_in_metrics(search.of(search.problem.in_columns(selected)))
+        path, same = new.path, new.sample.criterion.rank == len(selected)
+        # the clusters, not the division of columns, must be what describes the rows better
+        price = selection_price(len(selected), d - len(selected)) / criterion.distinct
+        gain = path.gain_over_one / new.sample.criterion.distinct
+        better = gain > price + tie and path.value_per_row < found.path.value_per_row - tie
+        if path.best > 1 and same and better:
+            found = new
+    return found
 
 
 @dataclass
@@ -195,6 +252,12 @@ class _Search:
     def __init__(self, problem, rng, init, rough, coarse_rows, callback):
         self.problem, self.rng, self.init, self.rough = problem, rng, init, rough
         self.coarse_rows, self.callback, self.n_events = coarse_rows, callback, 0
+
+    def of(self, problem):
+        """The same search of another problem."""
+        new = copy(self)
+        new.problem = problem
+        return new
 
     def report(self, stage, words, best, n_samples):
         """Call the callback, unless it is None, with an event for a descent."""
@@ -231,6 +294,9 @@ def _find_in_metrics(search):
         if not candidate.value < found.path.value - sample.criterion.tie:
             break
         found = replace(found, path=candidate, metric=sample.metric)
+    if problem.family is squared_euclidean and problem.lam is problem.number is None:
+        most = max(FEWEST_JUDGED, found.path.best + AROUND)
+        found.path.judge(OwnShapes(sample.criterion), most, _best, sample)
     return found
 
 
@@ -397,22 +463,22 @@ def _survey_down(search, sample, fine_grained=False, every=2):
     return _Survey(centers[_top(centers, best)], factor, best)
 
 
-def _best(problem, clusterings, values):
+def _best(problem, clusterings, ranges, tie):
     """The clustering of the given number, the lowest objective, or the lowest criterion.
 
-    If the lowest criterion is not that of a single cluster, the lowest of ``values``, which are
-    ``scores`` of the clusterings, decides among the others.
+    If the lowest criterion is not that of a single cluster, the lowest of the ``scores`` of the
+    clusterings decides among the others. Returns these scores as well.
     """
-    allowed = problem.allowed(clusterings)
+    values, allowed = scores(clusterings, ranges, tie), problem.allowed(clusterings)
     if problem.number is not None:
         # a path in another metric may lack the number; any will do, as it is not used then
-        return allowed[0] if allowed else clusterings[0]
+        return allowed[0] if allowed else clusterings[0], values
     best = min(allowed, key=problem.value)
     if problem.lam is not None or best.k == 1:
-        return best
+        return best, values
     allowed = {c.k for c in allowed}
     several = [i for i, c in enumerate(clusterings) if c.k > 1 and c.k in allowed]
-    return clusterings[min(several, key=lambda i: values[i])]
+    return clusterings[min(several, key=lambda i: values[i])], values
 
 
 def _completed(problem, sample, clusterings):
@@ -443,10 +509,11 @@ def _descend(problem, sample, start, step, first=False):
     descent.run_lloyd(UNPROJECTED_SWEEPS)
     descent.project()
     descent.run_lloyd(FINE_SWEEPS - UNPROJECTED_SWEEPS)
+    free = problem.family is squared_euclidean and problem.lam is problem.number is None
     visited, lowest, with_metric = [], np.inf, []
     for k in descent.down(step, FINE_SWEEPS):
         bound = problem.lowest(visited) if k != problem.number else np.inf
-        visited.append(sample.clustering(True, True, bound))
+        visited.append(sample.clustering(True, True, bound, free and k <= MOST_JUDGED))
         lowest = min(lowest, visited[-1].criterion)
         if first and _is_past(problem, visited, 2 * CLUSTERS_A_MERGER):
             break
@@ -466,8 +533,7 @@ def _descend(problem, sample, start, step, first=False):
     if not clusterings:  # no error is finite
         raise ValueError(UNSOUND)
     ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
-    values = scores(clusterings, ranges, tie)
-    best = _best(problem, clusterings, values)
+    best, values = _best(problem, clusterings, ranges, tie)
     # centers of many clusters are not kept where they take more memory than the data
     taken = 0
     for clustering in clusterings:
@@ -479,7 +545,7 @@ def _descend(problem, sample, start, step, first=False):
     tree[:, 2] /= np.sqrt(sample.share)
     path = LambdaPath(problem, clusterings, best, ranges, tree, tie, descent.X.shape[0])
     path.value_per_row = path.value / sample.criterion.distinct
-    path.weigh(clusterings, values, ranges, sample)
+    path.weigh(values, sample)
     return path, best.metric
 
 
@@ -613,4 +679,5 @@ def lambda_path(
     rng = check_random_state(random_state)
     threads = resolve_threads(n_threads)
     callback = callback_for(verbose)
-    return find_path(X, weight, rng, threads, most=max_clusters, callback=callback)
+    options = {"most": max_clusters, "callback": callback, "select": True}
+    return find_path(X, weight, rng, threads, **options)

@@ -1,5 +1,6 @@
 """The rows that a merge path is found on, and clusterings of them."""
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.utils.random import sample_without_replacement
 
 from smallvar._core.frame import RowsFrame
 from smallvar._core.validation import some_rows, unit_of
+from smallvar._selection.column_selection import price_of_others
 from smallvar._selection.columns import count_distinct, filled_values, rows_filled, spaced
 from smallvar._selection.coordinates import RoundMetric
 from smallvar._selection.criterion import DensityCriterion, Relabeled
@@ -48,6 +50,9 @@ class PathProblem:
         low, high = column_range(X, None, n_threads)
         self.varying = low < high
         self.constant = low
+        # columns in which all clusters have the mean of the rows, and the error there
+        self.noise, self.noise_error = np.empty(0, dtype=np.intp), 0.0
+        self.noise_transform = None
 
     def _leave_filled_out(self):
         """Leave rows out that have a value filled in, if that leaves most of them."""
@@ -98,9 +103,33 @@ class PathProblem:
                     f"{DENSE_BYTES}, got n_clusters={self.number}"
                 )
             X = X.toarray()
+        others = np.ascontiguousarray(X[:, self.noise]) if len(self.noise) else None
         if not self.varying.all():
             X = X[:, self.varying]
-        return Sample(X, weight, rows, self)
+        return Sample(X, weight, rows, self, others)
+
+    def in_columns(self, selected):
+        """The problem with the same mean for all clusters in all varying columns but these.
+
+        ``selected`` are indices of the varying columns; the others are constant to the descent.
+        """
+        new, columns = copy(self), np.flatnonzero(self.varying)
+        new.noise = np.delete(columns, selected)
+        new.varying = np.zeros_like(self.varying)
+        new.varying[columns[selected]] = True
+        if self.transform is not None:
+            new.transform = self.transform.of(selected)
+            new.noise_transform = self.transform.of(np.delete(np.arange(len(columns)), selected))
+        new.constant, new.noise_error = self.constant.copy(), 0.0
+        rows = slice(None) if self.rows is None else self.rows
+        weight = None if self.weight is None else self.weight[rows]
+        for j in new.noise:  # a column at a time, not to copy them all
+            x = self.X[rows, j].astype(np.float64)
+            new.constant[j] = mean = np.average(x, weights=weight)
+            squares = np.square(x - mean)
+            error = squares.sum() if weight is None else weight @ squares
+            new.noise_error += self.unit * float(error)
+        return new
 
     def whole(self, centers):
         """Centers with the constant columns put back."""
@@ -140,7 +169,8 @@ class PathClustering:
     ``metric`` is the metric in which the clusters are round, None if they are so in that of
     the data; ``modeled`` are the centers of the rows that the criterion is of, and ``own_error`` is
     the error in the metric of the descent. A criterion or an error that was not computed is
-    infinite or NaN; ``labels`` are kept of one whose criterion may be asked for.
+    infinite or NaN; ``labels`` are kept of one whose criterion may be asked for as it was left out
+    as ``far`` above others, or that may be judged again.
     """
 
     k: int
@@ -151,6 +181,7 @@ class PathClustering:
     modeled: NDArray[np.float64] | None = None
     own_error: float = np.nan
     labels: NDArray[np.int32] | None = None
+    far: bool = False
 
 
 class Sample:
@@ -158,11 +189,12 @@ class Sample:
 
     ``share`` is what an error of theirs is of that of all rows; ``rows`` are their numbers, None
     for all. Where the problem has a transform, criterion and descent are of the rows transformed;
-    with a ``metric``, the descent is on these times a matrix. Errors and centers are always those
+    with a ``metric``, the descent is on these times a matrix. ``others`` are the rows in columns of
+    noise, which count in the criterion only. Errors and centers are always those
     of the rows as they are; ``plain`` is the descent on them.
     """
 
-    def __init__(self, X, weight, rows, problem):
+    def __init__(self, X, weight, rows, problem, others=None):
         self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
         self.share /= problem.unit
         self.rows, self.metric, self.raw = rows, None, None
@@ -175,6 +207,11 @@ class Sample:
         self.plain = plain or self.descent
         if slope is not None:
             self.criterion.charge(slope, len(problem.transform.columns))
+        if others is not None:
+            price = price_of_others(
+                others, weight, problem.n_threads, problem.noise_transform, X.shape[1]
+            )
+            self.criterion.constant += self.criterion.distinct * price
 
     def use_metric(self, metric, centers):
         """Merge clusters in this metric from here on; returns what the centers are in it."""
@@ -183,10 +220,11 @@ class Sample:
         self.descent = descent_by_squares(frame)
         return metric(centers)
 
-    def clustering(self, evaluate, measure, lowest=np.inf):
+    def clustering(self, evaluate, measure, lowest=np.inf, labeled=False):
         """The clustering at which the descent is now; its criterion and its error where wanted.
 
-        A criterion far above the ``lowest`` is left infinite; then the labels are kept.
+        A criterion far above the ``lowest`` is left infinite; then, and where ``labeled``, the
+        labels are kept.
         """
         sweep = self.descent.sweep
         error_in_metric = (
@@ -199,7 +237,8 @@ class Sample:
         if evaluate and clustering.k <= max(1, self.criterion.cap):
             options = (lowest,) if lowest < np.inf else ()
             clustering.criterion, clustering.metric, error = self.criterion(sweep, *options)
-            if options and measure and clustering.criterion == np.inf:
+            clustering.far = bool(options) and measure and clustering.criterion == np.inf
+            if clustering.far or labeled:
                 clustering.labels = sweep.labels.copy()
             clustering.error = error / self.share
         elif measure:

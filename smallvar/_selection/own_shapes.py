@@ -1,0 +1,102 @@
+"""Densities with a shape of their own for clusters of a path: covariances, and widths of columns.
+
+On the way down a clustering is judged by densities that all clusters share but for few directions
+(criterion.py). At the end of a path its clusterings are judged once more, by
+
+* a covariance matrix S_k for each cluster, averaged with the pooled one as if the cluster had d + 2
+  rows more of that, Gaussian or t;
+* one variance for each column, the same in all clusters, Gaussian or t.
+
+The first is what long clusters in different directions need, the second what columns of different
+spread need: without it only a single cluster could have a width for each column, that of its box.
+"""
+
+import numpy as np
+
+from smallvar._core.lapack import cholesky, solve_lower
+from smallvar._selection.directions import PARAMETER_PRICE, ZERO_VARIANCE
+from smallvar._sweeps.residual_density import fit_residual_density
+
+# price of a parameter of a cluster's own covariance, times log(distinct rows): that of a center
+OWN_PRICE = 1.6
+# clusterings into at most so many clusters are judged, or AROUND more than the number chosen
+FEWEST_JUDGED, AROUND, MOST_JUDGED = 10, 3, 64
+SHRINKAGE = 2  # rows, besides one for each column, that the pooled covariance counts as
+
+
+class OwnShapes:
+    """V of clusterings, as a ``DensityCriterion``, by densities with a shape of their own."""
+
+    def __init__(self, criterion):
+        self.criterion, coordinates = criterion, criterion.coordinates
+        self.d, self.floor = criterion.rank, np.diag(criterion.floor)
+        if coordinates is None or coordinates.basis is None:
+            self.rows = np.asarray(criterion.X, dtype=np.float64) - criterion.frame.mean
+        else:
+            self.rows = coordinates.own()
+            self.floor = 0.0 if coordinates.floor is None else coordinates.floor
+            self.floor = np.broadcast_to(self.floor, (self.d, self.d))
+        # coordinates may be fewer than the directions, of few rows; columns more, of dependent ones
+        self.in_full = self.rows.shape[1] == self.d
+        self.by_column = self.in_full and len(criterion.floor) == self.d
+        self.least = ZERO_VARIANCE * self.rows.var(axis=0) if self.by_column else None
+
+    def __call__(self, labels, k):
+        """V by the better of the two densities; infinite where neither can be had."""
+        c, d = self.criterion, self.d
+        w = c.weight
+        weights = np.bincount(labels, w, minlength=k).astype(float)
+        if not weights.all() or not self.in_full:
+            return np.inf
+        order = np.argsort(labels, kind="stable")
+        first = np.searchsorted(labels[order], np.arange(k + 1))
+        R, weight = self.rows[order], None if w is None else w[order]
+        W = R if w is None else R * weight[:, None]
+        R -= (np.add.reduceat(W, first[:-1], axis=0) / weights[:, None])[labels[order]]
+        n, u = c.n, c.distinct
+        back = n / (u - k) / weights if u > k else np.zeros(k)
+
+        def value(squares, logdet, price):
+            deviance, is_t = fit_residual_density(squares, weight, labels[order], back, n, d)
+            price += PARAMETER_PRICE * (d + is_t)
+            return u * (deviance + logdet) + np.log(u) * price
+
+        best = np.inf
+        if self.by_column:
+            best = self._by_widths(R, weight, value)
+        if k * d * (d + 1) // 2 <= len(R) and (d > 2 or self.floor.any()):
+            own = self._by_covariances(R, weight, weights, first, value)
+            best = min(best, own)
+        entropy = -2.0 * u / n * float(weights @ np.log(weights / n))
+        return best + entropy + (k - 1) * c.price_of_cluster + c.constant
+
+    def _by_widths(self, R, weight, value):
+        """The part of V that differs, by one variance for each column."""
+        squares, floor = np.square(R), np.diag(self.floor)
+        variance = (squares.sum(axis=0) if weight is None else weight @ squares) / self.criterion.n
+        variance += floor
+        if not (variance > self.least).all():
+            return np.inf
+        sums = squares @ (1.0 / variance) + (floor / variance).sum()
+        return value(sums, float(np.log(variance).sum()), PARAMETER_PRICE * self.d)
+
+    def _by_covariances(self, R, weight, weights, first, value):
+        """The part of V that differs, by a covariance matrix for each cluster."""
+        n, d, k = self.criterion.n, self.d, len(weights)
+        W = R if weight is None else R * weight[:, None]
+        parts = [slice(i, j) for i, j in zip(first[:-1], first[1:], strict=True)]
+        S = np.array([W[part].T @ R[part] for part in parts])
+        # weights relative to the distinct rows, as rows count in V
+        prior = (d + SHRINKAGE) * n / self.criterion.distinct
+        S = (S + prior / n * S.sum(axis=0)) / (weights + prior)[:, None, None] + self.floor
+        squares, logdet = np.empty(len(R)), 0.0
+        for part, S_k, share in zip(parts, S, weights / n, strict=True):
+            L = cholesky(S_k)
+            if L is None or not (L.diagonal() ** 2 > ZERO_VARIANCE * S_k.diagonal()).all():
+                return np.inf
+            inverse = solve_lower(L, np.eye(d))
+            # a row is anywhere within its step: its expected square
+            within = float(((inverse @ self.floor) * inverse).sum())
+            squares[part] = np.square(R[part] @ inverse.T).sum(axis=1) + within
+            logdet += 2.0 * share * float(np.log(L.diagonal()).sum())
+        return value(squares, logdet, OWN_PRICE * k * d * (d + 1) // 2)
