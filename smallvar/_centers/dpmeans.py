@@ -49,21 +49,55 @@ class RowsProblem(DPProblem):
     def start(self, point):
         """The Start at the given centers or, as in KJ12, Algorithm 1, at the mean."""
         # rows in the metric of the path, if it has one
-        rows = self.X if point.path is None else point.path.measured()
-        frame = RowsFrame(rows, self.weight, self.n_threads, point.centers)
-        are_means = point.centers is None
-        centers = frame.mean.reshape(1, -1) if are_means else point.centers
+        rows, centers = self.X if point.path is None else point.path.measured(), point.centers
+        shared = None
+        if point.path is not None and len(point.path.noise_columns):
+            shared = SharedMeans(point.path, rows, self.weight)
+            rows, centers = shared.emptied(rows), shared.emptied(centers)
+        frame = RowsFrame(rows, self.weight, self.n_threads, centers)
+        are_means = centers is None
+        centers = frame.mean.reshape(1, -1) if are_means else centers
         # collapsed sweeps move means with every row, so they visit rows in order and have no bounds
         collapsed = point.algorithm == "collapsed"
         kind = CollapsedSweep if collapsed else DPSweep
         sweep = frame.sweep(len(centers), not collapsed, kind, point.order)
-        beside = 0.0 if point.path is None else point.path.error_beside(self.X, self.weight)
-        return Start(point, sweep, centers, are_means, point.order, beside=beside)
+        return Start(point, sweep, centers, are_means, point.order, shared=shared)
 
     def path(self, rng):
         """A merge path of the rows."""
-        options = self.fit.path_options | {"select": True} | self.options
+        options = self.fit.path_options | self.options
         return find_path(self.X, self.weight, rng, self.n_threads, **options)
+
+
+class SharedMeans:
+    """Columns in which all clusters have the mean of all rows, as a path has found.
+
+    Sweeps run on rows that are 0 there, ``emptied``: these columns add the same to the distances of
+    a row from all centers. ``error`` is what they add to the error.
+    """
+
+    def __init__(self, path, X, weight):
+        self.columns, self.means = path.noise_columns, path.noise_means
+        beside = X[:, self.columns]
+        beside = (beside.toarray() if issparse(beside) else beside) - self.means
+        squares = np.square(beside).sum(axis=1)
+        self.error = float(squares.sum() if weight is None else weight @ squares)
+
+    def emptied(self, X):
+        """Rows or centers with zeros in these columns."""
+        X = X.copy()
+        if issparse(X):
+            X.data[np.isin(X.indices, self.columns)] = 0.0
+            X.eliminate_zeros()
+        else:
+            X[:, self.columns] = 0.0
+        return X
+
+    def whole(self, centers):
+        """Centers with the means in these columns."""
+        centers = centers.copy()
+        centers[:, self.columns] = self.means
+        return centers
 
 
 def means_of(X, weight, labels, n_threads):
@@ -358,7 +392,8 @@ class DPMeans(NearestCenters, CenterEstimator):
             lam = resolve_lam(self.lam, X, self.guess, weight, n_threads)
         fit = self._described(X.shape[0], lam, given)
         in_metric = self.metric == "auto"
-        problem = RowsProblem(fit, X, weight, n_threads, in_metric=in_metric)
+        options = {"in_metric": in_metric, "select": not in_metric}
+        problem = RowsProblem(fit, X, weight, n_threads, **options)
         best = self._learn(run_starts(problem, rng))
         for name in ("metric_", "_metric_centers"):
             vars(self).pop(name, None)

@@ -157,20 +157,21 @@ class Start(RecordedStart):
     ``centers`` are the starting centers; ``are_means`` says that they are the means of the clusters
     given by the labels of the sweep. ``order`` are the rows that the sweep visits, in this order
     (None: all as given). ``share`` is the factor of the sweep's error in the objective: 1/2 for
-    directions, as 1 - cos is half the squared distance. ``beside`` is the error in columns in which
-    all centers are the mean of all rows, which the sweep does not see.
+    directions, as 1 - cos is half the squared distance. ``shared`` are columns in which all centers
+    have the mean of all rows, which the sweep does not see (None: there are none).
 
     If the number of clusters is exact, a cluster that has lost its last row is replaced: clusters
     open as for lam = 0, up to that number. The penalty in the objective is then that of the exact
     number in every sweep, so that the objective never rises.
     """
 
-    def __init__(self, point, sweep, centers, are_means, order=None, share=1.0, beside=0.0):
+    def __init__(self, point, sweep, centers, are_means, order=None, share=1.0, shared=None):
         self.sweep, self.order, self.lam = sweep, order, point.lam
         self.algorithm, self.are_means = point.algorithm, are_means
         self.cap = NO_CAP if point.max_clusters is None else point.max_clusters
         self.exact = point.max_clusters if point.exact else 0
-        self.share, self.path, self.beside = share, point.path, beside
+        self.share, self.path, self.shared = share, point.path, shared
+        self.error_beside = 0.0 if shared is None else shared.error
         # a row opens a cluster beyond this weighted distance
         self.opens_beyond = 0.0 if point.exact else point.lam / share
         sweep.start(centers)
@@ -207,7 +208,7 @@ class Start(RecordedStart):
         elif not progress.converged:
             self.finish()
         check_reached(sweep.k, self.exact)
-        self.inertia = self.share * sweep.squared_error() + self.beside
+        self.inertia = self.share * sweep.squared_error() + self.error_beside
         progress.correct(self.inertia + self.lam * sweep.k)
         return self
 
@@ -234,7 +235,8 @@ class Start(RecordedStart):
         # sums give the error as a difference, which may be mostly rounding
         if not error > CANCELLATION * self.sweep.total:
             error = self.sweep.squared_error()
-        return self.share * error + self.beside + self.lam * max(self.sweep.k, self.exact)
+        inertia = self.share * error + self.error_beside
+        return inertia + self.lam * max(self.sweep.k, self.exact)
 
     def refill(self):
         """Sweep (collapsed) until the exact number of clusters is reached."""
@@ -270,7 +272,8 @@ class Start(RecordedStart):
         progress = self.progress
         ended = np.array(progress.path), progress.n_iter, progress.ended
         costs = self.inertia, self.objective, self.lam
-        return Fitted(labels, sweep.centers, *costs, *ended, self.path, sweep)
+        centers = sweep.centers if self.shared is None else self.shared.whole(sweep.centers)
+        return Fitted(labels, centers, *costs, *ended, self.path, sweep)
 
 
 class DPProblem(ABC):

@@ -183,6 +183,11 @@ class LambdaPath(Path):
         self.weigh(values, sample)
 
     @property
+    def noise_means(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+        """The mean that all clusters have in each of the columns of noise."""
+        return self._problem.constant[self.noise_columns]
+
+    @property
     def varying(self) -> NDArray[np.bool_]:  # numpydoc ignore=RT01
         """Mask of the columns in which clusters have different means."""
         return self._problem.varying
@@ -239,29 +244,12 @@ class LambdaPath(Path):
         """The matrix by which rows are multiplied; None: distances are those of the data."""
         return None if self._metric is None else self._metric.matrix.copy()
 
-    def error_beside(
-        self, X: NDArray[np.floating], weight: NDArray[np.float64] | None
-    ) -> float:  # numpydoc ignore=PR01,RT01
-        """The error of rows in the columns of noise."""
-        noise = self.noise_columns
-        if not len(noise):
-            return 0.0
-        squares = np.square(X[:, noise] - self._problem.constant[noise]).sum(axis=1)
-        return float(squares.sum() if weight is None else weight @ squares)
-
     def measured(
         self, X: NDArray[np.floating] | None = None
     ) -> NDArray[np.floating]:  # numpydoc ignore=PR01,RT01
-        """Return rows in the metric of the path; None: the rows of the path.
-
-        Columns of noise then have the mean that all clusters have there.
-        """
+        """Return rows in the metric of the path; None: the rows of the path."""
         if X is None:
-            if not len(self.noise_columns):
-                return self._X
-            X = self._X.copy()
-            X[:, self.noise_columns] = self._problem.constant[self.noise_columns]
-            return X
+            return self._X
         return X if self._metric is None else self._metric(X)
 
     def improve(

@@ -17,7 +17,7 @@ from smallvar._core.lapack import cholesky, solve_lower
 from smallvar._selection.directions import PARAMETER_PRICE, ZERO_VARIANCE
 from smallvar._sweeps.residual_density import fit_residual_density
 
-# price of a parameter of a cluster's own covariance, times log(distinct rows): that of a center
+# price of a parameter of each further covariance, times log(distinct rows): that of a center
 OWN_PRICE = 1.6
 # clusterings into at most so many clusters are judged, or AROUND more than the number chosen
 FEWEST_JUDGED, AROUND, MOST_JUDGED = 10, 3, 64
@@ -99,4 +99,6 @@ class OwnShapes:
             within = float(((inverse @ self.floor) * inverse).sum())
             squares[part] = np.square(R[part] @ inverse.T).sum(axis=1) + within
             logdet += 2.0 * share * float(np.log(L.diagonal()).sum())
-        return value(squares, logdet, OWN_PRICE * k * d * (d + 1) // 2)
+        # the first one is what a single cluster has in other densities, at the price of those
+        price = PARAMETER_PRICE + OWN_PRICE * (k - 1)
+        return value(squares, logdet, price * (d * (d + 1) // 2))

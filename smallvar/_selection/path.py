@@ -45,6 +45,8 @@ SINGLE_ROWS = 2000  # rows that are merged from single rows on
 FEWEST_CLUSTERS = 2  # clusters: where no more are found in few rows, a larger sample is tried
 PAST = 0.5  # a descent ends at this part of the best number if another one follows
 SURE_CONFIDENCE = 0.95  # confidence beyond which no transforms and no columns are tried
+# of the error of a single cluster: columns that make up less of it hide no clusters
+NOISE_SHARE = 1 / 3
 SELECTION_ROUNDS = 3  # at most: columns are selected again by the clusters found in them
 # of a tie: criteria of the same clusters in another order may differ by this
 CRITERION_ROUNDING = 1e-3
@@ -191,7 +193,7 @@ def _find_in_other_rows(search, found, select):
             found = replace(new, plain=found.plain)
         else:
             problem.transform = None
-    if select and not issparse(problem.X):
+    if select:
         found = _find_in_columns(search, found)
     problem.transform = None
     columns, path = np.flatnonzero(problem.varying), found.path
@@ -210,7 +212,7 @@ def _find_in_columns(search, found):
 
     Columns are selected by the clusterings of the path, and then by those found in them.
     """
-    criterion, sure = found.sample.criterion, _is_sure(found.path)
+    criterion, whole = found.sample.criterion, found.path
     d, tie = criterion.X.shape[1], criterion.tie / criterion.distinct
     if not 1 < d == criterion.rank:
         return found
@@ -219,10 +221,11 @@ def _find_in_columns(search, found):
         selected = differing_columns(criterion, path.labelings())
         if any(np.array_equal(selected, before) for before in tried):
             break
-        if sure and len(selected) > d // 2:  # no more than a few columns could be left out
-            break
         tried.append(selected)
-        new = _find_in_metrics(search.of(search.problem.in_columns(selected)))
+        problem = search.problem.in_columns(selected)
+        if problem.noise_error < NOISE_SHARE * whole.found_error[0]:
+            break
+        new = _find_in_metrics(search.of(problem))
         path, same = new.path, new.sample.criterion.rank == len(selected)
         # the clusters, not the division of columns, must be what describes the rows better
         price = selection_price(len(selected), d - len(selected)) / criterion.distinct

@@ -120,16 +120,22 @@ class PathProblem:
         if self.transform is not None:
             new.transform = self.transform.of(selected)
             new.noise_transform = self.transform.of(np.delete(np.arange(len(columns)), selected))
-        new.constant, new.noise_error = self.constant.copy(), 0.0
-        rows = slice(None) if self.rows is None else self.rows
-        weight = None if self.weight is None else self.weight[rows]
-        for j in new.noise:  # a column at a time, not to copy them all
-            x = self.X[rows, j].astype(np.float64)
-            new.constant[j] = mean = np.average(x, weights=weight)
-            squares = np.square(x - mean)
+        new.constant = self.constant.copy()
+        weight = None if self.weight is None else self.weight[self._used]
+        X = self.X.tocsc() if issparse(self.X) else self.X
+        for j in new.noise:
+            x = X[:, [j]].toarray()[:, 0] if issparse(X) else X[:, j]
+            x = x[self._used].astype(np.float64)
+            new.constant[j] = np.average(x, weights=weight)
+            squares = np.square(x - new.constant[j])
             error = squares.sum() if weight is None else weight @ squares
             new.noise_error += self.unit * float(error)
         return new
+
+    @property
+    def _used(self):
+        """Index of the rows that take part."""
+        return slice(None) if self.rows is None else self.rows
 
     def whole(self, centers):
         """Centers with the constant columns put back."""
