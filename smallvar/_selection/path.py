@@ -44,9 +44,10 @@ REFINED = 4  # descents at most, each finer around the best number than the one 
 SINGLE_ROWS = 2000  # rows that are merged from single rows on
 FEWEST_CLUSTERS = 2  # clusters: where no more are found in few rows, a larger sample is tried
 PAST = 0.5  # a descent ends at this part of the best number if another one follows
-SURE_CONFIDENCE = 0.95  # confidence beyond which no transforms and no columns are tried
+SURE_CONFIDENCE = 0.95  # confidence beyond which no transforms are tried,
+SURER_CONFIDENCE = 0.97  # and no own shapes and selections of columns, which are cheaper
 # of the error of a single cluster: columns that make up less of it hide no clusters
-NOISE_SHARE = 1 / 3
+NOISE_SHARE = 1 / 2
 SELECTION_ROUNDS = 3  # at most: columns are selected again by the clusters found in them
 # of a tie: criteria of the same clusters in another order may differ by this
 CRITERION_ROUNDING = 1e-3
@@ -202,9 +203,9 @@ def _find_in_other_rows(search, found, select):
     return found
 
 
-def _is_sure(path):
+def _is_sure(path, confidence=SURE_CONFIDENCE):
     """Whether the number of a path is so clear that no others need to be tried."""
-    return path.best > 1 and path.confidence > SURE_CONFIDENCE
+    return path.best > 1 and path.confidence > confidence
 
 
 def _find_in_columns(search, found):
@@ -214,7 +215,7 @@ def _find_in_columns(search, found):
     """
     criterion, whole = found.sample.criterion, found.path
     d, tie = criterion.X.shape[1], criterion.tie / criterion.distinct
-    if not 1 < d == criterion.rank:
+    if not 1 < d == criterion.rank or _is_sure(whole, SURER_CONFIDENCE):
         return found
     tried, path = [None], found.path
     for _ in range(SELECTION_ROUNDS):
@@ -297,7 +298,8 @@ def _find_in_metrics(search):
         if not candidate.value < found.path.value - sample.criterion.tie:
             break
         found = replace(found, path=candidate, metric=sample.metric)
-    if problem.family is squared_euclidean and problem.lam is problem.number is None:
+    free = problem.family is squared_euclidean and problem.lam is problem.number is None
+    if free and not _is_sure(found.path, SURER_CONFIDENCE):
         most = max(FEWEST_JUDGED, found.path.best + AROUND)
         found.path.judge(OwnShapes(sample.criterion), most, _best, sample)
     return found
