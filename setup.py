@@ -189,6 +189,7 @@ MODULES = (
     "draws",
     "merge",
     "residual_density",
+    "boundary",
     "gaussians",
     "mixed_rows",
     "mixed",

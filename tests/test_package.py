@@ -99,7 +99,7 @@ LAYERS = {
     ),
     "_selection": (
         *("columns", "confidence", "covariance", "directions", "coordinates", "criterion"),
-        *("envelope", "descent", "sample", "lambda_path", "path", "penalty"),
+        *("boundary", "envelope", "descent", "sample", "lambda_path", "path", "penalty"),
     ),
     "_centers": (
         *("unit_rows", "center_estimator", "starts", "dpmeans", "coreset", "minibatch"),

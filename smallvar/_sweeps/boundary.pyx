@@ -1,0 +1,308 @@
+"""Two densities fitted to a histogram: two normals ("bells"), and one body of two pieces that touch ("body").
+
+The five parameters of each, and its distribution function F, with Phi and phi those of a standard normal:
+
+    bells:  m1, m2, log s1, log s2, logit q;    F(x) = q Phi((x - m1) / s1) + (1 - q) Phi((x - m2) / s2)
+    body:   e, log a1, log a2, log s, logit q;  F(x) = q (H(x - e + a1) - H(x - e)) / a1
+                                                     + (1 - q) (H(x - e) - H(x - e - a2)) / a2,
+
+where H(x) = x Phi(x / s) + s phi(x / s). The body is uniform from e - a1 to e with share q, and from e to e + a2 with
+the rest, blurred by a normal of spread s. The likelihood is that of the counts of bins 0 to 1, 1 to 2, and so on; the
+first one has no lower end, the last one no upper end.
+"""
+
+from libc.math cimport M_PI as pi, M_SQRT1_2, erfc, exp, fabs, log, sqrt
+
+import numpy as np
+
+cdef extern from *:
+    """
+    #define SMALLVAR_LEAST_PROBABILITY 1e-12
+    #define SMALLVAR_CONVERGED 1e-10
+    #define SMALLVAR_MOST_DAMPING 1e12
+    #define SMALLVAR_DAMPED 1e-3
+    #define SMALLVAR_APART 1e-4
+    #define SMALLVAR_NEAR 1e-9
+    """
+    # of a bin: so that a row where a density has vanished costs 28 nats, not infinity
+    const double LEAST_PROBABILITY "SMALLVAR_LEAST_PROBABILITY"
+    # nats that one more step is expected to gain: a fit ends there
+    const double CONVERGED "SMALLVAR_CONVERGED"
+    # a fit also ends where even steps with this damping gain nothing: by rounding
+    const double MOST_DAMPING "SMALLVAR_MOST_DAMPING"
+    # steps with more damping than this are too short to tell whether a fit ends
+    const double DAMPED "SMALLVAR_DAMPED"
+    # by how much parameters change for differences of derivatives
+    const double APART "SMALLVAR_APART"
+    # of the distance of two means: modes that are nearer are one, and a step of mean shift that is shorter is the last
+    const double NEAR "SMALLVAR_NEAR"
+
+cdef enum:
+    N = 5               # parameters of each density
+    N_SCORING = 10      # first steps of a fit, by expected information; then by the curvature, 6 times as long
+    N_STEPS = 200       # of a fit, at most: 15 are usual
+    N_SHIFTS = 1000     # steps of mean shift from a mean to a mode, at most
+    N_SECTIONS = 60     # of the search for the lowest point between two modes
+
+ctypedef double (*DistributionFunction)(const double*, double, double*) noexcept nogil
+
+
+cdef struct Histogram:
+    Py_ssize_t n_bins
+    const double* count     # n_bins
+    double total
+
+
+cdef inline double Phi(double z) noexcept nogil:
+    return 0.5 * erfc(-z * M_SQRT1_2)
+
+
+cdef inline double phi(double z) noexcept nogil:
+    return exp(-0.5 * z * z) / sqrt(2.0 * pi)
+
+
+cdef double bells(const double* p, double x, double* slope) noexcept nogil:
+    """F(x) of two normals, and its derivatives by the parameters."""
+    cdef double s1 = exp(p[2]), s2 = exp(p[3]), q = 1.0 / (1.0 + exp(-p[4]))
+    cdef double z1 = (x - p[0]) / s1, z2 = (x - p[1]) / s2
+    cdef double Phi1 = Phi(z1), Phi2 = Phi(z2), phi1 = q * phi(z1), phi2 = (1.0 - q) * phi(z2)
+    slope[0] = -phi1 / s1
+    slope[1] = -phi2 / s2
+    slope[2] = -phi1 * z1
+    slope[3] = -phi2 * z2
+    slope[4] = q * (1.0 - q) * (Phi1 - Phi2)
+    return q * Phi1 + (1.0 - q) * Phi2
+
+
+cdef double body(const double* p, double x, double* slope) noexcept nogil:
+    """F(x) of two pieces that touch, and its derivatives by the parameters."""
+    cdef double a1 = exp(p[1]), a2 = exp(p[2]), s = exp(p[3]), q = 1.0 / (1.0 + exp(-p[4]))
+    cdef double u1 = x - p[0] + a1, u0 = x - p[0], u2 = x - p[0] - a2
+    # dH / dx = Phi(x / s) and dH / ds = phi(x / s)
+    cdef double Phi1 = Phi(u1 / s), Phi0 = Phi(u0 / s), Phi2 = Phi(u2 / s)
+    cdef double s_phi1 = s * phi(u1 / s), s_phi0 = s * phi(u0 / s), s_phi2 = s * phi(u2 / s)
+    cdef double H0 = u0 * Phi0 + s_phi0
+    cdef double F1 = (u1 * Phi1 + s_phi1 - H0) / a1, F2 = (H0 - u2 * Phi2 - s_phi2) / a2
+    slope[0] = -q * (Phi1 - Phi0) / a1 - (1.0 - q) * (Phi0 - Phi2) / a2
+    slope[1] = q * (Phi1 - F1)
+    slope[2] = (1.0 - q) * (Phi2 - F2)
+    slope[3] = q * (s_phi1 - s_phi0) / a1 + (1.0 - q) * (s_phi0 - s_phi2) / a2
+    slope[4] = q * (1.0 - q) * (F1 - F2)
+    return q * F1 + (1.0 - q) * F2
+
+
+cdef double derive(
+    const Histogram* histogram, DistributionFunction F, const double* p, double* gradient, double* information
+) noexcept nogil:
+    """The log-likelihood of the counts, and its derivatives.
+
+    OUT gradient : (N,);  information : (N, N), the expected one of Fisher, n sum of dp dp' / p over the bins
+    """
+    cdef double low = 0.0, high, share, likelihood = 0.0
+    cdef double[N] slope_low, slope_high, difference
+    cdef Py_ssize_t b, i, j
+    for i in range(N):
+        slope_low[i] = gradient[i] = 0.0
+        for j in range(N):
+            information[i * N + j] = 0.0
+    for b in range(histogram.n_bins):
+        if b < histogram.n_bins - 1:
+            high = F(p, b + 1.0, slope_high)
+        else:
+            high = 1.0
+            for i in range(N):
+                slope_high[i] = 0.0
+        share = high - low
+        for i in range(N):
+            difference[i] = slope_high[i] - slope_low[i] if share > LEAST_PROBABILITY else 0.0
+            slope_low[i] = slope_high[i]
+        low = high
+        share = max(share, LEAST_PROBABILITY)
+        likelihood += histogram.count[b] * log(share)
+        for i in range(N):
+            gradient[i] += histogram.count[b] / share * difference[i]
+            for j in range(i + 1):
+                information[i * N + j] += histogram.total / share * difference[i] * difference[j]
+    return likelihood
+
+
+cdef bint solve(
+    const double* A, const double* information, const double* gradient, const bint* fixed, double damping, double* step
+) noexcept nogil:
+    """Solve (A + damping diag(information)) step = gradient by a Cholesky factor; 0 for fixed parameters.
+
+    Whether the matrix is positive definite.
+    """
+    cdef double[N * N] L
+    cdef double total
+    cdef Py_ssize_t i, j, k
+    for i in range(N):
+        for j in range(i + 1):
+            if i == j:
+                # a parameter that changes nothing has no step
+                total = 1.0
+                if not fixed[i] and information[i * N + i] > 0.0:
+                    total = A[i * N + i] + damping * information[i * N + i]
+            else:
+                total = 0.0 if fixed[i] or fixed[j] else A[i * N + j]
+            for k in range(j):
+                total -= L[i * N + k] * L[j * N + k]
+            if i == j:
+                if not total > 0.0:
+                    return False
+                L[i * N + i] = sqrt(total)
+            else:
+                L[i * N + j] = total / L[j * N + j]
+    for i in range(N):
+        total = 0.0 if fixed[i] else gradient[i]
+        for k in range(i):
+            total -= L[i * N + k] * step[k]
+        step[i] = total / L[i * N + i]
+    for i in range(N - 1, -1, -1):
+        total = step[i]
+        for k in range(i + 1, N):
+            total -= L[k * N + i] * step[k]
+        step[i] = total / L[i * N + i]
+    return True
+
+
+cdef void curve(
+    const Histogram* histogram, DistributionFunction F, const double* p, double* curvature
+) noexcept nogil:
+    """Minus the second derivatives of the log-likelihood, by differences of the first.  OUT curvature : (N, N)"""
+    cdef double[N] moved, above, below
+    cdef double[N * N] unused
+    cdef Py_ssize_t i, j
+    for i in range(N):
+        moved[i] = p[i]
+    for i in range(N):
+        moved[i] = p[i] + APART
+        derive(histogram, F, moved, above, unused)
+        moved[i] = p[i] - APART
+        derive(histogram, F, moved, below, unused)
+        moved[i] = p[i]
+        for j in range(i + 1):
+            curvature[i * N + j] = (below[j] - above[j]) / (2.0 * APART)
+
+
+cdef double climb(
+    const Histogram* histogram, DistributionFunction F, const double* low, const double* high, double* p
+) noexcept nogil:
+    """Raise the likelihood from p to a maximum within bounds, and return it.
+
+    Steps are damped (Levenberg-Marquardt), at first those of scoring, then Newton's. A parameter at
+    a bound beyond which the likelihood rises is fixed for the step.
+    INOUT p : (N,)
+    """
+    cdef double[N] gradient, trial_gradient, step, trial
+    cdef double[N * N] information, trial_information, curvature
+    cdef bint[N] fixed
+    cdef const double* matrix
+    cdef double value, trial_value, expected, damping = 1e-3
+    cdef Py_ssize_t i, count
+    for i in range(N):
+        p[i] = min(max(p[i], low[i]), high[i])
+    value = derive(histogram, F, p, gradient, information)
+    for count in range(N_STEPS):
+        for i in range(N):
+            fixed[i] = (p[i] <= low[i] and gradient[i] < 0.0) or (p[i] >= high[i] and gradient[i] > 0.0)
+        matrix = &information[0]
+        if count >= N_SCORING:
+            curve(histogram, F, p, curvature)
+            matrix = &curvature[0]
+        while True:
+            expected = 0.0
+            if solve(matrix, information, gradient, fixed, damping, step):
+                for i in range(N):
+                    trial[i] = min(max(p[i] + step[i], low[i]), high[i])
+                    expected += gradient[i] * (trial[i] - p[i])
+                trial_value = derive(histogram, F, trial, trial_gradient, trial_information)
+                if trial_value >= value:
+                    break
+            damping = max(4.0 * damping, 1e-6)
+            if damping > MOST_DAMPING:
+                return value
+        damping *= 0.2
+        for i in range(N):
+            p[i], gradient[i] = trial[i], trial_gradient[i]
+        for i in range(N * N):
+            information[i] = trial_information[i]
+        if damping < DAMPED and expected < CONVERGED and trial_value - value < CONVERGED:
+            return trial_value
+        value = trial_value
+    return value
+
+
+def fit(bint two_bells, const double[::1] counts, const double[:, ::1] starts, const double[::1] low,
+        const double[::1] high):
+    """Fit a density to counts: the bells, or the body; returns parameters and log-likelihoods from each of the starts.
+
+    starts : (m, 5);  low, high : (5,), bounds of the parameters
+    """
+    cdef Histogram histogram = Histogram(counts.shape[0], &counts[0], 0.0)
+    cdef Py_ssize_t i
+    parameter_array, likelihood_array = np.array(starts), np.empty(starts.shape[0])
+    cdef double[:, ::1] parameters = parameter_array
+    cdef double[::1] likelihoods = likelihood_array
+    with nogil:
+        for i in range(counts.shape[0]):
+            histogram.total += counts[i]
+        for i in range(starts.shape[0]):
+            likelihoods[i] = climb(&histogram, bells if two_bells else body, &low[0], &high[0], &parameters[i, 0])
+    return parameter_array, likelihood_array
+
+
+def distribution(bint two_bells, const double[::1] parameters, const double[::1] x):
+    """F(x), (n,)."""
+    cdef DistributionFunction F = bells if two_bells else body
+    cdef double[N] slope
+    cdef Py_ssize_t i
+    value_array = np.empty(x.shape[0])
+    cdef double[::1] values = value_array
+    for i in range(x.shape[0]):
+        values[i] = F(&parameters[0], x[i], slope)
+    return value_array
+
+
+# ---- the valley between two bells ------------------------------------------------------------------------------------
+
+
+cdef double density(const double* p, double x, double* shifted) noexcept nogil:
+    """The density of the bells at x, and the x that a step of mean shift leads to, where it is no lower."""
+    cdef double s1 = exp(p[2]), s2 = exp(p[3]), q = 1.0 / (1.0 + exp(-p[4]))
+    cdef double f1 = q / s1 * phi((x - p[0]) / s1), f2 = (1.0 - q) / s2 * phi((x - p[1]) / s2)
+    cdef double w1 = f1 / (s1 * s1), w2 = f2 / (s2 * s2)
+    shifted[0] = (w1 * p[0] + w2 * p[1]) / (w1 + w2) if w1 + w2 > 0.0 else x
+    return f1 + f2
+
+
+cdef double mode_from(const double* p, double x) noexcept nogil:
+    """The mode that mean shift from x leads to."""
+    cdef double shifted
+    cdef Py_ssize_t _
+    for _ in range(N_SHIFTS):
+        density(p, x, &shifted)
+        if fabs(shifted - x) <= NEAR * fabs(p[1] - p[0]):
+            break
+        x = shifted
+    return x
+
+
+def valley(const double[::1] parameters):
+    """Lowest density of the bells between their two modes, as a share of that at the lower mode; 1 with one mode."""
+    cdef const double* p = &parameters[0]
+    cdef double left = mode_from(p, p[0]), right = mode_from(p, p[1]), lower, x1, x2, unused, lowest
+    cdef Py_ssize_t _
+    if fabs(right - left) <= 1e-3 * fabs(p[1] - p[0]):
+        return 1.0
+    lower = min(density(p, left, &unused), density(p, right, &unused))
+    # between two modes there is one minimum, so that thirds in which it is not are left out
+    for _ in range(N_SECTIONS):
+        x1 = left + (right - left) / 3.0
+        x2 = right - (right - left) / 3.0
+        if density(p, x1, &unused) < density(p, x2, &unused):
+            right = x2
+        else:
+            left = x1
+    lowest = density(p, 0.5 * (left + right), &unused)
+    return min(lowest / lower, 1.0) if lower > 0.0 else 1.0

@@ -1,0 +1,116 @@
+"""The evidence of a boundary: two bells against one body, by a general optimizer."""
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.stats import norm
+
+BINS = 32
+# places and lengths in bins: the bounds of parameters
+PLACE, SPREAD, LENGTH, BLUR, ODDS = (
+    *((0, 32), np.log([1.5, 64]), np.log([1, 64]), np.log([0.6, 64]), (-8, 8)),
+)
+
+
+def evidence(X, labels, a, b):
+    """Nats for two bells, against one body, of the rows of two clusters."""
+    A, B = X[labels == a], X[labels == b]
+    counts = histogram(projections(A, B))
+    if counts is None:
+        return 0.0
+    bells, best = fit(bells_below, counts, [PLACE, PLACE, SPREAD, SPREAD, ODDS])
+    other = fit(body_below, counts, [PLACE, LENGTH, LENGTH, BLUR, ODDS])[1]
+    return best - other if valley(bells) < 0.98 else min(best - other, 0.0)
+
+
+def projections(A, B):
+    """The rows along (S / n + r I)^-1 (m_b - m_a)."""
+    n, d = len(A) + len(B), A.shape[1]
+    S = (len(A) * np.cov(A.T, bias=True) + len(B) * np.cov(B.T, bias=True)).reshape(d, d) / n
+    r = max(1e-3, d / n) * np.trace(S) / d
+    difference = B.mean(axis=0) - A.mean(axis=0)
+    w = np.linalg.solve(S + r * np.eye(d), difference) if r > 0 else difference
+    return np.concatenate([A @ w, B @ w])
+
+
+def histogram(t):
+    """The rows in each bin, by the distribution function interpolated between distinct values."""
+    tie = 1e-9 * np.ptp(t)
+    values = np.sort(t)
+    runs = np.split(values, np.flatnonzero(np.diff(values) > tie) + 1)
+    if len(runs) < 7:
+        return None
+    value = np.array([(run[0] + run[-1]) / 2 for run in runs])
+    middle = (value[:-1] + value[1:]) / 2
+    x = [2 * value[0] - middle[0], *middle, 2 * value[-1] - middle[-1]]
+    below = np.cumsum([0] + [len(run) for run in runs])
+    low, high = np.interp([0.01 * len(t), 0.99 * len(t)], below, x)
+    edges = np.linspace(low, high, BINS + 1)
+    return np.diff([0, *np.interp(edges[1:-1], x, below), len(t)])
+
+
+def bells_below(p, x):
+    """The distribution function of two normals."""
+    q = 1 / (1 + np.exp(-p[4]))
+    return q * norm.cdf(x, p[0], np.exp(p[2])) + (1 - q) * norm.cdf(x, p[1], np.exp(p[3]))
+
+
+def body_below(p, x):
+    """The distribution function of two uniform pieces that touch, blurred."""
+    e, q = p[0], 1 / (1 + np.exp(-p[4]))
+    a1, a2, s = np.exp(p[1:4])
+
+    def H(u):
+        return u * norm.cdf(u / s) + s * norm.pdf(u / s)
+
+    first, second = (H(x - e + a1) - H(x - e)) / a1, (H(x - e) - H(x - e - a2)) / a2
+    return q * first + (1 - q) * second
+
+
+def starts(below, counts):
+    """The histogram cut in two parts, at several places."""
+    x = np.arange(BINS) + 0.5
+    for cut in (2, 4, 8, 12, 16, 20, 24, 28, 30):
+        sizes = counts[:cut].sum(), counts[cut:].sum()
+        odds = np.log((sizes[0] + 1) / (sizes[1] + 1))
+        if below is body_below:
+            yield [cut, np.log(cut), np.log(BINS - cut), np.log(1.2), odds]
+        else:
+            parts = [(x[:cut], counts[:cut] + 1e-12), (x[cut:], counts[cut:] + 1e-12)]
+            means = [np.average(y, weights=w) for y, w in parts]
+            spreads = [
+                np.average(y**2, weights=w) - m**2 for (y, w), m in zip(parts, means, strict=True)
+            ]
+            spreads = np.log(np.maximum(np.sqrt(spreads), 1.5))
+            yield [*means, *spreads, odds]
+
+
+def fit(below, counts, bounds):
+    """The likeliest parameters, and their log-likelihood."""
+
+    def cost(p):
+        share = np.diff([0, *below(np.asarray(p), np.arange(1, BINS)), 1])
+        return -(counts * np.log(np.maximum(share, 1e-12))).sum()
+
+    precise = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 2000, "maxfun": 10**5}
+    found = [
+        minimize(cost, start, method="L-BFGS-B", bounds=bounds, options=precise)
+        for start in starts(below, counts)
+    ]
+    best = min(found, key=lambda result: result.fun)
+    while True:  # a simplex around the best, until it gains nothing
+        simplex = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 4000, "maxfev": 10**4}
+        again = minimize(cost, best.x, method="Nelder-Mead", bounds=bounds, options=simplex)
+        if again.fun > best.fun - 1e-10:
+            return best.x, -best.fun
+        best = again
+
+
+def valley(p):
+    """The lowest density between two modes by the lower mode, on a fine grid; 1 for one mode."""
+    x = np.linspace(*sorted(p[:2]), 20001)
+    q = 1 / (1 + np.exp(-p[4]))
+    f = q * norm.pdf(x, p[0], np.exp(p[2])) + (1 - q) * norm.pdf(x, p[1], np.exp(p[3]))
+    i = f.argmin()
+    if i in (0, len(x) - 1):
+        return 1.0
+    return f[i] / min(f[:i].max(), f[i:].max())
