@@ -61,7 +61,7 @@ def counts_of(seed):
     return boundary_between(X, None, labels, 0, 1).counts
 
 
-@pytest.mark.parametrize("name", [*CLOUDS, 2.0, 3.0, 4.0])
+@pytest.mark.parametrize("name", [*CLOUDS, 2.5, 3.0, 4.0])
 @seeds(3)
 def test_equal_to_the_twin(name, seed):
     n, d = (400, 900)[seed % 2], 1 + seed

@@ -17,9 +17,7 @@ from smallvar._sweeps.boundary import distribution, fit, valley
 N_BINS = 32
 TAIL = 0.01  # of the weight, on each side: beyond the range of the bins, and counted in the outer
 LEAST_RIDGE = 1e-3  # of the mean variance, added to the variance of all columns
-SAME_PROJECTION = (
-    1e-9  # of the range of projections: nearer ones are of equal rows, but for rounding
-)
+SAME_PROJECTION = 1e-9  # of the range of projections: nearer ones differ by rounding
 # five parameters fit any shares of up to six values: fewer than SHARES values tell nothing
 SHARES = 7
 LEAST_VALLEY = 0.98  # of the lower mode: a valley between two bells is below this
@@ -28,8 +26,8 @@ LEAST_VALLEY = 0.98  # of the lower mode: a valley between two bells is below th
 # half a bin, the likelihood of a body has a local maximum wherever an edge is between two bins.
 LEAST_SPREAD, LEAST_LENGTH, LEAST_BLUR = 1.5, 1.0, 0.6
 MOST_LENGTH, MOST_LOGIT = 2.0 * N_BINS, 8.0
-# starts: histograms in two parts, cut at these shares of their range; blur of the body, in bins
 LEAST_PROBABILITY = 1e-12  # of a bin
+# starts: histograms in two parts, cut at these shares of their range; blur of the body, in bins
 CUTS, BLUR = (1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 15 / 16), 1.2
 
 
@@ -56,7 +54,8 @@ class Boundary:
     valley: float
 
 
-NOTHING = Boundary(0.0, 1.0, *(np.empty(0) for _ in range(4)), 1.0)
+EMPTY = np.empty(0)
+NOTHING = Boundary(0.0, 1.0, EMPTY, EMPTY, EMPTY, EMPTY, 1.0)
 
 
 def boundary_evidence(X, weight, labels, a, b):

@@ -21,6 +21,8 @@ cdef extern from *:
     #define SMALLVAR_CONVERGED 1e-10
     #define SMALLVAR_MOST_DAMPING 1e12
     #define SMALLVAR_DAMPED 1e-3
+    #define SMALLVAR_LEAST_DAMPING 1e-6
+    #define SMALLVAR_SAME_MODE 1e-3
     #define SMALLVAR_APART 1e-4
     #define SMALLVAR_NEAR 1e-9
     """
@@ -32,9 +34,13 @@ cdef extern from *:
     const double MOST_DAMPING "SMALLVAR_MOST_DAMPING"
     # steps with more damping than this are too short to tell whether a fit ends
     const double DAMPED "SMALLVAR_DAMPED"
+    # where a step gains nothing, damping rises from at least this
+    const double LEAST_DAMPING "SMALLVAR_LEAST_DAMPING"
+    # of the distance of two means: modes that are nearer are one
+    const double SAME_MODE "SMALLVAR_SAME_MODE"
     # by how much parameters change for differences of derivatives
     const double APART "SMALLVAR_APART"
-    # of the distance of two means: modes that are nearer are one, and a step of mean shift that is shorter is the last
+    # of the distance of two means: a step of mean shift that is shorter is the last
     const double NEAR "SMALLVAR_NEAR"
 
 cdef enum:
@@ -198,7 +204,7 @@ cdef double climb(
     cdef double[N * N] information, trial_information, curvature
     cdef bint[N] fixed
     cdef const double* matrix
-    cdef double value, trial_value, expected, damping = 1e-3
+    cdef double value, trial_value, expected, damping = DAMPED
     cdef Py_ssize_t i, count
     for i in range(N):
         p[i] = min(max(p[i], low[i]), high[i])
@@ -219,7 +225,7 @@ cdef double climb(
                 trial_value = derive(histogram, F, trial, trial_gradient, trial_information)
                 if trial_value >= value:
                     break
-            damping = max(4.0 * damping, 1e-6)
+            damping = max(4.0 * damping, LEAST_DAMPING)
             if damping > MOST_DAMPING:
                 return value
         damping *= 0.2
@@ -293,7 +299,7 @@ def valley(const double[::1] parameters):
     cdef const double* p = &parameters[0]
     cdef double left = mode_from(p, p[0]), right = mode_from(p, p[1]), lower, x1, x2, unused, lowest
     cdef Py_ssize_t _
-    if fabs(right - left) <= 1e-3 * fabs(p[1] - p[0]):
+    if fabs(right - left) <= SAME_MODE * fabs(p[1] - p[0]):
         return 1.0
     lower = min(density(p, left, &unused), density(p, right, &unused))
     # between two modes there is one minimum, so that thirds in which it is not are left out

@@ -107,10 +107,8 @@ def fit(below, counts, bounds):
 
 def valley(p):
     """The lowest density between two modes by the lower mode, on a fine grid; 1 for one mode."""
-    x = np.linspace(*sorted(p[:2]), 20001)
+    x = np.linspace(min(p[:2]) - 1, max(p[:2]) + 1, 40001)
     q = 1 / (1 + np.exp(-p[4]))
     f = q * norm.pdf(x, p[0], np.exp(p[2])) + (1 - q) * norm.pdf(x, p[1], np.exp(p[3]))
-    i = f.argmin()
-    if i in (0, len(x) - 1):
-        return 1.0
-    return f[i] / min(f[:i].max(), f[i:].max())
+    modes = 1 + np.flatnonzero((f[1:-1] > f[:-2]) & (f[1:-1] >= f[2:]))
+    return f[modes[0] : modes[-1] + 1].min() / f[modes].min()
