@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve
+from scipy.special import xlogy
 
 from smallvar._sweeps.boundary import distribution, fit, valley
 
@@ -35,8 +36,8 @@ CUTS, BLUR = (1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 15 / 16),
 class Boundary:
     """The rows of two clusters along the direction that tells them apart, and what fits them.
 
-    ``evidence`` is in nats. ``dispersion`` is Pearson's chi-square of the density that fits better
-    over its degrees of freedom, at least 1: where neither fits, evidence divided by it allows for
+    ``evidence`` is in nats. ``dispersion`` is the deviance of the density that fits better over
+    its degrees of freedom, at least 1: where neither fits, evidence divided by it allows for
     that (quasi-likelihood). ``edges`` are those of the bins, in standard deviations from the mean
     of all rows; ``counts`` the weight in each bin (the outer ones with all beyond), ``bells`` and
     ``body`` the weights that the fitted densities have there. ``valley`` is the lowest density
@@ -86,7 +87,9 @@ def boundary_between(X, weight, labels, a, b):
     depth, evidence = valley(bells), float(likelihood - other)
     fitted = [_fitted_counts(True, bells, counts), _fitted_counts(False, body, counts)]
     better = fitted[0] if evidence > 0.0 else fitted[1]
-    dispersion = np.sum(np.square(counts - better) / better) / (N_BINS - 1 - len(bells))
+    # the deviance, not Pearson's chi-square: one row where hardly any is expected must not decide
+    deviance = 2.0 * float(np.sum(xlogy(counts, counts / better)))
+    dispersion = deviance / (N_BINS - 1 - len(bells))
     if depth > LEAST_VALLEY:  # a heavy tail, or a skewed cluster
         evidence = min(evidence, 0.0)
     return Boundary(evidence, max(1.0, float(dispersion)), edges, counts, *fitted, depth)

@@ -13,7 +13,7 @@ from smallvar._core.config import one_blas_thread, resolve_threads
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.validation import Data, check_data, check_number
 from smallvar._selection.columns import BLOCK_ROWS
-from smallvar._selection.confidence import weighed
+from smallvar._selection.confidence import shares, weighed
 from smallvar._selection.descent import Metric
 from smallvar._selection.envelope import Path, envelope, penalty_within, ratios
 from smallvar._selection.sample import PathClustering, PathProblem, Sample, squared_euclidean
@@ -155,6 +155,7 @@ class LambdaPath(Path):
             *(self.counts, self._criterion, scores, self.best, criterion.tie, both),
             *(criterion.distinct, criterion.price_of_cluster, sample.raw is not None),
         )
+        self._scores = scores
         # one cluster describes the rows best even without the price of others
         self.plausible = self.best > 1 or bool(gap > 0.0)
 
@@ -192,6 +193,13 @@ class LambdaPath(Path):
         """Mask of the columns in which clusters have different means."""
         return self._problem.varying
 
+    def choose(self, number: int, confidence: float) -> None:  # numpydoc ignore=PR01
+        """Set the number of clusters, and the confidence in it."""
+        self.best, self.confidence = number, confidence
+        i = int(np.searchsorted(self.counts, number))
+        self.confidences = shares(self._scores, i, confidence, self.tie)
+        self._choose()
+
     @property
     def gain_over_one(self) -> float:  # numpydoc ignore=RT01
         """By how much the lowest criterion is below that of a single cluster."""
@@ -203,7 +211,7 @@ class LambdaPath(Path):
 
     def finish(self) -> None:
         """Forget what is needed only until the number is final."""
-        self._clusterings = self._ranges = None
+        self._clusterings = self._ranges = self._scores = None
 
     def modeled(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
         """The centers of the descent, of the rows as the criterion models them."""

@@ -25,6 +25,7 @@ from smallvar._selection.envelope import envelope, scores
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.own_shapes import AROUND, FEWEST_JUDGED, MOST_JUDGED, OwnShapes
 from smallvar._selection.sample import DENSE_BYTES, PathClustering, PathProblem, squared_euclidean
+from smallvar._selection.touching import number_by_boundaries
 from smallvar._sweeps.rows import UNSOUND
 
 # A "descent" is a series of mergers from many clusters to one, with k-means sweeps in between. It
@@ -167,11 +168,15 @@ def find_path(
             and not rough
             and lam is init is number is None
         ):
-            found = _find_in_other_rows(search, found, select)
+            found, transform = _find_in_other_rows(search, found, select)
         path, sample, metric = found.path, found.sample, found.metric
-        path.finish()
-        if not in_metric or metric is None or sample.raw is not None:
+        to_metric = in_metric and metric is not None and sample.raw is None
+        if not to_metric:
             path.improve(sample, found.plain)
+        if transform is not None and not _is_sure(path, SURER_CONFIDENCE):
+            _choose_by_boundaries(path, sample, most, transform)
+        path.finish()
+        if not to_metric:
             return path
         # the metric of all columns: constant ones have the factor 0
         varying = found.path.varying
@@ -200,7 +205,19 @@ def _find_in_other_rows(search, found, select):
     columns, path = np.flatnonzero(problem.varying), found.path
     path.skewed = columns[transform.columns]
     path.few_valued = columns[few_valued]
-    return found
+    return found, transform
+
+
+def _choose_by_boundaries(path, sample, most, transform):
+    """Choose the number of clusters of a path again by the evidence of boundaries."""
+    plain = sample.plain
+
+    def labels_at(k):
+        sample.fixed_point(path.found(k)[:, path.varying])
+        return plain.sweep.labels
+
+    rows = plain.X, plain.weight, transform
+    path.choose(*number_by_boundaries(path, most, labels_at, *rows))
 
 
 def _is_sure(path, confidence=SURE_CONFIDENCE):

@@ -1,0 +1,124 @@
+"""The number of clusters by the evidence of boundaries (boundary.py).
+
+Two clusters touch where a row has the one as its own and the other as the nearest other one, for at
+least two rows. The boundary of two is real if its evidence is at least LEAST_EVIDENCE. The evidence
+says what the criterion of a path does not know: whether there is a gap between clusters. So
+
+* a single cluster becomes two if they are likelier: with the confidence p of the criterion in one,
+  the log odds of two are z = T + log((1 - p) / p), T the evidence between the two best clusters;
+* where the number is not clear, and not all boundaries are real, it becomes the largest one on the
+  path, up to MOST_REAL, for which all are.
+"""
+
+import numpy as np
+
+from smallvar._selection.boundary import SHARES, boundary_between
+from smallvar._selection.confidence import CLEAR_CONFIDENCE
+
+LEAST_EVIDENCE = 3.0  # nats
+CONTACTS = 2  # rows, at least, across a boundary
+LOOKED_AT = 8  # boundaries, of the most rows, by which a clustering is judged
+MOST_REAL, MOST_CLUSTERS = 9, 64  # clusters that may be chosen, and that are judged
+MOST_DISTANCES = 1 << 22  # computed at a time
+# log odds from which two clusters are chosen instead of one, and the range of p for them
+ODDS_OF_TWO, PRIORS = 2.0, (0.03, 0.97)
+# with fewer rows for each column the direction between two clusters is mostly chance
+ROWS_PER_DIRECTION = 10
+# evidence against a boundary that supports a single cluster beyond CLEAR_CONFIDENCE
+ONE_BODY = -2.0
+# confidence in a number whose boundaries are real, of which the criterion is not sure
+REAL_CONFIDENCE = 0.6
+
+
+def evidences(X, weight, labels, k):
+    """Yield the evidence of each boundary, those across which most rows are first.
+
+    Clusters of so few rows that nothing could be said are left out.
+    """
+    X = np.asarray(X, dtype=np.float64)
+    sizes = np.bincount(labels, minlength=k)
+    for a, b in _touching(X, labels, k):
+        if min(sizes[a], sizes[b]) >= SHARES:
+            yield boundary_between(X, weight, labels, a, b).evidence
+
+
+def _touching(X, labels, k):
+    """Pairs of clusters that touch, those with the most rows across first."""
+    order = np.argsort(labels, kind="stable")
+    first = np.searchsorted(labels[order], np.arange(k))
+    origin = X.mean(axis=0)
+    X = X - origin
+    centers = np.add.reduceat(X[order], first, axis=0)
+    centers /= np.bincount(labels, minlength=k)[:, None]
+    contacts = np.zeros((k, k), dtype=np.intp)
+    size = max(1, MOST_DISTANCES // k)
+    half = 0.5 * np.square(centers).sum(axis=1)
+    for start in range(0, len(X), size):
+        own = labels[start : start + size]
+        nearness = X[start : start + size] @ centers.T - half
+        nearness[np.arange(len(own)), own] = -np.inf
+        np.add.at(contacts, (own, nearness.argmax(axis=1)), 1)
+    contacts = np.triu(contacts + contacts.T, 1)
+    a, b = np.nonzero(contacts >= CONTACTS)
+    by_rows = np.argsort(-contacts[a, b], kind="stable")
+    return list(zip(a[by_rows].tolist(), b[by_rows].tolist(), strict=True))
+
+
+def all_real(X, weight, labels, k):
+    """Whether all boundaries of a clustering are real, and there is one."""
+    n = 0
+    for evidence in evidences(X, weight, labels, k):
+        if evidence < LEAST_EVIDENCE:
+            return False
+        n += 1
+    return n > 0
+
+
+def support(X, weight, labels, k):
+    """How far the boundaries with the most rows across are real, from 0 to 1; NaN without any.
+
+    That is the mean, over the boundaries, of the evidence over LEAST_EVIDENCE, from 0 to 1.
+    """
+    found = [e for e, _ in zip(evidences(X, weight, labels, k), range(LOOKED_AT), strict=False)]
+    return float(np.clip(np.array(found) / LEAST_EVIDENCE, 0.0, 1.0).mean()) if found else np.nan
+
+
+def evidence_of_two(X, weight, labels, transform):
+    """The evidence that two clusters are not one, of the rows as given and transformed.
+
+    The lower one counts, each over its dispersion: a skewed cluster may look like two in the rows
+    as given, and whole numbers like more when transformed. 0 if there are few rows for the columns.
+    """
+    if len(X) < ROWS_PER_DIRECTION * X.shape[1]:
+        return 0.0
+    kinds = [X, transform(X)[0]] if transform.columns else [X]
+    found = [boundary_between(rows, weight, labels, 0, 1) for rows in kinds]
+    return min(b.evidence / b.dispersion if b.evidence > 0.0 else b.evidence for b in found)
+
+
+def number_by_boundaries(path, most, labels_at, X, weight, transform):
+    """The number of clusters and the confidence in it, of a path that is not sure of its number.
+
+    ``labels_at`` returns labels of the rows X for a number on the path; ``most`` is the largest
+    number allowed, None: any.
+    """
+    best, p = path.best, path.confidence
+    if best == 1:
+        if 2 not in path.counts or most == 1:
+            return 1, p
+        T = evidence_of_two(X, weight, labels_at(2), transform)
+        odds = T + float(np.log(1.0 / np.clip(p, *PRIORS) - 1.0))
+        two = 1.0 / (1.0 + np.exp(-odds))
+        if odds > ODDS_OF_TWO:
+            return 2, two
+        return 1, 1.0 - two if T <= ONE_BODY else min(1.0 - two, CLEAR_CONFIDENCE)
+    if best > MOST_CLUSTERS:
+        return best, p
+    share = support(X, weight, labels_at(best), best)
+    if not share < 1.0:
+        return best, p
+    if p < CLEAR_CONFIDENCE:
+        for k in path.counts[::-1].tolist():
+            if 1 < k <= min(MOST_REAL, best - 1) and all_real(X, weight, labels_at(k), k):
+                return k, REAL_CONFIDENCE
+    return best, p * share
