@@ -62,7 +62,7 @@ def counts_of(seed):
 
 
 @pytest.mark.parametrize("name", [*CLOUDS, 2.5, 3.0, 4.0])
-@seeds(3)
+@seeds(2)
 def test_equal_to_the_twin(name, seed):
     n, d = (400, 900)[seed % 2], 1 + seed
     X, labels = pair(name, seed, n, d) if isinstance(name, float) else cloud(name, seed, n, d)
@@ -90,9 +90,12 @@ def test_fits_converge_from_every_start(two_bells, seed):
     counts = counts_of(seed)
     starts = _two_bells(counts) if two_bells else _bodies(counts)
     low, high = BOUNDS[two_bells]
-    parameters, likelihoods = fit(two_bells, counts, starts, low, high)
-    higher = fit(two_bells, counts, parameters, low, high)[1]
-    assert (higher - likelihoods < 1e-9).all()
+    fits = [fit(two_bells, counts, start[None], low, high) for start in starts]
+    parameters, likelihoods = (np.concatenate(parts) for parts in zip(*fits, strict=True))
+    for p, value in zip(parameters, likelihoods, strict=True):
+        assert fit(two_bells, counts, p[None], low, high)[1][0] < value + 1e-9
+    # of all starts, the best go on: they find what they would find alone
+    assert fit(two_bells, counts, starts, low, high)[1].max() > likelihoods.max() - 0.05
     below = twins.boundary.bells_below if two_bells else twins.boundary.body_below
 
     def likelihood(p):

@@ -18,12 +18,12 @@ import numpy as np
 cdef extern from *:
     """
     #define SMALLVAR_LEAST_PROBABILITY 1e-12
-    #define SMALLVAR_CONVERGED 1e-10
+    #define SMALLVAR_CONVERGED 1e-11
     #define SMALLVAR_MOST_DAMPING 1e12
     #define SMALLVAR_DAMPED 1e-3
     #define SMALLVAR_LEAST_DAMPING 1e-6
     #define SMALLVAR_SAME_MODE 1e-3
-    #define SMALLVAR_APART 1e-4
+    #define SMALLVAR_APART 1e-6
     #define SMALLVAR_NEAR 1e-9
     """
     # of a bin: so that a row where a density has vanished costs 28 nats, not infinity
@@ -45,8 +45,9 @@ cdef extern from *:
 
 cdef enum:
     N = 5               # parameters of each density
-    N_SCORING = 10      # first steps of a fit, by expected information; then by the curvature, 6 times as long
-    N_STEPS = 200       # of a fit, at most: 15 are usual
+    N_SCORING = 10      # steps from each start, by expected information
+    N_FITS = 3          # the best of them go on, by the curvature, whose steps take four times as long
+    N_STEPS = 200       # of those, at most: 5 are usual
     N_SHIFTS = 1000     # steps of mean shift from a mean to a mode, at most
     N_SECTIONS = 60     # of the search for the lowest point between two modes
 
@@ -102,14 +103,14 @@ cdef double derive(
 ) noexcept nogil:
     """The log-likelihood of the counts, and its derivatives.
 
-    OUT gradient : (N,);  information : (N, N), the expected one of Fisher, n sum of dp dp' / p over the bins
+    OUT gradient : (N,);  information : (N, N), the expected one of Fisher, n sum of dp dp' / p over the bins; or NULL
     """
     cdef double low = 0.0, high, share, likelihood = 0.0
     cdef double[N] slope_low, slope_high, difference
     cdef Py_ssize_t b, i, j
     for i in range(N):
         slope_low[i] = gradient[i] = 0.0
-        for j in range(N):
+        for j in range(N if information != NULL else 0):
             information[i * N + j] = 0.0
     for b in range(histogram.n_bins):
         if b < histogram.n_bins - 1:
@@ -127,7 +128,7 @@ cdef double derive(
         likelihood += histogram.count[b] * log(share)
         for i in range(N):
             gradient[i] += histogram.count[b] / share * difference[i]
-            for j in range(i + 1):
+            for j in range(i + 1 if information != NULL else 0):
                 information[i * N + j] += histogram.total / share * difference[i] * difference[j]
     return likelihood
 
@@ -173,31 +174,28 @@ cdef bint solve(
 
 
 cdef void curve(
-    const Histogram* histogram, DistributionFunction F, const double* p, double* curvature
+    const Histogram* histogram, DistributionFunction F, const double* p, const double* gradient, double* curvature
 ) noexcept nogil:
     """Minus the second derivatives of the log-likelihood, by differences of the first.  OUT curvature : (N, N)"""
-    cdef double[N] moved, above, below
-    cdef double[N * N] unused
+    cdef double[N] moved, beyond
     cdef Py_ssize_t i, j
     for i in range(N):
         moved[i] = p[i]
     for i in range(N):
         moved[i] = p[i] + APART
-        derive(histogram, F, moved, above, unused)
-        moved[i] = p[i] - APART
-        derive(histogram, F, moved, below, unused)
+        derive(histogram, F, moved, beyond, NULL)
         moved[i] = p[i]
         for j in range(i + 1):
-            curvature[i * N + j] = (below[j] - above[j]) / (2.0 * APART)
+            curvature[i * N + j] = (gradient[j] - beyond[j]) / APART
 
 
 cdef double climb(
-    const Histogram* histogram, DistributionFunction F, const double* low, const double* high, double* p
+    const Histogram* histogram, DistributionFunction F, const double* low, const double* high, bint newton, double* p
 ) noexcept nogil:
-    """Raise the likelihood from p to a maximum within bounds, and return it.
+    """Raise the likelihood from p toward a maximum within bounds, and return it.
 
-    Steps are damped (Levenberg-Marquardt), at first those of scoring, then Newton's. A parameter at
-    a bound beyond which the likelihood rises is fixed for the step.
+    Steps are damped (Levenberg-Marquardt): N_SCORING ones of scoring or, with ``newton``, those of Newton's method up
+    to the maximum. A parameter at a bound beyond which the likelihood rises is fixed for the step.
     INOUT p : (N,)
     """
     cdef double[N] gradient, trial_gradient, step, trial
@@ -205,16 +203,16 @@ cdef double climb(
     cdef bint[N] fixed
     cdef const double* matrix
     cdef double value, trial_value, expected, damping = DAMPED
-    cdef Py_ssize_t i, count
+    cdef Py_ssize_t i, _
     for i in range(N):
         p[i] = min(max(p[i], low[i]), high[i])
     value = derive(histogram, F, p, gradient, information)
-    for count in range(N_STEPS):
+    for _ in range(N_STEPS if newton else N_SCORING):
         for i in range(N):
             fixed[i] = (p[i] <= low[i] and gradient[i] < 0.0) or (p[i] >= high[i] and gradient[i] > 0.0)
         matrix = &information[0]
-        if count >= N_SCORING:
-            curve(histogram, F, p, curvature)
+        if newton:
+            curve(histogram, F, p, gradient, curvature)
             matrix = &curvature[0]
         while True:
             expected = 0.0
@@ -241,11 +239,12 @@ cdef double climb(
 
 def fit(bint two_bells, const double[::1] counts, const double[:, ::1] starts, const double[::1] low,
         const double[::1] high):
-    """Fit a density to counts: the bells, or the body; returns parameters and log-likelihoods from each of the starts.
+    """Fit a density to counts: the bells, or the body; returns parameters and log-likelihoods of the N_FITS best fits.
 
     starts : (m, 5);  low, high : (5,), bounds of the parameters
     """
     cdef Histogram histogram = Histogram(counts.shape[0], &counts[0], 0.0)
+    cdef DistributionFunction F = bells if two_bells else body
     cdef Py_ssize_t i
     parameter_array, likelihood_array = np.array(starts), np.empty(starts.shape[0])
     cdef double[:, ::1] parameters = parameter_array
@@ -254,7 +253,13 @@ def fit(bint two_bells, const double[::1] counts, const double[:, ::1] starts, c
         for i in range(counts.shape[0]):
             histogram.total += counts[i]
         for i in range(starts.shape[0]):
-            likelihoods[i] = climb(&histogram, bells if two_bells else body, &low[0], &high[0], &parameters[i, 0])
+            likelihoods[i] = climb(&histogram, F, &low[0], &high[0], False, &parameters[i, 0])
+    best = np.argsort(-likelihood_array, kind="stable")[:N_FITS]
+    parameter_array, likelihood_array = parameter_array[best], likelihood_array[best]
+    parameters, likelihoods = parameter_array, likelihood_array
+    with nogil:
+        for i in range(parameters.shape[0]):
+            likelihoods[i] = climb(&histogram, F, &low[0], &high[0], True, &parameters[i, 0])
     return parameter_array, likelihood_array
 
 
