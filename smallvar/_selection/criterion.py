@@ -162,7 +162,7 @@ class DensityCriterion:
                 V = min(V, value(*plane, 3 * K, PER_COLUMN))
         if K == 1 and d == self.varying.sum():
             sides = (self.frame.spread + np.sqrt(12 * self.floor))[self.varying]
-            box = 2.0 * u * float(np.log(sides).sum()) + unit * PARAMETER_PRICE * 2 * d
+            box = 2.0 * u * float(np.log(sides).sum()) + unit * PARAMETER_PRICE * 4 * d
             if box < V:
                 V, metric = box, None
         return V + self.constant, metric, error

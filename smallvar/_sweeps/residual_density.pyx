@@ -477,7 +477,7 @@ cdef class SmallCriterion:
             logdet = self.measure_by_own(label, weights)
             if logdet < HUGE_VAL:
                 V = min(V, base + self.description(label, correction, 0.0, logdet, self.own_price * 3 * n_clusters))
-        box = 2.0 * self.distinct * self.volume + unit * self.price * 2 * d
+        box = 2.0 * self.distinct * self.volume + unit * self.price * 4 * d
         if n_clusters == 1 and box < V:
             V, q = box, 0
         if q == 0:
