@@ -43,11 +43,8 @@ def quantile(values, weight, share):
     return float(values[order[min(at, len(order) - 1)]])
 
 
-def tail(ratio, share):
-    """The quantile of a gamma law with upper tail probability ``share``, in units of its median.
-
-    ``ratio`` is the UPPER quantile of the law divided by its median; the shape follows from it.
-    """
+def shape_of(ratio):
+    """The shape of the gamma law whose UPPER quantile is ``ratio`` times its median."""
 
     # the ratio of the quantiles falls with the shape: solve for it on a log scale
     def excess(log_shape):
@@ -56,15 +53,24 @@ def tail(ratio, share):
 
     low, high = np.log(SHAPES)
     if not excess(low) > 0.0:
-        shape = SHAPES[0]
-    elif not excess(high) < 0.0:
-        shape = SHAPES[1]
-    else:
-        shape = float(np.exp(brentq(excess, low, high)))
-    return float(gammainccinv(shape, share) / gammaincinv(shape, MIDDLE))
+        return SHAPES[0]
+    if not excess(high) < 0.0:
+        return SHAPES[1]
+    return float(np.exp(brentq(excess, low, high)))
 
 
-def price_of(distance, labels, k, weight, n_rows):
+def medians_of(distance, labels, k, weight):
+    """The weighted median of the values in each of k clusters, 0 in an empty one."""
+    medians = np.zeros(k)
+    for c in range(k):
+        members = labels == c
+        if members.any():
+            w = None if weight is None else weight[members]
+            medians[c] = quantile(distance[members], w, MIDDLE)
+    return medians
+
+
+def price_of(distance, labels, k, weight, n_rows, noise=None):
     """The squared distance from its center that LEVEL of n rows are expected to exceed.
 
     Squared distances within a cluster are taken to follow a gamma law, as they nearly do in
@@ -74,12 +80,7 @@ def price_of(distance, labels, k, weight, n_rows):
     ``distance`` and ``labels`` are the squared distances and the clusters (< k) of a sample of
     rows, ``weight`` their weights or None, and ``n_rows`` is n. None if all distances are 0.
     """
-    medians = np.zeros(k)
-    for c in range(k):
-        members = labels == c
-        if members.any():
-            w = None if weight is None else weight[members]
-            medians[c] = quantile(distance[members], w, MIDDLE)
+    medians = medians_of(distance, labels, k, weight)
     # scale of the price: the median in one of the widest clusters
     scale = quantile(medians[labels], weight, WIDE_SHARE)
     used = medians[labels] > 0.0
@@ -92,7 +93,14 @@ def price_of(distance, labels, k, weight, n_rows):
     with np.errstate(over="ignore"):
         relative = distance[used] / medians[labels[used]]
     ratio = quantile(relative, None if weight is None else weight[used], UPPER)
-    return scale * tail(max(ratio, 1.0), LEVEL / max(n_rows, 1))
+    shape = shape_of(max(ratio, 1.0))
+    unit = 1.0 / gammaincinv(shape, MIDDLE)  # of the scale of the law, for a median of 1
+    price = scale * unit * gammainccinv(shape, LEVEL / max(n_rows, 1))
+    if noise is None:
+        return float(price)
+    sizes = np.bincount(labels, weight, k)
+    low = scale * unit * gammaincinv(shape, UPPER)
+    return noise.bound(sizes, medians * unit, shape, low, float(price))
 
 
 def labels_and_distances(X, centers, n_threads):

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._centers.noise import Search, labels_and_distances, price_of
+from smallvar._centers.uniform_noise import UniformNoise
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import OBJECTIVE_TIE
 from smallvar._core.frame import nearest_row
@@ -325,6 +326,7 @@ class RobustDPMeans(CenterEstimator):
         """
         used = np.ones(X.shape[0], dtype=bool) if weight is None else weight > 0.0
         kept, automatic, number = used, price is None, exact_number(self.n_clusters)
+        noise = UniformNoise()
         for n_paths in range(1, MAX_PATHS + 1):
             rows = X if kept.all() else some_rows(X, kept)
             w = None if weight is None else weight[kept]
@@ -341,17 +343,24 @@ class RobustDPMeans(CenterEstimator):
             # weight of the cluster of an average row: sum s_k^2 / sum s_k
             largest = sizes.max()  # squares of small weights would be 0
             common = largest * np.square(sizes / largest).sum() / (sizes / largest).sum()
+            # drop small clusters, which may consist of outliers
+            large = sizes >= SMALLEST_SHARE * common
             if automatic:
+                inner = np.ones(len(sample), dtype=bool)
+                if lam is None:
+                    aside = used & ~kept
+                    others = some_rows(X, aside), None if weight is None else weight[aside]
+                    sparse, in_noise = noise.find(sample, distances, labels, len(centers), w, large, others, share)
+                    large &= ~sparse
+                    inner = ~in_noise
                 distinct = count_distinct(sample) * (len(rows) / len(sample))
-                estimate = price_of(distances, labels, len(centers), w, distinct)
+                estimate = price_of(distances[inner], labels[inner], len(centers), None if w is None else w[inner], distinct, noise)
                 if estimate is not None:
                     price = estimate
                 elif n_paths == 1:  # all rows are at centers; later the price before is kept
                     price = path.lam / common
                 if lam is not None:  # a cluster of average size must be able to save lam
                     price = min(price, lam / (sizes.sum() / len(rows)))
-            # drop small clusters, which may consist of outliers
-            large = sizes >= SMALLEST_SHARE * common
             if lam is not None:  # a cluster stays if its rows would cost more as noise
                 saved = np.maximum(price - distances, 0.0)
                 saved = np.bincount(labels, saved if w is None else w * saved, len(centers))
