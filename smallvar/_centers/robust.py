@@ -55,6 +55,11 @@ def _sample(rows, weight, seed):
     return sample, weight[drawn], weight[drawn].sum() / weight.sum()
 
 
+def _only(rows, distances, labels, k, weight):
+    """The arguments, of some rows only."""
+    return distances[rows], labels[rows], k, None if weight is None else weight[rows]
+
+
 def refilled(X, weight, centers, number, n_threads):
     """Centers, and the rows farthest from all of them, one after another, up to a number."""
     distance = labels_and_distances(X, centers, n_threads)[1]
@@ -346,15 +351,15 @@ class RobustDPMeans(CenterEstimator):
             # drop small clusters, which may consist of outliers
             large = sizes >= SMALLEST_SHARE * common
             if automatic:
-                inner = np.ones(len(sample), dtype=bool)
-                if lam is None:
+                clusters = sample, distances, labels, len(centers), w
+                in_clusters = slice(None)
+                if lam is None:  # drop clusters of noise, too
                     aside = used & ~kept
                     others = some_rows(X, aside), None if weight is None else weight[aside]
-                    sparse, in_noise = noise.find(sample, distances, labels, len(centers), w, large, others, share)
-                    large &= ~sparse
-                    inner = ~in_noise
+                    sparse, in_noise = noise.find(*clusters, large, others, share)
+                    large, in_clusters = large & ~sparse, ~in_noise
                 distinct = count_distinct(sample) * (len(rows) / len(sample))
-                estimate = price_of(distances[inner], labels[inner], len(centers), None if w is None else w[inner], distinct, noise)
+                estimate = price_of(*_only(in_clusters, *clusters[1:]), distinct, noise)
                 if estimate is not None:
                     price = estimate
                 elif n_paths == 1:  # all rows are at centers; later the price before is kept

@@ -18,8 +18,9 @@ MOST_NOISE = 0.5  # of the weight: if more is noise, it is not noise that differ
 class UniformNoise:
     """Noise of even density over a box, as learned from the clusterings of merge paths.
 
-    ``log_density`` is the logarithm of its weight per volume, in units in which the rows of a path
-    weigh as much as there are distinct ones: ``unit`` times their own weight.
+    ``found``: whether there is any. ``log_density`` is the logarithm of its weight per volume, in
+    units in which the rows of a path weigh as much as there are distinct ones: ``unit`` times their
+    own weight.
     """
 
     def __init__(self):
@@ -29,44 +30,41 @@ class UniformNoise:
     def find(self, rows, distance, labels, k, weight, large, others, share):
         """Which clusters are noise, and which rows; none if all are better in clusters.
 
-        Sets ``found`` and the density. ``distance`` and ``labels`` are the squared distances of
-        rows from their centers, and their clusters (< k), of which some are ``large``. ``others``
-        are the rows set aside before and their weights, of which this ``share`` counts: if the rows
-        are a sample.
+        ``distance`` and ``labels`` are the squared distances of rows from their centers, and their
+        clusters (< k), of which some are ``large``: noise must have some of these, as small ones
+        may be a few outliers. ``others`` are the rows set aside before, and their weights, of which
+        this ``share`` counts: if the rows are a sample.
         """
         nothing = np.zeros(k, dtype=bool), np.zeros(len(rows), dtype=bool)
-        # rows in small clusters may be far away
-        inner = rows[large[labels]]
+        medians = medians_of(distance, labels, k, weight)
+        # rows in small clusters may be far away, and so may many equal ones
+        inner = rows[(large & (medians > 0.0))[labels]]
+        if k == 1 or not len(inner):
+            return nothing
         low, high = inner.min(axis=0), inner.max(axis=0)
         if self.found:
             low, high = np.minimum(low, self.low), np.maximum(high, self.high)
-        varying = high > low
-        self.low, self.high, self.d = low, high, np.count_nonzero(varying)
-        if k == 1 or not self.d:
-            return nothing
+        self.low, self.high, varying = low, high, high > low
         w = np.ones(len(rows)) if weight is None else weight
         self.unit = count_distinct(rows) / w.sum()
         w = self.unit * w
         outside = self.unit * share * self._weight_inside(*others)
+        d = self.d = np.count_nonzero(varying)
         # a column recorded in steps varies by one step at least, as in the criterion of a path
         floor = np.where(varying, recorded(rows, weight).variance, 0.0)
         self.log_volume = float(np.log((high - low + np.sqrt(12.0 * floor))[varying]).sum())
         # variances of round Gaussian clusters, from the medians of their squared distances
-        scales = medians_of(distance, labels, k, weight) / (2.0 * gammaincinv(self.d / 2, MIDDLE))
-        scales += floor.sum() / self.d
-        if not scales.any():
-            return nothing
-        scales = np.maximum(scales, scales[scales > 0.0].min())
+        variances = medians / (2.0 * gammaincinv(d / 2, MIDDLE)) + floor.sum() / d
+        variances = np.maximum(variances, variances[variances > 0.0].min())
         with np.errstate(divide="ignore"):
-            peaks = np.log(np.bincount(labels, w, k)) - self.d / 2 * np.log(2.0 * np.pi * scales)
-        log_density = peaks[labels] - distance / (2.0 * scales[labels])
+            peaks = np.log(np.bincount(labels, w, k)) - d / 2 * np.log(2.0 * np.pi * variances)
+        log_density = peaks[labels] - distance / (2.0 * variances[labels])
         dense, level = self._cut(peaks, log_density, labels, w, outside)
         # of a cluster, noise must not be denser within the UPPER quantile of distances
-        dense &= peaks - level >= gammaincinv(self.d / 2, UPPER)
+        dense &= peaks - level >= gammaincinv(d / 2, UPPER)
         noise = ~dense[labels] | (log_density < level)
-        if not self.found and dense.all():
-            return nothing
-        if not dense.any() or outside + w[noise].sum() > MOST_NOISE * (outside + w.sum()):
+        too_much = outside + w[noise].sum() > MOST_NOISE * (outside + w.sum())
+        if too_much or not (large & dense).any() or not (self.found or (large & ~dense).any()):
             return nothing
         self.found, self.log_density = True, level
         return ~dense, noise
