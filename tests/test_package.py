@@ -103,7 +103,7 @@ LAYERS = {
     ),
     "_centers": (
         *("unit_rows", "center_estimator", "starts", "dpmeans", "coreset", "minibatch"),
-        *("noise", "robust"),
+        *("noise", "uniform_noise", "robust"),
         *("divergence", "divergence_path", "bregman", "spherical", "gaussians"),
         *("gaussian_path", "mahalanobis", "hdp_choice", "hdp"),
     ),

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from smallvar import DPMeans, RobustDPMeans
 from smallvar._centers import noise as noise_module
 from smallvar._centers import robust as robust_module
+from smallvar._centers import uniform_noise
 
 FAMILIES = ("blobs", "grid", "weights", "float32", "far", "few")
 
@@ -368,6 +369,98 @@ def test_quantile_of_weights():
         3.0,
     ]
     assert noise_module.quantile(values, None, 0.5) == 2.0
+
+
+# ---- noise among the clusters ------------------------------------------------------------------
+
+
+def noisy(seed, d, share, n=1200, k=6):
+    """Blobs with rows of noise drawn evenly over a box around them, and the mask of these."""
+    rng = np.random.default_rng(seed)
+    centers = np.empty((0, d))
+    while len(centers) < k:
+        center = rng.uniform(-20, 20, size=(1, d))
+        if not len(centers) or np.linalg.norm(centers - center, axis=1).min() > 6:
+            centers = np.vstack([centers, center])
+    X = centers[rng.integers(k, size=n)] + rng.standard_normal((n, d))
+    noise = rng.random(n) < share
+    X[noise] = rng.uniform(-25, 25, size=(noise.sum(), d))
+    return X, noise
+
+
+def f1(noise, labels):
+    return 2 * (noise & (labels < 0)).sum() / (noise.sum() + (labels < 0).sum())
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4])
+@pytest.mark.parametrize("d", [2, 5])
+@seeds(4)
+def test_noise_among_clusters(d, share, seed):
+    """It is found, no cluster is made of it, and the price is that of the clusters."""
+    X, noise = noisy(seed, d, share)
+    model = RobustDPMeans(random_state=0).fit(X)
+    assert model.n_clusters_ == 6
+    assert f1(noise, model.labels_) > (0.9 if d == 2 else 0.98)
+    clean = RobustDPMeans(random_state=0).fit(X[~noise])
+    assert clean.price_ / 3 < model.price_ < 1.3 * clean.price_
+    check(model, X)
+
+
+def test_noise_beside_rows_far_away():
+    """Neither outliers nor a code for missing values widen the box of the noise."""
+    for seed in range(3):
+        X, noise = noisy(seed, 4, 0.2)
+        rng = np.random.default_rng(seed)
+        for far in (1e4 * rng.standard_normal((8, 4)), np.full((12, 4), -9999.0)):
+            rows = np.vstack([X, far])
+            model = RobustDPMeans(random_state=0).fit(rows)
+            assert f1(noise, model.labels_[: len(X)]) > 0.95
+            assert model.n_clusters_ == (6 if far[0, 0] != -9999.0 else 7)
+
+
+def test_a_wide_cluster_is_not_noise():
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        spread = np.array([1.0, 1.0, 1.0, 6.0])
+        centers = np.array([[0, 0, 0], [15, 0, 0], [0, 15, 0], [25, 25, 25]])
+        labels = rng.integers(4, size=1000)
+        X = centers[labels] + spread[labels, None] * rng.standard_normal((1000, 3))
+        model = RobustDPMeans(random_state=0).fit(X)
+        assert np.count_nonzero(model.labels_ < 0) <= 1
+
+
+def test_rows_without_noise_have_the_price_of_their_law():
+    """Also a single cloud, evenly filled, and a square that the path cuts into pieces."""
+    rng = np.random.default_rng(0)
+    ring = np.exp(2j * np.pi * rng.random(600)) * rng.uniform(9, 10, 600)
+    for X in (rng.random((600, 2)), rng.random((600, 5)), np.column_stack([ring.real, ring.imag])):
+        model = RobustDPMeans(random_state=0).fit(X)
+        assert np.count_nonzero(model.labels_ < 0) <= 1
+
+
+def test_noise_by_weights_and_in_other_units():
+    X, noise = noisy(3, 3, 0.3, n=800)
+    model = RobustDPMeans(random_state=0).fit(X)
+    assert f1(noise, model.labels_) > 0.95
+    twice = RobustDPMeans(random_state=0).fit(np.repeat(X, 2, axis=0))
+    for other in (
+        RobustDPMeans(random_state=0).fit(X, sample_weight=np.full(len(X), 2.0)),
+        RobustDPMeans(random_state=0).fit(2.0**-20 * X),
+    ):
+        assert np.array_equal(other.labels_, model.labels_)
+    assert (twice.labels_[::2] < 0).mean() == pytest.approx((model.labels_ < 0).mean(), abs=0.01)
+
+
+def test_bound_of_even_noise():
+    """In two columns exp(-r / s) n / s equals K pi times the density where the price is."""
+    law = uniform_noise.UniformNoise()
+    sizes, scales = np.array([200.0, 200.0]), np.array([2.0, 2.0])
+    assert law.bound(sizes, scales, 1.0, 1.0, 50.0) == 50.0
+    law.found, law.d, law.log_density = True, 2, np.log(0.1)
+    equal = 2.0 * np.log(400 / 2.0 / (2 * np.pi * 0.1))
+    assert law.bound(sizes, scales, 1.0, 1.0, 50.0) == pytest.approx(equal, rel=1e-9)
+    assert law.bound(sizes, scales, 1.0, 1.0, 5.0) == 5.0
+    assert law.bound(sizes, scales, 1.0, 20.0, 50.0) == 20.0
 
 
 # ---- what is refused ---------------------------------------------------------------------------

@@ -100,7 +100,8 @@ class RobustDPMeans(CenterEstimator):
         Cost of a row of weight 1 that is noise, in squared data units, > 0 and finite: the square
         of the distance from a center at which noise begins. "auto" estimates it from the squared
         distances within clusters, such that about one in twenty data sets of that size without
-        noise would have a row beyond it: see Notes.
+        noise would have a row beyond it, or less where there is noise among the clusters: see
+        Notes.
     max_clusters : int, default=None
         Never have more clusters than this.
     init : "path" or array-like of shape (n_centers, n_features), default="path"
@@ -184,12 +185,27 @@ class RobustDPMeans(CenterEstimator):
     these rows, until the same rows are set aside again, three times at most. With more than 50,000
     rows, the sizes of clusters and the price are estimated on a sample of 50,000.
 
+    **Noise among the clusters** makes a path with wide clusters of noise. Where ``lam`` and
+    ``price`` are "auto", the sparsest clusters are dropped as noise if that makes rows and labels
+    more likely: with n_0 the weight of the noise, V the volume of the box around the rows, and f
+    round Gaussian densities that follow from the medians of squared distances, ::
+
+        sum_k sum_{i in k} log(n_k f(x_i; mu_k, s_k)) + n_0 log(n_0 / V)
+            - log(n) / 2 (K (d + 2) + 2 d)
+
+    is larger than without noise. There is no such noise unless one of its clusters has 1/30 of the
+    weight of the cluster of an average row, nor if it were half of the rows. Rows in small clusters
+    and clusters of equal rows do not widen the box. A wide cluster differs from noise in that it
+    leaves most of the box empty; noise that does, such as a wide Gaussian cloud, is clusters.
+
     **price="auto"**: squared distances within clusters are taken to be gamma distributed, as they
     nearly are in Gaussian clusters of any covariance. The shape is fitted to the ratio of the 80%
     quantile to the median of all squared distances, each divided by the median of its cluster. The
     scale is the median in a cluster at least as wide as the clusters of 90% of the rows. The price
-    is the quantile that 0.05 of u rows exceed on average, u the number of distinct rows. If ``lam``
-    is a number, the price is at most ``lam`` over the mean weight of a row, so that no row of mean
+    is the quantile that 0.05 of u rows exceed on average, u the number of distinct rows. If there
+    is noise among the clusters, the price is no more than the squared distance r beyond which it is
+    denser than the clusters: where the densities of r in them, and in the noise, are equal. It is
+    no less than the 80% quantile. If ``lam`` is a number, the price is at most ``lam`` over the mean weight of a row, so that no row of mean
     weight is worth a cluster of its own. Where most rows are at their centers, as with many equal
     rows, the quantiles are those of all other rows together.
 
