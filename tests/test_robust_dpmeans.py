@@ -406,6 +406,14 @@ def test_noise_among_clusters(d, share, seed):
     check(model, X)
 
 
+def test_a_bound_or_a_number_does_not_hide_the_noise():
+    X, noise = noisy(1, 5, 0.3)
+    for options, k in (({"max_clusters": 6}, 6), ({"n_clusters": 6}, 6), ({"max_clusters": 5}, 5)):
+        model = RobustDPMeans(**options, random_state=0).fit(X)
+        assert model.n_clusters_ == k
+        assert f1(noise, model.labels_) > (0.98 if k == 6 else 0.9)
+
+
 def test_noise_beside_rows_far_away():
     """Neither outliers nor a code for missing values widen the box of the noise."""
     for seed in range(3):

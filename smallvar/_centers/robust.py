@@ -194,7 +194,8 @@ class RobustDPMeans(CenterEstimator):
             - log(n) / 2 (K (d + 2) + 2 d)
 
     is larger than without noise. There is no such noise unless one of its clusters has 1/30 of the
-    weight of the cluster of an average row, nor if it were half of the rows. Rows in small clusters
+    weight of the cluster of an average row, nor if it were half of the rows. It is looked for among
+    the clusters of a path without ``max_clusters`` and ``n_clusters``. Rows in small clusters
     and clusters of equal rows do not widen the box. A wide cluster differs from noise in that it
     leaves most of the box empty; noise that does, such as a wide Gaussian cloud, is clusters.
 
@@ -205,9 +206,10 @@ class RobustDPMeans(CenterEstimator):
     is the quantile that 0.05 of u rows exceed on average, u the number of distinct rows. If there
     is noise among the clusters, the price is no more than the squared distance r beyond which it is
     denser than the clusters: where the densities of r in them, and in the noise, are equal. It is
-    no less than the 80% quantile. If ``lam`` is a number, the price is at most ``lam`` over the mean weight of a row, so that no row of mean
-    weight is worth a cluster of its own. Where most rows are at their centers, as with many equal
-    rows, the quantiles are those of all other rows together.
+    no less than the 80% quantile. If ``lam`` is a number, the price is at most ``lam`` over the
+    mean weight of a row, so that no row of mean weight is worth a cluster of its own. Where most
+    rows are at their centers, as with many equal rows, the quantiles are those of all other rows
+    together.
 
     Robust centers, such as the median of means, are no substitute: they bound the influence of
     outliers on the centers of given clusters, but not on the number of clusters, and outliers stay
@@ -347,13 +349,13 @@ class RobustDPMeans(CenterEstimator):
         """
         used = np.ones(X.shape[0], dtype=bool) if weight is None else weight > 0.0
         kept, automatic, number = used, price is None, exact_number(self.n_clusters)
-        noise = UniformNoise()
+        noise, free, most = UniformNoise(), automatic and lam is None, self.max_clusters
         for n_paths in range(1, MAX_PATHS + 1):
             rows = X if kept.all() else some_rows(X, kept)
             w = None if weight is None else weight[kept]
-            options = {"lam": lam, "most": self.max_clusters, "init": given}
-            # at an exact number, rows far away might be clusters of the first path
-            options["number"] = None if n_paths == 1 else number
+            options = {"lam": lam, "most": most, "number": number, "init": given}
+            if n_paths == 1:  # rows far away, or noise, might be clusters of the first path
+                options |= {"most": None if free else most, "number": None}
             path_rng = np.random.RandomState(seed)
             path = find_path(rows, w, path_rng, n_threads, **options, callback=self._callback())
             # distances and sizes in the clusters of this path, from a sample of its rows
@@ -368,13 +370,14 @@ class RobustDPMeans(CenterEstimator):
             large = sizes >= SMALLEST_SHARE * common
             if automatic:
                 clusters = sample, distances, labels, len(centers), w
-                in_clusters = slice(None)
-                if lam is None:  # drop clusters of noise, too
+                in_clusters, distinct = slice(None), count_distinct(sample)
+                # drop clusters of noise, too, but not of a path with as few as allowed
+                if free and (n_paths == 1 or path.best != most):
                     aside = used & ~kept
                     others = some_rows(X, aside), None if weight is None else weight[aside]
-                    sparse, in_noise = noise.find(*clusters, large, others, share)
+                    sparse, in_noise = noise.find(*clusters, distinct, large, others, share)
                     large, in_clusters = large & ~sparse, ~in_noise
-                distinct = count_distinct(sample) * (len(rows) / len(sample))
+                distinct *= len(rows) / len(sample)
                 estimate = price_of(*_only(in_clusters, *clusters[1:]), distinct, noise)
                 if estimate is not None:
                     price = estimate
@@ -395,7 +398,8 @@ class RobustDPMeans(CenterEstimator):
             near = used & (distances <= price)
             if np.count_nonzero(near) < (number or 1):  # hardly a row is within a given price
                 near = kept
-            if (near == kept).all() and number in (None, path.best):
+            allowed = number in (None, path.best) and not (most and path.best > most)
+            if (near == kept).all() and allowed:
                 break
             kept = near
         self.path_ = path

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaincinv, gammaln, logsumexp
 
 from smallvar._centers.noise import MIDDLE, UPPER, medians_of
-from smallvar._selection.columns import count_distinct, recorded, spaced
+from smallvar._selection.columns import recorded, spaced
 
 ROUNDS = 4  # of finding the rows of noise and the density of the noise, each from the other
 MOST_NOISE = 0.5  # of the weight: if more is noise, it is not noise that differs from the others
@@ -27,13 +27,14 @@ class UniformNoise:
         self.low, self.high = np.inf, -np.inf
         self.found, self.log_density, self.unit = False, -np.inf, 1.0
 
-    def find(self, rows, distance, labels, k, weight, large, others, share):
+    def find(self, rows, distance, labels, k, weight, distinct, large, others, share):
         """Which clusters are noise, and which rows; none if all are better in clusters.
 
-        ``distance`` and ``labels`` are the squared distances of rows from their centers, and their
-        clusters (< k), of which some are ``large``: noise must have some of these, as small ones
-        may be a few outliers. ``others`` are the rows set aside before, and their weights, of which
-        this ``share`` counts: if the rows are a sample.
+        ``distance`` and ``labels`` are the squared distances of rows, of which so many are
+        ``distinct``, from their centers, and their clusters (< k), of which some are ``large``:
+        noise must have some of these, as small ones may be a few outliers. ``others`` are the rows
+        set aside before, and their weights, of which this ``share`` counts: if the rows are a
+        sample.
         """
         nothing = np.zeros(k, dtype=bool), np.zeros(len(rows), dtype=bool)
         medians = medians_of(distance, labels, k, weight)
@@ -46,7 +47,7 @@ class UniformNoise:
             low, high = np.minimum(low, self.low), np.maximum(high, self.high)
         self.low, self.high, varying = low, high, high > low
         w = np.ones(len(rows)) if weight is None else weight
-        self.unit = count_distinct(rows) / w.sum()
+        self.unit = distinct / w.sum()
         w = self.unit * w
         outside = self.unit * share * self._weight_inside(*others)
         d = self.d = np.count_nonzero(varying)
