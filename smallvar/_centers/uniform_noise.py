@@ -56,7 +56,7 @@ class UniformNoise:
         self.log_volume = float(np.log((high - low + np.sqrt(12.0 * floor))[varying]).sum())
         # variances of round Gaussian clusters, from the medians of their squared distances
         variances = medians / (2.0 * gammaincinv(d / 2, MIDDLE)) + floor.sum() / d
-        variances = np.maximum(variances, variances[variances > 0.0].min())
+        variances = np.maximum(variances, variances.min(where=variances > 0.0, initial=np.inf))
         with np.errstate(divide="ignore"):
             peaks = np.log(np.bincount(labels, w, k)) - d / 2 * np.log(2.0 * np.pi * variances)
         log_density = peaks[labels] - distance / (2.0 * variances[labels])
@@ -86,7 +86,8 @@ class UniformNoise:
                 - (K (d + 2) + 2 d [any cluster is noise]) log(n) / 2.
         """
         k, d, price = len(peaks), self.d, np.log(outside + w.sum()) / 2
-        order, best = np.argsort(peaks, kind="stable"), -np.inf
+        # without any finite likelihood, as of rows beyond the range of squares, no noise
+        order, best, found = np.argsort(peaks, kind="stable"), -np.inf, (0, -np.inf)
         log_density, w, place = spaced(log_density), spaced(w), np.empty(k, dtype=int)
         place[order] = np.arange(k)
         place = place[spaced(labels)]
