@@ -18,10 +18,11 @@ from helpers import seeds
 from scipy.sparse.linalg import ArpackError
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score
+from sklearn.neighbors import kneighbors_graph
 from smallvar._sweeps.graph import LinkSweep, links_leaving
 
 from smallvar import PenalizedCut, cut_path
-from smallvar._graph import cuts, network
+from smallvar._graph import cuts, neighbors, network
 
 CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
 ALGORITHMS = pytest.mark.parametrize("algorithm", ["multilevel", "incremental", "batch"])
@@ -727,6 +728,108 @@ def test_auto_knows_no_unit():
         model = PenalizedCut(random_state=0).fit(A * unit)
         assert np.array_equal(model.labels_, expected.labels_)
         assert model.lam_ == expected.lam_
+
+
+# ----------------------------------------------------------------------------------------
+# Points that are linked to their neighbors
+
+
+def neighbor_graph(X, k=10):
+    """Each point linked to its k nearest neighbors; a link counts twice if it is both ways."""
+    A = kneighbors_graph(X, k)
+    return scipy.sparse.csr_array(A + A.T)
+
+
+@seeds(4)
+def test_auto_leaves_a_cloud_of_points_whole(seed):
+    """Any cut of a body of points shortens the description of its links."""
+    rng = np.random.default_rng([seed, 3])
+    for n, d in ((200, 3), (400, 5)):
+        for X in (rng.random((n, d)), rng.standard_normal((n, d))):
+            model = PenalizedCut(random_state=0).fit(neighbor_graph(X))
+            assert model.n_clusters_ == model.path_.best == model.path_.ranking[0] == 1
+            shortest = model.path_.n_clusters[model.path_.criterion.argmin()]
+            assert shortest > 1 and shortest == model.path_.ranking[1]
+
+
+@seeds(4)
+@CUTS
+def test_auto_finds_clouds_of_points(seed, cut):
+    rng = np.random.default_rng([seed, 4])
+    truth = rng.permutation(np.arange(320) % 4)
+    X = 4.5 * np.eye(4, 3)[truth] + rng.standard_normal((320, 3))
+    A = neighbor_graph(X)
+    model = PenalizedCut(cut=cut, random_state=0).fit(A)
+    assert model.n_clusters_ == 4
+    assert normalized_mutual_info_score(truth, model.labels_) > 0.85
+    check(model, A.toarray())
+    for same in (A * 0.375, A * 64.0):  # no unit matters
+        again = PenalizedCut(cut=cut, random_state=0).fit(same)
+        assert np.array_equal(again.labels_, model.labels_)
+
+
+def test_graphs_of_neighbors_are_told_from_networks():
+    """Not by degrees alone, nor by triangles alone, which meetings of several nodes make, too."""
+
+    def told(A, truth):
+        graph = network.read_graph(PenalizedCut(), A, "normalized")
+        return neighbors.links_neighbors(graph, truth.astype(np.int32))
+
+    rng = np.random.default_rng(0)
+    X = rng.random((300, 2))
+    halves = X[:, 0] > 0.5
+    for A in (neighbor_graph(X), kneighbors_graph(X, 5).maximum(kneighbors_graph(X, 5).T)):
+        assert told(A, halves) and told(A * 8.0, halves)
+    assert not told(neighbor_graph(X + 5.0 * halves[:, None]), halves)  # there is no link between
+    assert not told(*planted_graph(300))
+    truth, A = np.arange(320) // 40, np.zeros((320, 320))
+    for meeting in range(500):
+        groups = [meeting % 8] if meeting % 3 else rng.choice(8, 2, replace=False)
+        who = rng.choice(np.flatnonzero(np.isin(truth, groups)), 4, replace=False)
+        A[np.ix_(who, who)] = 1.0
+    np.fill_diagonal(A, 0.0)
+    assert not told(A, truth)
+    assert normalized_mutual_info_score(truth, PenalizedCut().fit(A).labels_) > 0.9
+    ring = sum(np.roll(np.eye(300), step, axis=1) for step in (1, 47, 101, 127, 140))
+    assert not told(ring + ring.T, np.arange(300) // 30)  # equal degrees, but no triangles
+
+
+def test_dimension_and_links_of_a_cut():
+    """Of uniform points, but for their border, and of the links across a plane through the cube."""
+    rng = np.random.default_rng(1)
+    for d, low, high in ((1, 1.0, 1.4), (2, 1.8, 2.4), (3, 2.6, 3.3), (5, 3.9, 5.2)):
+        X = rng.random((2000, d))
+        graph = network.read_graph(PenalizedCut(), neighbor_graph(X), "normalized")
+        assert low < neighbors.dimension(graph) < high
+        labels = (X[:, 0] > 0.5).astype(np.int32)
+        scale = cuts.LinkDescription(graph).scale
+        bodies = neighbors._Bodies(graph, labels, scale, float(d))
+        ratio, apart = bodies.ratio(0, 1)
+        assert 0.6 < ratio < 1.2 and not apart
+        assert ratio == pytest.approx(bodies.ratio_around(0))
+    full = network.read_graph(PenalizedCut(), np.ones((9, 9)), "normalized")
+    assert neighbors.dimension(full) == 1.0
+    star = np.zeros((9, 9))
+    star[0, 1:] = star[1:, 0] = 1.0
+    assert neighbors.dimension(network.read_graph(PenalizedCut(), star, "normalized")) == np.inf
+
+
+def test_bodies_count_links():
+    """After mergers, as from the labels."""
+    rng = np.random.default_rng(2)
+    A = neighbor_graph(rng.random((120, 2)), 6)
+    graph = network.read_graph(PenalizedCut(), A, "normalized")
+    labels = rng.integers(8, size=120).astype(np.int32)
+    bodies = neighbors._Bodies(graph, labels, 2.0, 2.0)
+    for a, b in ((1, 4), (2, 7), (1, 2)):
+        bodies.unite(a, b)
+        labels[labels == b] = a
+    expected = neighbors._Bodies(graph, labels, 2.0, 2.0)
+    assert bodies.size[np.unique(labels)].tolist() == expected.size[expected.size > 0].tolist()
+    for a in np.unique(labels):
+        assert bodies.links[a] == pytest.approx(expected.links[a])
+        assert bodies.within[a] == pytest.approx(expected.within[a])
+        assert bodies.ratio_around(a) == pytest.approx(expected.ratio_around(a))
 
 
 @pytest.mark.parametrize("lam", ["auto", "plateau"])

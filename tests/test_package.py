@@ -117,7 +117,7 @@ LAYERS = {
         *("moving", "dynamic", "exchange", "dynamic_kernel"),
         *("record", "description", "visit", "segment_start", "segments"),
     ),
-    "_graph": ("network", "cuts", "cut_path", "penalized_cut"),
+    "_graph": ("network", "neighbors", "cuts", "cut_path", "penalized_cut"),
 }
 
 

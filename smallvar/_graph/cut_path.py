@@ -34,7 +34,8 @@ class CutPath(Path):
         The middle of that plateau; NaN if there is none.
     ranking : ndarray of intp
         The K of all plateaus that are not trivial, the widest in log(-lam) first; for
-        ``PenalizedCut(lam="auto")`` all K, the shortest description length first.
+        ``PenalizedCut(lam="auto")`` all K, the shortest description length first, but for merged
+        clusters of neighbors, which come before them.
     lams : ndarray of shape (n_lams,), float64, or None
         The penalties that were tried, ascending.
     """
@@ -120,8 +121,9 @@ class Clusterings:
         )
 
     def chosen(self, best, lam):
-        """CutPath with a given choice of K and lam, ranked by the criterion."""
-        return self._path(best, lam, self.counts[np.argsort(self.criterion, kind="stable")])
+        """CutPath with a given choice of K and lam; the others are ranked by the criterion."""
+        ranking = self.counts[np.argsort(self.criterion, kind="stable")]
+        return self._path(best, lam, np.concatenate([[best], ranking[ranking != best]]))
 
     def widest(self, *, log):
         """CutPath with the middle of the widest plateau, by lam or (``log``) by log(-lam)."""

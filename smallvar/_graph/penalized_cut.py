@@ -25,6 +25,7 @@ from smallvar._core.validation import (
 )
 from smallvar._graph.cut_path import Clusterings, CutPath
 from smallvar._graph.cuts import (
+    CutClustering,
     CutDescent,
     LinkDescription,
     lam_between,
@@ -33,6 +34,7 @@ from smallvar._graph.cuts import (
     spectral_labels,
     tie_of,
 )
+from smallvar._graph.neighbors import links_neighbors, unite
 from smallvar._graph.network import check_labels, read_graph, warn_useless
 
 if TYPE_CHECKING:
@@ -58,11 +60,12 @@ class PenalizedCut(FitMixin, BaseEstimator):
     lam : float, "auto", "plateau" or None, default="auto"
         Penalty of a cluster, negative, or how to find one.
 
-        "auto" is for networks, such as those of acquaintances: it takes the clusters with the least
-        description length of the links (see Notes), which are the connected components if no other
-        clusters shorten it. "plateau" is for graphs that link points to their neighbors, where any
-        cut of a surface shortens the description: it takes the clusters that are best over the
-        widest range of log(-lam) on a path of penalties. Both need ``algorithm="multilevel"``.
+        "auto" takes the clusters with the least description length of the links, which are the
+        connected components if no other clusters shorten it. In a graph that links points to their
+        nearest neighbors any cut of a body of points does: there it merges clusters that have about
+        as many links between them as a cut through one body has (see Notes). "plateau" takes the
+        clusters that are best over the widest range of log(-lam) on a path of penalties, which are
+        never one. Both need ``algorithm="multilevel"``.
 
         A number: for the normalized cut, a cluster pays for itself if the share of its degree that
         stays within, links(c, c) / deg(c), exceeds 1 + lam: with -0.5, more than half. Useful is
@@ -118,8 +121,8 @@ class PenalizedCut(FitMixin, BaseEstimator):
         The clusterings found, as :func:`cut_path` returns them: for each number of clusters the one
         with the lowest cut, or for "auto" the one with the least description length. ``ranking``
         has the numbers by the width of their range in log(-lam), or by description length; ``best``
-        is the first, from whose labels the cut descends, and ``lam`` its penalty. Absent for a
-        given ``lam``.
+        is the first, from whose labels the cut descends, and ``lam`` its penalty. If "auto" has
+        merged clusters of neighbors, theirs is the first. Absent for a given ``lam``.
     n_iter_ : int
         Sweeps, the last, unchanging ones included.
     n_features_in_ : int
@@ -158,6 +161,15 @@ class PenalizedCut(FitMixin, BaseEstimator):
     cluster. From the best of them, single nodes and clusters are moved to a fixed point of the
     penalized cut at ``lam_``. Its labels are returned.
 
+    "auto" takes a graph for one of points and their nearest neighbors if no degree (number of
+    links) is below half of the mean, as must be where each point is linked to k others, and links
+    between the clusters close more than 1.5 times as many triangles as independent links would. The
+    share of closed paths of two links tells the dimension D of the points, and so how many links a
+    plane cuts in a cube of so many uniform points. Two clusters are merged unless they have fewer
+    than 0.85 (1 - 1/D) times as many links, and fewer by two standard deviations; then a cluster
+    with at least 0.85 times as many links to all of its neighbors is merged with one. So a cloud of
+    points usually stays whole. Long thin clusters may be cut.
+
     A self-link A_ii counts once in the degree of its node and never in a cut. A node without links
     to others is always a cluster of its own, with a cut of 0.
 
@@ -167,7 +179,8 @@ class PenalizedCut(FitMixin, BaseEstimator):
     5.2, Theorem 5.3 ("batch"). Multilevel moves: Blondel, Guillaume, Lambiotte & Lefebvre (2008),
     Fast unfolding of communities in large networks. "auto": Zhang & Peixoto (2020), Statistical
     inference of assortative community structures; Newman (2016), Equivalence between modularity
-    optimization and maximum likelihood methods for community detection.
+    optimization and maximum likelihood methods for community detection. Triangles and dimension:
+    Dall & Christensen (2002), Random geometric graphs.
 
     Examples
     --------
@@ -281,6 +294,10 @@ class PenalizedCut(FitMixin, BaseEstimator):
                 shortest[k] = clustering
         best = min(sorted(shortest), key=lambda k: shortest[k].length)
         labels = shortest[best].labels
+        if links_neighbors(graph, labels):
+            united = CutClustering.of(graph, unite(graph, labels, length.scale), length)
+            best, labels = united.n_clusters, united.labels
+            shortest[best] = united
         lam = lam_between(graph, labels, self.cut)
         self.path_ = Clusterings(graph, shortest.values(), length).chosen(best, lam)
         return CutDescent(self, graph, lam, None).run("multilevel", labels), lam
