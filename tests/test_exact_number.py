@@ -357,9 +357,10 @@ def test_n_clusters_needs_a_number_that_the_data_choose(estimator):
 def test_none_and_auto_are_the_same_in_batches(estimator):
     """Also where the first batch has a single cluster, and the penalty is chosen again."""
     single = 1.0 + 0.01 * np.abs(CLOUD[:100])
+    two = positive() * np.repeat([[1.0, 1.0, 1.0], [-1.0, 1.0, 1.0]], 30, axis=0)
     models = [estimator(n_clusters=n, random_state=0) for n in (None, "auto")]
     for model in models:
-        for batch in (single, positive(), positive()[::-1]):
+        for batch in (single, two, two[::-1]):
             model.partial_fit(batch)
     assert models[0].lam_ == models[1].lam_
     assert np.array_equal(models[0].cluster_centers_, models[1].cluster_centers_)

@@ -13,8 +13,10 @@ from numpy.testing import assert_allclose
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
 
-from smallvar import DPMeans, SphericalDPMeans
+from smallvar import DPMeans, SphericalDPMeans, UnclearNumberWarning
 from smallvar._centers import unit_rows
+from smallvar._selection.sample import PathClustering
+from smallvar._selection.sphere import directions, sharpest
 
 FAMILIES = (
     "plain",
@@ -645,3 +647,77 @@ def test_penalty_of_a_single_direction_is_chosen_again(n_first, fit):
         assert getattr(model, name) == pytest.approx(getattr(expected, name))
     before = model.lam_
     assert model.partial_fit(-X).lam_ == before
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_wide_cluster_is_one(seed):
+    """The sphere is bent, so residuals in space look thinner in pieces of a cluster."""
+    rows = np.random.default_rng(seed).normal([2.0, 0.0, 0.0], [0.5, 0.9, 0.3], size=(500, 3))
+    model = SphericalDPMeans(random_state=0).fit(rows)
+    assert model.n_clusters_ == 1
+
+
+def topics(seed, n=600, d=12):
+    """Four topics; each has four words of its own, in part of its rows and more or less of them."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(4, size=n)
+    means = np.linalg.qr(rng.normal(size=(d, d)))[0][:4]
+    words = rng.normal(size=(4, 4, d)) / np.sqrt(d)
+    loads = rng.exponential(size=(n, 4)) * (rng.random((n, 4)) < 0.4)
+    rows = means[y] + 0.9 * np.einsum("ij,ijl->il", loads, words[y])
+    return rows + 0.05 * rng.normal(size=(n, d)), y
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_topics_are_not_split_into_pieces(seed):
+    X, y = topics(seed)
+    with pytest.warns(UnclearNumberWarning):
+        model = SphericalDPMeans(random_state=0).fit(X)
+    assert model.n_clusters_ == 4
+    assert adjusted_rand_score(y, model.labels_) > 0.75
+    # pieces do lower the criterion
+    assert model.path_.ranking[0] > 4
+
+
+def test_more_columns_than_have_covariances_of_their_own():
+    rng = np.random.default_rng(0)
+    y = rng.integers(5, size=400)
+    X = rng.normal(size=(5, 200))[y] + rng.normal(size=(400, 200)) * 0.7
+    model = SphericalDPMeans(random_state=0).fit(X)
+    assert model.n_clusters_ == 5
+    assert adjusted_rand_score(y, model.labels_) == 1.0
+
+
+def criteria(values):
+    return [PathClustering(k + 1, None, float(v)) for k, v in enumerate(values)]
+
+
+def test_number_at_the_minimum_or_at_the_bend():
+    # beyond the minimum, three clusters, the criterion rises by the price of a cluster
+    assert sharpest(criteria([0, -500, -1000, -990, -980]), 10.0).k == 3
+    # it hardly rises: by 400 for each cluster to the third, by 15 for each to the sixth
+    assert sharpest(criteria([0, -400, -800, -810, -830, -845, -844, -843]), 10.0).k == 3
+    # falls by less than a price count as one: 30 / 10 at four clusters, 5 / 3 at two
+    assert sharpest(criteria([0, -50, -80, -110, -111, -111]), 10.0).k == 4
+    # nothing is known beyond the last one
+    assert sharpest(criteria([0, -400, -800, -810]), 10.0).k == 4
+    assert sharpest(criteria([0, 1, 2]), 10.0).k == 1
+    assert sharpest(criteria([0, -400, -380, np.inf]), 10.0).k == 2
+
+
+@pytest.mark.parametrize("d", [4, 150])
+def test_weight_two_in_the_criterion_of_directions(d):
+    """Weight 2 is two equal rows; the unit of weights does not matter."""
+    rng = np.random.default_rng(1)
+    X = unit_rows.unit_rows(rng.normal(size=(100, d)) + 2.0 * rng.choice([-1, 1], (100, 1)), 1)
+    # few of two: values that many rows share count as recorded in steps
+    weight, labels = 1 + (np.arange(100) % 10 == 0), (X[:, 0] > 0.0).astype(np.int32)
+
+    def value(X, w, labels):
+        criterion, _ = directions(X, w, 1)
+        return criterion(criterion.relabeled(labels, 2))[0]
+
+    twice = np.repeat(np.arange(100), weight)
+    V = value(X, weight.astype(float), labels)
+    assert_allclose(value(X[twice], None, labels[twice]), V, rtol=1e-6)
+    assert_allclose(value(X, 3.0 * weight, labels), V, rtol=1e-6)

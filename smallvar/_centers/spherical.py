@@ -43,12 +43,13 @@ from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import LAM_RULES, check_number_asked, cut_guess, farthest_row
+from smallvar._selection.sphere import directions
 from smallvar._sweeps.means import ZERO_RESULTANT
 
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
 BLOCK_NUMBERS = 1 << 18  # entries of the rows that are compared with all centers at a time
 # of paths; rows of the first pass: wide clusters are worth a center from some 20 rows on
-PATH_OPTIONS = {"coarse_rows": 20_000, "transforms": False}
+PATH_OPTIONS = {"coarse_rows": 20_000, "transforms": False, "family": directions}
 
 
 def resultants(totals, weights):
@@ -289,10 +290,20 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     that data may be larger than memory. An error e of the length changes 1 - cos by the factor
     1 + e.
 
-    The criterion by which the data choose K has a price for each cluster, which grows with the
-    number of directions in which the rows vary. In tf-idf rows these are hundreds or thousands,
-    most of them words of few texts, so the price is more than what a topic gains.
-    ``TruncatedSVD`` keeps the directions that many texts share.
+    The criterion by which the data choose K is that of :func:`lambda_path`, but with densities of
+    tangent vectors t = (x - c mu) / sqrt((1 + c) / 2), c the cosine of x and its center mu: in
+    d - 1 directions, and over the sphere ((1 + c) / 2)^(-(d - 3) / 2) times as large. Each is t or
+    Gaussian, either spherical with the same variance v for all clusters, or with a covariance of
+    each cluster that has an inverse Wishart prior at v I, of the weight of 6 d rows, over which the
+    likelihood is integrated (of more than 128 columns, in the 128 of the largest second moments;
+    in others it is spherical). A coordinate of a center costs log(u). If the criterion rises
+    beyond its minimum by less than half the price of a cluster for each, pieces of clusters lower
+    it. Then K is where it bends most: on its lower convex hull, where the fall to K is the largest
+    multiple of that beyond K, or of the price if that is more.
+
+    The price of a cluster grows with the number of directions in which the rows vary. In tf-idf
+    rows these are hundreds or thousands, most of them words of few texts, so the price is more than
+    what a topic gains. ``TruncatedSVD`` keeps the directions that many texts share.
 
     ``partial_fit`` takes a batch at a time, as :class:`MiniBatchDPMeans` does: the row with the
     largest w (1 - cos) opens a cluster while its cosine is below ``min_cosine_``, then each center
@@ -313,6 +324,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     ----------
     Straub, Campbell, How & Fisher (2015), Small-variance nonparametric clustering on the
     hypersphere. Dhillon & Modha (2001), Concept decompositions, for a fixed number of clusters.
+    Fraley & Raftery (2007), Bayesian regularization for normal mixture estimation, for the prior
+    of covariances. Baudry, Maugis & Michel (2012), Slope heuristics, for criteria that go on
+    falling.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from smallvar._selection.columns import BLOCK_ROWS
 from smallvar._selection.confidence import shares, weighed
 from smallvar._selection.descent import Metric
 from smallvar._selection.envelope import Path, envelope, penalty_within, ratios
-from smallvar._selection.sample import PathClustering, PathProblem, Sample, squared_euclidean
+from smallvar._selection.sample import PathClustering, PathProblem, Sample
 
 # multiply-adds of one sweep at each clustering: up to so many, all are brought to fixed points
 CHEAP = 1 << 22
@@ -120,6 +120,7 @@ class LambdaPath(Path):
         self._centers = {c.k: c.centers for c in clusterings}
         self._modeled = {c.k: c.modeled for c in clusterings}
         self._X, self._family = problem.X, problem.family
+        self._labels_itself = problem.of_divergence
         self._metric, self._unit = metric, 1.0
         # labels of clusterings whose criteria are far above the lowest: see ``criterion``
         self._far = {c.k: c.labels for c in clusterings if c.labels is not None and c.far}
@@ -143,7 +144,7 @@ class LambdaPath(Path):
         clusterings, ranges = self._clusterings, self._ranges
         self._rows = sample.rows
         given = not problem.lam is problem.number is None
-        if given or problem.family is not squared_euclidean or len(clusterings) == 1:
+        if given or problem.of_divergence or len(clusterings) == 1:
             return
         i = int(np.searchsorted(self.counts, self.best))
         most = np.inf if problem.most is None else problem.most
@@ -175,7 +176,7 @@ class LambdaPath(Path):
                 value = shapes(clustering.labels, clustering.k)
                 clustering.criterion = min(clustering.criterion, value)
                 self._criterion[i] = clustering.criterion
-        best, values = choose(self._problem, self._clusterings, self._ranges, self.tie)
+        best, values = choose(self._problem, self._clusterings, self._ranges, sample.criterion)
         self.best = best.k
         allowed = self._problem.allowed(self._clusterings)
         self.value = min((c.criterion for c in allowed), default=np.inf)
@@ -487,13 +488,13 @@ class LambdaPath(Path):
             if X is None:
                 raise ValueError("X must be given: a path that was pickled has lost its rows")
         else:
-            X = check_data(X, sparse=self._family is squared_euclidean and self._metric is None)
+            X = check_data(X, sparse=not self._labels_itself and self._metric is None)
             columns = centers.shape[1] if self._metric is None else len(self._metric.matrix)
             if X.shape[1] != columns:
                 raise ValueError(f"X must have {columns} columns, got {X.shape[1]}")
             if self._metric is not None:
                 X = self._metric(X)
         check_number(n_threads, "n_threads", low=1, integer=True, none=True)
-        if self._family is not squared_euclidean:
+        if self._labels_itself:
             return self._family.labels(X, centers)
         return nearest_sweep(X, None, centers, resolve_threads(n_threads)).labels

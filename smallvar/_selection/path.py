@@ -25,6 +25,7 @@ from smallvar._selection.envelope import envelope, scores
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.own_shapes import AROUND, FEWEST_JUDGED, MOST_JUDGED, OwnShapes
 from smallvar._selection.sample import DENSE_BYTES, PathClustering, PathProblem, squared_euclidean
+from smallvar._selection.sphere import directions, sharpest
 from smallvar._selection.touching import number_by_boundaries
 from smallvar._sweeps.rows import UNSOUND
 
@@ -485,19 +486,25 @@ def _survey_down(search, sample, fine_grained=False, every=2):
     return _Survey(centers[_top(centers, best)], factor, best)
 
 
-def _best(problem, clusterings, ranges, tie):
+def _best(problem, clusterings, ranges, criterion):
     """The clustering of the given number, the lowest objective, or the lowest criterion.
 
     If the lowest criterion is not that of a single cluster, the lowest of the ``scores`` of the
-    clusterings decides among the others. Returns these scores as well.
+    clusterings decides among the others; of directions, the bend of the criterion, see
+    ``sharpest``. Returns these scores as well.
     """
-    values, allowed = scores(clusterings, ranges, tie), problem.allowed(clusterings)
+    values = scores(clusterings, ranges, criterion.tie)
+    allowed = problem.allowed(clusterings)
     if problem.number is not None:
         # a path in another metric may lack the number; any will do, as it is not used then
         return allowed[0] if allowed else clusterings[0], values
     best = min(allowed, key=problem.value)
     if problem.lam is not None or best.k == 1:
         return best, values
+    if problem.family is directions:
+        found = sharpest(clusterings, criterion.price_of_cluster)
+        if found.k < best.k:
+            return found, values
     allowed = {c.k for c in allowed}
     several = [i for i, c in enumerate(clusterings) if c.k > 1 and c.k in allowed]
     return clusterings[min(several, key=lambda i: values[i])], values
@@ -555,7 +562,7 @@ def _descend(problem, sample, start, step, first=False):
     if not clusterings:  # no error is finite
         raise ValueError(UNSOUND)
     ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
-    best, values = _best(problem, clusterings, ranges, tie)
+    best, values = _best(problem, clusterings, ranges, sample.criterion)
     # centers of many clusters are not kept where they take more memory than the data
     taken = 0
     for clustering in clusterings:

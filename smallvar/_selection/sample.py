@@ -137,6 +137,11 @@ class PathProblem:
         """Index of the rows that take part."""
         return slice(None) if self.rows is None else self.rows
 
+    @property
+    def of_divergence(self):
+        """Whether distances are not squared ones: the family then labels rows itself."""
+        return hasattr(self.family, "labels")
+
     def whole(self, centers):
         """Centers with the constant columns put back."""
         if self.varying.all():
