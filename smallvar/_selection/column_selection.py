@@ -48,7 +48,8 @@ def differing_columns(criterion, clusterings):
     that is more than their price. The best clustering gains most by such columns. Returns None if
     there is none, or if all columns differ.
     """
-    X, floor, u = np.asarray(criterion.X, dtype=np.float64), criterion.floor, criterion.distinct
+    scale, u = criterion.frame.scale, criterion.distinct  # keeps squares within float64
+    X, floor = np.asarray(criterion.X, dtype=np.float64) * scale, criterion.floor * scale**2
     w = np.ones(len(X)) if criterion.weight is None else criterion.weight
     total = w.sum()
     X = X - (w @ X) / total

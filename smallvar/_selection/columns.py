@@ -336,7 +336,7 @@ class PowerTransform:
 
     def __init__(self, X, weight):
         X, weight = evenly_spaced_rows(X, weight)
-        self.columns, self._parts, step = [], [], max(1, SORTED_NUMBERS // len(X))
+        self.columns, self.parts, step = [], [], max(1, SORTED_NUMBERS // len(X))
         for start in range(0, X.shape[1], step):
             part = X[:, start : start + step]
             low, size = part.min(axis=0), np.ptp(part, axis=0)
@@ -353,21 +353,21 @@ class PowerTransform:
             best = np.where(fitted[0, 0] > fitted[1, 0], fitted[0], fitted[1])
             usable = np.flatnonzero(best[0] > -np.inf)
             self.columns += [start + one_sided[i] for i in usable]
-            self._parts += best[1:, usable].T.tolist()
+            self.parts += best[1:, usable].T.tolist()
 
     def of(self, kept):
         """The transforms of rows in these columns only."""
         new = copy(self)
-        parts = dict(zip(self.columns, self._parts, strict=True))
+        parts = dict(zip(self.columns, self.parts, strict=True))
         new.columns = [i for i, j in enumerate(kept) if j in parts]
-        new._parts = [parts[j] for j in kept if j in parts]
+        new.parts = [parts[j] for j in kept if j in parts]
         return new
 
     def __call__(self, X):
         """Return the transformed rows, and for each row the logarithm of the Jacobian."""
         out = np.array(X, dtype=np.float64)
         log_slope = np.zeros(len(out))
-        for j, (origin, unit, power, spread) in zip(self.columns, self._parts, strict=True):
+        for j, (origin, unit, power, spread) in zip(self.columns, self.parts, strict=True):
             z = (out[:, j] - origin) / unit
             out[:, j] = unit / spread * _Logarithms(z).transformed(power)
             log_slope += _log_slope(z, power) - np.log(spread)

@@ -408,7 +408,8 @@ class LambdaPath(Path):
     @property
     def error(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The weighted sum of squared distances to the nearest centers."""
-        return self._column(0) + self._unit * self.noise_error
+        error = self._column(0)
+        return error + self._unit * self.noise_error if self.noise_error else error
 
     @property
     def lam_low(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01

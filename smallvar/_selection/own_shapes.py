@@ -11,6 +11,8 @@ The first is what long clusters in different directions need, the second what co
 spread need: without it only a single cluster could have a width for each column, that of its box.
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from smallvar._core.lapack import cholesky, solve_lower
@@ -28,18 +30,23 @@ class OwnShapes:
     """V of clusterings, as a ``DensityCriterion``, by densities with a shape of their own."""
 
     def __init__(self, criterion):
-        self.criterion, coordinates = criterion, criterion.coordinates
-        self.d, self.floor = criterion.rank, np.diag(criterion.floor)
-        if coordinates is None or coordinates.basis is None:
-            self.rows = np.asarray(criterion.X, dtype=np.float64) - criterion.frame.mean
+        self.criterion, coordinates, used = criterion, criterion.coordinates, criterion.varying
+        self.d, frame = criterion.rank, criterion.frame
+        # rows times a scale that keeps their squares within float64
+        self.scale = frame.scale
+        # one variance for each column only where no column follows from others, but constant ones
+        self.by_column = self.d == used.sum()
+        if self.by_column:
+            self.rows = np.asarray(criterion.X[:, used], dtype=np.float64) - frame.mean[used]
+            self.floor = np.diag(criterion.floor[used])
         else:
             self.rows = coordinates.own()
-            self.floor = 0.0 if coordinates.floor is None else coordinates.floor
-            self.floor = np.broadcast_to(self.floor, (self.d, self.d))
-        # coordinates may be fewer than the directions, of few rows; columns more, of dependent ones
+            floor = 0.0 if coordinates.floor is None else coordinates.floor
+            self.floor = np.broadcast_to(floor, (self.d, self.d))
+        self.rows, self.floor = self.rows * self.scale, self.floor * self.scale**2
+        # coordinates may be fewer than the directions, of few rows in many columns
         self.in_full = self.rows.shape[1] == self.d
-        self.by_column = self.in_full and len(criterion.floor) == self.d
-        self.least = ZERO_VARIANCE * self.rows.var(axis=0) if self.by_column else None
+        self.least = ZERO_VARIANCE * self.rows.var(axis=0)
 
     def __call__(self, labels, k):
         """V by the better of the two densities; infinite where neither can be had."""
@@ -59,6 +66,7 @@ class OwnShapes:
         def value(squares, logdet, price):
             deviance, is_t = fit_residual_density(squares, weight, labels[order], back, n, d)
             price += PARAMETER_PRICE * (d + is_t)
+            logdet -= 2.0 * d * np.log(self.scale)
             return u * (deviance + logdet) + np.log(u) * price
 
         best = np.inf
@@ -84,7 +92,7 @@ class OwnShapes:
         """The part of V that differs, by a covariance matrix for each cluster."""
         n, d, k = self.criterion.n, self.d, len(weights)
         W = R if weight is None else R * weight[:, None]
-        parts = [slice(i, j) for i, j in zip(first[:-1], first[1:], strict=True)]
+        parts = [slice(i, j) for i, j in pairwise(first)]
         S = np.array([W[part].T @ R[part] for part in parts])
         # weights relative to the distinct rows, as rows count in V
         prior = (d + SHRINKAGE) * n / self.criterion.distinct

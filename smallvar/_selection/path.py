@@ -162,19 +162,16 @@ def find_path(
         return LambdaPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread(min(X.shape[0], BLOCK_ROWS), X.shape[1]):
         search = _Search(problem, rng, init, rough, coarse_rows, callback)
-        found = _find_in_metrics(search)
-        if (
-            transforms
-            and family is squared_euclidean
-            and not rough
-            and lam is init is number is None
-        ):
+        found, transform = _find_in_metrics(search), None
+        free = lam is init is number is None and not rough
+        if transforms and family is squared_euclidean and free:
             found, transform = _find_in_other_rows(search, found, select)
         path, sample, metric = found.path, found.sample, found.metric
         to_metric = in_metric and metric is not None and sample.raw is None
         if not to_metric:
             path.improve(sample, found.plain)
-        if transform is not None and not _is_sure(path, SURER_CONFIDENCE):
+        one = len(path.counts) == 1
+        if transform is not None and not (one or _is_sure(path, SURER_CONFIDENCE)):
             _choose_by_boundaries(path, sample, most, transform)
         path.finish()
         if not to_metric:

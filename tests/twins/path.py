@@ -148,10 +148,12 @@ def own_shapes(X, w, labels, about):
         return base + u * (deviance + logdet) + unit * (price + 2 * is_t)
 
     candidates = [np.inf]
-    if d == X.shape[1]:
-        variance, around = w @ np.square(R) / n + floor, X.var(axis=0)
+    used = np.ptp(X, axis=0) > 0
+    if d == used.sum():
+        R, F = (X - weighted_means(X, w, labels)[labels])[:, used], np.diag(floor[used])
+        variance, around = w @ np.square(R) / n + floor[used], X.var(axis=0)[used]
         if (variance > 1e-9 * around).all():
-            r2 = (np.square(R) / variance).sum(axis=1) + (floor / variance).sum()
+            r2 = (np.square(R) / variance).sum(axis=1) + (floor[used] / variance).sum()
             candidates.append(value(r2, np.log(variance).sum(), 2 * d))
     size = d * (d + 1) // 2
     if K * size <= len(X) and (d > 2 or F.any()):
