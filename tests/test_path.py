@@ -1496,3 +1496,26 @@ def test_a_metric_needs_a_path(lam):
         DPMeans(metric="cosine").fit(X_SMALL)
     with pytest.raises(ValueError, match="metric='auto' takes dense data only"):
         DPMeans(metric="auto").fit(scipy.sparse.csr_array(X_SMALL))
+
+
+def clusters_of_low_rank(seed, n=6000, d=300, k=6):
+    """Clusters that are long in 5 to 20 directions of their own, in many columns."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(k, size=n)
+    X = 2.0 * rng.standard_normal((k, d))[labels] + 0.5 * rng.standard_normal((n, d))
+    for c in range(k):
+        rank = rng.integers(5, 21)
+        directions = rng.standard_normal((rank, d)) * np.sqrt(rng.exponential(size=(rank, 1)))
+        X[labels == c] += rng.standard_normal((np.count_nonzero(labels == c), rank)) @ directions
+    return X
+
+
+@pytest.mark.long
+@seeds(4)
+def test_many_rows_of_many_columns_are_not_cut_into_pieces(seed):
+    X = clusters_of_low_rank(seed)
+    path = lambda_path(X, random_state=0)
+    assert path.best == 6
+    assert path.n_samples == 2500
+    few = lambda_path(X[:, :20], max_clusters=3, random_state=0)
+    assert few.n_samples == len(X)

@@ -37,6 +37,9 @@ COARSE_NUMBERS = 1 << 18
 # rows of the fine descent (COARSE_PATH_ROWS, where there are more columns than WIDE_COLUMNS), but
 # at least PATH_ROWS_A_CLUSTER for each cluster
 FINE_PATH_ROWS, WIDE_COLUMNS, PATH_ROWS_A_CLUSTER = 20_000, 3500, 20
+# or fewer, so that rows * columns <= FINE_NUMBERS, but at least those of the coarse one: in many
+# columns, more rows of clusters with covariances of their own find pieces of these
+FINE_NUMBERS = 2 * COARSE_NUMBERS
 # a fine descent merges k // CLUSTERS_A_MERGER clusters at a time; where FEW_CLUSTERS are left, one
 CLUSTERS_A_MERGER, FEW_CLUSTERS = 50, 32
 # seeds drawn are WIDER times the capacity; there may be more clusters than the capacity if the last
@@ -371,7 +374,10 @@ def _find_from(search, size, above=0):
         if factor > 1 and not last:
             size, capacity = min(problem.n, 4 * size), factor * capacity
             continue
-        fine_size = max(size, _fine_rows(problem.X.shape[1]), PATH_ROWS_A_CLUSTER * start.shape[0])
+        d = problem.X.shape[1]
+        fine_size = max(
+            size, min(_fine_rows(d), FINE_NUMBERS // d), PATH_ROWS_A_CLUSTER * start.shape[0]
+        )
         fine_size = min(problem.n, fine_size)
         if fine_size > size and not rough:
             sample = problem.sample(fine_size, rng)
@@ -669,9 +675,10 @@ def lambda_path(
     clusters as distinct rows are chosen (all, where all columns are recorded in steps). Up to 2,000
     rows are merged from single rows on, so that the number does not depend on ``random_state``.
     More rows begin at some 4 sqrt(n) of them, drawn far apart: of 5,000, and where no more than two
-    clusters are found, of 20,000. Of more than 20,000 rows (5,000 where there are more than 3,500
-    columns; 20 for each cluster in any case) a random sample is used; penalties and inertia are
-    those of all rows.
+    clusters are found, of 20,000. Of more than 20,000 rows a random sample is used, and in more
+    than 26 columns a smaller one: 524,288 numbers, but at least 2,500 rows, and 20 for each cluster
+    in any case (of more than 3,500 columns 5,000 rows at most where no more than two clusters are
+    found). Penalties and inertia are those of all rows.
 
     *Many columns.* Where there are eight columns and more for each cluster, distances on the way
     down, after its first sweeps, are those in the space of the centers that it begins at.
