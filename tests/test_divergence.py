@@ -26,6 +26,7 @@ from smallvar._centers import divergence as divergence_module
 from smallvar._centers import gaussian_path
 from smallvar._centers import gaussians as gaussians_module
 from smallvar._centers.divergence import DIVERGENCES, DivergenceSweep, Reference, SumsFrame
+from smallvar._centers.divergence_path import poisson_deviance
 
 NAMES = ("kl", "itakura_saito", "logistic")
 ALGORITHMS = ("serial", "delayed", "collapsed")
@@ -1132,3 +1133,81 @@ def test_starting_centers_of_a_path_are_moved_off_the_border():
     model = BregmanDPMeans(divergence="kl", init=X[:20], random_state=0).fit(X)
     assert model.n_clusters_ == 4
     assert adjusted_rand_score(truth, model.labels_) > 0.99
+
+
+# ----------------------------------------------------------------------------------------
+# The dispersion of fractions, amounts and counts
+
+
+def shares(rng, k, d, counts, n):
+    """Rows with the sum 1 that vary as much as shares of so many counts, and their clusters."""
+    kinds = rng.dirichlet(np.ones(d), size=k)
+    truth = rng.permutation(np.arange(n) % k)
+    X = np.maximum(np.array([rng.dirichlet(counts * kinds[z] + 0.01) for z in truth]), 1e-9)
+    return X / X.sum(axis=1, keepdims=True), truth
+
+
+@seeds(3)
+def test_auto_of_shares_knows_no_unit(seed):
+    """A share stands for an unknown number of counts: a row is not one count."""
+    for k, d, counts in ((1, 8, 30), (4, 12, 40)):
+        X, truth = shares(np.random.default_rng([seed, k]), k, d, counts, 240)
+        model = BregmanDPMeans(divergence="kl", random_state=0).fit(X)
+        assert model.n_clusters_ == k
+        assert adjusted_rand_score(truth, model.labels_) > 0.9
+        again = BregmanDPMeans(divergence="kl", random_state=0).fit(100.0 * X)
+        assert np.array_equal(again.labels_, model.labels_)
+        assert again.lam_ == pytest.approx(100.0 * model.lam_)
+        rounded = BregmanDPMeans(divergence="kl", random_state=0).fit(X.round(3))
+        assert adjusted_rand_score(rounded.labels_, model.labels_) > 0.9
+
+
+@seeds(3)
+def test_auto_of_fractions_of_trials(seed):
+    """20 trials in each cell, and fractions of no number of trials; bits are single trials."""
+    for k in (1, 4):
+        rng = np.random.default_rng([seed, k, 1])
+        truth = rng.permutation(np.arange(240) % k)
+        mean = rng.uniform(0.1, 0.9, size=(k, 10))[truth]
+        for X in (rng.binomial(20, mean) / 20, rng.beta(15 * mean, 15 * (1 - mean))):
+            model = BregmanDPMeans(divergence="logistic", random_state=0).fit(X)
+            assert model.n_clusters_ == k
+            assert adjusted_rand_score(truth, model.labels_) > 0.9
+        bits = rng.random((240, 10)) < mean
+        model = BregmanDPMeans(divergence="logistic", random_state=0).fit(bits)
+        assert model.n_clusters_ <= k
+
+
+@seeds(3)
+def test_auto_of_counts_that_vary_more_than_poisson_ones(seed):
+    for k, d, factor in ((1, 6, 4.0), (4, 8, 2.0), (5, 10, 4.0)):
+        rng = np.random.default_rng([seed, k, 2])
+        truth = rng.permutation(np.arange(300) % k)
+        mean = (rng.gamma(1.0, 30.0, size=(k, d)) + 1.0)[truth]
+        X = rng.poisson(rng.gamma(mean / (factor - 1)) * (factor - 1))
+        model = BregmanDPMeans(divergence="kl", random_state=0).fit(X)
+        assert model.n_clusters_ == k
+        assert adjusted_rand_score(truth, model.labels_) > 0.9
+
+
+@pytest.mark.parametrize("name", ["kl", "logistic"])
+def test_equal_rows_of_fractions_are_weights(name):
+    X, _ = shares(np.random.default_rng(3), 3, 6, 100, 120)
+    twice = np.arange(120) % 3 == 0
+    options = {"divergence": name, "random_state": 0}
+    weighted = BregmanDPMeans(**options).fit(X, sample_weight=1.0 + twice)
+    repeated = BregmanDPMeans(**options).fit(np.vstack([X, X[twice]]))
+    assert weighted.n_clusters_ == repeated.n_clusters_ == 3
+    assert np.array_equal(weighted.labels_, repeated.labels_[:120])
+    at = [path.counts.tolist().index(3) for path in (weighted.path_, repeated.path_)]
+    criteria = weighted.path_.criterion[at[0]], repeated.path_.criterion[at[1]]
+    assert criteria[0] == pytest.approx(criteria[1])
+
+
+def test_deviance_of_poisson_counts():
+    for mean in (0.02, 0.5, 1.0, 3.0, 20.0, 60.0, 100.0):
+        counts = np.arange(400)
+        divergences = DIVERGENCES["kl"].between(counts[:, None].astype(float), np.array([mean]))
+        expected = 2 * stats.poisson(mean).pmf(counts) @ divergences
+        assert poisson_deviance(mean) == pytest.approx(expected, rel=0.005)
+    assert poisson_deviance(0.0) < 1e-6 and poisson_deviance(1e9) == 1.0

@@ -167,8 +167,14 @@ default="squared_euclidean"
     -----
     "auto" takes the K on the merge path that minimizes minus twice the log-likelihood of rows and
     labels, with the families above (for "itakura_saito" the gamma law, its shape fitted too), plus
-    2 log(n) for each of the K (d + 1) - 1 parameters, n the number of rows of positive weight. The
-    choice depends on the unit of the data, as counts are counts; of the weights only ratios matter.
+    2 log(n) for each of the K (d + 1) - 1 parameters, n the number of rows of positive weight. Of
+    the weights only ratios matter. Whole numbers are counts. Other numbers with "kl" and
+    "logistic", fractions or amounts, stand for an unknown number of counts: with phi the mean of
+    2 D / d, D counts as phi times smaller, and d log(phi) is added for each row (a
+    quasi-likelihood), so that fractions and percents have the same clusters; n is the number of
+    distinct rows, and d one less than the number of columns if all rows have the same sum. Counts
+    that vary more than Poisson ones have such a dispersion phi, too, if that shortens the
+    description.
     For "squared_euclidean" see :func:`lambda_path`.
 
     0 log 0 is 0. A center with a component on the border of the domain (all members are 0 there,
@@ -184,6 +190,7 @@ default="squared_euclidean"
     Jiang, Kulis & Jordan (2012), Small-variance asymptotics for exponential family Dirichlet
     process mixture models. Banerjee, Merugu, Dhillon & Ghosh (2005), Clustering with Bregman
     divergences. "collapsed" after Broderick, Kulis & Jordan (2013), MAD-Bayes, eq. 8-9.
+    Dispersion: Nelder & Pregibon (1987), An extended quasi-likelihood function.
 
     Examples
     --------

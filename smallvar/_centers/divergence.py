@@ -124,6 +124,9 @@ class _Divergence:
 class _KullbackLeibler(_Divergence):
     kind = KULLBACK_LEIBLER
 
+    def variance(self, mean):
+        return mean
+
     def tangent(self, mu, m0):
         # m0 is 0 only in a column that is 0 in all data, where any slope is right
         delta = mu - m0
@@ -144,6 +147,9 @@ class _ItakuraSaito(_Divergence):
 
 class _Logistic(_Divergence):
     kind, high = LOGISTIC, 1.0
+
+    def variance(self, mean):
+        return mean * (1.0 - mean)
 
     def inside(self, mean):
         return np.clip(mean, BORDER, 1.0 - BORDER)

@@ -5,11 +5,14 @@ clusters is chosen by the likelihood of the divergence's exponential family. ``F
 ``find_path`` both: the criterion, and the sweep that merges.
 """
 
+from functools import cache
+
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import digamma, gammaln
+from scipy.special import digamma, gammaln, xlogy
 
 from smallvar._centers.divergence import DivergenceSweep, Reference, SumsFrame, nearest_centers
+from smallvar._selection.columns import recorded
 from smallvar._selection.descent import MergeDescent
 from smallvar._sweeps.rows import UNSOUND
 from smallvar._sweeps.sums import SMALLEST_POSITIVE
@@ -17,6 +20,11 @@ from smallvar._sweeps.sums import SMALLEST_POSITIVE
 # absolute bounds for the gamma law: of the mean divergence to which its shape is fitted, and of the
 # shape
 SMALLEST_MEAN, LARGEST_MEAN, SMALLEST_SHAPE = 1e-12, 1e5, 1e-6
+# of the variance of independent columns: that of the sums of rows if they are constant but for
+# rounding, so that one column follows from the others
+CONSTANT_SUM = 1e-3
+# means of counts below which the mean deviance counts as zero, and beyond which it is 1 to 1/200
+SMALL_COUNT, LARGE_COUNT = 1e-8, 64.0
 # of the way from a seed of the path to the mean: on the border of the domain it would be infinitely
 # far from rows inside
 SEEDED_OFF_BORDER = 0.05
@@ -26,6 +34,22 @@ def gamma_shape(mean):
     """The shape a of a gamma law by likelihood, for a mean divergence: log a - psi(a) = mean."""
     mean = min(max(mean, SMALLEST_MEAN), LARGEST_MEAN)
     return brentq(lambda a: np.log(a) - digamma(a) - mean, SMALLEST_SHAPE, 1.0 / mean + 1.0)
+
+
+@cache
+def _deviance_table():
+    """Logarithms of means up to LARGE_COUNT, and the mean of 2 D for Poisson counts of each."""
+    means = np.geomspace(SMALL_COUNT, LARGE_COUNT, 512)[:, None]
+    counts = np.arange(4.0 * LARGE_COUNT)
+    probability = np.exp(xlogy(counts, means) - means - gammaln(counts + 1.0))
+    deviance = 2.0 * (xlogy(counts, counts / means) - counts + means)
+    return np.log(means[:, 0]), (probability * deviance).sum(axis=1)
+
+
+def poisson_deviance(means):
+    """The mean of 2 D(x, mean) for Poisson counts x: near 1 for large means, 0 for the mean 0."""
+    logarithms, deviances = _deviance_table()
+    return np.interp(np.log(np.maximum(means, SMALL_COUNT)), logarithms, deviances, right=1.0)
 
 
 class _DivergenceMergeSweep(DivergenceSweep):
@@ -99,34 +123,78 @@ class _DivergenceMergeSweep(DivergenceSweep):
 
 
 class _FamilyCriterion:
-    """The criterion of a merge path for a divergence: the exact likelihood of its family.
+    """The criterion of a merge path for a divergence: the likelihood of its family.
 
     V = (u / n) 2 sum_i w_i D(x_i, mu_{z_i}) - 2 u sum_k p_k log p_k + 2 log(u) (K (d + 1) - 1),
 
     with n the sum of weights and u the number of rows, but for terms that do not depend on the
     clusters. For "itakura_saito" the shape of the gamma law is fitted, one more parameter. Equal
-    rows count separately, since bits and counts repeat by chance. All weights times a constant
-    give the same value.
+    rows count separately, since bits and counts repeat by chance, but equal rows of fractions do
+    not. All weights times a constant give the same value.
+
+    A fraction or an amount stands for an unknown number of counts, and counts may vary more than
+    those of the family. So 2 D is divided by a dispersion phi, as in the quasi-likelihood of Nelder
+    & Pregibon (1987), in which a row has the density phi^(-d/2) exp(-D / phi) times a constant: the
+    likeliest phi is the mean of 2 D / d, which takes one more parameter. For counts, d is the mean
+    of 2 D for a Poisson law, about 1 for each column where counts are not small, and phi is 1
+    without that parameter where this gives the lower V. Bits can have no other dispersion.
     """
 
     def __init__(self, rule, X, weight):
-        self.gamma, self.d = rule.has_shape, X.shape[1]
+        self.rule, self.d = rule, X.shape[1]
         self.n = float(len(X) if weight is None else weight.sum())
         self.distinct, self.cap = len(X), len(X) // 3
-        self.tie = 2.0 * np.log(self.distinct)
+        self.whole = not rule.has_shape and not (X % 1.0).any()
+        self.floor = 0.0
+        if not rule.has_shape and not self.whole:
+            self._read_fractions(X, weight)
+        self.tie = self.price = 2.0 * np.log(self.distinct)
 
-    def __call__(self, sweep):
-        n, d, u, K = self.n, self.d, self.distinct, sweep.k
-        p = sweep.weights / n
-        error = sweep.squared_error()
-        loss = error / n
-        if self.gamma:
+    def _read_fractions(self, X, weight):
+        """Set the numbers of distinct rows and of directions, and the least mean of 2 D.
+
+        That of values recorded in steps, whose variance is at least that within a step.
+        """
+        X = X.astype(np.float64, copy=False)
+        mean = np.average(X, axis=0, weights=weight)
+        from_mean = X - mean
+        variance = np.average(np.square(from_mean), axis=0, weights=weight)
+        sum_variance = np.average(np.square(from_mean.sum(axis=1)), weights=weight)
+        if sum_variance < CONSTANT_SUM * variance.sum():
+            self.d -= 1
+        columns = recorded(X, weight)
+        self.floor = float((columns.variance / self.rule.variance(mean)).sum())
+        if not columns.in_steps.all():  # else equal rows are to be expected
+            self.distinct, self.cap = columns.n_different, columns.n_different // 3
+
+    def _deviance(self, loss, p, centers):
+        """Minus twice the log-likelihood of a row, on average, with its share of the price of phi.
+
+        ``loss`` is the mean of D, ``p`` are the shares of the clusters.
+        """
+        u, d = self.distinct, self.d
+        if self.rule.has_shape:
             # -log f = a D + a - a log a + log Gamma(a) + log x; the mean of D is log a - psi(a)
             a = gamma_shape(loss / d)
-            loss = a * loss + d * (a - a * np.log(a) + gammaln(a))
+            return 2.0 * (a * loss + d * (a - a * np.log(a) + gammaln(a))) + self.price / u
+        if not self.whole:
+            dispersion = max((2.0 * loss + self.floor) / d, SMALLEST_MEAN)
+            return d * (1.0 + np.log(dispersion)) + self.price / u
+        if self.rule.high == 1.0:
+            return 2.0 * loss
+        d = float(p @ poisson_deviance(centers).sum(axis=1))
+        if 2.0 * loss <= d:
+            return 2.0 * loss
+        return min(2.0 * loss, d * (1.0 + np.log(2.0 * loss / d)) + self.price / u)
+
+    def __call__(self, sweep):
+        u, K = self.distinct, sweep.k
+        p = sweep.weights / self.n
+        error = sweep.squared_error()
+        deviance = self._deviance(error / self.n, p, sweep.centers)
         # minus twice the log-likelihood of rows and labels
-        V = u * 2.0 * (loss - float(p @ np.log(p)))
-        return V + 2.0 * np.log(u) * (K * (d + 1) - 1 + self.gamma), None, error
+        V = u * (deviance - 2.0 * float(p @ np.log(p)))
+        return V + self.price * (K * (self.d + 1) - 1), None, error
 
 
 class Family:
