@@ -55,6 +55,7 @@ HAVE_NUMBER_TOO = [
     smallvar.RobustDPMeans,
     smallvar.SegmentMeans,
 ]
+DEFAULT_GUESSES = {smallvar.SpectralDPMeans: None}
 HAVE_GUESS = [
     *HAVE_NUMBER,
     smallvar.DynamicMeans,
@@ -336,7 +337,8 @@ def test_who_has_n_clusters_and_guess(estimator):
         return
     assert defaults == {
         **({"n_clusters": None} if estimator in HAVE_NUMBER + HAVE_NUMBER_TOO else {}),
-        **({"guess": 8} if estimator in HAVE_GUESS else {}),
+        # None: SpectralDPMeans(lam="spectrum") finds the number
+        **({"guess": DEFAULT_GUESSES.get(estimator, 8)} if estimator in HAVE_GUESS else {}),
     }
 
 

@@ -653,10 +653,30 @@ def test_penalties_of_the_spectrum_where_there_is_none(lam):
             assert model.lam_ > 0 and model.n_clusters_ == 1
             assert model.bound_ <= model.objective_ + 1e-12
     few = np.repeat(np.eye(3), 4, axis=0)  # three places for a guess of eight: three eigenvalues
-    model = SpectralDPMeans(lam=lam, kernel="precomputed", random_state=0).fit(few @ few.T)
-    k, penalty = (3, 0.04) if lam == "spectrum" else (1, 4.0)  # too few rows for "auto"
-    assert model.n_clusters_ == k and model.lam_ == pytest.approx(penalty)
+    for guess in (None, 8):
+        model = SpectralDPMeans(lam=lam, guess=guess, kernel="precomputed", random_state=0)
+        model.fit(few @ few.T)
+        # too few rows to find a number
+        k, penalty = (3, 0.04) if lam == "spectrum" and guess else (1, 4.0)
+        assert model.n_clusters_ == k and model.lam_ == pytest.approx(penalty)
     assert SpectralDPMeans(lam=lam, random_state=0).fit(np.ones((20, 2))).n_clusters_ == 1
+
+
+@seeds(3)
+def test_spectrum_finds_the_number_unless_there_is_a_guess(seed):
+    """By the eigenvectors, for a kernel of the rows and for a matrix; a round cloud is one."""
+    for k in (1, 2, 5, 9):
+        rng = np.random.default_rng([seed, k])
+        truth = rng.permutation(np.arange(180) % k)
+        X = 8.0 * np.eye(9)[truth] + rng.standard_normal((180, 9))
+        model = SpectralDPMeans(lam="spectrum", random_state=0).fit(X)
+        assert model.n_clusters_ == k
+        assert adjusted_rand_score(truth, model.labels_) > 0.95
+        options = {"lam": "spectrum", "kernel": "precomputed", "random_state": 0}
+        K = rbf_kernel(X, gamma=model.gamma_)
+        assert SpectralDPMeans(**options).fit(K).lam_ == pytest.approx(model.lam_)
+        for guess in (3, 8):
+            assert len(SpectralDPMeans(guess=guess, **options).fit(K).eigenvalues_) == guess
 
 
 @pytest.mark.parametrize("weighted", [False, True])

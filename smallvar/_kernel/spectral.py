@@ -62,7 +62,7 @@ from smallvar._kernel.relaxation import (
     weighted_means,
 )
 from smallvar._selection.path import find_path
-from smallvar._selection.penalty import cut_guess
+from smallvar._selection.penalty import GUESS, cut_guess
 
 DISTANCE_KERNELS = ("linear", *DISTANCES)  # kernels that are large for rows at a small distance
 # constants of "auto" where it chooses the number of clusters by the eigenvectors
@@ -123,11 +123,11 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     lam : float, "auto", "spectrum" or "farthest-first", default="auto"
         Penalty for each cluster, in squared units of the feature space, > 0; also the threshold of
         the eigenvalues. "spectrum" is the geometric mean of the eigenvalue number ``guess`` and the
-        next one. "auto" is likewise, for a number of clusters that it chooses: that of
-        :func:`lambda_path`, or, for sparse data and other kernels than "rbf", "laplacian" and
-        "linear", from the eigenvectors, see Notes. "farthest-first" derives it from ``guess`` as
-        :func:`farthest_first_lambda` does, from distances in feature space; as a threshold it is
-        often low.
+        next one; without a guess, of a number of clusters that the eigenvectors show, see Notes.
+        "auto" is likewise, for the number of :func:`lambda_path`, or, for sparse data and other
+        kernels than "rbf", "laplacian" and "linear", from the eigenvectors. "farthest-first"
+        derives it from ``guess`` as :func:`farthest_first_lambda` does, from distances in feature
+        space; as a threshold it is often low.
     kernel : str or callable, default="rbf"
         A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function
         of two arrays that returns the whole matrix between their rows.
@@ -139,10 +139,11 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         with a weight, copies once, of 500 rows if there are more.
     kernel_params : dict, default=None
         Other arguments of the kernel.
-    guess : int, default=8
-        Guess of the number of clusters for "spectrum" and "farthest-first", at most n_samples (to
-        which the default is cut); not a bound. Not used with "auto" or a number as ``lam``. There
-        is no exact number to ask for: k eigenvectors may round to fewer than k clusters.
+    guess : int, default=None
+        Guess of the number of clusters for "spectrum" and "farthest-first", at most n_samples; not
+        a bound. None: "spectrum" finds the number, "farthest-first" takes 8, or n_samples if there
+        are fewer. Not used with "auto" or a number as ``lam``. There is no exact number to ask for:
+        k eigenvectors may round to fewer than k clusters.
     rounding : {"yu-shi", "kmeans"}, default="yu-shi"
         How the eigenvectors become labels. "yu-shi" rotates them until they are as close as
         possible to an indicator matrix; "kmeans" is k-means on their rows, with as many clusters as
@@ -204,7 +205,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     -----
     "auto" takes the number of clusters that the merge path of the rows supports, as ``DPMeans``
     does; a single cloud then stays one cluster. For kernels that do not depend on distances between
-    rows, for a matrix and for sparse data it goes by the eigenvectors. It rounds those of the k
+    rows, for a matrix and for sparse data it goes by the eigenvectors, as "spectrum" without a
+    guess does for all data. That rounds those of the k
     largest eigenvalues for k = 2, 3, ..., at most 40 and a quarter of the distinct rows, and
     computes which share of their span the indicators of the labels reach: all of it for clusters
     that are far apart, about 2 / pi for one round cloud cut in two. Of the k that reach 0.78 it
@@ -277,7 +279,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
         kernel_params: dict[str, Any] | None = None,
-        guess: int = 8,
+        guess: int | None = None,
         rounding: Literal["yu-shi", "kmeans"] = "yu-shi",
         n_init: int = 10,
         max_memory: float = 2e9,
@@ -426,7 +428,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         check_verbose(self.verbose)
         check_lam(self.lam, options=("auto", "spectrum", "farthest-first"))
         check_number(self.max_memory, "max_memory", low=0, low_open=True)
-        check_number(self.guess, "guess", low=1, integer=True)
+        check_number(self.guess, "guess", low=1, integer=True, none=True)
         check_option(self.rounding, "rounding", ("yu-shi", "kmeans"))
         check_number(self.n_init, "n_init", low=1, integer=True)
         self._check_kernel()
@@ -452,9 +454,11 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         lam, guess = self.lam, None
         if not isinstance(lam, str):
             return float(lam), None
-        if lam != "auto":  # the bound on guess counts rows without weight, too
-            guess = min(cut_guess(self.guess, X.shape[0]), problem.n)
-        elif not issparse(X) and isinstance(self.kernel, str) and self.kernel in DISTANCE_KERNELS:
+        if lam == "farthest-first" or (lam == "spectrum" and self.guess is not None):
+            # the bound on guess counts rows without weight, too
+            guess = GUESS if self.guess is None else self.guess
+            guess = min(cut_guess(guess, X.shape[0]), problem.n)
+        elif lam == "auto" and self._goes_by_rows(X):
             guess = find_path(X, weight, rng, resolve_threads(None), transforms=False).best
         if lam == "farthest-first":
             return mean_weight(weight) * float(problem.farthest_first(guess)), None
@@ -470,6 +474,10 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         last = values[min(guess, rank) - 1]
         next_value = max(values[guess] if guess < len(values) else 0.0, LEAST_RATIO * last)
         return float(np.sqrt(last) * np.sqrt(next_value)), eigenpairs
+
+    def _goes_by_rows(self, X):
+        """Whether "auto" takes the number of the merge path: for kernels of distances of rows."""
+        return not issparse(X) and isinstance(self.kernel, str) and self.kernel in DISTANCE_KERNELS
 
     def _choose_number(self, values, Y, rng, weight):
         """Number of clusters k: of those with a large likeness, that before the largest ratio.
