@@ -162,8 +162,11 @@ class _FamilyCriterion:
         sum_variance = np.average(np.square(from_mean.sum(axis=1)), weights=weight)
         if sum_variance < CONSTANT_SUM * variance.sum():
             self.d -= 1
-        columns = recorded(X, weight)
-        self.floor = float((columns.variance / self.rule.variance(mean)).sum())
+        varying = variance > 0.0  # not where it underflows
+        if not varying.any():
+            return
+        columns = recorded(X[:, varying], weight)
+        self.floor = float((columns.variance / self.rule.variance(mean[varying])).sum())
         if not columns.in_steps.all():  # else equal rows are to be expected
             self.distinct, self.cap = columns.n_different, columns.n_different // 3
 
