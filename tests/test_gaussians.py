@@ -14,7 +14,7 @@ from smallvar._sweeps.gaussians import (
 )
 from smallvar._sweeps.parallel import guard_loops
 
-from smallvar import MahalanobisMeans, progress_callback
+from smallvar import MahalanobisMeans, UnclearNumberWarning, progress_callback
 from smallvar._core.config import openmp_enabled
 
 
@@ -229,3 +229,54 @@ def test_the_prior_can_be_taken_out_of_covariances(far):
         weight = float(len(members))
         alone = ((weight + 2.0) * model.covariances_[k] - model.reg_covar_ * np.eye(2)) / weight
         np.testing.assert_allclose(alone, np.cov(members.T, bias=True), atol=1e-9 * far**2)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("kind", ["t", "gamma", "lognormal", "counts"])
+def test_a_single_cluster_with_tails_or_skewness_is_one(kind, seed):
+    rng = np.random.default_rng(seed)
+    X = {
+        "t": lambda: rng.normal(size=(600, 6)) / np.sqrt(rng.chisquare(3, (600, 1)) / 3),
+        "gamma": lambda: rng.gamma(1.5, size=(400, 3)),
+        "lognormal": lambda: np.exp(0.8 * rng.normal(size=(400, 3))),
+        "counts": lambda: rng.poisson(rng.gamma(2.0, 1.5, size=(400, 3))).astype(float),
+    }[kind]()
+    model = MahalanobisMeans(random_state=0).fit(X)
+    assert model.n_clusters_ == 1
+    # the lowest objective of a given penalty, that of BIC, has more
+    d = X.shape[1]
+    lam = (1 + d + d * (d + 1) / 2) * np.log(len(X))
+    assert MahalanobisMeans(lam=lam, random_state=0).fit(X).n_clusters_ > 1
+
+
+def test_confidence_of_the_number_of_gaussian_clusters():
+    rng = np.random.default_rng(0)
+    X = 12.0 * rng.normal(size=(3, 2))[np.repeat(range(3), 100)] + rng.normal(size=(300, 2))
+    model = MahalanobisMeans(random_state=0).fit(X)
+    assert model.n_clusters_ == 3
+    assert model.confidence_ > 0.8
+    for given in ({"n_clusters": 3}, {"lam": 50.0}, {"init": X[:5]}):
+        assert np.isnan(MahalanobisMeans(random_state=0, **given).fit(X).confidence_)
+    # squares of correlated numbers: no shape that is tried
+    curved = (rng.normal(size=(400, 3)) @ rng.normal(size=(3, 3))) ** 2
+    with pytest.warns(UnclearNumberWarning, match="is not clear"):
+        model = MahalanobisMeans(random_state=0).fit(curved)
+    assert model.confidence_ < 0.5
+
+
+def test_more_clusters_than_paths_mostly_begin_with():
+    grid = 10.0 * np.stack(np.meshgrid(range(6), range(6)), axis=-1).reshape(-1, 2)
+    X = np.repeat(grid, 30, axis=0) + np.random.default_rng(0).normal(size=(36 * 30, 2))
+    assert MahalanobisMeans(random_state=0).fit(X).n_clusters_ == 36
+
+
+def test_weights_and_units_do_not_change_the_confidence():
+    X = np.random.default_rng(3).gamma(1.5, size=(200, 2))
+    first = MahalanobisMeans(random_state=0).fit(X)
+    weight = np.full(200, 5.0)
+    for other in (
+        MahalanobisMeans(random_state=0).fit(X, sample_weight=weight),
+        MahalanobisMeans(random_state=0).fit(1024.0 * X),
+    ):
+        assert other.n_clusters_ == first.n_clusters_
+        assert other.confidence_ == pytest.approx(first.confidence_, abs=1e-6)

@@ -106,7 +106,7 @@ LAYERS = {
         *("unit_rows", "center_estimator", "starts", "dpmeans", "coreset", "minibatch"),
         *("noise", "uniform_noise", "robust"),
         *("divergence", "divergence_path", "bregman", "spherical", "gaussians"),
-        *("gaussian_path", "mahalanobis", "hdp_choice", "hdp"),
+        *("gaussian_path", "gaussian_number", "mahalanobis", "hdp_choice", "hdp"),
     ),
     "_mixed": (
         *("reading", "kinds", "order", "columns", "profiles"),

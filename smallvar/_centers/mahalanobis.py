@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._centers.divergence import blocks
+from smallvar._centers.gaussian_number import GaussianNumber
 from smallvar._centers.gaussian_path import begin_path, cut_path, distant_rows, until_some_agree
 from smallvar._centers.gaussians import (
     Data,
@@ -35,6 +36,7 @@ from smallvar._core.validation import (
     shown,
     varying_columns,
 )
+from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.penalty import GUESS, check_guess
 from smallvar._sweeps.sums import exact_total
 
@@ -94,9 +96,10 @@ class MahalanobisMeans(CenterEstimator):
     init : {"auto", "merge", "k-means++"} or array-like of shape (n_centers, n_features), \
 default="auto"
         "merge": many clusters, found by k-means, are merged two by two, always those whose merger
-        costs least, with sweeps in between; K is the number with the lowest objective, or the given
-        one. "k-means++": as many seeds as clusters, which the points join by Euclidean distance at
-        first (by Mahalanobis distance with known covariances), and so they do for an array of
+        costs least, with sweeps in between; K is the number that describes the rows best (see
+        Notes), with ``lam`` that of the lowest objective, or the given one. "k-means++": as many
+        seeds as clusters, which the points join by Euclidean distance at first (by Mahalanobis
+        distance with known covariances), and so they do for an array of
         seeds; n_centers is ``n_clusters`` with K fixed. Where K is found the mergers begin
         with an array's clusters: no more than those are found. "auto" is "merge" with
         ``volume="points"``, but "k-means++" with a known covariance for each cluster, and
@@ -147,6 +150,10 @@ default="auto"
         Penalty of a cluster; None with K fixed.
     lam_eff_ : float or None
         What opening a cluster costs with ``volume="clusters"`` and ``lam``, else None.
+    confidence_ : float
+        How likely ``n_clusters_`` is right, from 0 to 1, judged by generated data sets whose number
+        is known (see Notes); below 0.5 there is an UnclearNumberWarning. NaN where not the data
+        alone choose: ``n_clusters``, ``lam``, ``covariances`` or seeds are given.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
     n_features_in_ : int
@@ -164,6 +171,8 @@ default="auto"
 
     Warns
     -----
+    UnclearNumberWarning
+        If the data choose the number of clusters, and it is not clear.
     UserWarning
         If lam_eff >= scale: no point is ever so far from its own center.
 
@@ -178,6 +187,16 @@ default="auto"
     leaves it. A cluster that would lose its last row keeps the one for which staying costs least.
     Of more than 10,000 rows the mergers see a random sample; the first of them a smaller one, down
     to 1.5 times the number of clusters that it has.
+
+    The objective takes tails, skewness and recorded steps of a cluster for more clusters. So where
+    the data alone choose K, clusterings of merge paths are compared by the objective with -2 log of
+    other densities instead of squared distances: the likelier of Gaussian and t (3 to 200 degrees
+    of freedom), with h^2 / 12 added to the variance of columns recorded in steps of h. If columns
+    are skewed by more than 1, that is done for their Yeo-Johnson transforms, too, with the Jacobian
+    and the price of two parameters for each. The lowest value gives K; if it is not that of the
+    lowest objective, mergers down to K give the clusters. ``confidence_`` follows from how much
+    higher the value is beyond K, whether it is lowest for the same K with and without transforms,
+    and for K = 1 from what a second cluster gains.
 
     With ``volume="points"`` and no known covariances, columns in which all rows of the fit are
     equal take no part: d does not count them, and ``predict``, ``transform`` and ``score`` do not
@@ -228,6 +247,7 @@ default="auto"
     reg_covar_: float
     lam_: float | None
     lam_eff_: float | None
+    confidence_: float
 
     def __init__(
         self,
@@ -440,8 +460,9 @@ default="auto"
         n, d = X.shape
         # the prices of BIC are for n rows: weights are divided by their mean, so they add to n
         weight, by_point = check_weights(sample_weight, n), self.volume == "points"
-        from_path = self._finds_number and self.lam is None and isinstance(self.reg_covar, str)
-        weight = self._relative(weight, from_path and by_point, to_mean=True)
+        by_data = self._finds_number and self.lam is None
+        relative = by_data and isinstance(self.reg_covar, str)
+        weight = self._relative(weight, relative and by_point, to_mean=True)
         w = np.ones(n) if weight is None else weight
         active = np.flatnonzero(w)
         if not self._number_is_free:
@@ -459,11 +480,17 @@ default="auto"
         lam = self._resolve_lam(data.X.shape[1], data, given_covariances)
         total = 1 if seeds is not None and cost is None else self.n_init
         make = self._merged if self._merges(given_covariances) else self._begun
-        starts = make(data, seeds, given_covariances, reg, lam, cost, total, rng)
+        setting = seeds, given_covariances, reg, lam, cost, total, rng
+        starts = make(data, *setting)
         # paths mostly end at the same clustering, so not all n_init of them are made
         if self._merges(given_covariances):
             starts = until_some_agree(starts, data.w)
-        best = best_of(starts, total=total, callback=self._callback())
+        best, choice = best_of(starts, total=total, callback=self._callback()), None
+        if by_data and by_point and seeds is given_covariances is None:
+            choice = self._choice(data, lam, best.k, rng)
+            if choice.best != best.k:
+                starts = until_some_agree(self._merged(data, *setting, choice.best), data.w)
+                best = best_of(starts, total=total, callback=self._callback())
         self._keep(best.state, used[0], reg)
         self.weights_ = best.state.shares if best.state.by_point else None
         self.lam_ = lam
@@ -482,9 +509,27 @@ default="auto"
             self._multiply("lam_")
         self.lam_eff_ = cost
         self.n_iter_ = best.progress.n_iter
+        self.confidence_ = np.nan if choice is None else choice.confidence
         if not best.progress.ended:
             warn_not_converged(self, self.n_iter_)
+        if choice is not None:
+            warn_if_unclear(self, choice)
         return self
+
+    def _choice(self, data, lam, found, rng):
+        """The number of clusters that describes the rows best; ``found`` have the objective."""
+        part = data.sample(PATH_ROWS, rng)
+        begin = max(1, min(len(part.w) // (part.X.shape[1] + 2), max(FIRST, 2 * found)))
+
+        def state_of(part):
+            return self._gaussians(part.X, part.w, lam, self._resolve_reg(part), None, part)
+
+        choice = GaussianNumber(part, state_of, begin, rng).choice()
+        if self._varying is None:
+            return choice
+        columns = np.flatnonzero(self._varying)
+        few_valued, skewed = columns[choice.few_valued], columns[choice.skewed]
+        return choice._replace(few_valued=few_valued, skewed=skewed)
 
     def _keep(self, state, X, reg):
         """Learn centers and covariances, those of constant columns included."""
@@ -512,20 +557,23 @@ default="auto"
         kind = PointGaussians if self.volume == "points" else Gaussians
         return kind(X, w, lam or 0.0, float(self.scale), reg, given_covariances, data)
 
-    def _merged(self, data, seeds, given_covariances, reg, lam, cost, total, rng):
-        """Starts from merge paths; of samples where there are many rows."""
+    def _merged(self, data, seeds, given_covariances, reg, lam, cost, total, rng, number=None):
+        """Starts from merge paths; of samples where there are many rows.
+
+        ``number`` of clusters: None for ``n_clusters`` or, where that is not given, the best.
+        """
         n, d = data.X.shape
         rows = min(n, PATH_ROWS)
+        number = self.n_clusters if number is None and not self._finds_number else number
         # a covariance needs d + 2 rows, so there are no more clusters to begin with
-        most = max(1, rows // (d + 2)) if self._finds_number else rows
-        many = min(most, FIRST if self._finds_number else max(FIRST, 2 * self.n_clusters))
-        number = None if self._finds_number else self.n_clusters
+        most = max(1, rows // (d + 2)) if number is None else rows
+        many = min(most, FIRST if number is None else max(FIRST, 2 * number))
         for _ in range(total):
             part = data.sample(PATH_ROWS, rng)
             path = self._gaussians(part.X, part.w, lam, reg, given_covariances, part)
             while True:
                 k, label = cut_path(path, begin_path(path, seeds, many, number, rng), number)
-                if not self._finds_number or seeds is not None or k <= many // 2 or many == most:
+                if number is not None or seeds is not None or k <= many // 2 or many == most:
                     break
                 # the best number is among the first mergers: begin with twice as many
                 many = min(2 * many, most)  # for the starts to come, too

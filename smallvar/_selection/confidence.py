@@ -6,8 +6,10 @@ skewed columns, and real ones.
 """
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smallvar._core.validation import level_of_caller
 
@@ -20,6 +22,14 @@ SINGLE = (0.085, 2.5, -0.25)
 GAPS = (-10.0, 25.0)
 # share that is right of the numbers that least, and most, speaks for
 LEAST_RIGHT, MOST_RIGHT = 0.1, 0.98
+# of Gaussian clusters: of log(1 + 10 rise / price) beyond the number, of log(K), of the same number
+# with and without transforms, and of 1
+SEVERAL_GAUSSIANS = (2.45, -3.08, 3.36, -2.56)
+RISES = 3.0  # what a rise beyond the number counts at most, in prices of a cluster
+# of the gap between one and two clusters without prices, for each row and times sqrt(rows), of a
+# transform having been taken, and of 1
+SINGLE_GAUSSIAN = (4.14, -0.33, 2.78, 0.26)
+GAP_OF_ROW = (-2.0, 2.0)
 LEAST_LOGARITHM = 700.0  # of a share of the confidence, with the sign changed
 SPREAD = 4.0  # ties by which a number must be worse to be e times less likely than another
 SIMILAR = 1 / 3  # of the confidence of the chosen number: others that have as much fit as well
@@ -46,6 +56,23 @@ def of_several(own_ratio, ratio, gap):
     )
     a, b, c, intercept = SEVERAL
     return _logistic(a * ratio_in_data + b * data + c * np.log1p(max(gap, 0.0)) + intercept)
+
+
+def of_gaussians(number, n, rise, gap, agree, transformed):
+    """The confidence in a number of Gaussian clusters of n rows.
+
+    ``rise`` is by how much the criterion is higher at the best larger number, in prices of a
+    cluster, ``gap`` that at two clusters for each row, without the price; ``agree`` whether the
+    number is the same with and without transforms of columns, and ``transformed`` whether it was
+    found with them.
+    """
+    if number > 1:
+        a, b, c, intercept = SEVERAL_GAUSSIANS
+        rise = np.log1p(10.0 * min(max(rise, 0.0), RISES))
+        return _logistic(a * rise + b * np.log(number) + c * agree + intercept)
+    a, b, c, intercept = SINGLE_GAUSSIAN
+    of_row, of_all = np.clip(gap, *GAP_OF_ROW), np.clip(gap * np.sqrt(n), *GAPS)
+    return _logistic(a * of_row + b * of_all + c * transformed + intercept)
 
 
 def _logistic(x):
@@ -84,6 +111,23 @@ def shares(scores, best, confidence, tie):
     return out
 
 
+class Choice(NamedTuple):
+    """A number of clusters that was chosen without a LambdaPath, for ``warn_if_unclear``."""
+
+    best: int
+    counts: NDArray[np.intp]
+    confidence: float
+    confidences: NDArray[np.float64]
+    few_valued: NDArray[np.intp]
+    skewed: NDArray[np.intp]
+
+    def doubts(self):
+        """Return why the number may be wrong."""
+        if self.best == 1:
+            return ["clusters that overlap, or are not compact, may look like one"]
+        return ["some may be pieces of clusters of another shape"]
+
+
 def as_good(counts, confidences, best):
     """Return the numbers, besides the chosen one, that fit about as well."""
     least = SIMILAR * confidences[counts == best][0]
@@ -91,13 +135,16 @@ def as_good(counts, confidences, best):
     return also_good if len(also_good) else counts[np.argsort(-confidences, kind="stable")][:2][1:]
 
 
-def warn_if_unclear(estimator):
-    """Warn where the data chose the number of clusters, below any maximum, and it is not clear."""
-    path = getattr(estimator, "path_", None)
+def warn_if_unclear(estimator, path=None):
+    """Warn where the data chose the number of clusters, below any maximum, and it is not clear.
+
+    ``path`` is what the number was chosen by: None for ``path_`` of the estimator.
+    """
+    path = getattr(estimator, "path_", None) if path is None else path
     if path is None or not path.confidence < CLEAR_CONFIDENCE:
         return
     most = getattr(estimator, "max_clusters", None)
-    if most is not None and max(path.best, path.ranking[0]) >= most:
+    if most is not None and max(path.best, getattr(path, "ranking", [0])[0]) >= most:
         return
     numbers = np.sort(as_good(path.counts, path.confidences, path.best)).tolist()
     fit = f"{', '.join(map(str, numbers[:5]))} fit{'s' if len(numbers) == 1 else ''} about as well"
