@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from smallvar._sweeps.segments import pieces, viterbi
 
-from smallvar import SegmentMeans
+from smallvar import SegmentMeans, UnclearNumberWarning
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._time.description import COORDINATE_PRICE, Description, t_deviance
 from smallvar._time.record import Cuts, Record, cut, noise_of, path_of, prices
@@ -640,3 +640,32 @@ def test_sweeps_refuse_what_does_not_fit():
     for origin, price, most in ((X[0, :1], 1.0, 9), (X[0], 0.0, 9), (X[0], 1.0, 3)):
         with pytest.raises(ValueError, match="origin must have"):
             pieces(X, begin, None, np.ascontiguousarray(origin), price, most)
+
+
+def record_of(seed, noise):
+    """Rows of three states in segments of 30, with this noise."""
+    rng = np.random.default_rng(seed)
+    centers = np.array([[0.0, 0.0, 0.0], [3.0, 0.0, 1.0], [0.0, 3.0, -1.0]])
+    return centers[np.tile(range(3), 4).repeat(30)] + noise * rng.normal(size=(360, 3))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_confidence_in_the_number_of_states(seed):
+    """It is high where states are far apart, and lower where noise hides them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clear = SegmentMeans().fit(record_of(seed, 0.3))
+    assert clear.n_clusters_ == 3
+    assert clear.confidence_ > 0.8
+    assert SegmentMeans().fit(record_of(seed, 1.5)).confidence_ < clear.confidence_ - 0.1
+
+
+def test_warning_of_an_unclear_number_of_states():
+    with pytest.warns(UnclearNumberWarning, match="3, is not clear"):
+        model = SegmentMeans().fit(record_of(2, 2.5))
+    assert model.confidence_ < 0.5
+
+
+@pytest.mark.parametrize("given", [{"n_clusters": 3}, {"lam": 10.0}])
+def test_there_is_no_confidence_in_what_was_given(given):
+    assert np.isnan(SegmentMeans(**given).fit(record_of(0, 0.3)).confidence_)

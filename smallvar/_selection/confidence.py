@@ -30,6 +30,10 @@ RISES = 3.0  # what a rise beyond the number counts at most, in prices of a clus
 # transform having been taken, and of 1
 SINGLE_GAUSSIAN = (4.14, -0.33, 2.78, 0.26)
 GAP_OF_ROW = (-2.0, 2.0)
+# of states of segments: of log(1 + gap) to the next best number, of log(1 + what a state more
+# saves, for each row of a state, times STATE_SCALE), and of 1
+STATES = (0.69, 0.92, -3.92)
+STATE_SCALE, SAVED_BY_ONE = 10.0, 10.0  # what the only state is taken to save, in its prices
 LEAST_LOGARITHM = 700.0  # of a share of the confidence, with the sign changed
 SPREAD = 4.0  # ties by which a number must be worse to be e times less likely than another
 SIMILAR = 1 / 3  # of the confidence of the chosen number: others that have as much fit as well
@@ -73,6 +77,18 @@ def of_gaussians(number, n, rise, gap, agree, transformed):
     a, b, c, intercept = SINGLE_GAUSSIAN
     of_row, of_all = np.clip(gap, *GAP_OF_ROW), np.clip(gap * np.sqrt(n), *GAPS)
     return _logistic(a * of_row + b * of_all + c * transformed + intercept)
+
+
+def of_states(number, n, price, fewer, more):
+    """The confidence in a number of states of n rows.
+
+    ``fewer`` and ``more`` are by how much longer the descriptions of fewer and of more states are,
+    and ``price`` is the length of a center.
+    """
+    saved = max(float(fewer.min()), 0.0) if len(fewer) else SAVED_BY_ONE * price
+    gap = min(saved, max(float(more.min()), 0.0) if len(more) else SAVED_BY_ONE * price)
+    a, b, intercept = STATES
+    return _logistic(a * np.log1p(gap) + b * np.log1p(STATE_SCALE * saved * number / n) + intercept)
 
 
 def _logistic(x):

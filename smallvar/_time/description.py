@@ -109,6 +109,13 @@ class Description:
             self.lengths[key] = self._compute(labels, k)
         return self.lengths[key]
 
+    def shortest(self):
+        """The shortest description of each number of states that was described."""
+        shortest = {}
+        for (k, _), length in self.lengths.items():
+            shortest[k] = min(length, shortest.get(k, np.inf))
+        return shortest
+
     def _compute(self, labels, k):
         """Description length for these labels: of noise, switches and centers."""
         record = self.record

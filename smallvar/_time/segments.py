@@ -19,11 +19,12 @@ from smallvar._core.validation import (
     exact_number,
     learned,
 )
+from smallvar._selection.confidence import Choice, of_states, shares, warn_if_unclear
 from smallvar._selection.envelope import envelope, penalty_within
 from smallvar._selection.penalty import check_exact_number
 from smallvar._sweeps.in_order import error_of
 from smallvar._sweeps.rows import UNSOUND
-from smallvar._time.description import Description
+from smallvar._time.description import COORDINATE_PRICE, Description
 from smallvar._time.record import Cuts, Record, noise_of, path_of, prices
 from smallvar._time.segment_start import SegmentStart
 from smallvar._time.visit import Visit
@@ -53,6 +54,22 @@ def _apart(candidates):
         if candidate.k <= ALL or candidate.k >= COUNT_RATIO * kept[-1].k:
             kept.append(candidate)
     return kept
+
+
+def _choice(description, number, record):
+    """The Choice of this number of states among all numbers that were described."""
+    lengths = description.shortest()
+    counts = np.array(sorted(lengths))
+    values = np.array([lengths[k] for k in counts])
+    i = int(np.searchsorted(counts, number))
+    if i == len(counts) or counts[i] != number:  # moves have made a number not described before
+        counts, values = np.insert(counts, i, number), np.insert(values, i, values.min())
+    n, d = record.X.shape
+    price = COORDINATE_PRICE * np.log(n) * d
+    confidence = of_states(number, n, price, *(values[:i] - values[i], values[i + 1 :] - values[i]))
+    confidences = shares(values, i, confidence, COORDINATE_PRICE * np.log(n))
+    none = np.empty(0, dtype=np.intp)
+    return Choice(number, counts, confidence, confidences, none, none)
 
 
 def _between(best, candidates, least):
@@ -129,6 +146,10 @@ class SegmentMeans(CenterEstimator):
         The penalty of a state used.
     lam_switch_ : float
         The penalty of a switch used.
+    confidence_ : float
+        How likely ``n_clusters_`` is right, from 0 to 1, judged by generated series whose number of
+        states is known; below 0.5 there is an UnclearNumberWarning. NaN where ``n_clusters`` or
+        ``lam`` is given.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
     n_features_in_ : int
@@ -231,6 +252,7 @@ class SegmentMeans(CenterEstimator):
     objective_path_: NDArray[np.float64]
     segments_: NDArray[np.int64]
     n_switches_: int
+    confidence_: float
     lam_: float
     lam_switch_: float
 
@@ -304,7 +326,7 @@ class SegmentMeans(CenterEstimator):
         check_reach(X)
         visit = Visit.of(X, check_weights(sample_weight, X.shape[0]), groups)
         used = visit.active()
-        best = self._fit(Cuts(Record(used.X, used.weight, used.begin, n_threads)))
+        best, choice = self._fit(Cuts(Record(used.X, used.weight, used.begin, n_threads)))
         self.lam_, self.lam_switch_ = best.lam, best.price
         self.cluster_centers_, labels = best.centers, best.labels
         if used is not visit:
@@ -314,22 +336,25 @@ class SegmentMeans(CenterEstimator):
         self.inertia_, self.objective_ = best.error, best.objective
         self.objective_path_ = np.array(best.progress.path)
         self.n_iter_ = best.progress.n_iter
+        self.confidence_ = np.nan if choice is None else choice.confidence
         if not best.progress.ended:
             warn_not_converged(self, self.n_iter_)
+        if choice is not None:
+            warn_if_unclear(self, choice)
         return self
 
     def _fit(self, cuts):
-        """The best start, with its penalties."""
+        """The best start, with its penalties, and the Choice of its number (None: not free)."""
         record = cuts.record
         loop, cap = self._loop(), record.n if self.max_clusters is None else self.max_clusters
         # less than a mean may be off by is no noise
         noise = np.maximum(noise_of(record), record.frame.rounding) * record.mean_weight
         if "auto" in (self.lam, self.lam_switch):
-            best, least, price = self._choose(cuts, noise, cap, loop)
+            best, choice, least, price = self._choose(cuts, noise, cap, loop)
         else:
             least, price = _prices(noise, record)[0], float(self.lam_switch)
         if self.lam == "auto":
-            return best
+            return best, choice
         lam = float(self.lam)
         starts = []
         for parts in self._pieces(cuts, noise, lam, least, price):
@@ -344,7 +369,7 @@ class SegmentMeans(CenterEstimator):
             SegmentStart(record, candidate.states[parts.numbers], lam, price, cap, parts).run(loop)
             for parts, candidate in starts
         )
-        return best_of(runs, total=len(starts), callback=loop.callback)
+        return best_of(runs, total=len(starts), callback=loop.callback), None
 
     def _pieces(self, cuts, noise, lam, least, price):
         """The pieces that the starts begin with, at ``n_init`` prices."""
@@ -415,7 +440,8 @@ class SegmentMeans(CenterEstimator):
                         states = candidate.states[parts.numbers]
                         runs.append(SegmentStart(record, states, lam, price, cap).run(loop))
             best = best_of([run for run in runs if run.k == best.k])
-        return best, least, price
+        choice = None if number is not None else _choice(description, best.k, record)
+        return best, choice, least, price
 
     def fit_predict(
         self,
