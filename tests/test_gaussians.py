@@ -15,6 +15,7 @@ from smallvar._sweeps.gaussians import (
 from smallvar._sweeps.parallel import guard_loops
 
 from smallvar import MahalanobisMeans, UnclearNumberWarning, progress_callback
+from smallvar._centers import mahalanobis
 from smallvar._core.config import openmp_enabled
 
 
@@ -280,3 +281,16 @@ def test_weights_and_units_do_not_change_the_confidence():
     ):
         assert other.n_clusters_ == first.n_clusters_
         assert other.confidence_ == pytest.approx(first.confidence_, abs=1e-6)
+
+
+def test_number_that_mergers_pass_over(monkeypatch):
+    """The clusters then begin at rows that are drawn."""
+    X = np.random.default_rng(0).gamma(1.5, size=(200, 2))
+    cut = mahalanobis.cut_path
+    given = MahalanobisMeans(random_state=0).fit(X).n_clusters_
+    monkeypatch.setattr(
+        mahalanobis,
+        "cut_path",
+        lambda path, begin, number: cut(path, begin, None) if number is None else (None, None),
+    )
+    assert MahalanobisMeans(random_state=0).fit(X).n_clusters_ == given

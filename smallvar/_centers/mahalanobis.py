@@ -479,18 +479,8 @@ default="auto"
         cost = self._opening_cost(d, reg, given_covariances)
         lam = self._resolve_lam(data.X.shape[1], data, given_covariances)
         total = 1 if seeds is not None and cost is None else self.n_init
-        make = self._merged if self._merges(given_covariances) else self._begun
         setting = seeds, given_covariances, reg, lam, cost, total, rng
-        starts = make(data, *setting)
-        # paths mostly end at the same clustering, so not all n_init of them are made
-        if self._merges(given_covariances):
-            starts = until_some_agree(starts, data.w)
-        best, choice = best_of(starts, total=total, callback=self._callback()), None
-        if by_data and by_point and seeds is given_covariances is None:
-            choice = self._choice(data, lam, best.k, rng)
-            if choice.best != best.k:
-                starts = until_some_agree(self._merged(data, *setting, choice.best), data.w)
-                best = best_of(starts, total=total, callback=self._callback())
+        best, choice = self._best_start(data, setting, by_data and by_point and seeds is None)
         self._keep(best.state, used[0], reg)
         self.weights_ = best.state.shares if best.state.by_point else None
         self.lam_ = lam
@@ -515,6 +505,24 @@ default="auto"
         if choice is not None:
             warn_if_unclear(self, choice)
         return self
+
+    def _best_start(self, data, setting, free):
+        """The best start, and the Choice of its number of clusters (None: not ``free``)."""
+        _, known, _, lam, _, total, rng = setting
+
+        def best(starts):
+            # paths mostly end at the same clustering, so not all n_init of them are made
+            starts = until_some_agree(starts, data.w) if self._merges(known) else starts
+            return best_of(starts, total=total, callback=self._callback())
+
+        make = self._merged if self._merges(known) else self._begun
+        found = best(make(data, *setting))
+        if not free or known is not None:
+            return found, None
+        choice = self._choice(data, lam, found.k, rng)
+        if choice.best != found.k:
+            found = best(self._merged(data, *setting, choice.best))
+        return found, choice
 
     def _choice(self, data, lam, found, rng):
         """The number of clusters that describes the rows best; ``found`` have the objective."""
@@ -578,7 +586,8 @@ default="auto"
                 # the best number is among the first mergers: begin with twice as many
                 many = min(2 * many, most)  # for the starts to come, too
             if k is None:  # mergers passed over the number of clusters that is wanted
-                yield self._start(data, None, given_covariances, reg, lam, cost, None, rng)
+                drawn = distant_rows(data.X, number, data.w, rng)
+                yield self._start(data, drawn, given_covariances, reg, lam, cost, None, rng)
                 continue
             state = self._gaussians(data.X, data.w, lam, reg, given_covariances, data)
             start = GaussianStart(state, k, label)
