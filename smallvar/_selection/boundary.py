@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve
-from scipy.special import xlogy
+from scipy.linalg import cholesky, solve_triangular
 
 from smallvar._sweeps.boundary import distribution, fit, valley
 
@@ -36,8 +35,8 @@ CUTS, BLUR = (1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 15 / 16),
 class Boundary:
     """The rows of two clusters along the direction that tells them apart, and what fits them.
 
-    ``evidence`` is in nats. ``dispersion`` is the deviance of the density that fits better over
-    its degrees of freedom, at least 1: where neither fits, evidence divided by it allows for
+    ``evidence`` is in nats. ``dispersion`` is Pearson's chi-square of the density that fits better
+    over its degrees of freedom, at least 1: where neither fits, evidence divided by it allows for
     that (quasi-likelihood). ``edges`` are those of the bins, in standard deviations from the mean
     of all rows; ``counts`` the weight in each bin (the outer ones with all beyond), ``bells`` and
     ``body`` the weights that the fitted densities have there. ``valley`` is the lowest density
@@ -87,43 +86,76 @@ def boundary_between(X, weight, labels, a, b):
     depth, evidence = valley(bells), float(likelihood - other)
     fitted = [_fitted_counts(True, bells, counts), _fitted_counts(False, body, counts)]
     better = fitted[0] if evidence > 0.0 else fitted[1]
-    # the deviance, not Pearson's chi-square: one row where hardly any is expected must not decide
-    deviance = 2.0 * float(np.sum(xlogy(counts, counts / better)))
-    dispersion = deviance / (N_BINS - 1 - len(bells))
+    dispersion = np.sum(np.square(counts - better) / better) / (N_BINS - 1 - len(bells))
     if depth > LEAST_VALLEY:  # a heavy tail, or a skewed cluster
         evidence = min(evidence, 0.0)
     return Boundary(evidence, max(1.0, float(dispersion)), edges, counts, *fitted, depth)
 
 
 def _projections(X, weight, second):
-    """Rows along w = (S / n + r I)^-1 (m_b - m_a), with mean 0 and standard deviation 1.
+    """Places of rows between the means of the clusters: -1/2 at m_a, 1/2 at m_b.
 
-    S is the scatter matrix of rows about the means of their clusters, and the ridge is r =
-    max(LEAST_RIDGE, d / n) trace(S / n) / d. X is overwritten. All are 0 where rows do not differ.
+    A row x lies at w (x - (m_a + m_b) / 2)' / w (m_b - m_a)', w = (S / n + r I)^-1 (m_b - m_a). S
+    is the scatter matrix of rows about the means of their clusters, the ridge is r =
+    max(LEAST_RIDGE, d / n) trace(S / n) / d. Means and S are those of all rows but x: w leans to
+    the rows that it comes from, so that one normal cloud cut in two looked like two bells, by 42
+    nats for 300 rows of 256 columns. X is overwritten. All are 0 where the means agree.
     """
     n, d = weight.sum(), X.shape[1]
     X -= X[0].copy()
     X /= np.abs(X).max() or 1.0
-    means = [weight[side] @ X[side] / weight[side].sum() for side in (~second, second)]
-    X -= np.where(second[:, None], means[1], means[0])  # residuals
-    axis = difference = means[1] - means[0]
+    size_a, size_b = weight[~second].sum(), weight[second].sum()
+    mean_a, mean_b = weight[~second] @ X[~second] / size_a, weight[second] @ X[second] / size_b
+    X -= np.where(second[:, None], mean_b, mean_a)  # residuals
+    difference = mean_b - mean_a
     variance = float(weight @ np.square(X).sum(axis=1) / n)
-    if variance > 0.0:
-        ridge, R = max(LEAST_RIDGE, d / n) * variance / d, np.sqrt(weight / n)[:, None] * X
-        if d <= len(X):
-            S = R.T @ R
-            S.flat[:: d + 1] += ridge
-            axis = solve(S, difference, assume_a="pos")
-        else:
-            # Woodbury: r (R'R + r I)^-1 = I - R' (R R' + r I)^-1 R
-            G = R @ R.T
-            G.flat[:: len(G) + 1] += ridge
-            axis = difference - R.T @ solve(G, R @ difference, assume_a="pos")
-    axis = axis / (np.abs(axis).max() or 1.0)
-    t = X @ axis + second * (difference @ axis)
-    t -= weight @ t / n
-    deviation = np.sqrt(weight @ np.square(t) / n)
-    return t / deviation if deviation > 0.0 else t
+    if variance == 0.0 or not difference.any():
+        return np.where(second & difference.any(), 1.0, 0.0)
+    ridge = max(LEAST_RIDGE, d / n) * variance / d
+    products = _products(X, np.sqrt(weight / n)[:, None] * X, ridge, difference)
+    return _without_itself(*products, weight, np.where(second, size_b, size_a), n, second)
+
+
+def _products(X, R, ridge, difference):
+    """Products x A^-1 x', x A^-1 y' and y A^-1 y' of rows x and y, the difference.
+
+    A = R'R + ridge I, where rows of R are those of X times numbers.
+    """
+    if X.shape[1] <= len(X):
+        A = R.T @ R
+        A.flat[:: len(A) + 1] += ridge
+        L = cholesky(A, lower=True)
+        x = solve_triangular(L, X.T, lower=True)
+        y = solve_triangular(L, difference, lower=True)
+        return np.square(x).sum(axis=0), y @ x, y @ y
+    # Woodbury: ridge A^-1 = I - R' (R R' + ridge I)^-1 R
+    G = R @ R.T
+    G.flat[:: len(G) + 1] += ridge
+    L = cholesky(G, lower=True)
+    x = solve_triangular(L, R @ X.T, lower=True)
+    y = solve_triangular(L, R @ difference, lower=True)
+    out = np.square(X).sum(axis=1) - np.square(x).sum(axis=0), X @ difference - y @ x
+    return *(product / ridge for product in out), (difference @ difference - y @ y) / ridge
+
+
+def _without_itself(q, u, D, weight, size, n, second):
+    """Places of rows by the means and scatter matrix without them.
+
+    q = x A^-1 x' of the residual x of each row, u = x A^-1 (m_b - m_a)', D = (m_b - m_a) A^-1
+    (m_b - m_a)'. Without weight v of a row, the mean of its cluster of size n_c is m_c - e x, e =
+    v / (n_c - v), and A is A - k x' x, k = e n_c / n; the inverse follows from that of A (Sherman &
+    Morrison). v is at most 1, as weight 2 is two rows, and 0 for a row that is alone.
+    """
+    v = np.minimum(weight, 1.0)
+    v = np.where(v < size, v, 0.0)
+    e = v / (size - v)
+    k = e * size / n
+    left = 1.0 - k * q
+    D = D + k * np.square(u) / left
+    q, u, side = q / left, u / left, np.where(second, 1.0, -1.0)
+    distance = D - 2.0 * side * e * u + e * e * q
+    place = u + side * (0.5 * D - e * (1.0 + 0.5 * e) * q)
+    return place / np.maximum(distance, SAME_PROJECTION * D)
 
 
 def _histogram(t, weight):

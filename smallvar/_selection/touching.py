@@ -22,8 +22,9 @@ MOST_REAL, MOST_CLUSTERS = 9, 64  # clusters that may be chosen, and that are ju
 MOST_DISTANCES = 1 << 22  # computed at a time
 # log odds from which two clusters are chosen instead of one, and the range of p for them
 ODDS_OF_TWO, PRIORS = 2.0, (0.03, 0.97)
-# with fewer rows for each column the direction between two clusters is mostly chance
-ROWS_PER_DIRECTION = 10
+# of the confidence in one cluster: log odds of two less this, T counting within the range
+CALIBRATION, EVIDENCE_COUNTS = 0.7, (-5.0, 5.0)
+MOST_OF_TWO = 0.8  # confidence in two clusters at most: a gap does not say that there is one only
 # evidence against a boundary that supports a single cluster beyond CLEAR_CONFIDENCE
 ONE_BODY = -2.0
 # confidence in a number whose boundaries are real, of which the criterion is not sure
@@ -87,10 +88,8 @@ def evidence_of_two(X, weight, labels, transform):
     """The evidence that two clusters are not one, of the rows as given and transformed.
 
     The lower one counts, each over its dispersion: a skewed cluster may look like two in the rows
-    as given, and whole numbers like more when transformed. 0 if there are few rows for the columns.
+    as given, and whole numbers like more when transformed.
     """
-    if len(X) < ROWS_PER_DIRECTION * X.shape[1]:
-        return 0.0
     kinds = [X, transform(X)[0]] if transform.columns else [X]
     found = [boundary_between(rows, weight, labels, 0, 1) for rows in kinds]
     return min(b.evidence / b.dispersion if b.evidence > 0.0 else b.evidence for b in found)
@@ -107,11 +106,12 @@ def number_by_boundaries(path, most, labels_at, X, weight, transform):
         if 2 not in path.counts or most == 1:
             return 1, p
         T = evidence_of_two(X, weight, labels_at(2), transform)
-        odds = T + float(np.log(1.0 / np.clip(p, *PRIORS) - 1.0))
-        two = 1.0 / (1.0 + np.exp(-odds))
-        if odds > ODDS_OF_TWO:
-            return 2, two
-        return 1, 1.0 - two if T <= ONE_BODY else min(1.0 - two, CLEAR_CONFIDENCE)
+        prior = float(np.log(1.0 / np.clip(p, *PRIORS) - 1.0))
+        if T + prior > ODDS_OF_TWO:
+            return 2, min(1.0 / (1.0 + np.exp(-T - prior)), MOST_OF_TWO)
+        odds = np.clip(T, *EVIDENCE_COUNTS) + prior - CALIBRATION
+        one = 1.0 / (1.0 + np.exp(odds))
+        return 1, one if T <= ONE_BODY else min(one, CLEAR_CONFIDENCE)
     if best > MOST_CLUSTERS:
         return best, p
     share = support(X, weight, labels_at(best), best)

@@ -2,7 +2,7 @@
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.stats import norm
+from scipy.special import ndtr
 
 BINS = 32
 # places and lengths in bins: the bounds of parameters
@@ -23,13 +23,26 @@ def evidence(X, labels, a, b):
 
 
 def projections(A, B):
-    """The rows along (S / n + r I)^-1 (m_b - m_a)."""
+    """Each row along (S / n + r I)^-1 (m_b - m_a), of S and means without that row.
+
+    The means are at -1/2 and 1/2.
+    """
     n, d = len(A) + len(B), A.shape[1]
-    S = (len(A) * np.cov(A.T, bias=True) + len(B) * np.cov(B.T, bias=True)).reshape(d, d) / n
-    r = max(1e-3, d / n) * np.trace(S) / d
-    difference = B.mean(axis=0) - A.mean(axis=0)
-    w = np.linalg.solve(S + r * np.eye(d), difference) if r > 0 else difference
-    return np.concatenate([A @ w, B @ w])
+    r = max(1e-3, d / n) * np.trace(scatter(A) + scatter(B)) / n / d
+    out = []
+    for i in range(n):
+        x = A[i] if i < len(A) else B[i - len(A)]
+        rest_a = np.delete(A, i, axis=0) if i < len(A) and len(A) > 1 else A
+        rest_b = np.delete(B, i - len(A), axis=0) if i >= len(A) and len(B) > 1 else B
+        m_a, m_b = rest_a.mean(axis=0), rest_b.mean(axis=0)
+        w = np.linalg.solve((scatter(rest_a) + scatter(rest_b)) / n + r * np.eye(d), m_b - m_a)
+        out.append(w @ (x - (m_a + m_b) / 2) / (w @ (m_b - m_a)))
+    return np.array(out)
+
+
+def scatter(A):
+    """Products of residuals from the mean, summed over rows."""
+    return (A - A.mean(axis=0)).T @ (A - A.mean(axis=0))
 
 
 def histogram(t):
@@ -48,10 +61,15 @@ def histogram(t):
     return np.diff([0, *np.interp(edges[1:-1], x, below), len(t)])
 
 
+def normal(z):
+    """The density of a standard normal."""
+    return np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
+
+
 def bells_below(p, x):
     """The distribution function of two normals."""
     q = 1 / (1 + np.exp(-p[4]))
-    return q * norm.cdf(x, p[0], np.exp(p[2])) + (1 - q) * norm.cdf(x, p[1], np.exp(p[3]))
+    return q * ndtr((x - p[0]) / np.exp(p[2])) + (1 - q) * ndtr((x - p[1]) / np.exp(p[3]))
 
 
 def body_below(p, x):
@@ -60,7 +78,7 @@ def body_below(p, x):
     a1, a2, s = np.exp(p[1:4])
 
     def H(u):
-        return u * norm.cdf(u / s) + s * norm.pdf(u / s)
+        return u * ndtr(u / s) + s * normal(u / s)
 
     first, second = (H(x - e + a1) - H(x - e)) / a1, (H(x - e) - H(x - e - a2)) / a2
     return q * first + (1 - q) * second
@@ -97,18 +115,14 @@ def fit(below, counts, bounds):
         for start in starts(below, counts)
     ]
     best = min(found, key=lambda result: result.fun)
-    while True:  # a simplex around the best, until it gains nothing
-        simplex = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 4000, "maxfev": 10**4}
-        again = minimize(cost, best.x, method="Nelder-Mead", bounds=bounds, options=simplex)
-        if again.fun > best.fun - 1e-10:
-            return best.x, -best.fun
-        best = again
+    return best.x, -best.fun
 
 
 def valley(p):
     """The lowest density between two modes by the lower mode, on a fine grid; 1 for one mode."""
     x = np.linspace(min(p[:2]) - 1, max(p[:2]) + 1, 40001)
     q = 1 / (1 + np.exp(-p[4]))
-    f = q * norm.pdf(x, p[0], np.exp(p[2])) + (1 - q) * norm.pdf(x, p[1], np.exp(p[3]))
+    s1, s2 = np.exp(p[2:4])
+    f = q * normal((x - p[0]) / s1) / s1 + (1 - q) * normal((x - p[1]) / s2) / s2
     modes = 1 + np.flatnonzero((f[1:-1] > f[:-2]) & (f[1:-1] >= f[2:]))
     return f[modes[0] : modes[-1] + 1].min() / f[modes].min()
