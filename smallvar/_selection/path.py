@@ -214,7 +214,8 @@ def _choose_by_boundaries(path, sample, most, transform):
     plain = sample.plain
 
     def labels_at(k):
-        sample.fixed_point(path.found(k)[:, path.varying])
+        centers = path.found(k)[:, path.varying]
+        sample.error_of(centers) if k == path.best else sample.fixed_point(centers)
         return plain.sweep.labels
 
     rows = plain.X, plain.weight, transform

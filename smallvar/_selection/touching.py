@@ -18,7 +18,7 @@ from smallvar._selection.confidence import CLEAR_CONFIDENCE
 LEAST_EVIDENCE = 3.0  # nats
 CONTACTS = 2  # rows, at least, across a boundary
 LOOKED_AT = 8  # boundaries, of the most rows, by which a clustering is judged
-MOST_REAL, MOST_CLUSTERS = 9, 64  # clusters that may be chosen, and that are judged
+MOST_REAL = 9  # clusters
 MOST_DISTANCES = 1 << 22  # computed at a time
 # log odds from which two clusters are chosen instead of one, and the range of p for them
 ODDS_OF_TWO, PRIORS = 2.0, (0.03, 0.97)
@@ -112,8 +112,6 @@ def number_by_boundaries(path, most, labels_at, X, weight, transform):
         odds = np.clip(T, *EVIDENCE_COUNTS) + prior - CALIBRATION
         one = 1.0 / (1.0 + np.exp(odds))
         return 1, one if T <= ONE_BODY else min(one, CLEAR_CONFIDENCE)
-    if best > MOST_CLUSTERS:
-        return best, p
     share = support(X, weight, labels_at(best), best)
     if not share < 1.0:
         return best, p
