@@ -187,6 +187,8 @@ class DPMeans(NearestCenters, CenterEstimator):
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
         Means of the clusters, in order of creation; in the units of the data, whatever the metric.
+        In ``path_.noise_columns``, if there are any, the mean of all rows, so that these columns
+        do not matter for labels.
     labels_ : ndarray of shape (n_samples,), int32
         Cluster of each row.
     n_clusters_ : int

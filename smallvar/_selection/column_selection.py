@@ -43,10 +43,11 @@ def selection_price(n_selected, n_others):
 def differing_columns(criterion, clusterings):
     """Return the columns in which the means of the clusters differ, of the best clustering.
 
-    ``clusterings`` are pairs of labels of the rows of the criterion, and a number K. Columns are independent here: separate means raise the likelihood of a column with the
-    variances s^2 of all rows and s_w^2 within clusters by u log(s^2 / s_w^2) / 2; they differ if
-    that is more than their price. The best clustering gains most by such columns. Returns None if
-    there is none, or if all columns differ.
+    ``clusterings`` are pairs of labels of the rows of the criterion, and a number K. Columns are
+    independent here: separate means raise twice the log likelihood of a column by
+    u log(s^2 / s_w^2), with the variances s^2 of all rows and s_w^2 within clusters; they differ if
+    that is more than the price of the means. The best clustering gains most by such columns.
+    Returns None if none gains, or if all columns differ.
     """
     scale, u = criterion.frame.scale, criterion.distinct  # keeps squares within float64
     X, floor = np.asarray(criterion.X, dtype=np.float64) * scale, criterion.floor * scale**2

@@ -175,7 +175,7 @@ def warn_if_unclear(estimator, path=None):
             "columns are skewed ({skewed}), or have values far away: transforms of "
             "them, such as the logarithm, may be better to cluster"
         )
-    if not reasons and path.best == 1:
+    if path.best == 1:
         reasons.append(
             "clusters that overlap or are not compact may look like one: see {labels}, or "
             "sklearn.cluster.HDBSCAN for clusters of any shape"

@@ -50,8 +50,10 @@ class LambdaPath(Path):
         The number chosen.
     confidence : float
         How likely this number is right, from 0 to 1, judged by data sets whose number is known: by
-        the range of its penalties, and how far the next best number is behind. NaN where the
-        number or the penalty was given, and for divergences other than squared distances.
+        the range of its penalties, how far the next best number is behind, and the evidence of
+        boundaries between clusters. For a single cluster above .5 only where rows on both sides of
+        the best boundary look like one body. NaN where the number or the penalty was given, and for
+        divergences other than squared distances.
     confidences : ndarray of shape (n_path,), float64
         The confidence in every number; what ``confidence`` leaves is shared by the criterion.
     few_valued, skewed : ndarray of intp

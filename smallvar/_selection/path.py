@@ -646,8 +646,27 @@ def lambda_path(
     f being the best of a few densities that all clusters share: t (with 3 to 200 degrees of
     freedom) or Gaussian, round, or long in q directions (probabilistic principal components). d is
     the number of directions in which the rows vary at all: columns that are linear combinations
-    of others add none. Where that is the number of columns, a single cluster may also be a uniform
-    box, and in two columns each cluster may have a covariance of its own.
+    of others add none. In two columns each cluster may have a covariance of its own. Where d is the
+    number of columns, a single cluster may also be a uniform box; each of its ends costs 4 log(u),
+    as rows tell of it at the rate n.
+
+    *Own shapes.* Unless the number is sure (a confidence above .97), clusterings up to three more
+    than the best are judged again, by a covariance S_k of each cluster, averaged with the pooled
+    one as if the cluster had d + 2 more rows of that, at 1.6 log(u) a parameter of each further
+    one; and by one variance for each column.
+
+    *Columns of noise.* A cluster pays for a mean in each column. Where columns in which the means
+    do not differ by more than that price make up half of the squared error or more, the path is
+    found again in the other columns, T, and decides if its criterion, plus that of one cluster in
+    the columns of noise and 2 log((d + 1) C(d, |T|)), is lower. All centers then have the mean of
+    the rows in the ``noise_columns``, for every K. Not for a given ``init``.
+
+    *Boundaries.* The criterion does not know gaps. Along the direction that tells two clusters
+    apart, their rows look like two bells or like one body; T is the difference of the log
+    likelihoods of the two densities. A single cluster becomes two where T + log((1 - p) / p)
+    exceeds 2, p being the confidence in one. Where the number is not clear (below .5) and rows on
+    some boundary look like one body (T < 3), it becomes the largest one below, up to 9, without
+    such a boundary, if there is one.
 
     *Values recorded in steps.* A column recorded in steps of h (flags, years, counts, rounded
     measurements) tells nothing finer: h**2 / 12, the variance within a step, is added to its
@@ -690,7 +709,8 @@ def lambda_path(
     Govaert (2000), Assessing a mixture model for clustering with the integrated completed
     likelihood. Tipping & Bishop (1999), Mixtures of probabilistic principal component analyzers.
     Yeo & Johnson (2000), A new family of power transformations to improve normality or symmetry.
-    The penalty is that of Kulis & Jordan (2012), Revisiting k-means, section 3.
+    Raftery & Dean (2006), Variable selection for model-based clustering. The penalty is that of
+    Kulis & Jordan (2012), Revisiting k-means, section 3.
 
     Examples
     --------

@@ -34,13 +34,15 @@ REAL_CONFIDENCE = 0.6
 def evidences(X, weight, labels, k):
     """Yield the evidence of each boundary, those across which most rows are first.
 
-    Clusters of so few rows that nothing could be said are left out.
+    Boundaries of which nothing can be said, as there are few rows or few values, are left out.
     """
     X = np.asarray(X, dtype=np.float64)
     sizes = np.bincount(labels, minlength=k)
     for a, b in _touching(X, labels, k):
         if min(sizes[a], sizes[b]) >= SHARES:
-            yield boundary_between(X, weight, labels, a, b).evidence
+            boundary = boundary_between(X, weight, labels, a, b)
+            if len(boundary.edges):
+                yield boundary.evidence
 
 
 def _touching(X, labels, k):
