@@ -137,7 +137,7 @@ class Choice(NamedTuple):
     few_valued: NDArray[np.intp]
     skewed: NDArray[np.intp]
 
-    def doubts(self):
+    def doubts(self):  # numpydoc ignore=RT01
         """Return why the number may be wrong."""
         if self.best == 1:
             return ["clusters that overlap, or are not compact, may look like one"]
@@ -175,7 +175,7 @@ def warn_if_unclear(estimator, path=None):
             "columns are skewed ({skewed}), or have values far away: transforms of "
             "them, such as the logarithm, may be better to cluster"
         )
-    if path.best == 1:
+    if path.best == 1 and hasattr(path, "labels"):
         reasons.append(
             "clusters that overlap or are not compact may look like one: see {labels}, or "
             "sklearn.cluster.HDBSCAN for clusters of any shape"

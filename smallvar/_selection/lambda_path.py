@@ -193,7 +193,7 @@ class LambdaPath(Path):
 
     @property
     def varying(self) -> NDArray[np.bool_]:  # numpydoc ignore=RT01
-        """Mask of the columns in which clusters have different means."""
+        """The mask of the columns in which clusters have different means."""
         return self._problem.varying
 
     def choose(self, number: int, confidence: float) -> None:  # numpydoc ignore=PR01
@@ -205,16 +205,17 @@ class LambdaPath(Path):
 
     @property
     def gain_over_one(self) -> float:  # numpydoc ignore=RT01
-        """By how much the lowest criterion is below that of a single cluster."""
+        """The difference of the lowest criterion from that of a single cluster."""
         return float(self._criterion[0] - self.value)
 
     def labelings(self) -> list[tuple[NDArray[np.int32], int]]:  # numpydoc ignore=RT01
-        """Labels and number of the clusterings whose labels were kept."""
+        """Return labels and number of the clusterings whose labels were kept."""
         return [(c.labels, c.k) for c in self._clusterings if c.labels is not None]
 
     def finish(self) -> None:
         """Forget what is needed only until the number is final."""
-        self._clusterings = self._ranges = self._scores = None
+        del self._clusterings, self._ranges
+        vars(self).pop("_scores", None)
 
     def modeled(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
         """The centers of the descent, of the rows as the criterion models them."""

@@ -22,10 +22,9 @@ MOST_REAL = 9  # clusters
 MOST_DISTANCES = 1 << 22  # computed at a time
 # log odds from which two clusters are chosen instead of one, and the range of p for them
 ODDS_OF_TWO, PRIORS = 2.0, (0.03, 0.97)
-# of the confidence in one cluster: log odds of two less this, T counting within the range
-CALIBRATION, EVIDENCE_COUNTS = 0.7, (-5.0, 5.0)
 MOST_OF_TWO = 0.8  # confidence in two clusters at most: a gap does not say that there is one only
-# evidence against a boundary that supports a single cluster beyond CLEAR_CONFIDENCE
+# evidence against a boundary with which a single cluster may be surer than CLEAR_CONFIDENCE; it
+# raises no confidence, as several clusters that are cut in two may look like one body, too
 ONE_BODY = -2.0
 # confidence in a number whose boundaries are real, of which the criterion is not sure
 REAL_CONFIDENCE = 0.6
@@ -111,9 +110,10 @@ def number_by_boundaries(path, most, labels_at, X, weight, transform):
         prior = float(np.log(1.0 / np.clip(p, *PRIORS) - 1.0))
         if T + prior > ODDS_OF_TWO:
             return 2, min(1.0 / (1.0 + np.exp(-T - prior)), MOST_OF_TWO)
-        odds = np.clip(T, *EVIDENCE_COUNTS) + prior - CALIBRATION
-        one = 1.0 / (1.0 + np.exp(odds))
-        return 1, one if T <= ONE_BODY else min(one, CLEAR_CONFIDENCE)
+        if T <= ONE_BODY:
+            return 1, p
+        one = 1.0 / (1.0 + np.exp(max(T, 0.0) + prior))
+        return 1, min(one, CLEAR_CONFIDENCE)
     share = support(X, weight, labels_at(best), best)
     if not share < 1.0:
         return best, p
