@@ -160,7 +160,7 @@ def test_reports(run, call, expected):
         ),
         (
             "--path 2 iris.npy",
-            "K 2 (from the data, 2 at most: 3 fits better; clear, confidence 0.95)",
+            "K 2 (from the data, 2 at most; clear, confidence 0.94)",
         ),
         (
             "blobs.csv --max-clusters 1",
@@ -170,7 +170,7 @@ def test_reports(run, call, expected):
         ("blobs.csv --path 1000", "15 33.286445 +324.2 15 (path ends) 3.4331885"),
         ("equal.npy --path", "1 0 +0.0 1 0 inf *"),
         ("blobs.csv --path", "9 65.189296 +182.7 8 - -"),
-        ("uneven.csv --scale --path 2", "1 80 +172.9 2 41.095738 inf"),
+        ("uneven.csv --scale --path 2", "1 80 +208.0 2 41.095738 inf"),
         ("equal.npy --scale", "K 1 (from the data; too few distinct rows to support another)"),
         (
             "uneven.csv --columns wide,narrow --scale",
@@ -1995,15 +1995,15 @@ def test_picture_of_the_path_of_clusters():
     for axes, values in ((above, path.criterion - path.criterion.min()), (middle, path.inertia)):
         assert np.array_equal(axes.lines[0].get_xydata(), np.c_[path.n_clusters, values])
     for axes in (above, middle):
-        (ring,) = [marks for marks in axes.collections if marks.get_label() == "K = 3, chosen"]
-        assert ring.get_offsets()[0][0] == 3
+        (ring,) = [marks for marks in axes.collections if marks.get_label() == "K = 2, chosen"]
+        assert ring.get_offsets()[0][0] == 2
     ((x, low), (_, high)) = below.collections[1].get_segments()[0]
-    assert (x, low, high) == (3, path.lam_low[2], path.lam_high[2])
+    assert (x, low, high) == (2, path.lam_low[1], path.lam_high[1])
     (tie,) = above.patches
     assert tie.get_label() == "about as good"
     first, second = above.get_title().split("\n")
     assert first == "$t_{.npy: n = 150, d = 4"
-    assert second == "K = 3, not clear, confidence 0.46: 2 to 4 fit about as well"
+    assert second == "K = 2, clear, confidence 0.94"
     above = _picture.merge_path_picture(data, choice, scaler=object()).axes[0]
     assert above.get_title().startswith(f"{first}, columns scaled\n")
 

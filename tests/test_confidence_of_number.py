@@ -196,7 +196,7 @@ def test_the_warning_names_what_may_help():
     assert path.best == 1 and "HDBSCAN" in message and "path_.labels(2)" in message
     assert ": 2 fits about as well" in message
     message, path = message_of(OVERLAPPING)
-    assert path.best == 2 and "overlap" in message and "path_.labels(3)" in message
+    assert path.best == 2 and "overlap" in message and "path_.labels(1)" in message
 
 
 def test_the_warning_names_columns():
