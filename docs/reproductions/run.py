@@ -69,6 +69,7 @@ SCRIPTS = {
     "moving_gaussians": Script(figure=True),
     "moving_rings": Script(figure=True, alone=True),
     "moving_samplers": Script(figure=True),
+    "number": Script(),
     "outliers": Script(),
     "pitman_yor": Script(),
     "rivals": Script(),
