@@ -73,11 +73,11 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
     >>> from sklearn.datasets import load_iris
     >>> from smallvar import ClusterDisplay, DPMeans
     >>> X = load_iris().data
-    >>> display = ClusterDisplay.from_estimator(DPMeans(random_state=0).fit(X), X)
+    >>> display = ClusterDisplay.from_estimator(DPMeans(n_clusters=3, random_state=0).fit(X), X)
     >>> display.ax_.get_xlabel()
     'discriminant axis 1 (98% of the separation)'
     >>> display.sizes
-    array([50, 61, 39])
+    array([61, 39, 50])
     """
 
     points: NDArray[np.float64]

@@ -386,7 +386,7 @@ class DendrogramDisplay(Display):  # numpydoc ignore=PR02
     >>> model = DPMeans(random_state=0).fit(load_iris().data)
     >>> display = DendrogramDisplay.from_estimator(model)
     >>> display.best
-    3
+    2
     """
 
     linkage: NDArray[np.float64]
