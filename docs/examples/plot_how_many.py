@@ -3,8 +3,8 @@ How many ways to write a digit?
 ===============================
 
 Ten, of course. Or more: some people put a bar through a seven, and a one may be a mere stroke or
-stand on a foot. :class:`~smallvar.DPMeans` is not given the number ten; this page looks at what it
-finds, and how.
+stand on a foot. Or fewer: some digits look so much alike that no gap is between them.
+:class:`~smallvar.DPMeans` is not given the number ten. It finds five; this page looks at how.
 """
 
 # %%
@@ -12,7 +12,7 @@ finds, and how.
 # -----------------
 #
 # The data are 1,797 pictures of 8 x 8 pixels. All pixels are in the same units, so there is nothing
-# to scale. The fit warns that the number is not clear: others fit about as well. They are below.
+# to scale.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -55,12 +55,14 @@ print("ways to write each digit:", dict(enumerate(ways.tolist())))
 #
 # The fit has made clusterings into every number of clusters up to some, its path. For each there is
 # a criterion: how long a description of the pictures would be that tells of the clusters first. The
-# squared error alone, on the right, does not say where to stop.
+# squared error alone, on the right, does not say where to stop. The criterion is lowest for 17
+# clusters, but not clearly, and not all of them have a boundary to the others. Then the largest
+# number is taken for which all clusters have one, here five (the circle).
 
 path = model.path_
 fig, (left, right) = plt.subplots(1, 2, figsize=(7, 3))
 left.plot(path.n_clusters, path.criterion, "o-", ms=4)
-left.plot(path.best, path.criterion.min(), "o", ms=12, mfc="none")
+left.plot(path.best, path.criterion[path.n_clusters == path.best], "o", ms=12, mfc="none")
 left.set(xlabel="number of clusters K", ylabel="criterion")
 right.plot(path.n_clusters, path.inertia, "o-", ms=4)
 right.set(xlabel="number of clusters K", ylabel="squared error", ylim=(0, None))
@@ -68,7 +70,9 @@ for ax in (left, right):
     ax.spines[["top", "right"]].set_visible(False)
 
 # %%
-# There are second choices, too. The clusterings for them are on the path, no other fit is needed.
+# There are other choices, by the criterion alone. The clusterings for them are on the path, no
+# other fit is needed. All agree better with the digits than the five clusters do, so look at what
+# is split before you take the number of a fit.
 
 for K in path.ranking[:5]:
     agree = nmi(digit, path.labels(K))
