@@ -12,7 +12,8 @@ from twins import mixed as twin
 
 from smallvar import BregmanDPMeans, DPMeans, MixedDPMeans, UnclearNumberWarning
 from smallvar._mixed.columns import pack, weighted_columns
-from smallvar._mixed.measure import MixedSweep, measure_of, sums_of
+from smallvar._mixed.measure import MixedSweep, measure_of, sums_of, variances
+from smallvar._mixed.mixed_path import POOLED_ROWS, VARIANCE_PRICE, MixedCriterion
 
 KINDS = ("normal", "ordered", "poisson", "exponential", "bernoulli", "categorical")
 LETTERS = np.array(list("abcdefgh"))
@@ -609,6 +610,61 @@ def test_a_column_of_any_shape_is_no_cluster(shape):
     assert fitted(X, random_state=0).n_clusters_ == 1
     X[:, 0] = g.normal(8.0 * (np.arange(1500) % 2))
     assert fitted(X, random_state=0).n_clusters_ == 2
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_variances_of_clusters_are_those_of_the_twin(weighted):
+    for seed in range(8):
+        g = np.random.default_rng([21, seed])
+        n, k = 40, 4
+        labels = g.permutation(np.arange(n) % k)
+        spread = np.exp(g.normal(size=(k, 3)))
+        x = g.normal(size=(n, 3)) * spread[labels]
+        x[:, 1] = np.round(x[:, 1])
+        x[g.random((n, 3)) < 0.2] = np.nan
+        x[labels == 0, 2] = np.nan  # a cluster without a cell in this column
+        w = g.integers(1, 4, size=n).astype(float) if weighted else np.ones(n)
+        kinds = dict.fromkeys("abc", "normal") | {"d": "categorical"}
+        X = dict(zip("abc", x.T, strict=True)) | {"d": LETTERS[labels]}
+        packed = pack(X, kinds)
+        measure = measure_of(packed, w, 1)
+        sweep = MixedSweep(measure, packed.numbers, packed.codes, w)
+        sweep.start(np.repeat(measure.overall(), k, axis=0))
+        sweep.labels[:] = labels
+        sweep.move_centers()
+        raw = sweep.rows.cluster_errors()
+        np.testing.assert_allclose(raw.sum(axis=0), sweep.errors()[0], rtol=1e-12)
+        given = np.array([True, False, False])
+        criterion = MixedCriterion(sweep, packed.numbers, w, given)
+        sums = sums_of(sweep.rows, measure, k)
+        variance = variances(measure, raw.sum(axis=0), sums.weights.sum(axis=0))
+        shared = criterion.by_columns(sums, raw.sum(axis=0), variance)
+        separate = criterion.by_own_variances(sums, raw)
+        # a spread that is given is that of all clusters; codes have none
+        assert np.isinf(separate[[0, 3]]).all()
+        price = VARIANCE_PRICE * np.log(n) * (k - 1)
+        unit = w / w.mean()
+        for j in (1, 2):
+            expected = twin.spread_costs(x[:, j], unit, labels, measure.floor[j], POOLED_ROWS)
+            found = shared[j], separate[j] - price
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_clusters_of_different_spreads_are_not_cut_to_pieces(words):
+    half = np.arange(600) // 300
+    for seed in range(4):
+        g = np.random.default_rng(seed)
+        X = g.normal(size=(600, 3))
+        X[:300, 0] *= 4.0
+        X[300:, 1] *= 4.0
+        X[300:, 2] += 12.0
+        X = pd.DataFrame(X, columns=list("abc"))
+        if words:
+            X["d"] = LETTERS[np.where(g.random(600) < 0.2, g.integers(2, size=600), half)]
+        model = fitted(X, random_state=0)
+        assert model.n_clusters_ == 2
+        assert adjusted_rand_score(half, model.labels_) > 0.98
 
 
 def test_sums_are_exact():

@@ -35,6 +35,10 @@ from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
 # prices, times log(number of rows): of the mean of a column of numbers, of a share, of a cluster
 MIXED_PRICE, SHARE_PRICE, MIXED_CLUSTER_PRICE = 2.0, 1.0, 4.0
+# that of the variance of each further cluster, as OWN_PRICE of own_shapes.py
+VARIANCE_PRICE = 1.6
+# rows that the pooled variance counts as in that of a cluster, as in own_shapes.py for one column
+POOLED_ROWS = 3.0
 SAME_ROW = 1e-9  # nats a row: below this a row is equal to a center
 
 
@@ -64,7 +68,9 @@ class MixedClustering:
 class MixedCriterion:
     """Minus twice the log-likelihood of rows and labels, and the price of the parameters.
 
-    V(K) = sum_j min(V_j of clusters + price K P_j, V_j of all + price P_j)
+    V(K) = sum_j min(V_j of clusters + price K P_j,
+                     V_j of clusters with variances + price K P_j + VARIANCE_PRICE log(n) (K - 1),
+                     V_j of all + price P_j)
            - 2 n sum_k p_k log p_k + MIXED_CLUSTER_PRICE log(n) (K - 1),
 
     price = MIXED_PRICE log(n),
@@ -79,16 +85,24 @@ class MixedCriterion:
         exponential   2 n_j (a D + a - a log a + log Gamma(a)),   the gamma law, a = 1 / s_j^2
         codes         -2 sum_v n_v log(n_v / n)
 
-    of the n_j rows with a cell, but for terms that do not depend on the clusters.
+    of the n_j rows with a cell, but for terms that do not depend on the clusters. With a variance
+    of each cluster a normal column has
+
+        sum_k n_kj (log s_kj^2 + (m_kj + f_j) / s_kj^2 - 1),
+        s_kj^2 = (n_kj m_kj + POOLED_ROWS m_j) / (n_kj + POOLED_ROWS) + f_j,
+
+    with m_kj the mean squared distance within cluster k, m_j that within all, and f_j the variance
+    within a recorded step.
     """
 
-    def __init__(self, sweep, numbers, weight):
-        self.measure = sweep.measure
+    def __init__(self, sweep, numbers, weight, given):
+        self.measure, self.given = sweep.measure, given
         sums, raw = sweep.one_cluster()
         self.n = len(sweep.labels)
         # weights relative to their mean: the likelihood then is that of n rows
         self.unit = self.n / float(sums.weight[0])
         self.tie = MIXED_PRICE * np.log(max(self.n, 2))
+        self.per_variance = VARIANCE_PRICE * np.log(max(self.n, 2))
         self.per_cluster = MIXED_CLUSTER_PRICE * np.log(max(self.n, 2))
         self.cap = max(1, self.n // 3)
         of_codes = SHARE_PRICE / MIXED_PRICE * (np.diff(self.measure.begin) - 1.0)
@@ -129,13 +143,33 @@ class MixedCriterion:
         codes = 2.0 * (xlogy(total, total) - self.measure.by_column(xlogy(level, level)))
         return np.append(np.where(at, shape, out), codes.sum(axis=0))
 
+    def by_own_variances(self, sums, raw):
+        """V_j by a variance of each cluster, with the price of the variances; see ``__call__``.
+
+        Infinite but for normal columns whose spread is not given.
+        """
+        k, measure = len(sums.size), self.measure
+        w, raw = self.unit * sums.weights, self.unit * raw
+        pooled = raw.sum(axis=0) / np.maximum(w.sum(axis=0), LEAST_WEIGHT)
+        shrunk = (raw + POOLED_ROWS * pooled) / (w + POOLED_ROWS)
+        variance = shrunk + measure.floor
+        mean = raw / np.maximum(w, LEAST_WEIGHT) + measure.floor
+        own = np.full(len(self.parameters), np.inf)
+        at = np.flatnonzero((measure.kind == NORMAL) & ~self.given)
+        ratio = mean[:, at] / variance[:, at]
+        own[at] = (w[:, at] * (np.log(variance[:, at]) + ratio - 1.0)).sum(axis=0)
+        return own + (k - 1) * self.per_variance
+
     def __call__(self, sums, raw, variance):
+        """V of clusters with these sums; ``raw`` (k, p) are their sums of divergences."""
         k = len(sums.size)
         if k > self.cap:
             return np.inf
-        costs = self.by_columns(sums, raw, variance)
+        costs = self.by_columns(sums, raw.sum(axis=0), variance)
+        costs = np.minimum(costs, self.by_own_variances(sums, raw))
         price = self.tie * self.parameters
-        # each column: parameters in every cluster, or one distribution for all, whichever is lower
+        # each column: parameters in every cluster, with or without a variance of its own, or one
+        # distribution for all, whichever is lowest
         columns = np.minimum(costs + k * price, self.alone)
         p = sums.weight / sums.weight.sum()
         return float(columns.sum() - 2.0 * self.n * xlogy(p, p).sum() + self.per_cluster * (k - 1))
@@ -152,7 +186,7 @@ class MixedDescent(MergeDescent):
         self.sweep = MixedSweep(problem.measure, numbers, codes, weight, None, problem.n_threads)
         self.weight, self.rows, self.n = weight, rows, len(numbers)
         self.moving, self.given = problem.moving, problem.given
-        self.criterion = MixedCriterion(self.sweep, numbers, weight)
+        self.criterion = MixedCriterion(self.sweep, numbers, weight, self.given)
 
     def seed(self, size, rng):
         """Set centers at ``size`` rows, drawn by weight times divergence from those before."""
@@ -205,13 +239,13 @@ class MixedDescent(MergeDescent):
     def clustering(self):
         """The present clustering, whose variances count from here on if they are ``moving``."""
         sweep = self.sweep
-        raw, codes = sweep.errors()
+        of_clusters, (raw, codes) = sweep.rows.cluster_errors(), sweep.errors()
         sums = sums_of(sweep.rows, sweep.measure, sweep.k)
         variance = sweep.measure.variance
         if self.moving:
             variance = variances(sweep.measure, raw, sums.weights.sum(axis=0))
             variance[self.given] = sweep.measure.variance[self.given]
-        value = self.criterion(sums, raw, variance)
+        value = self.criterion(sums, of_clusters, variance)
         clustering = MixedClustering(
             sweep.k, sweep.centers, value, raw, float(codes.sum()), variance
         )

@@ -275,15 +275,17 @@ cdef void errors_of_part(
     const MixedTable* table, const MixedCenters* centers, Py_ssize_t start, Py_ssize_t stop, MixedRow* row,
     const int* labels, double* errors
 ) noexcept nogil:
-    """Weighted sums of the divergences of each column of numbers, without factors."""
+    """Weighted sums of the divergences of each column of numbers in each cluster, without factors."""
     cdef Py_ssize_t i, m, j
     cdef const double* mean
+    cdef double* own
     for i in range(start, stop):
         read_point(table, i, row)
         mean = centers.means + labels[i] * table.p
+        own = errors + labels[i] * table.p
         for m in range(row.n_numbers):
             j = row.at[m]
-            errors[j] += weight_of_point(table, i) * divergence(table.kind[j], row.x[m], mean[j])
+            own[j] += weight_of_point(table, i) * divergence(table.kind[j], row.x[m], mean[j])
 
 
 cdef void divergences_of_chunk(
@@ -527,10 +529,14 @@ cdef class MixedAssignment(MixedRows):
 
     def column_errors(self):
         """Weighted sums of the divergences of each column of numbers, without factors, from the own centers."""
+        return self.cluster_errors().sum(axis=0)
+
+    def cluster_errors(self):
+        """The same of the members of each cluster, (k, p)."""
         cdef const MixedTable* table = &self.table
         cdef Py_ssize_t n = table.n, part, size = max(<Py_ssize_t> SUM_ROWS, (n + SUM_CHUNKS - 1) // SUM_CHUNKS)
         cdef Py_ssize_t n_chunks = (n + size - 1) // size
-        cdef double[:, ::1] errors = np.zeros((max(<Py_ssize_t> 1, n_chunks), table.p + 8))
+        cdef double[:, ::1] errors = np.zeros((max(<Py_ssize_t> 1, n_chunks), self.k * table.p + 8))
         cdef const int[::1] labels = self.labels
         cdef ParallelLoop loop
         with nogil:
@@ -542,7 +548,7 @@ cdef class MixedAssignment(MixedRows):
                 )
             end_loop(&loop)
         poll_signals(&self.work, MIXED_WORK, 0)
-        return np.asarray(errors)[:, : table.p].sum(axis=0)
+        return np.asarray(errors)[:, : self.k * table.p].sum(axis=0).reshape(self.k, table.p)
 
     def divergences(self, bint to_assigned):
         """Divergences of all points from their own centers, (n,), or from all centers, (n, k)."""

@@ -268,6 +268,25 @@ def merged(table, w, labels, count):
     return np.array(pairs), np.array(costs), labels
 
 
+def spread_costs(x, w, labels, floor, pooled_rows):
+    """V_j of a normal column, with one variance of all clusters and with one of each."""
+    seen = [i for i in range(len(x)) if is_there("normal", x[i])]
+    weight, squares = {}, {}
+    for c in set(labels.tolist()):
+        own = [i for i in seen if labels[i] == c]
+        weight[c] = math.fsum(w[i] for i in own)
+        mean = math.fsum(w[i] * x[i] for i in own) / weight[c] if own else 0.0
+        squares[c] = math.fsum(w[i] * (x[i] - mean) ** 2 for i in own)
+    total = math.fsum(weight.values())
+    pooled = math.fsum(squares.values()) / total
+    separate = []
+    for c, n in weight.items():
+        variance = (squares[c] + pooled_rows * pooled) / (n + pooled_rows) + floor
+        # minus twice the log-likelihood, but for a constant
+        separate.append(n * (math.log(variance) - 1.0) + (squares[c] + n * floor) / variance)
+    return total * math.log(pooled + floor), math.fsum(separate)
+
+
 def best_of_all(table, lam, w, most):
     """The least objective of all partitions into at most ``most`` clusters."""
     n, whole, known = len(w), overall(table, w), {}
