@@ -160,7 +160,7 @@ def test_reports(run, call, expected):
         ),
         (
             "--path 2 iris.npy",
-            "K 2 (from the data, 2 at most; clear, confidence 0.94)",
+            "K 2 (from the data; clear, confidence 0.96)",
         ),
         (
             "blobs.csv --max-clusters 1",
