@@ -171,6 +171,44 @@ def test_help(run):
 
 
 @pytest.fixture(scope="module")
+def number():
+    """The module number.py."""
+    return reproduction("number")
+
+
+class TestNumber:
+    """Sets and judgments of number.py."""
+
+    def test_generated_sets(self, number):
+        """Labels are 0, 1, ..., all there; a seed gives the same sets, another one others."""
+        first, again, other = (list(number.generated(seed)) for seed in (0, 0, 1))
+        assert len({(kind, name) for kind, name, _, _ in first}) == len(first) == len(other)
+        assert {kind for kind, *_ in first} == {"generated", "single", "pairs"}
+        for (kind, name, X, truth), same, another in zip(first, again, other, strict=True):
+            assert np.isfinite(X).all() and len(X) == len(truth), name
+            assert set(truth.tolist()) == set(range(truth.max() + 1)), name
+            assert (truth.max() == 0) == (kind == "single"), name
+            assert np.array_equal(X, same[2]) and not np.array_equal(X, another[2]), name
+
+    @pytest.mark.parametrize(
+        ("labels", "truth", "expected"),
+        [
+            ([0] * 500 + [1] * 500, [0] * 500 + [1] * 500, (True, False, False, 2)),
+            ([0, 1] * 500, [0] * 500 + [1] * 500, (False, False, False, 2)),
+            ([0] * 1000, [0] * 500 + [1] * 500, (False, True, False, 1)),
+            ([-1] * 1000, [0] * 1000, (True, False, False, 1)),
+            ([0] * 998 + [1, 1], [0] * 1000, (True, False, False, 1)),
+            ([0, 1, 2, 3, 4] * 200, [0] * 500 + [1] * 500, (False, False, True, 5)),
+        ],
+    )
+    def test_judgment(self, number, monkeypatch, labels, truth, expected):
+        """Right by chance is wrong, small clusters do not count, noise alone is one cluster."""
+        monkeypatch.setitem(number.METHODS, "given", lambda X, seed: np.array(labels))
+        row = number.result_of("given", np.zeros((1000, 1)), np.array(truth))
+        assert (row["exact"], row["one"], row["over"], row["found"]) == expected
+
+
+@pytest.fixture(scope="module")
 def scaling():
     """The module scaling.py."""
     return reproduction("scaling")
