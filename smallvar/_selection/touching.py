@@ -27,7 +27,9 @@ MOST_OF_TWO = 0.8  # confidence in two clusters at most: a gap does not say that
 # raises no confidence, as several clusters that are cut in two may look like one body, too
 ONE_BODY = -2.0
 # confidence in a number whose boundaries are real, of which the criterion is not sure
-REAL_CONFIDENCE = 0.6
+REAL_CONFIDENCE = 0.45
+# clusters that overlap have no gap, but may be two: without support half of the confidence is left
+LEAST_SUPPORT = 0.5
 
 
 def evidences(X, weight, labels, k):
@@ -121,4 +123,4 @@ def number_by_boundaries(path, most, labels_at, X, weight, transform):
         for k in path.counts[::-1].tolist():
             if 1 < k <= min(MOST_REAL, best - 1) and all_real(X, weight, labels_at(k), k):
                 return k, REAL_CONFIDENCE
-    return best, p * share
+    return best, p * max(share, LEAST_SUPPORT)
