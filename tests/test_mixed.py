@@ -14,6 +14,7 @@ from smallvar import BregmanDPMeans, DPMeans, MixedDPMeans, UnclearNumberWarning
 from smallvar._mixed.columns import pack, weighted_columns
 from smallvar._mixed.measure import MixedSweep, measure_of, sums_of, variances
 from smallvar._mixed.mixed_path import POOLED_ROWS, VARIANCE_PRICE, MixedCriterion
+from smallvar._mixed.single import _student
 
 KINDS = ("normal", "ordered", "poisson", "exponential", "bernoulli", "categorical")
 LETTERS = np.array(list("abcdefgh"))
@@ -648,6 +649,29 @@ def test_variances_of_clusters_are_those_of_the_twin(weighted):
             expected = twin.spread_costs(x[:, j], unit, labels, measure.floor[j], POOLED_ROWS)
             found = shared[j], separate[j] - price
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("n", "p", "seeds"), [(60, 3, (0, 1)), (200, 8, (6, 7, 8, 9))])
+def test_long_tails_are_no_clusters(n, p, seeds):
+    for seed in seeds:
+        g = np.random.default_rng([23, seed])
+        X = g.standard_t(3, size=(n, p))
+        assert fitted(X, random_state=0).n_clusters_ == 1
+        X[:, 0] = g.normal(12.0 * (np.arange(n) % 2))
+        assert fitted(X, random_state=0).n_clusters_ == 2
+
+
+def test_equal_values_have_no_long_tails():
+    g = np.random.default_rng(24)
+    x = np.where(g.random(200) < 0.7, 0.0, g.normal(size=200))
+    w, longer = np.ones(200), g.standard_t(3, size=200)
+    assert _student(x, w, 200.0, 0.0) == np.inf
+    # columns in another unit have the same law, by the log of the unit
+    for unit in (1e-100, 1e100):
+        value = _student(unit * longer, w, 200.0, 0.0) - 400.0 * np.log(unit)
+        np.testing.assert_allclose(value, _student(longer, w, 200.0, 0.0), rtol=1e-9)
+    weighted = _student(longer, 1.0 + w, 400.0, 0.0)
+    np.testing.assert_allclose(weighted, 2.0 * _student(longer, w, 200.0, 0.0), rtol=1e-12)
 
 
 @pytest.mark.parametrize("words", [False, True])
