@@ -355,7 +355,7 @@ class RobustDPMeans(CenterEstimator):
             w = None if weight is None else weight[kept]
             options = {"lam": lam, "most": most, "number": number, "init": given}
             if n_paths == 1:  # rows far away, or noise, might be clusters of the first path
-                options |= {"most": None if free else most, "number": None}
+                options |= {"most": None if free else most, "number": None, "gaps": False}
             path_rng = np.random.RandomState(seed)
             path = find_path(rows, w, path_rng, n_threads, **options, callback=self._callback())
             # distances and sizes in the clusters of this path, from a sample of its rows

@@ -127,6 +127,7 @@ def find_path(
     in_metric=False,
     transforms=True,
     select=False,
+    gaps=True,
 ):
     """The merge path of checked data, with the number of clusters chosen.
 
@@ -150,6 +151,7 @@ def find_path(
     - ``transforms``: one-sided columns are transformed where that describes the rows better.
     - ``select``: all clusters have the same mean in some columns where that describes the rows
       better.
+    - ``gaps``: the evidence of boundaries may change the number.
     """
     if issparse(X) and dense_bytes(X, rough) > DENSE_BYTES:
         raise ValueError(
@@ -174,7 +176,8 @@ def find_path(
         if not to_metric:
             path.improve(sample, found.plain)
         one = len(path.counts) == 1
-        if transform is not None and not (one or _is_sure(path, SURER_CONFIDENCE)):
+        unsure = not (one or _is_sure(path, SURER_CONFIDENCE))
+        if gaps and transform is not None and unsure:
             _choose_by_boundaries(path, sample, most, transform)
         path.finish()
         if not to_metric:
