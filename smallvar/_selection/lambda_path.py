@@ -127,6 +127,7 @@ class LambdaPath(Path):
         # labels of clusterings whose criteria are far above the lowest: see ``criterion``
         self._far = {c.k: c.labels for c in clusterings if c.labels is not None and c.far}
         self._clusterings, self._ranges = clusterings, ranges  # until the number is final
+        self._by_shared_shapes = self._criterion.copy()
         self._transform = problem.transform
         # _at_fixed_point: numbers whose clusterings are at fixed points, or must stay as they are
         self._problem, self._rows, self._at_fixed_point = problem, None, set()
@@ -155,7 +156,7 @@ class LambdaPath(Path):
         widths = envelope(self.counts, [c.own_error for c in clusterings])
         both = ratios(widths)[i], ratios(ranges)[i]
         self.confidence, self.confidences, gap = weighed(
-            *(self.counts, self._criterion, scores, self.best, criterion.tie, both),
+            *(self.counts, self._by_shared_shapes, scores, self.best, criterion.tie, both),
             *(criterion.distinct, criterion.price_of_cluster, sample.raw is not None),
         )
         self._scores = scores
@@ -214,8 +215,8 @@ class LambdaPath(Path):
 
     def finish(self) -> None:
         """Forget what is needed only until the number is final."""
-        del self._clusterings, self._ranges
-        vars(self).pop("_scores", None)
+        for name in ("_clusterings", "_ranges", "_scores", "_by_shared_shapes"):
+            vars(self).pop(name, None)
 
     def modeled(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
         """The centers of the descent, of the rows as the criterion models them."""

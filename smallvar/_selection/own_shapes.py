@@ -3,8 +3,9 @@
 On the way down a clustering is judged by densities that all clusters share but for few directions
 (criterion.py). At the end of a path its clusterings are judged once more, by
 
-* a covariance matrix S_k for each cluster, averaged with the pooled one as if the cluster had d + 2
-  rows more of that, Gaussian or t;
+* from three columns on, and where each cluster has more rows than columns, a covariance matrix S_k
+  for each cluster, averaged with the pooled one as if the cluster had d + 2 rows more of that,
+  Gaussian or t;
 * one variance for each column, the same in all clusters, Gaussian or t.
 
 The first is what long clusters in different directions need, the second what columns of different
@@ -72,7 +73,7 @@ class OwnShapes:
         best = np.inf
         if self.by_column:
             best = self._by_widths(R, weight, value)
-        if k * d * (d + 1) // 2 <= len(R) and (d > 2 or self.floor.any()):
+        if d > 2 and k * d * (d + 1) // 2 <= len(R) and np.diff(first).min() > d:
             own = self._by_covariances(R, weight, weights, first, value)
             best = min(best, own)
         entropy = -2.0 * u / n * float(weights @ np.log(weights / n))

@@ -196,7 +196,7 @@ def _find_in_other_rows(search, found, select):
     transform = PowerTransform(plain.X, plain.weight)
     if transform.columns and not _is_sure(found.path):
         problem.transform = transform
-        new = _find_in_metrics(search)
+        new = _find_in_metrics(search, compared=True)
         # densities compare only if they are of equally many directions
         same = new.sample.criterion.rank == found.sample.criterion.rank
         if same and new.path.value_per_row < found.path.value_per_row and new.path.plausible:
@@ -248,7 +248,7 @@ def _find_in_columns(search, found):
         problem = search.problem.in_columns(selected)
         if problem.noise_error < NOISE_SHARE * whole.found_error[0]:
             break
-        new = _find_in_metrics(search.of(problem))
+        new = _find_in_metrics(search.of(problem), compared=True)
         path, same = new.path, new.sample.criterion.rank == len(selected)
         # the clusters, not the division of columns, must be what describes the rows better
         price = selection_price(len(selected), d - len(selected)) / criterion.distinct
@@ -294,8 +294,11 @@ class _Search:
             self.callback(event)
 
 
-def _find_in_metrics(search):
-    """The best path; its metric is that in which it was found."""
+def _find_in_metrics(search, compared=False):
+    """The best path; its metric is that in which it was found.
+
+    Where it is to be ``compared`` with one that was not sure, own shapes are tried as there.
+    """
     problem, found = search.problem, _find(search)
     metric, sample = found.metric, found.sample
     found = _Found(found.path, None, sample, found.path)
@@ -321,7 +324,7 @@ def _find_in_metrics(search):
             break
         found = replace(found, path=candidate, metric=sample.metric)
     free = problem.family is squared_euclidean and problem.lam is problem.number is None
-    if free and not _is_sure(found.path, SURER_CONFIDENCE):
+    if free and (compared or not _is_sure(found.path, SURER_CONFIDENCE)):
         most = max(FEWEST_JUDGED, found.path.best + AROUND)
         found.path.judge(OwnShapes(sample.criterion), most, _best, sample)
     return found

@@ -156,7 +156,7 @@ def own_shapes(X, w, labels, about):
             r2 = (np.square(R) / variance).sum(axis=1) + (floor[used] / variance).sum()
             candidates.append(value(r2, np.log(variance).sum(), 2 * d))
     size = d * (d + 1) // 2
-    if K * size <= len(X) and (d > 2 or F.any()):
+    if d > 2 and K * size <= len(X) and np.bincount(labels).min() > d:
         S = np.array([(R * w[:, None])[labels == k].T @ R[labels == k] for k in range(K)])
         more = (d + 2) * n / u
         S = (S + more * S.sum(axis=0) / n) / (counts + more)[:, None, None] + F
