@@ -663,9 +663,9 @@ def lambda_path(
 
     *Columns of noise.* A cluster pays for a mean in each column. Where columns in which the means
     do not differ by more than that price make up half of the squared error or more, the path is
-    found again in the other columns, T, and decides if its criterion, plus that of one cluster in
-    the columns of noise and 2 log((d + 1) C(d, |T|)), is lower. All centers then have the mean of
-    the rows in the ``noise_columns``, for every K. Not for a given ``init``.
+    found again in the t other columns, and decides if its criterion, plus that of one cluster in
+    the columns of noise and 2 log((d + 1) C(d, t)), is lower. All centers then have the mean of the
+    rows in the ``noise_columns``, for every K. Not for a given ``init``.
 
     *Boundaries.* The criterion does not know gaps. Along the direction that tells two clusters
     apart, their rows look like two bells or like one body; T is the difference of the log
