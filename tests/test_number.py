@@ -199,6 +199,9 @@ def test_boundaries_that_touch():
     cut[(labels == 1) & (X[:, 1] > 0)] = 3
     assert not all_real(X, None, cut, 4) and 0.0 < support(X, None, cut, 4) < 1.0
     assert not all_real(X, None, np.zeros(400, dtype=np.int32), 1)
+    for empty in (0, 1, 3):  # a number without rows
+        gap = (labels + (labels >= empty)).astype(np.int32)
+        assert not all_real(X, None, gap, 4) and np.isnan(support(X, None, gap, 4))
 
 
 @seeds(3)

@@ -39,6 +39,8 @@ def evidences(X, weight, labels, k):
     """
     X = np.asarray(X, dtype=np.float64)
     sizes = np.bincount(labels, minlength=k)
+    if not sizes.all():  # equal rows: sweeps have ended with fewer clusters
+        return
     for a, b in _touching(X, labels, k):
         if min(sizes[a], sizes[b]) >= SHARES:
             boundary = boundary_between(X, weight, labels, a, b)
