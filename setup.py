@@ -190,6 +190,7 @@ MODULES = (
     "merge",
     "residual_density",
     "boundary",
+    "projections",
     "gaussians",
     "mixed_rows",
     "mixed",

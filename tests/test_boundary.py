@@ -54,11 +54,11 @@ def pair(gap, seed, n=600, d=2, share=0.5):
 
 
 def counts_of(seed):
-    """A histogram of one of several kinds."""
+    """A histogram of one of several kinds, (1, N_BINS)."""
     names = [*CLOUDS, 2.0, 3.0, 4.0]
     name = names[seed % len(names)]
     X, labels = pair(name, seed) if isinstance(name, float) else cloud(name, seed)
-    return boundary_between(X, None, labels, 0, 1).counts
+    return boundary_between(X, None, labels, 0, 1).counts[None]
 
 
 @pytest.mark.parametrize("name", [*CLOUDS, 2.5, 3.0, 4.0])
@@ -90,10 +90,10 @@ def test_fits_converge_from_every_start(two_bells, seed):
     counts = counts_of(seed)
     starts = _two_bells(counts) if two_bells else _bodies(counts)
     low, high = BOUNDS[two_bells]
-    fits = [fit(two_bells, counts, start[None], low, high) for start in starts]
-    parameters, likelihoods = (np.concatenate(parts) for parts in zip(*fits, strict=True))
+    fits = [fit(two_bells, counts, start[None, None], low, high) for start in starts[0]]
+    parameters, likelihoods = (np.concatenate(parts)[:, 0] for parts in zip(*fits, strict=True))
     for p, value in zip(parameters, likelihoods, strict=True):
-        assert fit(two_bells, counts, p[None], low, high)[1][0] < value + 1e-9
+        assert fit(two_bells, counts, p[None, None], low, high)[1][0, 0] < value + 1e-9
     # of all starts, the best go on: they find what they would find alone
     assert fit(two_bells, counts, starts, low, high)[1].max() > likelihoods.max() - 0.05
     below = twins.boundary.bells_below if two_bells else twins.boundary.body_below
@@ -120,7 +120,7 @@ def test_no_other_start_finds_a_likelier_body(seed):
             rng.normal(size=40),
         ]
     )
-    assert fit(False, counts, starts, *BOUNDS[False])[1].max() < _fit(False, counts)[1] + 0.1
+    assert fit(False, counts, starts[None], *BOUNDS[False])[1].max() < _fit(False, counts)[1] + 0.1
 
 
 @pytest.mark.parametrize("name", [*CLOUDS, 3.0])

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
+from scipy.sparse import issparse
 
 from smallvar._sweeps.boundary import distribution, fit, valley
+from smallvar._sweeps.projections import histogram, places_without_itself
 
-N_BINS = 32
+N_BINS, N_PARAMETERS = 32, 5
 TAIL = 0.01  # of the weight, on each side: beyond the range of the bins, and counted in the outer
 LEAST_RIDGE = 1e-3  # of the mean variance, added to the variance of all columns
 SAME_PROJECTION = 1e-9  # of the range of projections: nearer ones differ by rounding
@@ -37,10 +39,11 @@ class Boundary:
 
     ``evidence`` is in nats. ``dispersion`` is Pearson's chi-square of the density that fits better
     over its degrees of freedom, at least 1: where neither fits, evidence divided by it allows for
-    that (quasi-likelihood). ``edges`` are those of the bins, in standard deviations from the mean
-    of all rows; ``counts`` the weight in each bin (the outer ones with all beyond), ``bells`` and
-    ``body`` the weights that the fitted densities have there. ``valley`` is the lowest density
-    between the modes of the bells, as a share of that at the lower one; 1 with one mode.
+    that (quasi-likelihood). ``edges`` are those of the bins, where the means of the two clusters
+    are at -1/2 and 1/2; ``counts`` the weight in each bin (the outer ones with all beyond),
+    ``bells`` and ``body`` the weights that the fitted densities have there. ``valley`` is the
+    lowest density between the modes of the bells, as a share of that at the lower one; 1 with one
+    mode.
 
     Where nothing can be said, the evidence is 0 and the arrays are empty.
     """
@@ -78,18 +81,28 @@ def boundary_between(X, weight, labels, a, b):
     if second.all() or not second.any():
         return NOTHING
     weight = np.ones(len(rows)) if weight is None else np.asarray(weight[rows], dtype=np.float64)
-    t = _projections(np.array(X[rows], dtype=np.float64), weight, second)
-    edges, counts = _histogram(t, weight)
+    rows = X[rows].toarray() if issparse(X) else X[rows]
+    t = _projections(np.array(rows, dtype=np.float64), weight, second)
+    edges, counts = histogram_of(t, weight)
     if edges is None:
         return NOTHING
-    (bells, likelihood), (body, other) = _fit(True, counts), _fit(False, counts)
-    depth, evidence = valley(bells), float(likelihood - other)
+    evidence, dispersion, depth, bells, body = compare_densities(counts[np.newaxis])
+    return Boundary(
+        *(float(evidence[0]), float(dispersion[0]), edges, counts, bells[0], body[0]),
+        float(depth[0]),
+    )
+
+
+def compare_densities(counts, n_threads=1):
+    """Evidence, dispersion, depth of the valley, bells and body of m histograms, (m, N_BINS)."""
+    (bells, likelihood), (body, other) = (_fit(kind, counts, n_threads) for kind in (True, False))
+    depth, evidence = valley(bells), likelihood - other
     fitted = [_fitted_counts(True, bells, counts), _fitted_counts(False, body, counts)]
-    better = fitted[0] if evidence > 0.0 else fitted[1]
-    dispersion = np.sum(np.square(counts - better) / better) / (N_BINS - 1 - len(bells))
-    if depth > LEAST_VALLEY:  # a heavy tail, or a skewed cluster
-        evidence = min(evidence, 0.0)
-    return Boundary(evidence, max(1.0, float(dispersion)), edges, counts, *fitted, depth)
+    better = np.where(evidence[:, np.newaxis] > 0.0, *fitted)
+    dispersion = np.sum(np.square(counts - better) / better, axis=1) / (N_BINS - 1 - N_PARAMETERS)
+    # without a valley: a heavy tail, or a skewed cluster
+    evidence = np.where(depth > LEAST_VALLEY, np.minimum(evidence, 0.0), evidence)
+    return evidence, np.maximum(dispersion, 1.0), depth, *fitted
 
 
 def _projections(X, weight, second):
@@ -111,78 +124,55 @@ def _projections(X, weight, second):
     variance = float(weight @ np.square(X).sum(axis=1) / n)
     if variance == 0.0 or not difference.any():
         return np.where(second & difference.any(), 1.0, 0.0)
-    ridge = max(LEAST_RIDGE, d / n) * variance / d
-    products = _products(X, np.sqrt(weight / n)[:, None] * X, ridge, difference)
-    return _without_itself(*products, weight, np.where(second, size_b, size_a), n, second)
+    q, u, D = _products(X, np.sqrt(weight / n)[:, None] * X, ridge(variance, n, d), difference)
+    places = np.empty(len(X))
+    for rows, size, side in ((~second, size_a, -1.0), (second, size_b, 1.0)):
+        places[rows] = places_left_out(q[rows], u[rows], D, weight[rows], size, n, side)
+    return places
 
 
-def _products(X, R, ridge, difference):
+def ridge(variance, n, d):
+    """What is added to the variance of all d columns, of n rows; ``variance`` is their sum."""
+    return np.maximum(LEAST_RIDGE, d / n) * variance / d
+
+
+def places_left_out(q, u, D, weight, size, n, side):
+    """Places of rows of one cluster, each by the moments of all others; see the compiled one."""
+    return places_without_itself(q, u, D, weight, size, n, side, SAME_PROJECTION)
+
+
+def _products(X, R, added, difference):
     """Products x A^-1 x', x A^-1 y' and y A^-1 y' of rows x and y, the difference.
 
-    A = R'R + ridge I, where rows of R are those of X times numbers.
+    A = R'R + added I, where rows of R are those of X times numbers.
     """
     if X.shape[1] <= len(X):
         A = R.T @ R
-        A.flat[:: len(A) + 1] += ridge
+        A.flat[:: len(A) + 1] += added
         L = cholesky(A, lower=True)
         x = solve_triangular(L, X.T, lower=True)
         y = solve_triangular(L, difference, lower=True)
         return np.square(x).sum(axis=0), y @ x, y @ y
-    # Woodbury: ridge A^-1 = I - R' (R R' + ridge I)^-1 R
+    # Woodbury: added A^-1 = I - R' (R R' + added I)^-1 R
     G = R @ R.T
-    G.flat[:: len(G) + 1] += ridge
+    G.flat[:: len(G) + 1] += added
     L = cholesky(G, lower=True)
     x = solve_triangular(L, R @ X.T, lower=True)
     y = solve_triangular(L, R @ difference, lower=True)
     out = np.square(X).sum(axis=1) - np.square(x).sum(axis=0), X @ difference - y @ x
-    return *(product / ridge for product in out), (difference @ difference - y @ y) / ridge
+    return *(product / added for product in out), (difference @ difference - y @ y) / added
 
 
-def _without_itself(q, u, D, weight, size, n, second):
-    """Places of rows by the means and scatter matrix without them.
-
-    q = x A^-1 x' of the residual x of each row, u = x A^-1 (m_b - m_a)', D = (m_b - m_a) A^-1
-    (m_b - m_a)'. Without weight v of a row, the mean of its cluster of size n_c is m_c - e x, e =
-    v / (n_c - v), and A is A - k x' x, k = e n_c / n; the inverse follows from that of A (Sherman &
-    Morrison). v is at most 1, as weight 2 is two rows, and 0 for a row that is alone.
-    """
-    v = np.minimum(weight, 1.0)
-    v = np.where(v < size, v, 0.0)
-    e = v / (size - v)
-    k = e * size / n
-    left = 1.0 - k * q
-    D = D + k * np.square(u) / left
-    q, u, side = q / left, u / left, np.where(second, 1.0, -1.0)
-    distance = D - 2.0 * side * e * u + e * e * q
-    place = u + side * (0.5 * D - e * (1.0 + 0.5 * e) * q)
-    return place / np.maximum(distance, SAME_PROJECTION * D)
+def histogram_of(t, weight):
+    """Edges of equal bins, and the weight in each; None for fewer than SHARES distinct values."""
+    if weight is None:
+        return histogram(np.sort(t), None, N_BINS, TAIL, SAME_PROJECTION, SHARES)
+    order = np.argsort(t)
+    return histogram(t[order], weight[order], N_BINS, TAIL, SAME_PROJECTION, SHARES)
 
 
-def _histogram(t, weight):
-    """Edges of equal bins, and the weight in each; None for fewer than SHARES distinct values.
-
-    A value stands for the interval up to the middles between it and its neighbors, in which its
-    rows are taken to be spread evenly. So values recorded in steps do not leave bins empty, and
-    values that no rows have in between are no gap.
-    """
-    order = np.argsort(t, kind="stable")
-    v, reached = t[order], np.cumsum(weight[order])
-    last = np.append(np.diff(v) > SAME_PROJECTION * (v[-1] - v[0]), True)
-    if last.sum() < SHARES:
-        return None, None
-    value, reached = 0.5 * (v[np.append(True, last[:-1])] + v[last]), reached[last]
-    ends = np.empty(len(value) + 1)
-    ends[1:-1] = 0.5 * (value[:-1] + value[1:])
-    ends[0], ends[-1] = 2.0 * value[0] - ends[1], 2.0 * value[-1] - ends[-2]
-    reached, n = np.append(0.0, reached), reached[-1]
-    low, high = np.interp((TAIL * n, (1.0 - TAIL) * n), reached, ends)
-    edges = np.linspace(low, high, N_BINS + 1)
-    below = np.interp(edges[1:-1], ends, reached)
-    return edges, np.diff(below, prepend=0.0, append=n)
-
-
-def _fit(two_bells, counts):
-    """Parameters of the likeliest density, and its log-likelihood, from all starts."""
+def _fit(two_bells, counts, n_threads=1):
+    """Parameters of the likeliest density of each histogram, and its log-likelihood."""
     place, odds = (0.0, N_BINS), (-MOST_LOGIT, MOST_LOGIT)
     if two_bells:
         starts, spread = _two_bells(counts), np.log((LEAST_SPREAD, MOST_LENGTH))
@@ -191,37 +181,40 @@ def _fit(two_bells, counts):
         starts, length = _bodies(counts), np.log((LEAST_LENGTH, MOST_LENGTH))
         bounds = place, length, length, np.log((LEAST_BLUR, MOST_LENGTH)), odds
     low, high = np.array(bounds).T.copy()
-    found, likelihood = fit(two_bells, counts, starts, low, high)
-    best = likelihood.argmax()
-    return found[best], likelihood[best]
+    found, likelihood = fit(two_bells, counts, starts, low, high, n_threads)
+    best = likelihood.argmax(axis=1)
+    each = np.arange(len(counts))
+    return found[each, best], likelihood[each, best]
 
 
 def _two_bells(counts):
-    """Starts of the bells: means, spreads and shares of both parts of the histogram."""
+    """Starts of the bells: means, spreads and shares of both parts of each histogram."""
     x, out = np.arange(N_BINS) + 0.5, []
     for cut in CUTS:
-        part = np.array([x < cut * N_BINS, x > cut * N_BINS]) * (counts + LEAST_PROBABILITY)
-        size = part.sum(axis=1)
+        parts = np.array([x < cut * N_BINS, x > cut * N_BINS])
+        part = parts[:, np.newaxis] * (counts + LEAST_PROBABILITY)  # (2, m, N_BINS)
+        size = part.sum(axis=-1)
         mean = part @ x / size
         spread = np.sqrt(part @ np.square(x) / size - np.square(mean))
-        odds = (size[0] + 1.0) / (size[1] + 1.0)
-        out.append([*mean, *np.log(np.maximum(spread, LEAST_SPREAD)), np.log(odds)])
-    return np.array(out)
+        odds = np.log((size[0] + 1.0) / (size[1] + 1.0))
+        out.append([*mean, *np.log(np.maximum(spread, LEAST_SPREAD)), odds])
+    return np.transpose(out, (2, 0, 1))
 
 
 def _bodies(counts):
-    """Starts of the body: both parts of the histogram as uniform pieces."""
-    below, out = np.cumsum(counts), []
+    """Starts of the body: both parts of each histogram as uniform pieces."""
+    below, out = np.cumsum(counts, axis=1), []
     for cut in CUTS:
         e = cut * N_BINS
-        first = below[round(e) - 1]
-        odds = (first + 1.0) / (below[-1] - first + 1.0)
-        out.append([e, np.log(e), np.log(N_BINS - e), np.log(BLUR), np.log(odds)])
-    return np.array(out)
+        first = below[:, round(e) - 1]
+        odds = np.log((first + 1.0) / (below[:, -1] - first + 1.0))
+        lengths = np.log([e, N_BINS - e, BLUR])
+        out.append(np.column_stack([np.tile([e, *lengths], (len(counts), 1)), odds]))
+    return np.stack(out, axis=1)
 
 
 def _fitted_counts(two_bells, parameters, counts):
     """The weight that a density has in each bin."""
     below = distribution(two_bells, parameters, np.arange(1.0, N_BINS))
     share = np.maximum(np.diff(below, prepend=0.0, append=1.0), LEAST_PROBABILITY)
-    return counts.sum() * share
+    return counts.sum(axis=1, keepdims=True) * share

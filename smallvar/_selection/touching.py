@@ -1,7 +1,6 @@
 """The number of clusters by the evidence of boundaries (boundary.py).
 
-Two clusters touch where a row has the one as its own and the other as the nearest other one, for at
-least two rows. The boundary of two is real if its evidence is at least LEAST_EVIDENCE. The evidence
+The boundary of two clusters is real if its evidence is at least LEAST_EVIDENCE. The evidence
 says what the criterion of a path does not know: whether there is a gap between clusters. So
 
 * a single cluster becomes two if they are likelier: with the confidence p of the criterion in one,
@@ -12,14 +11,13 @@ says what the criterion of a path does not know: whether there is a gap between 
 
 import numpy as np
 
+from smallvar._selection.boundaries import ClusterRows, touching
 from smallvar._selection.boundary import SHARES, boundary_between
 from smallvar._selection.confidence import CLEAR_CONFIDENCE
 
 LEAST_EVIDENCE = 3.0  # nats
-CONTACTS = 2  # rows, at least, across a boundary
 LOOKED_AT = 8  # boundaries, of the most rows, by which a clustering is judged
 MOST_REAL = 9  # clusters
-MOST_DISTANCES = 1 << 22  # computed at a time
 # log odds from which two clusters are chosen instead of one, and the range of p for them
 ODDS_OF_TWO, PRIORS = 2.0, (0.03, 0.97)
 MOST_OF_TWO = 0.8  # confidence in two clusters at most: a gap does not say that there is one only
@@ -41,33 +39,11 @@ def evidences(X, weight, labels, k):
     sizes = np.bincount(labels, minlength=k)
     if not sizes.all():  # equal rows: sweeps have ended with fewer clusters
         return
-    for a, b in _touching(X, labels, k):
+    for a, b in touching(ClusterRows(X, weight, labels, k))[0]:
         if min(sizes[a], sizes[b]) >= SHARES:
             boundary = boundary_between(X, weight, labels, a, b)
             if len(boundary.edges):
                 yield boundary.evidence
-
-
-def _touching(X, labels, k):
-    """Pairs of clusters that touch, those with the most rows across first."""
-    order = np.argsort(labels, kind="stable")
-    first = np.searchsorted(labels[order], np.arange(k))
-    origin = X.mean(axis=0)
-    X = X - origin
-    centers = np.add.reduceat(X[order], first, axis=0)
-    centers /= np.bincount(labels, minlength=k)[:, None]
-    contacts = np.zeros((k, k), dtype=np.intp)
-    size = max(1, MOST_DISTANCES // k)
-    half = 0.5 * np.square(centers).sum(axis=1)
-    for start in range(0, len(X), size):
-        own = labels[start : start + size]
-        nearness = X[start : start + size] @ centers.T - half
-        nearness[np.arange(len(own)), own] = -np.inf
-        np.add.at(contacts, (own, nearness.argmax(axis=1)), 1)
-    contacts = np.triu(contacts + contacts.T, 1)
-    a, b = np.nonzero(contacts >= CONTACTS)
-    by_rows = np.argsort(-contacts[a, b], kind="stable")
-    return list(zip(a[by_rows].tolist(), b[by_rows].tolist(), strict=True))
 
 
 def all_real(X, weight, labels, k):

@@ -16,7 +16,7 @@ divergences, affine                  Bregman divergences, and the sweep over nea
 means                                sums and means of clusters, and how centers move to them
 dpmeans, collapsed, noise, merge     sweeps of DP-means and its variants; mergers of clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed
-boundary                             two densities fitted to a histogram
+boundary, projections                two densities fitted to a histogram; rows on lines
 gaussians                            sweeps over clusters with covariances, moments, mergers
 mixed_rows, mixed, mixed_clusters    rows of several kinds of columns: nearest centers, mergers
 draws                                systematic draws of rows

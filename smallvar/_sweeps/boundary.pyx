@@ -11,7 +11,10 @@ the rest, blurred by a normal of spread s. The likelihood is that of the counts 
 first one has no lower end, the last one no upper end.
 """
 
-from libc.math cimport M_PI as pi, M_SQRT1_2, erfc, exp, fabs, log, sqrt
+from cython.parallel cimport prange
+from libc.math cimport HUGE_VAL, M_PI as pi, M_SQRT1_2, erfc, exp, fabs, log, sqrt
+
+from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
 
 import numpy as np
 
@@ -237,42 +240,73 @@ cdef double climb(
     return value
 
 
-def fit(bint two_bells, const double[::1] counts, const double[:, ::1] starts, const double[::1] low,
-        const double[::1] high):
-    """Fit a density to counts: the bells, or the body; returns parameters and log-likelihoods of the N_FITS best fits.
+cdef void fit_one(
+    const Histogram* histogram, DistributionFunction F, Py_ssize_t n_starts, const double* low, const double* high,
+    double* starts, double* values, Py_ssize_t n_fits, double* parameters, double* likelihoods
+) noexcept nogil:
+    """Fit a density from all starts, and go on with the n_fits best.
 
-    starts : (m, 5);  low, high : (5,), bounds of the parameters
+    INOUT starts : n_starts x N;  OUT values : n_starts;  parameters : n_fits x N;  likelihoods : n_fits
     """
-    cdef Histogram histogram = Histogram(counts.shape[0], &counts[0], 0.0)
+    cdef Py_ssize_t i, j, best
+    for i in range(n_starts):
+        values[i] = climb(histogram, F, low, high, False, starts + i * N)
+    for j in range(n_fits):
+        best = 0
+        for i in range(1, n_starts):
+            if values[i] > values[best]:
+                best = i
+        values[best] = -HUGE_VAL
+        for i in range(N):
+            parameters[j * N + i] = starts[best * N + i]
+        likelihoods[j] = climb(histogram, F, low, high, True, parameters + j * N)
+
+
+def fit(bint two_bells, const double[:, ::1] counts, starts, const double[::1] low, const double[::1] high,
+        int n_threads=1):
+    """Fit a density to each of m histograms: the bells, or the body.
+
+    Returns parameters, (m, n_fits, 5), and log-likelihoods, (m, n_fits), of the N_FITS best fits or of fewer starts.
+
+    counts : IN array (m, n_bins);  starts : IN array (m, n_starts, 5);  low, high : IN arrays (5,), bounds
+    """
+    cdef Py_ssize_t m = counts.shape[0], n_starts = starts.shape[1], n_fits = min(N_FITS, n_starts), i, b
+    cdef double[:, :, ::1] points = np.array(starts, order="C")
+    parameter_array, likelihood_array = np.empty((m, n_fits, N)), np.empty((m, n_fits))
+    cdef double[:, :, ::1] parameters = parameter_array
+    cdef double[:, ::1] likelihoods = likelihood_array, values = np.empty((m, n_starts))
     cdef DistributionFunction F = bells if two_bells else body
-    cdef Py_ssize_t i
-    parameter_array, likelihood_array = np.array(starts), np.empty(starts.shape[0])
-    cdef double[:, ::1] parameters = parameter_array
-    cdef double[::1] likelihoods = likelihood_array
+    cdef ParallelLoop loop
+    if m == 0:
+        return parameter_array, likelihood_array
+    cdef char[::1] memory = np.empty(m * sizeof(Histogram), dtype=np.int8)
+    cdef Histogram* histogram = <Histogram*> &memory[0]
     with nogil:
-        for i in range(counts.shape[0]):
-            histogram.total += counts[i]
-        for i in range(starts.shape[0]):
-            likelihoods[i] = climb(&histogram, F, &low[0], &high[0], False, &parameters[i, 0])
-    best = np.argsort(-likelihood_array, kind="stable")[:N_FITS]
-    parameter_array, likelihood_array = parameter_array[best], likelihood_array[best]
-    parameters, likelihoods = parameter_array, likelihood_array
-    with nogil:
-        for i in range(parameters.shape[0]):
-            likelihoods[i] = climb(&histogram, F, &low[0], &high[0], True, &parameters[i, 0])
+        for i in range(m):
+            histogram[i] = Histogram(counts.shape[1], &counts[i, 0], 0.0)
+            for b in range(counts.shape[1]):
+                histogram[i].total += counts[i, b]
+        loop = begin_loop(m, n_threads)
+        for i in prange(m, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            begin_chunk(&loop)
+            fit_one(&histogram[i], F, n_starts, &low[0], &high[0], &points[i, 0, 0], &values[i, 0], n_fits,
+                    &parameters[i, 0, 0], &likelihoods[i, 0])
+        end_loop(&loop)
     return parameter_array, likelihood_array
 
 
-def distribution(bint two_bells, const double[::1] parameters, const double[::1] x):
-    """F(x), (n,)."""
+def distribution(bint two_bells, parameters, const double[::1] x):
+    """F(x) for each set of parameters: (..., n).  parameters : (..., 5);  x : (n,)"""
     cdef DistributionFunction F = bells if two_bells else body
     cdef double[N] slope
-    cdef Py_ssize_t i
-    value_array = np.empty(x.shape[0])
-    cdef double[::1] values = value_array
-    for i in range(x.shape[0]):
-        values[i] = F(&parameters[0], x[i], slope)
-    return value_array
+    cdef Py_ssize_t i, j
+    cdef const double[:, ::1] p = np.ascontiguousarray(parameters, dtype=np.float64).reshape(-1, N)
+    value_array = np.empty((p.shape[0], x.shape[0]))
+    cdef double[:, ::1] values = value_array
+    for i in range(p.shape[0]):
+        for j in range(x.shape[0]):
+            values[i, j] = F(&p[i, 0], x[j], slope)
+    return value_array.reshape(*parameters.shape[:-1], x.shape[0])
 
 
 # ---- the valley between two bells ------------------------------------------------------------------------------------
@@ -299,9 +333,8 @@ cdef double mode_from(const double* p, double x) noexcept nogil:
     return x
 
 
-def valley(const double[::1] parameters):
+cdef double valley_of(const double* p) noexcept nogil:
     """Lowest density of the bells between their two modes, as a share of that at the lower mode; 1 with one mode."""
-    cdef const double* p = &parameters[0]
     cdef double left = mode_from(p, p[0]), right = mode_from(p, p[1]), lower, x1, x2, unused, lowest
     cdef Py_ssize_t _
     if fabs(right - left) <= SAME_MODE * fabs(p[1] - p[0]):
@@ -317,3 +350,12 @@ def valley(const double[::1] parameters):
             left = x1
     lowest = density(p, 0.5 * (left + right), &unused)
     return min(lowest / lower, 1.0) if lower > 0.0 else 1.0
+
+
+def valley(parameters):
+    """Lowest density of bells between two modes, as a share of that at the lower mode; 1 with one mode.
+
+    parameters : (..., 5)
+    """
+    cdef const double[:, ::1] p = np.ascontiguousarray(parameters, dtype=np.float64).reshape(-1, N)
+    return np.array([valley_of(&p[i, 0]) for i in range(p.shape[0])]).reshape(parameters.shape[:-1])

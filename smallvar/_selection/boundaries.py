@@ -1,0 +1,262 @@
+"""All boundaries of a clustering: which clusters touch, and the evidence of each boundary.
+
+The stages are apart from each other, so that several parts of the rows can share them: moments of
+clusters, contacts between clusters, directions between pairs of clusters, and counts of rows along
+them. Rows are read in blocks, sorted by cluster.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from smallvar._selection.boundary import (
+    N_BINS,
+    boundary_between,
+    compare_densities,
+    histogram_of,
+    places_left_out,
+    ridge,
+)
+from smallvar._sweeps.projections import add_rows, count_cells, count_nearest, read_rows, sort_rows
+from smallvar._sweeps.ranges import column_range
+
+CONTACTS = 2  # rows, at least, across a boundary
+# Weight of two clusters from which rows are not left out of the moments by which they are placed:
+# all of them change w by the share d / n of its length. Their places are counted in cells.
+MANY_ROWS, MANY_A_COLUMN = 1 << 15, 256
+# Equal cells between REACH standard deviations on both sides of the mean; by Chebyshev's inequality
+# at most 1 / REACH^2 = 1% of the rows are beyond, so that quantiles for the bins are inside.
+N_CELLS, REACH = 1 << 14, 10.0
+MOST_MOMENTS = 1 << 22  # numbers of all scatter matrices; of more, each pair is looked at by itself
+MOST_KEPT = 1 << 25  # numbers of all rows; of more, rows are read again at each stage
+MOST_AT_ONCE = 1 << 18  # numbers of a block of rows, of distances, or of projections
+MOST_LINES = 64  # lines on which rows are counted in cells at once
+
+
+@dataclass(frozen=True, eq=False)
+class Boundaries:
+    """The m boundaries of a clustering, and what fits the rows on both sides of each.
+
+    ``pairs`` are the clusters, (m, 2), those with most rows across first; ``contacts`` the rows
+    (weight) that have one as their own and the other as the nearest other one; ``weight`` that of
+    both clusters. ``valley`` is how deep the valley between two bells is, from 0, no valley, to 1,
+    no rows in it. The others are as those of a Boundary, in rows; where nothing could be said,
+    ``known`` is False, evidence and valley are 0, and the arrays NaN.
+    """
+
+    pairs: NDArray[np.intp]
+    contacts: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    known: NDArray[np.bool_]
+    evidence: NDArray[np.float64]
+    dispersion: NDArray[np.float64]
+    valley: NDArray[np.float64]
+    edges: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    bells: NDArray[np.float64]
+    body: NDArray[np.float64]
+
+
+class ClusterRows:
+    """Rows sorted by cluster, in blocks, less the means of their clusters, over their range.
+
+    ``first`` is where each cluster starts, ``sizes`` the weight of each; ``means`` are less that of
+    the first cluster, and times ``scale``, as rows are.
+    """
+
+    def __init__(self, X, weight, labels, k, n_threads=1):
+        self.X, self.n_threads = X, n_threads
+        labels = np.ascontiguousarray(labels, dtype=np.intp)
+        if weight is not None:
+            weight = np.ascontiguousarray(weight, dtype=np.float64)
+        self.order, self.first = sort_rows(labels, weight, k)
+        self.weight = None if weight is None else weight[self.order]
+        self.sizes, self.scale = np.diff(self.first).astype(np.float64), 1.0
+        self.centers = np.zeros((k, X.shape[1]))
+        self.means = self.centers.copy()
+        self._kept = {} if len(self.order) * X.shape[1] <= MOST_KEPT else None
+        used = np.flatnonzero(self.sizes)
+        if not len(used):
+            return
+        low, high = column_range(X, weight, n_threads)
+        # squares neither over- nor underflow; a power of 2 changes no bits
+        exponent = np.frexp((0.5 * high - 0.5 * low).max())[1]
+        self.scale = float(np.ldexp(1.0, -max(int(exponent), -1000)))
+        rows = X[self.order[self.first[used]]]
+        self.centers[used] = rows.toarray() if issparse(X) else rows
+        # of equal rows the mean is the row, to the last bit
+        add_rows(X, weight, labels, self.scale, self.centers, self.means)
+        if weight is not None:
+            self.sizes[used] = np.add.reduceat(self.weight, self.first[used])
+        self.means[used] /= self.sizes[used, np.newaxis]
+        origins = self.centers.copy()
+        self.centers += self.means / self.scale
+        self.means += (origins - origins[used[0]]) * self.scale
+
+    def blocks(self, cluster):
+        """Return rows of a cluster less its mean, (n, d), and their weight or None, in blocks."""
+        if self._kept is None:
+            return self._read(cluster)
+        if cluster not in self._kept:
+            self._kept[cluster] = list(self._read(cluster))
+        return self._kept[cluster]
+
+    def _read(self, cluster):
+        """Yield the blocks of a cluster."""
+        size = max(1, MOST_AT_ONCE // self.X.shape[1])
+        stop = self.first[cluster + 1]
+        for start in range(self.first[cluster], stop, size):
+            rows = slice(start, min(start + size, stop))
+            center = self.centers[cluster]
+            R = read_rows(self.X, self.order[rows], self.scale, center, self.n_threads)
+            yield R, None if self.weight is None else self.weight[rows]
+
+
+def find_boundaries(X, weight, labels, k, n_threads=1, cells=None):
+    """Return the Boundaries of labels 0 to k - 1; rows with other labels are left out.
+
+    ``X`` are dense or sparse rows, ``weight`` is None or that of each row. ``cells`` is whether
+    rows are counted in cells; None: where two clusters have many rows.
+    """
+    rows = ClusterRows(X, weight, labels, k, n_threads)
+    pairs, contacts = touching(rows)
+    m, d = len(pairs), X.shape[1]
+    edges, counts = np.full((m, N_BINS + 1), np.nan), np.full((m, N_BINS), np.nan)
+    if k * d * d > MOST_MOMENTS:
+        for i, pair in enumerate(pairs):
+            found = boundary_between(X, weight, labels, *pair)
+            if len(found.edges):
+                edges[i], counts[i] = found.edges, found.counts
+    else:
+        scatters = scatter_matrices(rows)
+        total = rows.sizes[pairs].sum(axis=1)
+        many = total >= max(MANY_ROWS, MANY_A_COLUMN * d) if cells is None else np.full(m, cells)
+        for i, found in (
+            *_by_places(rows, scatters, pairs, np.flatnonzero(~many)),
+            *_by_cells(rows, scatters, pairs, np.flatnonzero(many)),
+        ):
+            if found[0] is not None:
+                edges[i], counts[i] = found
+    known = ~np.isnan(counts[:, 0])
+    evidence, dispersion, depth = np.zeros(m), np.ones(m), np.ones(m)
+    bells, body = np.full((m, N_BINS), np.nan), np.full((m, N_BINS), np.nan)
+    found = compare_densities(counts[known], n_threads)
+    evidence[known], dispersion[known], depth[known], bells[known], body[known] = found
+    return Boundaries(
+        *(pairs, contacts, rows.sizes[pairs].sum(axis=1), known, evidence, dispersion),
+        *(1.0 - depth, edges, counts, bells, body),
+    )
+
+
+def touching(rows):
+    """Pairs of clusters that touch, (m, 2), those with the most rows across first, and how many.
+
+    ``rows`` are ClusterRows. Two clusters touch where a row has the one as its own and the other as
+    the nearest other one, for at least CONTACTS rows.
+    """
+    used = np.flatnonzero(rows.sizes)
+    contacts = np.zeros((len(used), len(used)))
+    size = max(1, MOST_AT_ONCE // max(len(used), rows.means.shape[1], 1))
+    for own, cluster in enumerate(used if len(used) > 1 else ()):
+        offsets = rows.means[used] - rows.means[cluster]
+        half = 0.5 * np.square(offsets).sum(axis=1)
+        for R, weight in rows.blocks(cluster):
+            for i in range(0, len(R), size):
+                nearness = R[i : i + size] @ offsets.T - half
+                part = None if weight is None else weight[i : i + size]
+                count_nearest(nearness, own, part, contacts[own])
+    contacts = np.triu(contacts + contacts.T, 1)
+    a, b = np.nonzero(contacts >= CONTACTS)
+    found = contacts[a, b]
+    by_rows = np.argsort(-found, kind="stable")
+    return np.column_stack([used[a], used[b]])[by_rows], found[by_rows]
+
+
+def scatter_matrices(rows):
+    """Scatter matrices of clusters about their means, (k, d, d)."""
+    k, d = rows.means.shape
+    out = np.zeros((k, d, d))
+    for cluster in range(k):
+        for R, weight in rows.blocks(cluster):
+            out[cluster] += R.T @ (R if weight is None else weight[:, np.newaxis] * R)
+    return out
+
+
+def _metrics(rows, scatters, pairs):
+    """Matrices S / n + r I of pairs, differences of means, and whether there is any of both."""
+    n, d = rows.sizes[pairs].sum(axis=1), scatters.shape[1]
+    A = scatters[pairs].sum(axis=1) / n[:, np.newaxis, np.newaxis]
+    difference = rows.means[pairs[:, 1]] - rows.means[pairs[:, 0]]
+    variance = np.trace(A, axis1=1, axis2=2)
+    known = (variance > 0.0) & difference.any(axis=1)
+    added = np.where(known, ridge(variance, n, d), 1.0)
+    A += added[:, np.newaxis, np.newaxis] * np.eye(d)
+    return A, difference, known
+
+
+def _batches(chosen, size):
+    """Yield parts of the chosen pairs, of so many at most."""
+    for i in range(0, len(chosen), max(1, size)):
+        yield chosen[i : i + max(1, size)]
+
+
+def _by_places(rows, scatters, pairs, chosen):
+    """Yield edges and counts of chosen pairs, by the places of all rows."""
+    d = scatters.shape[1]
+    for batch in _batches(chosen, MOST_MOMENTS // d**2):
+        A, difference, known = _metrics(rows, scatters, pairs[batch])
+        L = np.linalg.cholesky(A)
+        inverse = np.linalg.solve(L, np.broadcast_to(np.eye(d), L.shape))
+        y = np.einsum("mij,mj->mi", inverse, difference)
+        for i in np.flatnonzero(known):
+            pair = pairs[batch[i]]
+            n, places, weights = rows.sizes[pair].sum(), [], []
+            for cluster, side in zip(pair, (-1.0, 1.0), strict=True):
+                for R, weight in rows.blocks(cluster):
+                    Z = R @ inverse[i].T
+                    q, u, D = np.einsum("ij,ij->i", Z, Z), Z @ y[i], y[i] @ y[i]
+                    size = rows.sizes[cluster]
+                    places.append(places_left_out(q, u, D, weight, size, n, side))
+                    weights.append(weight)
+            weight = None if rows.weight is None else np.concatenate(weights)
+            yield batch[i], histogram_of(np.concatenate(places), weight)
+
+
+def _by_cells(rows, scatters, pairs, chosen):
+    """Yield edges and counts of chosen pairs, by the counts of rows in fine cells."""
+    d = scatters.shape[1]
+    for batch in _batches(chosen, min(MOST_LINES, MOST_MOMENTS // d**2)):
+        A, difference, known = _metrics(rows, scatters, pairs[batch])
+        w = np.linalg.solve(A, difference[..., np.newaxis])[..., 0]
+        batch, w, difference = batch[known], w[known], difference[known]
+        w /= np.einsum("mj,mj->m", w, difference)[:, np.newaxis]
+        low, step = cells_of(rows, scatters, pairs[batch], w)
+        counts = count_on_lines(rows, pairs[batch], w, low, step)
+        for i, line in enumerate(counts):
+            filled = np.flatnonzero(line)
+            middles = low[i] + (filled + 0.5) / step[i]
+            yield batch[i], histogram_of(middles, line[filled])
+
+
+def cells_of(rows, scatters, pairs, w):
+    """Where the cells of each pair start, and how many there are in a unit, from moments."""
+    sizes = rows.sizes[pairs]
+    a, b = sizes.T / sizes.sum(axis=1)
+    within = np.einsum("mi,mij,mj->m", w, scatters[pairs].sum(axis=1), w) / sizes.sum(axis=1)
+    reach = REACH * np.sqrt(within + a * b)
+    return 0.5 * (b - a) - reach, 0.5 * N_CELLS / reach
+
+
+def count_on_lines(rows, pairs, w, low, step):
+    """The weight of rows in the cells of each pair, (m, N_CELLS)."""
+    counts = np.zeros((len(pairs), N_CELLS))
+    for cluster in np.unique(pairs):
+        lines, sides = np.nonzero(pairs == cluster)
+        # the mean of a cluster is at -1/2 or 1/2
+        start, own = low[lines] - (sides - 0.5), np.zeros((len(lines), N_CELLS))
+        for R, weight in rows.blocks(cluster):
+            count_cells(R @ w[lines].T, weight, start, step[lines], own, rows.n_threads)
+        counts[lines] += own
+    return counts

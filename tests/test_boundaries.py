@@ -1,0 +1,200 @@
+"""All boundaries of a clustering: equal to one at a time, contacts by hand, parts of the rows."""
+
+import warnings
+
+import numpy as np
+import pytest
+import twins.boundary
+from helpers import seeds
+from scipy.sparse import csr_array
+from sklearn.cluster import KMeans
+
+from smallvar._selection import boundaries
+from smallvar._selection.boundaries import MANY_ROWS, ClusterRows, find_boundaries, touching
+from smallvar._selection.boundary import N_BINS, boundary_between
+
+
+def problem(seed, n=None, d=None, k=None):
+    """Rows of three groups, of one, on a grid, or with a constant column; labels and weights."""
+    rng = np.random.default_rng([seed, 7])
+    n, d, k = n or rng.choice([60, 300, 1200]), d or rng.choice([1, 2, 5, 20]), k or seed % 7 + 2
+    X = rng.normal(size=(n, d))
+    if seed % 3:
+        X += 4.0 * rng.normal(size=(3, d))[rng.integers(0, 3, n)]
+    if seed % 4 == 1:
+        X = np.round(2.0 * X)
+    if seed % 5 == 1 and d > 1:
+        X[:, 0] = 3.0
+    labels = (
+        rng.integers(0, k, n)
+        if seed % 7 == 6
+        else KMeans(k, n_init=1, random_state=0).fit_predict(X)
+    )
+    return X, rng.integers(0, 3, n).astype(float) if seed % 2 else None, labels, k
+
+
+def quiet(*arguments, **options):
+    """Boundaries, without any warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return find_boundaries(*arguments, **options)
+
+
+@seeds(40)
+def test_equal_to_one_at_a_time(seed):
+    X, weight, labels, k = problem(seed)
+    found = quiet(X, weight, labels, k)
+    for i, (a, b) in enumerate(found.pairs):
+        single = boundary_between(X, weight, labels, a, b)
+        assert found.known[i] == (len(single.edges) > 0)
+        assert found.evidence[i] == pytest.approx(single.evidence, abs=1e-9)
+        assert found.dispersion[i] == pytest.approx(single.dispersion, rel=1e-6)
+        assert found.valley[i] == pytest.approx(1.0 - single.valley, abs=1e-5)
+        if found.known[i]:
+            for name in ("edges", "counts", "bells", "body"):
+                expected = getattr(single, name)
+                np.testing.assert_allclose(getattr(found, name)[i], expected, atol=1e-3)
+    every = weight if weight is not None else np.ones(len(X))
+    sizes = np.bincount(labels, every, k)
+    np.testing.assert_allclose(found.weight, sizes[found.pairs].sum(axis=1))
+
+
+@seeds(6)
+def test_equals_twin(seed):
+    X, weight, labels, k = problem(3 * seed + 2, n=400, d=1 + seed % 3, k=3)
+    times = np.ones(len(X), dtype=int) if weight is None else weight.astype(int)
+    found = quiet(X, weight, labels, k)
+    for (a, b), evidence in zip(found.pairs[:2], found.evidence[:2], strict=True):
+        expected = twins.boundary.evidence(X.repeat(times, axis=0), labels.repeat(times), a, b)
+        assert evidence == pytest.approx(expected, abs=1e-5)
+
+
+@seeds(10)
+def test_contacts(seed):
+    """By all distances to means."""
+    X, weight, labels, k = problem(seed)
+    w = np.ones(len(X)) if weight is None else weight
+    means = np.array([np.average(X[labels == c], axis=0, weights=w[labels == c]) for c in range(k)])
+    squares = np.square(X[:, None] - means).sum(axis=-1)
+    squares[np.arange(len(X)), labels] = np.inf
+    expected = np.zeros((k, k))
+    np.add.at(expected, (labels, squares.argmin(axis=1)), w)
+    expected = np.triu(expected + expected.T)
+    found = np.zeros((k, k))
+    pairs, contacts = touching(ClusterRows(X, weight, labels, k))
+    found[tuple(pairs.T)] = contacts
+    np.testing.assert_array_equal(found, np.where(expected >= 2, expected, 0))
+    assert (np.diff(contacts) <= 0).all()
+
+
+@pytest.mark.parametrize("d", [1, 2, 8])
+@pytest.mark.parametrize("gap", [0.0, 2.0, 3.0, 5.0])
+@seeds(2)
+def test_cells(gap, d, seed):
+    """Many rows in fine cells, and none left out of the moments, change evidence by little."""
+    rng = np.random.default_rng([seed, d])
+    X = rng.normal(size=(MANY_ROWS + 5000, d))
+    X[: len(X) // 3, 0] += gap
+    labels = (X[:, 0] < 0.5 * gap).astype(int)
+    weight = None if seed else rng.integers(1, 3, len(X)).astype(float)
+    cells = quiet(X, weight, labels, 2)
+    exact = quiet(X, weight, labels, 2, cells=False)
+    assert (cells.counts != exact.counts).any()
+    assert cells.counts.sum() == pytest.approx(exact.counts.sum(), abs=1e-6)
+    assert cells.evidence == pytest.approx(exact.evidence, rel=0.01, abs=0.1)
+    np.testing.assert_allclose(cells.edges, exact.edges, atol=1e-3)
+
+
+@seeds(6)
+def test_invariances(seed):
+    """Units, offsets, rotations, order of rows, weight 2 as two rows, the kind of array."""
+    X, weight, labels, k = problem(seed, n=300)
+    rng = np.random.default_rng(seed)
+    found = quiet(X, weight, labels, k)
+    rotation = np.linalg.qr(rng.normal(size=(X.shape[1], X.shape[1])))[0]
+    order = rng.permutation(300)
+    shuffled = None if weight is None else weight[order]
+    times = np.ones(300, dtype=int) if weight is None else weight.astype(int)
+    for other in (
+        quiet(1e9 * X, weight, labels, k),
+        quiet(1e-170 * X, weight, labels, k),
+        quiet(X + 1e3, weight, labels, k),
+        quiet(-X, weight, labels, k),
+        quiet(X @ rotation, weight, labels, k),
+        quiet(X[order], shuffled, labels[order], k),
+        quiet(X.repeat(times, axis=0), None, labels.repeat(times), k),
+        quiet(np.asfortranarray(X), weight, labels, k),
+        quiet(csr_array(X), weight, labels, k),
+        quiet(X, weight, labels.astype(np.int32), k),
+    ):
+        np.testing.assert_array_equal(other.pairs, found.pairs)
+        np.testing.assert_allclose(other.evidence, found.evidence, atol=1e-6)
+
+
+@pytest.mark.parametrize("cells", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_same_bits_for_any_threads(cells, weighted):
+    rng = np.random.default_rng(0)
+    X, labels = rng.normal(size=(150_000, 8)), rng.integers(0, 5, 150_000)
+    X[:, :5] += 3.0 * np.eye(5)[labels]
+    weight = rng.random(len(X)) if weighted else None
+    one, two, three = (find_boundaries(X, weight, labels, 5, t, cells) for t in (1, 2, 3))
+    assert len(one.pairs) == 10
+    for name, value in vars(one).items():
+        np.testing.assert_array_equal(getattr(two, name), value)
+        np.testing.assert_array_equal(getattr(three, name), value)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_that_are_not_kept(sparse, monkeypatch):
+    """Rows read again at each stage, in blocks of a few, or pair by pair: nothing changes."""
+    X, weight, labels, k = problem(3, n=300, d=5)
+    X[np.abs(X) < 0.5] = 0.0
+    rows = csr_array(X) if sparse else X
+    for cells in (False, True):
+        found = quiet(X, weight, labels, k, cells=cells)
+        with monkeypatch.context() as patch:
+            patch.setattr(boundaries, "MOST_KEPT", 0)
+            patch.setattr(boundaries, "MOST_AT_ONCE", 100)
+            patch.setattr(boundaries, "MOST_LINES", 3)
+            other = quiet(rows, weight, labels, k, cells=cells)
+        np.testing.assert_allclose(other.evidence, found.evidence, atol=1e-6)
+    monkeypatch.setattr(boundaries, "MOST_MOMENTS", 0)
+    other = quiet(rows, weight, labels, k)
+    np.testing.assert_allclose(other.evidence, quiet(X, weight, labels, k).evidence, atol=1e-6)
+
+
+def test_rows_that_are_left_out():
+    """Labels from k on or below 0, rows of weight 0, empty clusters."""
+    X, _, labels, k = problem(2, n=300, d=2, k=4)
+    found = quiet(X, None, labels, k)
+    far = np.vstack([X, X + 5.0, X - 3.0])
+    others = np.concatenate([labels, np.full(300, -1), np.full(300, k)])
+    np.testing.assert_allclose(quiet(far, None, others, k).evidence, found.evidence, atol=1e-9)
+    weight = np.repeat([1.0, 0.0], [300, 600])
+    others[300:] = 0
+    np.testing.assert_allclose(quiet(far, weight, others, k).evidence, found.evidence, atol=1e-9)
+    with_empty = quiet(X, None, 2 * labels + 1, 2 * k + 1)
+    np.testing.assert_array_equal(with_empty.pairs, 2 * found.pairs + 1)
+    np.testing.assert_allclose(with_empty.evidence, found.evidence, atol=1e-9)
+
+
+def test_nothing_can_be_said():
+    X = np.random.default_rng(0).normal(size=(8, 3))
+    for rows, weight, labels, k in (
+        (X, None, np.arange(8) % 8, 8),
+        (X, None, np.zeros(8, dtype=int), 1),
+        (X, None, np.zeros(8, dtype=int), 5),
+        (X, np.zeros(8), np.arange(8) % 2, 2),
+        (X, None, np.full(8, -1), 2),
+        (np.ones((40, 3)), None, np.arange(40) % 2, 2),
+        (np.arange(40.0)[:, None] % 2, None, np.arange(40) % 2, 2),
+        (X[:1], None, np.zeros(1, dtype=int), 2),
+    ):
+        for cells in (None, True):
+            found = quiet(rows, weight, labels, k, cells=cells)
+            assert found.pairs.shape == (len(found.evidence), 2)
+            assert not found.known.any() or len(rows) == 8
+            assert (found.evidence[~found.known] == 0.0).all()
+            assert found.counts.shape == (len(found.evidence), N_BINS)
+    assert len(quiet(np.ones((40, 3)), None, np.arange(40) % 2, 2).pairs) == 1
