@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from sklearn.cluster import KMeans
 
 from smallvar._selection import boundaries
-from smallvar._selection.boundaries import MANY_ROWS, ClusterRows, find_boundaries, touching
+from smallvar._selection.boundaries import MANY_ON_A_LINE, ClusterRows, find_boundaries, touching
 from smallvar._selection.boundary import N_BINS, boundary_between
 
 
@@ -93,7 +93,7 @@ def test_contacts(seed):
 def test_cells(gap, d, seed):
     """Many rows in fine cells, and none left out of the moments, change evidence by little."""
     rng = np.random.default_rng([seed, d])
-    X = rng.normal(size=(MANY_ROWS + 5000, d))
+    X = rng.normal(size=(MANY_ON_A_LINE + 5000, d))
     X[: len(X) // 3, 0] += gap
     labels = (X[:, 0] < 0.5 * gap).astype(int)
     weight = None if seed else rng.integers(1, 3, len(X)).astype(float)

@@ -25,7 +25,7 @@ from smallvar._sweeps.ranges import column_range
 CONTACTS = 2  # rows, at least, across a boundary
 # Weight of two clusters from which rows are not left out of the moments by which they are placed:
 # all of them change w by the share d / n of its length. Their places are counted in cells.
-MANY_ROWS, MANY_A_COLUMN = 1 << 15, 256
+MANY_ON_A_LINE, MANY_A_COLUMN = 1 << 15, 256
 # Equal cells between REACH standard deviations on both sides of the mean; by Chebyshev's inequality
 # at most 1 / REACH^2 = 1% of the rows are beyond, so that quantiles for the bins are inside.
 N_CELLS, REACH = 1 << 14, 10.0
@@ -132,7 +132,9 @@ def find_boundaries(X, weight, labels, k, n_threads=1, cells=None):
     else:
         scatters = scatter_matrices(rows)
         total = rows.sizes[pairs].sum(axis=1)
-        many = total >= max(MANY_ROWS, MANY_A_COLUMN * d) if cells is None else np.full(m, cells)
+        many = (
+            total >= max(MANY_ON_A_LINE, MANY_A_COLUMN * d) if cells is None else np.full(m, cells)
+        )
         for i, found in (
             *_by_places(rows, scatters, pairs, np.flatnonzero(~many)),
             *_by_cells(rows, scatters, pairs, np.flatnonzero(many)),

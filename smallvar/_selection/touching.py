@@ -39,7 +39,7 @@ def evidences(X, weight, labels, k):
     sizes = np.bincount(labels, minlength=k)
     if not sizes.all():  # equal rows: sweeps have ended with fewer clusters
         return
-    for a, b in touching(ClusterRows(X, weight, labels, k))[0]:
+    for a, b in touching(ClusterRows(X, None, labels, k))[0]:
         if min(sizes[a], sizes[b]) >= SHARES:
             boundary = boundary_between(X, weight, labels, a, b)
             if len(boundary.edges):
