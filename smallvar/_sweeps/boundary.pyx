@@ -22,17 +22,23 @@ cdef extern from *:
     """
     #define SMALLVAR_LEAST_PROBABILITY 1e-12
     #define SMALLVAR_CONVERGED 1e-11
+    #define SMALLVAR_ROUNDING 1e-15
+    #define SMALLVAR_LEAST_GAIN 1e-9
     #define SMALLVAR_MOST_DAMPING 1e12
     #define SMALLVAR_DAMPED 1e-3
     #define SMALLVAR_LEAST_DAMPING 1e-6
     #define SMALLVAR_SAME_MODE 1e-3
-    #define SMALLVAR_APART 1e-6
     #define SMALLVAR_NEAR 1e-9
     """
     # of a bin: so that a row where a density has vanished costs 28 nats, not infinity
     const double LEAST_PROBABILITY "SMALLVAR_LEAST_PROBABILITY"
     # nats that one more step is expected to gain: a fit ends there
     const double CONVERGED "SMALLVAR_CONVERGED"
+    # of a log-likelihood: a step may seem to lose that much
+    const double ROUNDING "SMALLVAR_ROUNDING"
+    # nats: a step that should gain less than this, and does not gain, is one of rounding, by which likelihoods of gaps
+    # differ most: probabilities of their bins are differences of F
+    const double LEAST_GAIN "SMALLVAR_LEAST_GAIN"
     # a fit also ends where even steps with this damping gain nothing: by rounding
     const double MOST_DAMPING "SMALLVAR_MOST_DAMPING"
     # steps with more damping than this are too short to tell whether a fit ends
@@ -41,26 +47,25 @@ cdef extern from *:
     const double LEAST_DAMPING "SMALLVAR_LEAST_DAMPING"
     # of the distance of two means: modes that are nearer are one
     const double SAME_MODE "SMALLVAR_SAME_MODE"
-    # by how much parameters change for differences of derivatives
-    const double APART "SMALLVAR_APART"
     # of the distance of two means: a step of mean shift that is shorter is the last
     const double NEAR "SMALLVAR_NEAR"
 
 cdef enum:
     N = 5               # parameters of each density
     N_SCORING = 10      # steps from each start, by expected information
-    N_FITS = 3          # the best of them go on, by the curvature, whose steps take four times as long
+    N_FITS = 3          # the best of them go on, by the curvature
     N_STEPS = 200       # of those, at most: 5 are usual
     N_SHIFTS = 1000     # steps of mean shift from a mean to a mode, at most
     N_SECTIONS = 60     # of the search for the lowest point between two modes
 
-ctypedef double (*DistributionFunction)(const double*, double, double*) noexcept nogil
+ctypedef double (*DistributionFunction)(const double*, double, double*, double*) noexcept nogil
 
 
 cdef struct Histogram:
     Py_ssize_t n_bins
     const double* count     # n_bins
     double total
+    bint two_bells          # the density that is fitted
 
 
 cdef inline double Phi(double z) noexcept nogil:
@@ -71,68 +76,135 @@ cdef inline double phi(double z) noexcept nogil:
     return exp(-0.5 * z * z) / sqrt(2.0 * pi)
 
 
-cdef double bells(const double* p, double x, double* slope) noexcept nogil:
-    """F(x) of two normals, and its derivatives by the parameters."""
-    cdef double s1 = exp(p[2]), s2 = exp(p[3]), q = 1.0 / (1.0 + exp(-p[4]))
-    cdef double z1 = (x - p[0]) / s1, z2 = (x - p[1]) / s2
-    cdef double Phi1 = Phi(z1), Phi2 = Phi(z2), phi1 = q * phi(z1), phi2 = (1.0 - q) * phi(z2)
-    slope[0] = -phi1 / s1
-    slope[1] = -phi2 / s2
-    slope[2] = -phi1 * z1
-    slope[3] = -phi2 * z2
-    slope[4] = q * (1.0 - q) * (Phi1 - Phi2)
-    return q * Phi1 + (1.0 - q) * Phi2
+cdef void unlog(bint two_bells, const double* p, double* v) noexcept nogil:
+    """Parameters without logarithms: m1, m2, s1, s2, q or e, a1, a2, s, q."""
+    cdef Py_ssize_t i
+    for i in range(4):
+        v[i] = p[i] if i == 0 or (two_bells and i == 1) else exp(p[i])
+    v[4] = 1.0 / (1.0 + exp(-p[4]))
 
 
-cdef double body(const double* p, double x, double* slope) noexcept nogil:
-    """F(x) of two pieces that touch, and its derivatives by the parameters."""
-    cdef double a1 = exp(p[1]), a2 = exp(p[2]), s = exp(p[3]), q = 1.0 / (1.0 + exp(-p[4]))
-    cdef double u1 = x - p[0] + a1, u0 = x - p[0], u2 = x - p[0] - a2
+cdef double bells(const double* v, double x, double* slope, double* curve) noexcept nogil:
+    """F(x) of two normals, its derivatives by the parameters, and second derivatives (lower triangle) or NULL."""
+    cdef double s1 = v[2], s2 = v[3], q = v[4], r = 1.0 - q
+    cdef double z1 = (x - v[0]) / s1, z2 = (x - v[1]) / s2
+    cdef double Phi1 = Phi(z1), Phi2 = Phi(z2), phi1 = phi(z1), phi2 = phi(z2)
+    slope[0] = -q * phi1 / s1
+    slope[1] = -r * phi2 / s2
+    slope[2] = -q * phi1 * z1
+    slope[3] = -r * phi2 * z2
+    slope[4] = q * r * (Phi1 - Phi2)
+    if curve != NULL:
+        curve[0] = slope[2] / (s1 * s1)
+        curve[N] = curve[3 * N] = curve[2 * N + 1] = curve[3 * N + 2] = 0.0
+        curve[N + 1] = slope[3] / (s2 * s2)
+        curve[2 * N] = slope[0] * (z1 * z1 - 1.0)
+        curve[2 * N + 2] = slope[2] * (z1 * z1 - 1.0)
+        curve[3 * N + 1] = slope[1] * (z2 * z2 - 1.0)
+        curve[3 * N + 3] = slope[3] * (z2 * z2 - 1.0)
+        curve[4 * N] = r * slope[0]
+        curve[4 * N + 1] = -q * slope[1]
+        curve[4 * N + 2] = r * slope[2]
+        curve[4 * N + 3] = -q * slope[3]
+        curve[4 * N + 4] = (r - q) * slope[4]
+    return q * Phi1 + r * Phi2
+
+
+cdef double body(const double* v, double x, double* slope, double* curve) noexcept nogil:
+    """F(x) of two pieces that touch, its derivatives by the parameters, and second derivatives or NULL."""
+    cdef double a1 = v[1], a2 = v[2], s = v[3], q = v[4], r = 1.0 - q
+    cdef double u1 = x - v[0] + a1, u0 = x - v[0], u2 = x - v[0] - a2
     # dH / dx = Phi(x / s) and dH / ds = phi(x / s)
     cdef double Phi1 = Phi(u1 / s), Phi0 = Phi(u0 / s), Phi2 = Phi(u2 / s)
-    cdef double s_phi1 = s * phi(u1 / s), s_phi0 = s * phi(u0 / s), s_phi2 = s * phi(u2 / s)
-    cdef double H0 = u0 * Phi0 + s_phi0
-    cdef double F1 = (u1 * Phi1 + s_phi1 - H0) / a1, F2 = (H0 - u2 * Phi2 - s_phi2) / a2
-    slope[0] = -q * (Phi1 - Phi0) / a1 - (1.0 - q) * (Phi0 - Phi2) / a2
-    slope[1] = q * (Phi1 - F1)
-    slope[2] = (1.0 - q) * (Phi2 - F2)
-    slope[3] = q * (s_phi1 - s_phi0) / a1 + (1.0 - q) * (s_phi0 - s_phi2) / a2
-    slope[4] = q * (1.0 - q) * (F1 - F2)
-    return q * F1 + (1.0 - q) * F2
+    cdef double phi1 = phi(u1 / s) / s, phi0 = phi(u0 / s) / s, phi2 = phi(u2 / s) / s
+    cdef double H0 = u0 * Phi0 + s * s * phi0
+    # of each piece F, and its derivatives by e, log a and log s
+    cdef double F1 = (u1 * Phi1 + s * s * phi1 - H0) / a1, F2 = (H0 - u2 * Phi2 - s * s * phi2) / a2
+    cdef double e1 = -(Phi1 - Phi0) / a1, e2 = -(Phi0 - Phi2) / a2
+    cdef double a1_1 = Phi1 - F1, a2_2 = Phi2 - F2
+    cdef double s1 = s * s * (phi1 - phi0) / a1, s2 = s * s * (phi0 - phi2) / a2
+    slope[0] = q * e1 + r * e2
+    slope[1] = q * a1_1
+    slope[2] = r * a2_2
+    slope[3] = q * s1 + r * s2
+    slope[4] = q * r * (F1 - F2)
+    if curve != NULL:
+        curve[0] = q * (phi1 - phi0) / a1 + r * (phi0 - phi2) / a2
+        curve[N] = q * (-phi1 - e1)
+        curve[N + 1] = q * (a1 * phi1 - a1_1)
+        curve[2 * N] = r * (-phi2 - e2)
+        curve[2 * N + 1] = 0.0
+        curve[2 * N + 2] = r * (-a2 * phi2 - a2_2)
+        curve[3 * N] = q * (phi1 * u1 - phi0 * u0) / a1 + r * (phi0 * u0 - phi2 * u2) / a2
+        curve[3 * N + 1] = q * (-phi1 * u1 - s1)
+        curve[3 * N + 2] = r * (-phi2 * u2 - s2)
+        curve[3 * N + 3] = slope[3] + (
+            q * (phi1 * u1 * u1 - phi0 * u0 * u0) / a1 + r * (phi0 * u0 * u0 - phi2 * u2 * u2) / a2
+        )
+        curve[4 * N] = q * r * (e1 - e2)
+        curve[4 * N + 1] = r * slope[1]
+        curve[4 * N + 2] = -q * slope[2]
+        curve[4 * N + 3] = q * r * (s1 - s2)
+        curve[4 * N + 4] = (r - q) * slope[4]
+    return q * F1 + r * F2
 
 
 cdef double derive(
-    const Histogram* histogram, DistributionFunction F, const double* p, double* gradient, double* information
+    const Histogram* histogram, const double* p, double* gradient, double* information, double* curvature
 ) noexcept nogil:
     """The log-likelihood of the counts, and its derivatives.
 
-    OUT gradient : (N,);  information : (N, N), the expected one of Fisher, n sum of dp dp' / p over the bins; or NULL
+    OUT gradient : (N,);  information : (N, N), the expected one of Fisher, n sum of dp dp' / p over the bins;
+    curvature : (N, N), minus the second derivatives, of which the lower triangle counts, or NULL
     """
-    cdef double low = 0.0, high, share, likelihood = 0.0
-    cdef double[N] slope_low, slope_high, difference
+    cdef DistributionFunction F = bells if histogram.two_bells else body
+    cdef double low = 0.0, high, share, likelihood = 0.0, observed, expected
+    cdef double[N] v, slope_low, slope_high, difference, total_gradient
+    cdef double[N * N] curve_low, curve_high, total_information, total_curvature
+    cdef double* curve = NULL if curvature == NULL else &curve_high[0]
     cdef Py_ssize_t b, i, j
+    unlog(histogram.two_bells, p, v)
     for i in range(N):
-        slope_low[i] = gradient[i] = 0.0
-        for j in range(N if information != NULL else 0):
-            information[i * N + j] = 0.0
+        slope_low[i] = total_gradient[i] = 0.0
+    for i in range(N * N):
+        curve_low[i] = curve_high[i] = total_information[i] = total_curvature[i] = 0.0
     for b in range(histogram.n_bins):
         if b < histogram.n_bins - 1:
-            high = F(p, b + 1.0, slope_high)
+            high = F(v, b + 1.0, slope_high, curve)
         else:
             high = 1.0
             for i in range(N):
                 slope_high[i] = 0.0
+            for i in range(N * N):
+                curve_high[i] = 0.0
         share = high - low
-        for i in range(N):
-            difference[i] = slope_high[i] - slope_low[i] if share > LEAST_PROBABILITY else 0.0
-            slope_low[i] = slope_high[i]
+        if share > LEAST_PROBABILITY:
+            observed, expected = histogram.count[b] / share, histogram.total / share
+            for i in range(N):
+                difference[i] = slope_high[i] - slope_low[i]
+            for i in range(N):
+                total_gradient[i] += observed * difference[i]
+                for j in range(N):
+                    total_information[i * N + j] += expected * difference[i] * difference[j]
+            if curvature != NULL:
+                for i in range(N):
+                    for j in range(N):
+                        total_curvature[i * N + j] += observed * (
+                            difference[i] / share * difference[j] - (curve_high[i * N + j] - curve_low[i * N + j])
+                        )
+        likelihood += histogram.count[b] * log(max(share, LEAST_PROBABILITY))
         low = high
-        share = max(share, LEAST_PROBABILITY)
-        likelihood += histogram.count[b] * log(share)
         for i in range(N):
-            gradient[i] += histogram.count[b] / share * difference[i]
-            for j in range(i + 1 if information != NULL else 0):
-                information[i * N + j] += histogram.total / share * difference[i] * difference[j]
+            slope_low[i] = slope_high[i]
+        if curvature != NULL:
+            for i in range(N * N):
+                curve_low[i] = curve_high[i]
+    for i in range(N):
+        gradient[i] = total_gradient[i]
+    for i in range(N * N):
+        information[i] = total_information[i]
+        if curvature != NULL:
+            curvature[i] = total_curvature[i]
     return likelihood
 
 
@@ -176,24 +248,8 @@ cdef bint solve(
     return True
 
 
-cdef void curve(
-    const Histogram* histogram, DistributionFunction F, const double* p, const double* gradient, double* curvature
-) noexcept nogil:
-    """Minus the second derivatives of the log-likelihood, by differences of the first.  OUT curvature : (N, N)"""
-    cdef double[N] moved, beyond
-    cdef Py_ssize_t i, j
-    for i in range(N):
-        moved[i] = p[i]
-    for i in range(N):
-        moved[i] = p[i] + APART
-        derive(histogram, F, moved, beyond, NULL)
-        moved[i] = p[i]
-        for j in range(i + 1):
-            curvature[i * N + j] = (gradient[j] - beyond[j]) / APART
-
-
 cdef double climb(
-    const Histogram* histogram, DistributionFunction F, const double* low, const double* high, bint newton, double* p
+    const Histogram* histogram, const double* low, const double* high, bint newton, double* p
 ) noexcept nogil:
     """Raise the likelihood from p toward a maximum within bounds, and return it.
 
@@ -202,46 +258,50 @@ cdef double climb(
     INOUT p : (N,)
     """
     cdef double[N] gradient, trial_gradient, step, trial
-    cdef double[N * N] information, trial_information, curvature
+    cdef double[N * N] information, trial_information, curvature, trial_curvature
     cdef bint[N] fixed
-    cdef const double* matrix
+    cdef const double* matrix = &curvature[0] if newton else &information[0]
+    cdef double* now = &curvature[0] if newton else NULL
+    cdef double* there = &trial_curvature[0] if newton else NULL
     cdef double value, trial_value, expected, damping = DAMPED
-    cdef Py_ssize_t i, _
+    cdef bint inside
+    cdef Py_ssize_t i, j, _
     for i in range(N):
         p[i] = min(max(p[i], low[i]), high[i])
-    value = derive(histogram, F, p, gradient, information)
+    value = derive(histogram, p, gradient, information, now)
     for _ in range(N_STEPS if newton else N_SCORING):
         for i in range(N):
             fixed[i] = (p[i] <= low[i] and gradient[i] < 0.0) or (p[i] >= high[i] and gradient[i] > 0.0)
-        matrix = &information[0]
-        if newton:
-            curve(histogram, F, p, gradient, curvature)
-            matrix = &curvature[0]
         while True:
-            expected = 0.0
+            expected, inside = 0.0, True
             if solve(matrix, information, gradient, fixed, damping, step):
                 for i in range(N):
                     trial[i] = min(max(p[i] + step[i], low[i]), high[i])
                     expected += gradient[i] * (trial[i] - p[i])
-                trial_value = derive(histogram, F, trial, trial_gradient, trial_information)
-                if trial_value >= value:
+                    inside = inside and trial[i] == p[i] + step[i]
+                if inside and damping <= DAMPED and expected < CONVERGED:
+                    return value
+                trial_value = derive(histogram, trial, trial_gradient, trial_information, there)
+                if trial_value >= value - ROUNDING * fabs(value):
                     break
+                if inside and expected < LEAST_GAIN:
+                    return value
             damping = max(4.0 * damping, LEAST_DAMPING)
             if damping > MOST_DAMPING:
                 return value
         damping *= 0.2
         for i in range(N):
             p[i], gradient[i] = trial[i], trial_gradient[i]
-        for i in range(N * N):
-            information[i] = trial_information[i]
-        if damping < DAMPED and expected < CONVERGED and trial_value - value < CONVERGED:
-            return trial_value
+            for j in range(i + 1):
+                information[i * N + j] = trial_information[i * N + j]
+                if newton:
+                    curvature[i * N + j] = trial_curvature[i * N + j]
         value = trial_value
     return value
 
 
 cdef void fit_one(
-    const Histogram* histogram, DistributionFunction F, Py_ssize_t n_starts, const double* low, const double* high,
+    const Histogram* histogram, Py_ssize_t n_starts, const double* low, const double* high,
     double* starts, double* values, Py_ssize_t n_fits, double* parameters, double* likelihoods
 ) noexcept nogil:
     """Fit a density from all starts, and go on with the n_fits best.
@@ -250,7 +310,7 @@ cdef void fit_one(
     """
     cdef Py_ssize_t i, j, best
     for i in range(n_starts):
-        values[i] = climb(histogram, F, low, high, False, starts + i * N)
+        values[i] = climb(histogram, low, high, False, starts + i * N)
     for j in range(n_fits):
         best = 0
         for i in range(1, n_starts):
@@ -259,7 +319,7 @@ cdef void fit_one(
         values[best] = -HUGE_VAL
         for i in range(N):
             parameters[j * N + i] = starts[best * N + i]
-        likelihoods[j] = climb(histogram, F, low, high, True, parameters + j * N)
+        likelihoods[j] = climb(histogram, low, high, True, parameters + j * N)
 
 
 def fit(bint two_bells, const double[:, ::1] counts, starts, const double[::1] low, const double[::1] high,
@@ -275,7 +335,6 @@ def fit(bint two_bells, const double[:, ::1] counts, starts, const double[::1] l
     parameter_array, likelihood_array = np.empty((m, n_fits, N)), np.empty((m, n_fits))
     cdef double[:, :, ::1] parameters = parameter_array
     cdef double[:, ::1] likelihoods = likelihood_array, values = np.empty((m, n_starts))
-    cdef DistributionFunction F = bells if two_bells else body
     cdef ParallelLoop loop
     if m == 0:
         return parameter_array, likelihood_array
@@ -283,13 +342,13 @@ def fit(bint two_bells, const double[:, ::1] counts, starts, const double[::1] l
     cdef Histogram* histogram = <Histogram*> &memory[0]
     with nogil:
         for i in range(m):
-            histogram[i] = Histogram(counts.shape[1], &counts[i, 0], 0.0)
+            histogram[i] = Histogram(counts.shape[1], &counts[i, 0], 0.0, two_bells)
             for b in range(counts.shape[1]):
                 histogram[i].total += counts[i, b]
         loop = begin_loop(m, n_threads)
         for i in prange(m, schedule="dynamic", chunksize=1, num_threads=loop.threads):
             begin_chunk(&loop)
-            fit_one(&histogram[i], F, n_starts, &low[0], &high[0], &points[i, 0, 0], &values[i, 0], n_fits,
+            fit_one(&histogram[i], n_starts, &low[0], &high[0], &points[i, 0, 0], &values[i, 0], n_fits,
                     &parameters[i, 0, 0], &likelihoods[i, 0])
         end_loop(&loop)
     return parameter_array, likelihood_array
@@ -298,14 +357,15 @@ def fit(bint two_bells, const double[:, ::1] counts, starts, const double[::1] l
 def distribution(bint two_bells, parameters, const double[::1] x):
     """F(x) for each set of parameters: (..., n).  parameters : (..., 5);  x : (n,)"""
     cdef DistributionFunction F = bells if two_bells else body
-    cdef double[N] slope
+    cdef double[N] v, slope
     cdef Py_ssize_t i, j
     cdef const double[:, ::1] p = np.ascontiguousarray(parameters, dtype=np.float64).reshape(-1, N)
     value_array = np.empty((p.shape[0], x.shape[0]))
     cdef double[:, ::1] values = value_array
     for i in range(p.shape[0]):
+        unlog(two_bells, &p[i, 0], v)
         for j in range(x.shape[0]):
-            values[i, j] = F(&p[i, 0], x[j], slope)
+            values[i, j] = F(v, x[j], slope, NULL)
     return value_array.reshape(*parameters.shape[:-1], x.shape[0])
 
 
