@@ -47,6 +47,7 @@ from smallvar._plot.matrices import GramDisplay
 from smallvar._plot.paths import DendrogramDisplay, PathDisplay
 from smallvar._plot.profiles import ProfileDisplay
 from smallvar._plot.tracks import TrackDisplay
+from smallvar._selection.boundary_table import boundary_evidence
 from smallvar._selection.confidence import UnclearNumberWarning
 from smallvar._selection.path import lambda_path
 from smallvar._selection.penalty import farthest_first_lambda, hdp_lambdas
@@ -84,6 +85,7 @@ __all__ = [
     "TrackDisplay",
     "UnclearNumberWarning",
     "__version__",
+    "boundary_evidence",
     "coreset",
     "cut_path",
     "farthest_first_lambda",

@@ -16,7 +16,7 @@ from smallvar._selection.boundary import (
     _fit,
     _two_bells,
     boundary_between,
-    boundary_evidence,
+    evidence_between,
 )
 
 CLOUDS = {
@@ -69,7 +69,7 @@ def test_equal_to_the_twin(name, seed):
     weight = np.random.default_rng(seed).integers(1, 4, size=n) if seed == 1 else None
     repeats = np.ones(n, dtype=int) if weight is None else weight
     expected = twins.boundary.evidence(X.repeat(repeats, axis=0), labels.repeat(repeats), 0, 1)
-    assert boundary_evidence(X, weight, labels, 0, 1) == pytest.approx(expected, abs=1e-5)
+    assert evidence_between(X, weight, labels, 0, 1) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("two_bells", [True, False])
@@ -129,21 +129,21 @@ def test_invariances(name, d):
     """Units, offsets, rotations, order of rows, names of clusters, weight 2 as two rows."""
     X, labels = pair(name, 5, 200, d) if isinstance(name, float) else cloud(name, 5, 200, d)
     rng = np.random.default_rng(0)
-    evidence = boundary_evidence(X, None, labels, 0, 1)
-    assert boundary_evidence(X, None, labels, 1, 0) == evidence
-    assert boundary_evidence(X, None, 9 - 4 * labels, 5, 9) == pytest.approx(evidence, abs=1e-6)
-    assert boundary_evidence(1e9 * X, None, labels, 0, 1) == pytest.approx(evidence, abs=1e-6)
-    assert boundary_evidence(1e-170 * X, None, labels, 0, 1) == pytest.approx(evidence, abs=1e-6)
-    assert boundary_evidence(X + 1e3, None, labels, 0, 1) == pytest.approx(evidence, abs=1e-6)
-    assert boundary_evidence(-X, None, labels, 0, 1) == pytest.approx(evidence, abs=1e-6)
+    evidence = evidence_between(X, None, labels, 0, 1)
+    assert evidence_between(X, None, labels, 1, 0) == evidence
+    assert evidence_between(X, None, 9 - 4 * labels, 5, 9) == pytest.approx(evidence, abs=1e-6)
+    assert evidence_between(1e9 * X, None, labels, 0, 1) == pytest.approx(evidence, abs=1e-6)
+    assert evidence_between(1e-170 * X, None, labels, 0, 1) == pytest.approx(evidence, abs=1e-6)
+    assert evidence_between(X + 1e3, None, labels, 0, 1) == pytest.approx(evidence, abs=1e-6)
+    assert evidence_between(-X, None, labels, 0, 1) == pytest.approx(evidence, abs=1e-6)
     rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
-    assert boundary_evidence(X @ rotation, None, labels, 0, 1) == pytest.approx(evidence, abs=1e-6)
+    assert evidence_between(X @ rotation, None, labels, 0, 1) == pytest.approx(evidence, abs=1e-6)
     order = rng.permutation(200)
-    shuffled = boundary_evidence(X[order], None, labels[order], 0, 1)
+    shuffled = evidence_between(X[order], None, labels[order], 0, 1)
     assert shuffled == pytest.approx(evidence, abs=1e-6)
     weight = rng.integers(0, 3, size=200)
-    repeated = boundary_evidence(np.repeat(X, weight, axis=0), None, labels.repeat(weight), 0, 1)
-    weighted = boundary_evidence(X, weight.astype(float), labels, 0, 1)
+    repeated = evidence_between(np.repeat(X, weight, axis=0), None, labels.repeat(weight), 0, 1)
+    weighted = evidence_between(X, weight.astype(float), labels, 0, 1)
     assert weighted == pytest.approx(repeated, abs=1e-6)
 
 
@@ -151,15 +151,15 @@ def test_more_columns_than_rows():
     """The axis in the span of the rows is that of the matrix of the columns."""
     X, labels = pair(6.0, 0, 60, 100)
     expected = twins.boundary.evidence(X, labels, 0, 1)
-    assert boundary_evidence(X, None, labels, 0, 1) == pytest.approx(expected, abs=1e-6)
+    assert evidence_between(X, None, labels, 0, 1) == pytest.approx(expected, abs=1e-6)
     wide = np.hstack([X, np.zeros((60, 4000))])
-    assert boundary_evidence(wide, None, labels, 0, 1) == pytest.approx(expected, abs=1e-6)
+    assert evidence_between(wide, None, labels, 0, 1) == pytest.approx(expected, abs=1e-6)
 
 
 def evidences(problem):
     """Of nine seeds, ascending."""
     problems = (problem(seed) for seed in range(9))
-    return np.sort([boundary_evidence(X, None, labels, 0, 1) for X, labels in problems])
+    return np.sort([evidence_between(X, None, labels, 0, 1) for X, labels in problems])
 
 
 @pytest.mark.parametrize(("n", "d"), [(50, 64), (100, 16), (100, 256), (300, 64), (300, 256)])
@@ -175,7 +175,7 @@ def test_other_clusters_do_not_matter():
     X, labels = pair(3.0, 1)
     far = np.vstack([X, X + 50.0])
     both = np.concatenate([labels, labels + 2])
-    assert boundary_evidence(far, None, both, 0, 1) == boundary_evidence(X, None, labels, 0, 1)
+    assert evidence_between(far, None, both, 0, 1) == evidence_between(X, None, labels, 0, 1)
 
 
 @pytest.mark.parametrize("d", [1, 2, 8])
@@ -249,7 +249,7 @@ def test_a_cluster_of_one_row(seed):
     for distance in (10.0, 1e6):
         X[0] = distance, 0.0
         labels = (np.arange(300) == 0).astype(int)
-        assert abs(boundary_evidence(X, None, labels, 0, 1)) < 6.0
+        assert abs(evidence_between(X, None, labels, 0, 1)) < 6.0
 
 
 @pytest.mark.parametrize("levels", [7, 8, 12, 20, 40, 63])
@@ -259,8 +259,8 @@ def test_values_in_steps(levels, seed):
     rng = np.random.default_rng(seed)
     for X in (rng.normal(size=(2000, 1)), rng.random((2000, 1)) - 0.5):
         X = np.round(X / np.ptp(X) * levels)
-        assert boundary_evidence(X, None, (X[:, 0] > 0.2).astype(int), 0, 1) < 6.0
+        assert evidence_between(X, None, (X[:, 0] > 0.2).astype(int), 0, 1) < 6.0
     two = np.round(
         np.concatenate([rng.normal(-3, 0.7, 1000), rng.normal(3, 0.7, 1000)]) * levels / 8
     )
-    assert boundary_evidence(two[:, None], None, (two > 0).astype(int), 0, 1) > 50.0
+    assert evidence_between(two[:, None], None, (two > 0).astype(int), 0, 1) > 50.0

@@ -99,8 +99,8 @@ LAYERS = {
     ),
     "_selection": (
         *("columns", "confidence", "covariance", "directions", "coordinates", "criterion"),
-        *("own_shapes", "column_selection", "boundary", "boundaries", "touching", "envelope"),
-        *("descent", "sample", "lambda_path", "sphere", "path", "penalty"),
+        *("own_shapes", "column_selection", "boundary", "boundaries", "touching", "boundary_table"),
+        *("envelope", "descent", "sample", "lambda_path", "sphere", "path", "penalty"),
     ),
     "_centers": (
         *("unit_rows", "center_estimator", "starts", "dpmeans", "coreset", "minibatch"),

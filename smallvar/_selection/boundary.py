@@ -61,7 +61,7 @@ EMPTY = np.empty(0)
 NOTHING = Boundary(0.0, 1.0, EMPTY, EMPTY, EMPTY, EMPTY, 1.0)
 
 
-def boundary_evidence(X, weight, labels, a, b):
+def evidence_between(X, weight, labels, a, b):
     """Return the evidence, in nats, that the boundary between clusters a and b lies in a gap.
 
     It is positive for two groups of rows, negative for one that the boundary cuts. ``X`` are rows,
@@ -71,7 +71,7 @@ def boundary_evidence(X, weight, labels, a, b):
 
 
 def boundary_between(X, weight, labels, a, b):
-    """Return the Boundary between clusters a and b; see ``boundary_evidence``."""
+    """Return the Boundary between clusters a and b; see ``evidence_between``."""
     a, b = min(a, b), max(a, b)
     used = (labels == a) | (labels == b)
     if weight is not None:
