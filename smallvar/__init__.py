@@ -40,6 +40,7 @@ from smallvar._kernel.kernel_dpmeans import KernelDPMeans
 from smallvar._kernel.kernel_hdp import KernelHDPMeans
 from smallvar._kernel.spectral import SpectralDPMeans
 from smallvar._mixed.mixed_dpmeans import MixedDPMeans
+from smallvar._plot.boundaries import BoundaryDisplay
 from smallvar._plot.clusters import ClusterDisplay
 from smallvar._plot.features import FeatureDisplay
 from smallvar._plot.groups import GroupDisplay
@@ -58,6 +59,7 @@ from smallvar._time.segments import SegmentMeans
 
 __all__ = [
     "BPMeans",
+    "BoundaryDisplay",
     "BregmanDPMeans",
     "ClusterDisplay",
     "DPMeans",

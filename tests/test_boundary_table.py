@@ -53,7 +53,6 @@ def test_kinds_of_labels_and_rows():
         SIX.astype(float),
         SIX.astype(np.uint8),
         SIX.tolist(),
-        SIX[:, None],
     ):
         same(boundary_evidence(MOONS, labels), table)
     for rows in (

@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 import smallvar
 from smallvar import (
+    BoundaryDisplay,
     ClusterDisplay,
     DendrogramDisplay,
     DPMeans,
@@ -26,6 +27,7 @@ from smallvar import (
     PenalizedCut,
     ProfileDisplay,
     TrackDisplay,
+    boundary_evidence,
     cut_path,
     feature_path,
     lambda_path,
@@ -88,10 +90,17 @@ def everything(path, moving):
         "groups": lambda **o: GroupDisplay.from_predictions([0, 1, 1], ["a", "a", "b"], **o),
         "gram": lambda **o: GramDisplay.from_predictions(CLIQUES, np.arange(15) // 5, **o),
         "profiles": lambda **o: ProfileDisplay.from_estimator(mixed, **o),
+        "boundaries": lambda **o: BoundaryDisplay.from_labels(X3, TRUTH, **o),
+        "boundary": lambda **o: BoundaryDisplay.from_labels(
+            X3, TRUTH, kind="pair", pair=(0, 1), **o
+        ),
     }
 
 
-NAMES = ["clusters", "path", "dendrogram", "features", "tracks", "groups", "gram", "profiles"]
+NAMES = [
+    *("clusters", "path", "dendrogram", "features", "tracks", "groups", "gram", "profiles"),
+    *("boundaries", "boundary"),
+]
 
 
 @pytest.mark.parametrize("display", [name for name in smallvar.__all__ if name.endswith("Display")])
@@ -630,3 +639,98 @@ def test_gram_of_estimators():
 def test_bad_matrices(matrix, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         GramDisplay.from_predictions(matrix, [0, 0])
+
+
+# Boundaries
+
+
+def line_and_square():
+    """A cloud cut in three, one far away and one of a single row, which touch."""
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.random((600, 2)) * [3.0, 1.0], rng.normal([9.0, 0.5], 0.5, (200, 2))])
+    labels = np.append(np.minimum(X[:600, 0].astype(int), 2), np.full(200, 3))
+    return X, np.array(["a", "b", "c", "d"])[labels]
+
+
+def test_matrix_of_boundaries():
+    X, labels = line_and_square()
+    table = boundary_evidence(X, labels)
+    display = BoundaryDisplay.from_boundaries(table)
+    (image,) = display.ax_.images
+    colors = np.asarray(image.get_array())
+    assert colors.shape == (4, 4, 3)
+    np.testing.assert_array_equal(colors, colors.transpose(1, 0, 2))
+    place = np.searchsorted(table.labels, table.clusters)
+    texts = {t.get_position(): t.get_text() for t in display.ax_.texts}
+    assert len(texts) == 2 * len(table)
+    for (a, b), evidence, verdict in zip(place, table.evidence, table.verdict, strict=True):
+        red, _, blue = colors[a, b]
+        assert (blue > red) == (verdict == "gap")
+        assert texts[a, b] == texts[b, a]
+        number, *word = texts[a, b].split("\n")
+        assert float(number.replace(",", "")) == pytest.approx(evidence, abs=0.6)
+        assert word == ([] if verdict == "gap" else ["none"])
+    assert {"gap", "none"} == set(table.verdict)
+    assert (colors[0, 3] == 1.0).all()  # these do not touch
+    assert [t.get_text() for t in display.ax_.get_xticklabels()] == ["a", "b", "c", "d"]
+    assert display.ax_.get_title().startswith(
+        "4 clusters, 3 boundaries between them: 1 gap, 2 none"
+    )
+
+
+def test_one_boundary():
+    X, labels = line_and_square()
+    display = BoundaryDisplay.from_labels(X, labels, kind="pair", pair=("d", "c"))
+    table, ax = display.table, display.ax_
+    i = table.index_of("c", "d")
+    np.testing.assert_array_equal([bar.get_height() for bar in ax.patches], table.counts[i])
+    for line, curve in zip(ax.lines[:2], (table.bells[i], table.body[i]), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), curve[1:-1])
+    title = ax.get_title().split("\n")
+    assert title[0] == "clusters c and d: a gap between them"
+    assert title[1].startswith("two bells likelier, more than a million to 1 (")
+    display = BoundaryDisplay.from_boundaries(table, kind="pair", pair=["a", "b"])
+    title = display.ax_.get_title().split("\n")
+    assert title[0] == "clusters a and b: no gap between them"
+    assert title[1].startswith("one body likelier, ") and title[1].endswith(" nats)")
+
+
+def test_boundaries_of_which_nothing_is_known():
+    X, labels = [[0.0], [0.0], [1.0], [1.0]], [0, 0, 5, 5]
+    display = BoundaryDisplay.from_labels(X, labels)
+    assert [t.get_text() for t in display.ax_.texts] == ["?", "?"]
+    display = BoundaryDisplay.from_labels(X, labels, kind="pair", pair=(0, 5))
+    assert display.ax_.get_title().startswith("clusters 0 and 5: nothing can be said")
+    for none in ([0] * 4, [-1] * 4):
+        display = BoundaryDisplay.from_labels(X, none)
+        assert "0 boundaries between them: 0 gaps, 0 none" in display.ax_.get_title()
+        display.figure_.canvas.draw()
+
+
+def test_many_boundaries():
+    X = np.random.default_rng(0).random((3000, 2))
+    labels = (X * 10).astype(int) @ [10, 1]
+    display = BoundaryDisplay.from_labels(X, np.array([f"number ${i}" for i in range(100)])[labels])
+    assert len(display.ax_.get_xticklabels()) <= 40
+    assert not display.ax_.texts  # they would be too small
+    display.figure_.canvas.draw()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"kind": "line"}, ValueError, "kind must be"),
+        ({"kind": "pair"}, ValueError, 'pair must be two labels for kind="pair", got None'),
+        ({"kind": "pair", "pair": (0, 1, 2)}, ValueError, "pair must be two labels"),
+        ({"kind": "pair", "pair": (0, 7)}, ValueError, "7 is none of the 3 clusters"),
+        ({"pair": (0, 1)}, ValueError, 'pair must be None for kind="matrix"'),
+    ],
+)
+def test_bad_boundaries(options, error, message):
+    with pytest.raises(error, match=message):
+        BoundaryDisplay.from_labels(X3, TRUTH, **options)
+
+
+def test_bad_table_of_boundaries():
+    with pytest.raises(TypeError, match="table must be what boundary_evidence returns, got int"):
+        BoundaryDisplay.from_boundaries(3)

@@ -74,7 +74,11 @@ class BoundaryTable:
         lines = [("clusters", "rows", "evidence", "valley", "verdict")]
         for i in range(min(n, MOST_PRINTED)):
             pair = " | ".join(str(label) for label in self.clusters[i])
-            numbers = f"{self.n_rows[i]:,.0f}", f"{self.evidence[i]:,.1f}", f"{self.valley[i]:.2f}"
+            numbers = (
+                f"{self.n_rows[i]:,.0f}",
+                f"{round(self.evidence[i], 1) + 0.0:,.1f}",
+                f"{self.valley[i]:.2f}",
+            )
             lines.append((pair, *numbers, str(self.verdict[i])))
         widths = [max(len(line[j]) for line in lines) for j in range(4)]
         text = [
