@@ -256,6 +256,7 @@ PARAMETERS = {
     "farthest_first_lambda": {"count_alone": FLAG, "n_threads": THREADS},
     "hdp_lambdas": {"count_alone": FLAG, "n_threads": THREADS},
     "coreset": {"random_state": SEED, "n_threads": THREADS},
+    "boundary_evidence": {"n_threads": THREADS},
     "feature_path": {
         **{name: values for name, values in FEATURES.items() if name != "n_components"},
         "max_components": (["2", "3", "5"], [*NO_COUNT, "10**30"]),
@@ -563,7 +564,10 @@ class Case:
                 self.set(name, "record['x']")
             else:
                 self.set(name, layout.format(name))
-        takes_sparse = ("DPMeans", "MiniBatchDPMeans", "farthest_first_lambda", "coreset")
+        takes_sparse = (
+            *("DPMeans", "MiniBatchDPMeans", "farthest_first_lambda", "coreset"),
+            "boundary_evidence",
+        )
         if self.name in takes_sparse and self.chance(0.15):
             kind = self.pick("csr", "csc", "coo", "lil", "bsr")
             self.set(name, f"scipy.sparse.{kind}_{self.pick('array', 'matrix')}({name})")
@@ -696,7 +700,7 @@ class Case:
         """A call of a function, and what one may do with its result."""
         more = self.arguments()
         comma = ", " if more else ""
-        weighted = ("lambda_path", "feature_path", "coreset")
+        weighted = ("lambda_path", "feature_path", "coreset", "boundary_evidence")
         if self.name in weighted and self.weight("w", "X"):
             more, comma = more + comma + "sample_weight=w", ", "
         if self.name == "farthest_first_lambda":
@@ -709,6 +713,9 @@ class Case:
             n_rows = self.pick("2", "10", "40", "100", self.value("", *COUNT))
             lam = self.value("lam", [*LAM, "0"], LAM_ODD)
             self.call(f"coreset(X, {n_rows}, {lam}{comma}{more})", self.name)
+        elif self.name == "boundary_evidence":
+            self.groups("g", "X")
+            self.call(f"boundary_evidence(X, g{comma}{more})", self.name)
         else:
             self.call(f"{self.name}(X{comma}{more})", self.name)
         if self.name == "lambda_path":
@@ -1396,6 +1403,18 @@ def check_coreset(drawn, run):
     need((weight > 0).all() and np.isfinite(weight).all(), f"weights {weight!r}")
 
 
+def check_boundaries(table, run):
+    """Pairs of clusters in order, with numbers that agree."""
+    a, b = np.searchsorted(table.labels, table.clusters).T
+    need((a < b).all() and (np.diff(a * len(table.labels) + b) > 0).all(), "pairs are not in order")
+    known = ~np.isnan(table.evidence)
+    need(np.isfinite(table.evidence[known]).all(), f"evidence {table.evidence!r}")
+    need(
+        ((table.valley[known] >= 0) & (table.valley[known] <= 1)).all(), f"valley {table.valley!r}"
+    )
+    need((table.counts[known] > -1e-6).all() and len(repr(table)) > 0, "counts are negative")
+
+
 def check_path(path, run):
     """Arrays of a path agree."""
     n = len(path.n_clusters)
@@ -1428,6 +1447,7 @@ def check_cuts(path, run):
 FUNCTIONS = {
     "match_clusters": check_match, "farthest_first_lambda": check_positive, "hdp_lambdas": check_positive,
     "lambda_path": check_path, "feature_path": check_errors, "cut_path": check_cuts, "coreset": check_coreset,
+    "boundary_evidence": check_boundaries,
 }  # fmt: skip
 VERBOSE_RUN = False
 
