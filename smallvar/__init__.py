@@ -31,6 +31,7 @@ from smallvar._centers.hdp import HDPMeans
 from smallvar._centers.mahalanobis import MahalanobisMeans
 from smallvar._centers.minibatch import MiniBatchDPMeans
 from smallvar._centers.robust import RobustDPMeans
+from smallvar._centers.shapes import ShapeMeans
 from smallvar._centers.spherical import SphericalDPMeans
 from smallvar._core.config import get_include, show_config
 from smallvar._core.progress import progress_callback
@@ -81,6 +82,7 @@ __all__ = [
     "ProfileDisplay",
     "RobustDPMeans",
     "SegmentMeans",
+    "ShapeMeans",
     "SpectralDPMeans",
     "SpectralDynamicMeans",
     "SphericalDPMeans",

@@ -100,11 +100,11 @@ LAYERS = {
     "_selection": (
         *("columns", "confidence", "covariance", "directions", "coordinates", "criterion"),
         *("own_shapes", "column_selection", "boundary", "boundaries", "touching", "boundary_table"),
-        *("envelope", "descent", "sample", "lambda_path", "sphere", "path", "penalty"),
+        *("envelope", "descent", "sample", "lambda_path", "sphere", "path", "penalty", "pieces"),
     ),
     "_centers": (
         *("unit_rows", "center_estimator", "starts", "dpmeans", "coreset", "minibatch"),
-        *("noise", "uniform_noise", "robust"),
+        *("noise", "uniform_noise", "robust", "shapes"),
         *("divergence", "divergence_path", "bregman", "spherical", "gaussians"),
         *("gaussian_path", "gaussian_number", "mahalanobis", "hdp_choice", "hdp"),
     ),

@@ -52,7 +52,7 @@ class RowsProblem(DPProblem):
         rows, centers = self.X if point.path is None else point.path.measured(), point.centers
         shared = None
         if point.path is not None and len(point.path.noise_columns):
-            shared = _SharedMeans(point.path, rows, self.weight)
+            shared = SharedMeans(point.path, rows, self.weight)
             rows, centers = shared.emptied(rows), shared.emptied(centers)
         frame = RowsFrame(rows, self.weight, self.n_threads, centers)
         are_means = centers is None
@@ -69,7 +69,7 @@ class RowsProblem(DPProblem):
         return find_path(self.X, self.weight, rng, self.n_threads, **options)
 
 
-class _SharedMeans:
+class SharedMeans:
     """Columns in which all clusters have the mean of all rows, as a path has found.
 
     Sweeps run on rows that are 0 there, ``emptied``: these columns add the same to the distances of

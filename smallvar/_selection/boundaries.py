@@ -19,7 +19,14 @@ from smallvar._selection.boundary import (
     places_left_out,
     ridge,
 )
-from smallvar._sweeps.projections import add_rows, count_cells, count_nearest, read_rows, sort_rows
+from smallvar._sweeps.projections import (
+    add_rows,
+    count_cells,
+    count_nearest,
+    face,
+    read_rows,
+    sort_rows,
+)
 from smallvar._sweeps.ranges import column_range
 
 CONTACTS = 2  # rows, at least, across a boundary
@@ -62,8 +69,8 @@ class Boundaries:
 class ClusterRows:
     """Rows sorted by cluster, in blocks, less the means of their clusters, over their range.
 
-    ``first`` is where each cluster starts, ``sizes`` the weight of each; ``means`` are less that of
-    the first cluster, and times ``scale``, as rows are.
+    ``used`` are the clusters that have rows; ``first`` is where each cluster starts, ``sizes`` the
+    weight of each; ``means`` are less that of the first cluster, and times ``scale``, as rows are.
     """
 
     def __init__(self, X, weight, labels, k, n_threads=1):
@@ -77,7 +84,8 @@ class ClusterRows:
         self.centers = np.zeros((k, X.shape[1]))
         self.means = self.centers.copy()
         self._kept = {} if len(self.order) * X.shape[1] <= MOST_KEPT else None
-        used = np.flatnonzero(self.sizes)
+        self._neighbors, self._facing = {}, {}
+        self.used = used = np.flatnonzero(self.sizes)
         if not len(used):
             return
         low, high = column_range(X, weight, n_threads)
@@ -103,6 +111,51 @@ class ClusterRows:
             self._kept[cluster] = list(self._read(cluster))
         return self._kept[cluster]
 
+    def nearness(self, cluster):
+        """Yield x o' - |o|^2 / 2 of the rows x of a cluster and the means o of all, less its own.
+
+        It is larger where a mean is nearer. With each part, (n, len(used)), comes its weight.
+        """
+        offsets = self.means[self.used] - self.means[cluster]
+        half = 0.5 * np.square(offsets).sum(axis=1)
+        size = max(1, MOST_AT_ONCE // max(offsets.shape))
+        for R, weight in self.blocks(cluster):
+            for i in range(0, len(R), size):
+                part = None if weight is None else weight[i : i + size]
+                yield R[i : i + size] @ offsets.T - half, part
+
+    def meet(self, pairs):
+        """Set which clusters touch, (m, 2)."""
+        for a, b in pairs.tolist():
+            self._neighbors.setdefault(a, []).append(b)
+            self._neighbors.setdefault(b, []).append(a)
+
+    def facing(self, cluster, neighbor):
+        """Which rows of a cluster face a neighbor, (n,).
+
+        A row does if, moved straight to the boundary between the two, it is nearer to no third
+        cluster. Rows that face each other fill a part of space that is widest at the boundary. All
+        rows of both clusters may fill one with a waist there, so that one body would look like two.
+        """
+        neighbors = self._neighbors[cluster]
+        if cluster not in self._facing:
+            own, *places = np.searchsorted(self.used, [cluster, *neighbors])
+            offsets = self.means[self.used] - self.means[cluster]
+            squares = np.square(offsets[places]).sum(axis=1, keepdims=True)
+            ratios = offsets[places] @ offsets.T / np.where(squares > 0.0, squares, 1.0)
+            found = np.empty((len(neighbors), len(self.rows_of(cluster))), dtype=np.uint8)
+            start, places = 0, np.array(places)
+            for nearness, _ in self.nearness(cluster):
+                part = found[:, start : start + len(nearness)]
+                face(nearness, own, places, ratios, part)
+                start += len(nearness)
+            self._facing[cluster] = found
+        return self._facing[cluster][neighbors.index(neighbor)]
+
+    def rows_of(self, cluster):
+        """Rows of a cluster, in their order."""
+        return self.order[self.first[cluster] : self.first[cluster + 1]]
+
     def _read(self, cluster):
         """Yield the blocks of a cluster."""
         size = max(1, MOST_AT_ONCE // self.X.shape[1])
@@ -122,11 +175,15 @@ def find_boundaries(X, weight, labels, k, n_threads=1, cells=None):
     """
     rows = ClusterRows(X, weight, labels, k, n_threads)
     pairs, contacts = touching(rows)
+    rows.meet(pairs)
     m, d = len(pairs), X.shape[1]
     edges, counts = np.full((m, N_BINS + 1), np.nan), np.full((m, N_BINS), np.nan)
     if k * d * d > MOST_MOMENTS:
-        for i, pair in enumerate(pairs):
-            found = boundary_between(X, weight, labels, *pair)
+        for i, pair in enumerate(pairs.tolist()):
+            facing = np.zeros(X.shape[0], dtype=bool)
+            for a, b in (pair, pair[::-1]):
+                facing[rows.rows_of(a)] = rows.facing(a, b)
+            found = boundary_between(X, weight, labels, *pair, facing)
             if len(found.edges):
                 edges[i], counts[i] = found.edges, found.counts
     else:
@@ -158,17 +215,11 @@ def touching(rows):
     ``rows`` are ClusterRows. Two clusters touch where a row has the one as its own and the other as
     the nearest other one, for at least CONTACTS rows.
     """
-    used = np.flatnonzero(rows.sizes)
+    used = rows.used
     contacts = np.zeros((len(used), len(used)))
-    size = max(1, MOST_AT_ONCE // max(len(used), rows.means.shape[1], 1))
     for own, cluster in enumerate(used if len(used) > 1 else ()):
-        offsets = rows.means[used] - rows.means[cluster]
-        half = 0.5 * np.square(offsets).sum(axis=1)
-        for R, weight in rows.blocks(cluster):
-            for i in range(0, len(R), size):
-                nearness = R[i : i + size] @ offsets.T - half
-                part = None if weight is None else weight[i : i + size]
-                count_nearest(nearness, own, part, contacts[own])
+        for nearness, weight in rows.nearness(cluster):
+            count_nearest(nearness, own, weight, contacts[own])
     contacts = np.triu(contacts + contacts.T, 1)
     a, b = np.nonzero(contacts >= CONTACTS)
     found = contacts[a, b]
@@ -213,7 +264,7 @@ def _by_places(rows, scatters, pairs, chosen):
         inverse = np.linalg.solve(L, np.broadcast_to(np.eye(d), L.shape))
         y = np.einsum("mij,mj->mi", inverse, difference)
         for i in np.flatnonzero(known):
-            pair = pairs[batch[i]]
+            pair = pairs[batch[i]].tolist()
             n, places, weights = rows.sizes[pair].sum(), [], []
             for cluster, side in zip(pair, (-1.0, 1.0), strict=True):
                 for R, weight in rows.blocks(cluster):
@@ -222,8 +273,9 @@ def _by_places(rows, scatters, pairs, chosen):
                     size = rows.sizes[cluster]
                     places.append(places_left_out(q, u, D, weight, size, n, side))
                     weights.append(weight)
-            weight = None if rows.weight is None else np.concatenate(weights)
-            yield batch[i], histogram_of(np.concatenate(places), weight)
+            facing = np.concatenate([rows.facing(*pair), rows.facing(*pair[::-1])]).astype(bool)
+            weight = None if rows.weight is None else np.concatenate(weights)[facing]
+            yield batch[i], histogram_of(np.concatenate(places)[facing], weight)
 
 
 def _by_cells(rows, scatters, pairs, chosen):
@@ -258,7 +310,11 @@ def count_on_lines(rows, pairs, w, low, step):
         lines, sides = np.nonzero(pairs == cluster)
         # the mean of a cluster is at -1/2 or 1/2
         start, own = low[lines] - (sides - 0.5), np.zeros((len(lines), N_CELLS))
+        facing = np.array([rows.facing(cluster, b) for b in pairs[lines, 1 - sides]])
+        done = 0
         for R, weight in rows.blocks(cluster):
-            count_cells(R @ w[lines].T, weight, start, step[lines], own, rows.n_threads)
+            block, done = np.ascontiguousarray(facing[:, done : done + len(R)]), done + len(R)
+            t = R @ w[lines].T
+            count_cells(t, weight, block, start, step[lines], own, rows.n_threads)
         counts[lines] += own
     return counts

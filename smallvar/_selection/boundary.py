@@ -70,8 +70,11 @@ def evidence_between(X, weight, labels, a, b):
     return boundary_between(X, weight, labels, a, b).evidence
 
 
-def boundary_between(X, weight, labels, a, b):
-    """Return the Boundary between clusters a and b; see ``evidence_between``."""
+def boundary_between(X, weight, labels, a, b, facing=None):
+    """Return the Boundary between clusters a and b; see ``evidence_between``.
+
+    With ``facing``, (n,), only such rows are counted, but all of the two clusters tell the line.
+    """
     a, b = min(a, b), max(a, b)
     used = (labels == a) | (labels == b)
     if weight is not None:
@@ -81,8 +84,10 @@ def boundary_between(X, weight, labels, a, b):
     if second.all() or not second.any():
         return NOTHING
     weight = np.ones(len(rows)) if weight is None else np.asarray(weight[rows], dtype=np.float64)
-    rows = X[rows].toarray() if issparse(X) else X[rows]
-    t = _projections(np.array(rows, dtype=np.float64), weight, second)
+    part = X[rows].toarray() if issparse(X) else X[rows]
+    t = _projections(np.array(part, dtype=np.float64), weight, second)
+    if facing is not None:
+        t, weight = t[facing[rows]], weight[facing[rows]]
     edges, counts = histogram_of(t, weight)
     if edges is None:
         return NOTHING

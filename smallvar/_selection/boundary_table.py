@@ -237,6 +237,11 @@ def boundary_evidence(
     number = np.full(len(values), -1, dtype=np.intp)
     number[used] = numbers.reshape(-1)
     found = find_boundaries(X, weight, number, len(names), resolve_threads(n_threads))
+    return table_of(found, names, weight is not None)
+
+
+def table_of(found, names, weighted):
+    """The BoundaryTable of Boundaries between clusters of these names."""
     order = np.lexsort(found.pairs.T[::-1])
     known = found.known[order]
     evidence, valley = (np.where(known, a[order], np.nan) for a in (found.evidence, found.valley))
@@ -246,7 +251,7 @@ def boundary_evidence(
     n_rows = found.weight[order]
     return BoundaryTable(
         clusters=names[found.pairs[order]],
-        n_rows=n_rows if weight is not None else n_rows.astype(np.intp),
+        n_rows=n_rows if weighted else n_rows.astype(np.intp),
         evidence=evidence,
         valley=valley,
         verdict=verdict,

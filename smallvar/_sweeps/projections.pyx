@@ -117,6 +117,26 @@ def count_nearest(const double[:, ::1] nearness, Py_ssize_t own, const double[::
             contacts[nearest] += 1.0 if weight is None else weight[i]
 
 
+def face(const double[:, ::1] nearness, Py_ssize_t own, const Py_ssize_t[::1] neighbors, const double[:, ::1] ratios,
+         unsigned char[:, :] facing):
+    """Which rows of a cluster face each neighbor: moved straight to the boundary, none is nearer to a third cluster.
+
+    nearness : IN array (n, k), x o_c - |o_c|^2 / 2 of rows x and centers o_c less the own one
+    ratios : IN array (m, k), o_c o_b / |o_b|^2 for each neighbor b;  facing : OUT array (m, n)
+    """
+    cdef Py_ssize_t i, j, b, c, k = nearness.shape[1]
+    cdef bint found
+    with nogil:
+        for i in range(nearness.shape[0]):
+            for j in range(neighbors.shape[0]):
+                b, found = neighbors[j], True
+                for c in range(k):
+                    if c != own and c != b and nearness[i, c] > ratios[j, c] * nearness[i, b]:
+                        found = False
+                        break
+                facing[j, i] = found
+
+
 # ---- projections -----------------------------------------------------------------------------------------------------
 
 
@@ -150,21 +170,25 @@ def places_without_itself(const double[::1] q, const double[::1] u, double D, co
 
 
 cdef void count_line(
-    const double[:, ::1] t, const double[::1] weight, Py_ssize_t line, double low, double step, double[:, ::1] counts
+    const double[:, ::1] t, const double[::1] weight, const unsigned char[:, ::1] facing, Py_ssize_t line, double low,
+    double step, double[:, ::1] counts
 ) noexcept nogil:
     """Count rows in the cells of one line."""
     cdef Py_ssize_t i
     cdef double cell, top = counts.shape[1] - 1.0
     for i in range(t.shape[0]):
+        if not facing[line, i]:
+            continue
         cell = min(max((t[i, line] - low) * step, 0.0), top)
         counts[line, <Py_ssize_t> cell] += 1.0 if weight is None else weight[i]
 
 
-def count_cells(const double[:, ::1] t, const double[::1] weight, const double[::1] low, const double[::1] step,
-                double[:, ::1] counts, int n_threads):
+def count_cells(const double[:, ::1] t, const double[::1] weight, const unsigned char[:, ::1] facing,
+                const double[::1] low, const double[::1] step, double[:, ::1] counts, int n_threads):
     """Add the weight in each cell of m lines: cell i has (t - low) * step from i to i + 1, the outer ones all beyond.
 
-    t : IN array (n, m);  weight : IN array (n,) or None;  low, step : IN arrays (m,);  counts : INOUT (m, n_cells)
+    t : IN array (n, m);  weight : IN array (n,) or None;  facing : IN array (m, n), the rows that count on each line
+    low, step : IN arrays (m,);  counts : INOUT (m, n_cells)
     """
     cdef Py_ssize_t m = t.shape[1], j
     cdef ParallelLoop loop
@@ -172,7 +196,7 @@ def count_cells(const double[:, ::1] t, const double[::1] weight, const double[:
         loop = begin_loop(m, n_threads if 8 * t.shape[0] * m > PAYS else 1)
         for j in prange(m, schedule="dynamic", chunksize=1, num_threads=loop.threads):
             begin_chunk(&loop)
-            count_line(t, weight, j, low[j], step[j], counts)
+            count_line(t, weight, facing, j, low[j], step[j], counts)
         end_loop(&loop)
 
 

@@ -1,0 +1,200 @@
+"""Clusters of any shape as unions of pieces, by the evidence of the boundaries between these.
+
+Clusterings of a merge path cut clusters that are long, bent or hollow into pieces. Two pieces merge
+unless there is a gap between them. That is done for several clusterings, finer and finer, and of
+the clusters that they lead to, those are taken that the boundaries of all clusterings support.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
+
+from smallvar._selection.boundaries import Boundaries, find_boundaries
+from smallvar._selection.boundary import SHARES
+
+# Nats. Evidence of different boundaries adds up, as their rows are different ones: two clusters
+# stay apart if that of all boundaries between them is at least LEAST_GAP, a prior of e^5 to 1.
+LEAST_GAP = 5.0
+# Evidence of a boundary within a single group of rows: three quarters are below it (normal,
+# uniform, exponential and t clouds of 2 to 11 columns, cut into 2 to 64 pieces)
+WITHIN = 0.5
+# numbers of pieces that are tried: the number of clusters times FACTORS, and NUMBERS above it
+FACTORS, NUMBERS = (1.5, 2.0), (2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
+FEW_CLUSTERS = 40  # of more, only FACTORS are tried
+PATH_NUMBER = 48  # the path of finer clusterings is finest below it, or below twice the clusters
+ROWS_A_PIECE = 8  # on average, at least
+PURE = 0.9  # of the rows of a piece: with less in one cluster, its boundaries do not count
+# of the nats for and against all boundaries: what agreement with all other clusterings is worth
+AGREEMENT = 0.1
+
+
+def merge_order(boundaries, k):
+    """The mergers of k pieces down to one, (k - 1, 2), and the evidence between each two, (k - 1,).
+
+    The two clusters with the least sum of evidence over the boundaries between their pieces merge
+    first; ties go to the lowest numbers. Clusters that do not touch merge last, with infinite
+    evidence between them. A merged cluster has the lower number of the two.
+    """
+    pairs, mergers, evidence = boundaries.pairs.tolist(), [], []
+    between = {(a, b): T for (a, b), T in zip(pairs, boundaries.evidence.tolist(), strict=True)}
+    left = list(range(k))
+    while len(left) > 1:
+        pair = min(between, key=lambda p: (between[p], p)) if between else (left[0], left[1])
+        mergers.append(pair)
+        evidence.append(between.pop(pair, np.inf))
+        kept, gone = pair
+        left.remove(gone)
+        for p in [p for p in between if gone in p]:
+            other = p[0] if p[1] == gone else p[1]
+            joint = (min(kept, other), max(kept, other))
+            between[joint] = between.get(joint, 0.0) + between.pop(p)
+    return np.array(mergers, dtype=np.intp).reshape(-1, 2), np.array(evidence)
+
+
+@dataclass(eq=False)
+class Pieces:
+    """A clustering into pieces, its boundaries, and the order in which pieces merge.
+
+    ``labels`` are the pieces of the rows.
+    """
+
+    centers: NDArray[np.float64]
+    labels: NDArray[np.int32]
+    boundaries: Boundaries
+    mergers: NDArray[np.intp]
+    evidence: NDArray[np.float64]
+
+    @property
+    def k(self):
+        """Number of pieces."""
+        return len(self.centers)
+
+    def clusters(self, number=None):
+        """The cluster of each piece, numbered by their first pieces; None: all without gaps."""
+        n = self.k - number if number is not None else self._mergers_without_gap()
+        cluster = np.arange(self.k)
+        for a, b in self.mergers[:n]:
+            cluster[cluster == b] = a
+        return np.unique(cluster, return_inverse=True)[1]
+
+    def _mergers_without_gap(self):
+        gaps = np.flatnonzero(self.evidence >= LEAST_GAP)
+        return int(gaps[0]) if len(gaps) else len(self.evidence)
+
+    def support(self, labels, weight):
+        """Nats for clusters of the rows less those against, and the sum of both.
+
+        A boundary between pieces of two clusters adds its evidence less WITHIN, one between pieces
+        of one cluster the opposite.
+        """
+        n, m = self.k, int(labels.max()) + 1
+        share = np.bincount(self.labels * m + labels, weight, n * m).reshape(n, m)
+        own, pure = share.argmax(axis=1), share.max(axis=1) >= PURE * share.sum(axis=1)
+        a, b = self.boundaries.pairs.T
+        nats = self.boundaries.evidence - WITHIN
+        signed = np.where(own[a] != own[b], nats, -nats)[pure[a] & pure[b]]
+        return signed.sum(), np.abs(nats).sum()
+
+
+def find_pieces(X, weight, labels, centers, n_threads):
+    """The Pieces of a clustering of rows; clusters without rows are left out."""
+    sizes = np.bincount(labels, weight, len(centers))
+    if not sizes.all():
+        used = np.flatnonzero(sizes)
+        number = np.full(len(centers), -1, dtype=np.int32)
+        number[used] = np.arange(len(used))
+        labels, centers = number[labels], centers[used]
+    boundaries = find_boundaries(X, weight, labels, len(centers), n_threads)
+    return Pieces(centers, labels, boundaries, *merge_order(boundaries, len(centers)))
+
+
+def numbers_of_pieces(k, n, number=None):
+    """Numbers of pieces to try for k clusters of n rows; with a ``number``, not fewer."""
+    found = {int(factor * k) for factor in FACTORS}
+    if k <= FEW_CLUSTERS:
+        found |= set(NUMBERS)
+    if number is not None:
+        found = {max(q, number) for q in (*found, *(int(factor * number) for factor in FACTORS))}
+    most = max(n // ROWS_A_PIECE, 2, number or 0)
+    return sorted(q for q in found if (q > k or number is not None) and q <= most)
+
+
+class Choice(NamedTuple):
+    """Pieces, the cluster of each, and the confidence in the number of clusters."""
+
+    pieces: Pieces
+    clusters: NDArray[np.intp]
+    confidence: float
+
+
+def as_they_are(pieces, confidence):
+    """The Choice in which each piece is a cluster."""
+    return Choice(pieces, np.arange(pieces.k), confidence)
+
+
+def choose(found, weight, compact, confidence, number=None):
+    """Choose clusters of the Pieces of several clusterings.
+
+    The candidates are all rows as one, what each clustering leads to and, if ``compact``, the first
+    clustering as it is; with a ``number``, those of so many clusters. Their score is the sum of the
+    nats that the boundaries of all clusterings have for them, less those against, as a share of
+    all, plus AGREEMENT times the mean adjusted Rand index between them and what the clusterings
+    lead to. At a tie more clusters are taken (of SHARES rows), as there are gaps where pieces do
+    not even touch.
+    """
+    led_to = [pieces.clusters() for pieces in found]
+    if number is None:
+        candidates = [(found[0], np.zeros(found[0].k, dtype=np.intp))]
+        candidates += [(found[0], np.arange(found[0].k))] if compact else []
+        candidates += list(zip(found, led_to, strict=True))
+    else:
+        candidates = [(p, p.clusters(number)) for p in found if p.k >= number]
+    distinct = _Labelings()
+    rows = [distinct.add(clusters[pieces.labels]) for pieces, clusters in candidates]
+    others = [distinct.add(c[p.labels]) for p, c in zip(found, led_to, strict=True)]
+    scores = {}
+    for i in set(rows):
+        labels = distinct.labels[i]
+        nats = np.array([pieces.support(labels, weight) for pieces in found]).sum(axis=0)
+        agreement = np.mean([distinct.agreement(i, j) for j in others])
+        scores[i] = nats[0] / max(nats[1], 1e-300) + AGREEMENT * agreement
+    numbers = [int((np.bincount(distinct.labels[i]) >= SHARES).sum()) for i in rows]
+    shares = np.array([scores[i] for i in rows])
+    ties = np.flatnonzero(shares >= shares.max() - 1e-9)
+    best = max(ties.tolist(), key=lambda c: (numbers[c], -int(distinct.labels[rows[c]].max())))
+    _DEBUG.append((shares, np.array(numbers), best, confidence, [(p.k, c) for p, c in candidates]))
+    return Choice(*candidates[best], confidence)
+
+
+_DEBUG = []
+
+
+class _Labelings:
+    """Distinct labelings of rows, and how well they agree."""
+
+    def __init__(self):
+        self.labels, self._found, self._agreement = [], {}, {}
+
+    def add(self, labels):
+        """The number of a labeling; those that differ in the names of clusters are the same."""
+        _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+        place = np.empty(len(first), dtype=np.int32)
+        place[np.argsort(first)] = np.arange(len(first))
+        labels = place[inverse]
+        key = labels.tobytes()
+        if key not in self._found:
+            self._found[key] = len(self.labels)
+            self.labels.append(labels)
+        return self._found[key]
+
+    def agreement(self, i, j):
+        """The adjusted Rand index of two labelings."""
+        pair = min(i, j), max(i, j)
+        if pair not in self._agreement:
+            self._agreement[pair] = (
+                1.0 if i == j else adjusted_rand_score(self.labels[i], self.labels[j])
+            )
+        return self._agreement[pair]
