@@ -141,8 +141,8 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     between the two, are nearer to no third piece. Of a log-concave density they have no valley, as
     the part of space that they fill is widest at the boundary.
 
-    **Mergers.** Within each clustering, the two clusters with the least evidence between them, added
-    up over their pieces, merge first, as long as it is below 5 nats. What is left are the
+    **Mergers.** Within each clustering, the two clusters with the least evidence between them,
+    added up over their pieces, merge first, as long as it is below 5 nats. What is left are the
     candidates, with all rows as one and the compact clusters as they are. The score above gets 1/10
     of the mean adjusted Rand index between the candidate and what each clustering leads to.
 

@@ -34,6 +34,10 @@ GAP_OF_ROW = (-2.0, 2.0)
 # saves, for each row of a state, times STATE_SCALE), and of 1
 STATES = (0.69, 0.92, -3.92)
 STATE_SCALE, SAVED_BY_ONE = 10.0, 10.0  # what the only state is taken to save, in its prices
+# of clusters of any shape: of the lead over other numbers, of the share of clusterings that lead to
+# the number, and of 1; and of a single one: of the confidence in one compact cluster, and of 1
+SEVERAL_SHAPES, SINGLE_SHAPE = (3.0, 5.5, -1.8), (4.7, -0.9)
+SINGLE_OF_SEVERAL = 0.8  # where the rows were several compact clusters
 LEAST_LOGARITHM = 700.0  # of a share of the confidence, with the sign changed
 SPREAD = 4.0  # ties by which a number must be worse to be e times less likely than another
 SIMILAR = 1 / 3  # of the confidence of the chosen number: others that have as much fit as well
@@ -89,6 +93,20 @@ def of_states(number, n, price, fewer, more):
     gap = min(saved, max(float(more.min()), 0.0) if len(more) else SAVED_BY_ONE * price)
     a, b, intercept = STATES
     return _logistic(a * np.log1p(gap) + b * np.log1p(STATE_SCALE * saved * number / n) + intercept)
+
+
+def of_shapes(number, lead, share, compact, one_compact):
+    """The confidence in a number of clusters of any shape.
+
+    ``lead`` is by how much their score is above that of the best other number, ``share`` that of
+    the clusterings that lead to the same number. ``compact`` is the confidence in the number of
+    compact clusters, and ``one_compact`` whether that is 1.
+    """
+    if number == 1:
+        a, intercept = SINGLE_SHAPE
+        return _logistic(a * compact + intercept) if one_compact else SINGLE_OF_SEVERAL
+    a, b, intercept = SEVERAL_SHAPES
+    return _logistic(a * lead + b * share + intercept)
 
 
 def _logistic(x):

@@ -14,6 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from smallvar._selection.boundaries import Boundaries, find_boundaries
 from smallvar._selection.boundary import SHARES
+from smallvar._selection.confidence import of_shapes
 
 # Nats. Evidence of different boundaries adds up, as their rows are different ones: two clusters
 # stay apart if that of all boundaries between them is at least LEAST_GAP, a prior of e^5 to 1.
@@ -136,14 +137,14 @@ def as_they_are(pieces, confidence):
 
 
 def choose(found, weight, compact, confidence, number=None):
-    """Choose clusters of the Pieces of several clusterings.
+    """Choose clusters of the Pieces of several clusterings; returns a Choice.
 
     The candidates are all rows as one, what each clustering leads to and, if ``compact``, the first
     clustering as it is; with a ``number``, those of so many clusters. Their score is the sum of the
     nats that the boundaries of all clusterings have for them, less those against, as a share of
     all, plus AGREEMENT times the mean adjusted Rand index between them and what the clusterings
     lead to. At a tie more clusters are taken (of SHARES rows), as there are gaps where pieces do
-    not even touch.
+    not even touch. ``confidence`` is that in the number of compact clusters.
     """
     led_to = [pieces.clusters() for pieces in found]
     if number is None:
@@ -165,11 +166,13 @@ def choose(found, weight, compact, confidence, number=None):
     shares = np.array([scores[i] for i in rows])
     ties = np.flatnonzero(shares >= shares.max() - 1e-9)
     best = max(ties.tolist(), key=lambda c: (numbers[c], -int(distinct.labels[rows[c]].max())))
-    _DEBUG.append((shares, np.array(numbers), best, confidence, [(p.k, c) for p, c in candidates]))
-    return Choice(*candidates[best], confidence)
-
-
-_DEBUG = []
+    if number is not None:
+        return Choice(*candidates[best], np.nan)
+    k = np.array([clusters.max() + 1 for _, clusters in candidates])
+    others = shares[k != k[best]]
+    lead = float(shares[best] - others.max()) if len(others) else 1.0
+    same = float(np.mean(k[1:] == k[best]))
+    return Choice(*candidates[best], of_shapes(int(k[best]), lead, same, confidence, not compact))
 
 
 class _Labelings:
