@@ -49,8 +49,8 @@ class Boundaries:
     ``pairs`` are the clusters, (m, 2), those with most rows across first; ``contacts`` the rows
     (weight) that have one as their own and the other as the nearest other one; ``weight`` that of
     both clusters. ``valley`` is how deep the valley between two bells is, from 0, no valley, to 1,
-    no rows in it. The others are as those of a Boundary, in rows; where nothing could be said,
-    ``known`` is False, evidence and valley are 0, and the arrays NaN.
+    no rows in it. The others are as those of a Boundary; where nothing could be said, ``known`` is
+    False, evidence and valley are 0, and the arrays NaN.
     """
 
     pairs: NDArray[np.intp]
@@ -66,63 +66,82 @@ class Boundaries:
     body: NDArray[np.float64]
 
 
-class ClusterRows:
-    """Rows sorted by cluster, in blocks, less the means of their clusters, over their range.
+@dataclass(frozen=True, eq=False)
+class ClusterMeans:
+    """Weight and mean of each cluster, and a power of 2 that makes numbers about 1.
 
-    ``used`` are the clusters that have rows; ``first`` is where each cluster starts, ``sizes`` the
-    weight of each; ``means`` are less that of the first cluster, and times ``scale``, as rows are.
+    ``means`` are less that of the first cluster that has rows, and times ``scale``.
     """
 
-    def __init__(self, X, weight, labels, k, n_threads=1):
+    sizes: NDArray[np.float64]
+    centers: NDArray[np.float64]
+    means: NDArray[np.float64]
+    scale: float
+
+
+class ClusterRows:
+    """Rows sorted by cluster, in blocks, less the means of their clusters and times a scale.
+
+    ``first`` is where each cluster starts, ``used`` are the clusters that have a mean. With the
+    ClusterMeans ``of`` all rows, contacts, scatter matrices and counts of parts of the rows add up
+    to those of all.
+    """
+
+    def __init__(self, X, weight, labels, k, n_threads=1, of=None):
         self.X, self.n_threads = X, n_threads
         labels = np.ascontiguousarray(labels, dtype=np.intp)
         if weight is not None:
             weight = np.ascontiguousarray(weight, dtype=np.float64)
         self.order, self.first = sort_rows(labels, weight, k)
         self.weight = None if weight is None else weight[self.order]
-        self.sizes, self.scale = np.diff(self.first).astype(np.float64), 1.0
-        self.centers = np.zeros((k, X.shape[1]))
-        self.means = self.centers.copy()
+        of = self._means(weight, labels) if of is None else of
+        self.sizes, self.centers, self.means, self.scale = of.sizes, of.centers, of.means, of.scale
+        self.used = np.flatnonzero(self.sizes)
         self._kept = {} if len(self.order) * X.shape[1] <= MOST_KEPT else None
         self._neighbors, self._facing = {}, {}
-        self.used = used = np.flatnonzero(self.sizes)
+
+    def _means(self, weight, labels):
+        """Means of the clusters of these rows."""
+        sizes, scale = np.diff(self.first).astype(np.float64), 1.0
+        origins = np.zeros((len(sizes), self.X.shape[1]))
+        means, used = origins.copy(), np.flatnonzero(sizes)
         if not len(used):
-            return
-        low, high = column_range(X, weight, n_threads)
+            return ClusterMeans(sizes, origins, means, scale)
+        low, high = column_range(self.X, weight, self.n_threads)
         # squares neither over- nor underflow; a power of 2 changes no bits
         exponent = np.frexp((0.5 * high - 0.5 * low).max())[1]
-        self.scale = float(np.ldexp(1.0, -max(int(exponent), -1000)))
-        rows = X[self.order[self.first[used]]]
-        self.centers[used] = rows.toarray() if issparse(X) else rows
+        scale = float(np.ldexp(1.0, -max(int(exponent), -1000)))
+        rows = self.X[self.order[self.first[used]]]
+        origins[used] = rows.toarray() if issparse(self.X) else rows
         # of equal rows the mean is the row, to the last bit
-        add_rows(X, weight, labels, self.scale, self.centers, self.means)
+        add_rows(self.X, weight, labels, scale, origins, means)
         if weight is not None:
-            self.sizes[used] = np.add.reduceat(self.weight, self.first[used])
-        self.means[used] /= self.sizes[used, np.newaxis]
-        origins = self.centers.copy()
-        self.centers += self.means / self.scale
-        self.means += (origins - origins[used[0]]) * self.scale
+            sizes[used] = np.add.reduceat(self.weight, self.first[used])
+        means[used] /= sizes[used, np.newaxis]
+        centers = origins + means / scale
+        return ClusterMeans(sizes, centers, means + (origins - origins[used[0]]) * scale, scale)
 
     def blocks(self, cluster):
-        """Return rows of a cluster less its mean, (n, d), and their weight or None, in blocks."""
+        """Return blocks of a cluster: places of rows, rows less the mean, weight or None."""
         if self._kept is None:
             return self._read(cluster)
         if cluster not in self._kept:
             self._kept[cluster] = list(self._read(cluster))
         return self._kept[cluster]
 
-    def nearness(self, cluster):
-        """Yield x o' - |o|^2 / 2 of the rows x of a cluster and the means o of all, less its own.
+    def products(self, cluster):
+        """Yield products of means, less that of a cluster, and its rows, (len(used), n).
 
-        It is larger where a mean is nearer. With each part, (n, len(used)), comes its weight.
+        With each part comes half the squared norms of these means, (len(used),), and the weight of
+        the rows. A product less half the norm is larger where a mean is nearer to a row.
         """
         offsets = self.means[self.used] - self.means[cluster]
         half = 0.5 * np.square(offsets).sum(axis=1)
         size = max(1, MOST_AT_ONCE // max(offsets.shape))
-        for R, weight in self.blocks(cluster):
+        for _, R, weight in self.blocks(cluster):
             for i in range(0, len(R), size):
                 part = None if weight is None else weight[i : i + size]
-                yield R[i : i + size] @ offsets.T - half, part
+                yield offsets @ R[i : i + size].T, half, part
 
     def meet(self, pairs):
         """Set which clusters touch, (m, 2)."""
@@ -140,15 +159,15 @@ class ClusterRows:
         neighbors = self._neighbors[cluster]
         if cluster not in self._facing:
             own, *places = np.searchsorted(self.used, [cluster, *neighbors])
-            offsets = self.means[self.used] - self.means[cluster]
+            offsets, places = self.means[self.used] - self.means[cluster], np.array(places)
             squares = np.square(offsets[places]).sum(axis=1, keepdims=True)
             ratios = offsets[places] @ offsets.T / np.where(squares > 0.0, squares, 1.0)
             found = np.empty((len(neighbors), len(self.rows_of(cluster))), dtype=np.uint8)
-            start, places = 0, np.array(places)
-            for nearness, _ in self.nearness(cluster):
-                part = found[:, start : start + len(nearness)]
-                face(nearness, own, places, ratios, part)
-                start += len(nearness)
+            start = 0
+            for products, half, _ in self.products(cluster):
+                part = found[:, start : start + products.shape[1]]
+                face(products, half, own, places, ratios, part)
+                start += products.shape[1]
             self._facing[cluster] = found
         return self._facing[cluster][neighbors.index(neighbor)]
 
@@ -164,40 +183,26 @@ class ClusterRows:
             rows = slice(start, min(start + size, stop))
             center = self.centers[cluster]
             R = read_rows(self.X, self.order[rows], self.scale, center, self.n_threads)
-            yield R, None if self.weight is None else self.weight[rows]
+            yield rows, R, None if self.weight is None else self.weight[rows]
 
 
 def find_boundaries(X, weight, labels, k, n_threads=1, cells=None):
     """Return the Boundaries of labels 0 to k - 1; rows with other labels are left out.
 
     ``X`` are dense or sparse rows, ``weight`` is None or that of each row. ``cells`` is whether
-    rows are counted in cells; None: where two clusters have many rows.
+    rows are counted in cells; None: where two clusters have many rows. Rows that face each other
+    are counted.
     """
     rows = ClusterRows(X, weight, labels, k, n_threads)
     pairs, contacts = touching(rows)
     rows.meet(pairs)
     m, d = len(pairs), X.shape[1]
-    edges, counts = np.full((m, N_BINS + 1), np.nan), np.full((m, N_BINS), np.nan)
-    if k * d * d > MOST_MOMENTS:
-        for i, pair in enumerate(pairs.tolist()):
-            facing = np.zeros(X.shape[0], dtype=bool)
-            for a, b in (pair, pair[::-1]):
-                facing[rows.rows_of(a)] = rows.facing(a, b)
-            found = boundary_between(X, weight, labels, *pair, facing)
-            if len(found.edges):
-                edges[i], counts[i] = found.edges, found.counts
-    else:
+    scatters = None
+    if k * d * d <= MOST_MOMENTS:
         scatters = scatter_matrices(rows)
-        total = rows.sizes[pairs].sum(axis=1)
-        many = (
-            total >= max(MANY_ON_A_LINE, MANY_A_COLUMN * d) if cells is None else np.full(m, cells)
-        )
-        for i, found in (
-            *_by_places(rows, scatters, pairs, np.flatnonzero(~many)),
-            *_by_cells(rows, scatters, pairs, np.flatnonzero(many)),
-        ):
-            if found[0] is not None:
-                edges[i], counts[i] = found
+        many = rows.sizes[pairs].sum(axis=1) >= max(MANY_ON_A_LINE, MANY_A_COLUMN * d)
+        cells = many if cells is None else np.full(m, cells)
+    edges, counts = _histograms(rows, scatters, pairs, cells)
     known = ~np.isnan(counts[:, 0])
     evidence, dispersion, depth = np.zeros(m), np.ones(m), np.ones(m)
     bells, body = np.full((m, N_BINS), np.nan), np.full((m, N_BINS), np.nan)
@@ -209,22 +214,61 @@ def find_boundaries(X, weight, labels, k, n_threads=1, cells=None):
     )
 
 
+def _histograms(rows, scatters, pairs, cells):
+    """Edges and counts of pairs, in cells or not; by pairs without scatter matrices."""
+    edges = np.full((len(pairs), N_BINS + 1), np.nan)
+    counts = np.full((len(pairs), N_BINS), np.nan)
+    if scatters is None:
+        each = _one_by_one(rows, pairs)
+    else:
+        each = (
+            *_by_places(rows, scatters, pairs, np.flatnonzero(~cells)),
+            *_by_cells(rows, scatters, pairs, np.flatnonzero(cells)),
+        )
+    for i, found in each:
+        if found[0] is not None:
+            edges[i], counts[i] = found
+    return edges, counts
+
+
+def _one_by_one(rows, pairs):
+    """Yield edges and counts of pairs, by moments of each pair."""
+    for i, (a, b) in enumerate(pairs.tolist()):
+        places = [np.arange(*rows.first[[c, c + 1]]) for c in (a, b)]
+        every, second = np.concatenate(places), np.repeat([0, 1], [len(one) for one in places])
+        facing = np.concatenate([rows.facing(a, b), rows.facing(b, a)]).astype(bool)
+        weight = None if rows.weight is None else rows.weight[every]
+        found = boundary_between(rows.X[rows.order[every]], weight, second, 0, 1, facing)
+        yield i, (found.edges, found.counts) if len(found.edges) else (None, None)
+
+
 def touching(rows):
     """Pairs of clusters that touch, (m, 2), those with the most rows across first, and how many.
 
-    ``rows`` are ClusterRows. Two clusters touch where a row has the one as its own and the other as
-    the nearest other one, for at least CONTACTS rows.
+    ``rows`` are ClusterRows.
     """
-    used = rows.used
-    contacts = np.zeros((len(used), len(used)))
-    for own, cluster in enumerate(used if len(used) > 1 else ()):
-        for nearness, weight in rows.nearness(cluster):
-            count_nearest(nearness, own, weight, contacts[own])
+    return pairs_that_touch(count_contacts(rows))
+
+
+def pairs_that_touch(contacts):
+    """Pairs of clusters with at least CONTACTS contacts, those with most first, and how many."""
     contacts = np.triu(contacts + contacts.T, 1)
     a, b = np.nonzero(contacts >= CONTACTS)
     found = contacts[a, b]
     by_rows = np.argsort(-found, kind="stable")
-    return np.column_stack([used[a], used[b]])[by_rows], found[by_rows]
+    return np.column_stack([a, b])[by_rows], found[by_rows]
+
+
+def count_contacts(rows):
+    """Rows (weight) of each cluster that each other one is the nearest other one of, (k, k)."""
+    used = rows.used
+    contacts = np.zeros((len(used), len(used)))
+    for own, cluster in enumerate(used if len(used) > 1 else ()):
+        for products, half, weight in rows.products(cluster):
+            count_nearest(products, half, own, weight, contacts[own])
+    out = np.zeros((len(rows.sizes), len(rows.sizes)))
+    out[np.ix_(used, used)] = contacts
+    return out
 
 
 def scatter_matrices(rows):
@@ -232,7 +276,7 @@ def scatter_matrices(rows):
     k, d = rows.means.shape
     out = np.zeros((k, d, d))
     for cluster in range(k):
-        for R, weight in rows.blocks(cluster):
+        for _, R, weight in rows.blocks(cluster):
             out[cluster] += R.T @ (R if weight is None else weight[:, np.newaxis] * R)
     return out
 
@@ -264,18 +308,20 @@ def _by_places(rows, scatters, pairs, chosen):
         inverse = np.linalg.solve(L, np.broadcast_to(np.eye(d), L.shape))
         y = np.einsum("mij,mj->mi", inverse, difference)
         for i in np.flatnonzero(known):
-            pair = pairs[batch[i]].tolist()
+            a, b = pair = pairs[batch[i]].tolist()
             n, places, weights = rows.sizes[pair].sum(), [], []
-            for cluster, side in zip(pair, (-1.0, 1.0), strict=True):
-                for R, weight in rows.blocks(cluster):
+            for cluster, other, side in ((a, b, -1.0), (b, a, 1.0)):
+                facing, done = rows.facing(cluster, other).astype(bool), 0
+                for _, R, weight in rows.blocks(cluster):
+                    part, done = facing[done : done + len(R)], done + len(R)
+                    R, weight = R[part], None if weight is None else weight[part]
                     Z = R @ inverse[i].T
                     q, u, D = np.einsum("ij,ij->i", Z, Z), Z @ y[i], y[i] @ y[i]
                     size = rows.sizes[cluster]
                     places.append(places_left_out(q, u, D, weight, size, n, side))
                     weights.append(weight)
-            facing = np.concatenate([rows.facing(*pair), rows.facing(*pair[::-1])]).astype(bool)
-            weight = None if rows.weight is None else np.concatenate(weights)[facing]
-            yield batch[i], histogram_of(np.concatenate(places)[facing], weight)
+            weight = None if rows.weight is None else np.concatenate(weights)
+            yield batch[i], histogram_of(np.concatenate(places), weight)
 
 
 def _by_cells(rows, scatters, pairs, chosen):
@@ -306,15 +352,14 @@ def cells_of(rows, scatters, pairs, w):
 def count_on_lines(rows, pairs, w, low, step):
     """The weight of rows in the cells of each pair, (m, N_CELLS)."""
     counts = np.zeros((len(pairs), N_CELLS))
-    for cluster in np.unique(pairs):
+    for cluster in np.unique(pairs).tolist():
         lines, sides = np.nonzero(pairs == cluster)
         # the mean of a cluster is at -1/2 or 1/2
         start, own = low[lines] - (sides - 0.5), np.zeros((len(lines), N_CELLS))
-        facing = np.array([rows.facing(cluster, b) for b in pairs[lines, 1 - sides]])
+        facing = np.array([rows.facing(cluster, b) for b in pairs[lines, 1 - sides].tolist()])
         done = 0
-        for R, weight in rows.blocks(cluster):
-            block, done = np.ascontiguousarray(facing[:, done : done + len(R)]), done + len(R)
-            t = R @ w[lines].T
-            count_cells(t, weight, block, start, step[lines], own, rows.n_threads)
+        for _, R, weight in rows.blocks(cluster):
+            part, done = facing[:, done : done + len(R)], done + len(R)
+            count_cells(R @ w[lines].T, weight, part, start, step[lines], own, rows.n_threads)
         counts[lines] += own
     return counts

@@ -23,7 +23,7 @@ LEAST_GAP = 5.0
 # uniform, exponential and t clouds of 2 to 11 columns, cut into 2 to 64 pieces)
 WITHIN = 0.5
 # numbers of pieces that are tried: the number of clusters times FACTORS, and NUMBERS above it
-FACTORS, NUMBERS = (1.5, 2.0), (2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
+FACTORS, NUMBERS = (1.5,), (2, 4, 8, 12, 20, 32, 48)
 FEW_CLUSTERS = 40  # of more, only FACTORS are tried
 PATH_NUMBER = 48  # the path of finer clusterings is finest below it, or below twice the clusters
 ROWS_A_PIECE = 8  # on average, at least

@@ -4,6 +4,7 @@ Products of matrices are left to BLAS. The functions here visit rows of clusters
 """
 
 from cython.parallel cimport prange
+from libc.math cimport HUGE_VAL
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport Rows, is_sparse, read_row, row_at, rows_of, weight_of
@@ -12,6 +13,7 @@ import numpy as np
 
 cdef enum:
     ROWS = 1 << 12      # of a chunk
+    FEW = 512           # rows whose nearest clusters are found at once, in the fastest cache
 
 
 cdef inline const double* values_of(const Rows* rows, Py_ssize_t i, double* buffer) noexcept nogil:
@@ -102,39 +104,85 @@ def read_rows(X, const Py_ssize_t[::1] order, double scale, const double[::1] ce
     return out_array
 
 
-def count_nearest(const double[:, ::1] nearness, Py_ssize_t own, const double[::1] weight, double[::1] contacts):
+cdef void nearest_of_chunk(
+    const double[:, ::1] products, const double[::1] half, Py_ssize_t own, Py_ssize_t start, Py_ssize_t size,
+    double* best, double* nearest
+) noexcept nogil:
+    """The nearest other cluster of a few rows, as a double, so that one comparison of vectors chooses two numbers."""
+    cdef Py_ssize_t i, c
+    cdef const double* product
+    cdef double nearness, bound
+    for i in range(size):
+        best[i], nearest[i] = -HUGE_VAL, 0.0
+    for c in range(products.shape[0]):
+        if c == own:
+            continue
+        product, bound = &products[c, start], half[c]
+        for i in range(size):
+            nearness = product[i] - bound
+            nearest[i] = <double> c if nearness > best[i] else nearest[i]
+            best[i] = nearness if nearness > best[i] else best[i]
+
+
+def count_nearest(const double[:, ::1] products, const double[::1] half, Py_ssize_t own, const double[::1] weight,
+                  double[::1] contacts):
     """Add the weight of rows of a cluster to the other cluster that each is nearest to.
 
-    nearness : IN array (n, k), larger where nearer;  weight : IN array (n,) or None;  contacts : INOUT array (k,)
+    products : IN array (k, n), of rows and means of clusters;  half : IN array (k,), half the squared norms of means
+    weight : IN array (n,) or None;  contacts : INOUT array (k,)
     """
-    cdef Py_ssize_t i, c, nearest
+    cdef Py_ssize_t n = products.shape[1], chunk, start, size, i
+    cdef double[::1] scratch = np.empty(2 * FEW)
+    cdef double* best = &scratch[0]
+    cdef double* nearest = &scratch[FEW]
     with nogil:
-        for i in range(nearness.shape[0]):
-            nearest = 1 if own == 0 else 0
-            for c in range(nearest + 1, nearness.shape[1]):
-                if nearness[i, c] > nearness[i, nearest] and c != own:
-                    nearest = c
-            contacts[nearest] += 1.0 if weight is None else weight[i]
+        for chunk in range((n + FEW - 1) // FEW):
+            start = chunk * FEW
+            size = min(n - start, <Py_ssize_t> FEW)
+            nearest_of_chunk(products, half, own, start, size, best, nearest)
+            for i in range(size):
+                contacts[<Py_ssize_t> nearest[i]] += 1.0 if weight is None else weight[start + i]
 
 
-def face(const double[:, ::1] nearness, Py_ssize_t own, const Py_ssize_t[::1] neighbors, const double[:, ::1] ratios,
-         unsigned char[:, :] facing):
+cdef void face_chunk(
+    const double[:, ::1] products, const double[::1] half, Py_ssize_t own, Py_ssize_t neighbor,
+    const double[:, ::1] ratios, Py_ssize_t line, Py_ssize_t start, Py_ssize_t size, double* room
+) noexcept nogil:
+    """How much nearer than all third clusters a few rows would be to the neighbor."""
+    cdef Py_ssize_t i, c
+    cdef const double* near = &products[neighbor, start]
+    cdef const double* product
+    cdef double ratio, bound, left
+    for i in range(size):
+        room[i] = HUGE_VAL
+    for c in range(products.shape[0]):
+        if c == own or c == neighbor:
+            continue
+        product, ratio = &products[c, start], ratios[line, c]
+        bound = ratio * half[neighbor] - half[c]
+        for i in range(size):
+            left = ratio * near[i] - product[i] - bound
+            room[i] = left if left < room[i] else room[i]
+
+
+def face(const double[:, ::1] products, const double[::1] half, Py_ssize_t own, const Py_ssize_t[::1] neighbors,
+         const double[:, ::1] ratios, unsigned char[:, :] facing):
     """Which rows of a cluster face each neighbor: moved straight to the boundary, none is nearer to a third cluster.
 
-    nearness : IN array (n, k), x o_c - |o_c|^2 / 2 of rows x and centers o_c less the own one
-    ratios : IN array (m, k), o_c o_b / |o_b|^2 for each neighbor b;  facing : OUT array (m, n)
+    With o the means less that of the cluster: products : IN array (k, n), of o and rows;  half : IN array (k,), half
+    the squared norms of o;  ratios : IN array (m, k), o_c o_b / |o_b|^2 for each neighbor b;  facing : OUT array (m, n)
     """
-    cdef Py_ssize_t i, j, b, c, k = nearness.shape[1]
-    cdef bint found
+    cdef Py_ssize_t n = products.shape[1], chunk, start, size, i, j
+    cdef double[::1] scratch = np.empty(FEW)
+    cdef double* room = &scratch[0]
     with nogil:
-        for i in range(nearness.shape[0]):
+        for chunk in range((n + FEW - 1) // FEW):
+            start = chunk * FEW
+            size = min(n - start, <Py_ssize_t> FEW)
             for j in range(neighbors.shape[0]):
-                b, found = neighbors[j], True
-                for c in range(k):
-                    if c != own and c != b and nearness[i, c] > ratios[j, c] * nearness[i, b]:
-                        found = False
-                        break
-                facing[j, i] = found
+                face_chunk(products, half, own, neighbors[j], ratios, j, start, size, room)
+                for i in range(size):
+                    facing[j, start + i] = room[i] >= 0.0
 
 
 # ---- projections -----------------------------------------------------------------------------------------------------
@@ -170,25 +218,24 @@ def places_without_itself(const double[::1] q, const double[::1] u, double D, co
 
 
 cdef void count_line(
-    const double[:, ::1] t, const double[::1] weight, const unsigned char[:, ::1] facing, Py_ssize_t line, double low,
+    const double[:, ::1] t, const double[::1] weight, const unsigned char[:, :] facing, Py_ssize_t line, double low,
     double step, double[:, ::1] counts
 ) noexcept nogil:
     """Count rows in the cells of one line."""
     cdef Py_ssize_t i
     cdef double cell, top = counts.shape[1] - 1.0
     for i in range(t.shape[0]):
-        if not facing[line, i]:
-            continue
-        cell = min(max((t[i, line] - low) * step, 0.0), top)
-        counts[line, <Py_ssize_t> cell] += 1.0 if weight is None else weight[i]
+        if facing[line, i]:
+            cell = min(max((t[i, line] - low) * step, 0.0), top)
+            counts[line, <Py_ssize_t> cell] += 1.0 if weight is None else weight[i]
 
 
-def count_cells(const double[:, ::1] t, const double[::1] weight, const unsigned char[:, ::1] facing,
+def count_cells(const double[:, ::1] t, const double[::1] weight, const unsigned char[:, :] facing,
                 const double[::1] low, const double[::1] step, double[:, ::1] counts, int n_threads):
     """Add the weight in each cell of m lines: cell i has (t - low) * step from i to i + 1, the outer ones all beyond.
 
-    t : IN array (n, m);  weight : IN array (n,) or None;  facing : IN array (m, n), the rows that count on each line
-    low, step : IN arrays (m,);  counts : INOUT (m, n_cells)
+    t : IN array (n, m);  weight : IN array (n,) or None;  low, step : IN arrays (m,);  counts : INOUT (m, n_cells)
+    facing : IN array (m, n), the rows that count on each line
     """
     cdef Py_ssize_t m = t.shape[1], j
     cdef ParallelLoop loop
