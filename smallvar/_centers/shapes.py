@@ -29,7 +29,6 @@ from smallvar._core.validation import (
     exact_number,
     some_rows,
 )
-from smallvar._selection.boundaries import find_boundaries
 from smallvar._selection.boundary_table import BoundaryTable, table_of
 from smallvar._selection.confidence import (
     CLEAR_CONFIDENCE,
@@ -99,12 +98,12 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         Cluster of each piece.
     boundaries_ : BoundaryTable
         The boundaries between pieces that touch: rows, evidence in nats, depth of the valley. See
-        :func:`boundary_evidence`.
+        :func:`boundary_evidence`, which also computes them of all rows: of more than 20,000 rows,
+        these are of the sample that decided.
     merge_evidence_ : ndarray of shape (n_pieces - 1,), float64
         Evidence, in nats, between the two clusters that merge, as pieces merge down to one: entry
         ``n_pieces - k`` is that between the two of k clusters with the least. Infinite where no two
         clusters touch. A number k of clusters suggests itself where it is large, after small ones.
-        (Of more than 20,000 rows: of a sample.)
     path_ : LambdaPath
         The merge path of compact clusters. See :func:`lambda_path`.
     metric_ : ndarray of shape (n_features, n_directions) or None
@@ -275,14 +274,13 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         labels = compact.labels
         if pieces.centers is not centers:
             labels = nearest_sweep(rows, None, pieces.centers, n_threads).labels
-        found = find_boundaries(rows, weight, labels, pieces.k, n_threads)
         self.pieces_, self.piece_clusters_ = labels, choice.clusters.astype(np.int32)
         self.labels_, self.n_clusters_ = (
             self.piece_clusters_[labels],
             int(choice.clusters.max()) + 1,
         )
         self.merge_evidence_, self.path_ = pieces.evidence, path
-        self.boundaries_ = table_of(found, np.arange(pieces.k), weight is not None)
+        self.boundaries_ = table_of(pieces.boundaries, np.arange(pieces.k), weight is not None)
         self.metric_, self.n_iter_, self.confidence_ = (
             path.metric,
             compact.n_iter,
