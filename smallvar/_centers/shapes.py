@@ -42,10 +42,10 @@ from smallvar._selection.pieces import (
     as_they_are,
     choose,
     find_pieces,
+    is_clear,
     numbers_of_pieces,
 )
 
-SURE = 0.8  # confidence in several compact clusters from which these are taken as they are
 SAMPLE_ROWS = 20_000  # of which finer clusterings are compared, at most
 MAX_ITER = 300  # sweeps to the compact clusters
 
@@ -130,10 +130,11 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     Notes
     -----
-    **Pieces.** The first clustering is that of DPMeans with ``metric="auto"``: K clusters. If its
-    confidence is below 0.8, or K = 1, there are up to 17 more, into 1.5 K and 2 K pieces and
-    numbers from 2 to 64 above K, with at least eight rows a piece. They are compared on at most
-    20,000 rows.
+    **Pieces.** The first clustering is that of DPMeans with ``metric="auto"``: K clusters. They are
+    taken as they are if the confidence p in K is at least 0.8, or at least 0.5, with evidence of at
+    least 3 - log(p / (1 - p)) at each boundary. Else there are up to eight more clusterings, into
+    1.5 K pieces and 2, 4, 8, 12, 20, 32 and 48 above K, with at least eight rows a piece. They are
+    compared on at most 20,000 rows.
 
     **Evidence.** Two pieces touch if they are a row's own and its nearest other one, for at least
     two rows. Only rows that face each other count: those that, moved straight to the boundary
@@ -300,12 +301,10 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             rows = np.sort(sample_without_replacement(len(rows), SAMPLE_ROWS, random_state=rng))
         some = X if len(rows) == X.shape[0] else some_rows(X, rows)
         part = None if weight is None else weight[rows]
-        found = [find_pieces(some, part, labels[rows], centers, n_threads)]
-        if number is None and k > 1 and path.confidence >= SURE:
-            return as_they_are(found[0], path.confidence)
-        numbers = numbers_of_pieces(k, len(rows), number)
-        if k == 1 and numbers:
-            found = []
+        compact = find_pieces(some, part, labels[rows], centers, n_threads)
+        if number is None and is_clear(compact, path.confidence):
+            return as_they_are(compact, path.confidence)
+        numbers, found = numbers_of_pieces(k, len(rows), number), [compact]
         if numbers:
             finest = max(q for q in numbers if q <= max(PATH_NUMBER, 2 * k, number or 0))
             options = {"number": finest, "callback": self._callback()}
@@ -315,7 +314,7 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                 if q > 1 and q != k:
                     near = nearest_sweep(some, None, finer.found(q), n_threads).labels
                     found.append(find_pieces(some, part, near, finer.found(q), n_threads))
-        return choose(found, part, k > 1, path.confidence, number)
+        return choose(found[k == 1 and len(found) > 1 :], part, k > 1, path.confidence, number)
 
     def _warn_if_unclear(self):
         """Warn where the data chose the number of clusters, and it is not clear."""

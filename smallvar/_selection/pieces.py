@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from smallvar._selection.boundaries import Boundaries, find_boundaries
 from smallvar._selection.boundary import SHARES
-from smallvar._selection.confidence import of_shapes
+from smallvar._selection.confidence import CLEAR_CONFIDENCE, of_shapes
+from smallvar._selection.touching import LEAST_EVIDENCE
 
 # Nats. Evidence of different boundaries adds up, as their rows are different ones: two clusters
 # stay apart if that of all boundaries between them is at least LEAST_GAP, a prior of e^5 to 1.
@@ -26,6 +27,7 @@ FACTORS, NUMBERS = (1.5,), (2, 4, 8, 12, 20, 32, 48)
 FEW_CLUSTERS = 40  # of more, only FACTORS are tried
 PATH_NUMBER = 48  # the path of finer clusterings is finest below it, or below twice the clusters
 ROWS_A_PIECE = 8  # on average, at least
+SURE = 0.8  # confidence in compact clusters from which these are taken as they are
 PURE = 0.9  # of the rows of a piece: with less in one cluster, its boundaries do not count
 # of the nats for and against all boundaries: what agreement with all other clusterings is worth
 AGREEMENT = 0.1
@@ -109,6 +111,18 @@ def find_pieces(X, weight, labels, centers, n_threads):
         labels, centers = number[labels], centers[used]
     boundaries = find_boundaries(X, weight, labels, len(centers), n_threads)
     return Pieces(centers, labels, boundaries, *merge_order(boundaries, len(centers)))
+
+
+def is_clear(pieces, confidence):
+    """Whether compact clusters are taken as they are, by the confidence in their number.
+
+    A prior of p in their number adds its log odds to the evidence of each boundary.
+    """
+    if confidence >= SURE or pieces.k == 1:
+        return confidence >= SURE
+    odds = np.log(confidence / (1.0 - confidence))
+    known = pieces.boundaries.evidence[pieces.boundaries.known]
+    return confidence >= CLEAR_CONFIDENCE and bool((known >= LEAST_EVIDENCE - odds).all())
 
 
 def numbers_of_pieces(k, n, number=None):
