@@ -101,6 +101,12 @@ MODELS = {
     ),
     "RobustDPMeans": Model(long={"lam": 0.02, "price": 0.1}, shape=(5 * 10**5, 3)),
     "SegmentMeans": Model({"lam": 0.2, "lam_switch": 0.01}, stages="sweep"),
+    "ShapeMeans": Model(
+        {},
+        few={"n_threads": 1},
+        long={"n_clusters": 30},
+        shape=(2 * 10**6, 8),
+    ),
     "SpectralDPMeans": Model(few={"lam": 5.0, "n_init": 2}, stages="start"),
     "SpectralDynamicMeans": Model(few={"lam": 1.0}, stages="time step"),
     "SphericalDPMeans": Model(

@@ -54,6 +54,7 @@ HAVE_NUMBER_TOO = [
     smallvar.MixedDPMeans,
     smallvar.RobustDPMeans,
     smallvar.SegmentMeans,
+    smallvar.ShapeMeans,
 ]
 DEFAULT_GUESSES = {smallvar.SpectralDPMeans: None}
 HAVE_GUESS = [

@@ -11,15 +11,33 @@ PLACE, SPREAD, LENGTH, BLUR, ODDS = (
 )
 
 
-def evidence(X, labels, a, b):
-    """Nats for two bells, against one body, of the rows of two clusters."""
+def evidence(X, labels, a, b, facing=None):
+    """Nats for two bells, against one body, of the rows of two clusters; ``facing``: of some."""
     A, B = X[labels == a], X[labels == b]
-    counts = histogram(projections(A, B))
+    t = projections(A, B)
+    if facing is not None:
+        t = t[np.concatenate([facing[labels == a], facing[labels == b]])]
+    counts = histogram(t) if len(t) else None
     if counts is None:
         return 0.0
     bells, best = fit(bells_below, counts, [PLACE, PLACE, SPREAD, SPREAD, ODDS])
     other = fit(body_below, counts, [PLACE, LENGTH, LENGTH, BLUR, ODDS])[1]
     return best - other if valley(bells) < 0.98 else min(best - other, 0.0)
+
+
+def faces(X, means, labels, a, b):
+    """Which rows of two clusters face each other, (n,).
+
+    Moved along m_b - m_a to the plane between the two means, no third mean is nearer.
+    """
+    out = np.zeros(len(X), dtype=bool)
+    normal, middle = means[b] - means[a], (means[a] + means[b]) / 2
+    third = np.delete(means, [a, b], axis=0)
+    for i in np.flatnonzero((labels == a) | (labels == b)):
+        x = X[i] + (middle - X[i]) @ normal / max(normal @ normal, 1e-300) * normal
+        distances = np.linalg.norm(x - third, axis=1)
+        out[i] = (distances >= np.linalg.norm(x - means[a]) * (1 - 1e-12)).all()
+    return out
 
 
 def projections(A, B):
