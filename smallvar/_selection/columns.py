@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 # A column of "numbers" is one with continuous values: few rows have equal ones.
 COLUMN_ROWS = 5000  # columns are judged by at most so many rows, evenly spaced
@@ -117,9 +118,9 @@ def count_distinct(X):
     odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64) * 2 + 1
     hashes = np.empty(X.shape[0], dtype=np.uint64)
     for start in range(0, X.shape[0], BLOCK_ROWS):
-        rows = (
-            np.ascontiguousarray(X[start : start + BLOCK_ROWS], dtype=np.float64) + 0.0
-        )  # no -0.0
+        rows = X[start : start + BLOCK_ROWS]
+        rows = rows.toarray() if issparse(rows) else rows
+        rows = np.ascontiguousarray(rows, dtype=np.float64) + 0.0  # no -0.0
         bits = rows.view(np.uint64)
         bits = (bits ^ (bits >> np.uint64(29))) * odd
         hashes[start : start + BLOCK_ROWS] = (bits ^ (bits >> np.uint64(32))).sum(axis=1)

@@ -113,26 +113,17 @@ def find_pieces(X, weight, labels, centers, n_threads):
     return Pieces(centers, labels, boundaries, *merge_order(boundaries, len(centers)))
 
 
-def is_clear(pieces, confidence):
-    """Whether compact clusters are taken as they are, by the confidence in their number.
+def numbers_of_pieces(k, n, n_distinct, number=None):
+    """Numbers of pieces to try for k clusters of n rows (weight), of which so many are distinct.
 
-    A prior of p in their number adds its log odds to the evidence of each boundary.
+    With a ``number``, not fewer.
     """
-    if confidence >= SURE or pieces.k == 1:
-        return confidence >= SURE
-    odds = np.log(confidence / (1.0 - confidence))
-    known = pieces.boundaries.evidence[pieces.boundaries.known]
-    return confidence >= CLEAR_CONFIDENCE and bool((known >= LEAST_EVIDENCE - odds).all())
-
-
-def numbers_of_pieces(k, n, number=None):
-    """Numbers of pieces to try for k clusters of n rows; with a ``number``, not fewer."""
     found = {int(factor * k) for factor in FACTORS}
     if k <= FEW_CLUSTERS:
         found |= set(NUMBERS)
     if number is not None:
         found = {max(q, number) for q in (*found, *(int(factor * number) for factor in FACTORS))}
-    most = max(n // ROWS_A_PIECE, 2, number or 0)
+    most = max(min(max(n // ROWS_A_PIECE, 2), n_distinct), number or 0)
     return sorted(q for q in found if (q > k or number is not None) and q <= most)
 
 
@@ -166,7 +157,7 @@ def choose(found, weight, compact, confidence, number=None):
         candidates += list(zip(found, led_to, strict=True))
     else:
         candidates = [(p, p.clusters(number)) for p in found if p.k >= number]
-    distinct = _Labelings()
+    distinct = _Labelings(weight)
     rows = [distinct.add(clusters[pieces.labels]) for pieces, clusters in candidates]
     others = [distinct.add(c[p.labels]) for p, c in zip(found, led_to, strict=True)]
     scores = {}
@@ -175,7 +166,7 @@ def choose(found, weight, compact, confidence, number=None):
         nats = np.array([pieces.support(labels, weight) for pieces in found]).sum(axis=0)
         agreement = np.mean([distinct.agreement(i, j) for j in others])
         scores[i] = nats[0] / max(nats[1], 1e-300) + AGREEMENT * agreement
-    numbers = [int((np.bincount(distinct.labels[i]) >= SHARES).sum()) for i in rows]
+    numbers = [int((np.bincount(distinct.labels[i], weight) >= SHARES).sum()) for i in rows]
     shares = np.array([scores[i] for i in rows])
     ties = np.flatnonzero(shares >= shares.max() - 1e-9)
     best = max(ties.tolist(), key=lambda c: (numbers[c], -int(distinct.labels[rows[c]].max())))
@@ -191,8 +182,8 @@ def choose(found, weight, compact, confidence, number=None):
 class _Labelings:
     """Distinct labelings of rows, and how well they agree."""
 
-    def __init__(self):
-        self.labels, self._found, self._agreement = [], {}, {}
+    def __init__(self, weight):
+        self.labels, self._weight, self._found, self._agreement = [], weight, {}, {}
 
     def add(self, labels):
         """The number of a labeling; those that differ in the names of clusters are the same."""
@@ -207,20 +198,20 @@ class _Labelings:
         return self._found[key]
 
     def agreement(self, i, j):
-        """The adjusted Rand index of two labelings."""
+        """The adjusted Rand index of two labelings, in which a row of weight w is w rows."""
         pair = min(i, j), max(i, j)
         if pair not in self._agreement:
-            a, b = self.labels[i], self.labels[j]
-            self._agreement[pair] = 1.0 if i == j else _adjusted_rand(a, b)
+            self._agreement[pair] = 1.0 if i == j else self._rand_index(i, j)
         return self._agreement[pair]
 
-
-def _adjusted_rand(a, b):
-    """The adjusted Rand index of labels 0, 1, ...; scikit-learn's checks take most of its time."""
-    n = int(b.max()) + 1
-    counts = np.bincount(a * n + b, minlength=(int(a.max()) + 1) * n).reshape(-1, n).astype(float)
-    sizes = counts.sum(axis=1), counts.sum(axis=0)
-    both, first, second = (0.5 * (x * (x - 1.0)).sum() for x in (counts, *sizes))
-    expected = first * second / (0.5 * len(a) * (len(a) - 1.0))
-    most = 0.5 * (first + second)
-    return (both - expected) / (most - expected) if most > expected else 1.0
+    def _rand_index(self, i, j):
+        """The adjusted Rand index of two labelings that differ."""
+        size = int(self.labels[j].max()) + 1
+        joint = self.labels[i].astype(np.intp) * size + self.labels[j]
+        numbers = (
+            np.bincount(one, self._weight) for one in (joint, self.labels[i], self.labels[j])
+        )
+        both, first, second = ((n * (n - 1.0)).sum() for n in numbers)
+        n = float(len(joint) if self._weight is None else self._weight.sum())
+        by_chance = first * second / (n * (n - 1.0))
+        return (both - by_chance) / (0.5 * (first + second) - by_chance)
