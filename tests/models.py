@@ -102,7 +102,7 @@ MODELS = {
     "RobustDPMeans": Model(long={"lam": 0.02, "price": 0.1}, shape=(5 * 10**5, 3)),
     "SegmentMeans": Model({"lam": 0.2, "lam_switch": 0.01}, stages="sweep"),
     "ShapeMeans": Model(
-        {},
+        {"n_clusters": 3},
         few={"n_threads": 1},
         long={"n_clusters": 30},
         shape=(2 * 10**6, 8),
