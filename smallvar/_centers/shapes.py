@@ -48,7 +48,8 @@ from smallvar._selection.pieces import (
     numbers_of_pieces,
 )
 
-SAMPLE_ROWS = 20_000  # of which finer clusterings are compared, at most
+SURE_NUMBER = 0.8  # confidence in several compact clusters from which these are taken as they are
+ROWS_OF_PIECES = 20_000  # of which finer clusterings are compared, at most
 # of the largest number of a column: in a smaller range are at most 256 numbers of float64
 SAME_NUMBER = 2.0**-44
 # Weights are divided by the power of two in this times their mean, to half of that: rows count .8
@@ -314,15 +315,15 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         """The Choice of pieces and clusters of rows in the metric of the path."""
         number, k = exact_number(self.n_clusters), len(centers)
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
-        if len(rows) > SAMPLE_ROWS:
-            drawn = sample_without_replacement(len(rows), SAMPLE_ROWS, random_state=rng)
+        if len(rows) > ROWS_OF_PIECES:
+            drawn = sample_without_replacement(len(rows), ROWS_OF_PIECES, random_state=rng)
             rows = rows[np.sort(drawn)]
         some = X if len(rows) == X.shape[0] else some_rows(X, rows)
         part = None
         if weight is not None:  # evidence counts rows, whatever the unit of their weights
             part = weight[rows] / unit_of(LEAST_UNIT * weight[rows])
         found = [find_pieces(some, part, labels[rows], centers, n_threads)]
-        if number is None and k > 1 and path.confidence >= SURE:
+        if number is None and k > 1 and path.confidence >= SURE_NUMBER:
             return as_they_are(found[0], path.confidence)
         total = len(rows) if part is None else float(part.sum())
         numbers = numbers_of_pieces(k, total, count_rows(some), number)

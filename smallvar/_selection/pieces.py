@@ -23,14 +23,15 @@ LEAST_GAP = 5.0
 # uniform, exponential and t clouds of 2 to 11 columns, cut into 2 to 64 pieces)
 WITHIN = 0.5
 # numbers of pieces that are tried: the number of clusters times FACTORS, and NUMBERS above it
-FACTORS, NUMBERS = (1.5,), (2, 4, 8, 12, 20, 32, 48)
-FEW_CLUSTERS = 40  # of more, only FACTORS are tried
+FACTORS, NUMBERS = (1.5, 2.0), (2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
+FEW_COMPACT = 40  # of more, only FACTORS are tried
 PATH_NUMBER = 48  # the path of finer clusterings is finest below it, or below twice the clusters
 ROWS_A_PIECE = 8  # on average, at least
 SURE = 0.8  # confidence in compact clusters from which these are taken as they are
 PURE = 0.9  # of the rows of a piece: with less in one cluster, its boundaries do not count
 # of the nats for and against all boundaries: what agreement with all other clusterings is worth
-AGREEMENT = 0.1
+WORTH_OF_AGREEMENT = 0.1
+TIE, LEAST_NATS = 1e-9, 1e-300  # of scores, shares of nats; and so that no share divides by 0
 
 
 def merge_order(boundaries, k):
@@ -119,7 +120,7 @@ def numbers_of_pieces(k, n, n_distinct, number=None):
     With a ``number``, not fewer.
     """
     found = {int(factor * k) for factor in FACTORS}
-    if k <= FEW_CLUSTERS:
+    if k <= FEW_COMPACT:
         found |= set(NUMBERS)
     if number is not None:
         found = {max(q, number) for q in (*found, *(int(factor * number) for factor in FACTORS))}
@@ -146,9 +147,9 @@ def choose(found, weight, compact, confidence, number=None):
     The candidates are all rows as one, what each clustering leads to and, if ``compact``, the first
     clustering as it is; with a ``number``, those of so many clusters. Their score is the sum of the
     nats that the boundaries of all clusterings have for them, less those against, as a share of
-    all, plus AGREEMENT times the mean adjusted Rand index between them and what the clusterings
-    lead to. At a tie more clusters are taken (of SHARES rows), as there are gaps where pieces do
-    not even touch. ``confidence`` is that in the number of compact clusters.
+    all, plus WORTH_OF_AGREEMENT times the mean adjusted Rand index between them and what the
+    clusterings lead to. At a tie more clusters are taken (of SHARES rows), as there are gaps where pieces do
+    not even touch.
     """
     led_to = [pieces.clusters() for pieces in found]
     if number is None:
@@ -165,10 +166,10 @@ def choose(found, weight, compact, confidence, number=None):
         labels = distinct.labels[i]
         nats = np.array([pieces.support(labels, weight) for pieces in found]).sum(axis=0)
         agreement = np.mean([distinct.agreement(i, j) for j in others])
-        scores[i] = nats[0] / max(nats[1], 1e-300) + AGREEMENT * agreement
+        scores[i] = nats[0] / max(nats[1], LEAST_NATS) + WORTH_OF_AGREEMENT * agreement
     numbers = [int((np.bincount(distinct.labels[i], weight) >= SHARES).sum()) for i in rows]
     shares = np.array([scores[i] for i in rows])
-    ties = np.flatnonzero(shares >= shares.max() - 1e-9)
+    ties = np.flatnonzero(shares >= shares.max() - TIE)
     best = max(ties.tolist(), key=lambda c: (numbers[c], -int(distinct.labels[rows[c]].max())))
     if number is not None:
         return Choice(*candidates[best], np.nan)
