@@ -161,6 +161,7 @@ CUT = {
 # Values by the name of a parameter, and those that an estimator has for itself.
 VALUES = {
     **CLUSTER, **KERNELS, "lam": AUTO, "algorithm": PLAIN, "init": START, "shuffle": FLAG, "metric": METRIC,
+    "noise": FLAG,
     "record": FLAG, "budget": (["100", "1", "2", "5"], NO_COUNT), "n_local": COUNT, "n_global": COUNT,
     "lam_local": PENALTY, "lam_global": PENALTY, "max_features": CAP, "n_swaps": FEATURES["n_swaps"],
     "max_memory": (["2e9", "1e9", "100.0", "1", "4000"], [*NO_NUMBER, "0", "np.inf", "10**400"]),
@@ -287,6 +288,7 @@ DEFAULTS = {
     "DynamicMeans": {"lam": LAM}, "feature_path": {"max_components": ["2", "3"], "n_init": ["1"]},
     "cut_path": {"n_lams": ["4"], "n_init": ["1"]},
 }  # fmt: skip
+HAVE_NOISE = "RobustDPMeans", "ShapeMeans", "SphericalDPMeans"  # label -1
 READS = {
     "predict", "transform", "score", "impute", "inverse_transform", "get_feature_names_out", "get_params",
     "to_sklearn_kmeans", "other",
@@ -566,7 +568,7 @@ class Case:
                 self.set(name, layout.format(name))
         takes_sparse = (
             *("DPMeans", "MiniBatchDPMeans", "farthest_first_lambda", "coreset"),
-            "boundary_evidence",
+            *("boundary_evidence", "ShapeMeans"),
         )
         if self.name in takes_sparse and self.chance(0.15):
             kind = self.pick("csr", "csc", "coo", "lil", "bsr")
@@ -1127,7 +1129,7 @@ class Run:
             need(out.shape == (rows,), f"predict has shape {out.shape}")
             if len(out):
                 labels = m.cluster_ids_ if "Dynamic" in self.case.name else np.arange(m.n_clusters_)
-                none = [-1] if self.case.name in ("RobustDPMeans", "SphericalDPMeans") else []
+                none = [-1] if self.case.name in HAVE_NOISE else []
                 need(np.isin(out, [*labels, *none]).all(), "predict gives labels that are none")
             if self.case.name == "SphericalDPMeans" and Y is not None:
                 zero = ~Y.any(axis=1)
@@ -1145,6 +1147,21 @@ class Run:
             fine = ~np.isnan(out) if infinite else np.isfinite(out)
             need(np.all(fine), f"{op} is not finite")
         return True
+
+    def check_pieces(self, m):
+        """What pieces promise: those of a cluster are its rows, and centers of pieces differ."""
+        used = m.pieces_ >= 0
+        need(np.array_equal(used, m.labels_ >= 0), "noise has pieces")
+        need(
+            np.array_equal(m.piece_clusters_[m.pieces_[used]], m.labels_[used]),
+            "labels_ are not those of pieces_",
+        )
+        k = len(m.piece_clusters_)
+        need(m.piece_centers_.shape == (k, m.n_features_in_), "piece_centers_ have another shape")
+        need(np.isfinite(m.piece_centers_).all(), "piece_centers_ are not finite")
+        need(np.array_equal(np.unique(m.piece_clusters_), np.arange(m.n_clusters_)), "no pieces")
+        need(m.merge_evidence_.shape == (k - 1,), "merge_evidence_ has another length")
+        need(not np.isnan(m.boundaries_.valley[m.boundaries_.evidence != 0]).any(), "no valley")
 
     def check_again(self, m, text):
         """The same fit with another number of threads."""
@@ -1192,7 +1209,7 @@ class Run:
         out = self.space["out"]
         if op in ("fit", "partial_fit"):
             need(out is m, f"{op} does not return the estimator")
-        objective = m.objective_
+        objective = getattr(m, "objective_", 0.0)
         if not np.isfinite(prices(m)).all():  # a user's own wish: nothing is worth a cluster
             return
         need(np.isfinite(objective), f"objective_ is {objective}")
@@ -1230,7 +1247,7 @@ class Run:
             )
             return
         K = m.n_clusters_
-        lowest = -1 if name in ("RobustDPMeans", "SphericalDPMeans") else 0
+        lowest = -1 if name in HAVE_NOISE else 0
         need(
             labels.dtype == np.int32 and labels.min() >= lowest and labels.max() < K,
             "labels_ out of range",
@@ -1249,6 +1266,8 @@ class Run:
                 few or len(np.unique(labels[labels >= 0])) == K,
                 f"{K - len(np.unique(labels))} of {K} clusters are empty",
             )
+        if name == "ShapeMeans":
+            self.check_pieces(m)
         if not hasattr(m, "cluster_centers_"):
             return
         C = m.cluster_centers_
