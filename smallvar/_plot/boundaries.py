@@ -71,7 +71,7 @@ class BoundaryDisplay(Display):  # numpydoc ignore=PR02
     >>> display = BoundaryDisplay.from_boundaries(display.table, kind="pair", pair=(2, 4))
     >>> print(display.ax_.get_title())
     clusters 2 and 4: a gap between them
-    two bells likelier, more than a million to 1 (213 nats)
+    two bells likelier, more than a million to 1 (157 nats)
     """
 
     table: BoundaryTable

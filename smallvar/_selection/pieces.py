@@ -148,8 +148,8 @@ def choose(found, weight, compact, confidence, number=None):
     clustering as it is; with a ``number``, those of so many clusters. Their score is the sum of the
     nats that the boundaries of all clusterings have for them, less those against, as a share of
     all, plus WORTH_OF_AGREEMENT times the mean adjusted Rand index between them and what the
-    clusterings lead to. At a tie more clusters are taken (of SHARES rows), as there are gaps where pieces do
-    not even touch.
+    clusterings lead to. At a tie more clusters are taken (of SHARES rows), as there are gaps where
+    pieces do not even touch.
     """
     led_to = [pieces.clusters() for pieces in found]
     if number is None:
