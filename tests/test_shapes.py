@@ -1,5 +1,6 @@
 """ShapeMeans: equal to its twin, invariances, weights, exact numbers, odd and few rows."""
 
+import pickle
 from functools import partial
 
 import numpy as np
@@ -261,6 +262,10 @@ def test_noise():
     assert (model.labels_[600:] == -1).sum() >= 25
     np.testing.assert_array_equal(model.labels_ < 0, model.pieces_ < 0)
     np.testing.assert_array_equal(model.predict(X), model.labels_)
+    other = ShapeMeans(noise=True, random_state=0, n_threads=2).fit(X)
+    other.set_params(n_threads=1)
+    assert pickle.dumps(other._noise) == pickle.dumps(model._noise)
+    np.testing.assert_array_equal(other.predict(X), model.labels_)
     assert_refuses(model, lambda m: m.fit(csr_array(X)), ValueError, "noise must be False")
     assert_refuses(ShapeMeans(noise=1), lambda m: m.fit(X), TypeError, "noise must be")
 

@@ -6,6 +6,7 @@ clusterings. Which pieces belong together, and which clustering is taken, is dec
 """
 
 import warnings
+from copy import copy
 from typing import Literal, Self
 
 import numpy as np
@@ -273,8 +274,9 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         settings = {"n_threads": self.n_threads, "verbose": self.verbose, "random_state": rng}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnclearNumberWarning)  # of its own number
-            self._noise = RobustDPMeans(**settings).fit(X, sample_weight=weight)
-        return np.flatnonzero(self._noise.labels_ >= 0)
+            noise = RobustDPMeans(**settings).fit(X, sample_weight=weight)
+        self._noise = noise.set_params(n_threads=None, verbose=0, random_state=None)
+        return np.flatnonzero(noise.labels_ >= 0)
 
     def _fit(self, X, weight, rng, n_threads):
         """Fit checked rows."""
@@ -375,7 +377,8 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         rows = self._measured(X)
         labels = self.piece_clusters_[nearest(rows, None, self._nearest, self._threads()).labels]
         if self._noise is not None:
-            labels[self._noise.predict(X) < 0] = -1
+            noise = copy(self._noise).set_params(n_threads=self.n_threads)
+            labels[noise.predict(X) < 0] = -1
         return labels
 
     def transform(self, X: Data) -> NDArray[np.floating]:
