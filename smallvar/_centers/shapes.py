@@ -49,7 +49,6 @@ from smallvar._selection.pieces import (
     numbers_of_pieces,
 )
 
-SURE_NUMBER = 0.8  # confidence in several compact clusters from which these are taken as they are
 ROWS_OF_PIECES = 20_000  # of which finer clusterings are compared, at most
 # of the largest number of a column: in a smaller range are at most 256 numbers of float64
 SAME_NUMBER = 2.0**-44
@@ -325,7 +324,7 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         if weight is not None:  # evidence counts rows, whatever the unit of their weights
             part = weight[rows] / unit_of(LEAST_UNIT * weight[rows])
         found = [find_pieces(some, part, labels[rows], centers, n_threads)]
-        if number is None and k > 1 and path.confidence >= SURE_NUMBER:
+        if number is None and is_clear(found[0], path.confidence):
             return as_they_are(found[0], path.confidence)
         total = len(rows) if part is None else float(part.sum())
         numbers = numbers_of_pieces(k, total, count_rows(some), number)

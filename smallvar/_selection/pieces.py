@@ -23,11 +23,11 @@ LEAST_GAP = 5.0
 # uniform, exponential and t clouds of 2 to 11 columns, cut into 2 to 64 pieces)
 WITHIN = 0.5
 # numbers of pieces that are tried: the number of clusters times FACTORS, and NUMBERS above it
-FACTORS, NUMBERS = (1.5, 2.0), (2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
+FACTORS, NUMBERS = (1.5,), (2, 4, 8, 12, 20, 32, 48)
 FEW_COMPACT = 40  # of more, only FACTORS are tried
 PATH_NUMBER = 48  # the path of finer clusterings is finest below it, or below twice the clusters
 ROWS_A_PIECE = 8  # on average, at least
-SURE = 0.8  # confidence in compact clusters from which these are taken as they are
+SURE_NUMBER = 0.8  # confidence in compact clusters from which these are taken as they are
 PURE = 0.9  # of the rows of a piece: with less in one cluster, its boundaries do not count
 # of the nats for and against all boundaries: what agreement with all other clusterings is worth
 WORTH_OF_AGREEMENT = 0.1
@@ -114,6 +114,18 @@ def find_pieces(X, weight, labels, centers, n_threads):
     return Pieces(centers, labels, boundaries, *merge_order(boundaries, len(centers)))
 
 
+def is_clear(pieces, confidence):
+    """Whether compact clusters are taken as they are, by the confidence in their number.
+
+    A prior of p in their number adds its log odds to the evidence of each boundary.
+    """
+    if confidence >= SURE_NUMBER or pieces.k == 1:
+        return confidence >= SURE_NUMBER
+    odds = np.log(confidence / (1.0 - confidence))
+    known = pieces.boundaries.evidence[pieces.boundaries.known]
+    return confidence >= CLEAR_CONFIDENCE and bool((known >= LEAST_EVIDENCE - odds).all())
+
+
 def numbers_of_pieces(k, n, n_distinct, number=None):
     """Numbers of pieces to try for k clusters of n rows (weight), of which so many are distinct.
 
@@ -149,7 +161,7 @@ def choose(found, weight, compact, confidence, number=None):
     nats that the boundaries of all clusterings have for them, less those against, as a share of
     all, plus WORTH_OF_AGREEMENT times the mean adjusted Rand index between them and what the
     clusterings lead to. At a tie more clusters are taken (of SHARES rows), as there are gaps where
-    pieces do not even touch.
+    pieces do not even touch. ``confidence`` is that in the number of compact clusters.
     """
     led_to = [pieces.clusters() for pieces in found]
     if number is None:
