@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pandas as pd
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_iris, make_moons
 
 
 def as_csv(X, header=""):
@@ -89,6 +89,7 @@ FILES = {
     "uneven.csv": as_csv(UNEVEN, "wide,narrow,same"),
     "iris.npy": as_npy(IRIS),  # 4 clusters are slightly ahead of 3, with the wider range of lam
     "batches.npy": as_npy(sorted_blobs()[0]),
+    "moons.npy": as_npy(make_moons(600, noise=0.08, random_state=0)[0]),
     "equal.npy": as_npy(np.full((9, 2), 7.0)),
     "zeros.npy": as_npy(np.zeros((3, 2))),
     "exact.npy": as_npy(np.repeat(SUBSETS @ [[0.1, 0.7, 0], [0.3, 0, 1.9]], 3, axis=0)),

@@ -245,3 +245,34 @@ def test_nothing_can_be_said():
             assert (found.evidence[~found.known] == 0.0).all()
             assert found.counts.shape == (len(found.evidence), N_BINS)
     assert len(quiet(np.ones((40, 3)), None, np.arange(40) % 2, 2).pairs) == 1
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_boundaries_that_are_no_gaps_are_counted(weighted, monkeypatch):
+    rng = np.random.default_rng(0)
+    # two far groups, of which the second is cut in two
+    X = rng.uniform(-1.0, 1.0, size=(3000, 2)) + np.repeat(
+        [[0.0, 0.0], [9.0, 0.0]], [1000, 2000], axis=0
+    )
+    labels = np.where(X[:, 0] < 5.0, 0, 1 + (X[:, 1] > 0.0))
+    weight = np.where(rng.random(3000) < 0.5, 2.0, 0.0) if weighted else None
+    n = len(find_boundaries(X, weight, labels, 3).pairs)
+    assert n == 3
+    assert boundaries.count_without_gap(X, weight, labels, 3) == (1, n)
+    assert boundaries.count_without_gap(csr_array(X), weight, labels, 3) == (1, n)
+    assert boundaries.count_without_gap(X, weight, np.zeros(3000, dtype=int), 1) is None
+    sizes = []
+    find = find_boundaries
+
+    def recorded(X, *arguments):
+        sizes.append(len(X))
+        return find(X, *arguments)
+
+    monkeypatch.setattr(boundaries, "find_boundaries", recorded)
+    monkeypatch.setattr(boundaries, "COUNTED_ROWS", 600)
+    assert boundaries.count_without_gap(X, weight, labels, 3) == (1, n)
+    assert sizes == [600]
+    monkeypatch.setattr(boundaries, "COUNTED_WORK", 3 * 4 * 100)  # rows too few to tell
+    assert boundaries.count_without_gap(X, weight, labels, 3) is None
+    monkeypatch.setattr(boundaries, "MOST_COUNTED", 2)
+    assert boundaries.count_without_gap(X, weight, labels, 3) is None

@@ -33,6 +33,7 @@ from smallvar._cli import features as _features
 from smallvar._cli import output as _output
 from smallvar._cli import picture as _picture
 from smallvar._cli import progress as _progress
+from smallvar._cli import shapes as _shapes
 from smallvar._cli import table as _table
 from smallvar._cli.main import COMMANDS, main
 from smallvar._features.feature_path import FeaturePath
@@ -44,7 +45,7 @@ with contextlib.suppress(ImportError):
     import matplotlib.pyplot  # noqa: F401  what it warns of on import is not the command line's
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="POSIX signals and pipes")
-ESTIMATORS = [DPMeans, BPMeans, KFeatures, DynamicMeans, smallvar.MixedDPMeans]
+ESTIMATORS = [DPMeans, BPMeans, KFeatures, DynamicMeans, smallvar.MixedDPMeans, smallvar.ShapeMeans]
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
 
@@ -411,6 +412,7 @@ def test_warnings_become_one_line(run, monkeypatch):
         (("algorithm", "merge"), "algorithm='merge'", "--algorithm merge"),
         (("columns", [1]), "1", "y"),
         (("columns", range(6)), "0, 1, 2, 3, 4, ...", "x, y, z, a, b, ..."),
+        (("smallvar.ShapeMeans", None), "smallvar.ShapeMeans", "--shapes"),
     ],
 )
 def test_warnings_name_options(field, in_python, in_options):
@@ -435,6 +437,90 @@ def test_the_warning_names_the_columns_that_are_skewed(run, header, named, optio
     assert code == 0
     assert err.count("is not clear") == 1
     assert f"columns are skewed ({named})" in err
+
+
+# Clusters of any shape
+
+
+@pytest.mark.parametrize("options", ["", "--n-clusters 3 --seed 4", "--scale --threads 1"])
+def test_clusters_of_any_shape(ran, fitted, options):
+    X = np.load("moons.npy")
+    report = ran(f"moons.npy --shapes --out l.csv {options}")
+    (model, rows), *_ = [fit for fit in fitted if isinstance(fit[0], smallvar.ShapeMeans)]
+    assert np.array_equal(rows, scale(X) if "scale" in options else X)
+    assert (model.n_clusters, model.random_state) == ((3, 4) if "seed" in options else (None, 0))
+    assert model.n_threads == (1 if "threads" in options else None)
+    assert np.array_equal(read_out("l.csv")[1], model.labels_)
+    assert report["K"].startswith(f"{3 if model.n_clusters else 2} (")
+    assert report["pieces"].startswith(f"{len(model.piece_clusters_)}, ")
+    verdict = model.boundaries_.verdict
+    total, parts = report["boundaries"].split(" between pieces: ")
+    counts = {word.rstrip("s"): int(n) for n, word in (p.split() for p in parts.split(", "))}
+    assert int(total) == len(verdict) == sum(counts.values())
+    assert counts == dict(zip(*np.unique(verdict, return_counts=True), strict=True))
+    assert "lam" not in report and "lam" not in report.get("scaled", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "hint"),
+    [
+        ("moons.npy", "", "{none} of {n} between clusters are no gaps: try --shapes"),
+        ("moons.npy", "--lam 0.4", "{none} of {n} between clusters are no gaps: try --shapes"),
+        ("moons.npy", "--n-clusters 1", None),
+        ("moons.npy", "--lam 0.005", None),  # more clusters than are looked at
+        ("blobs.csv", "", None),
+    ],
+)
+def test_a_hint_where_boundaries_are_no_gaps(ran, fitted, name, options, hint):
+    report = ran(f"{name} {options}")
+    if hint is not None:
+        ((model, X),) = fitted
+        verdict = smallvar.boundary_evidence(X, model.labels_).verdict
+        hint = hint.format(none=int((verdict == "none").sum()), n=len(verdict))
+    assert report.get("boundaries") == hint
+
+
+def test_the_hint_looks_at_a_sample(monkeypatch):
+    X = np.load("moons.npy").repeat(3, axis=0)
+    labels = (X[:, 0] > 0.5).astype(np.int32) + (X[:, 0] > 1.2)
+    seen = []
+
+    def counted(X, labels, **options):
+        seen.append(len(X))
+        return SimpleNamespace(verdict=np.array(["none", "gap"]))
+
+    monkeypatch.setattr(smallvar, "boundary_evidence", counted)
+    monkeypatch.setattr(_shapes, "HINT_ROWS", 500)
+    words = _shapes.hint_of_shapes(SimpleNamespace(threads=1), X, labels, 3)
+    assert words == "1 of 2 between clusters is no gap: try --shapes"
+    assert seen == [500]
+
+
+@pytest.mark.parametrize(
+    ("of_piece", "words"),
+    [
+        ([0], "1, which is the cluster"),
+        ([0, 1], "2, each of them a cluster"),
+        ([0, 0], "2, all in one cluster"),
+        ([0, 1, 0, 1], "4, 2 in each cluster"),
+        ([0, 1, 0], "3, 1 to 2 in each cluster"),
+    ],
+)
+def test_pieces_in_words(of_piece, words):
+    model = SimpleNamespace(piece_clusters_=np.array(of_piece), n_clusters_=max(of_piece) + 1)
+    assert _shapes.pieces_in_words(model) == words
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        ([], "no two pieces touch"),
+        (["gap"], "1 between pieces: 1 gap"),
+        (["none", "gap", "none", "gap", "unclear"], "5 between pieces: 2 gaps, 1 unclear, 2 none"),
+    ],
+)
+def test_boundaries_in_words(verdict, words):
+    assert _shapes.boundaries_in_words(np.array(verdict, dtype="<U7")) == words
 
 
 # The number of clusters, chosen from the data
@@ -734,7 +820,7 @@ def test_show_config(run, capsys):
 
 
 OPTIONS = {
-    "": "lam n-clusters guess path algorithm kinds max-clusters batch-size dask scale",
+    "": "lam n-clusters guess path algorithm kinds shapes max-clusters batch-size dask scale",
     "features": "lam n-components path algorithm assign starts swaps max-features components shape",
     "track": "time lam guess t-q k-tau q tau starts tracks scale",
 }
@@ -744,7 +830,7 @@ SHARED = "columns exclude drop-missing header no-header decimal encoding out plo
 @pytest.mark.parametrize(
     ("command", "words", "examples"),
     [
-        ("", "where the data choose K, and with merge, the rows that the search begins from", 4),
+        ("", "where the data choose K, and with merge, the rows that the search begins from", 5),
         ("features", "random starts, of which the best is kept (default: at most 10, and no", 3),
         ("track", "print a line for every step", 2),
     ],
@@ -851,7 +937,15 @@ REFUSED = {
         ("--header --no-header", "not allowed with argument --header"),
         ("--columns w", "--columns w: blobs.csv has no column 'w', but 3 columns: x, y, z"),
         ("--batch-size 9", "--batch-size: the name of DATA must end in .npy or .parquet"),
+        *[
+            (f"--shapes {option}", f"{option.split()[0]} has no meaning with --shapes")
+            for option in (
+                *("--lam 2", "--lam auto", "--guess 3", "--path", "--path 5", "--algorithm merge"),
+                *("--max-clusters 3", "--kinds x=normal", "--batch-size 9", "--dask"),
+            )
+        ],
     ],
+    "words.csv": [("--shapes", "without --shapes, words and gaps are taken, too")],
     "small.csv": [
         ("--columns d", "small.csv has no column 'd', but 4 columns: a, b, b.1, c"),
         ("--columns 1", "small.csv has no column '1', but 4 columns"),
@@ -1921,6 +2015,8 @@ def drawn(figure):
         "features sums.csv --lam 20 --starts 2 --shape 2x3",
         *("track stream.csv --time t --columns x --lam 4", "track stream.csv --time t --lam 4"),
         *("words.csv", "blobs.csv --kinds x=normal"),
+        *("moons.npy --shapes --scale", "blobs.csv --shapes --scale"),
+        "blobs.csv --shapes --columns x --n-clusters 2",
     ],
 )
 def test_pictures_are_written(ran, call, suffix):

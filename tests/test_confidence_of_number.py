@@ -31,6 +31,7 @@ from smallvar import (
     RobustDPMeans,
     SphericalDPMeans,
     UnclearNumberWarning,
+    boundary_evidence,
     lambda_path,
 )
 
@@ -191,9 +192,12 @@ def test_the_warning_names_numbers(name):
 
 def test_the_warning_names_what_may_help():
     message, path = message_of(MOONS)
-    assert path.best >= 5 and "sklearn.cluster.HDBSCAN" in message and "MahalanobisMeans" in message
+    assert path.best >= 5 and "smallvar.ShapeMeans" in message and "MahalanobisMeans" in message
+    verdict = boundary_evidence(MOONS, path.labels(path.best)).verdict
+    none, n = int((verdict == "none").sum()), len(verdict)
+    assert 1 < none < n and f"; {none} of {n} boundaries between clusters are no gaps; " in message
     message, path = message_of(pair_of_blobs(np.random.default_rng(0), 300, 8, 2.5))
-    assert path.best == 1 and "HDBSCAN" in message and "path_.labels(2)" in message
+    assert path.best == 1 and "smallvar.ShapeMeans" in message and "path_.labels(2)" in message
     assert ": 2 fits about as well" in message
     message, path = message_of(OVERLAPPING)
     assert path.best == 2 and "overlap" in message and "path_.labels(1)" in message

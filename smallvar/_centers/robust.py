@@ -163,6 +163,7 @@ class RobustDPMeans(CenterEstimator):
     See Also
     --------
     DPMeans : Without noise: every row is in some cluster.
+    ShapeMeans : Clusters of any shape, and the same noise with ``noise=True``.
     sklearn.cluster.HDBSCAN : Clusters of any shape, by density, and noise.
 
     Notes

@@ -35,6 +35,7 @@ from smallvar._cli.output import (
 )
 from smallvar._cli.partitions import check_options, fit, label, opened
 from smallvar._cli.picture import merge_path_picture, picture
+from smallvar._cli.shapes import hint_of_shapes, refuse_with_shapes, show_shapes
 from smallvar._cli.table import columns_in_short, counted
 
 
@@ -54,6 +55,8 @@ def cluster(argv):
         "those of the data",
     )
     path_and_data(args, WHOLE_PATH)
+    if args.shapes:
+        refuse_with_shapes(args)
     if args.kinds is not None:
         refuse_misplaced(args)
     if args.dask:
@@ -77,7 +80,9 @@ def cluster(argv):
         show_table(args, table, reading)
         return
     X, scaler = scaled(args, table)
-    if args.path is not None:
+    if args.shapes:
+        show_shapes(args, table, X, scaler, reading)
+    elif args.path is not None:
         show_path(args, table, X, scaler, reading)
     else:
         show_clusters(args, table, X, scaler, reading)
@@ -98,6 +103,7 @@ def cluster_parser():
         examples="""
             smallvar measurements.csv --out labels.csv
             smallvar measurements.csv --path --plot path.png
+            smallvar measurements.csv --shapes --plot shapes.png
             smallvar points.npy --lam 2.5 --algorithm delayed --plot clusters.png
             sort -u samples.txt | smallvar --scale --drop-missing --out - > labels.csv""",
     )
@@ -166,6 +172,13 @@ def _add_model_arguments(parser):
         "leave one out. A table with a column of words or with gaps (empty cells, NA, nan, ? or "
         "null) is clustered by the kinds of its columns, which are printed; a table of numbers "
         "without gaps only where --kinds is given",
+    )
+    parser.add_argument(
+        "--shapes",
+        action="store_true",
+        help="clusters of any shape, also long, bent or hollow ones, in place of compact ones: "
+        "each is a union of pieces with no gap between them. There is no penalty; the data choose "
+        "K, unless --n-clusters gives it. For tables of numbers",
     )
     parser.add_argument(
         "--max-clusters", type=number(int, 1), metavar="M", help="never make more than M clusters"
@@ -244,6 +257,7 @@ def show_clusters(args, table, X, scaler, reading):
         {
             **of_data(args, table, scaler),
             **of_model(args, model, np.bincount(model.labels_)),
+            "boundaries": hint_of_shapes(args, X, model.labels_, model.n_clusters_),
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
             "labels": out_in_words(args),
             "picture": args.plot,

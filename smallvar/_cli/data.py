@@ -17,7 +17,8 @@ from smallvar._cli.table import (
 )
 from smallvar._cli.words import option_of
 
-NOT_FOR_TABLES = ("guess", "scale", "drop_missing", "batch_size", "dask")  # of numbers only
+# of numbers only
+NOT_FOR_TABLES = ("guess", "scale", "drop_missing", "batch_size", "dask", "shapes")
 UNEVEN = 10  # times that the columns may differ in spread before the user is warned
 UNEVEN_ROWS, CHECKED_ROWS = 10, 100_000  # fewer do not tell, and more are not needed
 
@@ -158,8 +159,8 @@ def warn_of_uneven(X, titles):
         )
 
 
-def of_data(args, table, scaler=None):
-    """Say what the data are, and what was done to them."""
+def of_data(args, table, scaler=None, lam=True):
+    """Say what the data are, and what was done to them; ``lam`` is whether there is a penalty."""
     n, d = table.X.shape
     rows = counted(table.dropped, "row")
     return {
@@ -167,12 +168,13 @@ def of_data(args, table, scaler=None):
         "n": n,
         "dropped": f"{rows} with missing values" if args.drop_missing else None,
         "d": d,
-        "scaled": None if scaler is None else scale_in_words(scaler),
+        "scaled": None if scaler is None else scale_in_words(scaler, lam),
     }
 
 
-def scale_in_words(scaler):
+def scale_in_words(scaler, lam):
     """Say what was done to the columns."""
     count = int(constant(scaler).sum())
     but = f", but {counted(count, 'constant column')}" if count else ""
-    return f"each column to mean 0 and standard deviation 1{but}; lam is in these units"
+    units = "; lam is in these units" if lam else ""
+    return f"each column to mean 0 and standard deviation 1{but}{units}"

@@ -168,13 +168,9 @@ def sizes_in_words(sizes, noun):
 
 def report(facts):
     """Print facts (name: value), one per line; values of None are left out."""
+    facts = {name: value for name, value in facts.items() if value is not None}
     width = max(map(len, facts)) + 2
-    lines = [
-        f"{name:<{width}}{visible(str(value))}"
-        for name, value in facts.items()
-        if value is not None
-    ]
-    say("\n".join(lines))
+    say("\n".join(f"{name:<{width}}{visible(str(value))}" for name, value in facts.items()))
 
 
 def out_in_words(args):
@@ -213,7 +209,8 @@ def in_options(warning, titles):
     def option(what, value):
         if what == "columns":
             return ", ".join(titles[j] for j in value[:5]) + (", ..." if len(value) > 5 else "")
-        name = option_of("n_clusters" if what == "path_.labels" else what)
+        names = {"path_.labels": "n_clusters", "smallvar.ShapeMeans": "shapes"}
+        name = option_of(names.get(what, what))
         return name if value is None else f"{name} {value}"
 
     # only some warnings of smallvar name parameters

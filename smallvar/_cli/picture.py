@@ -66,6 +66,30 @@ def picture(table, model, scaler=None):
     return figure
 
 
+def shape_picture(table, model, scaler=None):
+    """Draw clusters of any shape, in the units of the data unless many columns were scaled."""
+    (n, d), k, pieces = table.X.shape, model.n_clusters_, len(model.piece_clusters_)
+    axes = (figure := new_figure(8, 6.5)).add_subplot()
+    display = ClusterDisplay.from_predictions(
+        table.X if scaler is None or d <= 2 else scaler.transform(table.X),
+        model.labels_,
+        feature_names=column_titles(table),
+        ax=axes,
+    )
+    if scaler is not None and d == 2:  # distances in the picture are not those of the fit
+        axes.set_aspect("auto")
+    n_drawn = len(display.points)
+    drawn = f", {n_drawn:,} of them drawn" if n_drawn < n else ""
+    origin = "given" if model.n_clusters is not None else "chosen from the data"
+    axes.set_title(
+        f"{visible(table.name)}: n = {n:,}{drawn}{', columns scaled' if scaler else ''}\n"
+        f"K = {k:,}, {origin}, of {counted(pieces, 'piece')}",
+        size=11,
+        parse_math=False,
+    )
+    return figure
+
+
 def profile_picture(table, model):
     """Draw what sets the clusters of a MixedTable apart."""
     k, d = model.n_clusters_, len(model.columns_)

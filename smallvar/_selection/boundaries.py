@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
+from sklearn.utils.random import sample_without_replacement
 
+from smallvar._core.validation import some_rows
 from smallvar._selection.boundary import (
     N_BINS,
     boundary_between,
@@ -40,6 +42,9 @@ MOST_MOMENTS = 1 << 22  # numbers of all scatter matrices; of more, each pair is
 MOST_KEPT = 1 << 25  # numbers of all rows; of more, rows are read again at each stage
 MOST_AT_ONCE = 1 << 18  # numbers of a block of rows, of distances, or of projections
 MOST_LINES = 64  # lines on which rows are counted in cells at once
+# clusters, rows and multiply-adds at most, and rows a cluster at least, where the boundaries that
+# are no gaps are only counted
+MOST_COUNTED, COUNTED_ROWS, COUNTED_WORK, LEAST_COUNTED = 40, 20_000, 1 << 31, 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,32 +219,24 @@ def find_boundaries(X, weight, labels, k, n_threads=1, cells=None):
     )
 
 
-def _histograms(rows, scatters, pairs, cells):
-    """Edges and counts of pairs, in cells or not; by pairs without scatter matrices."""
-    edges = np.full((len(pairs), N_BINS + 1), np.nan)
-    counts = np.full((len(pairs), N_BINS), np.nan)
-    if scatters is None:
-        each = _one_by_one(rows, pairs)
-    else:
-        each = (
-            *_by_places(rows, scatters, pairs, np.flatnonzero(~cells)),
-            *_by_cells(rows, scatters, pairs, np.flatnonzero(cells)),
-        )
-    for i, found in each:
-        if found[0] is not None:
-            edges[i], counts[i] = found
-    return edges, counts
+def count_without_gap(X, weight, labels, k, n_threads=1):
+    """How many boundaries of a clustering are no gaps, and how many there are.
 
-
-def _one_by_one(rows, pairs):
-    """Yield edges and counts of pairs, by moments of each pair."""
-    for i, (a, b) in enumerate(pairs.tolist()):
-        places = [np.arange(*rows.first[[c, c + 1]]) for c in (a, b)]
-        every, second = np.concatenate(places), np.repeat([0, 1], [len(one) for one in places])
-        facing = np.concatenate([rows.facing(a, b), rows.facing(b, a)]).astype(bool)
-        weight = None if rows.weight is None else rows.weight[every]
-        found = boundary_between(rows.X[rows.order[every]], weight, second, 0, 1, facing)
-        yield i, (found.edges, found.counts) if len(found.edges) else (None, None)
+    The rows on both sides of them look like one body: their evidence is 0 or less. Of many rows a
+    sample is looked at. None where that would take long, or rows are too few.
+    """
+    n, d = X.shape
+    size = min(n, COUNTED_ROWS, COUNTED_WORK // (k * d * d))
+    if not 1 < k <= MOST_COUNTED or size < min(n, LEAST_COUNTED * k):
+        return None
+    if size < n:
+        rows = np.sort(sample_without_replacement(n, size, random_state=0))
+        X, labels = some_rows(X, rows), labels[rows]
+        weight = None if weight is None else weight[rows]
+    if weight is not None and not weight.any():
+        return None
+    found = find_boundaries(X, weight, labels, k, n_threads)
+    return int((found.known & (found.evidence <= 0.0)).sum()), len(found.pairs)
 
 
 def touching(rows):

@@ -146,7 +146,10 @@ def shares(scores, best, confidence, tie):
 
 
 class Choice(NamedTuple):
-    """A number of clusters that was chosen without a LambdaPath, for ``warn_if_unclear``."""
+    """A number of clusters that was chosen without a LambdaPath, for ``warn_if_unclear``.
+
+    ``in_order`` is whether the clusters are states of rows in order.
+    """
 
     best: int
     counts: NDArray[np.intp]
@@ -154,12 +157,14 @@ class Choice(NamedTuple):
     confidences: NDArray[np.float64]
     few_valued: NDArray[np.intp]
     skewed: NDArray[np.intp]
+    in_order: bool = False
 
     def doubts(self):  # numpydoc ignore=RT01
         """Return why the number may be wrong."""
+        remedy = "" if self.in_order else ": {shapes} finds clusters of any shape"
         if self.best == 1:
-            return ["clusters that overlap, or are not compact, may look like one"]
-        return ["some may be pieces of clusters of another shape"]
+            return [f"clusters that overlap, or are not compact, may look like one{remedy}"]
+        return [f"some may be pieces of clusters of another shape{remedy}"]
 
 
 def as_good(counts, confidences, best):
@@ -193,20 +198,7 @@ def warn_if_unclear(estimator, path=None):
             "columns are skewed ({skewed}), or have values far away: transforms of "
             "them, such as the logarithm, may be better to cluster"
         )
-    if path.best == 1 and hasattr(path, "labels"):
-        reasons.append(
-            "clusters that overlap or are not compact may look like one: see {labels}, or "
-            "sklearn.cluster.HDBSCAN for clusters of any shape"
-        )
-    elif not reasons and path.best >= PIECES:
-        reasons.append(
-            "some may be pieces of clusters that are not compact: sklearn.cluster.HDBSCAN finds "
-            "clusters of any shape, smallvar.MahalanobisMeans long ones"
-        )
-    elif not reasons:
-        reasons.append(
-            "clusters overlap, or differ in shape: compare {labels} and smallvar.MahalanobisMeans"
-        )
+    reasons += _shapes(path, bool(reasons))
     warn_in_fields(
         UnclearNumberWarning,
         f"the number of clusters, {path.best}, is not clear (confidence {path.confidence:.2f}): "
@@ -214,16 +206,49 @@ def warn_if_unclear(estimator, path=None):
         getattr(estimator, "feature_names_in_", None),
         n_clusters=("n_clusters", None),
         labels=("path_.labels", numbers[0] if path.best > 1 and numbers else 2),
+        shapes=("smallvar.ShapeMeans", None),
         few_valued=("columns", path.few_valued),
         skewed=("columns", path.skewed),
     )
+
+
+def _shapes(path, explained):
+    """Texts on clusters of other shapes; ``explained`` is whether there is another reason."""
+    if path.best == 1:
+        if not hasattr(path, "labels"):
+            return []
+        return [
+            "clusters that overlap or are not compact may look like one: see {labels}, or "
+            "{shapes} for clusters of any shape"
+        ]
+    found = path.without_gap() if hasattr(path, "without_gap") else None
+    texts = []
+    if found is not None and found[0]:
+        none, n = found
+        boundaries = f"{none} of {n} boundaries" if n > 1 else "the boundary"
+        verb = "is no gap" if none == 1 else "are no gaps"
+        texts.append(f"{boundaries} between clusters {verb}")
+    if explained and not texts:
+        return []
+    if path.best >= PIECES:
+        texts.append(
+            "some may be pieces of clusters that are not compact: {shapes} finds clusters of any "
+            "shape, smallvar.MahalanobisMeans long ones"
+        )
+    else:
+        texts.append(
+            "clusters overlap, or differ in shape: compare {labels}, {shapes} and "
+            "smallvar.MahalanobisMeans"
+        )
+    return texts
 
 
 def warn_in_fields(category, template, names=None, **fields):
     """Warn with a text whose fields name parameters, for another interface to word in its way.
 
     The warning has ``template`` and ``fields``. A field is a pair: a parameter, and the value
-    advised or None; "path_.labels", and a number of clusters; or "columns", and their positions.
+    advised or None; "path_.labels", and a number of clusters; "columns", and their positions; or
+    "smallvar.ShapeMeans", and None.
     ``names`` are those of all columns, if they have names.
     """
 

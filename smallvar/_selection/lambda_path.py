@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from smallvar._core.config import one_blas_thread, resolve_threads
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.validation import Data, check_data, check_number
+from smallvar._selection.boundaries import count_without_gap
 from smallvar._selection.columns import BLOCK_ROWS
 from smallvar._selection.confidence import shares, weighed
 from smallvar._selection.descent import Metric
@@ -212,6 +213,15 @@ class LambdaPath(Path):
     def labelings(self) -> list[tuple[NDArray[np.int32], int]]:  # numpydoc ignore=RT01
         """Return labels and number of the clusterings whose labels were kept."""
         return [(c.labels, c.k) for c in self._clusterings if c.labels is not None]
+
+    def without_gap(self) -> tuple[int, int] | None:  # numpydoc ignore=RT01
+        """How many boundaries of the best clusters are no gaps, and how many; None: unknown."""
+        problem = self._problem
+        if self._labels_itself or self.best == 1:
+            return None
+        labels = self.labels(self.best, n_threads=problem.n_threads)
+        X = self._X if problem.varying.all() else self._X[:, problem.varying]
+        return count_without_gap(X, problem.weight, labels, self.best, problem.n_threads)
 
     def finish(self) -> None:
         """Forget what is needed only until the number is final."""

@@ -69,7 +69,7 @@ def _choice(description, number, record):
     confidence = of_states(number, n, price, *(values[:i] - values[i], values[i + 1 :] - values[i]))
     confidences = shares(values, i, confidence, COORDINATE_PRICE * np.log(n))
     none = np.empty(0, dtype=np.intp)
-    return Choice(number, counts, confidence, confidences, none, none)
+    return Choice(number, counts, confidence, confidences, none, none, in_order=True)
 
 
 def _between(best, candidates, least):
