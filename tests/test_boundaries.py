@@ -255,7 +255,7 @@ def test_boundaries_that_are_no_gaps_are_counted(weighted, monkeypatch):
         [[0.0, 0.0], [9.0, 0.0]], [1000, 2000], axis=0
     )
     labels = np.where(X[:, 0] < 5.0, 0, 1 + (X[:, 1] > 0.0))
-    weight = np.where(rng.random(3000) < 0.5, 2.0, 0.0) if weighted else None
+    weight = (rng.random(3000) < 0.7).astype(float) if weighted else None
     n = len(find_boundaries(X, weight, labels, 3).pairs)
     assert n == 3
     assert boundaries.count_without_gap(X, weight, labels, 3) == (1, n)
