@@ -6,6 +6,7 @@ them. Rows are read in blocks, sorted by cluster.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,16 +206,32 @@ def find_boundaries(X, weight, labels, k, n_threads=1, cells=None):
     scatters = None
     if k * d * d <= MOST_MOMENTS:
         scatters = scatter_matrices(rows)
-        many = rows.sizes[pairs].sum(axis=1) >= max(MANY_ON_A_LINE, MANY_A_COLUMN * d)
-        cells = many if cells is None else np.full(m, cells)
-    edges, counts = _histograms(rows, scatters, pairs, cells)
+        total = rows.sizes[pairs].sum(axis=1)
+        many = (
+            total >= max(MANY_ON_A_LINE, MANY_A_COLUMN * d) if cells is None else np.full(m, cells)
+        )
+        for i, found in (
+            *_by_places(rows, scatters, pairs, np.flatnonzero(~many)),
+            *by_cells(rows, scatters, pairs, np.flatnonzero(many)),
+        ):
+            if found[0] is not None:
+                edges[i], counts[i] = found
+    return compared(pairs, contacts, rows.sizes, edges, counts, n_threads)
+
+
+def compared(pairs, contacts, sizes, edges, counts, n_threads=1):
+    """Return the Boundaries of pairs of clusters, of these sizes, by the counts of their rows.
+
+    Edges and counts are NaN where nothing can be said.
+    """
+    m = len(pairs)
     known = ~np.isnan(counts[:, 0])
     evidence, dispersion, depth = np.zeros(m), np.ones(m), np.ones(m)
     bells, body = np.full((m, N_BINS), np.nan), np.full((m, N_BINS), np.nan)
     found = compare_densities(counts[known], n_threads)
     evidence[known], dispersion[known], depth[known], bells[known], body[known] = found
     return Boundaries(
-        *(pairs, contacts, rows.sizes[pairs].sum(axis=1), known, evidence, dispersion),
+        *(pairs, contacts, sizes[pairs].sum(axis=1), known, evidence, dispersion),
         *(1.0 - depth, edges, counts, bells, body),
     )
 
@@ -244,11 +261,21 @@ def touching(rows):
 
     ``rows`` are ClusterRows.
     """
-    return pairs_that_touch(count_contacts(rows))
+    return pairs_in_contact(contact_counts(rows), rows.used)
 
 
-def pairs_that_touch(contacts):
-    """Pairs of clusters with at least CONTACTS contacts, those with most first, and how many."""
+def contact_counts(rows):
+    """The weight of rows of each used cluster to which each other one is nearest."""
+    used = rows.used
+    contacts = np.zeros((len(used), len(used)))
+    for own, cluster in enumerate(used if len(used) > 1 else ()):
+        for nearness, weight in rows.nearness(cluster):
+            count_nearest(nearness, own, weight, contacts[own])
+    return contacts
+
+
+def pairs_in_contact(contacts, used):
+    """Pairs of used clusters with enough rows across, and how many, for ``touching``."""
     contacts = np.triu(contacts + contacts.T, 1)
     a, b = np.nonzero(contacts >= CONTACTS)
     found = contacts[a, b]
@@ -321,8 +348,12 @@ def _by_places(rows, scatters, pairs, chosen):
             yield batch[i], histogram_of(np.concatenate(places), weight)
 
 
-def _by_cells(rows, scatters, pairs, chosen):
-    """Yield edges and counts of chosen pairs, by the counts of rows in fine cells."""
+def by_cells(rows, scatters, pairs, chosen, count=None):
+    """Yield edges and counts of chosen pairs, by the counts of rows in fine cells.
+
+    ``count(pairs, w, low, step)`` counts them; None: ``count_on_lines`` of these rows.
+    """
+    count = partial(count_on_lines, rows) if count is None else count
     d = scatters.shape[1]
     for batch in _batches(chosen, min(MOST_LINES, MOST_MOMENTS // d**2)):
         A, difference, known = _metrics(rows, scatters, pairs[batch])
@@ -330,7 +361,7 @@ def _by_cells(rows, scatters, pairs, chosen):
         batch, w, difference = batch[known], w[known], difference[known]
         w /= np.einsum("mj,mj->m", w, difference)[:, np.newaxis]
         low, step = cells_of(rows, scatters, pairs[batch], w)
-        counts = count_on_lines(rows, pairs[batch], w, low, step)
+        counts = count(pairs[batch], w, low, step)
         for i, line in enumerate(counts):
             filled = np.flatnonzero(line)
             middles = low[i] + (filled + 0.5) / step[i]

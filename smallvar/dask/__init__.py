@@ -8,5 +8,6 @@ They run on the dask client of the process, or on threads of this process where 
 from smallvar.dask._estimators import DPMeans, SphericalDPMeans
 from smallvar.dask._hdp import HDPMeans
 from smallvar.dask._minibatch import MiniBatchDPMeans
+from smallvar.dask._shapes import ShapeMeans
 
-__all__ = ["DPMeans", "HDPMeans", "MiniBatchDPMeans", "SphericalDPMeans"]
+__all__ = ["DPMeans", "HDPMeans", "MiniBatchDPMeans", "ShapeMeans", "SphericalDPMeans"]

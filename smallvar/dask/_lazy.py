@@ -29,6 +29,12 @@ def _call_method(method, model, X):
     return getattr(model, method)(X)
 
 
+def n_clusters_of(model):
+    """The number of columns of what ``transform`` returns."""
+    centers = getattr(model, "cluster_centers_", None)
+    return model.n_clusters_ if centers is None else len(centers)
+
+
 def _call_on_part(method, model, X):
     """Result of a method of a local estimator on a partition, which may have no rows."""
     if X.shape[0]:
@@ -36,7 +42,7 @@ def _call_on_part(method, model, X):
     if method in RESULT_TYPES:
         return np.empty(0, dtype=RESULT_TYPES[method])
     # "transform": float32 is the type that does not change that of the other partitions
-    return np.empty((0, len(model.cluster_centers_)), dtype=np.float32)
+    return np.empty((0, n_clusters_of(model)), dtype=np.float32)
 
 
 def _error_score(model, X, weight):
@@ -81,8 +87,11 @@ class LocalCounterpart:
             self.feature_names_in_ = parts.names
 
 
-class LazyMethods(LocalCounterpart):
-    """Mixin with the methods of fitted clusters, whose results for dask collections are lazy."""
+class LazyLabels(LocalCounterpart):
+    """Mixin with the methods of fitted clusters, whose results for dask collections are lazy.
+
+    Except ``score``, for which there must be a penalty.
+    """
 
     labels_: Any
     n_iter_: int
@@ -161,6 +170,10 @@ class LazyMethods(LocalCounterpart):
         """
         return self.fit(X, sample_weight=sample_weight).labels_
 
+
+class LazyMethods(LazyLabels):
+    """Mixin with the methods of fitted clusters that have centers and a penalty."""
+
     def score(self, X: Any, y: object = None, sample_weight: Any = None) -> float:
         """Return minus the objective of data at the fitted centers.
 
@@ -209,7 +222,7 @@ def concatenate_delayed(results, sizes, dtype, *width):
 def lazy_result(model, method, parts, sizes=None):
     """Dask array of the results of a method of a local estimator on all partitions."""
     dtype = RESULT_TYPES.get(method)
-    width = (len(model.cluster_centers_),) if dtype is None else ()
+    width = (n_clusters_of(model),) if dtype is None else ()
     if dtype is None:
         types = getattr(parts.collection, "dtypes", None)
         types = [parts.collection.dtype] if types is None else types
