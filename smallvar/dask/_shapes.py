@@ -257,7 +257,7 @@ class ShapeMeans(LazyLabels, smallvar.ShapeMeans):
     >>> model.n_clusters_
     2
     >>> model.predict([[0.0, 1.0], [1.0, -0.5]]).tolist()
-    [0, 1]
+    [1, 0]
     """
 
     _local = smallvar.ShapeMeans
