@@ -209,6 +209,57 @@ class TestNumber:
 
 
 @pytest.fixture(scope="module")
+def shapes():
+    """The module shapes.py."""
+    return reproduction("shapes")
+
+
+class TestShapes:
+    """Sets and judgments of shapes.py."""
+
+    def test_sets(self, shapes):
+        """Labels are 0, 1, ..., all there; a seed gives the same sets, another one others."""
+        first, again, other = (list(shapes.generated(seed)) for seed in (0, 0, 1))
+        assert len({(kind, name) for kind, name, _, _ in first}) == len(first) == len(other)
+        assert {kind for kind, *_ in first} == {"shapes", "single", "compact"}
+        for (kind, name, X, (truth,)), same, another in zip(first, again, other, strict=True):
+            assert np.isfinite(X).all() and len(X) == len(truth), name
+            assert set(truth.tolist()) == set(range(truth.max() + 1)), name
+            assert (truth.max() == 0) == (kind == "single" or name.startswith("arc")), name
+            assert np.array_equal(X, same[2]) and not np.array_equal(X, another[2]), name
+
+    def test_limits(self, shapes):
+        """Rows of each kind differ with the value; only rows of noise have a negative label."""
+        for title, (make, values) in shapes.LIMITS.items():
+            sets = [make(np.random.default_rng(0), value) for value in values]
+            assert len({X.tobytes() for X, _ in sets}) == len(values), title
+            for X, truth in sets:
+                assert np.isfinite(X).all() and len(X) == len(truth), title
+                assert {0, 1} <= set(truth.tolist()) <= {-1, 0, 1}, title
+
+    @pytest.mark.parametrize(
+        ("labels", "truths", "expected"),
+        [
+            ([0, 1], [[0, 1]], ([2], 2, True, 1.0)),
+            ([0, 1], [[0, 0], [0, 1]], ([1, 2], 2, True, 1.0)),  # any labeling will do
+            ([0, 0], [[0, 1]], ([2], 1, False, 0.0)),
+            ([-1, -1], [[0, 0]], ([1], 1, True, 1.0)),  # noise alone counts as one
+            ([0, -1], [[0, -1]], ([1], 1, True, 1.0)),  # rows without a true cluster
+        ],
+    )
+    def test_judgment(self, shapes, monkeypatch, labels, truths, expected):
+        monkeypatch.setitem(shapes.METHODS, "given", lambda X: np.repeat(labels, 500))
+        truths = [np.repeat(truth, 500) for truth in truths]
+        assert shapes.result_of("given", np.zeros((1000, 1)), truths)[:4] == expected
+
+    def test_small_clusters_do_not_count(self, shapes, monkeypatch):
+        labels = np.repeat([0, 1], [996, 4])
+        monkeypatch.setitem(shapes.METHODS, "given", lambda X: labels)
+        row = shapes.result_of("given", np.zeros((1000, 1)), [np.zeros(1000, dtype=int)])
+        assert row[1:3] == (1, True)
+
+
+@pytest.fixture(scope="module")
 def scaling():
     """The module scaling.py."""
     return reproduction("scaling")

@@ -75,6 +75,7 @@ SCRIPTS = {
     "rivals": Script(),
     "scaling": Script(figure=True),
     "segments": Script(),
+    "shapes": Script(),
 }
 
 
