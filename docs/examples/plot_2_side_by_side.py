@@ -45,9 +45,9 @@ SETS = {
 # The algorithms
 # --------------
 #
-# `ShapeMeans`, `DPMeans` and `MahalanobisMeans` are called without a number. `PenalizedCut` clusters
-# the graph that links each point to its ten nearest ones. Its penalty is chosen here for groups that
-# hardly touch: a cluster is kept if less than half a percent of its links lead out of it.
+# `ShapeMeans`, `DPMeans` and `MahalanobisMeans` are called without a number. `PenalizedCut`
+# clusters the graph that links each point to its ten nearest ones. Its penalty is chosen here for
+# groups that hardly touch: a cluster is kept if less than half a percent of its links lead out.
 
 
 def neighbors(X):
@@ -107,8 +107,8 @@ plt.show()
 # What to take
 # ------------
 #
-# - Outlines of any kind, with gaps between them: :class:`~smallvar.ShapeMeans`. It finds five of the
-#   six without a number, and takes the three clusters of different spread, which touch, for one.
+# - Outlines of any kind, with gaps between them: :class:`~smallvar.ShapeMeans`. It is right for
+#   five of the six, and takes the three clusters of different spread, which touch, for one.
 # - Compact clusters, their number unknown: :class:`~smallvar.DPMeans`, which takes a tenth of the
 #   time. It says 1 where there are none. Rings and moons it cuts into pieces or leaves in one.
 # - Long clusters, or different spreads: :class:`~smallvar.MahalanobisMeans`, which fits a
