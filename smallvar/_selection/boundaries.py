@@ -206,16 +206,9 @@ def find_boundaries(X, weight, labels, k, n_threads=1, cells=None):
     scatters = None
     if k * d * d <= MOST_MOMENTS:
         scatters = scatter_matrices(rows)
-        total = rows.sizes[pairs].sum(axis=1)
-        many = (
-            total >= max(MANY_ON_A_LINE, MANY_A_COLUMN * d) if cells is None else np.full(m, cells)
-        )
-        for i, found in (
-            *_by_places(rows, scatters, pairs, np.flatnonzero(~many)),
-            *by_cells(rows, scatters, pairs, np.flatnonzero(many)),
-        ):
-            if found[0] is not None:
-                edges[i], counts[i] = found
+        many = rows.sizes[pairs].sum(axis=1) >= max(MANY_ON_A_LINE, MANY_A_COLUMN * d)
+        cells = many if cells is None else np.full(m, cells)
+    edges, counts = _histograms(rows, scatters, pairs, cells)
     return compared(pairs, contacts, rows.sizes, edges, counts, n_threads)
 
 
@@ -256,26 +249,44 @@ def count_without_gap(X, weight, labels, k, n_threads=1):
     return int((found.known & (found.evidence <= 0.0)).sum()), len(found.pairs)
 
 
+def _histograms(rows, scatters, pairs, cells):
+    """Edges and counts of pairs, in cells or not; by pairs without scatter matrices."""
+    edges = np.full((len(pairs), N_BINS + 1), np.nan)
+    counts = np.full((len(pairs), N_BINS), np.nan)
+    if scatters is None:
+        each = _one_by_one(rows, pairs)
+    else:
+        each = (
+            *_by_places(rows, scatters, pairs, np.flatnonzero(~cells)),
+            *by_cells(rows, scatters, pairs, np.flatnonzero(cells)),
+        )
+    for i, found in each:
+        if found[0] is not None:
+            edges[i], counts[i] = found
+    return edges, counts
+
+
+def _one_by_one(rows, pairs):
+    """Yield edges and counts of pairs, by moments of each pair."""
+    for i, (a, b) in enumerate(pairs.tolist()):
+        places = [np.arange(*rows.first[[c, c + 1]]) for c in (a, b)]
+        every, second = np.concatenate(places), np.repeat([0, 1], [len(one) for one in places])
+        facing = np.concatenate([rows.facing(a, b), rows.facing(b, a)]).astype(bool)
+        weight = None if rows.weight is None else rows.weight[every]
+        found = boundary_between(rows.X[rows.order[every]], weight, second, 0, 1, facing)
+        yield i, (found.edges, found.counts) if len(found.edges) else (None, None)
+
+
 def touching(rows):
     """Pairs of clusters that touch, (m, 2), those with the most rows across first, and how many.
 
     ``rows`` are ClusterRows.
     """
-    return pairs_in_contact(contact_counts(rows), rows.used)
+    return pairs_that_touch(count_contacts(rows))
 
 
-def contact_counts(rows):
-    """The weight of rows of each used cluster to which each other one is nearest."""
-    used = rows.used
-    contacts = np.zeros((len(used), len(used)))
-    for own, cluster in enumerate(used if len(used) > 1 else ()):
-        for nearness, weight in rows.nearness(cluster):
-            count_nearest(nearness, own, weight, contacts[own])
-    return contacts
-
-
-def pairs_in_contact(contacts, used):
-    """Pairs of used clusters with enough rows across, and how many, for ``touching``."""
+def pairs_that_touch(contacts):
+    """Pairs of clusters with at least CONTACTS contacts, those with most first, and how many."""
     contacts = np.triu(contacts + contacts.T, 1)
     a, b = np.nonzero(contacts >= CONTACTS)
     found = contacts[a, b]

@@ -18,18 +18,19 @@ from smallvar._core.frame import nearest
 from smallvar._core.validation import check_option
 from smallvar._selection.boundaries import (
     MOST_MOMENTS,
+    ClusterMeans,
     ClusterRows,
     by_cells,
     compared,
-    contact_counts,
+    count_contacts,
     count_on_lines,
-    pairs_in_contact,
+    pairs_that_touch,
     scatter_matrices,
 )
 from smallvar._selection.boundary import N_BINS
 from smallvar._selection.boundary_table import table_of
 from smallvar._selection.lambda_path import LambdaPath
-from smallvar._sweeps.projections import add_rows, sort_rows
+from smallvar._sweeps.projections import add_rows
 from smallvar.dask._collection import CollectionParts, checked_block
 from smallvar.dask._estimators import CHOICE_ROWS, sample_rows
 from smallvar.dask._executor import current_client, open_executor, threads_here
@@ -75,28 +76,10 @@ class NearestPieces:
         return centers
 
 
-@dataclass
-class Moments:
-    """Weight and mean of each piece, of all partitions: ``means`` are as those of ClusterRows."""
-
-    sizes: NDArray[np.float64]
-    used: NDArray[np.intp]
-    centers: NDArray[np.float64]
-    means: NDArray[np.float64]
-
-
-class PartRows(ClusterRows):
+def part_rows(block, pieces, means):
     """Rows of a partition by piece, less the means of the pieces in all partitions."""
-
-    def __init__(self, block, pieces, moments):
-        self.X, labels = pieces.rows(block.X)
-        self.n_threads, self.scale = threads_here(), pieces.scale
-        k = len(moments.sizes)
-        self.order, self.first = sort_rows(labels.astype(np.intp), block.weight, k)
-        self.weight = None if block.weight is None else block.weight[self.order]
-        self.sizes, self.used = moments.sizes, moments.used
-        self.centers, self.means = moments.centers, moments.means
-        self._kept, self._neighbors, self._facing = {}, {}, {}
+    X, labels = pieces.rows(block.X)
+    return ClusterRows(X, block.weight, labels, len(means.sizes), threads_here(), of=means)
 
 
 # ---- on the workers ------------------------------------------------------------------------------
@@ -120,17 +103,17 @@ def sum_scatter(parts, shared, each):
     """Scatter matrices of the pieces, and the contacts between them."""
     scatters = contacts = 0.0
     for _, block in parts:
-        rows = PartRows(block, *shared)
-        scatters, contacts = scatters + scatter_matrices(rows), contacts + contact_counts(rows)
+        rows = part_rows(block, *shared)
+        scatters, contacts = scatters + scatter_matrices(rows), contacts + count_contacts(rows)
     return scatters, contacts
 
 
 def sum_cells(parts, shared, each):
     """The weight of rows in the cells of each pair; ``shared`` has all pairs, and those wanted."""
-    pieces, moments, touching, lines = shared
+    pieces, means, touching, lines = shared
     counts = 0.0
     for _, block in parts:
-        rows = PartRows(block, pieces, moments)
+        rows = part_rows(block, pieces, means)
         rows.meet(touching)
         counts = counts + count_on_lines(rows, *lines)
     return (counts,)
@@ -162,15 +145,15 @@ def boundaries_of_parts(executor, pieces):
     origins = pieces.origins
     centers = origins + means / pieces.scale
     means += (origins - origins[used[0]]) * pieces.scale
-    moments = Moments(sizes, used, centers, means)
-    scatters, contacts = executor.call(sum_scatter, (pieces, moments), fold=added)[0]
-    pairs, across = pairs_in_contact(contacts, used)
+    of_all = ClusterMeans(sizes, centers, means, pieces.scale)
+    scatters, contacts = executor.call(sum_scatter, (pieces, of_all), fold=added)[0]
+    pairs, across = pairs_that_touch(contacts)
 
     def count(*lines):
-        return executor.call(sum_cells, (pieces, moments, pairs, lines), fold=added)[0][0]
+        return executor.call(sum_cells, (pieces, of_all, pairs, lines), fold=added)[0][0]
 
     edges, counts = np.full((len(pairs), N_BINS + 1), np.nan), np.full((len(pairs), N_BINS), np.nan)
-    for i, found in by_cells(moments, scatters, pairs, np.arange(len(pairs)), count):
+    for i, found in by_cells(of_all, scatters, pairs, np.arange(len(pairs)), count):
         if found[0] is not None:
             edges[i], counts[i] = found
     return compared(pairs, across, sizes, edges, counts)
