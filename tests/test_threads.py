@@ -27,6 +27,7 @@ from smallvar import (
     MixedDPMeans,
     RobustDPMeans,
     SegmentMeans,
+    ShapeMeans,
     SphericalDPMeans,
     _sweeps,
     farthest_first_lambda,
@@ -146,6 +147,9 @@ OTHERS = {
     ),
     "noise": (RobustDPMeans(lam=2.0, price=0.01, max_iter=9), 30_000, 5, 12, {}),
     "noise, float32": (RobustDPMeans(), 6000, 5, 12, {"dtype": np.float32}),
+    "pieces": (ShapeMeans(), 6000, 2, 12, {}),
+    "pieces, number": (ShapeMeans(n_clusters=9), 30_000, 5, 12, {"dtype": np.float32}),
+    "pieces beside noise": (ShapeMeans(n_clusters=5, noise=True), 6000, 3, 4, {}),
 }  # fmt: skip
 
 
