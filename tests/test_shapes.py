@@ -202,6 +202,37 @@ def test_exact_numbers():
         )
 
 
+@pytest.mark.parametrize("k", [2, 50, 300, 2500])
+def test_exact_numbers_of_many_rows(k, monkeypatch):
+    """Also if a sample has rows of fewer pieces."""
+    monkeypatch.setattr(shapes, "ROWS_OF_PIECES", 500)
+    X = np.random.default_rng(0).normal(size=(3000, 2))
+    model = ShapeMeans(n_clusters=k, random_state=0).fit(X)
+    np.testing.assert_array_equal(np.unique(model.labels_), np.arange(k))
+
+
+def test_clear_clusters_of_few_rows(monkeypatch):
+    """They are not lost with the rows that a sample leaves out."""
+    monkeypatch.setattr(shapes, "ROWS_OF_PIECES", 500)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 2))
+    X[3000:] += 30.0
+    X = np.vstack([X, 0.3 * rng.normal(size=(6, 2)) + [90.0, -50.0]])
+    plain, model = (kind(random_state=0).fit(X) for kind in (DPMeans, ShapeMeans))
+    assert plain.path_.confidence > 0.8 and plain.n_clusters_ == 3
+    assert adjusted_rand_score(plain.labels_, model.labels_) == 1.0
+
+
+def test_numbers_of_pieces():
+    """A given number is among them, however many compact clusters there are."""
+    for k in (1, 7, 40, 41, 50, 200):
+        for number in (1, 2, 20, 60, 300):
+            assert number in pieces.numbers_of_pieces(k, 100, 400, number)
+    assert pieces.numbers_of_pieces(1, 1, 1) == []
+    assert max(pieces.numbers_of_pieces(3, 1000.0, 20)) == 20
+    assert max(pieces.numbers_of_pieces(3, 80.0, 80)) == 10
+
+
 ODD = {
     "one row": lambda rng: np.ones((1, 3)),
     "two equal rows": lambda rng: np.ones((2, 3)),

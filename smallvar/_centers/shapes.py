@@ -312,13 +312,18 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         if self.metric_ is not None:
             self.piece_centers_ = means_of(X, relative, labels, n_threads)
 
-    def _choose(self, X, weight, labels, centers, path, rng, n_threads):
-        """The Choice of pieces and clusters of rows in the metric of the path."""
-        number, k = exact_number(self.n_clusters), len(centers)
+    def _choose(self, X, weight, labels, centers, path, rng, n_threads, size=None):
+        """The Choice of pieces and clusters of rows in the metric of the path.
+
+        It is made by a sample of ``size`` rows, and of more if too few pieces have rows there.
+        """
+        number, k, size = exact_number(self.n_clusters), len(centers), size or ROWS_OF_PIECES
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
-        if len(rows) > ROWS_OF_PIECES:
-            drawn = sample_without_replacement(len(rows), ROWS_OF_PIECES, random_state=rng)
-            rows = rows[np.sort(drawn)]
+        whole = len(rows) <= size
+        if not whole:
+            drawn = sample_without_replacement(len(rows), size, random_state=rng)
+            first = np.unique(labels[rows], return_index=True)[1]  # so that no cluster is lost
+            rows = rows[np.union1d(drawn, first)]
         some = X if len(rows) == X.shape[0] else some_rows(X, rows)
         part = None
         if weight is not None:  # evidence counts rows, whatever the unit of their weights
@@ -337,6 +342,8 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                 if q > 1 and q != k:
                     near = nearest_sweep(some, None, finer.found(q), n_threads).labels
                     found.append(find_pieces(some, part, near, finer.found(q), n_threads))
+        if not whole and number is not None and max(p.k for p in found) < number:
+            return self._choose(X, weight, labels, centers, path, rng, n_threads, 4 * size)
         if k == 1:
             found = found[1:] or found
         return choose(found, part, k > 1, path.confidence, number)

@@ -135,7 +135,8 @@ def numbers_of_pieces(k, n, n_distinct, number=None):
     if k <= FEW_COMPACT:
         found |= set(NUMBERS)
     if number is not None:
-        found = {max(q, number) for q in (*found, *(int(factor * number) for factor in FACTORS))}
+        found |= {number, *(int(factor * number) for factor in FACTORS)}
+        found = {max(q, number) for q in found}
     most = max(min(max(n // ROWS_A_PIECE, 2), n_distinct), number or 0)
     return sorted(q for q in found if (q > k or number is not None) and q <= most)
 
