@@ -109,6 +109,28 @@ def test_tasks_are_given_aligned_arrays():
     assert all(_executor._run(read_only, [0], [block], message, [message]))
 
 
+def test_tasks_run_where_the_partitions_are(monkeypatch):
+    """Also those of a fit that begins while the partitions are still being computed."""
+    rounds, groups = [], _executor.Executor.groups
+
+    def recorded(self, numbers):
+        rounds.append(groups(self, numbers))
+        return rounds[-1]
+
+    def slowly(rows):
+        time.sleep(0.05)
+        return rows
+
+    monkeypatch.setattr(_executor.Executor, "groups", recorded)
+    X = chunked(blobs(np.random.default_rng(0), 800, 2, 3), [100] * 8)
+    model = smallvar.dask.DPMeans(lam=9.0, persist=True)
+    model.fit(X.map_blocks(slowly, meta=np.empty((0, 2))))
+    assert len(rounds) > 1
+    for found in rounds:
+        workers = [worker for worker, _ in found]
+        assert None not in workers and len(set(workers)) == len(workers) <= 2
+
+
 # ---- the same bits ----------------------------------------------------------------------------
 
 
@@ -183,6 +205,7 @@ def at_once(monkeypatch):
     def begin(rng, copies):
         client = AtOnce(rng, copies)
         monkeypatch.setattr(_estimators, "current_client", lambda: nullcontext(client))
+        monkeypatch.setattr(_executor, "wait", lambda futures: None)
         return client
 
     return begin

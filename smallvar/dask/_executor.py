@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from dask import delayed
-from distributed import Client, KilledWorker, default_client, futures_of, get_worker
+from distributed import Client, KilledWorker, default_client, futures_of, get_worker, wait
 from distributed.comm import CommClosedError
 from numpy.typing import NDArray
 
@@ -166,6 +166,7 @@ class Executor:
         if not self.held:
             return [(None, [p]) for p in numbers]
         if self.workers is None:
+            wait(self.blocks)  # what is not computed yet is on no worker
             holders = self.client.who_has(self.blocks)
             self.workers = [
                 min(holders.get(future.key) or [None], key=str) for future in self.blocks
