@@ -941,7 +941,7 @@ REFUSED = {
             (f"--shapes {option}", f"{option.split()[0]} has no meaning with --shapes")
             for option in (
                 *("--lam 2", "--lam auto", "--guess 3", "--path", "--path 5", "--algorithm merge"),
-                *("--max-clusters 3", "--kinds x=normal", "--batch-size 9", "--dask"),
+                *("--max-clusters 3", "--kinds x=normal", "--batch-size 9"),
             )
         ],
     ],

@@ -14,6 +14,7 @@ import dask
 import pandas as pd
 from dask_helpers import threads_as_workers
 from distributed import Client
+from sklearn.datasets import make_moons
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -89,6 +90,21 @@ def test_options(ran, run, rows, tmp_path):
     model = smallvar.DPMeans(random_state=3).fit(rows)
     assert float(report["lam"].split()[0]) == pytest.approx(model.lam_, rel=1e-7)
     assert report["K"].startswith(f"{model.n_clusters_}")
+
+
+@pytest.mark.parametrize("options", [[], ["--n-clusters", 3, "--seed", 4]])
+def test_clusters_of_any_shape(ran, tmp_path, options):
+    X = make_moons(1500, noise=0.08, random_state=0)[0]
+    folder, target = save(tmp_path / "rows", X, 3), tmp_path / "labels.npy"
+    report = ran(folder, "--dask", "--shapes", "--out", target, *options)
+    seed, number = (4, 3) if options else (0, None)
+    model = smallvar.ShapeMeans(n_clusters=number, random_state=seed).fit(X)
+    assert np.array_equal(np.load(target), model.labels_)
+    assert report["K"].startswith(f"{model.n_clusters_} (")
+    assert report["pieces"].startswith(f"{len(model.piece_clusters_)}, ")
+    assert report["boundaries"].startswith(f"{len(model.boundaries_)} between pieces: ")
+    assert report["sizes"].startswith(", ".join(map(str, np.bincount(model.labels_))))
+    assert "lam" not in report
 
 
 def test_a_scheduler_that_runs(ran, refused, rows, tmp_path):

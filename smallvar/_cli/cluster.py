@@ -35,7 +35,7 @@ from smallvar._cli.output import (
 )
 from smallvar._cli.partitions import check_options, fit, label, opened
 from smallvar._cli.picture import merge_path_picture, picture
-from smallvar._cli.shapes import hint_of_shapes, refuse_with_shapes, show_shapes
+from smallvar._cli.shapes import hint_of_shapes, of_shapes, refuse_with_shapes, show_shapes
 from smallvar._cli.table import columns_in_short, counted
 
 
@@ -201,7 +201,8 @@ def _add_size_arguments(parser):
         action="store_true",
         help="DATA is a folder of .parquet files, which Dask reads and the algorithms serial and "
         "delayed cluster, to the result of one table that holds all rows; labels are in the order "
-        "in which Dask reads: files by their names, numbers in these counted as numbers. It runs "
+        "in which Dask reads: files by their names, numbers in these counted as numbers. With "
+        "--shapes, 200,000 of the rows decide on the clusters. It runs "
         "on the scheduler that DASK_SCHEDULER_ADDRESS names, otherwise on threads of this process",
     )
 
@@ -273,18 +274,21 @@ def show_folder(args):
     """Fit the partitions of a folder, write the labels of one after another, and report."""
     begin = perf_counter()
     with opened(args) as folder:
-        from smallvar.dask import DPMeans
+        from smallvar.dask import DPMeans, ShapeMeans
 
         # the import of Dask counts as opening
         opening = perf_counter() - begin
-        model = DPMeans(
-            lam="auto" if args.lam is None else args.lam,
-            n_clusters=args.n_clusters,
-            max_clusters=args.max_clusters,
-            algorithm=args.algorithm or "serial",
-            random_state=args.seed or 0,
-            verbose=int(args.verbose),
-        )
+        options = {"random_state": args.seed or 0, "verbose": int(args.verbose)}
+        if args.shapes:
+            model = ShapeMeans(n_clusters=args.n_clusters, **options)
+        else:
+            model = DPMeans(
+                lam="auto" if args.lam is None else args.lam,
+                n_clusters=args.n_clusters,
+                max_clusters=args.max_clusters,
+                algorithm=args.algorithm or "serial",
+                **options,
+            )
         _, fitting = fitted(args, fit, folder, model)
         sizes, labeling = timed(label, args, folder, model)
         report(
@@ -293,7 +297,7 @@ def show_folder(args):
                 "n": len(model.labels_),
                 "d": len(folder.titles),
                 "partitions": f"{folder.X.npartitions:,}, on {folder.workers}",
-                **of_model(args, model, sizes),
+                **(of_shapes(model, sizes) if args.shapes else of_model(args, model, sizes)),
                 "seconds": f"{opening:.3f} opening, {fitting:.3f} fitting, {labeling:.3f} labeling",
                 "labels": out_in_words(args),
             }

@@ -24,9 +24,7 @@ from smallvar._cli.table import counted
 # rows, clusters and columns, at most, of which boundaries are looked at for the hint
 HINT_ROWS, HINT_CLUSTERS, HINT_COLUMNS = 20_000, 40, 64
 # options of DP-means, and of other ways to read a table
-NOT_WITH_SHAPES = (
-    *("lam", "guess", "path", "algorithm", "max_clusters", "kinds", "batch_size", "dask"),
-)
+NOT_WITH_SHAPES = (*("lam", "guess", "path", "algorithm", "max_clusters", "kinds", "batch_size"),)
 
 
 def refuse_with_shapes(args):
@@ -52,10 +50,7 @@ def show_shapes(args, table, X, scaler, reading):
     report(
         {
             **of_data(args, table, scaler, lam=False),
-            "K": number_in_words(model),
-            "pieces": pieces_in_words(model),
-            "boundaries": boundaries_in_words(model.boundaries_.verdict),
-            "sizes": sizes_in_words(np.bincount(model.labels_), "points"),
+            **of_shapes(model, np.bincount(model.labels_)),
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
             "labels": out_in_words(args),
             "picture": args.plot,
@@ -65,6 +60,16 @@ def show_shapes(args, table, X, scaler, reading):
         say(f"\n{wines_in_words(table.truth, model.labels_)}")
         if args.plot is None:
             say("Draw the clusters: smallvar --shapes --plot wines.png")
+
+
+def of_shapes(model, sizes):
+    """Say what was found: clusters of these sizes, pieces, and boundaries between them."""
+    return {
+        "K": number_in_words(model),
+        "pieces": pieces_in_words(model),
+        "boundaries": boundaries_in_words(model.boundaries_.verdict),
+        "sizes": sizes_in_words(sizes, "points"),
+    }
 
 
 def number_in_words(model):
