@@ -108,7 +108,7 @@ plt.show()
 # ------------
 #
 # - Outlines of any kind, with gaps between them: :class:`~smallvar.ShapeMeans`. It is right for
-#   five of the six, and takes the three clusters of different spread, which touch, for one.
+#   five of the six. Of different spread it finds the three clusters that `DPMeans` finds.
 # - Compact clusters, their number unknown: :class:`~smallvar.DPMeans`, which takes a tenth of the
 #   time. It says 1 where there are none. Rings and moons it cuts into pieces or leaves in one.
 # - Long clusters, or different spreads: :class:`~smallvar.MahalanobisMeans`, which fits a
