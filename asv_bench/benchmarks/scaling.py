@@ -1,9 +1,9 @@
 """Time over rows, columns and clusters: each estimator beside what is used in its place.
 
 docs/reproductions/scaling.py draws the results. Each estimator is given a penalty or, where
-it makes one from a number or takes none, the true number; BPMeans, RobustDPMeans and SegmentMeans
-are told nothing. Its rival knows the true number, but for HDBSCAN. One start each, one thread,
-seconds of the processor.
+it makes one from a number or takes none, the true number; BPMeans, RobustDPMeans, SegmentMeans
+and ShapeMeans are told nothing. Its rival knows the true number, but for HDBSCAN. One start each,
+one thread, seconds of the processor.
 """
 
 import time
@@ -14,6 +14,7 @@ from importlib.util import find_spec
 import numpy as np
 from sklearn.base import clone
 from sklearn.cluster import HDBSCAN, KMeans, MiniBatchKMeans, SpectralClustering
+from sklearn.datasets import make_moons
 from sklearn.decomposition import NMF
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.mixture import GaussianMixture
@@ -36,6 +37,7 @@ from smallvar import (
     PenalizedCut,
     RobustDPMeans,
     SegmentMeans,
+    ShapeMeans,
     SpectralDPMeans,
     SpectralDynamicMeans,
     SphericalDPMeans,
@@ -277,6 +279,35 @@ class Noise(Scaling):
 
     def ours(self, n, d, k):
         return RobustDPMeans(random_state=0, n_threads=1)
+
+    def rival(self, n, d, k):
+        return HDBSCAN(copy=True)
+
+    def track_n_clusters(self, case, estimator):
+        """K, noise not counted."""
+        labels = self.labels(case, estimator)
+        return len(np.unique(labels[labels >= 0]))
+
+
+class Moons(Scaling):
+    """Half moons, and columns of noise; both are told nothing."""
+
+    names = ("ShapeMeans", "HDBSCAN")
+    base = (20_000, 2, 4)
+    rows = (1000, 5000, 20_000, 100_000)
+    columns = (2, 3, 4)
+    clusters = (2, 4, 8)
+    rival_rows = 20_000
+
+    def data(self, n, d, k):
+        X, truth = make_moons(n, noise=0.08, random_state=0)
+        rng = np.random.default_rng(1)
+        pair = rng.integers(k // 2, size=n)
+        X[:, 1] += 2.5 * pair
+        return np.hstack([X, 0.08 * rng.standard_normal((n, d - 2))]), 2 * pair + truth
+
+    def ours(self, n, d, k):
+        return ShapeMeans(random_state=0, n_threads=1)
 
     def rival(self, n, d, k):
         return HDBSCAN(copy=True)
@@ -555,7 +586,7 @@ class Graphs(Scaling):
 
 
 FAMILIES = (
-    *(Points, Batches, Directions, Divergence, Shapes, Tables, Noise, Record, Features),
+    *(Points, Batches, Directions, Divergence, Shapes, Tables, Noise, Moons, Record, Features),
     *(GivenFeatures, DataSets, Steps, Kernels, Spectrum, KernelSets, KernelSteps, SpectralSteps),
     Graphs,
 )

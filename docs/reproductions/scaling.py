@@ -19,8 +19,9 @@ to FILE, and over columns and clusters beside it, with _columns and _clusters ad
 It is no figure of a paper: the papers say what a sweep costs, O(n d K) for DP-means and k-means
 alike, and this is what fits cost. Times are seconds of the processor on one thread, as other
 processes may be busy. Each estimator is given a penalty (or the true number, where its argument is
-one; BPMeans, RobustDPMeans and SegmentMeans nothing), its rival the true number, but for HDBSCAN,
-and both have one start. networkx, hmmlearn and kmodes are left out where they are not installed.
+one; BPMeans, RobustDPMeans, SegmentMeans and ShapeMeans nothing), its rival the true number, but
+for HDBSCAN, and both have one start. networkx, hmmlearn and kmodes are left out where they are not
+installed.
 """
 
 import argparse
