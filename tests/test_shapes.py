@@ -233,6 +233,29 @@ def test_numbers_of_pieces():
     assert max(pieces.numbers_of_pieces(3, 80.0, 80)) == 10
 
 
+@seeds(20)
+def test_agreement_of_weighted_rows(seed):
+    """The adjusted Rand index of repeated rows; finite for any weights."""
+    rng = np.random.default_rng(seed)
+    one, other = rng.integers(0, 1 + seed % 4, 40), rng.integers(0, 3, 40)
+    weight = rng.integers(1, 4, 40)
+    found = pieces._Labelings(weight.astype(float))
+    expected = adjusted_rand_score(one.repeat(weight), other.repeat(weight))
+    got = found.agreement(found.add(one), found.add(other))
+    assert got == pytest.approx(expected, abs=1e-12)
+    light = pieces._Labelings(10.0 ** rng.integers(-200, 1, 40))
+    assert abs(light.agreement(light.add(one), light.add(other))) <= 1.0
+
+
+@seeds(8)
+def test_weights_of_any_size(seed):
+    X = np.random.default_rng(seed).normal(size=(2 + 3 * seed, 1))
+    weight = 10.0 ** np.random.default_rng(seed).integers(-120, 90, len(X))
+    assert ShapeMeans(random_state=0).fit(X, sample_weight=weight).n_clusters_ >= 1
+    X, weight = np.arange(2.0)[:, None], np.array([1e-100, 1.0])
+    assert ShapeMeans(random_state=0).fit(X, sample_weight=weight).n_clusters_ >= 1
+
+
 ODD = {
     "one row": lambda rng: np.ones((1, 3)),
     "two equal rows": lambda rng: np.ones((2, 3)),

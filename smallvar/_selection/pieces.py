@@ -225,7 +225,9 @@ class _Labelings:
         numbers = (
             np.bincount(one, self._weight) for one in (joint, self.labels[i], self.labels[j])
         )
-        both, first, second = ((n * (n - 1.0)).sum() for n in numbers)
+        # pairs of rows; none of rows whose weights sum to less than one
+        both, first, second = (np.maximum(n * (n - 1.0), 0.0).sum() for n in numbers)
         n = float(len(joint) if self._weight is None else self._weight.sum())
-        by_chance = first * second / (n * (n - 1.0))
-        return (both - by_chance) / (0.5 * (first + second) - by_chance)
+        by_chance = first * second / max(n * (n - 1.0), first, second, LEAST_NATS)
+        most = 0.5 * (first + second)
+        return (both - by_chance) / (most - by_chance) if most > by_chance else 0.0
