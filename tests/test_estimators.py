@@ -239,7 +239,10 @@ def test_several_positional_arguments():
 
 
 # What a dask estimator has beyond the one of its name, and what it needs where that has a default.
-ONLY_ON_DASK = {"DPMeans", "HDPMeans", "SphericalDPMeans"}, {"persist", "max_opened"}
+ONLY_ON_DASK = {
+    **dict.fromkeys(("DPMeans", "HDPMeans", "SphericalDPMeans"), {"persist", "max_opened"}),
+    "ShapeMeans": {"persist"},
+}
 NEEDED_ON_DASK = {("HDPMeans", "lam_local"), ("HDPMeans", "lam_global")}
 
 
@@ -250,8 +253,7 @@ def test_signatures_on_dask_are_those_of_one_machine():
         local = inspect.signature(getattr(smallvar, name)).parameters
         there = inspect.signature(estimator).parameters
         assert positional(estimator) == []
-        more = ONLY_ON_DASK[1] if name in ONLY_ON_DASK[0] else set()
-        assert there.keys() - local.keys() == more, name
+        assert there.keys() - local.keys() == ONLY_ON_DASK.get(name, set()), name
         both = [p for p in there.values() if p.name in local]
         assert [p.name for p in both] == [p for p in local if p in there]
         for p in both:
