@@ -133,6 +133,12 @@ def pieces_on_part(model, n_features, pieces, X):
 # ---- on the driver -------------------------------------------------------------------------------
 
 
+def facts_and_sizes(executor):
+    """The facts of all partitions, and their sizes."""
+    facts = gather_facts(executor)
+    return facts, facts.all_sizes
+
+
 def boundaries_of_parts(executor, pieces):
     """The Boundaries of pieces by all rows; None where scatter matrices would be too large."""
     k, d = pieces.centers.shape
@@ -293,13 +299,9 @@ class ShapeMeans(LazyLabels, smallvar.ShapeMeans):
         parts = CollectionParts(X, sample_weight)
         prepare = partial(checked_block, self._as_local(), parts.n_features)
 
-        def inspect(executor):
-            facts = gather_facts(executor)
-            return facts, facts.all_sizes
-
         before = learned_attributes(self)
         with current_client() as client:
-            arguments = client, parts, parts.weights, prepare, self.persist, inspect
+            arguments = client, parts, parts.weights, prepare, self.persist, facts_and_sizes
             with open_executor(*arguments) as (executor, facts, sizes):
                 executor.restrict(p for p, size in facts.sizes.items() if size)
                 try:
