@@ -252,7 +252,10 @@ def test_weights_of_any_size(seed):
     X = np.random.default_rng(seed).normal(size=(2 + 3 * seed, 1))
     weight = 10.0 ** np.random.default_rng(seed).integers(-120, 90, len(X))
     assert ShapeMeans(random_state=0).fit(X, sample_weight=weight).n_clusters_ >= 1
-    X, weight = np.arange(2.0)[:, None], np.array([1e-100, 1.0])
+    X, weight = (
+        np.arange(2.0)[:, None],
+        np.array([1e90, 1e34]),
+    )
     assert ShapeMeans(random_state=0).fit(X, sample_weight=weight).n_clusters_ >= 1
 
 
