@@ -352,3 +352,13 @@ def test_one_cloud_is_mostly_one(form):
     draw = partial(getattr(np.random.default_rng(5), form), size=(1000, 2))
     found = [ShapeMeans(random_state=0).fit(draw()).n_clusters_ for _ in range(8)]
     assert found.count(1) >= 6
+
+
+@seeds(3)
+def test_rows_of_which_nothing_can_be_said(seed):
+    """Five different rows, 40 times each: their boundaries are unknown, and they stay apart."""
+    rows = 5.0 * np.random.default_rng(seed).normal(size=(5, 2))
+    model = ShapeMeans(random_state=0).fit(rows.repeat(40, axis=0))
+    assert np.isnan(model.boundaries_.evidence).all()
+    assert len(np.unique(model.labels_[::40])) == model.n_clusters_ > 1
+    np.testing.assert_array_equal(model.labels_, model.labels_[::40].repeat(40))

@@ -117,13 +117,15 @@ def find_pieces(X, weight, labels, centers, n_threads):
 def is_clear(pieces, confidence):
     """Whether compact clusters are taken as they are, by the confidence in their number.
 
-    A prior of p in their number adds its log odds to the evidence of each boundary.
+    A prior of p in their number adds its log odds to the evidence of each boundary. Where nothing
+    can be said of any boundary, as there are few distinct rows, they also stay.
     """
     if confidence >= SURE_NUMBER or pieces.k == 1:
         return confidence >= SURE_NUMBER
     odds = np.log(confidence / (1.0 - confidence))
     known = pieces.boundaries.evidence[pieces.boundaries.known]
-    return confidence >= CLEAR_CONFIDENCE and bool((known >= LEAST_EVIDENCE - odds).all())
+    gaps = bool((known >= LEAST_EVIDENCE - odds).all())
+    return not len(known) or (confidence >= CLEAR_CONFIDENCE and gaps)
 
 
 def numbers_of_pieces(k, n, n_distinct, number=None):
