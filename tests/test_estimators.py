@@ -240,7 +240,7 @@ def test_several_positional_arguments():
 
 # What a dask estimator has beyond the one of its name, and what it needs where that has a default.
 ONLY_ON_DASK = {
-    **dict.fromkeys(("DPMeans", "HDPMeans", "SphericalDPMeans"), {"persist", "max_opened"}),
+    **{key: {"persist", "max_opened"} for key in ("DPMeans", "HDPMeans", "SphericalDPMeans")},
     "ShapeMeans": {"persist"},
 }
 NEEDED_ON_DASK = {("HDPMeans", "lam_local"), ("HDPMeans", "lam_global")}
