@@ -214,3 +214,11 @@ def test_pieces_of_few_clusters_become_those_with_gaps(seed):
     X[:, 0] += 150 * truth
     model = DPMeans(random_state=0).fit(X)
     assert adjusted_rand_score(model.labels_, truth) > 0.5
+
+
+@pytest.mark.parametrize("weight", [[2.0, 0.0, 0.0, 0.0], [1e-9, 1.0, 1e-9, 0.0]])
+def test_rows_of_weight_that_are_equal(weight):
+    """Rows that differ have no weight, or hardly any."""
+    X = [[0.0], [2.0], [2.0], [0.0]]
+    model = DPMeans(random_state=0).fit(X, sample_weight=weight)
+    assert model.n_clusters_ in (1, 2) and np.isfinite(model.cluster_centers_).all()

@@ -230,7 +230,8 @@ def test_numbers_of_pieces():
             assert number in pieces.numbers_of_pieces(k, 100, 400, number)
     assert pieces.numbers_of_pieces(1, 1, 1) == []
     assert max(pieces.numbers_of_pieces(3, 1000.0, 20)) == 20
-    assert max(pieces.numbers_of_pieces(3, 80.0, 80)) == 10
+    assert max(pieces.numbers_of_pieces(3, 100.0, 80)) == 12  # eight rows each
+    assert max(pieces.numbers_of_pieces(3, 95.0, 80)) == 8
 
 
 @seeds(20)

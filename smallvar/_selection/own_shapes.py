@@ -36,7 +36,8 @@ class OwnShapes:
         # rows times a scale that keeps their squares within float64
         self.scale = frame.scale
         # one variance for each column only where no column follows from others, but constant ones
-        self.by_column = self.d == used.sum()
+        # (there are no coordinates where the weighted rows are equal)
+        self.by_column = coordinates is None or self.d == used.sum()
         if self.by_column:
             self.rows = np.asarray(criterion.X[:, used], dtype=np.float64) - frame.mean[used]
             self.floor = np.diag(criterion.floor[used])
