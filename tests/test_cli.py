@@ -171,7 +171,7 @@ def test_reports(run, call, expected):
         ("blobs.csv --path 1000", "15 33.286445 +324.2 15 (path ends) 3.4331885"),
         ("equal.npy --path", "1 0 +0.0 1 0 inf *"),
         ("blobs.csv --path", "9 65.189296 +182.7 8 - -"),
-        ("uneven.csv --scale --path 2", "1 80 +208.0 2 41.095738 inf"),
+        ("uneven.csv --scale --path 2", "1 80 +208.0 2 41.095738 inf ="),
         ("equal.npy --scale", "K 1 (from the data; too few distinct rows to support another)"),
         (
             "uneven.csv --columns wide,narrow --scale",
