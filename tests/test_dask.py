@@ -205,7 +205,7 @@ def at_once(monkeypatch):
     def begin(rng, copies):
         client = AtOnce(rng, copies)
         monkeypatch.setattr(_estimators, "current_client", lambda: nullcontext(client))
-        monkeypatch.setattr(_executor, "wait", lambda futures: None)
+        monkeypatch.setattr(_executor, "wait_for", lambda client, futures: None)
         return client
 
     return begin

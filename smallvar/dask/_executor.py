@@ -140,6 +140,12 @@ def explain_failure(client, function, *args, **options):
         ) from error
 
 
+def wait_for(client, futures):
+    """Wait until the futures of a client are computed, which need not be that of the process."""
+    with client.as_current():
+        wait(futures)
+
+
 class Executor:
     """Runs functions on the partitions of a collection, in rounds of tasks.
 
@@ -166,7 +172,7 @@ class Executor:
         if not self.held:
             return [(None, [p]) for p in numbers]
         if self.workers is None:
-            wait(self.blocks)  # what is not computed yet is on no worker
+            wait_for(self.client, self.blocks)  # what is not computed yet is on no worker
             holders = self.client.who_has(self.blocks)
             self.workers = [
                 min(holders.get(future.key) or [None], key=str) for future in self.blocks
