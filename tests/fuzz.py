@@ -1321,7 +1321,9 @@ class Run:
         """Weights of the rows of a fit."""
         if "weight" not in about or self.space.get(about["weight"]) is None:
             return np.ones(n)
-        return np.broadcast_to(np.asarray(self.space[about["weight"]], dtype=np.float64), n)
+        weight = np.asarray(self.space[about["weight"]], dtype=np.float64)
+        # one column of weights is taken as a vector
+        return np.broadcast_to(weight.reshape(-1) if weight.ndim > 1 else weight, n)
 
     def slack(self, m, X, about):
         """What rounding may do to an objective: relative, and that of distances of such data."""

@@ -117,7 +117,7 @@ class ClusterRows:
         # squares neither over- nor underflow; a power of 2 changes no bits
         exponent = np.frexp((0.5 * high - 0.5 * low).max())[1]
         scale = float(np.ldexp(1.0, -max(int(exponent), -1000)))
-        rows = self.X[self.order[self.first[used]]]
+        rows = some_rows(self.X, self.order[self.first[used]])
         origins[used] = rows.toarray() if issparse(self.X) else rows
         # of equal rows the mean is the row, to the last bit
         add_rows(self.X, weight, labels, scale, origins, means)
@@ -273,7 +273,7 @@ def _one_by_one(rows, pairs):
         every, second = np.concatenate(places), np.repeat([0, 1], [len(one) for one in places])
         facing = np.concatenate([rows.facing(a, b), rows.facing(b, a)]).astype(bool)
         weight = None if rows.weight is None else rows.weight[every]
-        found = boundary_between(rows.X[rows.order[every]], weight, second, 0, 1, facing)
+        found = boundary_between(some_rows(rows.X, rows.order[every]), weight, second, 0, 1, facing)
         yield i, (found.edges, found.counts) if len(found.edges) else (None, None)
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse import issparse
 
+from smallvar._core.validation import some_rows
 from smallvar._sweeps.boundary import distribution, fit, valley
 from smallvar._sweeps.projections import histogram, places_without_itself
 
@@ -84,7 +85,8 @@ def boundary_between(X, weight, labels, a, b, facing=None):
     if second.all() or not second.any():
         return NOTHING
     weight = np.ones(len(rows)) if weight is None else np.asarray(weight[rows], dtype=np.float64)
-    part = X[rows].toarray() if issparse(X) else X[rows]
+    part = some_rows(X, rows)
+    part = part.toarray() if issparse(X) else part
     t = _projections(np.array(part, dtype=np.float64), weight, second)
     if facing is not None:
         t, weight = t[facing[rows]], weight[facing[rows]]

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from smallvar._core.validation import some_rows
+
 # A column of "numbers" is one with continuous values: few rows have equal ones.
 COLUMN_ROWS = 5000  # columns are judged by at most so many rows, evenly spaced
 SAME_VALUE = 1e-5  # of the spread of a column: values that are nearer to each other are one value
@@ -118,7 +120,7 @@ def count_distinct(X):
     odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64) * 2 + 1
     hashes = np.empty(X.shape[0], dtype=np.uint64)
     for start in range(0, X.shape[0], BLOCK_ROWS):
-        rows = X[start : start + BLOCK_ROWS]
+        rows = some_rows(X, slice(start, start + BLOCK_ROWS))
         rows = rows.toarray() if issparse(rows) else rows
         rows = np.ascontiguousarray(rows, dtype=np.float64) + 0.0  # no -0.0
         bits = rows.view(np.uint64)
