@@ -1,5 +1,7 @@
 """RobustDPMeans: equal to the twin, to all labelings of few rows; what outliers must not change."""
 
+import warnings
+
 import numpy as np
 import pytest
 import twins.robust
@@ -520,3 +522,14 @@ def test_verbose_and_max_iter(capsys):
     stopped = RobustDPMeans(lam=5.0, price=30.0, init=X[:20], tol=0.9).fit(X)
     assert stopped.n_iter_ == 2
     check(stopped, X)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_few_different_rows(seed):
+    """The rows of large clusters that are not equal span no box."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(3, 3))[rng.integers(0, 3, size=20)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model = RobustDPMeans(random_state=1).fit(X)
+    assert (model.labels_ >= 0).any()

@@ -45,7 +45,10 @@ class UniformNoise:
         low, high = inner.min(axis=0), inner.max(axis=0)
         if self.found:
             low, high = np.minimum(low, self.low), np.maximum(high, self.high)
-        self.low, self.high, varying = low, high, high > low
+        varying = high > low
+        if not varying.any():
+            return nothing
+        self.low, self.high = low, high
         w = np.ones(len(rows)) if weight is None else weight
         self.unit = distinct / w.sum()
         w = self.unit * w
