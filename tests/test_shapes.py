@@ -82,7 +82,7 @@ def test_mergers_of_random_evidence(seed):
     Found.pairs = pairs
     mergers, evidence = merge_order(Found, k)
     assert mergers.shape == (k - 1, 2) and evidence.shape == (k - 1,)
-    there = pieces.Pieces(np.zeros((k, 1)), None, Found, mergers, evidence)
+    there = pieces.Clustering(np.zeros((k, 1)), None, Found, mergers, evidence)
     for number in (None, *range(1, k + 1)):
         expected = twins.pieces.merged(evidence_of(Found), k, number)
         np.testing.assert_array_equal(there.clusters(number), expected)

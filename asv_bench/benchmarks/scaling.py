@@ -289,7 +289,7 @@ class Noise(Scaling):
         return len(np.unique(labels[labels >= 0]))
 
 
-class Moons(Scaling):
+class Moons(Noise):
     """Half moons, and columns of noise; both are told nothing."""
 
     names = ("ShapeMeans", "HDBSCAN")
@@ -297,7 +297,6 @@ class Moons(Scaling):
     rows = (1000, 5000, 20_000, 100_000)
     columns = (2, 3, 4)
     clusters = (2, 4, 8)
-    rival_rows = 20_000
 
     def data(self, n, d, k):
         X, truth = make_moons(n, noise=0.08, random_state=0)
@@ -308,14 +307,6 @@ class Moons(Scaling):
 
     def ours(self, n, d, k):
         return ShapeMeans(random_state=0, n_threads=1)
-
-    def rival(self, n, d, k):
-        return HDBSCAN(copy=True)
-
-    def track_n_clusters(self, case, estimator):
-        """K, noise not counted."""
-        labels = self.labels(case, estimator)
-        return len(np.unique(labels[labels >= 0]))
 
 
 class Prototypes:

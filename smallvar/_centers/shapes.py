@@ -292,28 +292,24 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         choice = self._choose(rows, relative, compact.labels, centers, path, rng, n_threads)
         pieces = choice.pieces
         labels = compact.labels
+        # other pieces than the compact clusters: all rows, not only those of the sample
         if pieces.centers is not centers:
             labels = nearest_sweep(rows, None, pieces.centers, n_threads).labels
         self.pieces_, self.piece_clusters_ = labels, choice.clusters.astype(np.int32)
-        self.labels_, self.n_clusters_ = (
-            self.piece_clusters_[labels],
-            int(choice.clusters.max()) + 1,
-        )
+        self.labels_ = self.piece_clusters_[labels]
+        self.n_clusters_, self.n_iter_ = int(choice.clusters.max()) + 1, compact.n_iter
         self.merge_evidence_, self.path_ = pieces.evidence, path
         self.boundaries_ = table_of(pieces.boundaries, np.arange(pieces.k), weight is not None)
-        self.metric_, self.n_iter_, self.confidence_ = (
-            path.metric,
-            compact.n_iter,
-            choice.confidence,
-        )
+        self.metric_, self.confidence_ = path.metric, choice.confidence
         self._multiply("path_")
         self._nearest = pieces.centers if shared is None else shared.whole(pieces.centers)
         self.piece_centers_ = self._nearest.copy()
+        # in another metric, the public centers are means of the data
         if self.metric_ is not None:
             self.piece_centers_ = means_of(X, relative, labels, n_threads)
 
     def _choose(self, X, weight, labels, centers, path, rng, n_threads, size=None):
-        """The Choice of pieces and clusters of rows in the metric of the path.
+        """The ShapeChoice of pieces and clusters of rows in the metric of the path.
 
         It is made by a sample of ``size`` rows, and of more if too few pieces have rows there.
         """

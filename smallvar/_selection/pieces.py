@@ -45,11 +45,13 @@ def merge_order(boundaries, k):
     between = {(a, b): T for (a, b), T in zip(pairs, boundaries.evidence.tolist(), strict=True)}
     left = list(range(k))
     while len(left) > 1:
+        # without any boundary left, clusters that do not touch
         pair = min(between, key=lambda p: (between[p], p)) if between else (left[0], left[1])
         mergers.append(pair)
         evidence.append(between.pop(pair, np.inf))
         kept, gone = pair
         left.remove(gone)
+        # the boundaries of the one that is gone become those of the other
         for p in [p for p in between if gone in p]:
             other = p[0] if p[1] == gone else p[1]
             joint = (min(kept, other), max(kept, other))
@@ -58,7 +60,7 @@ def merge_order(boundaries, k):
 
 
 @dataclass(eq=False)
-class Pieces:
+class Clustering:
     """A clustering into pieces, its boundaries, and the order in which pieces merge.
 
     ``labels`` are the pieces of the rows.
@@ -88,10 +90,11 @@ class Pieces:
         return int(gaps[0]) if len(gaps) else len(self.evidence)
 
     def support(self, labels, weight):
-        """Nats for clusters of the rows less those against, and the sum of both.
+        """Nats for clusters of the rows less those against, and the nats of all boundaries.
 
         A boundary between pieces of two clusters adds its evidence less WITHIN, one between pieces
-        of one cluster the opposite.
+        of one cluster the opposite. Boundaries of pieces that are not PURE add nothing, but are
+        among all.
         """
         n, m = self.k, int(labels.max()) + 1
         share = np.bincount(self.labels * m + labels, weight, n * m).reshape(n, m)
@@ -103,7 +106,7 @@ class Pieces:
 
 
 def find_pieces(X, weight, labels, centers, n_threads):
-    """The Pieces of a clustering of rows; clusters without rows are left out."""
+    """The Clustering of rows with these labels; pieces without rows are left out."""
     sizes = np.bincount(labels, weight, len(centers))
     if not sizes.all():
         used = np.flatnonzero(sizes)
@@ -111,7 +114,7 @@ def find_pieces(X, weight, labels, centers, n_threads):
         number[used] = np.arange(len(used))
         labels, centers = number[labels], centers[used]
     boundaries = find_boundaries(X, weight, labels, len(centers), n_threads)
-    return Pieces(centers, labels, boundaries, *merge_order(boundaries, len(centers)))
+    return Clustering(centers, labels, boundaries, *merge_order(boundaries, len(centers)))
 
 
 def is_clear(pieces, confidence):
@@ -143,21 +146,21 @@ def numbers_of_pieces(k, n, n_distinct, number=None):
     return sorted(q for q in found if (q > k or number is not None) and q <= most)
 
 
-class Choice(NamedTuple):
+class ShapeChoice(NamedTuple):
     """Pieces, the cluster of each, and the confidence in the number of clusters."""
 
-    pieces: Pieces
+    pieces: Clustering
     clusters: NDArray[np.intp]
     confidence: float
 
 
 def as_they_are(pieces, confidence):
-    """The Choice in which each piece is a cluster."""
-    return Choice(pieces, np.arange(pieces.k), confidence)
+    """The ShapeChoice in which each piece is a cluster."""
+    return ShapeChoice(pieces, np.arange(pieces.k), confidence)
 
 
 def choose(found, weight, compact, confidence, number=None):
-    """Choose clusters of the Pieces of several clusterings; returns a Choice.
+    """Choose clusters by several Clusterings into pieces; returns a ShapeChoice.
 
     The candidates are all rows as one, what each clustering leads to and, if ``compact``, the first
     clustering as it is; with a ``number``, those of so many clusters. Their score is the sum of the
@@ -187,12 +190,14 @@ def choose(found, weight, compact, confidence, number=None):
     ties = np.flatnonzero(shares >= shares.max() - TIE)
     best = max(ties.tolist(), key=lambda c: (numbers[c], -int(distinct.labels[rows[c]].max())))
     if number is not None:
-        return Choice(*candidates[best], np.nan)
+        return ShapeChoice(*candidates[best], np.nan)
     k = np.array([clusters.max() + 1 for _, clusters in candidates])
     others = shares[k != k[best]]
     lead = float(shares[best] - others.max()) if len(others) else 1.0
     same = float(np.mean(k[1:] == k[best]))
-    return Choice(*candidates[best], of_shapes(int(k[best]), lead, same, confidence, not compact))
+    return ShapeChoice(
+        *candidates[best], of_shapes(int(k[best]), lead, same, confidence, not compact)
+    )
 
 
 class _Labelings:
