@@ -174,6 +174,7 @@ MODULES = (
     "ranges",
     "sums",
     "exact",
+    "memberships",
     "dense",
     "sparse",
     "fast_centers",

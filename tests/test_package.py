@@ -95,7 +95,7 @@ LAYERS = {
     "_core": (
         *("config", "progress", "tables", "validation", "fit_loop", "estimator"),
         *("row_names", "groups"),
-        *("lapack", "krylov", "eigen", "frame"),
+        *("lapack", "krylov", "eigen", "frame", "mixture", "row_model"),
     ),
     "_selection": (
         *("columns", "confidence", "covariance", "directions", "coordinates", "criterion"),
@@ -110,7 +110,7 @@ LAYERS = {
     ),
     "_mixed": (
         *("reading", "kinds", "order", "columns", "profiles"),
-        *("measure", "single", "mixed_path", "families", "imputing", "mixed_dpmeans"),
+        *("measure", "deviances", "single", "mixed_path", "families", "imputing", "mixed_dpmeans"),
     ),
     "_features": ("feature_estimator", "feature_path", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),

@@ -4,7 +4,8 @@ Jiang, Kulis & Jordan (2012). The divergences and their sweeps are in ``divergen
 them in ``divergence_path``; "squared_euclidean" is ``DPMeans`` itself.
 """
 
-from typing import TYPE_CHECKING, Literal, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +27,7 @@ from smallvar._centers.dpmeans import DPMeans, RowsProblem
 from smallvar._centers.starts import Start, run_starts
 from smallvar._core.config import at_most_blas_threads
 from smallvar._core.estimator import keywords_only, warn_not_converged
+from smallvar._core.row_model import model_of_costs
 from smallvar._core.validation import (
     check_init,
     check_option,
@@ -60,6 +62,36 @@ class _DivergenceProblem(RowsProblem):
         are_means = point.centers is None
         centers = self.reference.frame.mean[None] if are_means else point.centers
         return Start(point, sweep, centers, are_means, rows)
+
+
+@dataclass
+class _Deviances:
+    """Twice the divergences of rows from centers: squared distances, for small divergences."""
+
+    rule: Any
+    centers: NDArray[np.float64]
+
+    def __call__(self, X, n_threads):
+        out = np.empty((X.shape[0], len(self.centers)))
+        for rows in blocks(X.shape[0], self.centers.size):
+            out[rows] = 2.0 * self.rule.between(X[rows, None].astype(np.float64), self.centers)
+        return out
+
+
+@dataclass
+class _Volumes:
+    """What the saddlepoint density of rows has besides their deviance: -1/2 sum_j log V(x_j).
+
+    Of values on the border of the domain, V is taken for a value somewhat inside, as Stirling's
+    formula has it.
+    """
+
+    rule: Any
+    inside: float
+
+    def __call__(self, X):
+        variance = self.rule.density_variance(np.asarray(X, dtype=np.float64), self.inside)
+        return -0.5 * np.log(variance).sum(axis=1)
 
 
 class BregmanDPMeans(DPMeans):
@@ -293,6 +325,7 @@ default="squared_euclidean"
         with at_most_blas_threads(n_threads), np.errstate(over="ignore"):
             relative = self._relative(weight, isinstance(self.lam, str))
             best = self._fit_rule(rule, X, relative, given, rng, n_threads)
+        self._remember_rows(X, weight)
         if not best.ended:
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)
@@ -331,6 +364,25 @@ default="squared_euclidean"
             idle = np.flatnonzero(weight == 0)
             self.labels_[idle] = nearest_centers(rule, X[idle], best.centers, n_threads)
         return best
+
+    def _made_row_model(self, fitted):
+        rule = self._rule()
+        if rule is None:
+            return super()._made_row_model(fitted)
+        X, n_threads = fitted.X, self._threads()
+        centers = self._centers(rule, X.shape[1])
+        costs = _Deviances(rule, centers)
+        taken, weight, labels = fitted.sample(
+            centers.size, lambda: costs(X, n_threads)[np.arange(X.shape[0]), fitted.labels]
+        )
+        rows = X[taken]
+        mean = np.average(rows, axis=0, weights=weight)[None]
+        d = max(1, np.count_nonzero(np.ptp(rows, axis=0)))
+        settings = _Deviances(rule, mean), rows, weight, labels, d, n_threads
+        model = model_of_costs(costs, *settings)
+        # the dispersion of an exponential family is the unit of its deviance
+        model.offset = _Volumes(rule, float(model.mixture.scatter.values.min()) / 6.0)
+        return model
 
     def _centers(self, rule, d):
         """The fitted centers; the divergence may have been set to another one since."""

@@ -124,6 +124,10 @@ class _Divergence:
 class _KullbackLeibler(_Divergence):
     kind = KULLBACK_LEIBLER
 
+    def density_variance(self, X, inside):
+        """The variance V(x) of the saddlepoint density."""
+        return X + inside
+
     def variance(self, mean):
         return mean
 
@@ -140,6 +144,10 @@ class _KullbackLeibler(_Divergence):
 class _ItakuraSaito(_Divergence):
     kind, low_is_in, has_shape = ITAKURA_SAITO, False, True
 
+    def density_variance(self, X, inside):
+        """The variance V(x) of the saddlepoint density."""
+        return np.square(X)
+
     def tangent(self, mu, m0):
         delta = mu - m0
         return delta / m0 / mu, _log_quotient(mu, m0, delta) - delta / mu
@@ -147,6 +155,10 @@ class _ItakuraSaito(_Divergence):
 
 class _Logistic(_Divergence):
     kind, high = LOGISTIC, 1.0
+
+    def density_variance(self, X, inside):
+        """The variance V(x) of the saddlepoint density."""
+        return (X + inside) * (1.0 - X + inside)
 
     def variance(self, mean):
         return mean * (1.0 - mean)

@@ -372,6 +372,7 @@ class DPMeans(NearestCenters, CenterEstimator):
         # a penalty that is found does not depend on the scale of the weights
         relative = self._relative(weight, isinstance(self.lam, str))
         best = self._fit(X, relative, given, rng, n_threads)
+        self._remember_rows(X, weight)
         reachable = self._reachable(X, weight, n_threads) if given is None else None
         if reachable:
             advised = {"merge": ("algorithm", "merge"), "auto": ("lam", "auto")}

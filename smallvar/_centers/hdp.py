@@ -25,6 +25,7 @@ from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import LoopSettings, Progress, RecordedStart, best_of
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
+from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
     check_lam,
     check_number,
@@ -239,7 +240,7 @@ class _HDPProblem:
         return HDPStart(sweep, lam_local, 0.0, drops=True).run(self.X.shape[0], loop)
 
 
-class HDPMeans(ClusterMixin, NearestCenters):
+class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
     """Hard Gaussian HDP: clusters several data sets, which share global clusters.
 
     Minimizes, over labels, centers and the numbers of clusters,
@@ -507,6 +508,7 @@ class HDPMeans(ClusterMixin, NearestCenters):
             labels[rows] = np.column_stack((self.labels_, self.local_labels_))
             local_clusters(self).label_idle(labels, X, weight, sets, n_threads)
             self.labels_, self.local_labels_ = labels.T.copy()
+        self._remember_rows(X, weight)
         if not ended:
             warn_not_converged(self, self.n_iter_)
         return self

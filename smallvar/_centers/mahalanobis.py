@@ -22,6 +22,7 @@ from smallvar._centers.gaussians import (
 )
 from smallvar._core.estimator import warn_not_converged
 from smallvar._core.fit_loop import best_of
+from smallvar._core.row_model import model_of_rows
 from smallvar._core.validation import (
     as_floats,
     check_init,
@@ -500,6 +501,7 @@ default="auto"
         self.lam_eff_ = cost
         self.n_iter_ = best.progress.n_iter
         self.confidence_ = np.nan if choice is None else choice.confidence
+        self._remember_rows(X, weight)
         if not best.progress.ended:
             warn_not_converged(self, self.n_iter_)
         if choice is not None:
@@ -641,6 +643,12 @@ default="auto"
         state = kind(self._columns(X), w, self.lam_ or 0.0, scale, reg, None)
         state.set_clusters(self._columns(centers), covariances, shares)
         return state
+
+    def _made_row_model(self, fitted):
+        rows, weight, labels, centers = self._sample_for_model(fitted)
+        covariances = learned(self, "covariances_", len(centers), *[rows.shape[1]] * 2)
+        rows = rows.astype(np.float64, copy=False)
+        return model_of_rows(rows, weight, labels, centers, covariances=covariances)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:
         """Cluster in which each row pays least.

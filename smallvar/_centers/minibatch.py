@@ -24,6 +24,7 @@ from smallvar._core.frame import (
     nearest_sweep,
 )
 from smallvar._core.progress import ProgressEvent
+from smallvar._core.row_model import model_of_stream
 from smallvar._core.validation import (
     Data,
     check_init,
@@ -223,7 +224,7 @@ class BatchEstimator(CenterEstimator):
         n_threads = self._threads()
         first = not hasattr(self, "cluster_centers_")
         X = self._validate(X, reset=first)
-        n = X.shape[0]
+        n, batch = X.shape[0], X
         X, weight, used = self._taking_part(X, sample_weight)
         if first:
             self._begin(X, weight, self._rng(), n_threads)
@@ -236,9 +237,29 @@ class BatchEstimator(CenterEstimator):
         before = self._step(X, weight, n_threads, later=not first)
         self._finish(nearest_again(before, X, weight, self.cluster_centers_, n_threads))
         self.labels_ = labels_of_all(self.labels_, used, n)
+        self._remember_batch(batch, X.shape[0] if weight is None else float(weight.sum()))
         if first:
             warn_if_unclear(self)
         return self
+
+    def _remember_rows(self, X, weight, **options):
+        super()._remember_rows(X, weight, **options)
+        self._within = self.inertia_, X.shape[0] if weight is None else float(weight.sum())
+
+    def _remember_batch(self, X, total):
+        """Remember a batch, at the end of its fit, and what rows have lain off their centers."""
+        error, seen = vars(self).get("_within", (0.0, 0.0))
+        self._within = error + self.inertia_, seen + total
+        super()._remember_rows(X, None, before=self._within)
+
+    def _made_row_model(self, fitted):
+        if fitted.before is None:
+            return super()._made_row_model(fitted)
+        # of a stream only sums are known
+        weights, (error, total) = getattr(self, self._given), fitted.before
+        centers = learned(self, "cluster_centers_", None, self.n_features_in_)
+        variance = error / (self._error_share * total * centers.shape[1])
+        return model_of_stream(centers, weights / weights.sum(), variance)
 
 
 class MiniBatchDPMeans(NearestCenters, BatchEstimator):
@@ -404,6 +425,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         self.cluster_weights_ = None if given is None else np.zeros(len(given))
         self._stream = None
         self.n_steps_ = 0
+        vars(self).pop("_within", None)
 
     def _choose(self, X, weight, rng, n_threads, init):
         path = find_path(X, weight, rng, n_threads, **self._path_options(), init=init)
@@ -463,6 +485,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
             stream, given = self._stream[0].only(kept), self.cluster_weights_[kept]
             self._set_state(stream, sweep.centers, given)
         self._finish(sweep)
+        self._remember_rows(X, weight)
         warn_if_unclear(self)
         return self
 

@@ -300,6 +300,7 @@ class RobustDPMeans(CenterEstimator):
         weight = check_weights(sample_weight, X.shape[0])
         given = check_init(self.init, X.shape[1], self.max_clusters, "path")
         self._fit(X, weight, given, rng, n_threads)
+        self._remember_rows(X, weight)
         if not self._ended:
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)

@@ -19,9 +19,10 @@ from smallvar._centers.center_estimator import at_centers
 from smallvar._centers.dpmeans import DPMeans, RowsProblem, SharedMeans, means_of
 from smallvar._centers.robust import RobustDPMeans
 from smallvar._centers.starts import DPFit, run_starts
-from smallvar._core.estimator import Estimator, LabelsMixin, check_fitted, keywords_only
+from smallvar._core.estimator import LabelsMixin, check_fitted, keywords_only
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._core.frame import nearest, nearest_sweep
+from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
     Data,
     check_flag,
@@ -67,7 +68,7 @@ def count_rows(X):
     return count_different(X) if some.any() else 1
 
 
-class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, RowModelMixin):
     """Clusters of any shape, each a union of compact pieces with no gap between them.
 
     Maximizes, over partitions of the rows into clusters C, the support by the boundaries between
@@ -263,6 +264,7 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                 numbers = np.full(X.shape[0], -1, dtype=np.int32)
                 numbers[kept] = getattr(self, name)
                 setattr(self, name, numbers)
+        self._remember_rows(X, weight, components=self.pieces_)
         self._warn_if_unclear()
         return self
 
@@ -358,8 +360,8 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         )
 
     def _measured(self, X):
-        """Rows in the coordinates in which distances from pieces are measured."""
-        return X if self.metric_ is None else self.path_.measured(X)
+        """Rows and centers of pieces in the coordinates in which distances are measured."""
+        return X if self.metric_ is None else self.path_.measured(X), self._nearest
 
     def predict(self, X: Data) -> NDArray[np.int32]:
         """Return the cluster of the nearest piece of each row.
@@ -376,7 +378,7 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         """
         check_fitted(self)
         X = self._validate(X, reset=False)
-        rows = self._measured(X)
+        rows, _ = self._measured(X)
         labels = self.piece_clusters_[nearest(rows, None, self._nearest, self._threads()).labels]
         if self._noise is not None:
             noise = copy(self._noise).set_params(n_threads=self.n_threads)
@@ -399,7 +401,7 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         """
         check_fitted(self)
         X = self._validate(X, reset=False)
-        rows = self._measured(X)
+        rows, _ = self._measured(X)
         model = at_centers(DPMeans(n_threads=self.n_threads), self._nearest, rows.shape[1])
         distances = model.transform(rows).astype(X.dtype, copy=False)
         order = np.argsort(self.piece_clusters_, kind="stable")

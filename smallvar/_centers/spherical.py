@@ -6,7 +6,7 @@ from typing import Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
+from scipy.sparse import csr_matrix, issparse
 from scipy.spatial.distance import cdist, pdist
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
@@ -24,6 +24,7 @@ from smallvar._centers.unit_rows import (
 )
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest, nearest_sweep
+from smallvar._core.row_model import SquaredDistances, model_of_costs
 from smallvar._core.validation import (
     DTYPES,
     Data,
@@ -440,12 +441,13 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         self._check_parameters()
         rng, n_threads = self._rng(), self._threads()
         X = self._validate(X, reset=True)
-        n = X.shape[0]
+        n, whole = X.shape[0], X
         X, weight, used = self._taking_part(X, sample_weight)
         given = self._given_centers(X, n_threads)
         relative = self._relative(weight, self._finds_penalty)
         best = self._fit(X, relative, given, rng, n_threads)
         self.labels_ = labels_of_all(self.labels_, used, n)
+        self._remember_rows(whole, check_weights(sample_weight, n))
         if not best.ended:
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)
@@ -553,6 +555,24 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     def _finish(self, sweep):
         super()._finish(sweep)
         vars(self).pop("objective_path_", None)  # that of a fit
+
+    def _measured(self, X):
+        rows, used = self._usable_rows(X)
+        if used is not None:  # rows without a direction are equally far from all centers
+            n = X.shape[0], len(used)
+            where = csr_matrix((np.ones(n[1]), (used, np.arange(n[1]))), shape=n)
+            rows = where @ rows
+        return rows, learned(self, "cluster_centers_", None, X.shape[1])
+
+    def _made_row_model(self, fitted):
+        if fitted.before is not None:
+            return super()._made_row_model(fitted)
+        rows, weight, labels, centers = self._sample_for_model(fitted)
+        mean = np.asarray(rows.mean(axis=0) if weight is None else weight @ rows / weight.sum())
+        costs = SquaredDistances(centers), SquaredDistances(mean.reshape(1, -1))
+        # of the tangent plane, where a von Mises-Fisher density is a Gaussian
+        d = max(1, min(rows.shape) - 1)
+        return model_of_costs(*costs, rows, weight, labels, d, self._threads())
 
     @overload
     def predict(  # numpydoc ignore=GL08

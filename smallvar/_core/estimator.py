@@ -286,9 +286,10 @@ class Estimator(FitMixin, BaseEstimator):
         return True
 
     def _threads(self):
-        """The number of threads, from the checked parameter."""
-        check_number(self.n_threads, "n_threads", low=1, integer=True, none=True)
-        return resolve_threads(self.n_threads)
+        """The number of threads, from the checked parameter; 1 if there is none."""
+        n_threads = getattr(self, "n_threads", 1)
+        check_number(n_threads, "n_threads", low=1, integer=True, none=True)
+        return resolve_threads(n_threads)
 
     def _rng(self):
         """The random generator of ``random_state``."""

@@ -13,12 +13,12 @@ from sklearn.utils.validation import validate_data
 
 from smallvar._centers.starts import DPFit, run_starts
 from smallvar._core.estimator import (
-    Estimator,
     LabelsMixin,
     check_fitted,
     keywords_only,
     warn_not_converged,
 )
+from smallvar._core.row_model import RowModelMixin, model_of_costs
 from smallvar._core.tables import opened
 from smallvar._core.validation import (
     check_lam,
@@ -28,6 +28,7 @@ from smallvar._core.validation import (
     exact_number,
 )
 from smallvar._mixed.columns import Column, pack, repack, weighted_columns
+from smallvar._mixed.deviances import MixedDeviances, MixedRows, MixedVolumes
 from smallvar._mixed.families import better_families
 from smallvar._mixed.imputing import imputed
 from smallvar._mixed.measure import SEED_COUNT, MixedSweep, check_values, measure_of, spreads_given
@@ -76,7 +77,7 @@ class _TableProblem(MixedProblem):
         return again
 
 
-class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, RowModelMixin):
     """DP-means for tables of numbers, counts, flags and categories, with cells that are missing.
 
     Minimizes, over labels, the parameters of the clusters and their number K,
@@ -331,7 +332,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         with np.errstate(over="ignore", invalid="ignore"):
             packed = pack(self._checked(X, reset=True), self.columns)
         self._note_columns(X, packed)
-        weight = check_weights(sample_weight, len(packed.numbers))
+        given_weight = weight = check_weights(sample_weight, len(packed.numbers))
         # the prior of a cluster is worth a row of mean weight
         weight = self._relative(weight, isinstance(self.lam, str), to_mean=True)
         packed = weighted_columns(packed, weight)
@@ -346,6 +347,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             packed, self.labels_, weight, self.cluster_parameters_, self.spreads_
         )
         self._library = library_of(X)
+        self._remember_rows(MixedRows(packed.numbers, packed.codes), given_weight)
         if not best.ended:
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)
@@ -437,6 +439,28 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         packed = repack(self._checked(X, reset=False), self.columns_)
         check_values(packed)
         return packed
+
+    def _judged_rows(self, X):
+        packed = self._packed(X)
+        return MixedRows(packed.numbers, packed.codes)
+
+    def _measured(self, X):
+        return X, self._centers
+
+    def _made_row_model(self, fitted):
+        rows, n_threads = fitted.X, self._threads()
+        costs = MixedDeviances(self._measure, self._centers)
+        taken, weight, labels = fitted.sample(
+            self._centers.size,
+            lambda: costs(rows, n_threads)[np.arange(len(fitted.labels)), fitted.labels],
+        )
+        rows = rows[taken]
+        own = costs(rows, n_threads)[np.arange(len(labels)), labels]
+        # as many dimensions as make 1 the unit of divergences, which have the spreads of the fit
+        d = float(np.average(own, weights=weight)) or 1.0
+        overall = MixedDeviances(self._measure, self._measure.overall())
+        offset = MixedVolumes(self._measure, d)
+        return model_of_costs(costs, overall, rows, weight, labels, d, n_threads, offset=offset)
 
     def predict(self, X: Any) -> NDArray[np.int32]:
         """Cluster of the least divergence from each row; no row opens a cluster.

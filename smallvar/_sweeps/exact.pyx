@@ -96,9 +96,9 @@ def nearest_of_few(X, const double[:, ::1] centers):
 
 cdef void distances_of_chunk(
     const Rows* rows, const double* panels, Py_ssize_t k, Py_ssize_t chunk, int thread, double* buffer, real_x* out,
-    double* largest
+    double* largest, bint squared
 ) noexcept nogil:
-    """Distances (not squared) of a chunk's rows to all centers.
+    """Distances, ``squared`` or not, of a chunk's rows to all centers.
 
     buffer : EXACT_CHUNK d numbers for each thread
     INOUT largest : of each thread, SPACED apart, the largest distance so far
@@ -106,7 +106,7 @@ cdef void distances_of_chunk(
     cdef const double* x[EXACT_CHUNK]
     cdef double[PANEL] squares
     cdef Py_ssize_t start = chunk * EXACT_CHUNK, size = min(<Py_ssize_t> EXACT_CHUNK, rows.n - chunk * EXACT_CHUNK)
-    cdef Py_ssize_t d = rows.d, first = 0, count, m
+    cdef Py_ssize_t d = rows.d, first = 0, count, l, m
     cdef double norm
     buffer, largest, out = buffer + thread * EXACT_CHUNK * d, largest + thread * SPACED, out + start * k
     for m in range(size):
@@ -114,6 +114,10 @@ cdef void distances_of_chunk(
     while first < k:
         for m in range(size):
             count = squares_of_panel(x[m], d, panels, first, k, squares)
+            if squared:
+                for l in range(count):
+                    out[m * k + first + l] = <real_x> squares[l]
+                continue
             if real_x is float:
                 norm = sc_roots_f(count, squares, out + m * k + first)
             else:
@@ -122,8 +126,8 @@ cdef void distances_of_chunk(
         first += PANEL
 
 
-def distances_to_centers(X, const double[:, ::1] centers, real_x[:, ::1] out, int n_threads):
-    """Write the distances (not squared) of all rows to all centers; returns the largest one before it is rounded.
+def distances_to_centers(X, const double[:, ::1] centers, real_x[:, ::1] out, int n_threads, bint squared=False):
+    """Write the distances of all rows to all centers; returns the largest one before it is rounded, 0 if ``squared``.
 
     X : IN array (n, d);  centers : IN array (k, d);  out : OUT array (n, k)
     """
@@ -143,7 +147,8 @@ def distances_to_centers(X, const double[:, ::1] centers, real_x[:, ::1] out, in
             loop = begin_loop(last - first, threads)
             for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
                 distances_of_chunk(
-                    &rows, &panels[0, 0, 0], k, chunk, begin_chunk(&loop), &buffer[0], &out[0, 0], &largest[0]
+                    &rows, &panels[0, 0, 0], k, chunk, begin_chunk(&loop), &buffer[0], &out[0, 0], &largest[0],
+                    squared
                 )
             end_loop(&loop)
             poll_signals(&work, 1, 0)

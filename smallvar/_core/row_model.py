@@ -1,0 +1,581 @@
+"""How sure the cluster of a row is, and how strange the row: methods that estimators share.
+
+``RowModelMixin`` gives an estimator ``predict_proba``, ``score_samples`` and ``outlier_scores``. It
+remembers the rows of a fit (``FittedRows``) and measures a mixture on them when one of these is
+first asked for, so that fits do not take longer. An estimator says in ``_made_row_model`` how rows
+are compared with its clusters.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.utils import gen_batches
+
+from smallvar._core.config import one_blas_thread
+from smallvar._core.estimator import Estimator, check_fitted, copy_of
+from smallvar._core.mixture import (
+    LEAST_VARIANCE,
+    DenseRows,
+    Form,
+    Mixture,
+    RowsOfCosts,
+    Scatter,
+    fit_mixture,
+    fit_scale,
+    log_density,
+    log_sums,
+    squared_distances,
+)
+from smallvar._core.validation import Data, check_flag, learned, some_rows
+from smallvar._sweeps.memberships import softmax, softmax_of_linear
+
+MODEL_ROWS = 10_000  # rows at most on which a mixture is measured
+MODEL_NUMBERS = 1 << 22  # numbers in these rows, and in their table of costs, at most
+FEWEST_ROWS = 1000  # but at least so many rows
+BLOCK_NUMBERS = 1 << 20  # numbers in the table of a block of rows,
+FEWEST_JUDGED_ROWS = 256  # which has at least so many rows
+BLOCK_ROWS = 4096  # rows whose distances are computed at once for a sample
+PROBES = 8  # rows by which a change of the data is noticed
+WIDEST_FREEDOM = 1.0  # degrees of freedom of rows of no known cluster: the heaviest tail
+
+
+class FittedRows:
+    """The rows of a fit, their weights and labels, and what has been computed from them.
+
+    The rows are not copied: a few are, to notice if they are changed before they are used. Of a
+    stream, they are the last batch: ``before`` are the sums of squared distances, and of weights,
+    of all batches.
+    """
+
+    def __init__(self, X, weight, labels, centers=None, components=None, before=None):
+        self.X, self.weight, self.labels, self.components = X, weight, labels, components
+        self.before = before
+        self.centers = None if centers is None else centers.copy()
+        self.probes = self._probes()
+        self.model = self.probabilities = self.outlier_scores = None
+
+    def _probes(self):
+        """Copies of a few numbers or rows."""
+        X = self.X.data if issparse(self.X) else self.X
+        return X[:: max(1, len(X) // PROBES)].copy() if isinstance(X, np.ndarray) else None
+
+    @property
+    def are_there(self):
+        """Whether the rows are there and as they were."""
+        if self.X is None:
+            return False
+        now = self._probes()
+        return now is None or np.array_equal(now, self.probes)
+
+    def check(self, what):
+        """Raise unless the rows are there and as they were."""
+        if self.X is None:
+            raise AttributeError(
+                f"{what} has no rows to be computed from: a pickled estimator has lost those of "
+                "its fit; use predict_proba(X) or outlier_scores(X), or ask for it before pickling"
+            )
+        if not self.are_there:
+            raise ValueError(
+                f"X must be as it was in fit when {what} is first computed, but it has been "
+                "changed: ask for it before changing X, or fit a copy"
+            )
+
+    def sample(self, numbers, distances):
+        """Rows for a model: their numbers, weights and components; few if ``numbers`` are many.
+
+        Where there are more, those are taken that divide the rows of each cluster, in the order of
+        their distances, into equal parts: the sample does not depend on the order of the rows.
+        """
+        label = self.labels if self.components is None else self.components
+        used = label >= 0
+        if self.weight is not None:
+            used &= self.weight > 0.0
+        rows = np.flatnonzero(used)
+        most = min(MODEL_ROWS, max(FEWEST_ROWS, MODEL_NUMBERS // max(1, numbers)))
+        if len(rows) <= most:
+            return rows, None if self.weight is None else self.weight[rows], label[rows]
+        rows = rows[np.lexsort((distances()[rows], label[rows]))]
+        step = -(-len(rows) // most)
+        taken = rows[step // 2 :: step]
+        # each cluster counts as much as all of its rows
+        weight = np.ones(len(label)) if self.weight is None else self.weight
+        k = int(label.max()) + 1
+        total = np.bincount(label[rows], weight[rows], k)
+        some = np.bincount(label[taken], weight[taken], k)
+        factor = np.divide(total, some, out=np.ones(k), where=some > 0.0)
+        return taken, weight[taken] * factor[label[taken]], label[taken]
+
+    def __getstate__(self):
+        return vars(self) | {"X": None, "weight": None, "probes": None}
+
+
+@dataclass
+class RowModel:
+    """A mixture, and how rows are compared with its clusters.
+
+    ``squares(block, n_threads)`` are squared distances, or costs, in units of the scatter, (n, K).
+    ``broad(block)`` is the log density of a row of no known cluster, whose share is ``unknown``.
+    ``clusters`` are the clusters of the components of the mixture, None where these are the same.
+    ``offset(block)`` is added to log densities, where costs leave out what all clusters share.
+    """
+
+    mixture: Mixture
+    squares: Callable[[Any, int], NDArray[np.float64]]
+    broad: Callable[[Any], NDArray[np.float64]]
+    unknown: float = 0.0
+    clusters: NDArray[np.int32] | None = None
+    offset: Callable[[Any], NDArray[np.float64]] | None = None
+    order: tuple = field(init=False)
+    levels: Any = field(init=False, default=None)
+
+    def __post_init__(self):
+        self.order = ()
+        if self.clusters is not None:
+            order = np.argsort(self.clusters, kind="stable")
+            k = int(self.clusters.max()) + 1
+            self.order = order, np.searchsorted(self.clusters[order], np.arange(k))
+
+    @property
+    def n_clusters(self):
+        """The number of clusters."""
+        return len(self.mixture.shares) if self.clusters is None else len(self.order[1])
+
+    def logs(self, block, n_threads, unknown=False):
+        """Log of share times density of rows in clusters; with a column of ``unknown`` ones."""
+        squares = self.squares(block, n_threads)
+        logs = self.mixture.logs(squares, out=squares)
+        if self.clusters is not None:
+            logs = np.logaddexp.reduceat(logs[:, self.order[0]], self.order[1], axis=1)
+        if unknown:
+            logs += np.log1p(-self.unknown)
+            logs = np.column_stack((logs, np.log(self.unknown) + self.broad(block)))
+        return logs
+
+    def memberships(self, block, n_threads, unknown=False, out=None):
+        """Probabilities of clusters, those of each row with the sum 1."""
+        shares = self.shares(unknown)
+        if unknown:  # what rows that are infinitely far from all clusters belong to
+            shares = (np.arange(len(shares)) == self.n_clusters).astype(np.float64)
+        out = np.empty((block.shape[0], self.n_clusters + unknown)) if out is None else out
+        linear = None
+        if not unknown and self.clusters is None and np.isinf(self.mixture.freedom):
+            linear = self.squares.linear(block)
+        if linear is not None:  # the squares of a row are those of others and a linear function
+            A, offset = linear
+            offset = offset - 0.5 * self.mixture.prices
+            softmax_of_linear(block, A, offset, shares, out, n_threads)
+            return out
+        out[:] = self.logs(block, n_threads, unknown)
+        softmax(out, shares, n_threads)
+        return out
+
+    def shares(self, unknown):
+        """Shares of the clusters."""
+        shares = self.mixture.shares
+        if self.clusters is not None:
+            shares = np.bincount(self.clusters, shares)
+        return np.append(shares * (1 - self.unknown), self.unknown) if unknown else shares
+
+    def score(self, block, n_threads):
+        """Log densities of rows."""
+        out = log_sums(self.logs(block, n_threads))[:, 0]
+        return out if self.offset is None else out + self.offset(block)
+
+    def strangeness(self, block, n_threads, own=None):
+        """Probabilities that a row of the mixture has a higher density than these rows.
+
+        ``own`` are, for rows of the fit, the components that they belong to (-1: none), and the
+        share of the weight of these that is not their own: a row does not vouch for itself. Without
+        it the mean of the others is farther away, by the inverse of that share.
+        """
+        squares = self.squares(block, n_threads)
+        if own is not None:
+            label, rest = own
+            row = np.flatnonzero(label >= 0)
+            label, rest = label[row], rest[row]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                squares[row, label] = np.where(rest > 0.0, squares[row, label] / rest**2, np.inf)
+        logs = self.mixture.logs(squares, out=squares)
+        if own is not None:
+            with np.errstate(divide="ignore"):
+                logs[row, label] += np.log(rest)
+        if self.levels is None:
+            self.levels = self.mixture.typicality()
+        density, higher = self.levels
+        return np.interp(log_sums(logs)[:, 0], density, higher)
+
+
+@dataclass
+class SquaredDistances:
+    """Squared distances of rows, dense or sparse, from centers."""
+
+    centers: NDArray[np.float64]
+
+    def __call__(self, X, n_threads):
+        return squared_distances(X, self.centers, n_threads)
+
+
+@dataclass
+class _Scaled:
+    """Squared distances in units of a scatter, of the columns that varied in the fit (None: all).
+
+    ``costs`` are given for a spherical scatter, else the scatter itself measures the distances from
+    ``centers``.
+    """
+
+    scatter: Scatter
+    costs: Callable[[Any, int], NDArray[np.float64]] | None = None
+    centers: NDArray[np.float64] | None = None
+    columns: NDArray[np.intp] | None = None
+
+    def __call__(self, X, n_threads):
+        if self.costs is not None:
+            out = self.costs(X, n_threads)
+            out /= self.scatter.values
+            return out
+        X = X if self.columns is None else X[:, self.columns]
+        return self.scatter.squares(X, self.centers, n_threads)
+
+    def linear(self, X):
+        """Matrix, for all columns, and offsets as of ``Scatter.linear``; None: there are none."""
+        found = None if self.costs is not None or issparse(X) else self.scatter.linear(self.centers)
+        if found is None or self.columns is None:
+            return found
+        A = np.zeros((X.shape[1], len(self.centers)))
+        A[self.columns] = found[0]
+        return A, found[1]
+
+
+@dataclass
+class _Broad:
+    """The log density of rows anywhere: the heaviest tail, about the center of all rows."""
+
+    squares: _Scaled
+
+    def __call__(self, X):
+        scatter = self.squares.scatter
+        squares = self.squares(X, 1)[:, 0]
+        return log_density(squares, scatter.log_volume[0], WIDEST_FREEDOM, scatter.d)
+
+
+def model_of_rows(X, weight, labels, centers, clusters=None, covariances=None):
+    """The RowModel of dense rows with labels, in clusters (components) with these centers.
+
+    ``covariances`` are those of the clusters, if they are known but for a common factor.
+    """
+    w = np.ones(len(X)) if weight is None else weight
+    rows, columns = DenseRows(X, weight, centers), None
+    if not rows.variance.all():
+        columns = np.flatnonzero(rows.variance) if rows.variance.any() else np.zeros(1, np.intp)
+        X, centers = (np.ascontiguousarray(part[:, columns]) for part in (X, centers))
+        rows = DenseRows(X, weight, centers)
+        if covariances is not None:
+            covariances = covariances[:, columns][:, :, columns]
+    mean = (w @ X / w.sum())[None]
+    with one_blas_thread(*X.shape):
+        if covariances is None:
+            mixture = fit_mixture(rows, labels)
+        else:
+            mixture = fit_scale(rows, labels, Scatter(Form("full", True), covariances, rows.d))
+        whole = DenseRows(X, weight, mean).of_all(mixture.scatter.form.shape)
+        if not whole.is_sound:  # fewer rows than columns
+            whole = DenseRows(X, weight, mean).of_all("columns")
+    squares = _Scaled(mixture.scatter, None, centers, columns)
+    broad = _Broad(_Scaled(whole, None, mean, columns))
+    return RowModel(mixture, squares, broad, clusters=clusters)
+
+
+def model_of_costs(costs, broad_costs, rows, weight, labels, d, n_threads, **options):
+    """The RowModel of rows that have a cost, like a squared distance, in each cluster.
+
+    ``costs(rows, n_threads)`` are those in the clusters, ``broad_costs`` in one of all rows; d is
+    the number of dimensions: the mean cost is d times the unit of the cost. ``options`` are forms
+    of the scatter, ``volumes`` of the clusters, and what RowModel has besides.
+    """
+    forms, volumes = options.get("forms"), options.get("volumes", 0.0)
+    whole = broad_costs(rows, n_threads)
+    total = float(np.average(whole[:, 0], weights=weight)) / d
+    least = LEAST_VARIANCE * total or np.finfo(float).tiny
+    table = RowsOfCosts(costs(rows, n_threads), weight, d, least, volumes)
+    mixture = fit_mixture(table, labels, forms)
+    form = Form("spherical", False)
+    broad = _Broad(_Scaled(Scatter(form, np.array([total + least]), d), broad_costs))
+    scaled = _Scaled(mixture.scatter, costs)
+    further = {name: options.get(name) for name in ("offset", "clusters")}
+    return RowModel(mixture, scaled, broad, **further)
+
+
+def model_of_stream(centers, shares, variance):
+    """The RowModel of a stream, of whose rows only the variance within clusters is known."""
+    d = centers.shape[1]
+    variance = np.array([max(variance, np.finfo(float).tiny)])
+    mean = (shares @ centers)[None]
+    between = float(shares @ np.square(centers - mean).mean(axis=1))
+    form = Form("spherical", False)
+    scatter, whole = Scatter(form, variance, d), Scatter(form, variance + between, d)
+    broad = _Broad(_Scaled(whole, None, mean))
+    return RowModel(Mixture(shares, scatter, np.inf), _Scaled(scatter, None, centers), broad)
+
+
+class RowModelMixin(Estimator):
+    """An estimator that says how sure the cluster of a row is, and how strange the row."""
+
+    n_clusters_: int
+    labels_: NDArray[np.int32]
+
+    def _remember_rows(self, X, weight, **options):
+        """Remember the rows of a fit, at its end."""
+        centers = vars(self).get("cluster_centers_")
+        self._fitted_rows = FittedRows(X, weight, self.labels_, centers, **options)
+
+    def _measured(self, X):
+        """Rows and centers in the coordinates in which distances between them are measured."""
+        return X, learned(self, "cluster_centers_", None, X.shape[1])
+
+    def _judged_rows(self, X):
+        """Checked new rows."""
+        return self._validate(X, reset=False)
+
+    def _made_row_model(self, fitted):
+        """The RowModel, from the FittedRows."""
+        X = fitted.X
+        rows, weight, labels, centers = self._sample_for_model(fitted)
+        clusters = vars(self).get("piece_clusters_")
+        if not issparse(X):
+            rows = rows.astype(np.float64, copy=False)
+            return model_of_rows(rows, weight, labels, centers, clusters)
+        mean = np.asarray(rows.mean(axis=0) if weight is None else weight @ rows / weight.sum())
+        costs = SquaredDistances(centers), SquaredDistances(mean.reshape(1, -1))
+        d, n_threads = X.shape[1], self._threads()
+        return model_of_costs(*costs, rows, weight, labels, d, n_threads, clusters=clusters)
+
+    def _sample_for_model(self, fitted):
+        """Measured rows for a model, their weights, their components, and the centers of these."""
+        X, n_threads = fitted.X, self._threads()
+        label = fitted.labels if fitted.components is None else fitted.components
+
+        def distances():
+            own = np.empty(len(label))
+            for rows in gen_batches(X.shape[0], BLOCK_ROWS):
+                table = squared_distances(*self._measured(some_rows(X, rows)), n_threads)
+                own[rows] = table[np.arange(len(table)), label[rows]]
+            return own
+
+        taken, weight, labels = fitted.sample(1 if issparse(X) else X.shape[1], distances)
+        rows, centers = self._measured(some_rows(X, taken))
+        return rows, weight, labels, centers
+
+    def _unknown_share(self, fitted):
+        """The share of rows of no known cluster: one row more than there were, but for noise."""
+        weight = np.ones(len(fitted.labels)) if fitted.weight is None else fitted.weight
+        n = np.count_nonzero(weight) if fitted.before is None else fitted.before[1]
+        noise = float(weight[fitted.labels < 0].sum() / weight.sum())
+        return max(1.0 / (n + 1), noise)
+
+    def _row_model(self):
+        """The RowModel, measured when it is first asked for."""
+        fitted = vars(self).get("_fitted_rows")
+        if fitted is None:
+            raise AttributeError(
+                f"this {type(self).__name__} has seen no rows in a fit, by which probabilities of "
+                "rows are measured"
+            )
+        centers = vars(self).get("cluster_centers_")
+        replaced = fitted.centers is not None and not np.array_equal(fitted.centers, centers)
+        if fitted.model is None or replaced:
+            fitted.check("the model of rows")
+            if replaced:  # by the user
+                labels, before = self.predict(fitted.X), fitted.before
+                fitted = FittedRows(fitted.X, fitted.weight, labels, centers, before=before)
+                self._fitted_rows = fitted
+            fitted.model = self._made_row_model(fitted)
+            fitted.model.unknown = self._unknown_share(fitted)
+        return fitted.model
+
+    def _judged(self, X, judge, width=None):
+        """The results ``judge(model, block, rows, out)`` of the RowModel for blocks of rows."""
+        model, n = self._row_model(), X.shape[0]
+        out = np.empty(n if width is None else (n, width(model)))
+        size = max(FEWEST_JUDGED_ROWS, BLOCK_NUMBERS // len(model.mixture.shares))
+        with np.errstate(over="ignore"), one_blas_thread(size, X.shape[1]):
+            for rows in gen_batches(n, size):
+                part = out[rows]
+                result = judge(model, self._measured(some_rows(X, rows))[0], rows, part)
+                if result is not part:
+                    part[:] = result
+        return out
+
+    def predict_proba(self, X: Data, *, unknown: bool = False) -> NDArray[np.float64]:
+        """Return the probability of each cluster for each row.
+
+        The labels of a fit are the limit, for noise that vanishes, of the labels of a mixture of
+        Gaussians or t densities about the same centers. With the noise that the rows of the fit
+        have, a row belongs to cluster k with probability ::
+
+            p_k f(x; mu_k, S_k) / sum_j p_j f(x; mu_j, S_j),
+
+        f being the density, and p_k the shares, that describe those rows best: see Notes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            New data, as for ``predict``.
+        unknown : bool, default=False
+            Add a last column: the probability that the row belongs to no known cluster, or is
+            noise where the estimator tells noise apart.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_clusters) or (n_samples, n_clusters + 1)
+            The sum over each row is 1. The largest one mostly, not always, is that of the cluster
+            of ``predict``, for which the size and the spread of clusters do not count.
+
+        Raises
+        ------
+        AttributeError
+            If no rows are known from which the noise can be measured: a pickle has lost them
+            where they had been changed before.
+        ValueError
+            If the rows of the fit have been changed before the first call.
+
+        Notes
+        -----
+        The mixture is measured when it is first asked for, on at most 10,000 rows of the fit. Their
+        scatter is the best of six forms, spherical, one variance for each column, or a full matrix,
+        in each case one for all clusters or one each, by likelihood and a price of log(n) / 2 for
+        each parameter; degrees of freedom are infinite (Gaussian) or from 200 to 3. Hard labels cut
+        off what reaches over to other clusters; by steps of EM, with the centers as they are,
+        shares and scatter are those of the rows by their probabilities. For costs that are no
+        distances (divergences, cosines, mixed columns) only the unit of the cost is measured.
+
+        Rows of no known cluster have a t density with one degree of freedom and the scatter of all
+        rows, and the share of one row more than the fit had, or that of the noise.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from smallvar import DPMeans
+        >>> X, _ = make_blobs(300, centers=[[0, 0], [6, 0]], random_state=0)
+        >>> model = DPMeans(random_state=0).fit(X)
+        >>> order = model.cluster_centers_[:, 0].argsort()
+        >>> model.predict_proba([[0.0, 0.0], [3.0, 0.0], [6.0, 0.0]])[:, order].round(2)
+        array([[1.  , 0.  ],
+               [0.47, 0.53],
+               [0.  , 1.  ]])
+        """
+        check_fitted(self)
+        check_flag(unknown, "unknown")
+        X, n_threads = self._judged_rows(X), self._threads()
+        return self._judged(
+            X,
+            lambda model, block, _, out: model.memberships(block, n_threads, unknown, out),
+            lambda model: model.n_clusters + unknown,
+        )
+
+    def score_samples(self, X: Data) -> NDArray[np.float64]:
+        """Return the log density of each row under the mixture of ``predict_proba``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            New data, as for ``predict``.
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,), float64
+            Its natural logarithm, in the columns that varied in the fit; in a ``metric_``, the
+            density of the transformed rows.
+        """
+        check_fitted(self)
+        X, n_threads = self._judged_rows(X), self._threads()
+        return self._judged(X, lambda model, block, *_: model.score(block, n_threads))
+
+    def outlier_scores(self, X: Data) -> NDArray[np.float64]:
+        """Return how strange each row is.
+
+        That is the probability, under the mixture of ``predict_proba``, that a row has a higher
+        density than this one. For a single cluster this is the probability that a row is nearer to
+        the center. Of rows from the mixture a tenth exceed .9, whatever the number of columns.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            New data, as for ``predict``.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,), float64
+            From 0, ordinary, to 1, like no row of the fit.
+
+        Notes
+        -----
+        ``outlier_scores_`` are those of the rows of the fit, but each as if its cluster did not
+        have it: a row that is alone in its cluster is not ordinary.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from smallvar import DPMeans
+        >>> X, _ = make_blobs(300, centers=[[0, 0], [6, 0]], random_state=0)
+        >>> model = DPMeans(random_state=0).fit(X)
+        >>> model.outlier_scores([[0.0, 1.0], [0.0, 3.0], [3.0, 6.0]]).round(3)
+        array([0.337, 0.986, 1.   ])
+        """
+        check_fitted(self)
+        X, n_threads = self._judged_rows(X), self._threads()
+        return self._judged(X, lambda model, block, *_: model.strangeness(block, n_threads))
+
+    def _own_outlier_scores(self, X):
+        """The outlier score of each row of the fit, as if its cluster did not have it."""
+        fitted, n_threads = self._fitted_rows, self._threads()
+        label = fitted.labels if fitted.components is None else fitted.components
+        weight = np.ones(len(label)) if fitted.weight is None else fitted.weight
+        sizes = np.bincount(label[label >= 0], weight[label >= 0])
+        rest = np.where(label >= 0, 1.0 - weight / np.maximum(sizes[label], weight), 1.0)
+
+        def strange(model, block, rows, _):
+            own = None if fitted.before else (label[rows], rest[rows])  # of one batch, of many
+            return model.strangeness(block, n_threads, own)
+
+        return self._judged(X, strange)
+
+    def _own_probabilities(self, X):
+        """The probability of its own cluster for each row of the fit."""
+        labels, n_threads = self._fitted_rows.labels, self._threads()
+
+        def own(model, block, rows, _):
+            table, label = model.memberships(block, n_threads), labels[rows]
+            return np.where(label < 0, 0.0, table[np.arange(len(label)), label])
+
+        return self._judged(X, own)
+
+    @property
+    def probabilities_(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+        """The probability of its own cluster for each row of the fit; 0 for rows that are noise."""
+        return self._of_fitted("probabilities", RowModelMixin._own_probabilities)
+
+    @property
+    def outlier_scores_(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+        """The outlier score of each row of the fit."""
+        return self._of_fitted("outlier_scores", RowModelMixin._own_outlier_scores)
+
+    def _of_fitted(self, name, compute):
+        """An array for the rows of the fit, computed when it is first asked for."""
+        one = copy_of(self)  # all of the same fit, whatever other threads do
+        fitted = vars(one).get("_fitted_rows")
+        if fitted is None:
+            raise AttributeError(f"{type(self).__name__} has {name}_ only after fit")
+        if getattr(fitted, name) is None:
+            fitted.check(f"{name}_")
+            setattr(fitted, name, compute(one, fitted.X))
+        return getattr(fitted, name)
+
+    def __getstate__(self):
+        fitted = vars(self).get("_fitted_rows")
+        if fitted is not None and fitted.model is None and fitted.are_there:
+            copy_of(self)._row_model()
+        return super().__getstate__()

@@ -1,0 +1,139 @@
+/* Probabilities of clusters from logarithms of weights: exponentials whose sum over a row is 1.
+ *
+ * Plain loops, which compilers turn into vectors of every instruction set; additions are in an order of their own, four
+ * sums side by side.
+ */
+#ifndef SV_SET
+
+#ifndef SMALLVAR_MEMBERSHIPS_H
+#define SMALLVAR_MEMBERSHIPS_H
+
+#include <math.h>
+#include "_sets.h"
+
+#define SM_SIDE 4 /* also the rows of one step of sm_linear */
+#define SM_PADDED 8 /* clusters are padded to a multiple of so many: the lanes of the widest vectors */
+
+#define SV_KERNELS "_memberships.h"
+#include "_each.h"
+
+SV_CHOOSE(sm_gaussian)
+SV_CHOOSE(sm_linear)
+SV_CHOOSE(sm_softmax)
+
+#endif
+
+#else /* for each instruction set */
+
+#define SV_SINGLE 0
+#include "_vector.h"
+#undef SV_SINGLE
+
+/* a b + c, fused where the set can: probabilities of other sets may differ in their last bits */
+#undef SM_MULADD
+#if (defined(__GNUC__) || defined(__clang__)) && (SV_SET > 2 || defined(__aarch64__))
+#define SM_MULADD(a, b, c) __builtin_fma(a, b, c)
+#else
+#define SM_MULADD(a, b, c) ((a) * (b) + (c))
+#endif
+
+/* e^x for x <= 0, to 1e-14 of it; for less than -708 what it is for -708, 3e-308.
+ * x = n log 2 + r with |r| <= log(2) / 2, e^x = 2^n (1 + r + r^2 / 2! + ... + r^11 / 11!). */
+SV_INLINE double SV_(sm_exp)(double x)
+{
+    const double shift = 6755399441055744.0; /* 1.5 2^52: adding it rounds to whole numbers */
+    double t, n, r, p, scale;
+    long long bits;
+    x = x < -708.0 ? -708.0 : x;
+    t = SM_MULADD(x, 1.4426950408889634, shift);
+    n = t - shift;
+    r = SM_MULADD(n, -1.9082149292705877e-10, SM_MULADD(n, -0.69314718036912382, x));
+    p = 1.0 / 39916800.0;
+    p = SM_MULADD(p, r, 1.0 / 3628800.0);
+    p = SM_MULADD(p, r, 1.0 / 362880.0);
+    p = SM_MULADD(p, r, 1.0 / 40320.0);
+    p = SM_MULADD(p, r, 1.0 / 5040.0);
+    p = SM_MULADD(p, r, 1.0 / 720.0);
+    p = SM_MULADD(p, r, 1.0 / 120.0);
+    p = SM_MULADD(p, r, 1.0 / 24.0);
+    p = SM_MULADD(p, r, 1.0 / 6.0);
+    p = SM_MULADD(p, r, 0.5);
+    p = SM_MULADD(p, r, 1.0);
+    p = SM_MULADD(p, r, 1.0);
+    memcpy(&bits, &t, 8);
+    bits = (long long)((unsigned long long)(bits + 1023) << 52); /* the low bits of t are n */
+    memcpy(&scale, &bits, 8);
+    return p * scale;
+}
+
+/* Probabilities from logarithms of weights, in place, of n rows; those whose weights are all 0 get ``shares``.
+ * INOUT table: n x k.  IN shares: k. */
+static void SV_(sm_softmax)(ptrdiff_t n, ptrdiff_t k, const double *SV_RESTRICT shares, double *SV_RESTRICT table)
+{
+    double part[SM_SIDE], largest, total;
+    ptrdiff_t i, l, m;
+    for (m = 0; m < n; m++) {
+        double *row = table + m * k;
+        for (l = 0; l < SM_SIDE; l++) part[l] = -HUGE_VAL;
+        for (i = 0; i + SM_SIDE <= k; i += SM_SIDE)
+            for (l = 0; l < SM_SIDE; l++) part[l] = row[i + l] > part[l] ? row[i + l] : part[l];
+        largest = part[0];
+        for (l = 1; l < SM_SIDE; l++) largest = part[l] > largest ? part[l] : largest;
+        for (; i < k; i++) largest = row[i] > largest ? row[i] : largest;
+        if (largest > -HUGE_VAL)
+            for (i = 0; i < k; i++) row[i] -= largest;
+        else
+            for (i = 0; i < k; i++) row[i] = log(shares[i]);
+    }
+    for (i = 0; i < n * k; i++) table[i] = SV_(sm_exp)(table[i]);
+    for (m = 0; m < n; m++) {
+        double *row = table + m * k;
+        for (l = 0; l < SM_SIDE; l++) part[l] = 0.0;
+        for (i = 0; i + SM_SIDE <= k; i += SM_SIDE)
+            for (l = 0; l < SM_SIDE; l++) part[l] += row[i + l];
+        total = (part[0] + part[1]) + (part[2] + part[3]);
+        for (; i < k; i++) total += row[i];
+        total = 1.0 / total;
+        for (i = 0; i < k; i++) row[i] *= total;
+    }
+}
+
+/* The same of squared distances, for weights exp(offset_k - factor_k row_k).  IN offset, factor: k. */
+static void SV_(sm_gaussian)(ptrdiff_t n, ptrdiff_t k, const double *SV_RESTRICT offset,
+                             const double *SV_RESTRICT factor, const double *SV_RESTRICT shares,
+                             double *SV_RESTRICT table)
+{
+    ptrdiff_t i, m;
+    for (m = 0; m < n; m++)
+        for (i = 0; i < k; i++) table[m * k + i] = offset[i] - factor[i] * table[m * k + i];
+    SV_(sm_softmax)(n, k, shares, table);
+}
+
+/* The same for weights exp(offset_k + x'a_k), of at most SM_SIDE rows x[0], x[1], ..., without the last step: logarithms
+ * of weights.  IN columns: d x padded, value j of a_k at columns[j * padded + k]; offset: padded.  OUT table: n x k. */
+static void SV_(sm_linear)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k, ptrdiff_t padded, const double *const *x,
+                           const double *SV_RESTRICT columns, const double *SV_RESTRICT offset,
+                           double *SV_RESTRICT table)
+{
+    const double *x0 = x[0], *x1 = x[n > 1 ? 1 : 0], *x2 = x[n > 2 ? 2 : 0], *x3 = x[n > 3 ? 3 : 0];
+    double part[SM_SIDE][V_LANES];
+    ptrdiff_t i, j, l, m;
+    for (i = 0; i < k; i += V_LANES) {
+        V sum0 = V_LOAD(offset + i), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+        for (j = 0; j < d; j++) {
+            const V a = V_LOAD(columns + j * padded + i);
+            sum0 = V_MULADD(V_SPREAD(x0[j]), a, sum0);
+            sum1 = V_MULADD(V_SPREAD(x1[j]), a, sum1);
+            sum2 = V_MULADD(V_SPREAD(x2[j]), a, sum2);
+            sum3 = V_MULADD(V_SPREAD(x3[j]), a, sum3);
+        }
+        V_STORE(part[0], sum0);
+        V_STORE(part[1], sum1);
+        V_STORE(part[2], sum2);
+        V_STORE(part[3], sum3);
+        for (m = 0; m < n; m++)
+            for (l = 0; l < V_LANES && i + l < k; l++) table[m * k + i + l] = part[m][l];
+    }
+}
+
+#endif

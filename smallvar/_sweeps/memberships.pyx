@@ -1,0 +1,134 @@
+"""Probabilities of clusters from logarithms of weights, from squared distances, or from linear functions of rows."""
+
+from cython.parallel cimport prange
+
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
+from smallvar._sweeps.rows cimport Rows, poll_signals, row_at, rows_of
+
+import numpy as np
+
+cdef extern from "_memberships.h" nogil:
+    void sm_softmax(Py_ssize_t, Py_ssize_t, const double*, double*)
+    void sm_gaussian(Py_ssize_t, Py_ssize_t, const double*, const double*, const double*, double*)
+    void sm_linear(
+        Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double* const*, const double*, const double*, double*
+    )
+
+cdef enum:
+    CHUNK = 4096            # probabilities of a chunk, but at least one row
+    PRODUCTS = 32           # multiply-adds that one probability counts as
+    SIDE = 4                # rows of one step of sm_linear
+    PADDED = 8              # clusters are padded to a multiple of so many
+    LINEAR_WORK = 1 << 28   # multiply-adds between two checks for signals
+
+
+cdef void normalize_chunk(
+    double* table, Py_ssize_t n, Py_ssize_t k, const double* offset, const double* factor, const double* shares,
+    Py_ssize_t chunk, int thread
+) noexcept nogil:
+    """The probabilities of a chunk of rows; ``offset`` is NULL if the table has logarithms of weights."""
+    cdef Py_ssize_t size = max(<Py_ssize_t> 1, CHUNK // k)
+    cdef Py_ssize_t first = chunk * size
+    size = min(size, n - first)
+    if offset == NULL:
+        sm_softmax(size, k, shares, table + first * k)
+    else:
+        sm_gaussian(size, k, offset, factor, shares, table + first * k)
+
+
+cdef normalize(double[:, ::1] table, const double* offset, const double* factor, const double* shares, int n_threads):
+    cdef Py_ssize_t n = table.shape[0], k = table.shape[1], chunk
+    cdef Py_ssize_t size = max(<Py_ssize_t> 1, CHUNK // k), n_chunks = (n + size - 1) // size
+    cdef int threads = n_threads if n * k * PRODUCTS > PAYS else 1
+    cdef ParallelLoop loop
+    if n == 0:
+        return
+    with nogil:
+        loop = begin_loop(n_chunks, threads)
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            normalize_chunk(&table[0, 0], n, k, offset, factor, shares, chunk, begin_chunk(&loop))
+        end_loop(&loop)
+
+
+def softmax(double[:, ::1] table, const double[::1] shares, int n_threads):
+    """Replace logarithms of weights by probabilities, those of each row with the sum 1.
+
+    Rows whose weights are all 0, with logarithms -inf, get these shares.
+
+    INOUT table : (n, k), k > 0;  shares : IN array (k,)
+    """
+    if table.shape[1] == 0 or shares.shape[0] != table.shape[1]:
+        raise ValueError("table and shares must have as many clusters, at least one")
+    normalize(table, NULL, NULL, &shares[0], n_threads)
+
+
+def softmax_of_squares(
+    double[:, ::1] table, const double[::1] offset, const double[::1] factor, const double[::1] shares, int n_threads
+):
+    """The same for squared distances r2 of rows from k centers, whose weights are exp(offset_k - factor_k r2).
+
+    INOUT table : (n, k), k > 0;  offset, factor, shares : IN arrays (k,)
+    """
+    cdef Py_ssize_t k = table.shape[1]
+    if k == 0 or not (offset.shape[0] == factor.shape[0] == shares.shape[0] == k):
+        raise ValueError("table, offset, factor and shares must have as many clusters, at least one")
+    normalize(table, &offset[0], &factor[0], &shares[0], n_threads)
+
+
+# ---- weights that are linear functions -------------------------------------------------------------------------------
+
+
+cdef void linear_chunk(
+    const Rows* rows, const double* columns, const double* offset, const double* shares, Py_ssize_t k,
+    Py_ssize_t padded, Py_ssize_t chunk, Py_ssize_t size, int thread, double* buffer, double* table
+) noexcept nogil:
+    """The probabilities of a chunk of ``size`` rows.  buffer : SIDE d numbers for each thread"""
+    cdef const double* x[SIDE]
+    cdef Py_ssize_t first = chunk * size, last = min(rows.n, (chunk + 1) * size), d = rows.d, i = first, m, count
+    buffer += thread * SIDE * d
+    while i < last:
+        count = min(<Py_ssize_t> SIDE, last - i)
+        for m in range(count):
+            x[m] = row_at(rows, i + m, buffer + m * d)
+        sm_linear(count, d, k, padded, x, columns, offset, table + i * k)
+        i += count
+    sm_softmax(last - first, k, shares, table + first * k)
+
+
+def softmax_of_linear(
+    X, const double[:, ::1] A, const double[::1] offset, const double[::1] shares, double[:, ::1] table, int n_threads
+):
+    """Write the probabilities of rows x for weights exp(offset_k + x'a_k) of k clusters.
+
+    X : IN array (n, d);  A : IN array (d, k), k > 0;  offset, shares : IN arrays (k,);  table : OUT array (n, k)
+    """
+    cdef Rows rows = rows_of(X, None, None)
+    cdef Py_ssize_t k = A.shape[1], d = rows.d, j, i, chunk, first = 0, last, work = 0
+    if k == 0 or A.shape[0] != d or not (offset.shape[0] == shares.shape[0] == table.shape[1] == k):
+        raise ValueError("A, offset, shares and table must have as many clusters, at least one, and A columns as X")
+    if table.shape[0] != rows.n:
+        raise ValueError("table must have as many rows as X")
+    cdef Py_ssize_t padded = (k + PADDED - 1) // PADDED * PADDED, size = max(<Py_ssize_t> SIDE, CHUNK // k)
+    cdef double[:, ::1] columns = np.zeros((d, padded))
+    cdef double[::1] begin = np.zeros(padded)
+    for i in range(k):
+        begin[i] = offset[i]
+        for j in range(d):
+            columns[j, i] = A[j, i]
+    cdef int threads = n_threads if rows.n * k * (d + PRODUCTS) > PAYS else 1
+    cdef double[::1] buffer = np.empty(threads * SIDE * d)
+    cdef Py_ssize_t n_chunks = (rows.n + size - 1) // size
+    cdef Py_ssize_t step = max(<Py_ssize_t> 2 * threads, LINEAR_WORK // (size * k * (d + PRODUCTS)))
+    cdef ParallelLoop loop
+    with nogil:
+        while first < n_chunks:
+            last = min(n_chunks, first + step)
+            loop = begin_loop(last - first, threads)
+            for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                linear_chunk(
+                    &rows, &columns[0, 0], &begin[0], &shares[0], k, padded, chunk, size, begin_chunk(&loop),
+                    &buffer[0], &table[0, 0]
+                )
+            end_loop(&loop)
+            poll_signals(&work, 1, 0)
+            first = last
