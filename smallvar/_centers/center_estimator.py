@@ -15,7 +15,6 @@ from sklearn.utils import gen_batches
 
 from smallvar._core.estimator import Estimator, LabelsMixin, check_fitted, with_learned
 from smallvar._core.frame import nearest
-from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import DTYPES, Data, check_weights, learned, some_rows
 from smallvar._sweeps.exact import distances_to_centers
 
@@ -120,9 +119,7 @@ def _distances_of_sparse(X, centers, out):
     return out.max()
 
 
-class CenterEstimator(
-    LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, RowModelMixin
-):
+class CenterEstimator(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Base of estimators whose result is a set of centers in the space of the data."""
 
     cluster_centers_: NDArray[np.float64]
@@ -151,6 +148,10 @@ class CenterEstimator(
         check_fitted(self)
         X, centers = self._measured(self._validate(X, reset=False))
         return nearest(X, None, centers, self._threads()).labels
+
+    def _measured(self, X):
+        """Rows and centers in the coordinates in which distances between them are measured."""
+        return X, learned(self, "cluster_centers_", None, X.shape[1])
 
     def transform(self, X: Data) -> NDArray[np.floating]:
         """Compute the Euclidean distances (not squared) of each row to each center.

@@ -15,6 +15,7 @@ from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
 from smallvar._centers.starts import DPFit, DPProblem, Start, run_starts
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest_sweep
+from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
     Data,
     check_init,
@@ -110,7 +111,7 @@ def means_of(X, weight, labels, n_threads):
     return sweep.centers
 
 
-class DPMeans(NearestCenters, CenterEstimator):
+class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     """DP-means clustering: the number of clusters follows from a penalty.
 
     Minimizes, over labels, centers and their number K,

@@ -22,7 +22,7 @@ from smallvar._centers.gaussians import (
 )
 from smallvar._core.estimator import warn_not_converged
 from smallvar._core.fit_loop import best_of
-from smallvar._core.row_model import model_of_rows
+from smallvar._core.row_model import RowModelMixin, model_of_rows
 from smallvar._core.validation import (
     as_floats,
     check_init,
@@ -46,7 +46,7 @@ FIRST = 30  # clusters that mergers begin with, at least
 PATH_ROWS = 10_000  # of more rows, mergers see a sample
 
 
-class MahalanobisMeans(CenterEstimator):
+class MahalanobisMeans(RowModelMixin, CenterEstimator):
     """K-means whose clusters have covariances of their own, learned or known.
 
     Minimizes, over labels, centers mu_k, covariances S_k and shares p_k of the weight,

@@ -24,7 +24,7 @@ from smallvar._core.frame import (
     nearest_sweep,
 )
 from smallvar._core.progress import ProgressEvent
-from smallvar._core.row_model import model_of_stream
+from smallvar._core.row_model import RowModelMixin, model_of_stream
 from smallvar._core.validation import (
     Data,
     check_init,
@@ -72,7 +72,7 @@ def labels_of_all(labels, used, n):
     return all_labels
 
 
-class BatchEstimator(CenterEstimator):
+class BatchEstimator(RowModelMixin, CenterEstimator):
     """Base of estimators whose centers are updated batch by batch.
 
     ``_given`` names the learned array that has, for each center, the total weight of its rows so

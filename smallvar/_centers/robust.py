@@ -18,6 +18,7 @@ from smallvar._centers.uniform_noise import UniformNoise
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import OBJECTIVE_TIE
 from smallvar._core.frame import nearest_row
+from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
     Data,
     check_init,
@@ -72,7 +73,7 @@ def refilled(X, weight, centers, number, n_threads):
     return centers
 
 
-class RobustDPMeans(CenterEstimator):
+class RobustDPMeans(RowModelMixin, CenterEstimator):
     """DP-means with noise: a row too far from every center is in no cluster.
 
     Minimizes, over labels (-1 is noise), centers and their number K >= 1,

@@ -24,7 +24,7 @@ from smallvar._centers.unit_rows import (
 )
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest, nearest_sweep
-from smallvar._core.row_model import SquaredDistances, model_of_costs
+from smallvar._core.row_model import SquaredDistances, mean_row, model_of_costs
 from smallvar._core.validation import (
     DTYPES,
     Data,
@@ -568,8 +568,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         if fitted.before is not None:
             return super()._made_row_model(fitted)
         rows, weight, labels, centers = self._sample_for_model(fitted)
-        mean = np.asarray(rows.mean(axis=0) if weight is None else weight @ rows / weight.sum())
-        costs = SquaredDistances(centers), SquaredDistances(mean.reshape(1, -1))
+        costs = SquaredDistances(centers), SquaredDistances(mean_row(rows, weight))
         # of the tangent plane, where a von Mises-Fisher density is a Gaussian
         d = max(1, min(rows.shape) - 1)
         return model_of_costs(*costs, rows, weight, labels, d, self._threads())

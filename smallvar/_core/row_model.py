@@ -129,11 +129,11 @@ class RowModel:
     unknown: float = 0.0
     clusters: NDArray[np.int32] | None = None
     offset: Callable[[Any], NDArray[np.float64]] | None = None
-    order: tuple = field(init=False)
+    order: tuple[NDArray[np.intp], ...] = field(init=False)
     levels: Any = field(init=False, default=None)
 
     def __post_init__(self):
-        self.order = ()
+        self.order: tuple[NDArray[np.intp], ...] = ()
         if self.clusters is not None:
             order = np.argsort(self.clusters, kind="stable")
             k = int(self.clusters.max()) + 1
@@ -219,6 +219,12 @@ class SquaredDistances:
         return squared_distances(X, self.centers, n_threads)
 
 
+def mean_row(X, weight):
+    """The mean of dense or sparse rows, (1, d)."""
+    w = np.ones(X.shape[0]) if weight is None else weight
+    return np.asarray(X.T @ w / w.sum(), dtype=np.float64).reshape(1, -1)
+
+
 @dataclass
 class _Scaled:
     """Squared distances in units of a scatter, of the columns that varied in the fit (None: all).
@@ -267,7 +273,6 @@ def model_of_rows(X, weight, labels, centers, clusters=None, covariances=None):
 
     ``covariances`` are those of the clusters, if they are known but for a common factor.
     """
-    w = np.ones(len(X)) if weight is None else weight
     rows, columns = DenseRows(X, weight, centers), None
     if not rows.variance.all():
         columns = np.flatnonzero(rows.variance) if rows.variance.any() else np.zeros(1, np.intp)
@@ -275,7 +280,7 @@ def model_of_rows(X, weight, labels, centers, clusters=None, covariances=None):
         rows = DenseRows(X, weight, centers)
         if covariances is not None:
             covariances = covariances[:, columns][:, :, columns]
-    mean = (w @ X / w.sum())[None]
+    mean = mean_row(X, weight)
     with one_blas_thread(*X.shape):
         if covariances is None:
             mixture = fit_mixture(rows, labels)
@@ -348,8 +353,7 @@ class RowModelMixin(Estimator):
         if not issparse(X):
             rows = rows.astype(np.float64, copy=False)
             return model_of_rows(rows, weight, labels, centers, clusters)
-        mean = np.asarray(rows.mean(axis=0) if weight is None else weight @ rows / weight.sum())
-        costs = SquaredDistances(centers), SquaredDistances(mean.reshape(1, -1))
+        costs = SquaredDistances(centers), SquaredDistances(mean_row(rows, weight))
         d, n_threads = X.shape[1], self._threads()
         return model_of_costs(*costs, rows, weight, labels, d, n_threads, clusters=clusters)
 
