@@ -6,7 +6,7 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 
-from smallvar import boundary_evidence
+from smallvar import boundary_evidence, lambda_path
 from smallvar._selection.boundaries import find_boundaries
 
 MOONS, TRUTH = make_moons(2000, noise=0.1, random_state=0)
@@ -89,8 +89,38 @@ def test_few_clusters_and_few_rows():
     table = boundary_evidence([[0.0], [0.0], [1.0], [1.0]], ["x", "x", "y", "y"])
     assert len(table) == 1 and np.isnan(table.evidence[0]) and np.isnan(table.valley[0])
     assert table.verdict.tolist() == ["unclear"]
-    assert str(table).splitlines()[-1] == "x | y        4       nan     nan  unclear"
+    assert str(table).splitlines()[-1] == "x | y        4           1       nan     nan  unclear"
     assert len(boundary_evidence([[3.0]], [0])) == 0
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-7, 1e9])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_merge_cost(unit, weighted):
+    """By how much the sum of squares about the means grows, from its definition."""
+
+    def squares(rows):
+        X, w = unit * MOONS[rows], weight[rows]
+        return w @ np.square(X - w @ X / w.sum()).sum(axis=1)
+
+    weight = np.random.default_rng(0).integers(1, 4, 2000).astype(float)
+    if not weighted:
+        weight = np.ones(2000)
+    table = boundary_evidence(unit * MOONS, SIX, sample_weight=weight if weighted else None)
+    assert len(table) > 5
+    for (a, b), cost in zip(table.clusters, table.merge_cost, strict=True):
+        grown = squares((a == SIX) | (b == SIX)) - squares(a == SIX) - squares(b == SIX)
+        np.testing.assert_allclose(cost, grown, rtol=1e-9)
+    assert table.to_frame()["merge_cost"].tolist() == table.merge_cost.tolist()
+
+
+def test_merge_cost_is_the_penalty_at_which_a_path_merges():
+    path = lambda_path([[0.0], [0.2], [1.0], [1.3], [9.0], [9.5]])
+    for k in (2, 3):
+        table = boundary_evidence([[0.0], [0.2], [1.0], [1.3], [9.0], [9.5]], path.labels(k))
+        cost = (
+            path.inertia[list(path.counts).index(k - 1)] - path.inertia[list(path.counts).index(k)]
+        )
+        np.testing.assert_allclose(table.merge_cost.min(), cost)
 
 
 @pytest.mark.parametrize(("gap", "verdict"), [(0.0, "none"), (2.8, "unclear"), (5.0, "gap")])
@@ -106,7 +136,7 @@ def test_verdicts(gap, verdict):
 def test_the_printed_table():
     lines = str(boundary_evidence(MOONS, np.array(["left", "r"])[TRUTH])).splitlines()
     assert lines[0] == "1 boundary of 2 clusters"
-    assert lines[1] == "clusters   rows  evidence  valley  verdict"
+    assert lines[1] == "clusters   rows  merge cost  evidence  valley  verdict"
     assert lines[2].startswith("left | r  2,000 ") and lines[2].endswith("  none")
     many = KMeans(40, n_init=1, random_state=0).fit_predict(MOONS)
     table = boundary_evidence(MOONS, many)
@@ -119,7 +149,15 @@ def test_frame():
     pytest.importorskip("pandas")
     table = boundary_evidence(MOONS, SIX)
     frame = table.to_frame()
-    assert list(frame) == ["first", "second", "n_rows", "evidence", "valley", "verdict"]
+    assert list(frame) == [
+        "first",
+        "second",
+        "n_rows",
+        "merge_cost",
+        "evidence",
+        "valley",
+        "verdict",
+    ]
     np.testing.assert_array_equal(frame[["first", "second"]], table.clusters)
     np.testing.assert_array_equal(frame["evidence"], table.evidence)
     assert (frame.query("verdict == 'gap'")["evidence"] >= 3).all()

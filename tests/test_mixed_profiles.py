@@ -9,8 +9,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from smallvar import MixedDPMeans, ProfileDisplay
+from smallvar._core.profiles import FIELDS, as_table, library_of, shown
 from smallvar._mixed.columns import pack
-from smallvar._mixed.profiles import FIELDS, as_table, library_of, profiles, shown
+from smallvar._mixed.profiles import profiles
 
 matplotlib.use("Agg")
 from matplotlib import pyplot

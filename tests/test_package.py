@@ -93,13 +93,14 @@ def test_sweeps_cimport_neither_numpy_nor_scikit_learn():
 # so that a module imports from those before it only.
 LAYERS = {
     "_core": (
-        *("config", "progress", "tables", "validation", "fit_loop", "estimator"),
+        *("config", "progress", "tables", "profiles", "validation", "fit_loop", "estimator"),
         *("row_names", "groups"),
         *("lapack", "krylov", "eigen", "frame", "mixture", "row_model"),
     ),
     "_selection": (
         *("columns", "confidence", "covariance", "directions", "coordinates", "criterion"),
         *("own_shapes", "column_selection", "boundary", "boundaries", "touching", "boundary_table"),
+        *("representatives", "described"),
         *("envelope", "descent", "sample", "lambda_path", "sphere", "path", "penalty", "pieces"),
     ),
     "_centers": (
@@ -285,6 +286,7 @@ def test_the_command_line_imports_public_names():
     public = {
         "smallvar": smallvar.__all__,
         "smallvar.dask": ast.literal_eval(of_dask),
+        "smallvar._core.profiles": ["in_words"],
         # text means the same times here as in the estimators
         "smallvar._core.row_names": [
             *("DATES", "dates_of_text", "in_coarse_units", "numbers_of_text", "read_date"),

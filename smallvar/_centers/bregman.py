@@ -27,6 +27,7 @@ from smallvar._centers.dpmeans import DPMeans, RowsProblem
 from smallvar._centers.starts import Start, run_starts
 from smallvar._core.config import at_most_blas_threads
 from smallvar._core.estimator import keywords_only, warn_not_converged
+from smallvar._core.profiles import mean_differences
 from smallvar._core.row_model import model_of_costs
 from smallvar._core.validation import (
     check_init,
@@ -39,6 +40,7 @@ from smallvar._core.validation import (
 )
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.penalty import cut_guess
+from smallvar._sweeps.divergences import summands
 from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 if TYPE_CHECKING:
@@ -180,6 +182,12 @@ default="squared_euclidean"
         Sweeps, the last, unchanging one included.
     path_ : LambdaPath
         The merge path, with "auto" or "merge" only: see :func:`lambda_path`.
+    profiles_ : DataFrame, Table or dict of arrays
+        What sets each cluster apart: a row for each cluster and column. See
+        :meth:`profile_clusters`.
+    representatives_ : Representatives
+        Numbers of rows that stand for the clusters: ``centers``, those nearest to the centers, and
+        ``boundaries``, a dict with two rows for each pair of clusters that touch.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -383,6 +391,15 @@ default="squared_euclidean"
         # the dispersion of an exponential family is the unit of its deviance
         model.offset = _Volumes(rule, float(model.mixture.scatter.values.min()) / 6.0)
         return model
+
+    def _gains(self, moments):
+        rule = self._rule()
+        if rule is None:
+            return super()._gains(moments)
+        # by how much rows diverge less from their own mean than from that of all rows (Banerjee et
+        # al. 2005, section 3.1)
+        found = np.maximum(summands(rule.kind, moments.mean[:-1], moments.mean[-1]), 0.0)
+        return np.where(mean_differences(moments) == 0.0, 0.0, found)
 
     def _centers(self, rule, d):
         """The fitted centers; the divergence may have been set to another one since."""

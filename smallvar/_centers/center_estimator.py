@@ -16,13 +16,14 @@ from sklearn.utils import gen_batches
 from smallvar._core.estimator import Estimator, LabelsMixin, check_fitted, with_learned
 from smallvar._core.frame import nearest
 from smallvar._core.validation import DTYPES, Data, check_weights, learned, some_rows
+from smallvar._selection.described import DescribedMixin
 from smallvar._sweeps.exact import distances_to_centers
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
 
-class NearestCenters(Estimator):
+class NearestCenters(DescribedMixin, Estimator):
     """Base of estimators whose ``predict`` returns the nearest center, as that of k-means does."""
 
     cluster_centers_: NDArray[np.float64]
@@ -119,7 +120,9 @@ def _distances_of_sparse(X, centers, out):
     return out.max()
 
 
-class CenterEstimator(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class CenterEstimator(
+    DescribedMixin, LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
+):
     """Base of estimators whose result is a set of centers in the space of the data."""
 
     cluster_centers_: NDArray[np.float64]

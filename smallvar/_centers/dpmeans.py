@@ -213,6 +213,12 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         measured; constant columns have zeros. ``inertia_``, ``objective_``, ``lam_``, ``path_``,
         ``transform``, ``score`` and ``predict`` are for the transformed rows. None if squared
         Euclidean distances were best.
+    profiles_ : DataFrame, Table or dict of arrays
+        What sets each cluster apart: a row for each cluster and column. See
+        :meth:`profile_clusters`.
+    representatives_ : Representatives
+        Numbers of rows that stand for the clusters: ``centers``, those nearest to the centers, and
+        ``boundaries``, a dict with two rows for each pair of clusters that touch.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -378,6 +384,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         if reachable:
             advised = {"merge": ("algorithm", "merge"), "auto": ("lam", "auto")}
             warn_in_fields(UserWarning, reachable, **advised)
+        self._fitted_rows = FittedRows(X, weight, self.labels_)
         if not best.ended:
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)

@@ -331,6 +331,12 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
         With "auto" only: the merge path of all rows together, see :func:`lambda_path`.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
+    profiles_ : DataFrame, Table or dict of arrays
+        What sets each cluster apart: a row for each cluster and column. See
+        :meth:`profile_clusters`.
+    representatives_ : Representatives
+        Numbers of rows that stand for the clusters: ``centers``, those nearest to the centers, and
+        ``boundaries``, a dict with two rows for each pair of clusters that touch.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -604,6 +610,9 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
             self._multiply("path_")
         if hasattr(self, "lam_global_range_"):
             self.lam_global_range_ = tuple(self._unit * bound for bound in self.lam_global_range_)
+
+    def _cluster_distances(self, X):
+        return cdist(X, self.cluster_centers_)
 
     def predict(
         self, X: ArrayLike, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None

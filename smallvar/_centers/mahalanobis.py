@@ -22,6 +22,7 @@ from smallvar._centers.gaussians import (
 )
 from smallvar._core.estimator import warn_not_converged
 from smallvar._core.fit_loop import best_of
+from smallvar._core.profiles import mean_differences, parts_of_squares
 from smallvar._core.row_model import RowModelMixin, model_of_rows
 from smallvar._core.validation import (
     as_floats,
@@ -157,6 +158,12 @@ default="auto"
         alone choose: ``n_clusters``, ``lam``, ``covariances`` or seeds are given.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
+    profiles_ : DataFrame, Table or dict of arrays
+        What sets each cluster apart: a row for each cluster and column. See
+        :meth:`profile_clusters`.
+    representatives_ : Representatives
+        Numbers of rows that stand for the clusters: ``centers``, those nearest to the centers, and
+        ``boundaries``, a dict with two rows for each pair of clusters that touch.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -649,6 +656,18 @@ default="auto"
         covariances = learned(self, "covariances_", len(centers), *[rows.shape[1]] * 2)
         rows = rows.astype(np.float64, copy=False)
         return model_of_rows(rows, weight, labels, centers, covariances=covariances)
+
+    def _gains(self, moments):
+        delta, gains = mean_differences(moments), []
+        for difference, covariance in zip(delta, self.covariances_, strict=True):
+            # S^-1 is M M' with M the inverse of the transposed root of S
+            M = np.linalg.inv(np.linalg.cholesky(covariance)).T
+            unit = np.sqrt(np.diag(covariance))
+            gains.append(parts_of_squares(difference[np.newaxis], M, unit)[0])
+        return np.array(gains)
+
+    def _mean_cost(self, moments):
+        return float(max((moments.variance[-1] > 0.0).sum(), 1))  # of a Gaussian law
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:
         """Cluster in which each row pays least.

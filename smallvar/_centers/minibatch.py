@@ -23,6 +23,7 @@ from smallvar._core.frame import (
     nearest_row,
     nearest_sweep,
 )
+from smallvar._core.profiles import FittedRows, Moments
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.row_model import RowModelMixin, model_of_stream
 from smallvar._core.validation import (
@@ -339,6 +340,12 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     path_ : LambdaPath
         The merge path behind ``lam="auto"``, with that only: of all data after ``fit``, else of the
         batch from which the penalty was chosen, the first one or the first with several clusters.
+    profiles_ : DataFrame, Table or dict of arrays
+        What sets each cluster apart: a row for each cluster and column; after ``partial_fit`` without spreads. See
+        :meth:`profile_clusters`.
+    representatives_ : Representatives
+        Numbers of rows that stand for the clusters: ``centers``, those nearest to the centers, and
+        ``boundaries``, a dict with two rows for each pair of clusters that touch.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -488,6 +495,20 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         self._remember_rows(X, weight)
         warn_if_unclear(self)
         return self
+
+    def _moments(self):
+        if self._fitted_rows is not None:
+            return super()._moments()
+        # after a batch all that is known are the running means of all rows, and their weights
+        weights, centers = self.cluster_weights_, self.cluster_centers_
+        weight = np.append(weights, weights.sum())
+        mean = np.vstack([centers, weights @ centers / weights.sum()])
+        weight = np.broadcast_to(weight[:, np.newaxis], mean.shape)
+        return Moments(weight, mean, np.full(mean.shape, np.nan)), True
+
+    def _mean_cost(self, moments):
+        # of the last batch, where the rows of the others are not known
+        return self._batch_cost if self._fitted_rows is None else super()._mean_cost(moments)
 
     def _refilled(self, X, weight, kept, number, n_threads):
         """The sweep after clusters without rows are replaced by the rows farthest from centers."""

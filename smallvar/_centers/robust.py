@@ -150,6 +150,12 @@ class RobustDPMeans(RowModelMixin, CenterEstimator):
     path_ : LambdaPath
         The merge path of the rows that were not set aside, unless ``init`` and both penalties are
         given. See :func:`lambda_path`.
+    profiles_ : DataFrame, Table or dict of arrays
+        What sets each cluster apart: a row for each cluster and column, noise left out. See
+        :meth:`profile_clusters`.
+    representatives_ : Representatives
+        Numbers of rows that stand for the clusters: ``centers``, those nearest to the centers, and
+        ``boundaries``, a dict with two rows for each pair of clusters that touch.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -22,6 +22,7 @@ from smallvar._centers.starts import DPFit, run_starts
 from smallvar._core.estimator import LabelsMixin, check_fitted, keywords_only
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._core.frame import nearest, nearest_sweep
+from smallvar._core.profiles import cluster_moments
 from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
     Data,
@@ -39,6 +40,7 @@ from smallvar._selection.confidence import (
     UnclearNumberWarning,
     warn_in_fields,
 )
+from smallvar._selection.described import DescribedMixin
 from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import find_path
 from smallvar._selection.pieces import (
@@ -68,7 +70,9 @@ def count_rows(X):
     return count_different(X) if some.any() else 1
 
 
-class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, RowModelMixin):
+class ShapeMeans(
+    DescribedMixin, LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, RowModelMixin
+):
     """Clusters of any shape, each a union of compact pieces with no gap between them.
 
     Maximizes, over partitions of the rows into clusters C, the support by the boundaries between
@@ -129,6 +133,12 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         are elongated in common directions; None: distances are those of the data.
     n_iter_ : int
         Sweeps to the compact clusters, the last, unchanging one included.
+    profiles_ : DataFrame, Table or dict of arrays
+        What sets each cluster apart: a row for each cluster and column. See
+        :meth:`profile_clusters`.
+    representatives_ : Representatives
+        Numbers of rows that stand for the clusters: ``centers``, those nearest to the centers, and
+        ``boundaries``, a dict with two rows for each pair of clusters that touch.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -358,6 +368,20 @@ class ShapeMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             "compare {n_clusters} with other numbers, see merge_evidence_",
             n_clusters=("n_clusters", None),
         )
+
+    def _left_out(self):
+        return self.path_.noise_columns if self.metric_ is None else []
+
+    def _mean_cost(self, moments):
+        """The mean squared distance of a row from the mean of its cluster."""
+        within = moments
+        if self.metric_ is not None:
+            within = self._of_rows("moments in the metric", self._measured_moments)
+        weight = within.weight[:-1]
+        return float(np.nansum(weight * within.variance[:-1]) / weight[:, 0].sum())
+
+    def _measured_moments(self, rows):
+        return cluster_moments(self._measured(rows.X), rows.weight, rows.labels, self.n_clusters_)
 
     def _measured(self, X):
         """Rows and centers of pieces in the coordinates in which distances are measured."""

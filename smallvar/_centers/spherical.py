@@ -24,6 +24,7 @@ from smallvar._centers.unit_rows import (
 )
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest, nearest_sweep
+from smallvar._core.profiles import NO_SPREAD
 from smallvar._core.row_model import SquaredDistances, mean_row, model_of_costs
 from smallvar._core.validation import (
     DTYPES,
@@ -264,6 +265,12 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         Batches seen by ``partial_fit`` since the last ``fit``.
     path_ : LambdaPath
         The merge path of the rows at length 1, without those of length zero, with "auto" only.
+    profiles_ : DataFrame, Table or dict of arrays
+        What sets each cluster apart: a row for each cluster and column, of rows of length 1; not after ``partial_fit``. See
+        :meth:`profile_clusters`.
+    representatives_ : Representatives
+        Numbers of rows that stand for the clusters: ``centers``, those nearest to the centers, and
+        ``boundaries``, a dict with two rows for each pair of clusters that touch.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -452,6 +459,19 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)
         return self
+
+    def _used_rows(self, rows):
+        X, used = self._usable_rows(rows.X)
+        kept = slice(None) if used is None else used
+        return X, None if rows.weight is None else rows.weight[kept], rows.labels[kept]
+
+    def _gains(self, moments):
+        # With r c the mean of the rows, |c| = 1, a row gains r (1 - c.m) = r |c - m|^2 / 2 over the
+        # center m of all rows
+        r = np.sqrt(np.square(moments.mean).sum(axis=1, keepdims=True))
+        c = np.divide(moments.mean, r, out=np.zeros(moments.mean.shape), where=r > ZERO_RESULTANT)
+        delta = c[:-1] - c[-1]
+        return np.where(np.abs(delta) > NO_SPREAD, 0.5 * r[:-1] * np.square(delta), 0.0)
 
     def _given_centers(self, X, n_threads):
         """The centers of ``init``, of length 1; None for the first row."""

@@ -34,7 +34,8 @@ from smallvar._cli.output import (
     write_out,
 )
 from smallvar._cli.partitions import check_options, fit, label, opened
-from smallvar._cli.picture import merge_path_picture, picture
+from smallvar._cli.picture import merge_path_picture, picture, profile_picture
+from smallvar._cli.profiles import TELLING, profiles_in_words, profiles_of
 from smallvar._cli.shapes import hint_of_shapes, of_shapes, refuse_with_shapes, show_shapes
 from smallvar._cli.table import columns_in_short, counted
 
@@ -181,6 +182,16 @@ def _add_model_arguments(parser):
         "K, unless --n-clusters gives it. For tables of numbers",
     )
     parser.add_argument(
+        "--profiles",
+        type=number(int, 1),
+        nargs="?",
+        const=TELLING,
+        metavar="COLUMNS",
+        help="say what sets each cluster apart: its mean and spread in the columns that save most "
+        "of the squared distances, at most 3 or so many, and what share they save (of a table with "
+        "words or gaps this is always said); --plot then draws this in place of the rows",
+    )
+    parser.add_argument(
         "--max-clusters", type=number(int, 1), metavar="M", help="never make more than M clusters"
     )
 
@@ -209,7 +220,7 @@ def _add_size_arguments(parser):
 
 def bound_by_path(args):
     """Take the length of ``--path`` as the bound on the number of clusters."""
-    refuse_given(args, ["algorithm"], "{} has no meaning with --path")
+    refuse_given(args, ["algorithm", "profiles"], "{} has no meaning with --path")
     refuse_given(args, ["max_clusters"], "{} has no meaning with --path: give --path M")
     if args.path != WHOLE_PATH:
         args.max_clusters = args.path
@@ -252,7 +263,8 @@ def show_clusters(args, table, X, scaler, reading):
     if args.out is not None:
         write_out(args, ["label"], model.labels_, table.kept, write_labels)
     if args.plot is not None:
-        save(args.plot, picture(table, model, scaler))
+        drawn = profile_picture if args.profiles else picture
+        save(args.plot, drawn(table, model, scaler))
 
     report(
         {
@@ -264,6 +276,8 @@ def show_clusters(args, table, X, scaler, reading):
             "picture": args.plot,
         }
     )
+    if args.profiles:
+        say(f"\n{profiles_in_words(profiles_of(model, table.titles, scaler), args.profiles)}")
     if table.truth is not None:
         say(f"\n{wines_in_words(table.truth, model.labels_)}")
         if args.plot is None:

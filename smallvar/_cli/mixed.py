@@ -17,12 +17,11 @@ from smallvar._cli.output import (
     write_out,
 )
 from smallvar._cli.picture import profile_picture
+from smallvar._cli.profiles import TELLING, profiles_in_words, short
 from smallvar._cli.table import columns_in_short, counted
-from smallvar._cli.words import names_of_option, visible
+from smallvar._cli.words import names_of_option
 
-SHOWN_COLUMNS, SHOWN_CLUSTERS = 40, 20  # columns and clusters that have a line of their own
-TELLING = 3  # columns in the line of a cluster
-WIDEST = 30  # letters of a name
+SHOWN_COLUMNS = 40  # that have a line of their own
 
 
 def kinds_of(text):
@@ -87,8 +86,8 @@ def show_table(args, table, reading):
             "picture": args.plot,
         }
     )
-    if model.n_clusters_ > 1:
-        say(f"\n{profiles_in_words(model)}")
+    if model.n_clusters_ > 1 or args.profiles:
+        say(f"\n{profiles_in_words(model.profiles_, args.profiles or TELLING)}")
 
 
 def new_model(args):
@@ -149,33 +148,3 @@ def kinds_in_words(model):
     if len(lines) > SHOWN_COLUMNS:
         text.append(f"  and {counted(len(lines) - SHOWN_COLUMNS, 'more column')}")
     return "\n".join(["columns:", *text, ""])
-
-
-def profiles_in_words(model):
-    """Text with a line for each cluster: the columns that set it apart most, at most TELLING."""
-    # within a cluster, the rows of ``profiles_`` are in descending order of "apart"
-    table = {
-        name: np.asarray(model.profiles_[name]).tolist()
-        for name in ("cluster", "size", "column", "summary", "apart")
-    }
-    told, sizes = {}, {}  # by cluster: the summaries of its columns, and its number of rows
-    for cluster, size, column, summary, apart in zip(*table.values(), strict=True):
-        sizes[cluster] = size
-        words = told.setdefault(cluster, [])
-        # the profile has the columns of a cluster in descending order of ``apart``
-        if len(words) < TELLING and apart > 0.0:
-            words.append(f"{short(column)} {summary}")
-    lines = ["what sets the clusters apart (mean ± spread, or shares):"]
-    for cluster in list(told)[:SHOWN_CLUSTERS]:
-        lines.append(
-            f"  {cluster:>3}  {counted(sizes[cluster], 'row'):>12}  {'; '.join(told[cluster])}"
-        )
-    if len(told) > SHOWN_CLUSTERS:
-        lines.append(f"  and {counted(len(told) - SHOWN_CLUSTERS, 'more cluster')}")
-    return "\n".join(lines)
-
-
-def short(name):
-    """The name with its control characters escaped, cut to WIDEST letters."""
-    name = visible(name)
-    return name if len(name) <= WIDEST else f"{name[: WIDEST - 3]}..."

@@ -4,10 +4,13 @@ Figures are made without pyplot, so that no display is opened and no global stat
 matplotlib is imported when the first figure is made.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from smallvar import ClusterDisplay, FeatureDisplay, PathDisplay, ProfileDisplay, TrackDisplay
 from smallvar._cli.errors import UserError
+from smallvar._cli.profiles import profiles_of
 from smallvar._cli.table import clock_title, counted, explained, square_of
 from smallvar._cli.words import visible
 
@@ -33,7 +36,7 @@ def column_titles(table):
 
 def origin_of_number(model):
     """Say where the number of clusters comes from, unless it follows from a penalty."""
-    if model.lam != "auto":
+    if getattr(model, "lam", "auto") != "auto":  # ShapeMeans has none
         return ""
     return ", chosen from the data" if model.n_clusters is None else ", given"
 
@@ -90,15 +93,20 @@ def shape_picture(table, model, scaler=None):
     return figure
 
 
-def profile_picture(table, model):
-    """Draw what sets the clusters of a MixedTable apart."""
-    k, d = model.n_clusters_, len(model.columns_)
+def profile_picture(table, model, scaler=None):
+    """Draw what sets the clusters of a table apart, in the units of the data."""
+    k, n, described = model.n_clusters_, len(model.labels_), model
+    if hasattr(model, "columns_"):  # of a MixedTable
+        d = len(model.columns_)
+    else:
+        d = len(table.titles)
+        described = SimpleNamespace(profiles_=profiles_of(model, column_titles(table), scaler))
     figure = new_figure(float(np.clip(1.3 * d + 1.5, 5, 17)), 0.55 * min(k, 30) + 2)
     axes = figure.add_subplot()
-    ProfileDisplay.from_estimator(model, ax=axes)
+    ProfileDisplay.from_estimator(described, ax=axes)
     number = f"K = {k:,}{origin_of_number(model)}"
     axes.set_title(
-        f"{visible(table.name)}: n = {table.n_rows:,}, {number}\n{axes.get_title()}",
+        f"{visible(table.name)}: n = {n:,}, {number}\n{axes.get_title()}",
         size=11,
         parse_math=False,
     )

@@ -18,7 +18,8 @@ from smallvar._cli.output import (
     write_labels,
     write_out,
 )
-from smallvar._cli.picture import shape_picture
+from smallvar._cli.picture import profile_picture, shape_picture
+from smallvar._cli.profiles import profiles_in_words, profiles_of
 from smallvar._cli.table import counted
 
 # rows, clusters and columns, at most, of which boundaries are looked at for the hint
@@ -46,7 +47,8 @@ def show_shapes(args, table, X, scaler, reading):
     if args.out is not None:
         write_out(args, ["label"], model.labels_, table.kept, write_labels)
     if args.plot is not None:
-        save(args.plot, shape_picture(table, model, scaler))
+        drawn = profile_picture if args.profiles else shape_picture
+        save(args.plot, drawn(table, model, scaler))
     report(
         {
             **of_data(args, table, scaler, lam=False),
@@ -56,6 +58,8 @@ def show_shapes(args, table, X, scaler, reading):
             "picture": args.plot,
         }
     )
+    if args.profiles:
+        say(f"\n{profiles_in_words(profiles_of(model, table.titles, scaler), args.profiles)}")
     if table.truth is not None:
         say(f"\n{wines_in_words(table.truth, model.labels_)}")
         if args.plot is None:

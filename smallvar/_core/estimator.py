@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from smallvar._core.config import resolve_threads
 from smallvar._core.fit_loop import LoopSettings
+from smallvar._core.profiles import library_of
 from smallvar._core.progress import (
     CallbackMixin,
     as_root_task,
@@ -239,6 +240,7 @@ class Estimator(FitMixin, BaseEstimator):
     _takes_sparse = False
     _unit = 1.0  # the fit is computed with weights divided by this unit
     _varying: NDArray[np.bool_] | None = None  # mask of the columns used; None: all
+    _library: str | None = None  # of the table that was fitted; None: an array
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -252,6 +254,8 @@ class Estimator(FitMixin, BaseEstimator):
 
     def _validate(self, X: Any, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         """Checked data, at least so many rows; of a fit, which sets the columns, if ``reset``."""
+        if reset:
+            self._note_library(X)
         # arrays as they should be skip scikit-learn's checks, which take longer than small fits
         if not (is_plain(X, self._dtypes, least) and self._takes_columns(X.shape[1], reset)):
             X = check_sparse(opened(X), type(self).__name__, self._takes_sparse)
@@ -270,6 +274,13 @@ class Estimator(FitMixin, BaseEstimator):
         if reset and self._dtype is not None:
             self._dtype = X.dtype.type
         return X
+
+    def _note_library(self, X):
+        """Set the library of the table that is fitted, which tables of results are of, too."""
+        vars(self).pop("_library", None)
+        library = None if type(X) is np.ndarray else library_of(X)
+        if library is not None:
+            self._library = library
 
     def _usable_rows(self, X):
         """The rows that can be used, and their numbers; None where these are all."""

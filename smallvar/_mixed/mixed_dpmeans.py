@@ -18,6 +18,7 @@ from smallvar._core.estimator import (
     keywords_only,
     warn_not_converged,
 )
+from smallvar._core.profiles import as_table
 from smallvar._core.row_model import RowModelMixin, model_of_costs
 from smallvar._core.tables import opened
 from smallvar._core.validation import (
@@ -33,7 +34,7 @@ from smallvar._mixed.families import better_families
 from smallvar._mixed.imputing import imputed
 from smallvar._mixed.measure import SEED_COUNT, MixedSweep, check_values, measure_of, spreads_given
 from smallvar._mixed.mixed_path import MixedPath, MixedProblem, find_path
-from smallvar._mixed.profiles import as_table, library_of, profiles
+from smallvar._mixed.profiles import profiles
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.penalty import check_exact_number
 
@@ -156,6 +157,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         A row for each cluster and column, first those that set the cluster apart: ``cluster``,
         ``size``, ``column``, ``kind``, ``summary`` (in words), ``apart`` (by how much the cluster's
         cells are likelier by its own parameters than by those of all rows, nats for each row),
+        ``saved`` (the column's share of that, summed over the cluster; NaN for one cluster),
         ``mean`` and ``spread`` or ``level`` and its ``share``, ``overall`` (that of all rows), and
         the share ``missing``. Of the library that the table is of; else a dict.
     inertia_ : float
@@ -346,7 +348,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._profiles = profiles(
             packed, self.labels_, weight, self.cluster_parameters_, self.spreads_
         )
-        self._library = library_of(X)
+        self._note_library(X)
         self._remember_rows(MixedRows(packed.numbers, packed.codes), given_weight)
         if not best.ended:
             warn_not_converged(self, self.n_iter_)

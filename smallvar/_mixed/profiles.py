@@ -1,21 +1,13 @@
-"""What sets clusters apart: a table with a row for each cluster and column."""
-
-import importlib
-import sys
+"""What sets clusters of a table apart: a table with a row for each cluster and column."""
 
 import numpy as np
-from scipy.sparse import csc_array
 from scipy.special import rel_entr
 
+from smallvar._core.profiles import FIELDS, cluster_moments, shown
 from smallvar._mixed.columns import CODE_KINDS
 
-PROFILE_ROWS = 1 << 16  # rows at a time
 LEAST_SHOWN = 0.005  # share of a level that is named
-NO_SPREAD = 1e-12  # of the spread of a column: means and spreads in a cluster below are rounding
-FIELDS = (
-    *("cluster", "size", "column", "kind", "summary", "apart"),
-    *("mean", "spread", "level", "share", "overall", "missing"),
-)
+APART_AT = FIELDS.index("apart")
 
 
 def profiles(packed, labels, weight, parameters, spreads):
@@ -27,7 +19,8 @@ def profiles(packed, labels, weight, parameters, spreads):
     ``spread`` are those of the cluster in a column of numbers; ``share`` is that of ``level``, in a
     column of codes the most frequent one (of two values the second), and ``overall`` the mean, or
     that share, of all rows. ``summary`` says the same in words. ``apart`` is the mean gain in log
-    likelihood, in nats a row, of the cluster's cells by its own parameters over those of all rows.
+    likelihood, in nats a row, of the cluster's cells by its own parameters over those of all rows;
+    ``saved`` is the column's share of what the cluster's rows gain so.
     """
     k = len(next(iter(parameters.values())))
     size = np.bincount(labels, minlength=k)
@@ -41,14 +34,26 @@ def profiles(packed, labels, weight, parameters, spreads):
             lines = _of_numbers(column, *sums.moments[i], sums.weights, parameters[column.name], s)
         for cluster, line in enumerate(lines):
             rows[cluster].append((cluster, int(size[cluster]), column.name, column.kind, *line))
-    apart = FIELDS.index("apart")
-    lines = [line for cluster in rows for line in sorted(cluster, key=lambda row: -row[apart])]
+    lines = [line for cluster in rows for line in _with_shares(cluster, k > 1)]
     types = {"cluster": np.int64, "size": np.int64}
     types |= dict.fromkeys(("column", "kind", "summary", "level"), object)
     return {
         name: np.array(cells, dtype=types.get(name, np.float64))
         for name, cells in zip(FIELDS, zip(*lines, strict=True), strict=True)
     }
+
+
+def _with_shares(lines, several):
+    """The lines of a cluster, those that set it apart first, with their shares of the saved cost.
+
+    ``apart`` is for a cell that is there. Nothing is saved unless there are ``several`` clusters.
+    """
+    lines = sorted(lines, key=lambda line: -line[APART_AT])
+    saved = np.array([line[APART_AT] * (1.0 - line[-1]) for line in lines])
+    with np.errstate(invalid="ignore"):
+        shares = saved / saved.sum() if several else np.full(len(lines), np.nan)
+    for line, share in zip(lines, shares, strict=True):
+        yield (*line[: APART_AT + 1], share, *line[APART_AT + 1 :])
 
 
 class _ProfileSums:
@@ -60,34 +65,11 @@ class _ProfileSums:
     """
 
     def __init__(self, packed, labels, weight, k):
-        n = len(labels)
-        weight = np.ones(n) if weight is None else weight
+        weight = np.ones(len(labels)) if weight is None else weight
         self.weights = np.bincount(labels, weights=weight, minlength=k)
-        p = packed.numbers.shape[1]
-        origin = np.zeros(p)  # squares of what is far from zero would cancel
-        for j in range(p):
-            sampled = packed.numbers[:: -(-n // PROFILE_ROWS), j]
-            sampled = sampled[~np.isnan(sampled)]
-            origin[j] = sampled.mean(dtype=np.float64) if len(sampled) else 0.0
-        there, total, square = np.zeros((k, p)), np.zeros((k, p)), np.zeros((k, p))
-
-        def parts():
-            for start in range(0, n if p else 0, PROFILE_ROWS):
-                rows = slice(start, start + PROFILE_ROWS)
-                x = packed.numbers[rows].astype(np.float64) - origin
-                facts = weight[rows], labels[rows], np.arange(len(x) + 1)
-                yield x, ~np.isnan(x), labels[rows], csc_array(facts, shape=(k, len(x)))
-
-        for x, seen, _, members in parts():
-            there += members @ seen.astype(np.float64)
-            total += members @ np.where(seen, x, 0.0)
-        mean = np.divide(total, there, out=np.zeros((k, p)), where=there > 0.0)
-        # about the mean of each cluster: the spread of equal cells is then 0 but for rounding
-        for x, seen, label, members in parts():
-            square += members @ np.where(seen, x - mean[label], 0.0) ** 2
+        found = cluster_moments(packed.numbers, weight, labels, k)
         self.moments = {
-            int(i): _mean_and_variance(there[:, j], mean[:, j], square[:, j], origin[j])
-            for j, i in enumerate(packed.number_of)
+            int(i): tuple(part[:, j] for part in found) for j, i in enumerate(packed.number_of)
         }
         self.counts = {}
         for j, i in enumerate(packed.code_of):
@@ -95,20 +77,6 @@ class _ProfileSums:
             cells = labels * np.intp(size + 1) + packed.codes[:, j] + 1
             summed = np.bincount(cells, weights=weight, minlength=k * (size + 1))
             self.counts[int(i)] = summed.reshape(k, size + 1)[:, 1:]
-
-
-def _mean_and_variance(weights, mean, square, origin):
-    """Weights, means and variances of the clusters, and last of all rows; rounding is 0."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        whole = weights @ mean / weights.sum()
-        total = square.sum() + weights @ (mean - whole) ** 2
-        weights, square = np.append(weights, weights.sum()), np.append(square, total)
-        mean, variance = np.where(weights > 0.0, np.append(mean, whole), np.nan), square / weights
-    least = NO_SPREAD * np.sqrt(variance[-1])
-    variance[variance <= least**2] = 0.0
-    mean = mean + origin
-    mean[np.abs(mean) <= least] = 0.0
-    return weights, mean, variance
 
 
 def _of_numbers(column, there, mean, variance, weights, fitted, s):
@@ -165,36 +133,3 @@ def shares_in_words(column, share, most=3):
     seen = [i for i in order[:most] if share[i] >= LEAST_SHOWN]
     others = int((share > 0.0).sum()) - len(seen)
     return ", ".join([*map(name_of, seen), *([f"{others} more"] if others else [])])
-
-
-def shown(value, spread=None):
-    """A number with as many digits as its spread gives a meaning to."""
-    scale = abs(value) if spread is None or not spread > 0.0 else spread
-    if not np.isfinite(value) or scale == 0.0:
-        return f"{value:g}"
-    digits = int(max(1 - np.floor(np.log10(scale)), 0))
-    value = round(float(value), digits) + 0.0  # not -0.0
-    if abs(value) >= 1e6 or digits > 6:
-        return f"{value:.3g}"
-    return f"{value:{',' if abs(value) >= 1e4 else ''}.{digits}f}"
-
-
-def library_of(X):
-    """Name of the library of a table, pandas, polars or pyarrow; None for all else."""
-    kinds = {"pandas": ["DataFrame"], "polars": ["DataFrame"], "pyarrow": ["Table", "RecordBatch"]}
-    for name, types in kinds.items():
-        library = sys.modules.get(name)  # a table of a library means that it is imported
-        if library is not None and isinstance(X, tuple(getattr(library, t) for t in types)):
-            return name
-    return None
-
-
-def as_table(fields, library):
-    """The fields as a table of a library, by its name; a copy as a dict for None."""
-    if library is None:
-        return dict(fields)
-    module = importlib.import_module(library)
-    if library == "pandas":
-        return module.DataFrame(fields)
-    make = module.DataFrame if library == "polars" else module.table
-    return make({name: cells.tolist() for name, cells in fields.items()})

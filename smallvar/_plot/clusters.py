@@ -121,7 +121,7 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
                 "X must be rows of data, got a precomputed kernel: draw it by GramDisplay, or the "
                 "rows that it is of by from_predictions"
             )
-        if hasattr(estimator, "profiles_"):
+        if hasattr(estimator, "cluster_parameters_"):  # of columns of several kinds
             raise TypeError(
                 f"estimator must measure distances between rows of numbers, got "
                 f"{type(estimator).__name__}: draw its clusters by "

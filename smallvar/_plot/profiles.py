@@ -1,4 +1,4 @@
-"""What sets clusters of a table apart, a cell for each cluster and column."""
+"""What sets clusters apart, a cell for each cluster and column."""
 
 import re
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ NAMES = 40.0  # height of the names of columns, in points
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ProfileDisplay(Display):  # numpydoc ignore=PR02
-    """What sets the clusters of a table apart: a row for each cluster, a cell for each column.
+    """What sets clusters apart: a row for each cluster, a cell for each column.
 
     A cell says in words what the cluster's rows are like, and is the deeper in color the farther
     they are from all rows: red above their mean, blue below, green where the shares of levels
@@ -46,7 +46,7 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
     clusters : ndarray of shape (n_clusters,)
         Labels.
     sizes : ndarray of shape (n_clusters,)
-        Rows of each.
+        Rows of each; of columns of numbers with sample weights, their weight.
     n_columns : int
         Columns, those that are not drawn included.
     n_clusters : int
@@ -61,7 +61,7 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
 
     See Also
     --------
-    MixedDPMeans : Finds such clusters, and has ``profiles_``.
+    DPMeans, MixedDPMeans : Estimators with ``profiles_``, as most of those with centers.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
 
         Parameters
         ----------
-        estimator : MixedDPMeans
+        estimator : DPMeans, MixedDPMeans or another
             An estimator with ``profiles_``.
         max_columns : int, default=None
             Columns to draw at most; None: 12.
@@ -101,39 +101,36 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
         display : ProfileDisplay
             What was drawn.
         """
-        if not hasattr(estimator, "profiles_"):
+        if not hasattr(type(estimator), "profiles_") and not hasattr(estimator, "profiles_"):
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError(
                 f"this {type(estimator).__name__} has no profiles_: it must be fitted, and of "
-                "those that cluster tables"
+                "those that describe columns"
             )
         most = SHOWN_COLUMNS if max_columns is None else max_columns
         most = check_number(most, "max_columns", low=1, integer=True)
-        table = estimator.profiles_
-        fields = {
-            name: np.asarray(table[name])
-            for name in ("cluster", "size", "column", "kind", "summary", "apart")
-        }
-        rises = _signs(*(np.asarray(table[name]) for name in ("mean", "share", "overall")))
+        fields = _fields(estimator.profiles_)
+        rises = _signs(*(fields[name] for name in ("mean", "share", "overall")))
         names, column = np.unique(fields["column"].astype(str), return_inverse=True)
         k = int(fields["cluster"].max()) + 1
+        numbered = not isinstance(fields["column"].tolist()[0], str)  # of an array
         place = fields["cluster"].astype(np.intp), column
         apart, words = np.zeros((k, len(names))), np.full((k, len(names)), "", dtype=object)
         apart[place], words[place] = fields["apart"], fields["summary"]
         distances = np.sqrt(2.0 * np.maximum(apart, 0.0))
         distances[place] *= rises
-        sizes = np.zeros(k, dtype=np.int64)
+        sizes = np.zeros(k, dtype=fields["size"].dtype)
         sizes[fields["cluster"]] = fields["size"]
         kind = np.full(len(names), "", dtype=object)
         kind[column] = fields["kind"]
-        order = np.argsort(-(sizes @ apart), kind="stable")[:most]
+        order = np.argsort(-(sizes @ np.nan_to_num(apart)), kind="stable")[:most]
         shown = np.sort(np.argsort(-sizes, kind="stable")[:SHOWN_CLUSTERS])
         return cls(
             words=words[shown][:, order],
             distances=distances[shown][:, order],
             directed=kind[order] != "categorical",
-            names=[str(names[j]) for j in order],
+            names=[f"column {names[j]}" if numbered else str(names[j]) for j in order],
             clusters=shown,
             sizes=sizes[shown],
             n_columns=len(names),
@@ -164,8 +161,9 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
         for side in ax.spines.values():
             side.set_visible(False)
         ax.xaxis.tick_top()
-        ax.set_yticks(range(k), [f"{c}: {count_text(int(n), 'row')}" for c, n in
-                                 zip(self.clusters, self.sizes, strict=True)], size=8)  # fmt: skip
+        sizes = [count_text(round(n), "row") for n in self.sizes.tolist()]
+        texts = [f"{c}: {size}" for c, size in zip(self.clusters, sizes, strict=True)]
+        ax.set_yticks(range(k), texts, size=8)
         if own:
             self.figure_.draw_without_rendering()  # the layout, and so the size of the cells
         width, height = size_in_points(ax)
@@ -192,7 +190,8 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
         if len(self.clusters) < self.n_clusters:
             parts.append(f"{len(self.clusters)} of {count_text(self.n_clusters, 'cluster')}")
         first = f"{count_text(self.n_clusters, 'cluster')}" if not parts else ", ".join(parts)
-        return f"{first}: red above all rows, blue below, green other shares"
+        others = "" if self.directed.all() else ", green other shares"
+        return f"{first}: red above all rows, blue below{others}"
 
     def _colors(self):
         """The color of each cell."""
@@ -203,6 +202,14 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
         up = np.where(self.distances[..., np.newaxis] < 0.0, blue, red)
         color = np.where(self.directed[:, np.newaxis], up, green)
         return 1.0 - depth * (1.0 - color)
+
+
+def _fields(table):
+    """Columns of a table of profiles, by name; those of kinds and levels are empty if not there."""
+    names = getattr(table, "column_names", getattr(table, "columns", table))  # of pyarrow first
+    found = {name: np.asarray(table[name]) for name in names}
+    n = len(found["cluster"])
+    return {"kind": np.full(n, "normal", dtype=object), "share": np.full(n, np.nan)} | found
 
 
 def _signs(mean, share, overall):

@@ -54,7 +54,8 @@ class Boundaries:
 
     ``pairs`` are the clusters, (m, 2), those with most rows across first; ``contacts`` the rows
     (weight) that have one as their own and the other as the nearest other one; ``weight`` that of
-    both clusters. ``valley`` is how deep the valley between two bells is, from 0, no valley, to 1,
+    both clusters; ``merge_cost`` by how much one center in place of two raises the sum of squared
+    distances. ``valley`` is how deep the valley between two bells is, from 0, no valley, to 1,
     no rows in it. The others are as those of a Boundary; where nothing could be said, ``known`` is
     False, evidence and valley are 0, and the arrays NaN.
     """
@@ -62,6 +63,7 @@ class Boundaries:
     pairs: NDArray[np.intp]
     contacts: NDArray[np.float64]
     weight: NDArray[np.float64]
+    merge_cost: NDArray[np.float64]
     known: NDArray[np.bool_]
     evidence: NDArray[np.float64]
     dispersion: NDArray[np.float64]
@@ -209,14 +211,26 @@ def find_boundaries(X, weight, labels, k, n_threads=1, cells=None):
         many = rows.sizes[pairs].sum(axis=1) >= max(MANY_ON_A_LINE, MANY_A_COLUMN * d)
         cells = many if cells is None else np.full(m, cells)
     edges, counts = _histograms(rows, scatters, pairs, cells)
-    return compared(pairs, contacts, rows.sizes, edges, counts, n_threads)
+    return compared(pairs, contacts, rows, edges, counts, n_threads)
 
 
-def compared(pairs, contacts, sizes, edges, counts, n_threads=1):
-    """Return the Boundaries of pairs of clusters, of these sizes, by the counts of their rows.
+def merge_costs(clusters, pairs):
+    """By how much the sum of squared distances grows if pairs become one cluster each (Ward).
 
-    Edges and counts are NaN where nothing can be said.
+    ``clusters`` have ``sizes``, and ``means`` times a ``scale``.
     """
+    a, b = clusters.sizes[pairs].T
+    difference = (clusters.means[pairs[:, 0]] - clusters.means[pairs[:, 1]]) / clusters.scale
+    return a / (a + b) * b * np.square(difference).sum(axis=1)
+
+
+def compared(pairs, contacts, clusters, edges, counts, n_threads=1):
+    """Return the Boundaries of pairs of clusters by the counts of their rows.
+
+    ``clusters`` are ClusterMeans or ClusterRows. Edges and counts are NaN where nothing can be
+    said.
+    """
+    sizes = clusters.sizes
     m = len(pairs)
     known = ~np.isnan(counts[:, 0])
     evidence, dispersion, depth = np.zeros(m), np.ones(m), np.ones(m)
@@ -224,7 +238,8 @@ def compared(pairs, contacts, sizes, edges, counts, n_threads=1):
     found = compare_densities(counts[known], n_threads)
     evidence[known], dispersion[known], depth[known], bells[known], body[known] = found
     return Boundaries(
-        *(pairs, contacts, sizes[pairs].sum(axis=1), known, evidence, dispersion),
+        *(pairs, contacts, sizes[pairs].sum(axis=1), merge_costs(clusters, pairs)),
+        *(known, evidence, dispersion),
         *(1.0 - depth, edges, counts, bells, body),
     )
 

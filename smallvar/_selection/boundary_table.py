@@ -31,6 +31,10 @@ class BoundaryTable:
         Labels of the two clusters of each boundary, in ascending order.
     n_rows : ndarray of shape (n_boundaries,)
         Rows of both clusters; with sample weights, their weight.
+    merge_cost : ndarray of shape (n_boundaries,), float64
+        By how much the sum of squared distances from the centers grows if the two clusters become
+        one, n_a n_b / (n_a + n_b) ||mu_a - mu_b||^2, in squared units of the data times weight. At
+        a penalty ``lam`` above it, one cluster has the lower objective of DP-means.
     evidence : ndarray of shape (n_boundaries,), float64
         Logarithm of how much likelier two bells are than one body, in nats: positive where there is
         a gap. NaN where nothing can be said: along the line from one cluster to the other, rows
@@ -54,6 +58,7 @@ class BoundaryTable:
 
     clusters: NDArray[Any]
     n_rows: NDArray[Any]
+    merge_cost: NDArray[np.float64]
     evidence: NDArray[np.float64]
     valley: NDArray[np.float64]
     verdict: NDArray[np.str_]
@@ -71,18 +76,19 @@ class BoundaryTable:
         first = f"{n} boundar{'y' if n == 1 else 'ies'} of {k} cluster{'' if k == 1 else 's'}"
         if not n:
             return first
-        lines = [("clusters", "rows", "evidence", "valley", "verdict")]
+        lines = [("clusters", "rows", "merge cost", "evidence", "valley", "verdict")]
         for i in range(min(n, MOST_PRINTED)):
             pair = " | ".join(str(label) for label in self.clusters[i])
             numbers = (
                 f"{self.n_rows[i]:,.0f}",
+                f"{self.merge_cost[i]:.4g}",
                 f"{round(self.evidence[i], 1) + 0.0:,.1f}",
                 f"{self.valley[i]:.2f}",
             )
             lines.append((pair, *numbers, str(self.verdict[i])))
-        widths = [max(len(line[j]) for line in lines) for j in range(4)]
+        widths = [max(len(line[j]) for line in lines) for j in range(5)]
         text = [
-            "  ".join([line[0].ljust(widths[0]), *(map(str.rjust, line[1:4], widths[1:])), line[4]])
+            "  ".join([line[0].ljust(widths[0]), *(map(str.rjust, line[1:5], widths[1:])), line[5]])
             for line in lines
         ]
         rest = [f"... {n - MOST_PRINTED} more"] if n > MOST_PRINTED else []
@@ -94,13 +100,13 @@ class BoundaryTable:
         Returns
         -------
         frame : pandas.DataFrame
-            With columns "first", "second" (the clusters), "n_rows", "evidence", "valley" and
-            "verdict".
+            With columns "first", "second" (the clusters), "n_rows", "merge_cost", "evidence",
+            "valley" and "verdict".
         """
         import pandas
 
         fields = {"first": self.clusters[:, 0], "second": self.clusters[:, 1]}
-        for name in ("n_rows", "evidence", "valley", "verdict"):
+        for name in ("n_rows", "merge_cost", "evidence", "valley", "verdict"):
             fields[name] = getattr(self, name)
         return pandas.DataFrame(fields)
 
@@ -255,6 +261,7 @@ def table_of(found, names, weighted):
     return BoundaryTable(
         clusters=names[found.pairs[order]],
         n_rows=n_rows if weighted else n_rows.astype(np.intp),
+        merge_cost=found.merge_cost[order],
         evidence=evidence,
         valley=valley,
         verdict=verdict,

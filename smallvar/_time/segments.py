@@ -10,6 +10,7 @@ from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import best_of
 from smallvar._core.frame import RowsFrame
+from smallvar._core.profiles import FittedRows
 from smallvar._core.validation import (
     check_lam,
     check_number,
@@ -152,6 +153,12 @@ class SegmentMeans(CenterEstimator):
         ``lam`` is given.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
+    profiles_ : DataFrame, Table or dict of arrays
+        What sets each cluster apart: a row for each cluster and column. See
+        :meth:`profile_clusters`.
+    representatives_ : Representatives
+        Numbers of rows that stand for the clusters: ``centers``, those nearest to the centers, and
+        ``boundaries``, a dict with two rows for each pair of clusters that touch.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -324,7 +331,8 @@ class SegmentMeans(CenterEstimator):
         n_threads = self._threads()
         X = self._validate(X, reset=True)
         check_reach(X)
-        visit = Visit.of(X, check_weights(sample_weight, X.shape[0]), groups)
+        weight = check_weights(sample_weight, X.shape[0])
+        visit = Visit.of(X, weight, groups)
         used = visit.active()
         best, choice = self._fit(Cuts(Record(used.X, used.weight, used.begin, n_threads)))
         self.lam_, self.lam_switch_ = best.lam, best.price
@@ -336,6 +344,7 @@ class SegmentMeans(CenterEstimator):
         self.inertia_, self.objective_ = best.error, best.objective
         self.objective_path_ = np.array(best.progress.path)
         self.n_iter_ = best.progress.n_iter
+        self._fitted_rows = FittedRows(X, weight, self.labels_)
         self.confidence_ = np.nan if choice is None else choice.confidence
         if not best.progress.ended:
             warn_not_converged(self, self.n_iter_)

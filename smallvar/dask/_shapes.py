@@ -162,7 +162,7 @@ def boundaries_of_parts(executor, pieces):
     for i, found in by_cells(of_all, scatters, pairs, np.arange(len(pairs)), count):
         if found[0] is not None:
             edges[i], counts[i] = found
-    return compared(pairs, across, sizes, edges, counts)
+    return compared(pairs, across, of_all, edges, counts)
 
 
 class ShapeMeans(LazyLabels, smallvar.ShapeMeans):
@@ -316,6 +316,7 @@ class ShapeMeans(LazyLabels, smallvar.ShapeMeans):
         rows, weight = sample_rows(executor, facts, self._rng(), CHOICE_ROWS)
         local = self._as_local().fit(rows, sample_weight=weight)
         with_learned(self, learned_attributes(local))
+        self._fitted_rows = None  # the sample
         self._learn_columns(parts)
         pieces = NearestPieces(self.path_, self._nearest, self._noise)
         # squares neither over- nor underflow; a power of 2 changes no bits
