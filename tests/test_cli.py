@@ -439,6 +439,49 @@ def test_the_warning_names_the_columns_that_are_skewed(run, header, named, optio
     assert f"columns are skewed ({named})" in err
 
 
+# What sets clusters apart
+
+
+@pytest.mark.parametrize("options", ["", "--scale", "--shapes", "--shapes --scale"])
+@pytest.mark.parametrize("most", [None, 1, 9])
+def test_profiles_are_in_the_units_of_the_data(run, fitted, options, most):
+    out = run(f"uneven.csv {options} --n-clusters 2 --profiles {most or ''}")[1]
+    (model, _), *_ = [fit for fit in fitted if isinstance(fit[0], (DPMeans, smallvar.ShapeMeans))]
+    lines = out.partition("what sets the clusters apart")[2].splitlines()[1:]
+    assert len(lines) == model.n_clusters_ > 1
+    for c, line in enumerate(lines):
+        number, n, _, told = line.split(maxsplit=3)
+        rows = UNEVEN[model.labels_ == c]
+        assert (int(number), int(n)) == (c, len(rows))
+        cells = [cell.split() for cell in told.split("; ")]
+        assert len(cells) <= (most or 3)
+        for name, mean, _, spread, _ in cells:
+            column = rows[:, ["wide", "narrow", "same"].index(name)]
+            assert float(mean.replace(",", "")) == pytest.approx(column.mean(), abs=column.std())
+            assert float(spread.replace(",", "")) == pytest.approx(column.std(), rel=0.06)
+        shares = [int(cell[-1].strip("(%)")) for cell in cells]
+        assert shares == sorted(shares, reverse=True) and sum(shares) <= 101
+
+
+def test_profiles_of_one_cluster(run):
+    out = run("blobs.csv --n-clusters 1 --profiles")[1]
+    assert out.endswith("\nnothing sets the cluster apart, as there is no other\n")
+    assert "apart" not in run("blobs.csv")[1]
+
+
+@pytest.mark.parametrize("options", ["", "--scale", "--shapes"])
+def test_profiles_are_drawn(run, options):
+    pytest.importorskip("matplotlib")
+    drawn = [run(f"blobs.csv {options} --plot {name}") for name in ("a.png", "b.png --profiles")]
+    assert [code for code, *_ in drawn] == [0, 0]
+    assert Path("a.png").read_bytes() != Path("b.png").read_bytes()
+    table = SimpleNamespace(name="t", titles=["x", "y", "z"], X=BLOBS)
+    figure = _picture.profile_picture(table, DPMeans(random_state=0).fit(BLOBS))
+    (axes,) = figure.axes
+    assert {text.get_text() for text in axes.get_xticklabels()} == {"x", "y", "z"}
+    assert axes.get_title().startswith("t: n = 60, K = 3, chosen from the data\n3 clusters: red")
+
+
 # Clusters of any shape
 
 
@@ -820,7 +863,8 @@ def test_show_config(run, capsys):
 
 
 OPTIONS = {
-    "": "lam n-clusters guess path algorithm kinds shapes max-clusters batch-size dask scale",
+    "": "lam n-clusters guess path algorithm kinds shapes profiles max-clusters batch-size dask "
+    "scale",
     "features": "lam n-components path algorithm assign starts swaps max-features components shape",
     "track": "time lam guess t-q k-tau q tau starts tracks scale",
 }
@@ -859,6 +903,7 @@ BAD_VALUES = [
     ("blobs.csv --guess", "an integer >= 1", ["0"]),
     ("blobs.csv --max-clusters", "an integer >= 1", ["0"]),
     ("blobs.csv --threads", "an integer >= 1", ["0"]),
+    ("blobs.csv --profiles", "an integer >= 1", ["0", "1.5"]),
     ("blobs.csv --seed", "an integer >= 0", ["-1"]),
     ("blobs.csv --batch-size", "an integer >= 1", ["0"]),
     ("features sums.csv --lam", "a number >= 0", ["-1"]),
@@ -917,6 +962,7 @@ REFUSED = {
         ("--path --guess 2", "--guess: not allowed with argument --path"),
         ("--path --n-clusters 2", "--n-clusters: not allowed with argument --path"),
         ("--path --algorithm merge", "--algorithm has no meaning with --path"),
+        ("--path --profiles", "--profiles has no meaning with --path"),
         ("--path 5 --max-clusters 2", "--max-clusters has no meaning with --path: give --path M"),
         ("--alg serial", "unrecognized arguments"),
         ("another.csv", "unrecognized arguments: another.csv (see smallvar --help)\n"),
@@ -2842,6 +2888,7 @@ def test_batches_refused(refused, no_fit, monkeypatch, suffix):
         ("--path", "--batch-size: --path needs the whole table at once"),
         ("--algorithm merge", "--batch-size: --algorithm needs the whole table at once"),
         ("--plot x.png", "--batch-size: --plot needs the whole table at once"),
+        ("--profiles 2", "--batch-size: --profiles needs the whole table at once"),
         ("--scale", "--batch-size: --scale needs the whole table at once"),
         ("--drop-missing", "--batch-size: --drop-missing needs the whole table at once"),
         ("--decimal ,", "--decimal , has no meaning with --batch-size"),

@@ -341,11 +341,12 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         The merge path behind ``lam="auto"``, with that only: of all data after ``fit``, else of the
         batch from which the penalty was chosen, the first one or the first with several clusters.
     profiles_ : DataFrame, Table or dict of arrays
-        What sets each cluster apart: a row for each cluster and column; after ``partial_fit`` without spreads. See
-        :meth:`profile_clusters`.
+        What sets each cluster apart: a row for each cluster and column. See
+        :meth:`profile_clusters`. After ``partial_fit`` without spreads.
     representatives_ : Representatives
         Numbers of rows that stand for the clusters: ``centers``, those nearest to the centers, and
-        ``boundaries``, a dict with two rows for each pair of clusters that touch.
+        ``boundaries``, a dict with two rows for each pair of clusters that touch. Not after
+        ``partial_fit``.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)

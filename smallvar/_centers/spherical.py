@@ -266,11 +266,12 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     path_ : LambdaPath
         The merge path of the rows at length 1, without those of length zero, with "auto" only.
     profiles_ : DataFrame, Table or dict of arrays
-        What sets each cluster apart: a row for each cluster and column, of rows of length 1; not after ``partial_fit``. See
-        :meth:`profile_clusters`.
+        What sets each cluster apart: a row for each cluster and column, of rows of length 1. See
+        :meth:`profile_clusters`. Not after ``partial_fit``.
     representatives_ : Representatives
         Numbers of rows that stand for the clusters: ``centers``, those nearest to the centers, and
-        ``boundaries``, a dict with two rows for each pair of clusters that touch.
+        ``boundaries``, a dict with two rows for each pair of clusters that touch. Not after
+        ``partial_fit``.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -98,14 +98,10 @@ class DescribedMixin:
 
     @property
     def representatives_(self) -> Representatives:  # numpydoc ignore=RT01
-        """Rows of the fit nearest to the centers, and beside the boundaries."""
+        """The rows of the fit nearest to the centers, and beside the boundaries."""
         check_fitted(self)
 
-        def find(rows):
-            data = rows.X, rows.weight, rows.labels, self.n_clusters_
-            return find_representatives(*data, self._cluster_distances)
-
-        return self._of_rows("representatives_", find)
+        return self._of_rows("representatives_", self._represented)
 
     def _of_rows(self, name, compute):
         """What ``compute`` makes of the rows of the fit, kept under a name."""
@@ -122,6 +118,10 @@ class DescribedMixin:
                 f"of the fit; ask for {name} before, and it is kept"
             )
         return result
+
+    def _represented(self, rows):
+        data = rows.X, rows.weight, rows.labels, self.n_clusters_
+        return find_representatives(*data, self._cluster_distances)
 
     def _moments(self):
         """The Moments of the clusters, and whether their rows have weights."""
