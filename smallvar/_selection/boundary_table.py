@@ -81,7 +81,7 @@ class BoundaryTable:
             pair = " | ".join(str(label) for label in self.clusters[i])
             numbers = (
                 f"{self.n_rows[i]:,.0f}",
-                f"{self.merge_cost[i]:.4g}",
+                _in_four_digits(self.merge_cost[i]),
                 f"{round(self.evidence[i], 1) + 0.0:,.1f}",
                 f"{self.valley[i]:.2f}",
             )
@@ -131,6 +131,11 @@ class BoundaryTable:
         if not len(found):
             raise ValueError(f"clusters {first!r} and {second!r} do not touch")
         return int(found[0])
+
+
+def _in_four_digits(cost):
+    """A number with four digits or, from a thousand to a billion, as a whole number."""
+    return f"{cost:,.0f}" if 1e3 <= cost < 1e9 else f"{cost:.4g}"
 
 
 def boundary_evidence(
@@ -216,16 +221,16 @@ def boundary_evidence(
     >>> labels = KMeans(6, n_init=5, random_state=0).fit_predict(X)
     >>> boundary_evidence(X, labels)
     9 boundaries of 6 clusters
-    clusters  rows  evidence  valley  verdict
-    0 | 2      669      25.4    0.89  gap
-    0 | 3      660     -10.3    0.43  none
-    0 | 4      677     -10.2    0.42  none
-    1 | 4      653     128.5    1.00  gap
-    1 | 5      698     -10.2    0.33  none
-    2 | 3      625     129.3    1.00  gap
-    2 | 4      642     156.6    1.00  gap
-    2 | 5      687     -10.5    0.34  none
-    4 | 5      695      32.3    0.90  gap
+    clusters  rows  merge cost  evidence  valley  verdict
+    0 | 2      669       163.6      25.4    0.89  gap
+    0 | 3      660       136.5     -10.3    0.43  none
+    0 | 4      677       148.8     -10.2    0.42  none
+    1 | 4      653       232.2     128.5    1.00  gap
+    1 | 5      698       150.9     -10.2    0.33  none
+    2 | 3      625       203.3     129.3    1.00  gap
+    2 | 4      642         110     156.6    1.00  gap
+    2 | 5      687       145.8     -10.5    0.34  none
+    4 | 5      695       177.9      32.3    0.90  gap
 
     Here HDBSCAN labels 65 rows -1, which are left out:
 
@@ -233,9 +238,9 @@ def boundary_evidence(
     >>> labels = HDBSCAN(min_cluster_size=10, copy=True).fit_predict(X)
     >>> boundary_evidence(X, labels)
     2 boundaries of 3 clusters
-    clusters  rows  evidence  valley  verdict
-    0 | 2      576     303.4    1.00  gap
-    1 | 2      535      84.8    0.96  gap
+    clusters  rows  merge cost  evidence  valley  verdict
+    0 | 2      576      20,333     303.4    1.00  gap
+    1 | 2      535       3,518      84.8    0.96  gap
     """
     X = check_data(X, sparse=True)
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
