@@ -239,7 +239,7 @@ def boundary_evidence(
     >>> boundary_evidence(X, labels)
     2 boundaries of 3 clusters
     clusters  rows  merge cost  evidence  valley  verdict
-    0 | 2      576      20,333     303.4    1.00  gap
+    0 | 2      576      20,331     303.4    1.00  gap
     1 | 2      535       3,518      84.8    0.96  gap
     """
     X = check_data(X, sparse=True)
