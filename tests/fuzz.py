@@ -202,7 +202,10 @@ OWN = {
         "algorithm": (["'serial'", "'delayed'"], ["'collapsed'", "'merge'", "None", "'x'"]),
         "init": (["'first'", "'first'", *START[0][2:]], ["'mean'", *START[1]]),
     },
-    "MiniBatchDPMeans": {"max_iter": (["100", "1", "3"], NO_COUNT)},
+    "MiniBatchDPMeans": {
+        "max_iter": (["100", "1", "3"], NO_COUNT),
+        "half_life": (["None", "None", "3.0", "50", "1e-3"], ["0", "-1.0", "'1'", "np.nan"]),
+    },
     "RobustDPMeans": {
         "lam": ([*LAM, "'auto'"], LAM_ODD),
         "init": (["'path'", "'path'", *START[0][2:]], ["'mean'", *START[1]]),

@@ -50,8 +50,9 @@ def one_machine(model, X, weight, sizes):
 def test_equals_one_machine(seed):
     X, weight, sizes, lam = problem(seed)
     Y = da.from_array(X, chunks=(sizes, X.shape[1]))
-    fitted = one_machine(smallvar.MiniBatchDPMeans(lam=lam, random_state=0), X, weight, sizes)
-    model = MiniBatchDPMeans(lam=lam, random_state=0).fit(Y, sample_weight=weight)
+    settings = {"lam": lam, "half_life": [None, 30.0][seed % 2], "random_state": 0}
+    fitted = one_machine(smallvar.MiniBatchDPMeans(**settings), X, weight, sizes)
+    model = MiniBatchDPMeans(**settings).fit(Y, sample_weight=weight)
     for step in range(2):
         for name in ATTRIBUTES:
             assert np.array_equal(getattr(fitted, name), getattr(model, name)), name

@@ -321,3 +321,152 @@ def test_copies_of_given_centers_vanish(init, batch_size):
     assert parts.cluster_weights_.tolist() == [20, 20]
     directions = SphericalDPMeans(lam=0.1, init=init).partial_fit(np.add(X[:20], [0.5, 0.0]))
     assert directions.n_clusters_ == 2
+
+
+# ---- streams that forget
+
+
+def faded(batches, lam, half_life, weights):
+    """The twin for a stream that forgets: before a batch, all weights fade by its weight."""
+    w = weights[0]
+    centers, counts = np.average(batches[0], axis=0, weights=w)[None], np.zeros(1)
+    for X, w in zip(batches, weights, strict=True):
+        counts = counts * 2.0 ** (-w.sum() / half_life)
+        _, centers, counts = twins.dpmeans.minibatch_step(X, centers, counts, lam, weights=w)
+        if len(batches[0]) == len(X) and X is batches[0]:
+            centers, counts = centers[counts > 0], counts[counts > 0]
+    return centers, counts
+
+
+@seeds(24)
+def test_stream_that_forgets_equals_twin(seed):
+    rng = np.random.default_rng(seed)
+    d, n = 1 + seed % 6, int(rng.integers(1, 400))
+    batches = [blobs(rng, n, d, 6, spread=0.3) for _ in range(25)]
+    if seed % 4 == 1:
+        batches = [X.astype(np.float32) for X in batches]
+    if seed % 4 == 2:
+        batches = [X + 1e3 for X in batches]
+    weights = [rng.gamma(1.0, size=len(X)) if seed % 3 == 0 else np.ones(n) for X in batches]
+    half_life = float(rng.choice([0.3, 2.7, 40.0])) * n
+    lam = 0.93 * twins.penalty.farthest_first(np.vstack(batches), 5)
+    model = MiniBatchDPMeans(lam=lam, half_life=half_life)
+    for X, w in zip(batches, weights, strict=True):
+        model.partial_fit(X, sample_weight=w if seed % 3 == 0 else None)
+    centers, counts = faded(batches, lam, half_life, weights)
+    scale = max(1.0, np.abs(batches[0]).max())
+    np.testing.assert_allclose(model.cluster_centers_, centers, rtol=0, atol=1e-13 * scale)
+    np.testing.assert_allclose(model.cluster_weights_, counts, rtol=1e-12, atol=1e-60 * n)
+
+
+@pytest.mark.parametrize("half_life", [0.9, 7.0, 1e4])
+def test_a_center_is_the_mean_with_faded_weights(half_life):
+    """All batches at once: row i has the weight 2^(-age / half_life)."""
+    rng = np.random.default_rng(3)
+    X, sizes = rng.normal(size=(900, 2)) + np.linspace(0, 5, 900)[:, None], [1, 8, 200, 291, 400]
+    model = MiniBatchDPMeans(lam=1e6, half_life=half_life)
+    ends = np.cumsum(sizes)
+    for end, size in zip(ends, sizes, strict=True):
+        model.partial_fit(X[end - size : end])
+        age = end - np.repeat(ends, sizes)[:end]
+        weight = 2.0 ** (-age / half_life)
+        expected = np.average(X[:end], axis=0, weights=weight)
+        np.testing.assert_allclose(model.cluster_centers_, [expected], rtol=1e-13)
+        np.testing.assert_allclose(model.cluster_weights_, [weight.sum()], rtol=1e-13)
+
+
+def test_a_center_follows_rows_that_move():
+    """A stream at constant speed: the mean lags by the mean age, about half_life / ln 2 rows."""
+    rng = np.random.default_rng(0)
+    still, forgets = (MiniBatchDPMeans(lam=150.0, half_life=h) for h in (None, 200.0))
+    for step in range(200):
+        X = rng.normal(size=(20, 2))
+        X[::2] += [0.05 * step, 0.0]
+        X[1::2] -= [20.0, 0.0]
+        still.partial_fit(X), forgets.partial_fit(X)
+    at = forgets.cluster_centers_
+    moving = at[:, 0].argmax()
+    lag = 0.05 / 20 * 200 / np.log(2)
+    assert abs(at[moving, 0] - (0.05 * 199 - lag)) < 0.3
+    assert np.abs(at[1 - moving] + [20.0, 0.0]).max() < 0.3
+    far = np.abs(still.cluster_centers_[:, 0] - 0.05 * 199)
+    assert far.min() > 2.0  # without a half-life the mean of all rows stays behind
+
+
+def test_a_cluster_without_rows_fades_but_stays():
+    model = MiniBatchDPMeans(lam=4.0, half_life=2.0).partial_fit([[0.0], [9.0]])
+    for _ in range(3):
+        model.partial_fit([[9.0], [9.0]])
+    assert model.cluster_centers_.tolist() == [[0.0], [9.0]]
+    assert model.cluster_weights_.tolist() == [0.125, 2 + 1 + 0.5 + 0.125]
+    model.partial_fit([[1.0], [9.0]])
+    np.testing.assert_allclose(model.cluster_centers_[0], [1 / (1 + 0.0625)], rtol=1e-15)
+    for _ in range(3000):
+        model.partial_fit([[9.0]])
+    assert model.cluster_weights_[0] == 0.0
+    assert model.predict([[1.0]]).tolist() == [0]
+    assert model.partial_fit([[2.0]]).cluster_centers_.tolist() == [[2.0], [9.0]]
+    # clusters may be dropped between batches
+    model.partial_fit([[9.0]] * 8)
+    kept = model.cluster_weights_ > 0.5
+    model.cluster_centers_ = model.cluster_centers_[kept]
+    model.cluster_weights_ = model.cluster_weights_[kept]
+    before = model.cluster_weights_[0]
+    assert model.partial_fit([[9.0], [9.0]]).cluster_centers_.tolist() == [[9.0]]
+    assert model.cluster_weights_[0] == before / 2 + 2
+
+
+@pytest.mark.parametrize("half_life", [1e-300, 5e-324, 1.0, 1e300])
+def test_any_half_life(half_life):
+    model = MiniBatchDPMeans(lam=4.0, half_life=half_life)
+    for x in range(70):
+        model.partial_fit([[0.01 * x]])
+    assert np.isfinite(model.cluster_centers_).all() and np.isfinite(model.cluster_weights_).all()
+    if half_life < 1:
+        assert model.cluster_centers_.tolist() == [[0.01 * 69]]
+
+
+def test_forgetting_goes_on_after_fit_and_pickling():
+    """Rows of fit count the same; a pickled stream goes on with the same bits."""
+    rng = np.random.default_rng(1)
+    X, Y = rng.normal(size=(300, 3)), rng.normal(size=(40, 3)) + 1
+    model = MiniBatchDPMeans(lam=1e4, half_life=100.0, max_iter=1).fit(X)
+    plain = MiniBatchDPMeans(lam=1e4, max_iter=1).fit(X)
+    assert np.array_equal(model.cluster_centers_, plain.cluster_centers_)
+    model.partial_fit(Y)
+    copy = pickle.loads(pickle.dumps(model))
+    share = 300 * 2.0 ** (-40 / 100)
+    expected = (share * plain.cluster_centers_[0] + Y.sum(axis=0)) / (share + 40)
+    np.testing.assert_allclose(model.cluster_centers_[0], expected, rtol=1e-12)
+    assert np.array_equal(
+        copy.partial_fit(Y).cluster_centers_, model.partial_fit(Y).cluster_centers_
+    )
+    model.fit(X)  # from scratch
+    assert np.array_equal(model.cluster_weights_, plain.cluster_weights_)
+
+
+def test_order_threads_and_units_of_a_stream_that_forgets():
+    rng = np.random.default_rng(2)
+    batches = [rng.normal(size=(500, 3)) for _ in range(4)]
+    heavy = [rng.integers(1, 4, size=500).astype(float) for _ in range(4)]
+
+    def centers(order=slice(None), scale=1.0, n_threads=1, repeat=False):
+        model = MiniBatchDPMeans(lam=1e4, half_life=333.0, n_threads=n_threads)
+        for X, w in zip(batches, heavy, strict=True):
+            if repeat:
+                model.partial_fit(np.repeat(X, w.astype(int), axis=0))
+            else:
+                model.partial_fit(scale * X[order], sample_weight=w[order])
+        return model.cluster_centers_ / scale
+
+    first = centers()
+    assert np.array_equal(first, centers(order=rng.permutation(500)))
+    assert np.array_equal(first, centers(n_threads=3))
+    assert np.array_equal(first, centers(scale=2.0**-30))
+    np.testing.assert_allclose(first, centers(repeat=True), rtol=1e-12)
+
+
+@pytest.mark.parametrize("half_life", [0, -1.0, np.nan, "10", True])
+def test_half_life_is_checked(half_life):
+    with pytest.raises((ValueError, TypeError), match="half_life must be"):
+        MiniBatchDPMeans(half_life=half_life).partial_fit([[0.0], [1.0]])

@@ -6,6 +6,7 @@ The objective is that of Kulis & Jordan (2012); a batch opens clusters as in Din
 ``partial_fit`` (also of the spherical form), and the estimator, whose ``fit`` makes passes.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
@@ -49,7 +50,13 @@ from smallvar._selection.penalty import (
     opening_distance,
     resolve_lam,
 )
-from smallvar._sweeps.sums import Stream
+from smallvar._sweeps.sums import Stream, exact_total
+
+# Rows of a stream that forgets count 2^h times, h halvings after its sums began, instead of halving
+# the sums; these are divided by a power of two when h reaches MOST_HALVINGS. NOTHING_LEFT halvings
+# make any float64 number 0. A weight below FADED times that of the next batch then counts as 0, so
+# that sums need few digits.
+MOST_HALVINGS, NOTHING_LEFT, FADED = 32.0, 2200.0, 2.0**-256
 
 
 def without_copies(centers):
@@ -79,7 +86,8 @@ class BatchEstimator(RowModelMixin, CenterEstimator):
     ``_given`` names the learned array that has, for each center, the total weight of its rows so
     far (for directions: their resultant length). ``_stream`` has the sums of the rows, with copies
     of the centers and of that array as they followed from the sums. If the user has replaced either
-    since, or ``_stream`` is None, the sums are derived from centers and array.
+    since, or ``_stream`` is None, the sums are derived from centers and array. In a stream that
+    forgets, sums are 2^``_halvings`` times those of the weights that rows have by now.
 
     A subclass has ``_check_parameters()`` and ``_begin(X, weight, rng, n_threads)``, which sets the
     penalty and the starting centers from the first data seen; centers of None mean the one of
@@ -93,6 +101,8 @@ class BatchEstimator(RowModelMixin, CenterEstimator):
     _used: dict[str, Any]
     _stream: Any
     _found: BatchPenalty | None = None  # with "auto"; None: the penalty is not chosen again
+    half_life: float | None = None  # for subclasses without the parameter
+    _halvings = 0.0  # the sums in ``_stream`` are 2^_halvings times those of the faded weights
     lam: Any
     inertia_: float
     lam_: float
@@ -147,11 +157,15 @@ class BatchEstimator(RowModelMixin, CenterEstimator):
         given = getattr(self, self._given)
         if centers is None:
             centers = self._first(X, weight, n_threads)
-            stream = Stream.of(centers, np.zeros(1))
+            stream, given = Stream.of(centers, np.zeros(1)), np.zeros(0)
         else:
-            stream, *derived = self._stream or [None]
+            stream, *derived, summed = self._stream or [None, None]
             if stream is None or not (is_same(derived[0], centers) and is_same(derived[1], given)):
-                stream = Stream.of(centers, given)
+                stream, summed, self._halvings = Stream.of(centers, given), given, 0.0
+            given = summed
+            if later and self.half_life is not None:
+                stream, given = self._faded(stream, centers, given, X.shape[0], weight)
+        factor = 2.0**self._halvings
         zero = np.zeros(X.shape[1])  # one origin of the sums for all batches, wherever they lie
         sweep = nearest(X, weight, centers, n_threads, zero)
         distance = sweep.assigned_distances()
@@ -171,25 +185,40 @@ class BatchEstimator(RowModelMixin, CenterEstimator):
         if opened:
             centers = np.vstack([centers, *opened])
             sweep = nearest(X, weight, centers, n_threads, zero)
-        stream, counts = added_to(stream, X, weight, sweep)
+        stream, counts = added_to(stream, X, weight, sweep, factor, n_threads)
         # only centers with rows in the batch move
         touched = np.flatnonzero(counts)
         centers, new_given = centers.copy(), np.zeros(sweep.k)
-        if given is not None:
-            new_given[: len(given)] = given
+        new_given[: len(given)] = given
         centers[touched], new_given[touched] = self._moved(centers[touched], *stream.read(touched))
         if self.cluster_centers_ is None and counts[0] == 0:
             # the starting center has no rows: it was no user's, and is dropped
             stream, centers, new_given = stream.only(slice(1, None)), centers[1:], new_given[1:]
-        self._set_state(stream, centers, new_given)
+        self._set_state(stream, centers, new_given, factor)
         self.n_steps_ += 1
         return sweep
 
-    def _set_state(self, stream, centers, given):
-        """Set the sums, and the centers and the array that follow from them."""
+    def _faded(self, stream, centers, summed, n, weight):
+        """The stream before a batch of n rows, as whose weight grows that of earlier rows fades.
+
+        ``summed`` are the weights in its sums, and are returned with it.
+        """
+        size = float(n) if weight is None else exact_total(weight)
+        self._halvings += min(size / float(self.half_life), NOTHING_LEFT)
+        if self._halvings < MOST_HALVINGS:
+            return stream, summed
+        whole = math.floor(self._halvings)
+        self._halvings -= whole
+        summed = np.ldexp(summed, -whole)
+        summed[summed < FADED * size] = 0.0
+        return Stream.of(centers, summed), summed
+
+    def _set_state(self, stream, centers, summed, factor=1.0):
+        """Set sums in which weights count ``factor`` times, and the arrays that follow."""
         self.cluster_centers_ = centers
+        given = summed if factor == 1.0 else summed / factor
         setattr(self, self._given, given)
-        self._stream = stream, centers.copy(), given.copy()
+        self._stream = stream, centers.copy(), given.copy(), summed
 
     def _finish(self, sweep):
         """Set labels and objective from a sweep over the data at the present centers."""
@@ -298,6 +327,13 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         number of rows (to which the default is cut). Not used otherwise.
     max_clusters : int, default=None
         Never have more clusters than this.
+    half_life : float, default=None
+        In ``partial_fit``, the weight of later rows (their number, without ``sample_weight``) after
+        which a row counts half, > 0, so that centers follow rows that move. None: all rows count
+        the same, for ever. A center is the mean of its rows with the weights w 2^(-a / half_life),
+        where the age a of a row is the total weight of the batches after its own. A center that
+        gets no rows stays where it is and loses weight, down to 0: see ``cluster_weights_``. Rows
+        of ``fit`` come in random order, and count the same until ``partial_fit`` goes on.
     init : "mean" or array-like of shape (n_centers, n_features), default="mean"
         Starting centers; "mean" is the mean of the first batch. They carry no weight. Copies of a
         center are left out. With ``partial_fit`` a center stays until rows come for it; ``fit``
@@ -322,7 +358,8 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
         Running means of the clusters, in order of creation.
     cluster_weights_ : ndarray of shape (n_clusters,), float64
-        Total weight of the points assigned to each center so far.
+        Total weight of the points assigned to each center so far; with ``half_life``, what is left
+        of it.
     labels_ : ndarray of shape (n_samples,), int32
         Nearest center of each row of ``fit``'s data, or of the last batch.
     n_clusters_ : int
@@ -390,6 +427,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         n_clusters: int | Literal["auto"] | None = None,
         guess: int = 8,
         max_clusters: int | None = None,
+        half_life: float | None = None,
         init: Literal["mean"] | ArrayLike = "mean",
         batch_size: int = 4096,
         max_iter: int = 100,
@@ -402,6 +440,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         self.n_clusters = n_clusters
         self.guess = guess
         self.max_clusters = max_clusters
+        self.half_life = half_life
         self.init = init
         self.batch_size = batch_size
         self.max_iter = max_iter
@@ -417,12 +456,13 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAM_RULES)
         check_number_asked(self)
         check_number(self.batch_size, "batch_size", low=1, integer=True)
+        check_number(self.half_life, "half_life", low=0, low_open=True, none=True)
 
     def _begin(self, X, weight, rng, n_threads):
         """Set the penalty and the starting centers from the first data seen."""
         given = without_copies(check_init(self.init, X.shape[1], self.max_clusters))
         self._note()
-        for name in ("path_", "_found"):
+        for name in ("path_", "_found", "_halvings"):
             vars(self).pop(name, None)
         if isinstance(self.lam, str) and self.lam == "auto":
             found, given = self._choose(X, weight, rng, n_threads, given)

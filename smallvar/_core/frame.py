@@ -196,11 +196,21 @@ def nearest_row(X, weight, row, distance, n_threads):
     return seed, *farthest
 
 
-def added_to(stream, X, weight, sweep):
-    """The stream of sums with the rows of a result of ``nearest``, and how many joined each."""
+def added_to(stream, X, weight, sweep, factor=1.0, n_threads=1):
+    """The stream of sums with the rows of a result of ``nearest``, and how many joined each.
+
+    The rows count with their weights times ``factor``.
+    """
+    scaled = weight
+    if factor != 1.0:
+        scaled = np.full(X.shape[0], factor) if weight is None else weight * factor
     if X.shape[0] <= FEW_SUMMED and not issparse(X):
-        added = stream.with_rows(X, weight, sweep.labels, sweep.k)
+        added = stream.with_rows(X, scaled, sweep.labels, sweep.k)
         if added is not None:
             return added
-    sums = sweep.cluster_sums()
+    if factor == 1.0:
+        sums = sweep.cluster_sums()
+    else:
+        sums = Sums(Layout(X, scaled, n_threads, origin=np.zeros(X.shape[1])), sweep.k)
+        sums.add(X, sweep.labels, scaled, n_threads)
     return stream.with_batch(sums, sweep.k), sums.counts[: sweep.k]

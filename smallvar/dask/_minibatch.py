@@ -71,6 +71,10 @@ class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
         Guess of the number of clusters for ``lam="farthest-first"``.
     max_clusters : int, default=None
         Never have more clusters than this.
+    half_life : float, default=None
+        The weight of later rows after which a row counts half; those of a partition are of the same
+        age, as for ``partial_fit`` of :class:`smallvar.MiniBatchDPMeans`. None: all rows count the
+        same.
     init : "mean" or array-like of shape (n_centers, n_features), default="mean"
         Starting centers; "mean" is the mean of the first partition. They carry no weight.
     random_state : int, RandomState instance or None, default=None
@@ -83,7 +87,8 @@ class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float64
         Running means of the clusters, in order of creation.
     cluster_weights_ : ndarray of shape (n_clusters,), float64
-        Total weight of the rows each center was given so far.
+        Total weight of the rows each center was given so far; with ``half_life``, what is left of
+        it.
     labels_ : dask Array of shape (n_samples,), int32
         Nearest center of each row of the collection. Lazy.
     n_clusters_ : int
@@ -147,6 +152,7 @@ class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
         n_clusters: int | Literal["auto"] | None = None,
         guess: int = 8,
         max_clusters: int | None = None,
+        half_life: float | None = None,
         init: Literal["mean"] | ArrayLike = "mean",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -155,6 +161,7 @@ class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
         self.n_clusters = n_clusters
         self.guess = guess
         self.max_clusters = max_clusters
+        self.half_life = half_life
         self.init = init
         self.random_state = random_state
         self.verbose = verbose
