@@ -56,6 +56,7 @@ from smallvar._selection.penalty import farthest_first_lambda, hdp_lambdas
 from smallvar._time.dynamic import DynamicMeans
 from smallvar._time.dynamic_kernel import KernelDynamicMeans, SpectralDynamicMeans
 from smallvar._time.exchange import match_clusters
+from smallvar._time.renumber import renumber
 from smallvar._time.segments import SegmentMeans
 
 __all__ = [
@@ -99,5 +100,6 @@ __all__ = [
     "lambda_path",
     "match_clusters",
     "progress_callback",
+    "renumber",
     "show_config",
 ]

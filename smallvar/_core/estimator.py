@@ -59,6 +59,7 @@ MEANT = (
 )
 
 FITS = "fit", "partial_fit"
+OF_CLUSTERS = "cluster_ids_", "_record"  # set by `renumber` for the clusters of one fit
 _changing: dict[int, list[int]] = {}  # id of an estimator being fitted: [id of the thread]
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_changing.clear)  # the child has none of these threads
@@ -131,6 +132,8 @@ def _at_the_end(fit):
         if fit.__name__ == "fit" and callbacks_wanted(self):
             return as_task(self, *args, **options)
         with working_copy(self) as copy:
+            for name in OF_CLUSTERS:
+                vars(copy).pop(name, None)
             fit(copy, *args, **options)
         return self
 

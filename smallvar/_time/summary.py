@@ -1,0 +1,269 @@
+"""What remains of the clusters of a fit: centers, spreads and weights, to compare with others.
+
+``summarize`` describes the clusters of a fitted estimator, and ``Comparison`` compares those of two
+fits: distances between their centers, and how far a cluster may move.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+
+from smallvar._centers.bregman import BregmanDPMeans
+from smallvar._centers.mahalanobis import MahalanobisMeans
+from smallvar._centers.shapes import ShapeMeans
+from smallvar._centers.spherical import SphericalDPMeans
+from smallvar._core.validation import unit_of
+from smallvar._mixed.mixed_dpmeans import MixedDPMeans
+
+# A variance within a cluster is averaged with that within all clusters, as if the cluster had so
+# many rows more of that: the number that the criterion of mixed tables has, too
+PRIOR_ROWS = 3.0
+# Two normal clusters that touch where each has this many standard deviations to its center have 1
+# row in 100 on the other's side, 1 in 200 each: farther apart they are two clusters
+TOUCH = 2.576
+# A cluster that moves by less than this share of the distance to its nearest neighbor stays nearer
+# to its old place than to any other
+HALF = 0.5
+SQUARED = "squared_euclidean"
+BLOCK = 1 << 20  # numbers of a block of rows, of which squares are made
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Centers, variances and weights of clusters.
+
+    ``names`` (D,) are those of the coordinates: columns, and in tables with categories pairs of
+    column and level, whose coordinate is the share of the level. ``centers`` and ``variances`` have
+    shape (K, D); unknown variances are NaN. ``weights`` (K,) are those of the rows, ``total`` that
+    of all rows, noise included, and ``counts`` (K,) the weights in units of the mean weight of a
+    row. ``space`` says which centers can be compared: "rows", "directions" or "tables".
+    """
+
+    space: str
+    names: tuple[Any, ...]
+    centers: NDArray[np.float64]
+    variances: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    total: float
+
+    def __len__(self):
+        return len(self.centers)
+
+    def only(self, kept):
+        """Some of the clusters."""
+        names = "centers", "variances", "weights", "counts"
+        return replace(self, **{name: getattr(self, name)[kept] for name in names})
+
+    def joined(self, others):
+        """These clusters and others of the same space, in the coordinates of these."""
+        others = others.along(self.names)
+        names = "centers", "variances", "weights", "counts"
+        return replace(
+            self,
+            **{n: np.concatenate([getattr(self, n), getattr(others, n)]) for n in names},
+        )
+
+    def along(self, names):
+        """The same clusters with these coordinates; a level that is not there has share 0."""
+        if names == self.names:
+            return self
+        at = {name: j for j, name in enumerate(self.names)}
+        centers, variances = (np.zeros((len(self), len(names))) for _ in range(2))
+        for j, name in enumerate(names):
+            if name in at:
+                centers[:, j] = self.centers[:, at[name]]
+                variances[:, j] = self.variances[:, at[name]]
+        return replace(self, names=names, centers=centers, variances=variances)
+
+
+def summarize(model, X=None, weight=None):
+    """The Clusters of a fitted estimator; their variances are from its rows, where given."""
+    labels = np.asarray(model.labels_)
+    k = int(model.n_clusters_)
+    unit = unit_of(weight)
+    w = np.ones(len(labels)) if weight is None else weight / unit
+    weights = np.bincount(labels[labels >= 0], w[labels >= 0], minlength=k)
+    used = w > 0
+    counts = weights / w[used].mean()
+    if isinstance(model, MixedDPMeans):
+        space, (names, centers, variances) = "tables", table_coordinates(model)
+    else:
+        space = "directions" if isinstance(model, SphericalDPMeans) else "rows"
+        names = tuple(range(model.n_features_in_))
+        if X is None:
+            centers, variances = without_rows(model, labels, weights)
+        else:
+            if space == "directions":
+                X = directions(X)
+            given = None if isinstance(model, ShapeMeans) else np.asarray(model.cluster_centers_)
+            centers, variances = of_rows(X, w, labels, k, given)
+    return Clusters(space, names, centers, variances, unit * weights, counts, unit * w.sum())
+
+
+def directions(X):
+    """Rows of length 1; those of length 0 stay."""
+    if issparse(X):
+        length = np.sqrt(X.multiply(X).sum(axis=1)).reshape(-1)
+        scale = np.divide(1.0, length, out=np.zeros(len(length)), where=length > 0)
+        return csr_array(X.multiply(scale[:, None]))
+    length = np.linalg.norm(X, axis=1, keepdims=True)
+    return np.divide(X, length, out=np.zeros(X.shape), where=length > 0)
+
+
+def of_rows(X, w, labels, k, centers):
+    """Means (unless given) and variances about them of the rows of each cluster."""
+    used = np.flatnonzero((labels >= 0) & (w > 0))
+    shape = k, X.shape[0]
+    share = csr_array((w[used], (labels[used], used)), shape=shape)
+    weights = np.maximum(share.sum(axis=1).reshape(-1, 1), np.finfo(float).tiny)
+    dense = (lambda a: a.toarray()) if issparse(X) else np.asarray
+    if centers is None:
+        centers = dense(share @ X) / weights
+    variances = np.zeros(centers.shape)
+    if issparse(X):
+        # sum w (x - c)^2 = sum w x^2 - 2 c sum w x + c^2 sum w
+        squares = (share @ X.multiply(X)).toarray() - 2 * centers * (share @ X).toarray()
+        variances = np.maximum(squares / weights + centers**2, 0.0)
+        return centers, variances
+    size = max(1, BLOCK // X.shape[1])
+    for start in range(0, len(used), size):
+        rows = used[start : start + size]
+        differences = np.square(X[rows] - centers[labels[rows]])
+        variances += share[:, rows] @ differences
+    return centers, variances / weights
+
+
+def without_rows(model, labels, weights):
+    """Centers and variances of the clusters as far as the estimator has them."""
+    if isinstance(model, ShapeMeans):
+        pieces = np.bincount(model.pieces_[model.pieces_ >= 0], minlength=len(model.piece_centers_))
+        share = csr_array((pieces, (model.piece_clusters_, np.arange(len(pieces)))))
+        centers = (share @ model.piece_centers_) / share.sum(axis=1).reshape(-1, 1)
+        return centers, np.full(centers.shape, np.nan)
+    centers = np.array(model.cluster_centers_, dtype=np.float64)
+    variances = np.full(centers.shape, np.nan)
+    if isinstance(model, MahalanobisMeans):
+        if model.volume == "points":  # else they grow with the members
+            variances[:] = np.diagonal(model.covariances_, axis1=1, axis2=2)
+        return centers, variances
+    total = weights.sum()
+    if total > 0 and getattr(model, "divergence", SQUARED) == SQUARED:
+        # one spread for all clusters and columns
+        variances[:] = model.inertia_ / model._error_share / (total * centers.shape[1])
+    return centers, variances
+
+
+def table_coordinates(model):
+    """Names, means and variances of the columns, and shares of the levels, of a mixed table."""
+    names, centers, variances = [], [], []
+    for column in model.columns_:
+        mean = model.cluster_parameters_[column.name]
+        if mean.ndim == 2:
+            names += [(column.name, level) for level in column.levels]
+            centers.append(mean)
+            variances.append(mean * (1 - mean))
+            continue
+        names.append(column.name)
+        centers.append(mean[:, None])
+        # the variance is s^2 times 1, mean or mean^2 by the law of the column
+        power = {"poisson": 1, "exponential": 2}.get(column.kind, 0)
+        variances.append(model.spreads_[column.name] ** 2 * mean[:, None] ** power)
+    return tuple(names), np.hstack(centers), np.hstack(variances)
+
+
+class Comparison:
+    """Distances of new clusters (rows) from old ones (columns), and how far they may be.
+
+    ``distance`` is in the units of the data, or, for tables, of the spread of each column;
+    ``spreads`` the standard deviation within the old cluster along the line between the centers,
+    ``apart`` the distance over the sum of that of both, ``reach`` the largest distance at which the
+    new one can be the old one after a move, and ``parts_reach`` that of a part of the old one, and of
+    an old part of the new one. The parts of a cluster may be near each other.
+    """
+
+    def __init__(self, new, old, present, max_move=None):
+        new, old = comparable(new, old)
+        self.new, self.old = new, old
+        n, m = len(new), len(old)
+        self.distance, self.spreads, other = (np.zeros((n, m)) for _ in range(3))
+        for k in range(n):
+            step = old.centers - new.centers[k]
+            square = step**2
+            total = square.sum(axis=1)
+            self.distance[k] = np.sqrt(total)
+            level = total == 0.0  # no line: the mean over all directions
+            square[level], total[level] = 1.0, square.shape[1]
+            self.spreads[k] = np.sqrt((square * old.variances).sum(axis=1) / total)
+            other[k] = np.sqrt((square * new.variances[k]).sum(axis=1) / total)
+        both = self.spreads + other
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.apart = np.where(self.distance > 0, self.distance / both, 0.0)
+        touch, near = TOUCH * both, HALF * gaps(new, np.arange(n))[:, None]
+        near_old = HALF * gaps(old, present)[None]
+        self.reach = np.maximum(touch, np.minimum(near, near_old))
+        self.parts_reach = np.maximum(touch, near_old), np.maximum(touch, near)
+        if max_move is not None:
+            self.reach = np.full((n, m), float(max_move))
+            self.parts_reach = self.reach, self.reach
+
+
+def gaps(clusters, present):
+    """Distance of each cluster from the nearest other one of those present; 0 if there is none."""
+    gap = np.zeros(len(clusters))
+    for k, center in enumerate(clusters.centers):
+        others = present[present != k]
+        if len(others):
+            gap[k] = np.sqrt(np.square(clusters.centers[others] - center).sum(axis=1).min())
+    return gap
+
+
+def comparable(new, old):
+    """Both in the same coordinates, with known variances, averaged with those of all clusters."""
+    if new.space == "tables":
+        numbers, levels = (
+            [
+                {name for name in a.names if isinstance(name, tuple) == is_level}
+                for a in (new, old)
+            ]
+            for is_level in (False, True)
+        )
+        columns = {name for name, _ in levels[0]} & {name for name, _ in levels[1]}
+        names = [n for n in old.names if n in numbers[0]]
+        names += [n for n in old.names if isinstance(n, tuple) and n[0] in columns]
+        names += [n for n in new.names if isinstance(n, tuple) and n[0] in columns - set(names)]
+        names = tuple(dict.fromkeys(names))
+        new, old = new.along(names), old.along(names)
+    pooled = [pooled_variances(a) for a in (new, old)]
+    if np.isnan(pooled[0]).any():
+        pooled[0] = pooled[1]
+    if np.isnan(pooled[1]).any():
+        pooled[1] = pooled[0]
+    new, old = (with_pooled(a, v) for a, v in zip((new, old), pooled, strict=True))
+    if new.space == "tables":  # columns have units of their own
+        spread = np.sqrt(0.5 * (pooled[0] + pooled[1]))
+        spread[spread == 0.0] = 1.0
+        new, old = (
+            replace(a, centers=a.centers / spread, variances=a.variances / spread**2)
+            for a in (new, old)
+        )
+    return new, old
+
+
+def pooled_variances(clusters):
+    """The variance within the clusters, of each coordinate; NaN if it is not known."""
+    known = ~np.isnan(clusters.variances).any(axis=1) & (clusters.counts > 0)
+    if not known.any():
+        return np.full(clusters.centers.shape[1], np.nan)
+    return np.average(clusters.variances[known], axis=0, weights=clusters.counts[known])
+
+
+def with_pooled(clusters, pooled):
+    """The clusters, whose variances are averaged with those within all clusters."""
+    pooled = np.nan_to_num(pooled)  # 0 where nothing is known of either
+    variances = np.where(np.isnan(clusters.variances), pooled, clusters.variances)
+    share = (clusters.counts / (clusters.counts + PRIOR_ROWS))[:, None]
+    return replace(clusters, variances=share * variances + (1 - share) * pooled)
