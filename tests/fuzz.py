@@ -271,6 +271,10 @@ PARAMETERS = {
         "lams": (["[-0.5, -0.2]", "np.linspace(-1, 0, 4)"], [*NO_NUMBER, "[]", "[[1]]", "[np.nan]", "1e300"]),
     },
     "match_clusters": {},
+    "renumber": {
+        "max_move": (["None", "None", "0.5", "1e3"], ["0", "-1", "'x'", "np.nan", "True"]),
+        "max_gone": (["None", "1", "5"], NO_COUNT), "nope": ([], ["1"]),
+    },
     "show_config": {},
     "progress_callback": {},
     "get_include": {},
@@ -317,6 +321,10 @@ class Case:
         }  # fmt: skip
         if self.name == "match_clusters" or self.name in calls:
             self.call(calls[self.name], "other") if self.name in calls else self.costs()
+            return
+        if self.name == "renumber":
+            self.data("X")
+            self.fits()
             return
         self.choose()
         self.data("X")
@@ -698,6 +706,27 @@ class Case:
                     ).format(name),
                 )  # fmt: skip
         self.call("match_clusters(a, b)", "match_clusters")
+
+    def fits(self):
+        """Fits whose clusters are renumbered, one after another."""
+        kinds = [
+            "DPMeans()", "DPMeans(lam=0.1)", "RobustDPMeans()", "MiniBatchDPMeans(lam=0.5)", "MixedDPMeans()",
+            "ShapeMeans()", "SphericalDPMeans()", "MahalanobisMeans(n_clusters=2)", "HDPMeans(lam_local=1, lam_global=2)",
+        ]  # fmt: skip
+        kind = self.pick(*kinds)
+        self.set("first, second", "None, None")
+        self.set("first", f"{kind}.fit(X)")
+        for _ in range(3):
+            if self.strange():
+                kind = self.pick(*kinds, "BPMeans(lam=1.0)", "KernelDPMeans(lam=1.0)", "DPMeans")
+            self.set(
+                "Y", self.pick("X[::-1]", "X + 0.1", "X[: len(X) // 2 + 1]", "2 * X", "X[:, :1]")
+            )
+            self.set("second", f"{kind}.fit(Y)")
+            rows = self.pick("Y, ", "Y, ", "", self.pick("X, ", "None, ", "3, "))
+            more = self.arguments()
+            self.call(f"renumber(second, {rows}like=first{', ' if more else ''}{more})", "renumber")
+            self.set("first", self.pick("out", "out", "second"))
 
     # calls
 
@@ -1415,6 +1444,21 @@ def check_match(link, run):
     )
 
 
+def check_ids(table, run):
+    """No id twice, and each cluster of both fits in one line."""
+    second = run.space["second"]
+    need(
+        len(set(table.ids)) == second.n_clusters_ == (table.n_after > 0).sum(), "clusters are lost"
+    )
+    need(
+        len(set(table.cluster)) == len(table) and set(table.ids) <= set(table.cluster),
+        "ids are wrong",
+    )
+    need(len(table.labels) == len(second.labels_), "labels are wrong")
+    need(np.nan_to_num(table.distance).min(initial=0.0) >= 0, "a distance is negative")
+    need(isinstance(repr(table), str), "no table")
+
+
 def check_positive(lam, run):
     """Penalties are positive and finite."""
     need(np.all(np.greater(lam, 0)) and np.isfinite(lam).all(), f"penalty {lam!r}")
@@ -1471,7 +1515,7 @@ def check_cuts(path, run):
 FUNCTIONS = {
     "match_clusters": check_match, "farthest_first_lambda": check_positive, "hdp_lambdas": check_positive,
     "lambda_path": check_path, "feature_path": check_errors, "cut_path": check_cuts, "coreset": check_coreset,
-    "boundary_evidence": check_boundaries,
+    "boundary_evidence": check_boundaries, "renumber": check_ids,
 }  # fmt: skip
 VERBOSE_RUN = False
 

@@ -118,6 +118,7 @@ LAYERS = {
     "_time": (
         *("moving", "dynamic", "exchange", "dynamic_kernel"),
         *("record", "description", "visit", "segment_start", "segments"),
+        *("summary", "renumber"),
     ),
     "_graph": ("network", "neighbors", "cuts", "cut_path", "penalized_cut"),
 }

@@ -59,7 +59,7 @@ MEANT = (
 )
 
 FITS = "fit", "partial_fit"
-OF_CLUSTERS = "cluster_ids_", "_record"  # set by `renumber` for the clusters of one fit
+SET_BY_RENUMBER = "cluster_ids_", "_ids_record"  # set by `renumber` for the clusters of one fit
 _changing: dict[int, list[int]] = {}  # id of an estimator being fitted: [id of the thread]
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_changing.clear)  # the child has none of these threads
@@ -132,7 +132,7 @@ def _at_the_end(fit):
         if fit.__name__ == "fit" and callbacks_wanted(self):
             return as_task(self, *args, **options)
         with working_copy(self) as copy:
-            for name in OF_CLUSTERS:
+            for name in SET_BY_RENUMBER:
                 vars(copy).pop(name, None)
             fit(copy, *args, **options)
         return self
@@ -195,6 +195,11 @@ def warn_not_converged(estimator, n_iter, where=""):
 def usable_rows(estimator, X):
     """Checked rows of a fit that an estimator can use, and their numbers (None: all)."""
     return estimator._usable_rows(estimator._validate(X, reset=True))
+
+
+def rows_as_fitted(estimator, X):
+    """Checked rows with the columns of the fit of an estimator."""
+    return estimator._validate(X, reset=False)
 
 
 def check_parameters(estimator):

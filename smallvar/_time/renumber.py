@@ -5,13 +5,13 @@ The clusters of a new fit are linked to those of an earlier one by the linear pr
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from smallvar._core.estimator import Estimator, check_fitted, copy_of
+from smallvar._core.estimator import Estimator, check_fitted, copy_of, rows_as_fitted
 from smallvar._core.validation import check_number, check_weights
 from smallvar._time.exchange import match
 from smallvar._time.summary import Clusters, Comparison, summarize
@@ -19,16 +19,17 @@ from smallvar._time.summary import Clusters, Comparison, summarize
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# A link saves the price of a cluster that dies and one that is born, NEW. It costs the square of
-# the move over the largest one, less the agreement of the labels; NO_LINK is never chosen
-NEW, NO_LINK = 1.0, 4.0
-# Cohen's medium effect: a cluster has moved if its center has by so many standard deviations, and by
-# more than two means differ by chance: the expected square and CHANCE standard deviations of that
+# A link saves the price of a cluster that dies and one that is born, NEW_PRICE. It costs the square
+# of the move over the largest one, less the agreement of the labels; NO_LINK is never chosen
+NEW_PRICE, NO_LINK = 1.0, 4.0
+# Cohen's medium effect: a cluster has moved if its center has by so many standard deviations, and
+# by more than two means differ by chance: the expected square and CHANCE standard deviations of it
 MOVED, CHANCE = 0.5, 3.0
 # How much clusters that stay as they are change from one table to the next: their size by this
 # factor, on a scale of logarithms; their center by one standard deviation
 SIZE_CHANGE = 0.5
-SMALLEST = 1e-9  # of all weight: the weight of a cluster without any, for logarithms
+NO_WEIGHT = 1e-9  # of all weight: the weight of a cluster without any, for logarithms
+RECORD = "_ids_record"  # the attribute of a model that has the Record of its clusters
 EVENTS = ("same", "moved", "split", "merged", "returned", "new", "died")
 
 
@@ -101,6 +102,11 @@ class Renumbering:
     flow : ndarray of shape (n_before, n_clusters), float64, or None
         Rows (weights) of the new table by the label that the earlier model predicts, and their new
         label; rows that either calls noise are left out. None without ``X``.
+    model : estimator
+        A copy of the model, which stays as it is if the model is fitted again.
+    record : Record
+        What the next ``renumber`` needs: centers, spreads, weights and ids of all clusters, those
+        that are gone included.
     """
 
     ids: NDArray[np.int64]
@@ -115,8 +121,8 @@ class Renumbering:
     distance: NDArray[np.float64]
     distance_in_spreads: NDArray[np.float64]
     flow: NDArray[np.float64] | None
-    _model: Any
-    _record: Record
+    model: Any
+    record: Record
 
     def __len__(self) -> int:
         return len(self.cluster)
@@ -124,7 +130,8 @@ class Renumbering:
     def __repr__(self) -> str:
         numbers = [(event, int((self.event == event).sum())) for event in EVENTS]
         first = ", ".join(f"{number} {event}" for event, number in numbers if number)
-        lines = [("id", "event", "before", "after", "share", "moved", "spreads", "")]
+        names = "id", "event", "before", "after", "share", "moved", "spreads", ""
+        lines: list[tuple[str, ...]] = [names]
         for i in range(len(self)):
             size = [
                 f"{n:,.6g}" if n else "-" for n in (float(self.n_before[i]), float(self.n_after[i]))
@@ -184,7 +191,7 @@ class Renumbering:
         numbers = np.asarray(labels)
         if numbers.dtype.kind not in "iu" and numbers.size:
             raise TypeError(f"labels must be integers, got {numbers.dtype}")
-        if numbers.size and not (-1 <= numbers.min() and numbers.max() < len(self.ids)):
+        if numbers.size and not (numbers.min() >= -1 and numbers.max() < len(self.ids)):
             raise ValueError(
                 f"labels must be from -1 to {len(self.ids) - 1}, got {numbers.min()} to "
                 f"{numbers.max()}"
@@ -204,14 +211,14 @@ class Renumbering:
         ids : ndarray of shape (n_samples,), int64
             The id of the cluster of each row, -1 for noise.
         """
-        return self.relabel(self._model.predict(X))
+        return self.relabel(self.model.predict(X))
 
 
 def renumber(
     model: Estimator,
     X: Any = None,
     *,
-    like: Union[Estimator, Renumbering, None] = None,
+    like: Estimator | Renumbering | None = None,
     sample_weight: ArrayLike | None = None,
     max_move: float | None = None,
     max_gone: int | None = None,
@@ -326,7 +333,7 @@ def renumber(
     kept = after(model, clusters, record, links)
     result = described(model, labels, kept, record, compared, links, flow)
     model.cluster_ids_ = kept.ids[: len(clusters)].copy()
-    model._record = kept
+    model.__dict__[RECORD] = kept
     return result
 
 
@@ -346,8 +353,8 @@ def check_model(model, name):
 
 def checked_rows(model, X, n):
     """The rows of the fit of a model, checked, as an array; raise unless there are n."""
-    mixed = hasattr(model, "cluster_parameters_")
-    rows = model._packed(X).numbers if mixed else model._validate(X, reset=False)
+    is_mixed = hasattr(model, "cluster_parameters_")
+    rows = model.predict(X) if is_mixed else rows_as_fitted(model, X)
     if rows.shape[0] != n:
         raise ValueError(
             f"X must have the {n} rows that the model was fitted to, one for each of labels_, got "
@@ -372,9 +379,9 @@ def nothing_before(model, clusters):
 def earlier_record(like):
     """The earlier model, and its Record: that of its ids, or else of its labels as ids."""
     if isinstance(like, Renumbering):
-        return like._model, like._record
+        return like.model, like.record
     check_model(like, "like")
-    record = getattr(like, "_record", None)
+    record = vars(like).get(RECORD)
     if record is None:
         clusters = summarize(like)
         ids = np.arange(len(clusters))
@@ -401,7 +408,11 @@ def check_columns(model, clusters, record):
             added = [name for name in names if name not in before]
             raise ValueError(
                 "like must have the columns of the model, got "
-                + (f"the same{order}" if order else f"{lost or 'none'} instead of {added or 'none'}")
+                + (
+                    f"the same{order}"
+                    if order
+                    else f"{lost or 'none'} instead of {added or 'none'}"
+                )
             )
     if model.n_features_in_ != record.n_features:
         raise ValueError(
@@ -420,7 +431,7 @@ def flow_of(earlier, X, weight, labels, clusters, record):
 
 
 def agreement(flow):
-    """Rows in both of two clusters, as a share of those that are in one or the other; (K, n_old)."""
+    """Rows in both of two clusters, as a share of those in one or the other, (K, n_old)."""
     either = flow.sum(axis=0) + flow.sum(axis=1, keepdims=True) - flow
     return np.divide(flow, either, out=np.zeros(flow.shape), where=either > 0).T
 
@@ -430,15 +441,13 @@ def linked(clusters, record, flow, max_move, max_gone):
     present = record.present
     compared = Comparison(clusters, record.clusters, present, max_move)
     with np.errstate(divide="ignore", invalid="ignore"):
-        cost = np.where(
-            compared.distance > 0, np.square(compared.distance / compared.reach), 0.0
-        )
-    allowed = cost <= NEW
+        cost = np.where(compared.distance > 0, np.square(compared.distance / compared.reach), 0.0)
+    allowed = cost <= NEW_PRICE
     old = np.full(len(clusters), -1)
     if len(present):
         gain = 0.0 if flow is None else agreement(flow)
         price = np.where(allowed[:, present], cost[:, present] - gain, NO_LINK)
-        link = match(np.full(len(clusters), NEW), price)
+        link = match(np.full(len(clusters), NEW_PRICE), price)
         old[link >= 0] = present[link[link >= 0]]
     # those that continue none may be returns, where no living cluster is as near
     gone, free = np.flatnonzero(record.away), np.flatnonzero(old < 0)
@@ -448,7 +457,9 @@ def linked(clusters, record, flow, max_move, max_gone):
         waited = 0.0 if max_gone is None else record.away[gone] / max_gone
         nearer = apart[:, gone] < nearest[:, None]
         price = np.where(nearer & allowed[np.ix_(free, gone)], cost[np.ix_(free, gone)], NO_LINK)
-        link = match(np.full(len(free), NEW), np.where(price < NO_LINK, price + waited, price))
+        link = match(
+            np.full(len(free), NEW_PRICE), np.where(price < NO_LINK, price + waited, price)
+        )
         old[free[link >= 0]] = gone[link[link >= 0]]
     parent, heir = kin(compared, record, old, flow)
     return compared, Links(old, parent, heir)
@@ -471,8 +482,16 @@ def kin(compared, record, old, flow):
             if split[k, present[at]] and went_on[present[at]] >= 0:
                 parts.setdefault(present[at], []).append(k)
     for one, members in parts.items():
-        for k in accepted(compared.old, one, compared.new, went_on[one], members,
-                          compared.apart[:, one], compared.spreads[:, one], growth):
+        for k in accepted(
+            compared.old,
+            one,
+            compared.new,
+            went_on[one],
+            members,
+            compared.apart[:, one],
+            compared.spreads[:, one],
+            growth,
+        ):
             parent[k] = one
     joining: dict[int, list[int]] = {}
     for one in present[went_on[present] < 0]:
@@ -481,8 +500,16 @@ def kin(compared, record, old, flow):
             if merged[k, one] and old[k] >= 0:
                 joining.setdefault(int(k), []).append(one)
     for k, members in joining.items():
-        for one in accepted(compared.new, k, compared.old, old[k], members,
-                            compared.apart[k], compared.spreads[k], 1.0 / growth):
+        for one in accepted(
+            compared.new,
+            k,
+            compared.old,
+            old[k],
+            members,
+            compared.apart[k],
+            compared.spreads[k],
+            1.0 / growth,
+        ):
             heir[one] = k
     return parent, heir
 
@@ -498,7 +525,7 @@ def growth_of(compared, old):
 
 def sizes(clusters):
     """Weights, those of clusters without rows a small number instead of 0."""
-    return np.maximum(clusters.weights, SMALLEST * clusters.total)
+    return np.maximum(clusters.weights, NO_WEIGHT * clusters.total)
 
 
 def accepted(whole, one, parts, first, members, apart, spreads, growth):
@@ -508,7 +535,8 @@ def accepted(whole, one, parts, first, members, apart, spreads, growth):
 
     def change(union, spread):
         mean = np.average(parts.centers[union], axis=0, weights=weights[union])
-        square = np.square(mean - center).sum() / (spread**2 or 1.0)
+        with np.errstate(over="ignore", divide="ignore"):
+            square = np.square((mean - center) / (spread or 1.0)).sum()
         return square + (np.log(weights[union].sum() / size) / SIZE_CHANGE) ** 2
 
     for k in sorted(members, key=lambda k: apart[k]):
@@ -581,8 +609,8 @@ def described(model, labels, kept, record, compared, links, flow):
         distance=moves[0],
         distance_in_spreads=moves[1],
         flow=flow,
-        _model=copy_of(model),
-        _record=kept,
+        model=copy_of(model),
+        record=kept,
     )
 
 
@@ -603,5 +631,7 @@ def has_moved(compared, k, old):
         clusters.variances[i] / max(clusters.counts[i], 1.0)
         for clusters, i in ((compared.new, k), (compared.old, old))
     )
+    # relative to the move: squares of squares may be beyond float64
+    variances = variances / (distance or 1.0) / (distance or 1.0)
     chance = variances.sum() + CHANCE * np.sqrt(2.0 * np.square(variances).sum())
-    return bool(distance > MOVED * spread and distance**2 > chance)
+    return bool(distance > MOVED * spread and chance < 1.0)

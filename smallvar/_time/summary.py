@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from smallvar._centers.bregman import BregmanDPMeans
 from smallvar._centers.mahalanobis import MahalanobisMeans
+from smallvar._centers.minibatch import MiniBatchDPMeans
 from smallvar._centers.shapes import ShapeMeans
-from smallvar._centers.spherical import SphericalDPMeans
+from smallvar._centers.spherical import ERROR_SHARE, SphericalDPMeans
 from smallvar._core.validation import unit_of
 from smallvar._mixed.mixed_dpmeans import MixedDPMeans
 
 # A variance within a cluster is averaged with that within all clusters, as if the cluster had so
 # many rows more of that: the number that the criterion of mixed tables has, too
-PRIOR_ROWS = 3.0
+POOLED_ROWS = 3.0
 # Two normal clusters that touch where each has this many standard deviations to its center have 1
 # row in 100 on the other's side, 1 in 200 each: farther apart they are two clusters
 TOUCH = 2.576
@@ -87,8 +87,7 @@ def summarize(model, X=None, weight=None):
     unit = unit_of(weight)
     w = np.ones(len(labels)) if weight is None else weight / unit
     weights = np.bincount(labels[labels >= 0], w[labels >= 0], minlength=k)
-    used = w > 0
-    counts = weights / w[used].mean()
+    counts = weights / w[w > 0].mean()
     if isinstance(model, MixedDPMeans):
         space, (names, centers, variances) = "tables", table_coordinates(model)
     else:
@@ -101,17 +100,32 @@ def summarize(model, X=None, weight=None):
                 X = directions(X)
             given = None if isinstance(model, ShapeMeans) else np.asarray(model.cluster_centers_)
             centers, variances = of_rows(X, w, labels, k, given)
-    return Clusters(space, names, centers, variances, unit * weights, counts, unit * w.sum())
+    total = w.sum()
+    if X is None and weight is None and isinstance(model, MiniBatchDPMeans):
+        # labels are those of the last batch, weights those of all passes
+        seen = model.cluster_weights_ / model.n_iter_
+        if seen.sum() > total:
+            weights = counts = seen
+            total = seen.sum()
+    return Clusters(space, names, centers, variances, unit * weights, counts, unit * total)
 
 
 def directions(X):
-    """Rows of length 1; those of length 0 stay."""
+    """Rows of length 1, as float64; those of length 0 stay."""
     if issparse(X):
-        length = np.sqrt(X.multiply(X).sum(axis=1)).reshape(-1)
-        scale = np.divide(1.0, length, out=np.zeros(len(length)), where=length > 0)
-        return csr_array(X.multiply(scale[:, None]))
-    length = np.linalg.norm(X, axis=1, keepdims=True)
-    return np.divide(X, length, out=np.zeros(X.shape), where=length > 0)
+        X = csr_array(X, dtype=np.float64, copy=True)
+        largest = np.maximum(X.max(axis=1).toarray(), -X.min(axis=1).toarray()).reshape(-1)
+        X.data /= np.repeat(nonzero(largest), np.diff(X.indptr))  # so that no square overflows
+        length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).reshape(-1))
+        X.data /= np.repeat(nonzero(length), np.diff(X.indptr))
+        return X
+    X = X / nonzero(np.abs(X).max(axis=1, keepdims=True).astype(np.float64))
+    return X / nonzero(np.linalg.norm(X, axis=1, keepdims=True))
+
+
+def nonzero(values):
+    """The values, 1 instead of 0: divisors."""
+    return np.where(values == 0.0, 1.0, values)
 
 
 def of_rows(X, w, labels, k, centers):
@@ -119,7 +133,7 @@ def of_rows(X, w, labels, k, centers):
     used = np.flatnonzero((labels >= 0) & (w > 0))
     shape = k, X.shape[0]
     share = csr_array((w[used], (labels[used], used)), shape=shape)
-    weights = np.maximum(share.sum(axis=1).reshape(-1, 1), np.finfo(float).tiny)
+    weights = nonzero(np.asarray(share.sum(axis=1)).reshape(-1, 1))
     dense = (lambda a: a.toarray()) if issparse(X) else np.asarray
     if centers is None:
         centers = dense(share @ X) / weights
@@ -140,9 +154,11 @@ def of_rows(X, w, labels, k, centers):
 def without_rows(model, labels, weights):
     """Centers and variances of the clusters as far as the estimator has them."""
     if isinstance(model, ShapeMeans):
-        pieces = np.bincount(model.pieces_[model.pieces_ >= 0], minlength=len(model.piece_centers_))
-        share = csr_array((pieces, (model.piece_clusters_, np.arange(len(pieces)))))
-        centers = (share @ model.piece_centers_) / share.sum(axis=1).reshape(-1, 1)
+        count = len(model.piece_centers_)
+        pieces = np.maximum(np.bincount(model.pieces_[model.pieces_ >= 0], minlength=count), 1)
+        total = np.bincount(model.piece_clusters_, pieces)[model.piece_clusters_]
+        share = csr_array((pieces / total, (model.piece_clusters_, np.arange(count))))
+        centers = share @ model.piece_centers_
         return centers, np.full(centers.shape, np.nan)
     centers = np.array(model.cluster_centers_, dtype=np.float64)
     variances = np.full(centers.shape, np.nan)
@@ -153,7 +169,8 @@ def without_rows(model, labels, weights):
     total = weights.sum()
     if total > 0 and getattr(model, "divergence", SQUARED) == SQUARED:
         # one spread for all clusters and columns
-        variances[:] = model.inertia_ / model._error_share / (total * centers.shape[1])
+        share = ERROR_SHARE if isinstance(model, SphericalDPMeans) else 1.0
+        variances[:] = model.inertia_ / share / (total * centers.shape[1])
     return centers, variances
 
 
@@ -180,9 +197,9 @@ class Comparison:
 
     ``distance`` is in the units of the data, or, for tables, of the spread of each column;
     ``spreads`` the standard deviation within the old cluster along the line between the centers,
-    ``apart`` the distance over the sum of that of both, ``reach`` the largest distance at which the
-    new one can be the old one after a move, and ``parts_reach`` that of a part of the old one, and of
-    an old part of the new one. The parts of a cluster may be near each other.
+    ``apart`` the distance over the sum of that of both. ``reach`` is the largest distance at which
+    the new one can be the old one after a move, and ``parts_reach`` that of a part of the old one,
+    and of an old part of the new one. (The parts of a cluster may be near each other.)
     """
 
     def __init__(self, new, old, present, max_move=None):
@@ -225,10 +242,7 @@ def comparable(new, old):
     """Both in the same coordinates, with known variances, averaged with those of all clusters."""
     if new.space == "tables":
         numbers, levels = (
-            [
-                {name for name in a.names if isinstance(name, tuple) == is_level}
-                for a in (new, old)
-            ]
+            [{name for name in a.names if isinstance(name, tuple) == is_level} for a in (new, old)]
             for is_level in (False, True)
         )
         columns = {name for name, _ in levels[0]} & {name for name, _ in levels[1]}
@@ -240,6 +254,10 @@ def comparable(new, old):
     pooled = [pooled_variances(a) for a in (new, old)]
     if np.isnan(pooled[0]).any():
         pooled[0] = pooled[1]
+        if np.isnan(pooled[0]).any() and len(old):
+            raise ValueError(
+                "X must be given: neither model tells how large the spread of its clusters is"
+            )
     if np.isnan(pooled[1]).any():
         pooled[1] = pooled[0]
     new, old = (with_pooled(a, v) for a, v in zip((new, old), pooled, strict=True))
@@ -265,5 +283,5 @@ def with_pooled(clusters, pooled):
     """The clusters, whose variances are averaged with those within all clusters."""
     pooled = np.nan_to_num(pooled)  # 0 where nothing is known of either
     variances = np.where(np.isnan(clusters.variances), pooled, clusters.variances)
-    share = (clusters.counts / (clusters.counts + PRIOR_ROWS))[:, None]
+    share = (clusters.counts / (clusters.counts + POOLED_ROWS))[:, None]
     return replace(clusters, variances=share * variances + (1 - share) * pooled)
