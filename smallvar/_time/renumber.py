@@ -627,11 +627,13 @@ def line_of(k, kept, record, compared, links):
 def has_moved(compared, k, old):
     """Whether a center has moved by what can be seen, and by more than means differ by chance."""
     distance, spread = compared.distance[k, old], compared.spreads[k, old]
+    if not distance > MOVED * spread:
+        return False
     variances = sum(
         clusters.variances[i] / max(clusters.counts[i], 1.0)
         for clusters, i in ((compared.new, k), (compared.old, old))
     )
     # relative to the move: squares of squares may be beyond float64
-    variances = variances / (distance or 1.0) / (distance or 1.0)
+    variances = variances / distance / distance
     chance = variances.sum() + CHANCE * np.sqrt(2.0 * np.square(variances).sum())
-    return bool(distance > MOVED * spread and chance < 1.0)
+    return bool(chance < 1.0)

@@ -209,13 +209,11 @@ class Comparison:
         self.distance, self.spreads, other = (np.zeros((n, m)) for _ in range(3))
         for k in range(n):
             step = old.centers - new.centers[k]
-            square = step**2
-            total = square.sum(axis=1)
-            self.distance[k] = np.sqrt(total)
-            level = total == 0.0  # no line: the mean over all directions
-            square[level], total[level] = 1.0, square.shape[1]
-            self.spreads[k] = np.sqrt((square * old.variances).sum(axis=1) / total)
-            other[k] = np.sqrt((square * new.variances[k]).sum(axis=1) / total)
+            self.distance[k] = np.sqrt(np.square(step).sum(axis=1))
+            square = np.square(step / nonzero(self.distance[k])[:, None])
+            square[self.distance[k] == 0.0] = 1.0 / square.shape[1]  # the mean over all directions
+            self.spreads[k] = np.sqrt((square * old.variances).sum(axis=1))
+            other[k] = np.sqrt((square * new.variances[k]).sum(axis=1))
         both = self.spreads + other
         with np.errstate(divide="ignore", invalid="ignore"):
             self.apart = np.where(self.distance > 0, self.distance / both, 0.0)
@@ -250,6 +248,8 @@ def comparable(new, old):
         names += [n for n in old.names if isinstance(n, tuple) and n[0] in columns]
         names += [n for n in new.names if isinstance(n, tuple) and n[0] in columns - set(names)]
         names = tuple(dict.fromkeys(names))
+        if not names:
+            raise ValueError("like must have a column by which both models cluster, got none")
         new, old = new.along(names), old.along(names)
     pooled = [pooled_variances(a) for a in (new, old)]
     if np.isnan(pooled[0]).any():
