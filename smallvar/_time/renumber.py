@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
+from scipy.special import chdtri
 
 from smallvar._core.estimator import Estimator, check_fitted, copy_of, rows_as_fitted
 from smallvar._core.validation import check_number, check_weights
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 # of the move over the largest one, less the agreement of the labels; NO_LINK is never chosen
 NEW_PRICE, NO_LINK = 1.0, 4.0
 # Cohen's medium effect: a cluster has moved if its center has by so many standard deviations, and
-# by more than two means differ by chance: the expected square and CHANCE standard deviations of it
-MOVED, CHANCE = 0.5, 3.0
+# by more than the means of so many rows differ but once in 1 / CHANCE tables
+MOVED, CHANCE = 0.5, 1e-3
 # How much clusters that stay as they are change from one table to the next: their size by this
 # factor, on a scale of logarithms; their center by one standard deviation
 SIZE_CHANGE = 0.5
@@ -331,10 +332,9 @@ def renumber(
         flow = None if rows is None else flow_of(earlier, X, weight, labels, clusters, record)
     compared, links = linked(clusters, record, flow, max_move, max_gone)
     kept = after(model, clusters, record, links)
-    result = described(model, labels, kept, record, compared, links, flow)
     model.cluster_ids_ = kept.ids[: len(clusters)].copy()
     model.__dict__[RECORD] = kept
-    return result
+    return described(model, labels, kept, record, compared, links, flow)
 
 
 def check_model(model, name):
@@ -633,7 +633,11 @@ def has_moved(compared, k, old):
         clusters.variances[i] / max(clusters.counts[i], 1.0)
         for clusters, i in ((compared.new, k), (compared.old, old))
     )
-    # relative to the move: squares of squares may be beyond float64
+    # The square of the move of a mean is a sum of v_j chi^2_1, near v chi^2_f / f with the mean and
+    # variance of it (Satterthwaite). Relative to the move, as its fourth power may leave float64.
     variances = variances / distance / distance
-    chance = variances.sum() + CHANCE * np.sqrt(2.0 * np.square(variances).sum())
-    return bool(chance < 1.0)
+    total = variances.sum()
+    if not total > 0.0:
+        return True
+    freedom = total**2 / np.square(variances).sum()
+    return bool(total * chdtri(freedom, CHANCE) / freedom < 1.0)

@@ -38,8 +38,8 @@ class Clusters:
     ``names`` (D,) are those of the coordinates: columns, and in tables with categories pairs of
     column and level, whose coordinate is the share of the level. ``centers`` and ``variances`` have
     shape (K, D); unknown variances are NaN. ``weights`` (K,) are those of the rows, ``total`` that
-    of all rows, noise included, and ``counts`` (K,) the weights in units of the mean weight of a
-    row. ``space`` says which centers can be compared: "rows", "directions" or "tables".
+    of all rows, noise included, and ``counts`` (K,) the weights in units of the lightest row.
+    ``space`` says which centers can be compared: "rows", "directions" or "tables".
     """
 
     space: str
@@ -87,7 +87,7 @@ def summarize(model, X=None, weight=None):
     unit = unit_of(weight)
     w = np.ones(len(labels)) if weight is None else weight / unit
     weights = np.bincount(labels[labels >= 0], w[labels >= 0], minlength=k)
-    counts = weights / w[w > 0].mean()
+    counts = weights / w[w > 0].min()
     if isinstance(model, MixedDPMeans):
         space, (names, centers, variances) = "tables", table_coordinates(model)
     else:
