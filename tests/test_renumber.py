@@ -14,6 +14,7 @@ from smallvar import (
     BPMeans,
     BregmanDPMeans,
     DPMeans,
+    DynamicMeans,
     HDPMeans,
     KernelDPMeans,
     MahalanobisMeans,
@@ -326,6 +327,9 @@ def test_ids_are_forgotten_by_a_fit():
     assert np.array_equal(renumber(model, X, like=loaded).ids, np.arange(4))
     other.fit(X)
     assert not hasattr(other, "cluster_ids_")
+    stream = MiniBatchDPMeans(lam=50.0).partial_fit(X)
+    renumber(stream, like=model)
+    assert not hasattr(stream.partial_fit(X), "cluster_ids_")
     # the result has the model as it was
     assert np.array_equal(ids.predict(X[::-1]), ids.labels)
 
@@ -343,7 +347,9 @@ def test_wrong_input():
         renumber(model, like=3)
     with pytest.raises(TypeError, match="like must be an estimator with cluster_centers_, got Ker"):
         renumber(model, like=KernelDPMeans(lam=1.0).fit(X))
-    with pytest.raises(TypeError, match="model must be an estimator .*, got BPMeans"):
+    with pytest.raises(TypeError, match="model has ids of its own, cluster_ids_, got DynamicMeans"):
+        renumber(DynamicMeans(lam=100.0).partial_fit(X), like=model)
+    with pytest.raises(TypeError, match="model must be .* with cluster_centers_, got BPM"):
         renumber(BPMeans(lam=100.0).fit(X[:20]), like=model)
     with pytest.raises(ValueError, match="like must have the 2 columns of the model, got 1"):
         renumber(model, like=DPMeans(random_state=0).fit(X[:, :1]))

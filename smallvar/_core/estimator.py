@@ -59,7 +59,7 @@ MEANT = (
 )
 
 FITS = "fit", "partial_fit"
-SET_BY_RENUMBER = "cluster_ids_", "_ids_record"  # set by `renumber` for the clusters of one fit
+IDS_RECORD = "_ids_record"  # the attribute that `renumber` sets, together with cluster_ids_
 _changing: dict[int, list[int]] = {}  # id of an estimator being fitted: [id of the thread]
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_changing.clear)  # the child has none of these threads
@@ -132,8 +132,8 @@ def _at_the_end(fit):
         if fit.__name__ == "fit" and callbacks_wanted(self):
             return as_task(self, *args, **options)
         with working_copy(self) as copy:
-            for name in SET_BY_RENUMBER:
-                vars(copy).pop(name, None)
+            if IDS_RECORD in vars(copy):  # ids of `renumber`, for the clusters of one fit
+                del copy.cluster_ids_, vars(copy)[IDS_RECORD]
             fit(copy, *args, **options)
         return self
 

@@ -12,7 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.special import chdtri
 
-from smallvar._core.estimator import Estimator, check_fitted, copy_of, rows_as_fitted
+from smallvar._core.estimator import (
+    IDS_RECORD,
+    Estimator,
+    check_fitted,
+    copy_of,
+    rows_as_fitted,
+)
 from smallvar._core.validation import check_number, check_weights
 from smallvar._time.exchange import match
 from smallvar._time.summary import Clusters, Comparison, summarize
@@ -30,7 +36,6 @@ MOVED, CHANCE = 0.5, 1e-3
 # factor, on a scale of logarithms; their center by one standard deviation
 SIZE_CHANGE = 0.5
 NO_WEIGHT = 1e-9  # of all weight: the weight of a cluster without any, for logarithms
-RECORD = "_ids_record"  # the attribute of a model that has the Record of its clusters
 EVENTS = ("same", "moved", "split", "merged", "returned", "new", "died")
 
 
@@ -224,7 +229,7 @@ def renumber(
     max_move: float | None = None,
     max_gone: int | None = None,
 ) -> Renumbering:
-    """Ids of the clusters of a fit that go on from an earlier fit, and what became of the others.
+    """Find the ids of clusters that go on from an earlier fit, and what became of the others.
 
     A fit numbers its clusters anew. This finds out which of them continue clusters of the earlier
     model, by the linear program of D-Means: over xi >= 0 with sum_l xi_kl <= 1 and
@@ -333,20 +338,22 @@ def renumber(
     compared, links = linked(clusters, record, flow, max_move, max_gone)
     kept = after(model, clusters, record, links)
     model.cluster_ids_ = kept.ids[: len(clusters)].copy()
-    model.__dict__[RECORD] = kept
+    setattr(model, IDS_RECORD, kept)
     return described(model, labels, kept, record, compared, links, flow)
 
 
 def check_model(model, name):
     """Raise unless a model is a fitted estimator with centers."""
-    if not isinstance(model, Estimator) or not hasattr(type(model), "predict"):
+    if not isinstance(model, Estimator):
         raise TypeError(f"{name} must be an estimator of smallvar, got {type(model).__name__}")
     check_fitted(model)
     centers = ("cluster_centers_", "piece_centers_", "cluster_parameters_")
-    if not any(hasattr(model, center) for center in centers):
+    if not hasattr(model, "predict") or not any(hasattr(model, name) for name in centers):
         raise TypeError(
             f"{name} must be an estimator with cluster_centers_, got {type(model).__name__}"
         )
+    if hasattr(model, "cluster_ids_") and IDS_RECORD not in vars(model):
+        raise TypeError(f"{name} has ids of its own, cluster_ids_, got {type(model).__name__}")
     if getattr(model, "labels_", None) is None:
         raise ValueError(f"{name} must have the labels_ of its fit, got None")
 
@@ -381,7 +388,7 @@ def earlier_record(like):
     if isinstance(like, Renumbering):
         return like.model, like.record
     check_model(like, "like")
-    record = vars(like).get(RECORD)
+    record = vars(like).get(IDS_RECORD)
     if record is None:
         clusters = summarize(like)
         ids = np.arange(len(clusters))
