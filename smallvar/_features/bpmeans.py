@@ -297,7 +297,7 @@ class BPMeans(FeatureEstimator):
             converged = sweep.converged
         self.lam_ = lam
         self._multiply("lam_")
-        self._keep(sweep, X, active, n_threads)
+        self._keep(sweep, X, weight, active, n_threads)
         if self.algorithm == "stepwise":
             self.objective_, self.objective_path_ = path[-1], np.array(path)
             self._multiply("objective_", "objective_path_")
@@ -500,7 +500,7 @@ class KFeatures(FeatureEstimator):
             swaps = swaps_of(self, rows, given=True)
         sweep = new_sweep(self, rows, weight, self.assign, 0.0, k, swaps, n_threads)
         run_starts(self, sweep, rng, Z)
-        self._keep(sweep, X, active, n_threads)
+        self._keep(sweep, X, weight, active, n_threads)
         if not sweep.converged:
             warn_not_converged(self, self.n_iter_)
         return self

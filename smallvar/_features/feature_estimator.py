@@ -2,10 +2,12 @@
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from smallvar._core.config import one_blas_thread
 from smallvar._core.estimator import Estimator, callback_of
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
@@ -31,6 +33,11 @@ WEIGHT_BITS = 32
 # n_swaps="auto": SWAPS after a start (PATH_SWAPS on a path), but at most SWAP_NUMBERS / X.size, as
 # each swap passes over X; at least FEW_SWAPS
 SWAPS, PATH_SWAPS, FEW_SWAPS, SWAP_NUMBERS = 20, 50, 2, 1 << 24
+# predict_proba: numbers of the residuals that are computed at a time
+RESIDUAL_NUMBERS = 1 << 18
+# p_f: rows that are added with a feature, and as many without it (the prior of Jeffreys), so that
+# no share is 0 or 1
+SHARE_ROWS = 0.5
 # n_init="auto": at most STARTS; they end when ENOUGH_EQUAL of them have found the lowest objective
 STARTS, ENOUGH_EQUAL = 10, 3
 
@@ -231,16 +238,18 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
     def _forget_path(self):
         vars(self).pop("path_", None)
 
-    def _keep(self, sweep, X, active, n_threads):
+    def _keep(self, sweep, X, weight, active, n_threads):
         """Set the learned attributes from the best start of ``sweep``, which had the active rows.
 
-        ``X`` are all rows, ``active`` the mask of those of weight > 0 (None: all).
+        ``X`` are all rows, ``active`` the mask of those of weight > 0 (None: all), ``weight`` the
+        weights that the sweep had.
         """
         self.components_, self.n_components_ = sweep.components(), sweep.k
         if self._varying is not None:  # features are 0 in the constant columns, left out of the fit
             self.components_ = np.zeros((sweep.k, X.shape[1]))
             self.components_[:, self._varying] = sweep.components()
         self.assignments_ = sweep.assignments()
+        self._learn_noise(sweep, X if active is None else X[active], weight)
         if active is not None:  # rows of weight zero choose among the fitted features
             Z = np.empty((len(active), sweep.k), dtype=np.int32)
             Z[active] = self.assignments_
@@ -254,6 +263,23 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
             "objective_", "objective_path_", *(["path_"] if "path_" in vars(self) else [])
         )
         self.n_iter_ = sweep.n_iter
+
+    def _learn_noise(self, sweep, X, weight):
+        """Set the variance of the noise, and the log odds of each feature, from rows of the fit.
+
+        s^2 = E / (w m d) m / (m - K): the error E over the numbers in the w rows (sum of weights),
+        d columns that are not constant; K d of them are taken up by the features. m is w, or the
+        number of rows where that is more.
+        """
+        Z, varying = self.assignments_, varying_columns(X)
+        d = X.shape[1] if varying is None else int(varying.sum())
+        total = float(len(Z) if weight is None else weight.sum())
+        count = max(total * self._unit, len(Z))
+        free = max(count - sweep.k, 0.0)
+        self._noise_variance = sweep.error / (total * d) * (count / free) if free else 0.0
+        share = (Z.sum(axis=0) if weight is None else weight @ Z) / total
+        rows = count * share + SHARE_ROWS, count * (1.0 - share) + SHARE_ROWS
+        self._log_odds = np.log(rows[0]) - np.log(rows[1])
 
     def _encode(self, X, weight, n_threads):
         """Rows of Z for data with the fitted features, and the weighted squared error."""
@@ -291,6 +317,68 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
         X = self._validate(X, reset=False)
         check_reach(X)
         return self._encode(X, None, self._threads())[0]
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Compute the probability of each feature of a row, given the row's other features.
+
+        With the features A of the fit, s^2 the variance of its noise and p_f the share of its rows
+        that have feature f, a row x with the features z of ``transform`` has f with the log odds
+
+            log(p_f / (1 - p_f)) + (||x - z_0 A||^2 - ||x - z_1 A||^2) / (2 s^2),
+
+        z_0 being z without f and z_1 with it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Data.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_components), float64
+            From 0 to 1. They do not sum to 1, as a row may have any number of features.
+
+        Notes
+        -----
+        s^2 is the squared error of the fit over its degrees of freedom: (n - K) d for n rows, d
+        columns that are not constant and K features. p_f counts half a row more with the feature
+        and half a row more without it, so that a feature of all rows, or of none, is not certain.
+        Without noise (s = 0) probabilities are 0 and 1, or p_f where both costs are equal.
+
+        The other features of the row are taken for certain. Where features are alike, so that a
+        row could have either, the probabilities are too near to 0 and 1. They may also be on the
+        other side of 1/2 than ``transform``, which knows no shares.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from smallvar import KFeatures
+        >>> rng = np.random.default_rng(0)
+        >>> has = rng.integers(2, size=(200, 2))
+        >>> X = has @ [[4.0, 0.0, 1.0], [0.0, 3.0, 1.0]] + rng.standard_normal((200, 3))
+        >>> model = KFeatures(n_components=2, random_state=0).fit(X)
+        >>> order = model.components_[:, 1].argsort()
+        >>> model.predict_proba([[4.0, 3.0, 2.0], [2.0, 0.0, 0.5]])[:, order].round(2)
+        array([[1.  , 1.  ],
+               [0.63, 0.  ]])
+        """
+        Z = self.transform(X)
+        components = learned(self, "components_", self.n_components_, self.n_features_in_)
+        squares, out = np.square(components).sum(axis=1), np.empty(Z.shape)
+        X = self._validate(X, reset=False)
+        size = max(1, RESIDUAL_NUMBERS // X.shape[1])
+        with one_blas_thread(min(size, len(X)), X.shape[1]), np.errstate(all="ignore"):
+            for start in range(0, len(X), size):
+                z = Z[start : start + size]
+                # with R = x - z A: half of what the cost falls by where f is switched on
+                gain = (X[start : start + size] - z @ components) @ components.T
+                gain += (z - 0.5) * squares
+                # 0 / 0 is a tie without noise
+                evidence = np.nan_to_num(
+                    gain / self._noise_variance, nan=0.0, posinf=np.inf, neginf=-np.inf
+                )
+                out[start : start + size] = expit(self._log_odds + evidence)
+        return out
 
     def inverse_transform(self, Z: ArrayLike) -> NDArray[np.float64]:
         """Return the rows that are sums of given features: Z A.

@@ -302,3 +302,33 @@ def description_length(X, Z, error, weights=None):
     d = min(d, u)
     energy = w @ np.square(X).sum(axis=1)
     return u * d * np.log(error / energy) + 2 * u * entropy + 2 * Z.shape[1] * (d + 1) * np.log(u)
+
+
+def noise_variance(X, Z, A, weights=None):
+    """s^2: the squared error over its degrees of freedom, (n - K) d, no constant columns."""
+    w = np.ones(len(X)) if weights is None else weights
+    X, Z, w = X[w > 0], Z[w > 0], w[w > 0]
+    n = max(w.sum(), len(X))
+    d = int((X.min(axis=0) < X.max(axis=0)).sum())
+    error = w @ np.square(X - Z @ A).sum(axis=1) * n / w.sum()
+    return error / ((n - len(A)) * d)
+
+
+def log_odds(Z, weights=None):
+    """log(p_f / (1 - p_f)) of each feature, with half a row more that has it, and half without."""
+    w = np.ones(len(Z)) if weights is None else weights
+    n = max(w.sum(), (w > 0).sum())
+    p = w @ Z / w.sum()
+    return np.log((n * p + 0.5) / (n * (1 - p) + 0.5))
+
+
+def probabilities(X, Z, A, variance, odds):
+    """The probability of each feature of each row, given the others as Z has them."""
+    out = np.empty(Z.shape)
+    for i, x in enumerate(X):
+        for f in range(len(A)):
+            with_f, without = Z[i].copy(), Z[i].copy()
+            with_f[f], without[f] = 1, 0
+            cost = np.square(x - without @ A).sum() - np.square(x - with_f @ A).sum()
+            out[i, f] = 1.0 / (1.0 + np.exp(-odds[f] - cost / (2.0 * variance)))
+    return out
