@@ -5,6 +5,7 @@ updates (Broderick, Kulis & Jordan 2013, eq. 8-9) and merge paths. ``RowsProblem
 the starts (``starts``) with the compiled sweeps, also for other estimators. The estimator follows.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
+from smallvar._centers.large_clusters import LargeClusters, LargeStart, set_aside
 from smallvar._centers.starts import DPFit, DPProblem, Start, run_starts
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest_sweep
@@ -24,9 +26,11 @@ from smallvar._core.validation import (
     check_ratio,
     check_weights,
     exact_number,
+    shown,
 )
 from smallvar._selection.confidence import warn_if_unclear, warn_in_fields
 from smallvar._selection.lambda_path import LambdaPath
+from smallvar._selection.least_size import check_least_size, least_weight, no_such_number
 from smallvar._selection.path import dense_bytes, find_path
 from smallvar._selection.penalty import LAM_RULES, check_number_asked, resolve_lam
 from smallvar._selection.sample import DENSE_BYTES
@@ -41,10 +45,14 @@ MUCH_BETTER = 0.9  # an objective below this times that of one cluster is worth 
 
 
 class RowsProblem(DPProblem):
-    """Rows in memory, clustered by squared distances; ``options`` are more of ``find_path``."""
+    """Rows in memory, clustered by squared distances; ``options`` are more of ``find_path``.
 
-    def __init__(self, fit, X, weight, n_threads, **options):
+    ``asked`` is the least size of a cluster as the user gave it.
+    """
+
+    def __init__(self, fit, X, weight, n_threads, asked=None, **options):
         super().__init__(fit)
+        self.asked = asked
         self.X, self.weight, self.n_threads, self.options = X, weight, n_threads, options
 
     def start(self, point):
@@ -55,19 +63,28 @@ class RowsProblem(DPProblem):
         if point.path is not None and len(point.path.noise_columns):
             shared = SharedMeans(point.path, rows, self.weight)
             rows, centers = shared.emptied(rows), shared.emptied(centers)
-        frame = RowsFrame(rows, self.weight, self.n_threads, centers)
+        weight, kind_of_start = self.weight, Start
+        if self.options.get("least") is not None:
+            aside = set_aside(point.path, point.centers, self.X, weight, self.n_threads)
+            sizes = self.options["least"], self.asked
+            large = LargeClusters(*sizes, rows, weight, aside, self.n_threads)
+            weight, kind_of_start = large.weight, partial(LargeStart, large)
+        frame = RowsFrame(rows, weight, self.n_threads, centers)
         are_means = centers is None
         centers = frame.mean.reshape(1, -1) if are_means else centers
         # collapsed sweeps move means with every row, so they visit rows in order and have no bounds
         collapsed = point.algorithm == "collapsed"
         kind = CollapsedSweep if collapsed else DPSweep
         sweep = frame.sweep(len(centers), not collapsed, kind, point.order)
-        return Start(point, sweep, centers, are_means, point.order, shared=shared)
+        return kind_of_start(point, sweep, centers, are_means, point.order, shared=shared)
 
     def path(self, rng):
         """A merge path of the rows."""
         options = self.fit.path_options | self.options
-        return find_path(self.X, self.weight, rng, self.n_threads, **options)
+        path = find_path(self.X, self.weight, rng, self.n_threads, **options)
+        if path is None:
+            raise no_such_number(self.fit.n_clusters, self.asked)
+        return path
 
 
 class SharedMeans:
@@ -144,6 +161,11 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         number of rows (to which the default is cut). Not used otherwise.
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far point joins its nearest cluster.
+    min_cluster_size : int or float, default=None
+        The least sum of weights of the rows of a cluster, without weights their number; a float
+        between 0 and 1 is a share of all. The number of clusters is chosen among clusterings
+        without smaller clusters, see Notes. Only with ``lam="auto"`` and ``metric="euclidean"``.
+        None: clusters may have any size.
     algorithm : {"serial", "delayed", "collapsed", "merge"}, default="serial"
         How to minimize for a given ``lam``. "serial" is Algorithm 1 of the paper: points are
         visited in order, and each one beyond ``lam`` opens a cluster at once. "delayed" opens at
@@ -245,6 +267,16 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     is multiplied by the mean of the positive weights. (Weights are then divided by the lightest and
     rounded to 48 bits.)
 
+    With a ``min_cluster_size`` the merge path is found as without it. Each of its clusterings that
+    has smaller clusters is replaced by one without them, in which the rows of the small ones are
+    set aside, labeled by the nearest large cluster without moving its center, or join that and are
+    swept again, whichever has the lower criterion. Of several clusterings into as many clusters the
+    one with the lowest criterion is kept. ``path_`` has these only, and ``path_.confidence`` is
+    that of the number among them. The sweeps of the fit leave the rows out that are set aside; they
+    are in ``labels_``, ``inertia_`` and ``objective_``, and labels are those of ``predict``. A
+    cluster that falls below the size in these sweeps is left out. ``cluster_centers_`` are means of
+    the other rows.
+
     ``fit`` warns if it ends with a single cluster because ``lam`` exceeds every squared distance
     from the mean, while merging would find a much lower objective.
 
@@ -281,7 +313,9 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     objective_path_: NDArray[np.float64]
     lam_: float
     path_: LambdaPath
-    metric: Literal["euclidean", "auto"] = "euclidean"  # for subclasses without the parameter
+    # for subclasses without the parameters
+    metric: Literal["euclidean", "auto"] = "euclidean"
+    min_cluster_size: float | None = None
     metric_: NDArray[np.float64] | None
 
     @keywords_only
@@ -292,6 +326,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         n_clusters: int | Literal["auto"] | None = None,
         guess: int = 8,
         max_clusters: int | None = None,
+        min_cluster_size: float | None = None,
         algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
         metric: Literal["euclidean", "auto"] = "euclidean",
         init: Literal["mean"] | ArrayLike = "mean",
@@ -307,6 +342,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         self.n_clusters = n_clusters
         self.guess = guess
         self.max_clusters = max_clusters
+        self.min_cluster_size = min_cluster_size
         self.algorithm = algorithm
         self.metric = metric
         self.init = init
@@ -330,12 +366,18 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         self._check_starts()
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAM_RULES)
         check_number_asked(self)
+        check_least_size(self)
         check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed", "merge"))
         check_option(self.metric, "metric", ("euclidean", "auto"))
         if self.metric == "auto" and self.lam != "auto":
             raise ValueError(
                 f"metric must be 'euclidean' for a penalty that is not \"auto\", got 'auto' and "
                 f"lam={self.lam!r}: a metric is found together with the number of clusters"
+            )
+        if self.metric == "auto" and self.min_cluster_size is not None:
+            raise ValueError(
+                "min_cluster_size must be None with metric='auto', got "
+                f"{shown(self.min_cluster_size)}: small clusters join others by Euclidean distances"
             )
 
     def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -376,9 +418,11 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         if self.algorithm in ("collapsed", "merge"):
             check_ratio(weight, LARGEST_WEIGHT_RATIO, self.algorithm)
         given = check_init(self.init, X.shape[1], self.max_clusters)
+        least = least_weight(self, weight, X.shape[0])
         # a penalty that is found does not depend on the scale of the weights
         relative = self._relative(weight, isinstance(self.lam, str))
-        best = self._fit(X, relative, given, rng, n_threads)
+        least = None if least is None else least / self._unit
+        best = self._fit(X, relative, given, rng, n_threads, least)
         self._remember_rows(X, weight)
         reachable = self._reachable(X, weight, n_threads) if given is None else None
         if reachable:
@@ -396,14 +440,16 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         starts = given, self.n_init, self.shuffle
         return DPFit(n_samples, lam, self._loop(), self.algorithm, *numbers, *starts)
 
-    def _fit(self, X, weight, given, rng, n_threads):
-        """Fit checked data; returns the best start."""
+    def _fit(self, X, weight, given, rng, n_threads, least):
+        """Fit checked data, with clusters of the ``least`` weight; returns the best start."""
         lam = None
         if self.lam != "auto":
             lam = resolve_lam(self.lam, X, self.guess, weight, n_threads)
         fit = self._described(X.shape[0], lam, given)
         in_metric = self.metric == "auto"
         options = {"in_metric": in_metric, "select": not in_metric}
+        if least is not None:
+            options |= {"least": least, "asked": self.min_cluster_size}
         problem = RowsProblem(fit, X, weight, n_threads, **options)
         best = self._learn(run_starts(problem, rng))
         for name in ("metric_", "_metric_centers"):

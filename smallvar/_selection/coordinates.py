@@ -71,8 +71,11 @@ class Coordinates:
         self.total = basis.T @ self.total @ basis
         self.floor = None if self.floor is None else basis.T @ self.floor @ basis
 
-    def _scatter(self, center, label=None):
-        """Sum of w r r', r the residuals of rows from this center, or from one for each label."""
+    def _scatter(self, center, label=None, own=None):
+        """Sum of w r r', r the residuals of rows from this center, or from one for each label.
+
+        Only rows in the mask ``own`` count, unless it is None.
+        """
         n, d = self.rows.shape
         out, size = np.zeros((d, d)), max(1, min(SCATTERED, PRODUCTS_AT_ONCE // d**2))
         for start in range(0, n, size):
@@ -81,6 +84,8 @@ class Coordinates:
             R = R - (center if label is None else center[label[rows]])
             if self.weight is not None:
                 R *= np.sqrt(self.weight[rows, None])
+            if own is not None:
+                R = R[own[rows]]
             out += R.T @ R  # numpy computes one half of it
         return out
 
@@ -108,19 +113,23 @@ class Coordinates:
         """Directions in the coordinates, from those along the axes of the covariance."""
         return U if self.axes is None else self.axes[1] @ U
 
-    def covariance(self, sweep):
-        """The pooled covariance within clusters, with the floor, along the axes."""
+    def covariance(self, sweep, own=None):
+        """The pooled covariance within clusters, with the floor, along the axes.
+
+        ``own``: the mask of the rows that the centers are the means of, which alone count.
+        """
         centers = self.centers(sweep)
         C, share = self._projected(centers - self.origin), np.sqrt(sweep.weights / self.n)
         M = C * share[:, None]
         size = float(np.trace(self.total)) / self.n
-        cancelled = size - np.square(M).sum() < CANCELLATION * size
+        # by residuals where the difference of squares is mostly rounding
+        cancelled = own is not None or size - np.square(M).sum() < CANCELLATION * size
         if cancelled or self.axes is None:
-            if cancelled:  # the difference is mostly rounding
-                within = self._scatter(centers, sweep.labels)
+            if cancelled:
+                within = self._scatter(centers, sweep.labels, own)
                 if self.basis is not None:
                     within = self.basis.T @ within @ self.basis
-                within /= self.n
+                within /= self.n if own is None else self._weight_of(own)
             else:
                 within = self.total / self.n - M.T @ M
             within = within if self.floor is None else within + self.floor
@@ -132,6 +141,10 @@ class Coordinates:
         C = C @ Q
         S = LowRankCovariance(D, C * share[:, None], C)
         return S if LOW_RANK * len(C) <= len(D) else Covariance(S.in_full(), C)
+
+    def _weight_of(self, own):
+        """The sum of the weights of some rows."""
+        return float(own.sum() if self.weight is None else self.weight @ own)
 
     def lifted(self, U):
         """Directions in the space of ``rows``, from those in the coordinates; in columns."""

@@ -119,12 +119,14 @@ class DensityCriterion:
         self.constant = -2.0 * u / self.n * total
         self.constant += columns * (2 * PARAMETER_PRICE * np.log(u) + TRANSFORM_MARGIN * u)
 
-    def __call__(self, sweep, lowest=np.inf):
+    def __call__(self, sweep, lowest=np.inf, own=None):
         """V, the metric in which clusters are spherical (None: that of the data), and the error.
 
         V is infinite if an estimate exceeds ``lowest`` by so much that its value does not matter.
+        ``own``: the mask of the rows that the centers are the means of, and that tell the
+        covariance; the others have a label only. None: all.
         """
-        if self.small is not None:
+        if self.small is not None and own is None:
             return self._by_small(sweep)
         K, n, d, u = sweep.k, self.n, self.rank, self.distinct
         weights, unit = sweep.weights, np.log(u)
@@ -141,7 +143,7 @@ class DensityCriterion:
                 + unit * (price * parameters + PARAMETER_PRICE * is_t)
             )
 
-        S = self.coordinates.covariance(sweep) if d > 1 else None
+        S = self.coordinates.covariance(sweep, own) if d > 1 else None
         if lowest < np.inf and self._is_far(sweep, S, base, lowest - self.constant):
             return np.inf, None, n * (S.trace - self.total_floor)
         most = min(d - 1, u // 3 - K)

@@ -5,6 +5,7 @@ sweeps, at once if that is cheap, else when their errors are first asked for.
 """
 
 from collections.abc import Callable
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,6 +134,8 @@ class LambdaPath(Path):
         # _at_fixed_point: numbers whose clusterings are at fixed points, or must stay as they are
         self._problem, self._rows, self._at_fixed_point = problem, None, set()
         self._adopted, self._complete = False, not problem.varying.any()
+        # whether no sweeps change the clusterings any more, as clusters have a least size
+        self.stays, self._beside = False, {}
         self._choose()
 
     def _choose(self):
@@ -166,7 +169,7 @@ class LambdaPath(Path):
 
     def judge(
         self,
-        shapes: Callable[[NDArray[np.int32], int], float],
+        shapes: Callable[[NDArray[np.int32], int, NDArray[np.bool_] | None], float],
         most: int,
         choose: Callable[..., tuple[PathClustering, NDArray[np.float64]]],
         sample: Sample,
@@ -177,7 +180,7 @@ class LambdaPath(Path):
         """
         for i, clustering in enumerate(self._clusterings):
             if clustering.labels is not None and clustering.k <= most:
-                value = shapes(clustering.labels, clustering.k)
+                value = shapes(clustering.labels, clustering.k, clustering.own)
                 clustering.criterion = min(clustering.criterion, value)
                 self._criterion[i] = clustering.criterion
         best, values = choose(self._problem, self._clusterings, self._ranges, sample.criterion)
@@ -187,6 +190,47 @@ class LambdaPath(Path):
         self.value_per_row = self.value / sample.criterion.distinct
         self._choose()
         self.weigh(values, sample)
+
+    def clusterings(self) -> list[PathClustering]:  # numpydoc ignore=RT01
+        """Return the clusterings of the descent, until the number is final."""
+        return list(self._clusterings)
+
+    def whole(
+        self, centers: NDArray[np.float64]
+    ) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
+        """Return centers with the constant columns put back."""
+        return self._problem.whole(centers)
+
+    def replaced(
+        self,
+        clusterings: list[PathClustering],
+        bounds: tuple[int | None, int | None],
+        choose: Callable[..., tuple[PathClustering, NDArray[np.float64]]],
+        sample: Sample,
+    ) -> "LambdaPath":  # numpydoc ignore=PR01,RT01
+        """Return a path with these clusterings instead, which stay as they are.
+
+        ``bounds`` are the largest number of clusters, and the number asked for.
+        """
+        problem = copy(self._problem)
+        problem.most, problem.number = bounds
+        ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
+        best, values = choose(problem, clusterings, ranges, sample.criterion)
+        options = self.linkage, self.tie, self.n_samples
+        path = LambdaPath(problem, clusterings, best, ranges, *options)
+        path.value_per_row = path.value / sample.criterion.distinct
+        path.stay(clusterings, self._transform)
+        path.weigh(values, sample)
+        return path
+
+    def stay(self, clusterings, transform):  # numpydoc ignore=PR01
+        """Keep these clusterings as they are, whose criteria are of rows with this transform."""
+        self._transform, self.stays, self._complete = transform, True, True
+        self._beside = {c.k: c.beside for c in clusterings if c.beside is not None}
+
+    def beside(self, k: int) -> NDArray[np.float64] | None:  # numpydoc ignore=PR01,RT01
+        """Return the means of the small clusters whose rows are set aside; None: there are none."""
+        return self._beside.get(k)
 
     @property
     def noise_means(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
@@ -288,7 +332,7 @@ class LambdaPath(Path):
         penalty follows from their errors. Else that is done when they are asked for, and the
         penalty stays that of the descent. For a given ``lam`` nothing is done.
         """
-        if self._problem.lam is not None:
+        if self._problem.lam is not None or self.stays:
             return
         if plain is not self:
             self._take(plain, sample)
@@ -385,7 +429,11 @@ class LambdaPath(Path):
         before = self._centers[self.best]
         if centers.shape == before.shape and not np.array_equal(centers, before):
             self._centers[self.best] = centers.copy()
-            if self._problem.varying.any():
+            if self.stays:
+                sample = self._problem.rows_of(self._rows)
+                i = int(np.searchsorted(self.counts, self.best))
+                self._table[0][i] = sample.error_of(centers[:, self._problem.varying])
+            elif self._problem.varying.any():
                 self._adopted, self._complete = True, False
 
     @property

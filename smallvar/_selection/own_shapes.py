@@ -50,8 +50,11 @@ class OwnShapes:
         self.in_full = self.rows.shape[1] == self.d
         self.least = ZERO_VARIANCE * self.rows.var(axis=0)
 
-    def __call__(self, labels, k):
-        """V by the better of the two densities; infinite where neither can be had."""
+    def __call__(self, labels, k, own=None):
+        """V by the better of the two densities; infinite where neither can be had.
+
+        ``own``: the mask of the rows that means and covariances are of, None: all.
+        """
         c, d = self.criterion, self.d
         w = c.weight
         weights = np.bincount(labels, w, minlength=k).astype(float)
@@ -60,8 +63,13 @@ class OwnShapes:
         order = np.argsort(labels, kind="stable")
         first = np.searchsorted(labels[order], np.arange(k + 1))
         R, weight = self.rows[order], None if w is None else w[order]
-        W = R if w is None else R * weight[:, None]
-        R -= (np.add.reduceat(W, first[:-1], axis=0) / weights[:, None])[labels[order]]
+        counted, within, n_within = weight, weights, c.n  # of the own rows
+        if own is not None:
+            counted = own[order] * (1.0 if w is None else weight)
+            within = np.bincount(labels[order], counted, minlength=k)
+            n_within = float(counted.sum())
+        W = R if counted is None else R * counted[:, None]
+        R -= (np.add.reduceat(W, first[:-1], axis=0) / within[:, None])[labels[order]]
         n, u = c.n, c.distinct
         back = n / (u - k) / weights if u > k else np.zeros(k)
 
@@ -73,26 +81,26 @@ class OwnShapes:
 
         best = np.inf
         if self.by_column:
-            best = self._by_widths(R, weight, value)
+            best = self._by_widths(R, counted, n_within, value)
         if d > 2 and k * d * (d + 1) // 2 <= len(R) and np.diff(first).min() > d:
-            own = self._by_covariances(R, weight, weights, first, value)
+            own = self._by_covariances(R, counted, n_within, within, first, value)
             best = min(best, own)
         entropy = -2.0 * u / n * float(weights @ np.log(weights / n))
         return best + entropy + (k - 1) * c.price_of_cluster + c.constant
 
-    def _by_widths(self, R, weight, value):
+    def _by_widths(self, R, weight, n, value):
         """The part of V that differs, by one variance for each column."""
         squares, floor = np.square(R), np.diag(self.floor)
-        variance = (squares.sum(axis=0) if weight is None else weight @ squares) / self.criterion.n
+        variance = (squares.sum(axis=0) if weight is None else weight @ squares) / n
         variance += floor
         if not (variance > self.least).all():
             return np.inf
         sums = squares @ (1.0 / variance) + (floor / variance).sum()
         return value(sums, float(np.log(variance).sum()), PARAMETER_PRICE * self.d)
 
-    def _by_covariances(self, R, weight, weights, first, value):
+    def _by_covariances(self, R, weight, n, weights, first, value):
         """The part of V that differs, by a covariance matrix for each cluster."""
-        n, d, k = self.criterion.n, self.d, len(weights)
+        d, k = self.d, len(weights)
         W = R if weight is None else R * weight[:, None]
         parts = [slice(i, j) for i, j in pairwise(first)]
         S = np.array([W[part].T @ R[part] for part in parts])

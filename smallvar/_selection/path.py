@@ -18,14 +18,15 @@ from smallvar._core.validation import (
     check_verbose,
     check_weights,
 )
+from smallvar._selection.best_number import best_clustering, completed
 from smallvar._selection.column_selection import differing_columns, selection_price
 from smallvar._selection.columns import BLOCK_ROWS, PowerTransform
 from smallvar._selection.descent import Metric, check_distinct
-from smallvar._selection.envelope import envelope, scores
+from smallvar._selection.envelope import envelope
 from smallvar._selection.lambda_path import LambdaPath
+from smallvar._selection.least_size import with_least_size
 from smallvar._selection.own_shapes import AROUND, FEWEST_JUDGED, MOST_JUDGED, OwnShapes
 from smallvar._selection.sample import DENSE_BYTES, PathClustering, PathProblem, squared_euclidean
-from smallvar._selection.sphere import directions, sharpest
 from smallvar._selection.touching import number_by_boundaries
 from smallvar._sweeps.rows import UNSOUND
 
@@ -128,6 +129,7 @@ def find_path(
     transforms=True,
     select=False,
     gaps=True,
+    least=None,
 ):
     """The merge path of checked data, with the number of clusters chosen.
 
@@ -152,6 +154,8 @@ def find_path(
     - ``select``: all clusters have the same mean in some columns where that describes the rows
       better.
     - ``gaps``: the evidence of boundaries may change the number.
+    - ``least``: the least weight of a cluster, see least_size.py; not together with ``lam`` and
+      ``in_metric``. The result is None where the ``number`` cannot be had.
     """
     if issparse(X) and dense_bytes(X, rough) > DENSE_BYTES:
         raise ValueError(
@@ -160,7 +164,10 @@ def find_path(
             f"for {X.shape[1]} columns, more than {DENSE_BYTES}; or make fewer columns by "
             "sklearn.decomposition.TruncatedSVD"
         )
-    problem = PathProblem(X, weight, n_threads, family, lam, most, number)
+    # with a least size, the largest number bounds what the path leads to, not the path
+    searched = most if least is None else None
+    problem = PathProblem(X, weight, n_threads, family, lam, searched, number)
+    problem.least = least
     if not problem.varying.any():
         check_distinct(1, number)
         single = PathClustering(1, problem.constant[None], criterion=0.0, error=0.0)
@@ -171,6 +178,10 @@ def find_path(
         free = lam is init is number is None and not rough
         if transforms and family is squared_euclidean and free:
             found, transform = _find_in_other_rows(search, found, select)
+        if least is not None:
+            found = _with_least_size(search, found, (most, number))
+            if found is None:
+                return None
         path, sample, metric = found.path, found.sample, found.metric
         to_metric = in_metric and metric is not None and sample.raw is None
         if not to_metric:
@@ -218,11 +229,38 @@ def _choose_by_boundaries(path, sample, most, transform):
 
     def labels_at(k):
         centers = path.found(k)[:, path.varying]
-        sample.error_of(centers) if k == path.best else sample.fixed_point(centers)
+        as_it_is = k == path.best or path.stays
+        sample.error_of(centers) if as_it_is else sample.fixed_point(centers)
         return plain.sweep.labels
 
     rows = plain.X, plain.weight, transform
     path.choose(*number_by_boundaries(path, most, labels_at, *rows))
+
+
+def _with_least_size(search, found, bounds):
+    """The path of clusters that have the least weight; None if it has none of the given number.
+
+    ``bounds`` are the largest number of clusters, and the number that is given.
+    """
+    least, free = search.problem.least, search.problem.number is None
+    path = with_least_size(found.path, found.sample, least, bounds, best_clustering)
+    if path is None:
+        if free:
+            return None
+        # some of the clusters around this number are too small: from many to one, with all steps
+        problem = copy(search.problem)
+        problem.number = None
+        search = search.of(problem)
+        return _with_least_size(search, _find_in_metrics(search), bounds)
+    if bounds[1] is None and not _is_sure(path, SURER_CONFIDENCE):
+        _judge(path, found.sample)
+    return replace(found, path=path)
+
+
+def _judge(path, sample):
+    """Judge the clusterings near the best one by densities with a shape of their own."""
+    most = max(FEWEST_JUDGED, path.best + AROUND)
+    path.judge(OwnShapes(sample.criterion), most, best_clustering, sample)
 
 
 def _is_sure(path, confidence=SURE_CONFIDENCE):
@@ -325,8 +363,7 @@ def _find_in_metrics(search, compared=False):
         found = replace(found, path=candidate, metric=sample.metric)
     free = problem.family is squared_euclidean and problem.lam is problem.number is None
     if free and (compared or not _is_sure(found.path, SURER_CONFIDENCE)):
-        most = max(FEWEST_JUDGED, found.path.best + AROUND)
-        found.path.judge(OwnShapes(sample.criterion), most, _best, sample)
+        _judge(found.path, sample)
     return found
 
 
@@ -496,47 +533,6 @@ def _survey_down(search, sample, fine_grained=False, every=2):
     return _Survey(centers[_top(centers, best)], factor, best)
 
 
-def _best(problem, clusterings, ranges, criterion):
-    """The clustering of the given number, the lowest objective, or the lowest criterion.
-
-    If the lowest criterion is not that of a single cluster, the lowest of the ``scores`` of the
-    clusterings decides among the others; of directions, the bend of the criterion, see
-    ``sharpest``. Returns these scores as well.
-    """
-    values = scores(clusterings, ranges, criterion.tie)
-    allowed = problem.allowed(clusterings)
-    if problem.number is not None:
-        # a path in another metric may lack the number; any will do, as it is not used then
-        return allowed[0] if allowed else clusterings[0], values
-    best = min(allowed, key=problem.value)
-    if problem.lam is not None or best.k == 1:
-        return best, values
-    if problem.family is directions:
-        found = sharpest(clusterings, criterion.price_of_cluster)
-        if found.k < best.k:
-            return found, values
-    allowed = {c.k for c in allowed}
-    several = [i for i, c in enumerate(clusterings) if c.k > 1 and c.k in allowed]
-    return clusterings[min(several, key=lambda i: values[i])], values
-
-
-def _completed(problem, sample, clusterings):
-    """The clusterings, with one of the given number whose error is below those of fewer clusters.
-
-    If the descent has none, it grows from the clustering with fewer clusters and the least error.
-    """
-    number = problem.number
-    fewer = [c for c in clusterings if number is not None and c.k < number]
-    if not fewer or sample.metric is not None:
-        return clusterings
-    base = min(fewer, key=lambda c: c.error)
-    if any(c.k == number and c.error < base.error for c in clusterings):
-        return clusterings
-    sample.descent.grow(base.centers, number)
-    more = [c for c in clusterings if c.k > number]
-    return [*more, sample.clustering(True, True), *fewer]
-
-
 def _descend(problem, sample, start, step, first=False):
     """The path of a fine descent, and the metric of its best clusters (None: that of the rows).
 
@@ -562,7 +558,7 @@ def _descend(problem, sample, start, step, first=False):
             if lowest + tie < clustering.criterion and clustering.k != problem.number:
                 clustering.metric = None
         with_metric = [c for c in with_metric if c.metric is not None]
-    visited = _completed(problem, sample, visited)
+    visited = completed(problem, sample, visited)
     # from few clusters to many, left out where the error is not below that of fewer clusters
     clusterings, least = [], np.inf
     for clustering in reversed(visited):
@@ -572,7 +568,7 @@ def _descend(problem, sample, start, step, first=False):
     if not clusterings:  # no error is finite
         raise ValueError(UNSOUND)
     ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
-    best, values = _best(problem, clusterings, ranges, sample.criterion)
+    best, values = best_clustering(problem, clusterings, ranges, sample.criterion)
     # centers of many clusters are not kept where they take more memory than the data
     taken = 0
     for clustering in clusterings:

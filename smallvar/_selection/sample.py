@@ -39,6 +39,7 @@ class PathProblem:
     ):
         self.family, self.n_threads, self.lam, self.most = family, n_threads, lam, most
         self.number = None if number is None else int(number)
+        self.least = None  # weight of a cluster; None: any
         self.rows, self.unit, self.transform = None, unit_of(weight), None
         if weight is not None:
             self.rows = None if weight.all() else np.flatnonzero(weight)
@@ -181,7 +182,10 @@ class PathClustering:
     the data; ``modeled`` are the centers of the rows that the criterion is of, and ``own_error`` is
     the error in the metric of the descent. A criterion or an error that was not computed is
     infinite or NaN; ``labels`` are kept of one whose criterion may be asked for as it was left out
-    as ``far`` above others, or that may be judged again.
+    as ``far`` above others, or that may be judged again. Where clusters must have a least size,
+    ``assigned`` are the labels on the descent; of clusterings that were made from these, ``own`` is
+    the mask of the rows that the centers are the means of (None: all), and ``beside`` are the means
+    of the small clusters of the others.
     """
 
     k: int
@@ -193,6 +197,9 @@ class PathClustering:
     own_error: float = np.nan
     labels: NDArray[np.int32] | None = None
     far: bool = False
+    assigned: NDArray[np.int32] | None = None
+    own: NDArray[np.bool_] | None = None
+    beside: NDArray[np.float64] | None = None
 
 
 class Sample:
@@ -209,6 +216,7 @@ class Sample:
         self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
         self.share /= problem.unit
         self.rows, self.metric, self.raw = rows, None, None
+        self.keeps_labels = problem.least is not None
         slope, plain = None, None
         if problem.transform is not None:
             plain = descent_by_squares(RowsFrame(X, weight, problem.n_threads))
@@ -238,12 +246,13 @@ class Sample:
         labels are kept.
         """
         sweep = self.descent.sweep
+        assigned = sweep.labels.copy() if self.keeps_labels else None
         error_in_metric = (
             sweep.squared_error() if (evaluate or measure) and (self.metric or self.raw) else None
         )
         if self.metric is not None:
             sweep = self.criterion.relabeled(sweep.labels, sweep.k)
-        clustering = PathClustering(sweep.k, sweep.centers)
+        clustering = PathClustering(sweep.k, sweep.centers, assigned=assigned)
         clustering.modeled = clustering.centers
         if evaluate and clustering.k <= max(1, self.criterion.cap):
             options = (lowest,) if lowest < np.inf else ()

@@ -1,0 +1,45 @@
+"""Which clustering of a path is chosen, and one of a number that the descent has left out."""
+
+from smallvar._selection.envelope import scores
+from smallvar._selection.sphere import directions, sharpest
+
+
+def best_clustering(problem, clusterings, ranges, criterion):
+    """The clustering of the given number, the lowest objective, or the lowest criterion.
+
+    If the lowest criterion is not that of a single cluster, the lowest of the ``scores`` of the
+    clusterings decides among the others; of directions, the bend of the criterion, see
+    ``sharpest``. Returns these scores as well.
+    """
+    values = scores(clusterings, ranges, criterion.tie)
+    allowed = problem.allowed(clusterings)
+    if problem.number is not None:
+        # a path in another metric may lack the number; any will do, as it is not used then
+        return allowed[0] if allowed else clusterings[0], values
+    best = min(allowed, key=problem.value)
+    if problem.lam is not None or best.k == 1:
+        return best, values
+    if problem.family is directions:
+        found = sharpest(clusterings, criterion.price_of_cluster)
+        if found.k < best.k:
+            return found, values
+    allowed = {c.k for c in allowed}
+    several = [i for i, c in enumerate(clusterings) if c.k > 1 and c.k in allowed]
+    return clusterings[min(several, key=lambda i: values[i])], values
+
+
+def completed(problem, sample, clusterings):
+    """The clusterings, with one of the given number whose error is below those of fewer clusters.
+
+    If the descent has none, it grows from the clustering with fewer clusters and the least error.
+    """
+    number = problem.number
+    fewer = [c for c in clusterings if number is not None and c.k < number]
+    if not fewer or sample.metric is not None:
+        return clusterings
+    base = min(fewer, key=lambda c: c.error)
+    if any(c.k == number and c.error < base.error for c in clusterings):
+        return clusterings
+    sample.descent.grow(base.centers, number)
+    more = [c for c in clusterings if c.k > number]
+    return [*more, sample.clustering(True, True), *fewer]
