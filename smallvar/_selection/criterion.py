@@ -136,7 +136,10 @@ class DensityCriterion:
         back = n / (u - K) / weights if u > K else np.zeros(K)
 
         def value(squares, logdet, parameters, price=PARAMETER_PRICE):
-            deviance, is_t = fit_residual_density(squares, self.weight, sweep.labels, back, n, d)
+            rest = back
+            if own is not None:
+                squares, rest = given_back(squares, self.weight, own, sweep.labels, back)
+            deviance, is_t = fit_residual_density(squares, self.weight, sweep.labels, rest, n, d)
             return (
                 base
                 + u * (deviance + logdet)
@@ -230,6 +233,15 @@ class DensityCriterion:
         squares = sweep.residuals()[0]
         plain, in_units = self.coordinates.squares_along(sweep, long)
         return squares, np.maximum(squares + floor - plain, 0.0) / rest + in_units
+
+
+def given_back(squares, weight, own, labels, back):
+    """Squares with the mean of the ``own`` rows times ``back`` of the cluster, and nothing more.
+
+    Rows set aside may be so far that the mean of all squares is theirs.
+    """
+    mean = float(np.average(squares[own], weights=None if weight is None else weight[own]))
+    return squares + mean * back[labels], np.zeros_like(back)
 
 
 class Relabeled:

@@ -223,7 +223,9 @@ class LambdaPath(Path):
         path.weigh(values, sample)
         return path
 
-    def stay(self, clusterings, transform):  # numpydoc ignore=PR01
+    def stay(
+        self, clusterings: list[PathClustering], transform: object
+    ) -> None:  # numpydoc ignore=PR01
         """Keep these clusterings as they are, whose criteria are of rows with this transform."""
         self._transform, self.stays, self._complete = transform, True, True
         self._beside = {c.k: c.beside for c in clusterings if c.beside is not None}
@@ -425,7 +427,13 @@ class LambdaPath(Path):
         return column if self._unit == 1.0 else column * self._unit
 
     def adopt(self, centers: NDArray[np.float64]) -> None:  # numpydoc ignore=PR01
-        """Take the centers of a fit that went on from those of the best number, if as many."""
+        """Take the centers of a fit that went on from those of the best number, if as many.
+
+        Where clusters have a least size, the fit may have lost some: the number is then that left.
+        """
+        left = int(np.searchsorted(self.counts, len(centers)))
+        if self.stays and self.counts[left] == len(centers) < self.best:
+            self.best, self.confidence = len(centers), float(self.confidences[left])
         before = self._centers[self.best]
         if centers.shape == before.shape and not np.array_equal(centers, before):
             self._centers[self.best] = centers.copy()

@@ -162,6 +162,28 @@ class _LargeClusters:
         error = sweep.squared_error() / self.sample.share
         return PathClustering(k, sweep.centers, value, error, None, sweep.centers, error, labels)
 
+    def count_aside(self, clusterings):
+        """Make the rows that the best of these sets aside count in all errors as they do there.
+
+        They may be so far that errors are theirs, and tell nothing of the clusters.
+        """
+        best = min(clusterings, key=lambda c: (c.criterion, c.k))
+        if best.own is None:
+            return
+        weight = 1.0 if self.weight is None else self.weight
+        within, beside = weight * best.own, weight * ~best.own
+        constant = float(self._squares(best) @ beside)
+        for clustering in clusterings:
+            error = float(self._squares(clustering) @ within) + constant
+            clustering.error = clustering.own_error = error / self.sample.share
+
+    def _squares(self, clustering):
+        """Squared distances of the rows as given from the centers of their clusters."""
+        if clustering.assigned is not None:
+            return self.raw(clustering.assigned, clustering.k).residuals()[0]
+        self.raw(clustering.labels, clustering.k)
+        return _labeled(self.raw.sweep, clustering.labels, clustering.centers).residuals()[0]
+
 
 def _labeled(sweep, labels, centers):
     """The sweep with these labels and centers, which need not be the means."""
@@ -182,12 +204,12 @@ def with_least_size(path, sample, least, bounds, choose):
             rank = found.criterion, found.error
             if found.k not in best or rank < (best[found.k].criterion, best[found.k].error):
                 best[found.k] = found
-    kept = []
-    for k in sorted(best):
-        whole = path.whole(best[k].centers)
-        beside = None if best[k].beside is None else path.whole(best[k].beside)
-        changed = best[k].assigned is None
-        kept.append(replace(best[k], centers=whole, beside=beside) if changed else best[k])
+    kept = [best[k] for k in sorted(best)]
+    clusters.count_aside(kept)
+    for i, clustering in enumerate(kept):
+        if clustering.assigned is None:
+            beside = None if clustering.beside is None else path.whole(clustering.beside)
+            kept[i] = replace(clustering, centers=path.whole(clustering.centers), beside=beside)
     if bounds[1] is not None and bounds[1] not in best:
         return None
     return path.replaced(kept, bounds, choose, sample)

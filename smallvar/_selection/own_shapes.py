@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from smallvar._core.lapack import cholesky, solve_lower
+from smallvar._selection.criterion import given_back
 from smallvar._selection.directions import PARAMETER_PRICE, ZERO_VARIANCE
 from smallvar._sweeps.residual_density import fit_residual_density
 
@@ -74,7 +75,10 @@ class OwnShapes:
         back = n / (u - k) / weights if u > k else np.zeros(k)
 
         def value(squares, logdet, price):
-            deviance, is_t = fit_residual_density(squares, weight, labels[order], back, n, d)
+            rest = back
+            if own is not None:
+                squares, rest = given_back(squares, weight, own[order], labels[order], back)
+            deviance, is_t = fit_residual_density(squares, weight, labels[order], rest, n, d)
             price += PARAMETER_PRICE * (d + is_t)
             logdet -= 2.0 * d * np.log(self.scale)
             return u * (deviance + logdet) + np.log(u) * price
