@@ -62,22 +62,27 @@ class LargeStart(Start):
             centers = np.delete(self.sweep.centers, int(sizes.argmin()), axis=0)
             self.sweep.start(np.ascontiguousarray(centers))
             self.cap, self.are_means = len(centers), False
-        if large.aside is not None:
-            self._join()
+        self.join()
         return self
 
     def _in_order(self, values):
         """Values of rows in the order of visit."""
         return values if values is None or self.order is None else values[self.order]
 
-    def _join(self):
+    def join(self):
         """Rows that were set aside join the nearest clusters, and count in all objectives."""
         large, aside = self.large, self._in_order(self.large.aside)
+        if aside is None:
+            return
         weight = self._in_order(large.all_weight)
         rows = large.rows if self.order is None else large.rows[self.order]
         near = nearest_sweep(rows[aside], None, self.sweep.centers, large.n_threads)
         self.sweep.labels[aside] = near.labels
         squares = near.assigned_distances()
-        error = self.share * float(squares.sum() if weight is None else weight[aside] @ squares)
+        self.add_error(float(squares.sum() if weight is None else weight[aside] @ squares))
+
+    def add_error(self, error):
+        """Add the error of rows set aside to the inertia and all objectives."""
+        error *= self.share
         self.inertia += error
         self.progress.path[:] = [objective + error for objective in self.progress.path]

@@ -36,6 +36,7 @@ from smallvar._mixed.measure import SEED_COUNT, MixedSweep, check_values, measur
 from smallvar._mixed.mixed_path import MixedPath, MixedProblem, find_path
 from smallvar._mixed.profiles import profiles
 from smallvar._selection.confidence import warn_if_unclear
+from smallvar._selection.least_size import check_least_size, least_weight
 from smallvar._selection.penalty import check_exact_number
 
 # share of the clusters at which a path begins that it may find to be the best number
@@ -114,6 +115,12 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         during the sweeps.
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far row joins its nearest cluster.
+    min_cluster_size : int or float, default=None
+        The least sum of weights of the rows of a cluster, without weights their number; a float
+        between 0 and 1 is a share of all. Only with ``lam="auto"``. The number of clusters is
+        chosen among clusterings without smaller clusters: on the merge path the rows of smaller
+        ones are set aside. They cost as much there as rows do on average in a single cluster, and
+        at the end they join the nearest cluster without moving its center; see :class:`DPMeans`.
     algorithm : {"serial", "delayed", "collapsed", "merge"}, default="serial"
         As for :class:`DPMeans`.
     init : "mean" or table of shape (n_centers, n_features), default="mean"
@@ -263,6 +270,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         columns: Literal["auto"] | Mapping[Any, str | None] = "auto",
         spreads: Literal["auto"] | Mapping[Any, float] = "auto",
         max_clusters: int | None = None,
+        min_cluster_size: float | None = None,
         algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
         init: Any = "mean",
         shuffle: bool = False,
@@ -278,6 +286,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.columns = columns
         self.spreads = spreads
         self.max_clusters = max_clusters
+        self.min_cluster_size = min_cluster_size
         self.algorithm = algorithm
         self.init = init
         self.shuffle = shuffle
@@ -309,6 +318,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._check_starts()
         check_lam(self.lam, capped=self.max_clusters is not None, options=("auto",))
         check_exact_number(self)
+        check_least_size(self)
         check_option(self.algorithm, "algorithm", MIXED_ALGORITHMS)
 
     def fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -335,6 +345,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             packed = pack(self._checked(X, reset=True), self.columns)
         self._note_columns(X, packed)
         given_weight = weight = check_weights(sample_weight, len(packed.numbers))
+        least = least_weight(self, weight, len(packed.numbers))
         # the prior of a cluster is worth a row of mean weight
         weight = self._relative(weight, isinstance(self.lam, str), to_mean=True)
         packed = weighted_columns(packed, weight)
@@ -343,7 +354,8 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         measure = measure_of(packed, weight, n_threads)
         # spreads that are given stay fixed on the merge path, too
         measure, given = spreads_given(self.spreads, measure, packed)
-        best = self._fit(packed, measure, given, weight, rng, n_threads)
+        least = None if least is None else least / self._unit
+        best = self._fit(packed, measure, given, weight, rng, n_threads, least)
         packed = replace(packed, columns=self.columns_)  # of the families found
         self._profiles = profiles(
             packed, self.labels_, weight, self.cluster_parameters_, self.spreads_
@@ -386,14 +398,18 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(names, dtype=object)
 
-    def _fit(self, packed, measure, given, weight, rng, n_threads):
-        """Run all starts, and set the result from the best one, which is returned."""
+    def _fit(self, packed, measure, given, weight, rng, n_threads, least):
+        """Run all starts, and set the result from the best one, which is returned.
+
+        ``least`` is the least weight of a cluster, None: any.
+        """
         fit = DPFit(
             len(packed.numbers), None if isinstance(self.lam, str) else float(self.lam),
             self._loop(), self.algorithm, self.max_clusters, exact_number(self.n_clusters),
             self._centers_given(measure, n_threads), self.n_init, self.shuffle,
         )  # fmt: skip
-        problem = _TableProblem(fit, packed, measure, given, weight, n_threads)
+        sizes = least, self.min_cluster_size
+        problem = _TableProblem(fit, packed, measure, given, weight, n_threads, *sizes)
         problem.asked = self._asked()
         best = run_starts(problem, rng)
         self.columns_ = problem.packed.columns

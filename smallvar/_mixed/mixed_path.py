@@ -4,13 +4,16 @@
 more. ``MixedCriterion`` chooses among the clusterings, and ``MixedPath`` is the result.
 """
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
+from smallvar._centers.large_clusters import LargeClusters, LargeStart
 from smallvar._centers.starts import DPProblem, Start
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import check_number
@@ -20,6 +23,7 @@ from smallvar._mixed.single import lowest
 from smallvar._selection.confidence import weighed
 from smallvar._selection.descent import MergeDescent, check_distinct, draw
 from smallvar._selection.envelope import Path, envelope, penalty_within, scores
+from smallvar._selection.least_size import no_such_number, small
 from smallvar._selection.path import (
     CLUSTERS_A_MERGER,
     COARSE_PATH_ROWS,
@@ -49,7 +53,9 @@ class MixedClustering:
     ``criterion`` is infinite where there are too many clusters. ``raw`` (p,) are sums of
     divergences of the columns of numbers, without s_j^2; ``codes`` is the sum of divergences of the
     codes, and the prior; ``variance`` (p,) are the s_j^2 within these clusters. ``error`` is in
-    nats, by the s_j^2 of one measure for all clusterings: set later.
+    nats, by the s_j^2 of one measure for all clusterings: set later. Where clusters have a least
+    size, ``large`` is the clustering by those that have it (None: there are none), and ``beside``
+    (of that) are the centers of the others.
     """
 
     k: int
@@ -59,6 +65,8 @@ class MixedClustering:
     codes: float
     variance: NDArray[np.float64]
     error: float = np.nan
+    large: Any = None
+    beside: NDArray[np.float64] | None = None
 
     def error_by(self, factor):
         """The error in nats, by these factors of the divergences of numbers."""
@@ -160,8 +168,12 @@ class MixedCriterion:
         own[at] = (w[:, at] * (np.log(variance[:, at]) + ratio - 1.0)).sum(axis=0)
         return own + (k - 1) * self.per_variance
 
-    def __call__(self, sums, raw, variance):
-        """V of clusters with these sums; ``raw`` (k, p) are their sums of divergences."""
+    def __call__(self, sums, raw, variance, aside=0.0):
+        """V of clusters with these sums; ``raw`` (k, p) are their sums of divergences.
+
+        ``aside`` is the weight of the rows in none of them. These cost as much as rows do on
+        average where all have the single distributions V_j of all, and count as one more label.
+        """
         k = len(sums.size)
         if k > self.cap:
             return np.inf
@@ -170,8 +182,10 @@ class MixedCriterion:
         price = self.tie * self.parameters
         # each column: parameters in every cluster, with or without a variance of its own, or one
         # distribution for all, whichever is lowest
-        columns = np.minimum(costs + k * price, self.alone)
-        p = sums.weight / sums.weight.sum()
+        share = self.unit * aside / self.n  # of the rows set aside
+        columns = np.minimum(costs + k * price, (1.0 - share) * self.alone) + share * self.alone
+        weight = np.append(sums.weight, aside) if aside > 0.0 else sums.weight
+        p = weight / weight.sum()
         return float(columns.sum() - 2.0 * self.n * xlogy(p, p).sum() + self.per_cluster * (k - 1))
 
 
@@ -186,6 +200,10 @@ class MixedDescent(MergeDescent):
         self.sweep = MixedSweep(problem.measure, numbers, codes, weight, None, problem.n_threads)
         self.weight, self.rows, self.n = weight, rows, len(numbers)
         self.moving, self.given = problem.moving, problem.given
+        self.least = None  # weight of a cluster; None: any
+        if problem.least is not None:
+            total = problem.n if problem.weight is None else float(problem.weight.sum())
+            self.least = problem.least * (self.n if weight is None else weight.sum()) / total
         self.criterion = MixedCriterion(self.sweep, numbers, weight, self.given)
 
     def seed(self, size, rng):
@@ -249,9 +267,38 @@ class MixedDescent(MergeDescent):
         clustering = MixedClustering(
             sweep.k, sweep.centers, value, raw, float(codes.sum()), variance
         )
+        clustering.large = self._large(clustering, sums, of_clusters)
         if self.moving:
             sweep.rescale(variance)
         return clustering
+
+    def _large(self, clustering, sums, of_clusters):
+        """The clustering by the clusters of the least size; the rows of the others are set aside.
+
+        These count in its error by the nearest of its clusters.
+        """
+        few = small(sums.weight, 0.0 if self.least is None else self.least)
+        if self.least is None or not few.any():
+            return clustering
+        if few.all():
+            return None
+        sweep, large = self.sweep, ~few
+        own, of_clusters = sums.kept(large), of_clusters[large]
+        variance = sweep.measure.variance
+        if self.moving:
+            variance = variances(sweep.measure, of_clusters.sum(axis=0), own.weights.sum(axis=0))
+            variance[self.given] = sweep.measure.variance[self.given]
+        value = self.criterion(own, of_clusters, variance, float(sums.weight[few].sum()))
+        centers, labels = sweep.centers, sweep.labels.copy()
+        sweep.start(centers[large])
+        sweep.assign()
+        raw, codes = sweep.errors()
+        sweep.set_centers(centers)
+        sweep.labels[:] = labels
+        return MixedClustering(
+            len(own.size), centers[large], value, raw, float(codes.sum()), variance,
+            beside=centers[few],
+        )  # fmt: skip
 
 
 class MixedPath(Path):
@@ -301,6 +348,7 @@ class MixedPath(Path):
         self._packed, self._columns = problem.packed, problem.packed.columns
         self._measure = problem.measure.scaled(best.variance)
         self._centers = {c.k: c.centers for c in clusterings}
+        self._beside = {c.k: c.beside for c in clusterings if c.beside is not None}
         i = int(np.searchsorted(self.counts, self.best))
         self.lam = penalty_within(self.lam_low[i], self.lam_high[i], 2.0 * self.error[0] or 1.0)
         self.confidence = np.nan
@@ -376,6 +424,10 @@ class MixedPath(Path):
         """The centers of k clusters, as found on the descent, or adopted."""
         return self._centers[k].copy()
 
+    def beside(self, k: int) -> NDArray[np.float64] | None:  # numpydoc ignore=PR01,RT01
+        """Return the centers of the small clusters whose rows are set aside; None: none is."""
+        return self._beside.get(k)
+
     def adopt(self, centers: NDArray[np.float64]) -> None:  # numpydoc ignore=PR01
         """Take the centers of a fit that went on from those of the best number, if as many."""
         if centers.shape == self._centers[self.best].shape:
@@ -392,11 +444,13 @@ class MixedProblem(DPProblem):
 
     ``given`` is the mask of the columns of numbers whose spread the user has set; ``moving`` is
     that of MixedDescent; ``free``: neither the penalty nor the number of clusters is given.
-    ``rows`` are the numbers of the rows with a weight, None for all.
+    ``rows`` are the numbers of the rows with a weight, None for all. ``least`` is the least weight
+    of a cluster, None: any, and ``asked`` the same as the user gave it.
     """
 
-    def __init__(self, fit, packed, measure, given, weight, n_threads):
+    def __init__(self, fit, packed, measure, given, weight, n_threads, least=None, asked=None):
         super().__init__(fit)
+        self.least, self.asked = least, asked
         self.packed, self.measure, self.given = packed, measure, given
         self.weight, self.n_threads, self.moving = weight, n_threads, fit.lam is None
         self.most = np.inf if fit.max_clusters is None else fit.max_clusters
@@ -406,15 +460,35 @@ class MixedProblem(DPProblem):
 
     def start(self, point):
         """The Start at the given centers, or at the overall means and shares."""
+        measure, packed, of_start = self.measure, self.packed, Start
         rows, w = point.visited(self.rows, self.weight)
-        measure, packed = self.measure, self.packed
+        if self.least is not None:
+            rows, aside = self._divided(point, rows)
+            w = None if w is None else self.weight[rows]
+            of_start = partial(LargeMixedStart, self, aside)
         if point.path is not None and self.moving:
             # the spreads are those within the clusters that the path has chosen
             measure = measure.scaled(point.path.variance)
         sweep = MixedSweep(measure, packed.numbers, packed.codes, w, rows, self.n_threads)
         are_means = point.centers is None
         centers = measure.overall() if are_means else point.centers
-        return Start(point, sweep, centers, are_means, rows)
+        return of_start(point, sweep, centers, are_means, rows)
+
+    def _divided(self, point, rows):
+        """Those of the visited rows (None: all) that sweeps visit, and those that are set aside.
+
+        These are nearest to a cluster of the path that is too small.
+        """
+        beside = point.path.beside(len(point.centers))
+        rows = np.arange(len(self.packed.numbers)) if rows is None else rows
+        if beside is None:
+            return rows, rows[:0]
+        measure = self.measure.scaled(point.path.variance)
+        sweep = MixedSweep(measure, self.packed.numbers, self.packed.codes)
+        sweep.start(np.vstack([point.centers, beside]))
+        sweep.assign()
+        own = sweep.labels[rows] < len(point.centers)
+        return (rows[own], rows[~own]) if own.any() else (rows, rows[:0])
 
     def descent(self, size, rng):
         """A MixedDescent on ``size`` random rows, or on all rows if there are no more."""
@@ -449,8 +523,63 @@ class MixedProblem(DPProblem):
         return min(allowed, key=self.value)
 
 
+class LargeMixedStart(LargeStart):
+    """A start of a table whose clusters have a least weight; ``aside`` are rows not visited."""
+
+    def __init__(self, problem, aside, *args):
+        sizes = problem.least, problem.asked
+        super().__init__(LargeClusters(*sizes, None, problem.weight, None, 1), *args)
+        self.problem, self.aside, self.labels_aside = problem, aside, None
+
+    def join(self):
+        """Rows that were set aside join the nearest clusters, and count in all objectives."""
+        packed, weight, rows = self.problem.packed, self.problem.weight, self.aside
+        sweep = MixedSweep(self.sweep.measure, packed.numbers[rows], packed.codes[rows])
+        sweep.start(self.sweep.centers)
+        sweep.assign()
+        self.labels_aside, errors = sweep.labels, sweep.assigned_distances()
+        self.add_error(float(errors.sum() if weight is None else weight[rows] @ errors))
+
+    def result(self, n_samples):
+        """The result of this start; ``n_samples`` is the number of all rows."""
+        result = super().result(n_samples)
+        result.labels[self.aside] = self.labels_aside
+        return result
+
+
 def find_path(problem, rng, init):
     """The path of a table from these centers (None: from seeds), and its best number."""
+    if problem.least is not None and problem.fit.n_clusters is not None:
+        found = _find_path(problem, rng, init)
+        if found is None:
+            # some of the clusters around this number are too small: from many to one
+            free = copy(problem)
+            free.fit = replace(problem.fit, n_clusters=None)
+            found = _find_path(free, rng, init, problem.fit.n_clusters)
+        if found is None:
+            raise no_such_number(problem.fit.n_clusters, problem.asked)
+        return found
+    return _find_path(problem, rng, init)
+
+
+def _with_least_size(problem, clusterings, number):
+    """Clusterings all of whose clusters have the least size, and the best one; or None, None."""
+    best = {}
+    for clustering in (c.large for c in clusterings if c.large is not None):
+        before = best.get(clustering.k)
+        if before is None or clustering.criterion < before.criterion:
+            best[clustering.k] = clustering
+    kept = [best[k] for k in sorted(best)]
+    if number is None:
+        return kept, problem.best(kept)
+    return (kept, best[number]) if number in best else (None, None)
+
+
+def _find_path(problem, rng, init, wanted=None):
+    """As ``find_path``; ``wanted`` is a number to choose, not to search for.
+
+    None where no clustering of the given number has clusters of the least size.
+    """
     number, callback = problem.fit.n_clusters, problem.fit.loop.callback
     # a coarse descent on a sample; again, with more rows and seeds, while the best number is near
     # the top
@@ -488,14 +617,20 @@ def find_path(problem, rng, init):
         fewer = max((c for c in clusterings if c.k < number), key=lambda c: c.k)
         descent.grow(fewer.centers, number)
         clusterings = sorted([*clusterings, descent.clustering()], key=lambda c: c.k)
-    best = problem.best(clusterings)
+    if problem.least is None:
+        best = problem.best(clusterings)
+    else:
+        clusterings, best = _with_least_size(problem, clusterings, wanted or number)
+        if best is None:
+            return None
     # errors of the sample are scaled to the weight of all rows
     total = problem.n if problem.weight is None else float(problem.weight.sum())
     sampled = descent.n if descent.weight is None else float(descent.weight.sum())
     factor = problem.measure.scaled(best.variance).factor
     for clustering in clusterings:
         clustering.error = total / sampled * clustering.error_by(factor)
-    clusterings = _kept(clusterings, best)
+    if problem.least is None:
+        clusterings = _kept(clusterings, best)
     _tell(callback, "path", descent, clusterings, best)
     return MixedPath(problem, clusterings, best, descent)
 
