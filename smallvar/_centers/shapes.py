@@ -42,6 +42,12 @@ from smallvar._selection.confidence import (
 )
 from smallvar._selection.described import DescribedMixin
 from smallvar._selection.lambda_path import LambdaPath
+from smallvar._selection.least_size import (
+    check_least_size,
+    least_weight,
+    no_such_number,
+    small,
+)
 from smallvar._selection.path import find_path
 from smallvar._selection.pieces import (
     PATH_NUMBER,
@@ -93,6 +99,11 @@ class ShapeMeans(
     n_clusters : int, "auto" or None, default=None
         The exact number of clusters: pieces merge, those with the least evidence between them
         first, until so many clusters are left. None or "auto": the data choose.
+    min_cluster_size : int or float, default=None
+        The least sum of weights of the rows of a cluster, without weights their number; a float
+        between 0 and 1 is a share of all (noise not counted). A lighter cluster joins the one with
+        the least evidence of a gap between them, or the nearest if it touches none, in each of the
+        clusterings that are compared. Pieces may be lighter. None: clusters may have any size.
     noise : bool, default=False
         Whether rows far from all clusters, or in the sparse clutter between them, are set aside as
         noise (label -1) before, as :class:`RobustDPMeans` finds it.
@@ -220,12 +231,14 @@ class ShapeMeans(
         self,
         *,
         n_clusters: int | Literal["auto"] | None = None,
+        min_cluster_size: float | None = None,
         noise: bool = False,
         random_state: int | np.random.RandomState | None = None,
         n_threads: int | None = None,
         verbose: int = 0,
     ) -> None:
         self.n_clusters = n_clusters
+        self.min_cluster_size = min_cluster_size
         self.noise = noise
         self.random_state = random_state
         self.n_threads = n_threads
@@ -237,6 +250,7 @@ class ShapeMeans(
 
     def _check_parameters(self):
         exact_number(self.n_clusters)
+        check_least_size(self, ())
         check_flag(self.noise, "noise")
         check_verbose(self.verbose)
 
@@ -294,22 +308,37 @@ class ShapeMeans(
         relative = self._relative(weight)
         loop, n = LoopSettings(MAX_ITER, 0.0, self._callback()), X.shape[0]
         options = {"in_metric": not issparse(X), "select": True}
+        least, share = least_weight(self, weight, n), 0.0
+        state = rng.get_state()
         problem = RowsProblem(DPFit(n, None, loop), X, relative, n_threads, **options)
         compact = run_starts(problem, rng)
+        if least is not None:
+            least /= self._unit
+            share = least / (n if relative is None else float(relative.sum()))
+            if small(np.bincount(compact.labels, relative), least).any():
+                rng.set_state(state)
+                options |= {"in_metric": False, "least": least}
+                problem = RowsProblem(DPFit(n, None, loop), X, relative, n_threads, **options)
+                compact = run_starts(problem, rng)
         path = compact.path
         rows, centers, shared = path.measured(), compact.centers, None
         if len(path.noise_columns):
             shared = SharedMeans(path, rows, relative)
             rows, centers = shared.emptied(rows), shared.emptied(centers)
-        choice = self._choose(rows, relative, compact.labels, centers, path, rng, n_threads)
+        choice = self._choose(rows, relative, compact.labels, centers, path, rng, n_threads, share)
         pieces = choice.pieces
         labels = compact.labels
         # other pieces than the compact clusters: all rows, not only those of the sample
         if pieces.centers is not centers:
             labels = nearest_sweep(rows, None, pieces.centers, n_threads).labels
-        self.pieces_, self.piece_clusters_ = labels, choice.clusters.astype(np.int32)
+        clusters = choice.clusters
+        if least is not None:  # of all rows, not only of those of the sample
+            weights = np.bincount(labels, relative, pieces.k)
+            clusters = pieces.with_least_size(clusters, weights, least)
+            self._check_number(int(clusters.max()) + 1)
+        self.pieces_, self.piece_clusters_ = labels, clusters.astype(np.int32)
         self.labels_ = self.piece_clusters_[labels]
-        self.n_clusters_, self.n_iter_ = int(choice.clusters.max()) + 1, compact.n_iter
+        self.n_clusters_, self.n_iter_ = int(clusters.max()) + 1, compact.n_iter
         self.merge_evidence_, self.path_ = pieces.evidence, path
         self.boundaries_ = table_of(pieces.boundaries, np.arange(pieces.k), weight is not None)
         self.metric_, self.confidence_ = path.metric, choice.confidence
@@ -320,10 +349,17 @@ class ShapeMeans(
         if self.metric_ is not None:
             self.piece_centers_ = means_of(X, relative, labels, n_threads)
 
-    def _choose(self, X, weight, labels, centers, path, rng, n_threads, size=None):
+    def _check_number(self, k):
+        """Raise if the number of clusters is given, and fewer have the least size."""
+        number = exact_number(self.n_clusters)
+        if number is not None and k < number:
+            raise no_such_number(number, self.min_cluster_size)
+
+    def _choose(self, X, weight, labels, centers, path, rng, n_threads, share, size=None):
         """The ShapeChoice of pieces and clusters of rows in the metric of the path.
 
-        It is made by a sample of ``size`` rows, and of more if too few pieces have rows there.
+        Clusters have at least this ``share`` of the weight. It is made by a sample of ``size``
+        rows, and of more if too few pieces have rows there.
         """
         number, k, size = exact_number(self.n_clusters), len(centers), size or ROWS_OF_PIECES
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
@@ -337,9 +373,10 @@ class ShapeMeans(
         if weight is not None:  # evidence counts rows, whatever the unit of their weights
             part = weight[rows] / unit_of(LEAST_UNIT * weight[rows])
         found = [find_pieces(some, part, labels[rows], centers, n_threads)]
+        total = len(rows) if part is None else float(part.sum())
+        least = share * total
         if number is None and is_clear(found[0], path.confidence):
             return as_they_are(found[0], path.confidence)
-        total = len(rows) if part is None else float(part.sum())
         numbers = numbers_of_pieces(k, total, count_rows(some), number)
         if numbers:
             finest = max(q for q in numbers if q <= max(PATH_NUMBER, 2 * k, number or 0))
@@ -351,10 +388,13 @@ class ShapeMeans(
                     near = nearest_sweep(some, None, finer.found(q), n_threads).labels
                     found.append(find_pieces(some, part, near, finer.found(q), n_threads))
         if not whole and number is not None and max(p.k for p in found) < number:
-            return self._choose(X, weight, labels, centers, path, rng, n_threads, 4 * size)
+            return self._choose(X, weight, labels, centers, path, rng, n_threads, share, 4 * size)
         if k == 1:
             found = found[1:] or found
-        return choose(found, part, k > 1, path.confidence, number)
+        choice = choose(found, part, k > 1, path.confidence, number, least)
+        if choice is None:
+            raise no_such_number(number, self.min_cluster_size)
+        return choice
 
     def _warn_if_unclear(self):
         """Warn where the data chose the number of clusters, and it is not clear."""

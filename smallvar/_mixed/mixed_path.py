@@ -182,9 +182,11 @@ class MixedCriterion:
         price = self.tie * self.parameters
         # each column: parameters in every cluster, with or without a variance of its own, or one
         # distribution for all, whichever is lowest
-        share = self.unit * aside / self.n  # of the rows set aside
-        columns = np.minimum(costs + k * price, (1.0 - share) * self.alone) + share * self.alone
-        weight = np.append(sums.weight, aside) if aside > 0.0 else sums.weight
+        columns, weight = np.minimum(costs + k * price, self.alone), sums.weight
+        if aside > 0.0:
+            part = self.unit * aside / self.n * self.alone
+            columns = np.minimum(costs + k * price, self.alone - part) + part
+            weight = np.append(weight, aside)
         p = weight / weight.sum()
         return float(columns.sum() - 2.0 * self.n * xlogy(p, p).sum() + self.per_cluster * (k - 1))
 
@@ -348,6 +350,7 @@ class MixedPath(Path):
         self._packed, self._columns = problem.packed, problem.packed.columns
         self._measure = problem.measure.scaled(best.variance)
         self._centers = {c.k: c.centers for c in clusterings}
+        self.stays = problem.least is not None
         self._beside = {c.k: c.beside for c in clusterings if c.beside is not None}
         i = int(np.searchsorted(self.counts, self.best))
         self.lam = penalty_within(self.lam_low[i], self.lam_high[i], 2.0 * self.error[0] or 1.0)
@@ -429,7 +432,13 @@ class MixedPath(Path):
         return self._beside.get(k)
 
     def adopt(self, centers: NDArray[np.float64]) -> None:  # numpydoc ignore=PR01
-        """Take the centers of a fit that went on from those of the best number, if as many."""
+        """Take the centers of a fit that went on from those of the best number, if as many.
+
+        Where clusters have a least size, the fit may have lost some: the number is then that left.
+        """
+        k = len(centers)
+        if self.stays and k < self.best and k in self._centers:
+            self.best, self.confidence = k, float(self.confidences[self.counts == k][0])
         if centers.shape == self._centers[self.best].shape:
             self._centers[self.best] = centers.copy()
 

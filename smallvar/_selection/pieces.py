@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from smallvar._selection.boundaries import Boundaries, find_boundaries
 from smallvar._selection.boundary import SHARES
 from smallvar._selection.confidence import CLEAR_CONFIDENCE, of_shapes
+from smallvar._selection.least_size import small
 from smallvar._selection.touching import LEAST_EVIDENCE
 
 # Nats. Evidence of different boundaries adds up, as their rows are different ones: two clusters
@@ -41,9 +43,15 @@ def merge_order(boundaries, k):
     first; ties go to the lowest numbers. Clusters that do not touch merge last, with infinite
     evidence between them. A merged cluster has the lower number of the two.
     """
-    pairs, mergers, evidence = boundaries.pairs.tolist(), [], []
+    pairs = boundaries.pairs.tolist()
     between = {(a, b): T for (a, b), T in zip(pairs, boundaries.evidence.tolist(), strict=True)}
-    left = list(range(k))
+    mergers, evidence = _mergers(between, k)
+    return np.array(mergers, dtype=np.intp).reshape(-1, 2), np.array(evidence)
+
+
+def _mergers(between, k):
+    """The mergers of ``merge_order`` and their evidence; ``between`` has that of touching pairs."""
+    mergers, evidence, left = [], [], list(range(k))
     while len(left) > 1:
         # without any boundary left, clusters that do not touch
         pair = min(between, key=lambda p: (between[p], p)) if between else (left[0], left[1])
@@ -56,7 +64,7 @@ def merge_order(boundaries, k):
             other = p[0] if p[1] == gone else p[1]
             joint = (min(kept, other), max(kept, other))
             between[joint] = between.get(joint, 0.0) + between.pop(p)
-    return np.array(mergers, dtype=np.intp).reshape(-1, 2), np.array(evidence)
+    return mergers, evidence
 
 
 @dataclass(eq=False)
@@ -84,6 +92,44 @@ class Clustering:
         for a, b in self.mergers[:n]:
             cluster[cluster == b] = a
         return np.unique(cluster, return_inverse=True)[1]
+
+    def with_least_size(self, clusters, weights, least):
+        """The cluster of each piece, after those lighter than ``least`` have joined others.
+
+        ``weights`` are those of the pieces. The lightest cluster joins the one with the least
+        evidence between them or, if it touches none, the one with the nearest piece; and so on.
+        """
+        cluster, out = np.unique(clusters, return_inverse=True)[1], None
+        while cluster.max() > 0:
+            sizes = np.bincount(cluster, weights)
+            out = int(sizes.argmin())
+            if not small(sizes[out], least):
+                break
+            a, b = cluster[self.boundaries.pairs.T]
+            touching = (a != b) & ((a == out) | (b == out))
+            if touching.any():
+                other = np.where(a == out, b, a)[touching]
+                between = np.bincount(other, self.boundaries.evidence[touching], len(sizes))
+                between[np.bincount(other, minlength=len(sizes)) == 0] = np.inf
+                into = int(between.argmin())
+            else:
+                distance = cdist(self.centers[cluster == out], self.centers[cluster != out])
+                into = int(cluster[cluster != out][distance.min(axis=0).argmin()])
+            cluster = np.unique(np.where(cluster == out, into, cluster), return_inverse=True)[1]
+        return cluster
+
+    def merged_to(self, clusters, number):
+        """The cluster of each piece, after mergers of clusters down to this number."""
+        between, (a, b) = {}, clusters[self.boundaries.pairs.T]
+        for i, j, evidence in zip(a.tolist(), b.tolist(), self.boundaries.evidence, strict=True):
+            if i != j:
+                pair = min(i, j), max(i, j)
+                between[pair] = between.get(pair, 0.0) + float(evidence)
+        k = int(clusters.max()) + 1
+        of_cluster = np.arange(k)
+        for kept, gone in _mergers(between, k)[0][: k - number]:
+            of_cluster[of_cluster == gone] = kept
+        return np.unique(of_cluster[clusters], return_inverse=True)[1]
 
     def _mergers_without_gap(self):
         gaps = np.flatnonzero(self.evidence >= LEAST_GAP)
@@ -159,7 +205,7 @@ def as_they_are(pieces, confidence):
     return ShapeChoice(pieces, np.arange(pieces.k), confidence)
 
 
-def choose(found, weight, compact, confidence, number=None):
+def choose(found, weight, compact, confidence, number=None, least=0.0):
     """Choose clusters by several Clusterings into pieces; returns a ShapeChoice.
 
     The candidates are all rows as one, what each clustering leads to and, if ``compact``, the first
@@ -168,12 +214,25 @@ def choose(found, weight, compact, confidence, number=None):
     all, plus WORTH_OF_AGREEMENT times the mean adjusted Rand index between them and what the
     clusterings lead to. At a tie more clusters are taken (of SHARES rows), as there are gaps where
     pieces do not even touch. ``confidence`` is that in the number of compact clusters.
+
+    Clusters lighter than ``least`` join others before, see ``Clustering.with_least_size``. None if
+    then none of the clusterings has the given number.
     """
-    led_to = [pieces.clusters() for pieces in found]
+
+    def large(pieces, clusters):
+        weights = np.bincount(pieces.labels, weight, pieces.k)
+        return pieces.with_least_size(clusters, weights, least) if least > 0.0 else clusters
+
+    led_to = [large(pieces, pieces.clusters()) for pieces in found]
     if number is None:
         candidates = [(found[0], np.zeros(found[0].k, dtype=np.intp))]
-        candidates += [(found[0], np.arange(found[0].k))] if compact else []
+        candidates += [(found[0], large(found[0], np.arange(found[0].k)))] if compact else []
         candidates += list(zip(found, led_to, strict=True))
+    elif least > 0.0:
+        candidates = [(p, large(p, np.arange(p.k))) for p in found if p.k >= number]
+        candidates = [(p, p.merged_to(c, number)) for p, c in candidates if c.max() + 1 >= number]
+        if not candidates:
+            return None
     else:
         candidates = [(p, p.clusters(number)) for p in found if p.k >= number]
     distinct = _Labelings(weight)
