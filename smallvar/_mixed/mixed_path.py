@@ -437,7 +437,7 @@ class MixedPath(Path):
         Where clusters have a least size, the fit may have lost some: the number is then that left.
         """
         k = len(centers)
-        if self.stays and k < self.best and k in self._centers:
+        if self.stays and k < (self.best or 0) and k in self._centers:
             self.best, self.confidence = k, float(self.confidences[self.counts == k][0])
         if centers.shape == self._centers[self.best].shape:
             self._centers[self.best] = centers.copy()

@@ -2,6 +2,7 @@
 
 from smallvar._selection.envelope import scores
 from smallvar._selection.sphere import directions, sharpest
+from smallvar._selection.touching import number_by_boundaries
 
 
 def best_clustering(problem, clusterings, ranges, criterion):
@@ -43,3 +44,17 @@ def completed(problem, sample, clusterings):
     sample.descent.grow(base.centers, number)
     more = [c for c in clusterings if c.k > number]
     return [*more, sample.clustering(True, True), *fewer]
+
+
+def choose_by_boundaries(path, sample, most, transform):
+    """Choose the number of clusters of a path again by the evidence of boundaries."""
+    plain = sample.plain
+
+    def labels_at(k):
+        centers = path.found(k)[:, path.varying]
+        as_it_is = k == path.best or path.stays
+        sample.error_of(centers) if as_it_is else sample.fixed_point(centers)
+        return plain.sweep.labels
+
+    rows = plain.X, plain.weight, transform
+    path.choose(*number_by_boundaries(path, most, labels_at, *rows))

@@ -90,27 +90,80 @@ def small(sizes, least):
     return sizes * (1.0 + ROUNDING) < least
 
 
-class _LargeClusters:
-    """What clusterings of a sample become where each cluster must have the ``least`` weight."""
+class LargeClusterings:
+    """The best clustering of each number in which each cluster has the ``least`` weight.
 
-    def __init__(self, sample, least):
-        self.sample, self.criterion = sample, sample.criterion
+    They are those of a path; ``sample`` are the rows that it was found on.
+    """
+
+    def __init__(self, path, sample, least):
+        self.path, self.sample, self.criterion = path, sample, sample.criterion
         self.frame, self.weight = self.criterion.frame, self.criterion.weight
         self.least = least * sample.share  # of the rows of the sample
         self.relabeled = Relabeled(self.frame)
         self.raw = Relabeled(sample.plain.frame)
         self.sweep = self.frame.sweep(8, bounded=True, kind=MergeSweep)
+        self.best = {}
+        for clustering in path.clusterings():
+            labels, k = clustering.assigned, clustering.k
+            large = ~small(self._sizes(labels, k), self.least)
+            for found in [clustering] if large.all() else self._of(labels, k, large):
+                self._offer(found)
 
-    def sizes(self, labels, k):
+    def chosen(self, bounds, choose):
+        """The path of these clusterings; None if there is none of the number asked for.
+
+        ``bounds`` are the largest number of clusters, and the number asked for; ``choose`` returns
+        the best of some clusterings, and their scores.
+        """
+        if bounds[1] is not None and bounds[1] not in self.best:
+            return None
+        kept, whole = [replace(self.best[k]) for k in sorted(self.best)], self.path.whole
+        self._count_aside(kept)
+        for clustering in kept:
+            if clustering.assigned is None:
+                clustering.centers = whole(clustering.centers)
+            if clustering.beside is not None:
+                clustering.beside = whole(clustering.beside)
+        return self.path.replaced(kept, bounds, choose, self.sample)
+
+    def own(self, number):
+        """The mask of the rows that the clustering of a number does not set aside; None: all."""
+        return self.best[number].own
+
+    def add(self, path, number):
+        """Take the clusterings of another path, of the rows that that of ``number`` has not aside.
+
+        The rows that it has stay aside.
+        """
+        rows, best, n_threads = self.raw.frame.X, self.best[number], self.frame.n_threads
+        own, labels = best.own, np.empty(len(best.own), dtype=np.int32)
+        others = nearest_sweep(np.ascontiguousarray(rows[~own]), None, best.beside, n_threads)
+        rows = np.ascontiguousarray(rows[own])
+        for clustering in path.clusterings():
+            if clustering.centers is None:
+                continue
+            centers = np.ascontiguousarray(clustering.centers[:, self.path.varying])
+            labels[own] = nearest_sweep(rows, None, centers, n_threads).labels
+            labels[~own] = len(centers) + others.labels
+            used, dense = np.unique(labels, return_inverse=True)
+            large = ~small(self._sizes(dense, len(used)), self.least) & (used < len(centers))
+            for found in self._of(dense.astype(np.int32), len(used), large):
+                self._offer(found)
+
+    def _offer(self, clustering):
+        """Keep a clustering if it is the best of its number so far."""
+        before = self.best.get(clustering.k)
+        rank = clustering.criterion, clustering.error
+        if before is None or rank < (before.criterion, before.error):
+            self.best[clustering.k] = clustering
+
+    def _sizes(self, labels, k):
         """The weights of k clusters."""
         return np.bincount(labels, self.weight, minlength=k)
 
-    def of(self, clustering):
-        """The clusterings without small clusters that one of the descent leads to."""
-        labels, k = clustering.assigned, clustering.k
-        large = ~small(self.sizes(labels, k), self.least)
-        if large.all():
-            return [clustering]
+    def _of(self, labels, k, large):
+        """The clusterings by the large ones of k clusters, some of which are not large."""
         if not large.any():
             return []
         number = np.where(large, np.cumsum(large) - 1, -1)
@@ -151,7 +204,7 @@ class _LargeClusters:
                 sweep.use_float64()
             sweep.move_centers()
             lloyd_sweeps(sweep, JOINED_SWEEPS)
-            sizes = self.sizes(sweep.labels, sweep.k)
+            sizes = self._sizes(sweep.labels, sweep.k)
             if sweep.k == 1 or not small(sizes, self.least).any():
                 break
             centers = np.delete(sweep.centers, int(sizes.argmin()), axis=0)
@@ -162,7 +215,7 @@ class _LargeClusters:
         error = sweep.squared_error() / self.sample.share
         return PathClustering(k, sweep.centers, value, error, None, sweep.centers, error, labels)
 
-    def count_aside(self, clusterings):
+    def _count_aside(self, clusterings):
         """Make the rows that the best of these sets aside count in all errors as they do there.
 
         They may be so far that errors are theirs, and tell nothing of the clusters.
@@ -190,26 +243,3 @@ def _labeled(sweep, labels, centers):
     sweep.start(np.ascontiguousarray(centers))
     sweep.labels[:] = labels
     return sweep
-
-
-def with_least_size(path, sample, least, bounds, choose):
-    """The path of clusterings in which each cluster has the ``least`` weight, chosen again.
-
-    ``bounds`` are the largest number of clusters, and the number asked for; ``choose`` returns the
-    best of some clusterings, and their scores. None if there is no clustering of that number.
-    """
-    clusters, best = _LargeClusters(sample, least), {}
-    for clustering in path.clusterings():
-        for found in clusters.of(clustering):
-            rank = found.criterion, found.error
-            if found.k not in best or rank < (best[found.k].criterion, best[found.k].error):
-                best[found.k] = found
-    kept = [best[k] for k in sorted(best)]
-    clusters.count_aside(kept)
-    for i, clustering in enumerate(kept):
-        if clustering.assigned is None:
-            beside = None if clustering.beside is None else path.whole(clustering.beside)
-            kept[i] = replace(clustering, centers=path.whole(clustering.centers), beside=beside)
-    if bounds[1] is not None and bounds[1] not in best:
-        return None
-    return path.replaced(kept, bounds, choose, sample)

@@ -18,16 +18,15 @@ from smallvar._core.validation import (
     check_verbose,
     check_weights,
 )
-from smallvar._selection.best_number import best_clustering, completed
+from smallvar._selection.best_number import best_clustering, choose_by_boundaries, completed
 from smallvar._selection.column_selection import differing_columns, selection_price
 from smallvar._selection.columns import BLOCK_ROWS, PowerTransform
 from smallvar._selection.descent import Metric, check_distinct
 from smallvar._selection.envelope import envelope
 from smallvar._selection.lambda_path import LambdaPath
-from smallvar._selection.least_size import with_least_size
+from smallvar._selection.least_size import LargeClusterings
 from smallvar._selection.own_shapes import AROUND, FEWEST_JUDGED, MOST_JUDGED, OwnShapes
 from smallvar._selection.sample import DENSE_BYTES, PathClustering, PathProblem, squared_euclidean
-from smallvar._selection.touching import number_by_boundaries
 from smallvar._sweeps.rows import UNSOUND
 
 # A "descent" is a series of mergers from many clusters to one, with k-means sweeps in between. It
@@ -189,7 +188,7 @@ def find_path(
         one = len(path.counts) == 1
         unsure = not (one or _is_sure(path, SURER_CONFIDENCE))
         if gaps and transform is not None and unsure:
-            _choose_by_boundaries(path, sample, most, transform)
+            choose_by_boundaries(path, sample, most, transform)
         path.finish()
         if not to_metric:
             return path
@@ -223,35 +222,27 @@ def _find_in_other_rows(search, found, select):
     return found, transform
 
 
-def _choose_by_boundaries(path, sample, most, transform):
-    """Choose the number of clusters of a path again by the evidence of boundaries."""
-    plain = sample.plain
-
-    def labels_at(k):
-        centers = path.found(k)[:, path.varying]
-        as_it_is = k == path.best or path.stays
-        sample.error_of(centers) if as_it_is else sample.fixed_point(centers)
-        return plain.sweep.labels
-
-    rows = plain.X, plain.weight, transform
-    path.choose(*number_by_boundaries(path, most, labels_at, *rows))
-
-
 def _with_least_size(search, found, bounds):
     """The path of clusters that have the least weight; None if it has none of the given number.
 
     ``bounds`` are the largest number of clusters, and the number that is given.
     """
-    least, free = search.problem.least, search.problem.number is None
-    path = with_least_size(found.path, found.sample, least, bounds, best_clustering)
+    large = LargeClusterings(found.path, found.sample, search.problem.least)
+    path = large.chosen(bounds, best_clustering)
     if path is None:
-        if free:
+        if search.problem.number is None:
             return None
         # some of the clusters around this number are too small: from many to one, with all steps
         problem = copy(search.problem)
         problem.number = None
         search = search.of(problem)
         return _with_least_size(search, _find_in_metrics(search), bounds)
+    own = large.own(path.best)
+    if path.best == path.counts[-1] and bounds[1] is None and own is not None:
+        # rows far away have been apart on the whole way: a path of the others has more clusters
+        rest = _find_in_metrics(search.of(search.problem.of_rows(found.sample.rows, own)))
+        large.add(rest.path, path.best)
+        path = large.chosen(bounds, best_clustering)
     if bounds[1] is None and not _is_sure(path, SURER_CONFIDENCE):
         _judge(path, found.sample)
     return replace(found, path=path)

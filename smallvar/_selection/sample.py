@@ -133,6 +133,15 @@ class PathProblem:
             new.noise_error += self.unit * float(error)
         return new
 
+    def of_rows(self, rows, own):
+        """The problem of some rows only: of the ``rows`` (None: all) those in the mask ``own``."""
+        new = copy(self)
+        new.rows = np.flatnonzero(own) if rows is None else rows[own]
+        weight = None if self.weight is None else self.weight[new.rows]
+        new.n, new.least = len(new.rows), None
+        new.total = float(new.n if weight is None else weight.sum())
+        return new
+
     @property
     def _used(self):
         """Index of the rows that take part."""
