@@ -863,8 +863,8 @@ def test_show_config(run, capsys):
 
 
 OPTIONS = {
-    "": "lam n-clusters guess path algorithm kinds shapes profiles max-clusters batch-size dask "
-    "scale",
+    "": "lam n-clusters guess path algorithm kinds shapes profiles max-clusters min-cluster-size "
+    "batch-size dask scale",
     "features": "lam n-components path algorithm assign starts swaps max-features components shape",
     "track": "time lam guess t-q k-tau q tau starts tracks scale",
 }

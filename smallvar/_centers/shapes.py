@@ -223,6 +223,7 @@ class ShapeMeans(
     n_clusters_: int
     n_iter_: int
     confidence_: float
+    min_cluster_size: float | None = None  # for a subclass without the parameter
     _takes_sparse = True
     _noise: RobustDPMeans | None = None
 

@@ -39,7 +39,10 @@ from smallvar._cli.table import (
 
 BATCH_SAMPLE_ROWS = 20_000  # rows from which the first clusters are found
 ERROR_BLOCK_NUMBERS = 2**15  # numbers whose squares are summed at a time: they fit into the cache
-NOT_BY_BATCHES = ("path", "algorithm", "plot", "profiles", "scale", "drop_missing")  # options
+# options
+NOT_BY_BATCHES = (
+    *("path", "algorithm", "min_cluster_size", "plot", "profiles", "scale", "drop_missing"),
+)
 
 
 def cluster_by_batches(args):

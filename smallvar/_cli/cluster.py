@@ -75,6 +75,9 @@ def cluster(argv):
         bound_by_path(args)
     check_targets(args, "clusters")
 
+    without = ["path", "lam", "guess"]
+    if args.min_cluster_size is not None and args.lam != "auto":
+        refuse_given(args, without, "--min-cluster-size has no meaning with {}")
     args.scale = args.scale or args.data is None
     table, reading = load(args, parser.prog, wines, otherwise=reader_for(args))
     if isinstance(table, MixedTable):
@@ -194,6 +197,14 @@ def _add_model_arguments(parser):
     parser.add_argument(
         "--max-clusters", type=number(int, 1), metavar="M", help="never make more than M clusters"
     )
+    parser.add_argument(
+        "--min-cluster-size",
+        type=number(int, 1),
+        metavar="N",
+        help="choose among clusterings whose clusters all have at least N rows; those of smaller "
+        "clusters are in the nearest of the others. Only where the data or --n-clusters say how "
+        "many there are",
+    )
 
 
 def _add_size_arguments(parser):
@@ -240,6 +251,7 @@ def new_model(args):
         n_clusters=args.n_clusters,
         guess=args.guess,
         max_clusters=args.max_clusters,
+        min_cluster_size=args.min_cluster_size,
         algorithm=args.algorithm,
         random_state=args.seed,
         n_threads=args.threads,

@@ -98,6 +98,7 @@ def new_model(args):
         lam=args.lam,
         n_clusters=args.n_clusters,
         max_clusters=args.max_clusters,
+        min_cluster_size=args.min_cluster_size,
         algorithm=args.algorithm,
         n_threads=args.threads,
         columns=args.kinds,

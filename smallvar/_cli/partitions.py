@@ -18,7 +18,9 @@ from smallvar._cli.progress import ProgressLine
 from smallvar._cli.table import Wanted, counted, in_types, not_numeric, pick_columns
 
 # options that need all rows at once
-NOT_BY_PARTITIONS = ("path", "guess", "plot", "profiles", "scale", "drop_missing")
+NOT_BY_PARTITIONS = (
+    *("path", "guess", "min_cluster_size", "plot", "profiles", "scale", "drop_missing"),
+)
 DASK_ALGORITHMS = ("serial", "delayed")
 PARTITIONS_PER_THREAD = 2  # partitions per thread whose labels are computed at the same time
 # the status pages of Dask in this process: at any free port, reachable from this machine only

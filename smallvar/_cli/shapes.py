@@ -40,7 +40,11 @@ def show_shapes(args, table, X, scaler, reading):
     """
     from smallvar import ShapeMeans
 
-    parameters = given(n_clusters=args.n_clusters, n_threads=args.threads)
+    parameters = given(
+        n_clusters=args.n_clusters,
+        min_cluster_size=args.min_cluster_size,
+        n_threads=args.threads,
+    )
     model = ShapeMeans(**parameters, random_state=args.seed or 0, verbose=int(args.verbose))
     with warnings_told(table.titles):
         _, fitting = fitted(args, model.fit, X)

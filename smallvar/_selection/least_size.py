@@ -46,7 +46,7 @@ def check_least_size(estimator, given=("lam",)):
                 "min_cluster_size must be an integer >= 1, a share between 0 and 1, or None, got "
                 f"{shown(least)}"
             )
-        check_number(least, "min_cluster_size", low=1, integer=True)
+        check_number(least, "min_cluster_size", low=1, integer=True, none=True)
     for name in given:
         value = getattr(estimator, name)
         if not (isinstance(value, str) and value == "auto"):
