@@ -94,7 +94,7 @@ def test_sweeps_cimport_neither_numpy_nor_scikit_learn():
 LAYERS = {
     "_core": (
         *("config", "progress", "tables", "profiles", "validation", "fit_loop", "estimator"),
-        *("row_names", "groups"),
+        *("row_names", "groups", "fitted_rows"),
         *("lapack", "krylov", "eigen", "frame", "mixture", "row_model"),
     ),
     "_selection": (

@@ -186,7 +186,7 @@ def test_units_of_columns_do_not_matter_where_covariances_are_learned():
     before = by_cluster(covariances.profiles_, "saved")
     model.covariances_ = covariances.covariances_ * scale * scale[:, None]
     rows = SimpleNamespace(X=IRIS * scale, weight=None, labels=covariances.labels_)
-    model._fitted_rows = smallvar._core.profiles.FittedRows(rows.X, None, rows.labels)
+    model._fitted_rows = smallvar._core.fitted_rows.FittedRows(rows.X, None, rows.labels)
     assert_allclose(by_cluster(model.profiles_, "saved"), before, rtol=1e-6)
 
 

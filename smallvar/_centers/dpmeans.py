@@ -428,7 +428,6 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         if reachable:
             advised = {"merge": ("algorithm", "merge"), "auto": ("lam", "auto")}
             warn_in_fields(UserWarning, reachable, **advised)
-        self._fitted_rows = FittedRows(X, weight, self.labels_)
         if not best.ended:
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)

@@ -24,7 +24,7 @@ from smallvar._core.frame import (
     nearest_row,
     nearest_sweep,
 )
-from smallvar._core.profiles import FittedRows, Moments
+from smallvar._core.profiles import Moments
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.row_model import RowModelMixin, model_of_stream
 from smallvar._core.validation import (
@@ -279,7 +279,8 @@ class BatchEstimator(RowModelMixin, CenterEstimator):
     def _remember_batch(self, X, total):
         """Remember a batch, at the end of its fit, and what rows have lain off their centers."""
         error, seen = vars(self).get("_within", (0.0, 0.0))
-        self._within = error + self.inertia_, seen + total
+        left = 1.0 if self.half_life is None else 2.0 ** (-total / float(self.half_life))
+        self._within = left * error + self.inertia_, left * seen + total
         super()._remember_rows(X, None, before=self._within)
 
     def _made_row_model(self, fitted):
@@ -538,7 +539,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         return self
 
     def _moments(self):
-        if self._fitted_rows is not None:
+        if self._fitted_rows is not None and self._fitted_rows.before is None:
             return super()._moments()
         # after a batch all that is known are the running means of all rows, and their weights
         weights, centers = self.cluster_weights_, self.cluster_centers_
@@ -548,8 +549,9 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         return Moments(weight, mean, np.full(mean.shape, np.nan)), True
 
     def _mean_cost(self, moments):
-        # of the last batch, where the rows of the others are not known
-        return self._batch_cost if self._fitted_rows is None else super()._mean_cost(moments)
+        # of all batches, where the rows are not known
+        before = None if self._fitted_rows is None else self._fitted_rows.before
+        return super()._mean_cost(moments) if before is None else before[0] / before[1]
 
     def _refilled(self, X, weight, kept, number, n_threads):
         """The sweep after clusters without rows are replaced by the rows farthest from centers."""

@@ -422,7 +422,9 @@ class ShapeMeans(
         return float(np.nansum(weight * within.variance[:-1]) / weight[:, 0].sum())
 
     def _measured_moments(self, rows):
-        return cluster_moments(self._measured(rows.X), rows.weight, rows.labels, self.n_clusters_)
+        return cluster_moments(
+            self._measured(rows.X)[0], rows.weight, rows.labels, self.n_clusters_
+        )
 
     def _measured(self, X):
         """Rows and centers of pieces in the coordinates in which distances are measured."""

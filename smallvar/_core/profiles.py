@@ -6,7 +6,7 @@ variances of columns in the clusters, ``number_profiles`` the fields of a table 
 
 import importlib
 import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray

@@ -17,6 +17,7 @@ from sklearn.utils import gen_batches
 
 from smallvar._core.config import one_blas_thread
 from smallvar._core.estimator import Estimator, check_fitted, copy_of
+from smallvar._core.fitted_rows import FittedRows, KeepsRowsMixin
 from smallvar._core.mixture import (
     LEAST_VARIANCE,
     DenseRows,
@@ -33,84 +34,9 @@ from smallvar._core.mixture import (
 from smallvar._core.validation import Data, check_flag, learned, some_rows
 from smallvar._sweeps.memberships import softmax, softmax_of_linear
 
-MODEL_ROWS = 10_000  # rows at most on which a mixture is measured
-MODEL_NUMBERS = 1 << 22  # numbers in these rows, and in their table of costs, at most
-FEWEST_ROWS = 1000  # but at least so many rows
 BLOCK_NUMBERS = 1 << 20  # numbers in the table of a block of rows,
 FEWEST_JUDGED_ROWS = 256  # which has at least so many rows
-BLOCK_ROWS = 4096  # rows whose distances are computed at once for a sample
-PROBES = 8  # rows by which a change of the data is noticed
 WIDEST_FREEDOM = 1.0  # degrees of freedom of rows of no known cluster: the heaviest tail
-
-
-class FittedRows:
-    """The rows of a fit, their weights and labels, and what has been computed from them.
-
-    The rows are not copied: a few are, to notice if they are changed before they are used. Of a
-    stream, they are the last batch: ``before`` are the sums of squared distances, and of weights,
-    of all batches.
-    """
-
-    def __init__(self, X, weight, labels, centers=None, components=None, before=None):
-        self.X, self.weight, self.labels, self.components = X, weight, labels, components
-        self.before = before
-        self.centers = None if centers is None else centers.copy()
-        self.probes = self._probes()
-        self.model = self.probabilities = self.outlier_scores = None
-
-    def _probes(self):
-        """Copies of a few numbers or rows."""
-        X = self.X.data if issparse(self.X) else self.X
-        return X[:: max(1, len(X) // PROBES)].copy() if isinstance(X, np.ndarray) else None
-
-    @property
-    def are_there(self):
-        """Whether the rows are there and as they were."""
-        if self.X is None:
-            return False
-        now = self._probes()
-        return now is None or np.array_equal(now, self.probes)
-
-    def check(self, what):
-        """Raise unless the rows are there and as they were."""
-        if self.X is None:
-            raise AttributeError(
-                f"{what} has no rows to be computed from: a pickled estimator has lost those of "
-                "its fit; use predict_proba(X) or outlier_scores(X), or ask for it before pickling"
-            )
-        if not self.are_there:
-            raise ValueError(
-                f"X must be as it was in fit when {what} is first computed, but it has been "
-                "changed: ask for it before changing X, or fit a copy"
-            )
-
-    def sample(self, numbers, distances):
-        """Rows for a model: their numbers, weights and components; few if ``numbers`` are many.
-
-        Where there are more, those are taken that divide the rows of each cluster, in the order of
-        their distances, into equal parts: the sample does not depend on the order of the rows.
-        """
-        label = self.labels if self.components is None else self.components
-        used = label >= 0
-        if self.weight is not None:
-            used &= self.weight > 0.0
-        rows = np.flatnonzero(used)
-        most = min(MODEL_ROWS, max(FEWEST_ROWS, MODEL_NUMBERS // max(1, numbers)))
-        if len(rows) <= most:
-            return rows, None if self.weight is None else self.weight[rows], label[rows]
-        rows = rows[np.lexsort((distances()[rows], label[rows]))]
-        step = -(-len(rows) // most)
-        taken = rows[step // 2 :: step]
-        # each cluster counts as much as all of its rows
-        weight = np.ones(len(label)) if self.weight is None else self.weight
-        k = int(label.max()) + 1
-        total = np.bincount(label[rows], weight[rows], k)
-        some = np.bincount(label[taken], weight[taken], k)
-        factor = np.divide(total, some, out=np.ones(k), where=some > 0.0)
-        return taken, weight[taken] * factor[label[taken]], label[taken]
-
-    def __getstate__(self):
-        return vars(self) | {"X": None, "weight": None, "probes": None}
 
 
 @dataclass
@@ -326,16 +252,11 @@ def model_of_stream(centers, shares, variance):
     return RowModel(Mixture(shares, scatter, np.inf), _Scaled(scatter, None, centers), broad)
 
 
-class RowModelMixin(Estimator):
+class RowModelMixin(KeepsRowsMixin, Estimator):
     """An estimator that says how sure the cluster of a row is, and how strange the row."""
 
     n_clusters_: int
     labels_: NDArray[np.int32]
-
-    def _remember_rows(self, X, weight, **options):
-        """Remember the rows of a fit, at its end."""
-        centers = vars(self).get("cluster_centers_")
-        self._fitted_rows = FittedRows(X, weight, self.labels_, centers, **options)
 
     def _measured(self, X):
         """Rows and centers in the coordinates in which distances between them are measured."""
@@ -364,7 +285,9 @@ class RowModelMixin(Estimator):
 
         def distances():
             own = np.empty(len(label))
-            for rows in gen_batches(X.shape[0], BLOCK_ROWS):
+            for rows in gen_batches(
+                X.shape[0], max(FEWEST_JUDGED_ROWS, BLOCK_NUMBERS // X.shape[1])
+            ):
                 table = squared_distances(*self._measured(some_rows(X, rows)), n_threads)
                 own[rows] = table[np.arange(len(table)), label[rows]]
             return own
@@ -382,23 +305,18 @@ class RowModelMixin(Estimator):
 
     def _row_model(self):
         """The RowModel, measured when it is first asked for."""
-        fitted = vars(self).get("_fitted_rows")
-        if fitted is None:
-            raise AttributeError(
-                f"this {type(self).__name__} has seen no rows in a fit, by which probabilities of "
-                "rows are measured"
-            )
-        centers = vars(self).get("cluster_centers_")
-        replaced = fitted.centers is not None and not np.array_equal(fitted.centers, centers)
-        if fitted.model is None or replaced:
-            fitted.check("the model of rows")
-            if replaced:  # by the user
-                labels, before = self.predict(fitted.X), fitted.before
-                fitted = FittedRows(fitted.X, fitted.weight, labels, centers, before=before)
-                self._fitted_rows = fitted
-            fitted.model = self._made_row_model(fitted)
-            fitted.model.unknown = self._unknown_share(fitted)
-        return fitted.model
+        fitted, centers = self._fitted_rows, vars(self).get("cluster_centers_")
+        given = fitted is not None and fitted.centers is not None and fitted.are_there
+        if given and not np.array_equal(fitted.centers, centers):  # replaced by the user
+            facts = fitted.X, fitted.weight, self.predict(fitted.X), centers
+            self._fitted_rows = FittedRows(*facts, before=fitted.before)
+        return self._of_rows("model of rows", self._new_row_model, of_batches=True)
+
+    def _new_row_model(self, fitted):
+        """The RowModel with the share of unknown rows."""
+        model = self._made_row_model(fitted)
+        model.unknown = self._unknown_share(fitted)
+        return model
 
     def _judged(self, X, judge, width=None):
         """The results ``judge(model, block, rows, out)`` of the RowModel for blocks of rows."""
@@ -533,9 +451,31 @@ class RowModelMixin(Estimator):
         X, n_threads = self._judged_rows(X), self._threads()
         return self._judged(X, lambda model, block, *_: model.strangeness(block, n_threads))
 
-    def _own_outlier_scores(self, X):
+    @property
+    def probabilities_(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+        """The probability of its own cluster for each row of the fit; 0 for rows that are noise."""
+        one = copy_of(self)  # all of the same fit, whatever other threads do
+        return one._of_rows("probabilities_", one._own_probabilities, of_batches=True)
+
+    @property
+    def outlier_scores_(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
+        """The outlier score of each row of the fit."""
+        one = copy_of(self)
+        return one._of_rows("outlier_scores_", one._own_outlier_scores, of_batches=True)
+
+    def _own_probabilities(self, fitted):
+        """The probability of its own cluster for each row of the fit."""
+        n_threads = self._threads()
+
+        def own(model, block, rows, _):
+            table, label = model.memberships(block, n_threads), fitted.labels[rows]
+            return np.where(label < 0, 0.0, table[np.arange(len(label)), label])
+
+        return self._judged(fitted.X, own)
+
+    def _own_outlier_scores(self, fitted):
         """The outlier score of each row of the fit, as if its cluster did not have it."""
-        fitted, n_threads = self._fitted_rows, self._threads()
+        n_threads = self._threads()
         label = fitted.labels if fitted.components is None else fitted.components
         weight = np.ones(len(label)) if fitted.weight is None else fitted.weight
         sizes = np.bincount(label[label >= 0], weight[label >= 0])
@@ -545,41 +485,10 @@ class RowModelMixin(Estimator):
             own = None if fitted.before else (label[rows], rest[rows])  # of one batch, of many
             return model.strangeness(block, n_threads, own)
 
-        return self._judged(X, strange)
-
-    def _own_probabilities(self, X):
-        """The probability of its own cluster for each row of the fit."""
-        labels, n_threads = self._fitted_rows.labels, self._threads()
-
-        def own(model, block, rows, _):
-            table, label = model.memberships(block, n_threads), labels[rows]
-            return np.where(label < 0, 0.0, table[np.arange(len(label)), label])
-
-        return self._judged(X, own)
-
-    @property
-    def probabilities_(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
-        """The probability of its own cluster for each row of the fit; 0 for rows that are noise."""
-        return self._of_fitted("probabilities", RowModelMixin._own_probabilities)
-
-    @property
-    def outlier_scores_(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
-        """The outlier score of each row of the fit."""
-        return self._of_fitted("outlier_scores", RowModelMixin._own_outlier_scores)
-
-    def _of_fitted(self, name, compute):
-        """An array for the rows of the fit, computed when it is first asked for."""
-        one = copy_of(self)  # all of the same fit, whatever other threads do
-        fitted = vars(one).get("_fitted_rows")
-        if fitted is None:
-            raise AttributeError(f"{type(self).__name__} has {name}_ only after fit")
-        if getattr(fitted, name) is None:
-            fitted.check(f"{name}_")
-            setattr(fitted, name, compute(one, fitted.X))
-        return getattr(fitted, name)
+        return self._judged(fitted.X, strange)
 
     def __getstate__(self):
-        fitted = vars(self).get("_fitted_rows")
-        if fitted is not None and fitted.model is None and fitted.are_there:
+        fitted = self._fitted_rows
+        if fitted is not None and fitted.are_there:  # which a pickle leaves out
             copy_of(self)._row_model()
         return super().__getstate__()

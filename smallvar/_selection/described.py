@@ -3,13 +3,11 @@
 ``DescribedMixin`` computes both from the rows of the fit, when they are first asked for.
 """
 
-from functools import partial
-
 import numpy as np
 
 from smallvar._core.estimator import check_fitted, copy_of
+from smallvar._core.fitted_rows import KeepsRowsMixin
 from smallvar._core.profiles import (
-    FittedRows,
     as_table,
     cluster_moments,
     mean_differences,
@@ -22,7 +20,7 @@ from smallvar._selection.representatives import Representatives, find_representa
 MOST_COLUMNS = 100  # of each cluster in ``profiles_``
 
 
-class DescribedMixin:
+class DescribedMixin(KeepsRowsMixin):
     """An estimator with ``profiles_`` and ``representatives_``.
 
     A subclass overrides ``_gains`` and ``_mean_cost`` where costs are no squared distances,
@@ -30,7 +28,6 @@ class DescribedMixin:
     ``transform``.
     """
 
-    _fitted_rows: FittedRows | None = None
     n_clusters_: int
     _library: str | None
 
@@ -102,22 +99,6 @@ class DescribedMixin:
         check_fitted(self)
 
         return self._of_rows("representatives_", self._represented)
-
-    def _of_rows(self, name, compute):
-        """What ``compute`` makes of the rows of the fit, kept under a name."""
-        rows, kind = self._fitted_rows, type(self).__name__
-        if rows is None:
-            raise AttributeError(
-                f"this {kind} has no {name}: it keeps no rows, as its last data were a batch or "
-                "of several machines"
-            )
-        result = rows.result(name, partial(compute, rows))
-        if result is None:
-            raise AttributeError(
-                f"this {kind} has no {name}: it was pickled or copied, which leaves out the rows "
-                f"of the fit; ask for {name} before, and it is kept"
-            )
-        return result
 
     def _represented(self, rows):
         data = rows.X, rows.weight, rows.labels, self.n_clusters_

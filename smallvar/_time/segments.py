@@ -10,7 +10,6 @@ from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import best_of
 from smallvar._core.frame import RowsFrame
-from smallvar._core.profiles import FittedRows
 from smallvar._core.validation import (
     check_lam,
     check_number,
@@ -344,7 +343,7 @@ class SegmentMeans(CenterEstimator):
         self.inertia_, self.objective_ = best.error, best.objective
         self.objective_path_ = np.array(best.progress.path)
         self.n_iter_ = best.progress.n_iter
-        self._fitted_rows = FittedRows(X, weight, self.labels_)
+        self._remember_rows(X, weight)
         self.confidence_ = np.nan if choice is None else choice.confidence
         if not best.progress.ended:
             warn_not_converged(self, self.n_iter_)

@@ -1,0 +1,106 @@
+"""The rows of a fit, kept for what is computed when it is first asked for."""
+
+import numpy as np
+from scipy.sparse import issparse
+
+PROBED = 8  # numbers or rows, about, by which a change of the data is noticed
+# of rows that are used to measure something: at most so many rows, and numbers in them, but at
+# least FEWEST_SAMPLED rows
+MOST_SAMPLED, NUMBERS_SAMPLED, FEWEST_SAMPLED = 10_000, 1 << 22, 1000
+
+
+class FittedRows:
+    """The rows of a fit, their weights (None: 1 each) and labels.
+
+    The rows are not copied: a few are, to notice whether they are changed before they are used.
+    ``results`` keeps what has been computed, by name. A pickled one has no rows any more, but these
+    results.
+
+    ``centers`` are those of the fit, ``components`` the parts of clusters that the rows belong to,
+    if there are any. Of a stream, the rows are the last batch: ``before`` are the sums, over all
+    batches, of squared distances and of weights.
+    """
+
+    def __init__(self, X, weight, labels, centers=None, components=None, before=None):
+        self.X, self.weight, self.labels, self.components = X, weight, labels, components
+        self.centers = None if centers is None else centers.copy()
+        self.before, self.weighted, self.results = before, weight is not None, {}
+        self._probes = self._probed()
+
+    def _probed(self):
+        """Copies of a few numbers or rows; None where they are not in one array."""
+        X = self.X.data if issparse(self.X) else self.X
+        return X[:: max(1, len(X) // PROBED)].copy() if isinstance(X, np.ndarray) else None
+
+    @property
+    def are_there(self):
+        """Whether the rows are there and as they were."""
+        if self.X is None:
+            return False
+        now = self._probed()
+        return now is None or np.array_equal(now, self._probes)
+
+    def result(self, name, compute, owner):
+        """What ``compute(self)`` returns, or has returned under this name."""
+        if name not in self.results:
+            if self.X is None:
+                raise AttributeError(
+                    f"this {owner} has no {name}: it was pickled or copied, which leaves out the "
+                    f"rows of the fit; ask for {name} before, and it is kept"
+                )
+            if not self.are_there:
+                raise ValueError(
+                    f"X must be as it was in fit when {name} is first asked for, but it has been "
+                    "changed: ask for it before changing X, or fit a copy"
+                )
+            self.results[name] = compute(self)
+        return self.results[name]
+
+    def sample(self, numbers, distances):
+        """Some rows: their numbers, weights and components; few if ``numbers`` in each are many.
+
+        They divide the rows of each component, in the order of ``distances()``, into equal parts,
+        so that the sample does not depend on the order of the rows.
+        """
+        label = self.labels if self.components is None else self.components
+        used = label >= 0
+        if self.weight is not None:
+            used &= self.weight > 0.0
+        rows = np.flatnonzero(used)
+        most = min(MOST_SAMPLED, max(FEWEST_SAMPLED, NUMBERS_SAMPLED // max(1, numbers)))
+        if len(rows) <= most:
+            return rows, None if self.weight is None else self.weight[rows], label[rows]
+        rows = rows[np.lexsort((distances()[rows], label[rows]))]
+        step = -(-len(rows) // most)
+        taken = rows[step // 2 :: step]
+        # each component counts as much as all of its rows
+        weight = np.ones(len(label)) if self.weight is None else self.weight
+        k = int(label.max()) + 1
+        total = np.bincount(label[rows], weight[rows], k)
+        some = np.bincount(label[taken], weight[taken], k)
+        factor = np.divide(total, some, out=np.ones(k), where=some > 0.0)
+        return taken, weight[taken] * factor[label[taken]], label[taken]
+
+    def __getstate__(self):
+        return vars(self) | dict.fromkeys(("X", "weight", "labels", "components", "_probes"))
+
+
+class KeepsRowsMixin:
+    """An estimator that keeps the rows of its fit, by reference."""
+
+    _fitted_rows: FittedRows | None = None
+
+    def _remember_rows(self, X, weight, **options):
+        """Keep the rows of a fit, at its end."""
+        centers = vars(self).get("cluster_centers_")
+        self._fitted_rows = FittedRows(X, weight, self.labels_, centers, **options)
+
+    def _of_rows(self, name, compute, of_batches=False):
+        """What ``compute(rows)`` makes of the rows of the fit, kept under a name."""
+        rows, kind = self._fitted_rows, type(self).__name__
+        if rows is None or (rows.before is not None and not of_batches):
+            raise AttributeError(
+                f"this {kind} has no {name}: it keeps no rows, as its last data were a batch or "
+                "of several machines"
+            )
+        return rows.result(name, compute, kind)
