@@ -52,9 +52,9 @@ def test_equals_twin(seed, monkeypatch):
     number = int(seed % 5 + 1) if seed % 4 == 3 else None
     asked = []
 
-    def spied(found, weight, compact, confidence, number=None):
+    def spied(found, weight, compact, confidence, number=None, least=0.0):
         asked.append((found, compact))
-        return choose(found, weight, compact, confidence, number)
+        return choose(found, weight, compact, confidence, number, least)
 
     monkeypatch.setattr(shapes, "choose", spied)
     model = ShapeMeans(n_clusters=number, random_state=0).fit(X)
