@@ -76,6 +76,7 @@ SCRIPTS = {
     "scaling": Script(figure=True),
     "segments": Script(),
     "shapes": Script(),
+    "topics": Script(data=True),
 }
 
 
