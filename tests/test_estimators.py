@@ -117,6 +117,9 @@ def test_skops(estimator):
     np.testing.assert_array_equal(groups(read), groups(model))
     if hasattr(model, "predict"):
         np.testing.assert_array_equal(read.predict(rows), model.predict(rows))
+    if hasattr(model, "probabilities_"):
+        np.testing.assert_array_equal(read.predict_proba(rows), model.predict_proba(rows))
+        np.testing.assert_array_equal(read.outlier_scores(rows), model.outlier_scores(rows))
     for name in ("objective_", "lam_", "cluster_centers_", "features_"):
         if hasattr(model, name):
             np.testing.assert_array_equal(getattr(read, name), getattr(model, name))

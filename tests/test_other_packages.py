@@ -59,8 +59,12 @@ def test_bertopic_has_the_outlier_topic(bertopic):
     """Noise of RobustDPMeans is topic -1 of BERTopic, in the fit and for new texts."""
     documents, embeddings, truth = texts(outliers=8)
     model = topic_model(bertopic, RobustDPMeans(random_state=0), PCA(5, random_state=0))
-    topics, _ = model.fit_transform(documents, embeddings)
+    topics, probabilities = model.fit_transform(documents, embeddings)
     assert same_partition(topics, truth)
+    np.testing.assert_array_equal(probabilities, model.hdbscan_model.probabilities_)
+    assert (probabilities[240:] == 0.0).all() and (probabilities[:240] > 0.9).all()
+    told = model.get_document_info(documents)["Probability"]
+    np.testing.assert_array_equal(told, probabilities)
     assert model.topic_sizes_ == {-1: 8, 0: 60, 1: 60, 2: 60, 3: 60}
     again, _ = model.transform(documents, embeddings)
     assert list(again) == topics
@@ -76,8 +80,22 @@ def test_bertopic_without_outliers(bertopic, estimator):
     model = topic_model(bertopic, estimator(random_state=0), same)
     topics, _ = model.fit_transform(documents, embeddings)
     assert same_partition(topics, truth)
+    np.testing.assert_array_equal(model.probabilities_, model.hdbscan_model.probabilities_)
     model.reduce_topics(documents, nr_topics=2)
     assert sorted(model.topic_sizes_.values()) in ([60, 180], [120, 120])
+
+
+def test_bertopic_probabilities_of_new_texts(bertopic):
+    """BERTopic asks for none; the columns are clusters, which it numbers anew as topics."""
+    documents, embeddings, _ = texts(outliers=8)
+    model = topic_model(bertopic, RobustDPMeans(random_state=0), PCA(5, random_state=0))
+    topics, _ = model.fit_transform(documents, embeddings)
+    chances = model.hdbscan_model.predict_proba(
+        model.umap_model.transform(embeddings), unknown=True
+    )
+    topic_of = model.topic_mapper_.get_mappings(original_topics=True)
+    clusters = [*range(chances.shape[1] - 1), -1]
+    assert [topic_of[clusters[best]] for best in chances.argmax(axis=1)] == topics
 
 
 def test_bertopic_in_batches(bertopic):
@@ -92,6 +110,7 @@ def test_bertopic_in_batches(bertopic):
         batch = slice(start, start + 80)
         model.partial_fit(documents[batch], embeddings[batch])
         found += list(model.topics_)
+        assert model.probabilities_.shape == (80,)
     assert same_partition(found, truth)
     assert sorted(model.topic_sizes_.values()) == [60, 60, 60, 60]
 
