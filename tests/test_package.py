@@ -194,7 +194,7 @@ def entries(fit, X):
 
 
 @pytest.mark.parametrize(
-    ("name", "most", "most_upward"), [("DPMeans", 11, 3), ("MixedDPMeans", 7, 3)]
+    ("name", "most", "most_upward"), [("DPMeans", 12, 3), ("MixedDPMeans", 7, 3)]
 )
 def test_the_way_of_data_through_a_fit(name, most, most_upward):
     """Objects that hold the data are handed down, not the data themselves, and seldom up."""

@@ -24,7 +24,7 @@ from smallvar._core.frame import (
     nearest_row,
     nearest_sweep,
 )
-from smallvar._core.profiles import Moments
+from smallvar._core.profiles import ColumnMoments
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.row_model import RowModelMixin, model_of_stream
 from smallvar._core.validation import (
@@ -546,7 +546,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         weight = np.append(weights, weights.sum())
         mean = np.vstack([centers, weights @ centers / weights.sum()])
         weight = np.broadcast_to(weight[:, np.newaxis], mean.shape)
-        return Moments(weight, mean, np.full(mean.shape, np.nan)), True
+        return ColumnMoments(weight, mean, np.full(mean.shape, np.nan)), True
 
     def _mean_cost(self, moments):
         # of all batches, where the rows are not known

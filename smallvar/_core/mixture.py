@@ -33,7 +33,7 @@ EM_STEPS, EM_CHANGE = 100, 1e-6  # steps at most, until the mean log density ris
 LEAST_MEMBERSHIP = 1e-10  # of a row that counts for a cluster
 LEAST_VARIANCE = 1e-9  # of that of all rows: what is less is rounding
 # rows, besides one for each column of a full scatter, that the pooled one counts as in each own
-POOLED_ROWS = 2
+ROWS_OF_POOLED = 2
 ROWS_FOR_FULL = 4  # for each column: with fewer rows a full scatter is not estimated
 # products of rows and centers in units of scatter, beyond which their rounding may exceed 1e-9
 LARGEST_PRODUCT = 4e6
@@ -58,7 +58,7 @@ class Form(NamedTuple):
 
 SPHERICAL = (Form("spherical", False), Form("spherical", True))
 # no variances of each cluster and column: of flags and counts, they make probabilities too sure
-FORMS = (
+SCATTER_FORMS = (
     *(Form(shape, False) for shape in ("spherical", "columns", "full")),
     *(Form(shape, True) for shape in ("spherical", "full")),
 )
@@ -222,13 +222,14 @@ class Mixture:
                 with np.errstate(over="ignore"):
                     squares = freedom * np.expm1(2.0 * fall / (freedom + d))
                 higher += share * fdtr(d, freedom, squares / d)
+        higher[0] = 1.0  # where next to nothing is left
         return levels, higher
 
 
 class _Rows:
     """Rows of a fit with weights whose mean is 1."""
 
-    forms, volumes = FORMS, 0.0
+    forms, volumes = SCATTER_FORMS, 0.0
 
     def __init__(self, n, d, k, weight):
         self.n, self.d, self.k = n, d, k
@@ -244,7 +245,7 @@ class _Rows:
         pooled = sums.sum(axis=0) / self.n
         values = pooled[None]
         if own:
-            prior = POOLED_ROWS + (self.d if form.shape == "full" else 0)
+            prior = ROWS_OF_POOLED + (self.d if form.shape == "full" else 0)
             values = sums + prior * pooled
             values /= (sizes + prior).reshape(-1, *(1,) * pooled.ndim)
         return Scatter(form, values + self.floor(form.shape), self.d, self.volumes)

@@ -26,7 +26,7 @@ NO_SPREAD = 1e-12  # of the spread of a column: means and spreads in a cluster b
 MEAN_NOISE = 8 * float(np.finfo(float).eps)
 
 
-class Moments(NamedTuple):
+class ColumnMoments(NamedTuple):
     """Weight, mean and variance of the cells of each cluster and column; last, of all rows.
 
     Each is of shape (k + 1, d); mean and variance are NaN where there is no cell.
@@ -38,7 +38,7 @@ class Moments(NamedTuple):
 
 
 def cluster_moments(X, weight, labels, k):
-    """Moments of the rows with labels 0 to k - 1; in dense rows NaN is a cell that is missing."""
+    """ColumnMoments of rows with labels 0 to k - 1; in dense rows NaN is a cell that is missing."""
     n, d = X.shape
     weight = np.ones(n) if weight is None else np.asarray(weight, dtype=np.float64)
     if labels.min(initial=0) < 0:  # rows in no cluster
@@ -113,7 +113,7 @@ def _moments_of_sparse(X, weight, labels, k):
 
 
 def _with_all(weight, mean, square, origin):
-    """The Moments with those of all rows; what is rounding is 0."""
+    """The ColumnMoments with those of all rows; what is rounding is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         every = weight.sum(axis=0)
         whole = (weight * mean).sum(axis=0) / every
@@ -125,7 +125,7 @@ def _with_all(weight, mean, square, origin):
     variance[variance <= least**2] = 0.0
     mean = mean + origin
     mean[np.abs(mean) <= least] = 0.0
-    return Moments(weight, mean, variance)
+    return ColumnMoments(weight, mean, variance)
 
 
 def mean_differences(moments):

@@ -34,7 +34,7 @@ from smallvar._core.mixture import (
 from smallvar._core.validation import Data, check_flag, learned, some_rows
 from smallvar._sweeps.memberships import softmax, softmax_of_linear
 
-BLOCK_NUMBERS = 1 << 20  # numbers in the table of a block of rows,
+TABLED_NUMBERS = 1 << 20  # numbers in the table of a block of rows,
 FEWEST_JUDGED_ROWS = 256  # which has at least so many rows
 WIDEST_FREEDOM = 1.0  # degrees of freedom of rows of no known cluster: the heaviest tail
 
@@ -286,7 +286,7 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         def distances():
             own = np.empty(len(label))
             for rows in gen_batches(
-                X.shape[0], max(FEWEST_JUDGED_ROWS, BLOCK_NUMBERS // X.shape[1])
+                X.shape[0], max(FEWEST_JUDGED_ROWS, TABLED_NUMBERS // X.shape[1])
             ):
                 table = squared_distances(*self._measured(some_rows(X, rows)), n_threads)
                 own[rows] = table[np.arange(len(table)), label[rows]]
@@ -322,7 +322,7 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         """The results ``judge(model, block, rows, out)`` of the RowModel for blocks of rows."""
         model, n = self._row_model(), X.shape[0]
         out = np.empty(n if width is None else (n, width(model)))
-        size = max(FEWEST_JUDGED_ROWS, BLOCK_NUMBERS // len(model.mixture.shares))
+        size = max(FEWEST_JUDGED_ROWS, TABLED_NUMBERS // len(model.mixture.shares))
         with np.errstate(over="ignore"), one_blas_thread(size, X.shape[1]):
             for rows in gen_batches(n, size):
                 part = out[rows]

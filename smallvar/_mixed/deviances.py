@@ -10,7 +10,7 @@ from smallvar._sweeps.mixed import NORMAL, POISSON
 
 
 @dataclass
-class MixedRows:
+class RowsOfTable:
     """Packed rows: ``numbers`` (n, p) and ``codes`` (n, q), as in ``Packed``."""
 
     numbers: np.ndarray
@@ -22,7 +22,7 @@ class MixedRows:
         return len(self.numbers), self.numbers.shape[1] + self.codes.shape[1]
 
     def __getitem__(self, rows):
-        return MixedRows(self.numbers[rows], self.codes[rows])
+        return RowsOfTable(self.numbers[rows], self.codes[rows])
 
 
 @dataclass

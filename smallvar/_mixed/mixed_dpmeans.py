@@ -29,7 +29,7 @@ from smallvar._core.validation import (
     exact_number,
 )
 from smallvar._mixed.columns import Column, pack, repack, weighted_columns
-from smallvar._mixed.deviances import MixedDeviances, MixedRows, MixedVolumes
+from smallvar._mixed.deviances import MixedDeviances, MixedVolumes, RowsOfTable
 from smallvar._mixed.families import better_families
 from smallvar._mixed.imputing import imputed
 from smallvar._mixed.measure import SEED_COUNT, MixedSweep, check_values, measure_of, spreads_given
@@ -361,7 +361,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             packed, self.labels_, weight, self.cluster_parameters_, self.spreads_
         )
         self._note_library(X)
-        self._remember_rows(MixedRows(packed.numbers, packed.codes), given_weight)
+        self._remember_rows(RowsOfTable(packed.numbers, packed.codes), given_weight)
         if not best.ended:
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)
@@ -460,7 +460,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _judged_rows(self, X):
         packed = self._packed(X)
-        return MixedRows(packed.numbers, packed.codes)
+        return RowsOfTable(packed.numbers, packed.codes)
 
     def _measured(self, X):
         return X, self._centers

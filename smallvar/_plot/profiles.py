@@ -14,7 +14,7 @@ from smallvar._plot.base import BLUE, RED, Display, count_text, size_in_points, 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWN_COLUMNS, SHOWN_CLUSTERS = 12, 30  # drawn at most
+DRAWN_COLUMNS, DRAWN_CLUSTERS = 12, 30  # drawn at most
 GREEN = "#228833"
 FULL = 3.0  # standard deviations from all rows: the color is deepest
 DEEPEST = 0.75  # largest share of the color in a cell, so that letters can be read
@@ -108,7 +108,7 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
                 f"this {type(estimator).__name__} has no profiles_: it must be fitted, and of "
                 "those that describe columns"
             )
-        most = SHOWN_COLUMNS if max_columns is None else max_columns
+        most = DRAWN_COLUMNS if max_columns is None else max_columns
         most = check_number(most, "max_columns", low=1, integer=True)
         fields = _fields(estimator.profiles_)
         rises = _signs(*(fields[name] for name in ("mean", "share", "overall")))
@@ -125,7 +125,7 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
         kind = np.full(len(names), "", dtype=object)
         kind[column] = fields["kind"]
         order = np.argsort(-(sizes @ np.nan_to_num(apart)), kind="stable")[:most]
-        shown = np.sort(np.argsort(-sizes, kind="stable")[:SHOWN_CLUSTERS])
+        shown = np.sort(np.argsort(-sizes, kind="stable")[:DRAWN_CLUSTERS])
         return cls(
             words=words[shown][:, order],
             distances=distances[shown][:, order],

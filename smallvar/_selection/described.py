@@ -105,7 +105,7 @@ class DescribedMixin(KeepsRowsMixin):
         return find_representatives(*data, self._cluster_distances)
 
     def _moments(self):
-        """The Moments of the clusters, and whether their rows have weights."""
+        """The ColumnMoments of the clusters, and whether their rows have weights."""
         moments = self._of_rows("profiles_", self._moments_of)
         return moments, self._fitted_rows.weighted
 

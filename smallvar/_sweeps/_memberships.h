@@ -11,6 +11,8 @@
 #include <math.h>
 #include "_sets.h"
 
+#define SM_LOG2_HIGH 0.69314718036912382 /* log 2: its first bits, and the rest */
+#define SM_LOG2_LOW 1.9082149292705877e-10
 #define SM_SIDE 4 /* also the rows of one step of sm_linear */
 #define SM_PADDED 8 /* clusters are padded to a multiple of so many: the lanes of the widest vectors */
 
@@ -47,7 +49,7 @@ SV_INLINE double SV_(sm_exp)(double x)
     x = x < -708.0 ? -708.0 : x;
     t = SM_MULADD(x, 1.4426950408889634, shift);
     n = t - shift;
-    r = SM_MULADD(n, -1.9082149292705877e-10, SM_MULADD(n, -0.69314718036912382, x));
+    r = SM_MULADD(n, -SM_LOG2_LOW, SM_MULADD(n, -SM_LOG2_HIGH, x));
     p = 1.0 / 39916800.0;
     p = SM_MULADD(p, r, 1.0 / 3628800.0);
     p = SM_MULADD(p, r, 1.0 / 362880.0);

@@ -1,0 +1,430 @@
+"""predict_proba, score_samples, outlier_scores: mixtures about the centers of a fit."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import twins.mixture
+from helpers import seeds
+from scipy.stats import chi2, f
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import NotFittedError
+from smallvar._sweeps.memberships import softmax, softmax_of_linear
+
+import smallvar
+from smallvar import DPMeans, MiniBatchDPMeans, RobustDPMeans, ShapeMeans
+from smallvar._core.mixture import (
+    SCATTER_FORMS,
+    DenseRows,
+    Form,
+    Mixture,
+    Scatter,
+    fit_mixture,
+    log_sums,
+)
+
+PER_ROW = ("predict_proba", "score_samples", "outlier_scores")
+
+
+def blobs(seed, n=300, d=3, k=3, spread=1.5):
+    """Rows, true labels and a fit."""
+    X, y = make_blobs(n, d, centers=k, cluster_std=spread, random_state=seed)
+    return X, y, DPMeans(n_clusters=k, random_state=0).fit(X)
+
+
+def of_blocks(X, size=64):
+    """Every estimator of rows of numbers, fitted."""
+    groups = np.arange(len(X)) % 3
+    positive = np.exp(X / 8)
+    yield DPMeans(random_state=0).fit(X), X
+    yield DPMeans(metric="auto", random_state=0).fit(X), X
+    yield MiniBatchDPMeans(random_state=0).fit(X), X
+    yield RobustDPMeans(random_state=0).fit(X), X
+    yield smallvar.MahalanobisMeans(random_state=0).fit(X), X
+    yield smallvar.HDPMeans(random_state=0).fit(X, groups=groups), X
+    yield ShapeMeans(random_state=0).fit(X), X
+    yield smallvar.SphericalDPMeans(random_state=0).fit(X), X
+    for divergence in ("squared_euclidean", "kl", "itakura_saito"):
+        yield smallvar.BregmanDPMeans(divergence=divergence, random_state=0).fit(positive), positive
+    yield smallvar.MixedDPMeans(random_state=0).fit(X), X
+
+
+# ---- the mixture -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", SCATTER_FORMS)
+@pytest.mark.parametrize("heavy", [False, True])
+@seeds(12)
+def test_equals_twin(seed, form, heavy):
+    rng = np.random.default_rng(seed)
+    n, d, k = 150, 1 + seed % 4, 1 + seed % 3
+    if form.shape != "spherical" and d == 1:
+        d = 2
+    centers = 3.0 * rng.normal(size=(k, d))
+    z = np.sort(rng.integers(k, size=n))
+    z[:k] = np.arange(k)
+    X = centers[z] + rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
+    if heavy:
+        X[::9] += 6.0 * rng.standard_t(2, size=X[::9].shape)
+    weight = rng.integers(1, 4, size=n).astype(float) if seed % 2 else None
+    labels = np.square(X[:, None] - centers).sum(axis=2).argmin(axis=1).astype(np.int32)
+    centers = np.array(
+        [X[labels == j].mean(axis=0) if (labels == j).any() else centers[j] for j in range(k)]
+    )
+    found = fit_mixture(DenseRows(X, weight, centers), labels, (form,))
+    shares, scatters, freedom = twins.mixture.fit(X, weight, labels, centers, *form)
+    assert found.freedom == freedom
+    np.testing.assert_allclose(found.shares, shares, rtol=1e-6, atol=1e-9)
+    logs = found.logs(found.scatter.squares(X, centers))
+    expected = twins.mixture.log_joint(X, centers, shares, scatters, freedom)
+    likely = expected > expected.max(axis=1, keepdims=True) - 30
+    np.testing.assert_allclose(logs[likely], expected[likely], rtol=1e-5, atol=1e-5)
+
+
+@seeds(20)
+def test_softmax(seed):
+    rng = np.random.default_rng(seed)
+    n, d, k = 1 + 40 * seed, 1 + seed % 7, 1 + seed % 21
+    logs = rng.normal(size=(n, k)) * rng.choice([1.0, 50.0, 1e4], size=(n, 1))
+    expected = np.exp(logs - logs.max(axis=1, keepdims=True))
+    expected /= expected.sum(axis=1, keepdims=True)
+    shares = rng.dirichlet(np.ones(k))
+    found = [logs.copy() for _ in range(2)]
+    for table, n_threads in zip(found, (1, 3), strict=True):
+        softmax(table, shares, n_threads)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-12, atol=1e-300)
+    assert np.array_equal(*found)
+    np.testing.assert_allclose(found[0].sum(axis=1), 1.0, rtol=1e-12)
+    X, A, offset = rng.normal(size=(n, d)), rng.normal(size=(d, k)), rng.normal(size=k)
+    expected = X @ A + offset
+    softmax(expected, shares, 1)
+    for rows in (X, X.astype(np.float32), np.asfortranarray(X), X[::-1][::-1]):
+        out = np.empty((n, k))
+        softmax_of_linear(rows, A, offset, shares, out, 1 + seed % 3)
+        np.testing.assert_allclose(out, expected, rtol=1e-4 if rows.dtype == np.float32 else 1e-11)
+
+
+def test_softmax_of_rows_without_weight():
+    table = np.full((3, 2), -np.inf)
+    table[1] = 0.0, -np.inf
+    softmax(table, np.array([0.25, 0.75]), 1)
+    np.testing.assert_allclose(table, [[0.25, 0.75], [1.0, 0.0], [0.25, 0.75]], atol=1e-300)
+    with pytest.raises(ValueError, match="as many clusters"):
+        softmax(np.zeros((2, 3)), np.ones(2), 1)
+    with pytest.raises(ValueError, match="as many clusters"):
+        softmax_of_linear(np.ones((2, 2)), np.ones((2, 3)), np.ones(3), np.ones(2), table, 1)
+    with pytest.raises(ValueError, match="as many rows"):
+        softmax_of_linear(np.ones((2, 2)), np.ones((2, 2)), np.ones(2), np.ones(2), table, 1)
+
+
+def test_higher_density_of_a_single_cluster():
+    """The probability that a row is nearer to the center."""
+    for d, freedom, law in ((3, np.inf, chi2(3)), (4, 5.0, f(4, 5))):
+        scatter = Scatter(Form("spherical", False), np.array([2.0]), d)
+        mixture = Mixture(np.ones(1), scatter, freedom)
+        squares = np.linspace(0.01, 30, 50)
+        levels, higher = mixture.typicality()
+        logs = log_sums(mixture.logs(squares[:, None]))[:, 0]
+        expected = law.cdf(squares if np.isinf(freedom) else squares / d)
+        np.testing.assert_allclose(np.interp(logs, levels, higher), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("freedom", [np.inf, 4.0])
+def test_higher_density_of_rows_of_a_mixture(freedom):
+    """Scores of rows from clusters apart are uniform."""
+    rng = np.random.default_rng(0)
+    d, variance = 3, np.array([1.0, 25.0, 0.04])
+    mixture = Mixture(
+        np.array([0.6, 0.3, 0.1]), Scatter(Form("spherical", True), variance, d), freedom
+    )
+    centers, z = 1e3 * rng.normal(size=(3, d)), rng.choice(3, p=mixture.shares, size=40_000)
+    noise = rng.normal(size=(len(z), d))
+    if np.isfinite(freedom):
+        noise /= np.sqrt(rng.chisquare(freedom, size=(len(z), 1)) / freedom)
+    X = centers[z] + noise * np.sqrt(variance[z])[:, None]
+    logs = log_sums(mixture.logs(mixture.scatter.squares(X, centers)))[:, 0]
+    scores = np.sort(np.interp(logs, *mixture.typicality()))
+    assert np.abs(scores - np.linspace(0, 1, len(z))).max() < 0.012
+
+
+# ---- estimators ------------------------------------------------------------------------------
+
+
+def test_all_estimators():
+    X, _, _ = blobs(1, 240)
+    for model, rows in of_blocks(X):
+        name = type(model).__name__
+        P, U = model.predict_proba(rows), model.predict_proba(rows, unknown=True)
+        k = model.n_clusters_
+        assert P.shape == (len(X), k), name
+        assert U.shape == (len(X), k + 1), name
+        for table in (P, U):
+            assert np.abs(table.sum(axis=1) - 1.0).max() < 1e-12, name
+            assert table.min() >= 0.0, name
+        # an unknown cluster takes the same share from all others
+        known = U[:, :-1] / U[:, :-1].sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(known, P, rtol=1e-8, atol=1e-12, err_msg=name)
+        labels = model.labels_
+        own = np.where(labels < 0, 0.0, P[np.arange(len(X)), labels])
+        np.testing.assert_allclose(model.probabilities_, own, atol=1e-15, err_msg=name)
+        scores, density = model.outlier_scores(rows), model.score_samples(rows)
+        assert scores.min() >= 0.0, name
+        assert scores.max() <= 1.0, name
+        assert np.isfinite(density).all(), name
+        assert (np.diff(scores[np.argsort(-density)]) >= 0.0).all() or k > 1 or "M" in name
+        # scores of rows of the fit are those without their own weight
+        assert (model.outlier_scores_ >= scores - 1e-9).mean() > 0.9, name
+        mostly = P.argmax(axis=1) == model.predict(rows)
+        assert mostly.mean() > 0.85, name
+
+
+def test_limit_of_no_noise():
+    """Shares and spreads being equal, the largest probability is that of the nearest center."""
+    X = np.array([[0.0, 0.0], [0.0, 2.0], [9.0, 0.0], [9.0, 2.0]])
+    X = np.vstack([X, X + np.array([2.0, 0.0])])
+    model = DPMeans(n_clusters=2, random_state=0).fit(X)
+    Z = np.random.default_rng(0).uniform(-5, 16, size=(500, 2))
+    P = model.predict_proba(Z)
+    far = np.abs(Z[:, 0] - 5.5) > 1e-9
+    assert np.array_equal(P.argmax(axis=1)[far], model.predict(Z)[far])
+    near = model.predict_proba([[5.5 - 1e-7, 0.0]])[0]
+    np.testing.assert_allclose(near, [0.5, 0.5], atol=1e-4)
+    np.testing.assert_allclose(model._row_model().mixture.shares, [0.5, 0.5], rtol=1e-9)
+
+
+@seeds(8)
+def test_order_of_rows_and_units(seed):
+    X, _, model = blobs(seed)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(X))
+    same = DPMeans(n_clusters=3, random_state=0).fit(X[order])
+    match = same.predict(model.cluster_centers_)
+    Z = rng.normal(size=(50, 3)) * 6
+    np.testing.assert_allclose(
+        same.predict_proba(Z)[:, match], model.predict_proba(Z), rtol=1e-6, atol=1e-12
+    )
+    np.testing.assert_allclose(same.outlier_scores_, model.outlier_scores_[order], atol=1e-9)
+    for unit in (1e-60, 1e60, 4096.0):
+        other = DPMeans(n_clusters=3, random_state=0).fit(X * unit)
+        match = other.predict(model.cluster_centers_ * unit)
+        np.testing.assert_allclose(
+            other.predict_proba(Z * unit)[:, match], model.predict_proba(Z), rtol=1e-6, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            other.outlier_scores(Z * unit), model.outlier_scores(Z), atol=1e-9
+        )
+        np.testing.assert_allclose(
+            other.score_samples(Z * unit) + 3 * np.log(unit), model.score_samples(Z), rtol=1e-6
+        )
+
+
+@seeds(6)
+def test_weights_are_masses(seed):
+    X, _, _ = blobs(seed, 200)
+    w = np.random.default_rng(seed).integers(0, 3, size=len(X))
+    weighted = DPMeans(n_clusters=3, random_state=0).fit(X, sample_weight=w)
+    repeated = DPMeans(n_clusters=3, init=weighted.cluster_centers_).fit(np.repeat(X, w, axis=0))
+    match = repeated.predict(weighted.cluster_centers_)
+    a, b = weighted._row_model().mixture, repeated._row_model().mixture
+    if a.scatter.form == b.scatter.form:  # its price is by the number of rows
+        np.testing.assert_allclose(
+            repeated.predict_proba(X)[:, match], weighted.predict_proba(X), atol=0.02
+        )
+    scaled = DPMeans(n_clusters=3, random_state=0).fit(X, sample_weight=7.0 * w)
+    assert np.array_equal(scaled.predict_proba(X), weighted.predict_proba(X))
+    assert weighted.probabilities_.shape == (len(X),)
+
+
+def test_threads_give_the_same_bits():
+    X, _, _ = blobs(0, 9000, 5, 12)
+    found = []
+    for n_threads in (1, 2, 3):
+        model = DPMeans(n_clusters=12, random_state=0, n_threads=n_threads).fit(X)
+        found.append([getattr(model, name)(X) for name in PER_ROW] + [model.probabilities_])
+    for other in found[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_blocks_of_rows_do_not_matter():
+    X, _, model = blobs(3)
+    for name in PER_ROW:
+        whole, method = getattr(model, name)(X), getattr(model, name)
+        rows = np.concatenate([method(X[i : i + 7]) for i in range(0, len(X), 7)])
+        np.testing.assert_allclose(rows, whole, rtol=1e-10, atol=1e-14)
+
+
+def test_many_rows_are_measured_on_a_sample():
+    X, _, model = blobs(0, 60_000, 4, 3, spread=2.5)
+    options = {"lam": 0.0, "max_clusters": 3, "init": model.cluster_centers_}
+    model, again = DPMeans(**options).fit(X), DPMeans(**options).fit(X[::-1])
+    np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), atol=1e-7)
+    truth = 2.5**2
+    assert abs(model._row_model().mixture.scatter.values.mean() / truth - 1.0) < 0.03
+    share = np.bincount(model.labels_) / len(X)
+    np.testing.assert_allclose(model._row_model().mixture.shares, share, atol=0.01)
+
+
+def test_sparse_rows():
+    X, _, _ = blobs(2)
+    X[np.abs(X) < 1.0] = 0.0
+    dense, sparse = (DPMeans(lam=60.0).fit(rows) for rows in (X, sp.csr_matrix(X)))
+    assert np.array_equal(dense.labels_, sparse.labels_)
+    P = sparse.predict_proba(sp.csr_matrix(X))
+    assert np.abs(P.sum(axis=1) - 1.0).max() < 1e-12
+    np.testing.assert_allclose(sparse.predict_proba(X), P, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(
+        dense.predict_proba(sp.csr_matrix(X)), dense.predict_proba(X), rtol=1e-6, atol=1e-12
+    )
+    assert sparse.outlier_scores_.shape == sparse.probabilities_.shape == (len(X),)
+
+
+def test_far_rows():
+    X, _, model = blobs(0)
+    far = np.array([[1e6, 0.0, 0.0], [1e100, 1e100, 0.0], [-1e200, 0.0, 0.0]])
+    for unknown in (False, True):
+        P = model.predict_proba(far, unknown=unknown)
+        assert np.isfinite(P).all()
+        np.testing.assert_allclose(P.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(P[:, -1], 1.0)
+    assert (model.outlier_scores(far) == 1.0).all()
+    assert model.predict_proba(X, unknown=True)[:, -1].mean() < 0.05
+
+
+def test_one_cluster_and_as_many_as_rows():
+    X, _, _ = blobs(0, 40)
+    one = DPMeans(n_clusters=1).fit(X)
+    assert (one.predict_proba(X) == 1.0).all()
+    assert np.abs(one.outlier_scores_.mean() - 0.5) < 0.1
+    every = DPMeans(n_clusters=40).fit(X)
+    assert (every.predict_proba(X).argmax(axis=1) == every.labels_).all()
+    assert (every.probabilities_ == 1.0).all()
+    assert (every.outlier_scores_ == 1.0).all()  # a row does not vouch for itself
+    equal = DPMeans().fit(np.ones((9, 2)))
+    assert (equal.predict_proba([[1.0, 1.0], [5.0, 1.0]]) == 1.0).all()
+    assert equal.outlier_scores([[1.0, 1.0], [5.0, 1.0]]).tolist() == [0.0, 1.0]
+
+
+def test_constant_columns_do_not_matter():
+    X, _, model = blobs(0)
+    wide = np.column_stack([X[:, :1], np.full(len(X), 7.0), X[:, 1:]])
+    other = DPMeans(n_clusters=3, random_state=0).fit(wide)
+    np.testing.assert_allclose(other.predict_proba(wide), model.predict_proba(X), rtol=1e-9)
+
+
+def test_groups_of_outliers_are_strange():
+    X, _, _ = blobs(0, 300, 2, 3)
+    far = np.array([[60.0, 60.0], [-70.0, 50.0], [-70.5, 50.0]])
+    model = DPMeans(random_state=0).fit(np.vstack([X, far]))
+    assert (np.argsort(model.outlier_scores_)[-3:] >= len(X)).all()
+
+
+def test_noise():
+    X, _, _ = blobs(0, 400, 2, 3)
+    Z = np.vstack([X, np.random.default_rng(0).uniform(-60, 60, size=(40, 2))])
+    model = RobustDPMeans(random_state=0).fit(Z)
+    noise = model.labels_ < 0
+    assert noise.sum() > 20
+    assert (model.probabilities_[noise] == 0.0).all()
+    P, U = model.predict_proba(Z), model.predict_proba(Z, unknown=True)
+    assert P.shape[1] == U.shape[1] - 1 == model.n_clusters_
+    assert U[noise, -1].mean() > 0.9
+    assert U[~noise, -1].mean() < 0.1
+    assert model.outlier_scores_[noise].mean() > 0.98
+
+
+def test_pieces_add_up():
+    rng = np.random.default_rng(0)
+    t = rng.uniform(0, np.pi, size=600)
+    X = np.column_stack([np.cos(t), np.sin(t)]) + 0.06 * rng.normal(size=(600, 2))
+    X[300:] = [1.0, 0.5] - X[300:]
+    model = ShapeMeans(random_state=0).fit(X)
+    assert model.n_clusters_ == 2 < len(model.piece_centers_)
+    mixture, P = model._row_model().mixture, model.predict_proba(X)
+    logs = mixture.logs(mixture.scatter.squares(X, model.piece_centers_))
+    of_pieces = np.exp(logs - log_sums(logs))
+    expected = of_pieces @ (model.piece_clusters_[:, None] == np.arange(2))
+    np.testing.assert_allclose(P, expected, atol=1e-12)
+
+
+def test_stream():
+    X, _, _ = blobs(4, 400)
+    stream = MiniBatchDPMeans(random_state=0)
+    for i in range(0, 400, 100):
+        stream.partial_fit(X[i : i + 100])
+    whole = MiniBatchDPMeans(random_state=0).fit(X)
+    assert stream.n_clusters_ == whole.n_clusters_ == 3
+    match = stream.predict(whole.cluster_centers_)
+    np.testing.assert_allclose(stream.predict_proba(X)[:, match], whole.predict_proba(X), atol=0.15)
+    assert stream.probabilities_.shape == (100,)
+    mixture = stream._row_model().mixture
+    assert abs(mixture.scatter.values[0] / 1.5**2 - 1.0) < 0.15
+    np.testing.assert_allclose(mixture.shares.sum(), 1.0)
+    forgetful = MiniBatchDPMeans(random_state=0, half_life=50)
+    for i in range(0, 400, 100):
+        forgetful.partial_fit(X[i : i + 100])
+    assert forgetful._within[1] < stream._within[1]
+
+
+def test_replaced_centers():
+    X, _, model = blobs(0)
+    before = model.predict_proba(X)
+    model.cluster_centers_ = model.cluster_centers_[::-1].copy()
+    np.testing.assert_allclose(model.predict_proba(X), before[:, ::-1], rtol=1e-6, atol=1e-12)
+
+
+# ---- when rows are there ---------------------------------------------------------------------
+
+
+def test_pickles_have_the_model():
+    X, _, _ = blobs(1, 200)
+    for model, rows in of_blocks(X):
+        copy = pickle.loads(pickle.dumps(model))
+        for name in PER_ROW:
+            assert np.array_equal(getattr(copy, name)(rows), getattr(model, name)(rows)), name
+        with pytest.raises(AttributeError, match="pickled"):
+            _ = copy.probabilities_
+        _ = model.probabilities_
+        kept = pickle.loads(pickle.dumps(model))
+        assert np.array_equal(kept.probabilities_, model.probabilities_)
+
+
+def test_changed_rows():
+    X, _, _ = blobs(1, 200)
+    model = DPMeans(random_state=0).fit(X)
+    X[:] = 0.0
+    for ask in (model.predict_proba, model.outlier_scores):
+        with pytest.raises(ValueError, match="as it was in fit"):
+            ask([[0.0, 0.0, 0.0]])
+    with pytest.raises(ValueError, match="as it was in fit"):
+        _ = model.outlier_scores_
+    assert pickle.loads(pickle.dumps(model)).predict([[0.0, 0.0, 0.0]]).shape == (1,)
+
+
+def test_before_fit():
+    model = DPMeans()
+    with pytest.raises(NotFittedError):
+        model.predict_proba([[0.0]])
+    assert not hasattr(model, "probabilities_")
+    assert not hasattr(clone(model), "outlier_scores_")
+
+
+def test_wrong_input():
+    X, _, model = blobs(0)
+    with pytest.raises(TypeError, match="unknown"):
+        model.predict_proba(X, unknown="yes")
+    with pytest.raises(TypeError):
+        model.predict_proba(X, True)
+    for name in PER_ROW:
+        with pytest.raises(ValueError, match="features"):
+            getattr(model, name)(X[:, :2])
+        with pytest.raises(ValueError, match="NaN"):
+            getattr(model, name)(np.full((1, 3), np.nan))
+
+
+def test_fits_are_not_slower_for_it():
+    """Nothing is measured before it is asked for, and rows are not copied."""
+    X, _, model = blobs(0)
+    assert not model._fitted_rows.results
+    assert model._fitted_rows.X is X
