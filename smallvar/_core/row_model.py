@@ -391,6 +391,7 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         """
         check_fitted(self)
         check_flag(unknown, "unknown")
+        self._row_model()  # or there are no rows to measure it by, whatever X is
         X, n_threads = self._judged_rows(X), self._threads()
         return self._judged(
             X,
@@ -413,6 +414,7 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
             density of the transformed rows.
         """
         check_fitted(self)
+        self._row_model()
         X, n_threads = self._judged_rows(X), self._threads()
         return self._judged(X, lambda model, block, *_: model.score(block, n_threads))
 
@@ -448,6 +450,7 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         array([0.337, 0.986, 1.   ])
         """
         check_fitted(self)
+        self._row_model()
         X, n_threads = self._judged_rows(X), self._threads()
         return self._judged(X, lambda model, block, *_: model.strangeness(block, n_threads))
 
