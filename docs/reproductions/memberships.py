@@ -174,10 +174,10 @@ def show_bins(title, results, method):
     for i in range(1, len(BINS) - 1):
         inside = which == i
         enough = inside.sum() >= FEW
-        lines[0] += f"{top[inside].mean():8.3f}" if enough else f"{'-':>8s}"
-        lines[1] += f"{right[inside].mean():8.3f}" if enough else f"{'-':>8s}"
-        lines[2] += f"{inside.sum():8d}"
-    print(f"{f'{title}, {method}: {len(found)} of {len(results)} sets':56s}")
+        lines[0] += f"{top[inside].mean():10.3f}" if enough else f"{'-':>10s}"
+        lines[1] += f"{right[inside].mean():10.3f}" if enough else f"{'-':>10s}"
+        lines[2] += f"{inside.sum():10d}"
+    print(f"{title}, {method}: {len(found)} of {len(results)} sets")
     for word, line in zip(("mean probability", "share right", "rows"), lines, strict=True):
         print(f"    {word:20s}{line}")
 
@@ -200,7 +200,7 @@ def probabilities_of(sets):
         "real": ("real compact", "real other"),
     }
     print("PROBABILITIES OF THE MOST LIKELY CLUSTER, of sets where the method has the true number")
-    heads = "".join(f"{f'{low}-{high}':>8s}" for low, high in itertools.pairwise(BINS[1:]))
+    heads = "".join(f"{f'{low}-{high}':>10s}" for low, high in itertools.pairwise(BINS[1:]))
     print(" " * 24 + heads)
     for title, kinds in groups.items():
         part = [entry for entry in results if entry["kind"] in kinds]
@@ -312,7 +312,7 @@ def scores_of(sets):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--quick", action="store_true", help="every sixth set of one seed")
+    parser.add_argument("--quick", action="store_true", help="few sets of one seed")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.quick:

@@ -64,6 +64,7 @@ SCRIPTS = {
     "kulis_jordan_patches": Script(),
     "mad_bayes": Script(figure=True, data=True),
     "many_machines": Script(),
+    "memberships": Script(),
     "mixed_gaps": Script(),
     "mixed_tables": Script(),
     "moving_gaussians": Script(figure=True),
