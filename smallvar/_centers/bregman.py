@@ -182,6 +182,10 @@ default="squared_euclidean"
         Sweeps, the last, unchanging one included.
     path_ : LambdaPath
         The merge path, with "auto" or "merge" only: see :func:`lambda_path`.
+    probabilities_ : ndarray of shape (n_samples,), float64
+        The probability of its own cluster for each row, see :meth:`predict_proba`.
+    outlier_scores_ : ndarray of shape (n_samples,), float64
+        How strange each row is, from 0 to 1, see :meth:`outlier_scores`.
     profiles_ : DataFrame, Table or dict of arrays
         What sets each cluster apart: a row for each cluster and column. See
         :meth:`profile_clusters`.

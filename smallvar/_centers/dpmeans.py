@@ -235,6 +235,10 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         measured; constant columns have zeros. ``inertia_``, ``objective_``, ``lam_``, ``path_``,
         ``transform``, ``score`` and ``predict`` are for the transformed rows. None if squared
         Euclidean distances were best.
+    probabilities_ : ndarray of shape (n_samples,), float64
+        The probability of its own cluster for each row, see :meth:`predict_proba`.
+    outlier_scores_ : ndarray of shape (n_samples,), float64
+        How strange each row is, from 0 to 1, see :meth:`outlier_scores`.
     profiles_ : DataFrame, Table or dict of arrays
         What sets each cluster apart: a row for each cluster and column. See
         :meth:`profile_clusters`.

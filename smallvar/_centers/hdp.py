@@ -331,6 +331,10 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
         With "auto" only: the merge path of all rows together, see :func:`lambda_path`.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
+    probabilities_ : ndarray of shape (n_samples,), float64
+        The probability of its own cluster for each row, see :meth:`predict_proba`.
+    outlier_scores_ : ndarray of shape (n_samples,), float64
+        How strange each row is, from 0 to 1, see :meth:`outlier_scores`.
     profiles_ : DataFrame, Table or dict of arrays
         What sets each cluster apart: a row for each cluster and column. See
         :meth:`profile_clusters`.

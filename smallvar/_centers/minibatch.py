@@ -378,6 +378,10 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     path_ : LambdaPath
         The merge path behind ``lam="auto"``, with that only: of all data after ``fit``, else of the
         batch from which the penalty was chosen, the first one or the first with several clusters.
+    probabilities_ : ndarray of shape (n_samples,), float64
+        The probability of its own cluster for each row, see :meth:`predict_proba`.
+    outlier_scores_ : ndarray of shape (n_samples,), float64
+        How strange each row is, from 0 to 1, see :meth:`outlier_scores`.
     profiles_ : DataFrame, Table or dict of arrays
         What sets each cluster apart: a row for each cluster and column. See
         :meth:`profile_clusters`. After ``partial_fit`` without spreads.

@@ -150,6 +150,11 @@ class RobustDPMeans(RowModelMixin, CenterEstimator):
     path_ : LambdaPath
         The merge path of the rows that were not set aside, unless ``init`` and both penalties are
         given. See :func:`lambda_path`.
+    probabilities_ : ndarray of shape (n_samples,), float64
+        The probability of its own cluster for each row, see :meth:`predict_proba`.
+        0 for rows that are noise.
+    outlier_scores_ : ndarray of shape (n_samples,), float64
+        How strange each row is, from 0 to 1, see :meth:`outlier_scores`.
     profiles_ : DataFrame, Table or dict of arrays
         What sets each cluster apart: a row for each cluster and column, noise left out. See
         :meth:`profile_clusters`.

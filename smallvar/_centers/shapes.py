@@ -144,6 +144,11 @@ class ShapeMeans(
         are elongated in common directions; None: distances are those of the data.
     n_iter_ : int
         Sweeps to the compact clusters, the last, unchanging one included.
+    probabilities_ : ndarray of shape (n_samples,), float64
+        The probability of its own cluster for each row, see :meth:`predict_proba`.
+        0 for rows that are noise.
+    outlier_scores_ : ndarray of shape (n_samples,), float64
+        How strange each row is, from 0 to 1, see :meth:`outlier_scores`.
     profiles_ : DataFrame, Table or dict of arrays
         What sets each cluster apart: a row for each cluster and column. See
         :meth:`profile_clusters`.

@@ -265,6 +265,10 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         Batches seen by ``partial_fit`` since the last ``fit``.
     path_ : LambdaPath
         The merge path of the rows at length 1, without those of length zero, with "auto" only.
+    probabilities_ : ndarray of shape (n_samples,), float64
+        The probability of its own cluster for each row, see :meth:`predict_proba`.
+    outlier_scores_ : ndarray of shape (n_samples,), float64
+        How strange each row is, from 0 to 1, see :meth:`outlier_scores`.
     profiles_ : DataFrame, Table or dict of arrays
         What sets each cluster apart: a row for each cluster and column, of rows of length 1. See
         :meth:`profile_clusters`. Not after ``partial_fit``.

@@ -386,7 +386,7 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         >>> order = model.cluster_centers_[:, 0].argsort()
         >>> model.predict_proba([[0.0, 0.0], [3.0, 0.0], [6.0, 0.0]])[:, order].round(2)
         array([[1.  , 0.  ],
-               [0.47, 0.53],
+               [0.38, 0.62],
                [0.  , 1.  ]])
         """
         check_fitted(self)
@@ -447,7 +447,7 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         >>> X, _ = make_blobs(300, centers=[[0, 0], [6, 0]], random_state=0)
         >>> model = DPMeans(random_state=0).fit(X)
         >>> model.outlier_scores([[0.0, 1.0], [0.0, 3.0], [3.0, 6.0]]).round(3)
-        array([0.337, 0.986, 1.   ])
+        array([0.34 , 0.985, 1.   ])
         """
         check_fitted(self)
         self._row_model()

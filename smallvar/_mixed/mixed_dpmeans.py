@@ -160,6 +160,10 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         n_levels). Ordered columns whose levels are words have the mean position.
     spreads_ : dict
         The s_j of the columns of numbers, by name.
+    probabilities_ : ndarray of shape (n_samples,), float64
+        The probability of its own cluster for each row, see :meth:`predict_proba`.
+    outlier_scores_ : ndarray of shape (n_samples,), float64
+        How strange each row is, from 0 to 1, see :meth:`outlier_scores`.
     profiles_ : DataFrame, Table or dict of arrays
         A row for each cluster and column, first those that set the cluster apart: ``cluster``,
         ``size``, ``column``, ``kind``, ``summary`` (in words), ``apart`` (by how much the cluster's
