@@ -305,6 +305,24 @@ def test_models_of_several_kinds():
     assert set(ids.event) == {"same"}
 
 
+def test_a_column_that_is_left_out_for_a_week():
+    """A cluster that died when a column was there returns when it is there again."""
+    pd = pytest.importorskip("pandas")
+    last, id_of = None, {}
+    for week, present in enumerate(["abcd", "abc", "abcd"]):
+        X, names = table({g: (*FOUR[g], 7 * (g == "d")) for g in present}, seed=week)
+        frame = pd.DataFrame(X, columns=["x", "y", "z"])
+        frame["word"] = np.where(np.isin(names, ["a", "b"]), "u", np.where(names == "c", "v", "w"))
+        if week == 1:
+            frame["z"] = 0.0
+        model = MixedDPMeans(n_clusters=len(present), random_state=0).fit(frame)
+        assert ("z" in model.left_out_) == (week == 1)
+        last = renumber(model, frame, like=last)
+        for k, name in names_of(model, names).items():
+            assert id_of.setdefault(name, int(last.ids[k])) == last.ids[k]
+    assert sorted(last.event) == ["returned", "same", "same", "same"]
+
+
 def test_stream_counts_all_its_rows():
     X, _ = table(FOUR)
     model = MiniBatchDPMeans(lam=50.0)

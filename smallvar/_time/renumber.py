@@ -4,6 +4,7 @@ The clusters of a new fit are linked to those of an earlier one by the linear pr
 (Campbell, Kulis & How 2017, equation 51), as in ``match_clusters``.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,8 +102,8 @@ class Renumbering:
     share_before, share_after : ndarray of shape (n_lines,), float64
         The same as shares of all rows of their table.
     distance : ndarray of shape (n_lines,), float64
-        How far the center has moved, in the units of the data; for tables with categories in
-        standard deviations of each column. NaN for clusters that are in one table only.
+        How far the center has moved, in the units of the data; for directions the chord, for tables
+        with categories in standard deviations of each column. NaN for clusters that are in one table only.
     distance_in_spreads : ndarray of shape (n_lines,), float64
         The same in standard deviations of the cluster along the way of its center.
     flow : ndarray of shape (n_before, n_clusters), float64, or None
@@ -430,7 +431,9 @@ def check_columns(model, clusters, record):
 
 def flow_of(earlier, X, weight, labels, clusters, record):
     """The weight of the rows by the labels that an earlier model predicts, and their own."""
-    before = np.asarray(earlier.predict(X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of levels that only the new table has
+        before = np.asarray(earlier.predict(X))
     used = np.flatnonzero((before >= 0) & (labels >= 0))
     w = np.ones(len(used)) if weight is None else weight[used]
     shape = len(record.present), len(clusters)
@@ -541,9 +544,10 @@ def accepted(whole, one, parts, first, members, apart, spreads, growth):
     weights, chosen = sizes(parts), []
 
     def change(union, spread):
-        mean = np.average(parts.centers[union], axis=0, weights=weights[union])
+        centers = np.nan_to_num(parts.centers[union] - center)  # 0 where one is not known
+        step = np.average(centers, axis=0, weights=weights[union])
         with np.errstate(over="ignore", divide="ignore"):
-            square = np.square((mean - center) / (spread or 1.0)).sum()
+            square = np.square(step / (spread or 1.0)).sum()
         return square + (np.log(weights[union].sum() / size) / SIZE_CHANGE) ** 2
 
     for k in sorted(members, key=lambda k: apart[k]):

@@ -59,24 +59,29 @@ class Clusters:
         return replace(self, **{name: getattr(self, name)[kept] for name in names})
 
     def joined(self, others):
-        """These clusters and others of the same space, in the coordinates of these."""
-        others = others.along(self.names)
-        names = "centers", "variances", "weights", "counts"
-        return replace(
-            self,
-            **{n: np.concatenate([getattr(self, n), getattr(others, n)]) for n in names},
-        )
+        """These clusters and others of the same space, in the coordinates of both."""
+        names = self.names + tuple(name for name in others.names if name not in set(self.names))
+        first, second = self.along(names), others.along(names)
+        fields = "centers", "variances", "weights", "counts"
+        both = {n: np.concatenate([getattr(first, n), getattr(second, n)]) for n in fields}
+        return replace(first, **both)
 
     def along(self, names):
-        """The same clusters with these coordinates; a level that is not there has share 0."""
+        """The same clusters with these coordinates.
+
+        A level that a known column does not have has share 0; what else is not there is NaN.
+        """
         if names == self.names:
             return self
         at = {name: j for j, name in enumerate(self.names)}
-        centers, variances = (np.zeros((len(self), len(names))) for _ in range(2))
+        columns = {name[0] for name in self.names if isinstance(name, tuple)}
+        centers, variances = (np.full((len(self), len(names)), np.nan) for _ in range(2))
         for j, name in enumerate(names):
             if name in at:
                 centers[:, j] = self.centers[:, at[name]]
                 variances[:, j] = self.variances[:, at[name]]
+            elif isinstance(name, tuple) and name[0] in columns:
+                centers[:, j] = variances[:, j] = 0.0
         return replace(self, names=names, centers=centers, variances=variances)
 
 
@@ -208,7 +213,7 @@ class Comparison:
         n, m = len(new), len(old)
         self.distance, self.spreads, other = (np.zeros((n, m)) for _ in range(3))
         for k in range(n):
-            step = old.centers - new.centers[k]
+            step = np.nan_to_num(old.centers - new.centers[k])  # 0 where one is not known
             self.distance[k] = np.sqrt(np.square(step).sum(axis=1))
             square = np.square(step / nonzero(self.distance[k])[:, None])
             square[self.distance[k] == 0.0] = 1.0 / square.shape[1]  # the mean over all directions
@@ -232,7 +237,8 @@ def gaps(clusters, present):
     for k, center in enumerate(clusters.centers):
         others = present[present != k]
         if len(others):
-            gap[k] = np.sqrt(np.square(clusters.centers[others] - center).sum(axis=1).min())
+            step = np.nan_to_num(clusters.centers[others] - center)
+            gap[k] = np.sqrt(np.square(step).sum(axis=1).min())
     return gap
 
 
@@ -251,19 +257,15 @@ def comparable(new, old):
         if not names:
             raise ValueError("like must have a column by which both models cluster, got none")
         new, old = new.along(names), old.along(names)
-    pooled = [pooled_variances(a) for a in (new, old)]
-    if np.isnan(pooled[0]).any():
-        pooled[0] = pooled[1]
-        if np.isnan(pooled[0]).any() and len(old):
-            raise ValueError(
-                "X must be given: neither model tells how large the spread of its clusters is"
-            )
-    if np.isnan(pooled[1]).any():
-        pooled[1] = pooled[0]
+    first, second = (pooled_variances(a) for a in (new, old))
+    pooled = np.where(np.isnan(first), second, first), np.where(np.isnan(second), first, second)
+    if np.isnan(pooled).all() and len(old):
+        raise ValueError(
+            "X must be given: neither model tells how large the spread of its clusters is"
+        )
     new, old = (with_pooled(a, v) for a, v in zip((new, old), pooled, strict=True))
     if new.space == "tables":  # columns have units of their own
-        spread = np.sqrt(0.5 * (pooled[0] + pooled[1]))
-        spread[spread == 0.0] = 1.0
+        spread = nonzero(np.sqrt(0.5 * np.nan_to_num(pooled[0] + pooled[1])))
         new, old = (
             replace(a, centers=a.centers / spread, variances=a.variances / spread**2)
             for a in (new, old)
@@ -273,10 +275,10 @@ def comparable(new, old):
 
 def pooled_variances(clusters):
     """The variance within the clusters, of each coordinate; NaN if it is not known."""
-    known = ~np.isnan(clusters.variances).any(axis=1) & (clusters.counts > 0)
-    if not known.any():
-        return np.full(clusters.centers.shape[1], np.nan)
-    return np.average(clusters.variances[known], axis=0, weights=clusters.counts[known])
+    weights = np.where(np.isnan(clusters.variances), 0.0, clusters.counts[:, None])
+    total = weights.sum(axis=0)
+    sums = (weights * np.nan_to_num(clusters.variances)).sum(axis=0)
+    return np.divide(sums, total, out=np.full(len(total), np.nan), where=total > 0)
 
 
 def with_pooled(clusters, pooled):
