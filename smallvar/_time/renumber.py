@@ -103,7 +103,8 @@ class Renumbering:
         The same as shares of all rows of their table.
     distance : ndarray of shape (n_lines,), float64
         How far the center has moved, in the units of the data; for directions the chord, for tables
-        with categories in standard deviations of each column. NaN for clusters that are in one table only.
+        with categories in standard deviations of each column. NaN for clusters that are in one
+        table only.
     distance_in_spreads : ndarray of shape (n_lines,), float64
         The same in standard deviations of the cluster along the way of its center.
     flow : ndarray of shape (n_before, n_clusters), float64, or None
