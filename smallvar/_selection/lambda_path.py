@@ -85,7 +85,10 @@ class LambdaPath(Path):
 
     Notes
     -----
-    The clusterings are fixed points of plain k-means sweeps, begun at those of the descent. After
+    The clusterings are fixed points of plain k-means sweeps, begun at those of the descent (where a
+    fit had a ``min_cluster_size``: as they are there, and only such as have no smaller clusters;
+    rows set aside then count in all errors by their distance in the one of the lowest criterion,
+    and in ``labels`` by the nearest center). After
     a fit with ``lam="auto"``, the one into ``best`` clusters is that of the fit: ``labels(best)``
     are its ``labels_``. Of much data the others are brought to their fixed points, and criteria far
     above the lowest are computed, when the path is first asked for them, which takes about as long
