@@ -100,6 +100,7 @@ class BatchEstimator(RowModelMixin, CenterEstimator):
     _used_up: tuple[str, ...] = ("lam", "n_clusters", "init")
     _used: dict[str, Any]
     _stream: Any
+    _batch_cost = np.nan  # of a row of the last batch, on average
     _found: BatchPenalty | None = None  # with "auto"; None: the penalty is not chosen again
     half_life: float | None = None  # for subclasses without the parameter
     _halvings = 0.0  # the sums in ``_stream`` are 2^_halvings times those of the faded weights
