@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
+from sklearn import config_context
 from sklearn.datasets import load_iris, make_blobs, make_moons
 from sklearn.preprocessing import scale
 
@@ -475,6 +476,19 @@ def test_blocks_of_distances(monkeypatch):
     again = model.representatives_
     assert_array_equal(again.centers, found.centers)
     assert again.boundaries == found.boundaries
+
+
+@pytest.mark.parametrize("kind", [DPMeans, ShapeMeans, SphericalDPMeans])
+def test_representatives_where_transform_makes_tables(kind):
+    pytest.importorskip("pandas")
+    frame = load_iris(as_frame=True).data.astype(np.float32)
+    plain = kind(n_clusters=3, random_state=0).fit(frame).representatives_
+    tables = kind(n_clusters=3, random_state=0).set_output(transform="pandas").fit(frame)
+    assert tables.representatives_.boundaries == plain.boundaries
+    with config_context(transform_output="pandas"):
+        everywhere = kind(n_clusters=3, random_state=0).fit(frame)
+        assert everywhere.representatives_.boundaries == plain.boundaries
+        assert everywhere.transform(frame).shape == (150, 3)
 
 
 def test_one_cluster_has_no_boundary():

@@ -475,7 +475,8 @@ class ShapeMeans(
         X = self._validate(X, reset=False)
         rows, _ = self._measured(X)
         model = at_centers(DPMeans(n_threads=self.n_threads), self._nearest, rows.shape[1])
-        distances = model.transform(rows).astype(X.dtype, copy=False)
+        # not the table that scikit-learn's transform_output may ask for
+        distances = np.asarray(model.transform(rows), dtype=X.dtype)
         order = np.argsort(self.piece_clusters_, kind="stable")
         first = np.searchsorted(self.piece_clusters_[order], np.arange(self.n_clusters_))
         return np.minimum.reduceat(distances[:, order], first, axis=1)

@@ -55,7 +55,7 @@ def find_representatives(X, weight, labels, k, distances):
     size = max(1, MOST_COMPARED // max(k, X.shape[1]))
     for start in range(0, len(used), size):
         rows = used[start : start + size]
-        table = np.asarray(distances(some_rows(X, rows).astype(np.float64)), dtype=np.float64)
+        table = np.array(distances(some_rows(X, rows).astype(np.float64)), dtype=np.float64)
         own = labels[rows]
         near = table[np.arange(len(rows)), own]
         with np.errstate(invalid="ignore"):
