@@ -41,7 +41,7 @@ EVENTS = ("same", "moved", "split", "merged", "returned", "new", "died")
 
 
 @dataclass(frozen=True)
-class Record:
+class ClusterRecord:
     """The clusters of a fit, and those of earlier ones that are gone, with their ids.
 
     ``away`` (n,) is the number of tables since each was last seen, 0 for those of the fit, which
@@ -112,7 +112,7 @@ class Renumbering:
         label; rows that either calls noise are left out. None without ``X``.
     model : estimator
         A copy of the model, which stays as it is if the model is fitted again.
-    record : Record
+    record : ClusterRecord
         What the next ``renumber`` needs: centers, spreads, weights and ids of all clusters, those
         that are gone included.
     """
@@ -130,7 +130,7 @@ class Renumbering:
     distance_in_spreads: NDArray[np.float64]
     flow: NDArray[np.float64] | None
     model: Any
-    record: Record
+    record: ClusterRecord
 
     def __len__(self) -> int:
         return len(self.cluster)
@@ -379,14 +379,14 @@ def names_of(model):
 
 
 def nothing_before(model, clusters):
-    """The Record before the first fit: no clusters, and ids that begin at 0."""
+    """The ClusterRecord before the first fit: no clusters, and ids that begin at 0."""
     none = clusters.only(np.zeros(0, dtype=np.intp))
     no_ids = np.zeros(0, dtype=np.int64)
-    return Record(none, no_ids, no_ids, 0, model.n_features_in_, names_of(model))
+    return ClusterRecord(none, no_ids, no_ids, 0, model.n_features_in_, names_of(model))
 
 
 def earlier_record(like):
-    """The earlier model, and its Record: that of its ids, or else of its labels as ids."""
+    """The earlier model, and its ClusterRecord: that of its ids, or else of its labels as ids."""
     if isinstance(like, Renumbering):
         return like.model, like.record
     check_model(like, "like")
@@ -395,12 +395,12 @@ def earlier_record(like):
         clusters = summarize(like)
         ids = np.arange(len(clusters))
         columns = like.n_features_in_, names_of(like)
-        record = Record(clusters, ids, np.zeros_like(ids), len(ids), *columns)
+        record = ClusterRecord(clusters, ids, np.zeros_like(ids), len(ids), *columns)
     return like, record
 
 
 def check_columns(model, clusters, record):
-    """Raise unless the clusters of a model can be compared with those of a Record."""
+    """Raise unless the clusters of a model can be compared with those of a ClusterRecord."""
     space = record.clusters.space
     if space != clusters.space:
         what = {"rows": "centers", "directions": "directions", "tables": "parameters of columns"}
@@ -448,7 +448,7 @@ def agreement(flow):
 
 
 def linked(clusters, record, flow, max_move, max_gone):
-    """The Comparison of new clusters with those of a Record, and their Links."""
+    """The Comparison of new clusters with those of a ClusterRecord, and their Links."""
     present = record.present
     compared = Comparison(clusters, record.clusters, present, max_move)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -559,7 +559,7 @@ def accepted(whole, one, parts, first, members, apart, spreads, growth):
 
 
 def after(model, clusters, record, links):
-    """The Record after a fit: its clusters with their ids, and all that are gone."""
+    """The ClusterRecord after a fit: its clusters with their ids, and all that are gone."""
     ids = np.where(links.old >= 0, record.ids[links.old] if len(record.ids) else -1, -1)
     new = np.flatnonzero(ids < 0)
     ids[new] = record.next_id + np.arange(len(new))
@@ -568,7 +568,7 @@ def after(model, clusters, record, links):
     everything = clusters.joined(record.clusters.only(gone))
     next_id = record.next_id + len(new)
     columns = model.n_features_in_, names_of(model) or record.feature_names
-    return Record(everything, np.append(ids, record.ids[gone]), away, next_id, *columns)
+    return ClusterRecord(everything, np.append(ids, record.ids[gone]), away, next_id, *columns)
 
 
 def described(model, labels, kept, record, compared, links, flow):

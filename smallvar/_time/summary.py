@@ -20,7 +20,7 @@ from smallvar._mixed.mixed_dpmeans import MixedDPMeans
 
 # A variance within a cluster is averaged with that within all clusters, as if the cluster had so
 # many rows more of that: the number that the criterion of mixed tables has, too
-POOLED_ROWS = 3.0
+ROWS_OF_ALL = 3.0
 # Two normal clusters that touch where each has this many standard deviations to its center have 1
 # row in 100 on the other's side, 1 in 200 each: farther apart they are two clusters
 TOUCH = 2.576
@@ -285,5 +285,5 @@ def with_pooled(clusters, pooled):
     """The clusters, whose variances are averaged with those within all clusters."""
     pooled = np.nan_to_num(pooled)  # 0 where nothing is known of either
     variances = np.where(np.isnan(clusters.variances), pooled, clusters.variances)
-    share = (clusters.counts / (clusters.counts + POOLED_ROWS))[:, None]
+    share = (clusters.counts / (clusters.counts + ROWS_OF_ALL))[:, None]
     return replace(clusters, variances=share * variances + (1 - share) * pooled)
