@@ -53,6 +53,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
 import smallvar
+from smallvar._core.fitted_rows import FittedRows
 from smallvar._selection.lambda_path import LambdaPath
 
 GROWTH = 2 * 10**9
@@ -162,6 +163,7 @@ CUT = {
 VALUES = {
     **CLUSTER, **KERNELS, "lam": AUTO, "algorithm": PLAIN, "init": START, "shuffle": FLAG, "metric": METRIC,
     "noise": FLAG,
+    "min_cluster_size": (["None", "None", "1", "2", "3", "5", "np.int64(4)"], [*NO_COUNT, "10**30", "1000"]),
     "record": FLAG, "budget": (["100", "1", "2", "5"], NO_COUNT), "n_local": COUNT, "n_global": COUNT,
     "lam_local": PENALTY, "lam_global": PENALTY, "max_features": CAP, "n_swaps": FEATURES["n_swaps"],
     "max_memory": (["2e9", "1e9", "100.0", "1", "4000"], [*NO_NUMBER, "0", "np.inf", "10**400"]),
@@ -297,7 +299,7 @@ DEFAULTS = {
 }  # fmt: skip
 HAVE_NOISE = "RobustDPMeans", "ShapeMeans", "SphericalDPMeans"  # label -1
 READS = {
-    "predict", "transform", "score", "impute", "inverse_transform", "get_feature_names_out", "get_params",
+    "predict", "predict_proba", "score_samples", "outlier_scores", "transform", "score", "impute", "inverse_transform", "get_feature_names_out", "get_params",
     "to_sklearn_kmeans", "other",
 }  # fmt: skip
 
@@ -955,6 +957,8 @@ def freeze(value, depth=0):
         same = object.__new__(LambdaPath)
         vars(same).update(vars(value))
         return (type(value).__name__, freeze(same.__getstate__(), depth + 1))
+    if isinstance(value, FittedRows):  # what is computed when it is first asked for is no change
+        return (type(value).__name__, freeze(vars(value) | {"results": None}, depth + 1))
     if type(value).__module__.startswith("smallvar") and hasattr(value, "__dict__"):
         return (type(value).__name__, freeze(vars(value), depth + 1))
     return (
@@ -1171,6 +1175,15 @@ class Run:
             rows = out.predict(out.cluster_centers_)
             need(out.n_clusters == m.n_clusters_, "to_sklearn_kmeans has other clusters")
             need(rows.max() < m.n_clusters_, "to_sklearn_kmeans predicts what is no cluster")
+        elif op in ("predict_proba", "outlier_scores") and not self.replaced:
+            out = space["out"]
+            need(((out >= 0.0) & (out <= 1.0)).all(), f"{op} is not in [0, 1]")
+            if op == "predict_proba" and hasattr(m, "n_clusters_"):
+                need(out.shape[1] == m.n_clusters_, f"probabilities of {out.shape[1]} clusters")
+                need(np.allclose(out.sum(axis=1), 1.0, atol=1e-12), "probabilities add up to less")
+        elif op == "score_samples" and not self.replaced:
+            need(not np.isnan(space["out"]).any(), "a log density is NaN")
+            need((space["out"] < np.inf).all(), "a log density is infinite")
         elif op in ("transform", "score", "inverse_transform") and not self.replaced:
             out = space["out"]
             if op == "score" and not np.isfinite(prices(m)).all():

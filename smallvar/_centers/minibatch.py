@@ -214,6 +214,12 @@ class BatchEstimator(RowModelMixin, CenterEstimator):
         summed[summed < FADED * size] = 0.0
         return Stream.of(centers, summed), summed
 
+    def _begin_stream(self):
+        """Forget all batches."""
+        self._stream, self.n_steps_ = None, 0
+        for name in ("_halvings", "_within"):
+            vars(self).pop(name, None)
+
     def _set_state(self, stream, centers, summed, factor=1.0):
         """Set sums in which weights count ``factor`` times, and the arrays that follow."""
         self.cluster_centers_ = centers
@@ -468,7 +474,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         """Set the penalty and the starting centers from the first data seen."""
         given = without_copies(check_init(self.init, X.shape[1], self.max_clusters))
         self._note()
-        for name in ("path_", "_found", "_halvings"):
+        for name in ("path_", "_found"):
             vars(self).pop(name, None)
         if isinstance(self.lam, str) and self.lam == "auto":
             found, given = self._choose(X, weight, rng, n_threads, given)
@@ -477,9 +483,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
             self.lam_ = resolve_lam(self.lam, X, self.guess, weight, n_threads)
         self.cluster_centers_ = given
         self.cluster_weights_ = None if given is None else np.zeros(len(given))
-        self._stream = None
-        self.n_steps_ = 0
-        vars(self).pop("_within", None)
+        self._begin_stream()
 
     def _choose(self, X, weight, rng, n_threads, init):
         path = find_path(X, weight, rng, n_threads, **self._path_options(), init=init)

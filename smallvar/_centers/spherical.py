@@ -531,7 +531,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         vars(self).pop("_found", None)
         if path is not None:
             self._found = self._resting_on(path, self._opening, within)
-        self._stream, self.n_steps_ = None, 0
+        self._begin_stream()
         self._note()
         return fitted
 
@@ -549,7 +549,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         self.cluster_centers_ = given
         # length 0: given centers have no weight yet, the first rows that join give the direction
         self.resultant_lengths_ = None if given is None else np.zeros(len(given))
-        self._stream, self.n_steps_ = None, 0
+        self._begin_stream()
         self._note()
 
     def _choose(self, X, weight, rng, n_threads, init):

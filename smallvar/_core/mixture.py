@@ -223,7 +223,7 @@ class Mixture:
                     squares = freedom * np.expm1(2.0 * fall / (freedom + d))
                 higher += share * fdtr(d, freedom, squares / d)
         higher[0] = 1.0  # where next to nothing is left
-        return levels, higher
+        return levels, np.minimum(higher, 1.0)
 
 
 class _Rows:

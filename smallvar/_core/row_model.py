@@ -314,7 +314,8 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
 
     def _new_row_model(self, fitted):
         """The RowModel with the share of unknown rows."""
-        model = self._made_row_model(fitted)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of rows far away
+            model = self._made_row_model(fitted)
         model.unknown = self._unknown_share(fitted)
         return model
 
@@ -323,7 +324,7 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         model, n = self._row_model(), X.shape[0]
         out = np.empty(n if width is None else (n, width(model)))
         size = max(FEWEST_JUDGED_ROWS, TABLED_NUMBERS // len(model.mixture.shares))
-        with np.errstate(over="ignore"), one_blas_thread(size, X.shape[1]):
+        with np.errstate(over="ignore", invalid="ignore"), one_blas_thread(size, X.shape[1]):
             for rows in gen_batches(n, size):
                 part = out[rows]
                 result = judge(model, self._measured(some_rows(X, rows))[0], rows, part)
@@ -411,7 +412,7 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         -------
         log_density : ndarray of shape (n_samples,), float64
             Its natural logarithm, in the columns that varied in the fit; in a ``metric_``, the
-            density of the transformed rows.
+            density of the transformed rows. -inf where squared distances are beyond float64.
         """
         check_fitted(self)
         self._row_model()

@@ -221,7 +221,8 @@ def merge_costs(clusters, pairs):
     """
     a, b = clusters.sizes[pairs].T
     difference = (clusters.means[pairs[:, 0]] - clusters.means[pairs[:, 1]]) / clusters.scale
-    return a / (a + b) * b * np.square(difference).sum(axis=1)
+    with np.errstate(over="ignore"):
+        return a / (a + b) * b * np.square(difference).sum(axis=1)
 
 
 def compared(pairs, contacts, clusters, edges, counts, n_threads=1):

@@ -18,7 +18,7 @@ cdef enum:
     CHUNK = 4096            # probabilities of a chunk, but at least one row
     PRODUCTS = 32           # multiply-adds that one probability counts as
     SIDE = 4                # rows of one step of sm_linear
-    SM_CLUSTERS = 8              # clusters are padded to a multiple of so many
+    SM_CLUSTERS = 8         # clusters are padded to a multiple of so many
     LINEAR_WORK = 1 << 28   # multiply-adds between two checks for signals
 
 
@@ -108,7 +108,8 @@ def softmax_of_linear(
         raise ValueError("A, offset, shares and table must have as many clusters, at least one, and A columns as X")
     if table.shape[0] != rows.n:
         raise ValueError("table must have as many rows as X")
-    cdef Py_ssize_t padded = (k + SM_CLUSTERS - 1) // SM_CLUSTERS * SM_CLUSTERS, size = max(<Py_ssize_t> SIDE, CHUNK // k)
+    cdef Py_ssize_t padded = (k + SM_CLUSTERS - 1) // SM_CLUSTERS * SM_CLUSTERS
+    cdef Py_ssize_t size = max(<Py_ssize_t> SIDE, CHUNK // k)
     cdef double[:, ::1] columns = np.zeros((d, padded))
     cdef double[::1] begin = np.zeros(padded)
     for i in range(k):
