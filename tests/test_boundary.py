@@ -264,3 +264,12 @@ def test_values_in_steps(levels, seed):
         np.concatenate([rng.normal(-3, 0.7, 1000), rng.normal(3, 0.7, 1000)]) * levels / 8
     )
     assert evidence_between(two[:, None], None, (two > 0).astype(int), 0, 1) > 50.0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_rows_that_have_changed_since_they_were_checked(value):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    labels = (X[:, 0] > 0).astype(int)
+    X[7, 1] = value
+    with pytest.raises(ValueError, match="^X must be finite, and must not change"):
+        boundary_between(X, None, labels, 0, 1)

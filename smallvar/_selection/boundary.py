@@ -16,6 +16,7 @@ from scipy.sparse import issparse
 from smallvar._core.validation import some_rows
 from smallvar._sweeps.boundary import distribution, fit, valley
 from smallvar._sweeps.projections import histogram, places_without_itself
+from smallvar._sweeps.rows import UNSOUND
 
 N_BINS, N_PARAMETERS = 32, 5
 TAIL = 0.01  # of the weight, on each side: beyond the range of the bins, and counted in the outer
@@ -123,7 +124,10 @@ def _projections(X, weight, second):
     """
     n, d = weight.sum(), X.shape[1]
     X -= X[0].copy()
-    X /= np.abs(X).max() or 1.0
+    largest = np.abs(X).max()
+    if not np.isfinite(largest):  # rows have changed since they were checked
+        raise ValueError(UNSOUND)
+    X /= largest or 1.0
     size_a, size_b = weight[~second].sum(), weight[second].sum()
     mean_a, mean_b = weight[~second] @ X[~second] / size_a, weight[second] @ X[second] / size_b
     X -= np.where(second[:, None], mean_b, mean_a)  # residuals
