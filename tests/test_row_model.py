@@ -194,6 +194,27 @@ def test_limit_of_no_noise():
     np.testing.assert_allclose(model._row_model().mixture.shares, [0.5, 0.5], rtol=1e-9)
 
 
+def codes(rng, n, levels=5):
+    """Eight codes, each as a flag for each of its levels, in four clusters; their numbers."""
+    truth = rng.integers(4, size=2 * n)
+    laws = rng.dirichlet(np.full(levels, 0.25), size=(8, 4)).cumsum(axis=2)
+    level = (laws[:, truth] < rng.random((8, 2 * n, 1))).sum(axis=2).clip(max=levels - 1)
+    return np.hstack(list(np.eye(levels)[level])), truth
+
+
+@seeds(4)
+def test_rare_flags_do_not_count_most(seed):
+    """Probabilities of rows of flags agree with the labels, and with the truth as well as these."""
+    X, truth = codes(np.random.default_rng(seed), 600)
+    model = DPMeans(n_clusters=4, random_state=0).fit(X[:600])
+    labels, chances = model.predict(X[600:]), model.predict_proba(X[600:])
+    assert np.mean(chances.argmax(axis=1) == labels) > 0.985
+    cluster_of = [np.bincount(model.labels_[truth[:600] == c]).argmax() for c in range(4)]
+    right = np.eye(4)[np.array(cluster_of)[truth[600:]]]
+    brier = np.square(chances - right).sum(axis=1).mean()
+    assert brier < np.square(np.eye(4)[labels] - right).sum(axis=1).mean() + 0.015
+
+
 @seeds(8)
 def test_order_of_rows_and_units(seed):
     X, _, model = blobs(seed)

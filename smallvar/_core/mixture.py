@@ -259,6 +259,9 @@ class DenseRows(_Rows):
         self.X, self.centers = X, centers
         mean = self.weight @ X / self.n
         self.variance = self.weight @ np.square(X - mean) / self.n
+        least, most = X.min(axis=0), X.max(axis=0)
+        two_values = ((least == X) | (most == X)).all(axis=0)
+        self.are_flags = np.mean(two_values) > 0.5
 
     def floor(self, shape):
         """What is added to every variance."""
@@ -271,8 +274,14 @@ class DenseRows(_Rows):
         return self.scatter(Form(shape, False), row, np.zeros_like(row), self.weight, None)
 
     def can_have(self, form):
-        """Whether there are columns and rows enough for a form of scatter."""
+        """Whether there are columns and rows enough for a form of scatter.
+
+        The variance p (1 - p) of a flag is no noise, and small where one value is rare: rows with
+        that value would count most. Where most columns are flags, the scatter is spherical.
+        """
         if form.shape == "full" and self.n < ROWS_FOR_FULL * self.d:
+            return False
+        if form.shape != "spherical" and self.are_flags:
             return False
         products = self.n * self.d**2 * (self.k if form.own else 1)
         return form.shape == "spherical" or (self.d > 1 and products <= MOST_PRODUCTS)
