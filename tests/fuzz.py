@@ -163,7 +163,7 @@ CUT = {
 VALUES = {
     **CLUSTER, **KERNELS, "lam": AUTO, "algorithm": PLAIN, "init": START, "shuffle": FLAG, "metric": METRIC,
     "noise": FLAG,
-    "min_cluster_size": (["None", "None", "1", "2", "3", "5", "np.int64(4)"], [*NO_COUNT, "10**30", "1000"]),
+    "min_cluster_size": (["None", "None", "None", "1", "2", "3", "0.2", "np.int64(4)"], [*NO_COUNT[1:], "40", "1.0"]),
     "record": FLAG, "budget": (["100", "1", "2", "5"], NO_COUNT), "n_local": COUNT, "n_global": COUNT,
     "lam_local": PENALTY, "lam_global": PENALTY, "max_features": CAP, "n_swaps": FEATURES["n_swaps"],
     "max_memory": (["2e9", "1e9", "100.0", "1", "4000"], [*NO_NUMBER, "0", "np.inf", "10**400"]),

@@ -265,6 +265,7 @@ ROWS = {"blobs.csv": BLOBS, "sums.csv": SUMS, "stream.csv": X_OF_STREAM}
         ("blobs.csv --n-clusters 7", DPMeans(n_clusters=7, random_state=0)),
         ("blobs.csv --guess 2", DPMeans(lam="farthest-first", guess=2)),
         ("blobs.csv --max-clusters 2", DPMeans(max_clusters=2, random_state=0)),
+        ("blobs.csv --min-cluster-size 9", DPMeans(min_cluster_size=9, random_state=0)),
         ("blobs.csv --algorithm merge", DPMeans(algorithm="merge", random_state=0)),
         (
             "blobs.csv --guess 2 --algorithm merge",
@@ -962,7 +963,14 @@ REFUSED = {
         ("--path --guess 2", "--guess: not allowed with argument --path"),
         ("--path --n-clusters 2", "--n-clusters: not allowed with argument --path"),
         ("--path --algorithm merge", "--algorithm has no meaning with --path"),
+<<<<<<< HEAD
         ("--path --profiles", "--profiles has no meaning with --path"),
+=======
+        ("--path --min-cluster-size 2", "--min-cluster-size has no meaning with --path"),
+        ("--lam 2 --min-cluster-size 2", "--min-cluster-size has no meaning with --lam"),
+        ("--guess 2 --min-cluster-size 2", "--min-cluster-size has no meaning with --guess"),
+        ("--min-cluster-size 0", "--min-cluster-size: must be an integer >= 1, got '0'"),
+>>>>>>> fdbcf3f (Tests: --min-cluster-size on the command line)
         ("--path 5 --max-clusters 2", "--max-clusters has no meaning with --path: give --path M"),
         ("--alg serial", "unrecognized arguments"),
         ("another.csv", "unrecognized arguments: another.csv (see smallvar --help)\n"),
@@ -2887,6 +2895,7 @@ def test_batches_refused(refused, no_fit, monkeypatch, suffix):
     for option, message in [
         ("--path", "--batch-size: --path needs the whole table at once"),
         ("--algorithm merge", "--batch-size: --algorithm needs the whole table at once"),
+        ("--min-cluster-size 9", "--batch-size: --min-cluster-size needs the whole table at once"),
         ("--plot x.png", "--batch-size: --plot needs the whole table at once"),
         ("--profiles 2", "--batch-size: --profiles needs the whole table at once"),
         ("--scale", "--batch-size: --scale needs the whole table at once"),

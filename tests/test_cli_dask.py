@@ -127,6 +127,7 @@ def test_a_scheduler_that_runs(ran, refused, rows, tmp_path):
     [
         ("rows --path", "--path needs the whole table"),
         ("rows --guess 3", "--guess needs the whole table"),
+        ("rows --min-cluster-size 9", "--min-cluster-size needs the whole table"),
         ("rows --plot x.png", "--plot needs the whole table"),
         ("rows --profiles", "--profiles needs the whole table"),
         ("rows --scale", "--scale needs the whole table"),

@@ -5,7 +5,7 @@ from sklearn.cluster import KMeans
 
 from smallvar import DPMeans
 
-from .common import CASES, LARGE, Fit, Timed, blobs, penalty
+from .common import CASES, LARGE, MEDIUM, SMALL, Fit, Timed, blobs, penalty
 
 
 class Algorithms(Fit):
@@ -113,3 +113,39 @@ class Transform:
     def time_transform(self, n_rows, n_columns, n_clusters):
         """Seconds."""
         self.model.transform(self.X)
+
+
+class Probabilities:
+    """Probabilities and outlier scores of new points, beside their labels."""
+
+    param_names = ["n_rows", "method"]
+    params = [[1, 1_000, 1_000_000], ["predict", "predict_proba", "outlier_scores"]]
+
+    def setup(self, n_rows, method):
+        """Fit, and measure the spread of the rows."""
+        X, _ = blobs(max(n_rows, 10_000), 16, 20, noise=2.0)
+        self.model = DPMeans(lam=1e30, init=X[:20]).fit(X[:10_000])
+        self.model.predict_proba(X[:1])
+        self.X = X[:n_rows]
+
+    def time_method(self, n_rows, method):
+        """Seconds."""
+        getattr(self.model, method)(self.X)
+
+
+class RowModels:
+    """The first probabilities after a fit, which the spread of the rows is measured for."""
+
+    param_names = ["case"]
+    params = [[SMALL, MEDIUM, LARGE]]
+
+    def setup(self, case):
+        """Fit."""
+        n, d, k = CASES[case]
+        self.X, _ = blobs(n, d, k)
+        self.model = DPMeans(lam=penalty(d)).fit(self.X)
+
+    def time_first(self, case):
+        """Seconds."""
+        self.model._fitted_rows.results.clear()
+        self.model.predict_proba(self.X[:1])
