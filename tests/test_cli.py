@@ -963,14 +963,11 @@ REFUSED = {
         ("--path --guess 2", "--guess: not allowed with argument --path"),
         ("--path --n-clusters 2", "--n-clusters: not allowed with argument --path"),
         ("--path --algorithm merge", "--algorithm has no meaning with --path"),
-<<<<<<< HEAD
         ("--path --profiles", "--profiles has no meaning with --path"),
-=======
         ("--path --min-cluster-size 2", "--min-cluster-size has no meaning with --path"),
         ("--lam 2 --min-cluster-size 2", "--min-cluster-size has no meaning with --lam"),
         ("--guess 2 --min-cluster-size 2", "--min-cluster-size has no meaning with --guess"),
         ("--min-cluster-size 0", "--min-cluster-size: must be an integer >= 1, got '0'"),
->>>>>>> fdbcf3f (Tests: --min-cluster-size on the command line)
         ("--path 5 --max-clusters 2", "--max-clusters has no meaning with --path: give --path M"),
         ("--alg serial", "unrecognized arguments"),
         ("another.csv", "unrecognized arguments: another.csv (see smallvar --help)\n"),
