@@ -11,7 +11,7 @@ from scipy.stats import chi2, f
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
-from smallvar._sweeps.memberships import softmax, softmax_of_linear
+from smallvar._sweeps.memberships import softmax, softmax_of_linear, softmax_of_squares
 
 import smallvar
 from smallvar import DPMeans, MiniBatchDPMeans, RobustDPMeans, ShapeMeans
@@ -104,6 +104,31 @@ def test_softmax(seed):
         out = np.empty((n, k))
         softmax_of_linear(rows, A, offset, shares, out, 1 + seed % 3)
         np.testing.assert_allclose(out, expected, rtol=1e-4 if rows.dtype == np.float32 else 1e-11)
+
+
+@seeds(20)
+def test_softmax_of_squares(seed):
+    rng = np.random.default_rng(seed)
+    n, k = 1 + 30 * seed, 1 + seed % 19
+    q = rng.exponential(size=(n, k)) * rng.choice([1e-12, 1.0, 1e3, 1e30, 1e200], size=(n, k))
+    offset, factor, shares = (
+        rng.normal(size=k),
+        rng.uniform(0.1, 3, size=k),
+        rng.dirichlet(np.ones(k)),
+    )
+    for power in (0.0, 2.5, 140.0):
+        logs = offset - (power * np.log1p(factor * q) if power else factor * q)
+        softmax(logs, shares, 1)
+        found = [q.copy() for _ in range(2)]
+        for table, n_threads in zip(found, (1, 2), strict=True):
+            softmax_of_squares(table, offset, factor, power, shares, n_threads)
+        np.testing.assert_allclose(found[0], logs, rtol=1e-10, atol=1e-290)
+        assert np.array_equal(*found)
+    far = np.full((2, k), np.inf)
+    softmax_of_squares(far, offset, factor, 2.5, shares, 1)
+    np.testing.assert_allclose(far, [shares, shares], rtol=1e-12)
+    with pytest.raises(ValueError, match="as many clusters"):
+        softmax_of_squares(far, offset, factor[:0], 2.5, shares, 1)
 
 
 def test_softmax_of_rows_without_weight():

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.utils import gen_batches
 
 from smallvar._core.config import one_blas_thread
 from smallvar._core.estimator import Estimator, check_fitted, copy_of
@@ -32,7 +31,8 @@ from smallvar._core.mixture import (
     squared_distances,
 )
 from smallvar._core.validation import Data, check_flag, learned, some_rows
-from smallvar._sweeps.memberships import softmax, softmax_of_linear
+from smallvar._sweeps.exact import distances_to_centers
+from smallvar._sweeps.memberships import softmax, softmax_of_linear, softmax_of_squares
 
 TABLED_NUMBERS = 1 << 20  # numbers in the table of a block of rows,
 FEWEST_JUDGED_ROWS = 256  # which has at least so many rows
@@ -87,13 +87,20 @@ class RowModel:
         if unknown:  # what rows that are infinitely far from all clusters belong to
             shares = (np.arange(len(shares)) == self.n_clusters).astype(np.float64)
         out = np.empty((block.shape[0], self.n_clusters + unknown)) if out is None else out
-        linear = None
-        if not unknown and self.clusters is None and np.isinf(self.mixture.freedom):
-            linear = self.squares.linear(block)
-        if linear is not None:  # the squares of a row are those of others and a linear function
-            A, offset = linear
-            offset = offset - 0.5 * self.mixture.prices
-            softmax_of_linear(block, A, offset, shares, out, n_threads)
+        freedom, prices = self.mixture.freedom, -0.5 * self.mixture.prices
+        if not unknown and self.clusters is None:
+            # the squares of a row are those of others and a linear function
+            linear = self.squares.linear(block) if np.isinf(freedom) else None
+            if linear is not None:
+                A, offset = linear
+                softmax_of_linear(block, A, offset + prices, shares, out, n_threads)
+                return out
+            factor, power = self.squares.write(block, out, n_threads), 0.0
+            factor *= 0.5
+            if np.isfinite(freedom):
+                factor *= 2.0 / freedom
+                power = 0.5 * (freedom + self.mixture.scatter.d)
+            softmax_of_squares(out, prices, factor, power, shares, n_threads)
             return out
         out[:] = self.logs(block, n_threads, unknown)
         softmax(out, shares, n_threads)
@@ -171,6 +178,19 @@ class _Scaled:
             return out
         X = X if self.columns is None else X[:, self.columns]
         return self.scatter.squares(X, self.centers, n_threads)
+
+    def write(self, X, out, n_threads):
+        """Write squares, (n, K), but for factors of the clusters, which are returned."""
+        near = None
+        if self.costs is None and not issparse(X):
+            used = X if self.columns is None else X[:, self.columns]
+            near = self.scatter.euclidean(used, self.centers)
+        if near is None:
+            out[:] = self(X, n_threads)
+            return np.ones(out.shape[1])
+        rows, centers, factor = near
+        distances_to_centers(rows, np.ascontiguousarray(centers), out, n_threads, True)
+        return factor.copy()
 
     def linear(self, X):
         """Matrix, for all columns, and offsets as of ``Scatter.linear``; None: there are none."""
@@ -285,9 +305,9 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
 
         def distances():
             own = np.empty(len(label))
-            for rows in gen_batches(
-                X.shape[0], max(FEWEST_JUDGED_ROWS, TABLED_NUMBERS // X.shape[1])
-            ):
+            size = max(FEWEST_JUDGED_ROWS, TABLED_NUMBERS // X.shape[1])
+            for start in range(0, X.shape[0], size):
+                rows = slice(start, start + size)
                 table = squared_distances(*self._measured(some_rows(X, rows)), n_threads)
                 own[rows] = table[np.arange(len(table)), label[rows]]
             return own
@@ -325,7 +345,8 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         out = np.empty(n if width is None else (n, width(model)))
         size = max(FEWEST_JUDGED_ROWS, TABLED_NUMBERS // len(model.mixture.shares))
         with np.errstate(over="ignore", invalid="ignore"), one_blas_thread(size, X.shape[1]):
-            for rows in gen_batches(n, size):
+            for start in range(0, n, size):
+                rows = slice(start, start + size)
                 part = out[rows]
                 result = judge(model, self._measured(some_rows(X, rows))[0], rows, part)
                 if result is not part:

@@ -19,7 +19,7 @@
 #define SV_KERNELS "_memberships.h"
 #include "_each.h"
 
-SV_CHOOSE(sm_gaussian)
+SV_CHOOSE(sm_student)
 SV_CHOOSE(sm_linear)
 SV_CHOOSE(sm_softmax)
 
@@ -100,14 +100,55 @@ static void SV_(sm_softmax)(ptrdiff_t n, ptrdiff_t k, const double *SV_RESTRICT 
     }
 }
 
-/* The same of squared distances, for weights exp(offset_k - factor_k row_k).  IN offset, factor: k. */
-static void SV_(sm_gaussian)(ptrdiff_t n, ptrdiff_t k, const double *SV_RESTRICT offset,
-                             const double *SV_RESTRICT factor, const double *SV_RESTRICT shares,
-                             double *SV_RESTRICT table)
+/* log x for normal numbers x > 0, to 1e-15 of it or of 1. x = 2^e m with m from sqrt(1/2) to sqrt(2),
+ * log m = 2 (s + s^3 / 3 + ... + s^19 / 19), s = (m - 1) / (m + 1). */
+SV_INLINE double SV_(sm_log)(double x)
+{
+    const unsigned long long half = 0x3fe6a09e667f3bcdULL; /* sqrt(1/2) */
+    const double shift = 6755399441055744.0;
+    unsigned long long bits, exponent;
+    double m, s, t, p, e;
+    memcpy(&bits, &x, 8);
+    exponent = (bits - half) & 0xfff0000000000000ULL;
+    bits -= exponent;
+    memcpy(&m, &bits, 8);
+    /* the exponent, a signed number of 12 bits, by way of the low bits of a large number */
+    exponent = ((exponent >> 52) ^ 0x800ULL) + 0x4338000000000000ULL;
+    memcpy(&e, &exponent, 8);
+    e -= shift + 2048.0;
+    s = (m - 1.0) / (m + 1.0);
+    t = s * s;
+    p = 1.0 / 19.0;
+    p = SM_MULADD(p, t, 1.0 / 17.0);
+    p = SM_MULADD(p, t, 1.0 / 15.0);
+    p = SM_MULADD(p, t, 1.0 / 13.0);
+    p = SM_MULADD(p, t, 1.0 / 11.0);
+    p = SM_MULADD(p, t, 1.0 / 9.0);
+    p = SM_MULADD(p, t, 1.0 / 7.0);
+    p = SM_MULADD(p, t, 1.0 / 5.0);
+    p = SM_MULADD(p, t, 1.0 / 3.0);
+    p = p * t;
+    p = SM_MULADD(p, s, s);
+    return SM_MULADD(e, SM_LOG2_HIGH, SM_MULADD(e, SM_LOG2_LOW, 2.0 * p));
+}
+
+/* The same of squared distances q, for weights exp(offset_k - factor_k q) or, if power > 0,
+ * exp(offset_k) (1 + factor_k q)^(-power).  IN offset, factor: k.  INOUT table: n x k. */
+static void SV_(sm_student)(ptrdiff_t n, ptrdiff_t k, const double *SV_RESTRICT offset,
+                            const double *SV_RESTRICT factor, double power, const double *SV_RESTRICT shares,
+                            double *SV_RESTRICT table)
 {
     ptrdiff_t i, m;
-    for (m = 0; m < n; m++)
-        for (i = 0; i < k; i++) table[m * k + i] = offset[i] - factor[i] * table[m * k + i];
+    if (power > 0.0) {
+        for (m = 0; m < n; m++)
+            for (i = 0; i < k; i++) table[m * k + i] = SM_MULADD(factor[i], table[m * k + i], 1.0);
+        for (i = 0; i < n * k; i++) table[i] = table[i] < HUGE_VAL ? SV_(sm_log)(table[i]) : HUGE_VAL;
+        for (m = 0; m < n; m++)
+            for (i = 0; i < k; i++) table[m * k + i] = offset[i] - power * table[m * k + i];
+    } else {
+        for (m = 0; m < n; m++)
+            for (i = 0; i < k; i++) table[m * k + i] = offset[i] - factor[i] * table[m * k + i];
+    }
     SV_(sm_softmax)(n, k, shares, table);
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 
 cdef extern from "_memberships.h" nogil:
     void sm_softmax(Py_ssize_t, Py_ssize_t, const double*, double*)
-    void sm_gaussian(Py_ssize_t, Py_ssize_t, const double*, const double*, const double*, double*)
+    void sm_student(Py_ssize_t, Py_ssize_t, const double*, const double*, double, const double*, double*)
     void sm_linear(
         Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double* const*, const double*, const double*, double*
     )
@@ -23,8 +23,8 @@ cdef enum:
 
 
 cdef void normalize_chunk(
-    double* table, Py_ssize_t n, Py_ssize_t k, const double* offset, const double* factor, const double* shares,
-    Py_ssize_t chunk, int thread
+    double* table, Py_ssize_t n, Py_ssize_t k, const double* offset, const double* factor, double power,
+    const double* shares, Py_ssize_t chunk, int thread
 ) noexcept nogil:
     """The probabilities of a chunk of rows; ``offset`` is NULL if the table has logarithms of weights."""
     cdef Py_ssize_t size = max(<Py_ssize_t> 1, CHUNK // k)
@@ -33,10 +33,12 @@ cdef void normalize_chunk(
     if offset == NULL:
         sm_softmax(size, k, shares, table + first * k)
     else:
-        sm_gaussian(size, k, offset, factor, shares, table + first * k)
+        sm_student(size, k, offset, factor, power, shares, table + first * k)
 
 
-cdef normalize(double[:, ::1] table, const double* offset, const double* factor, const double* shares, int n_threads):
+cdef normalize(
+    double[:, ::1] table, const double* offset, const double* factor, double power, const double* shares, int n_threads
+):
     cdef Py_ssize_t n = table.shape[0], k = table.shape[1], chunk
     cdef Py_ssize_t size = max(<Py_ssize_t> 1, CHUNK // k), n_chunks = (n + size - 1) // size
     cdef int threads = n_threads if n * k * PRODUCTS > PAYS else 1
@@ -46,7 +48,7 @@ cdef normalize(double[:, ::1] table, const double* offset, const double* factor,
     with nogil:
         loop = begin_loop(n_chunks, threads)
         for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            normalize_chunk(&table[0, 0], n, k, offset, factor, shares, chunk, begin_chunk(&loop))
+            normalize_chunk(&table[0, 0], n, k, offset, factor, power, shares, chunk, begin_chunk(&loop))
         end_loop(&loop)
 
 
@@ -59,20 +61,23 @@ def softmax(double[:, ::1] table, const double[::1] shares, int n_threads):
     """
     if table.shape[1] == 0 or shares.shape[0] != table.shape[1]:
         raise ValueError("table and shares must have as many clusters, at least one")
-    normalize(table, NULL, NULL, &shares[0], n_threads)
+    normalize(table, NULL, NULL, 0.0, &shares[0], n_threads)
 
 
 def softmax_of_squares(
-    double[:, ::1] table, const double[::1] offset, const double[::1] factor, const double[::1] shares, int n_threads
+    double[:, ::1] table, const double[::1] offset, const double[::1] factor, double power, const double[::1] shares,
+    int n_threads
 ):
-    """The same for squared distances r2 of rows from k centers, whose weights are exp(offset_k - factor_k r2).
+    """The same for squared distances q of rows from k centers.
+
+    Weights are exp(offset_k - factor_k q) or, if ``power`` > 0, exp(offset_k) (1 + factor_k q)^-power.
 
     INOUT table : (n, k), k > 0;  offset, factor, shares : IN arrays (k,)
     """
     cdef Py_ssize_t k = table.shape[1]
     if k == 0 or not (offset.shape[0] == factor.shape[0] == shares.shape[0] == k):
         raise ValueError("table, offset, factor and shares must have as many clusters, at least one")
-    normalize(table, &offset[0], &factor[0], &shares[0], n_threads)
+    normalize(table, &offset[0], &factor[0], power, &shares[0], n_threads)
 
 
 # ---- weights that are linear functions -------------------------------------------------------------------------------
