@@ -11,6 +11,9 @@ from sklearn.datasets import make_blobs, make_moons
 
 import smallvar
 from smallvar import DPMeans, MixedDPMeans, ShapeMeans
+from smallvar._centers.dpmeans import RowsProblem
+from smallvar._centers.starts import DPFit, StartPoint
+from smallvar._core.fit_loop import LoopSettings
 from smallvar._selection.least_size import LargeClusterings
 from smallvar._selection.path import find_path
 
@@ -141,6 +144,44 @@ def test_a_cluster_that_falls_below_the_size_is_left_out():
         assert np.bincount(model.labels_).min() >= least
         assert (model.predict(X) == model.labels_).all()
         assert model.path_.best == model.n_clusters_
+
+
+class GivenPath:
+    """A path that a start may begin from: these rows and no small clusters."""
+
+    noise_columns = ()
+
+    def __init__(self, X):
+        self.X = X
+
+    def measured(self):
+        return self.X
+
+    def beside(self, k):
+        return None
+
+
+@pytest.mark.parametrize("algorithm", ["serial", "collapsed"])
+def test_a_cluster_that_loses_its_rows_in_the_sweeps_is_left_out(algorithm):
+    """The second center takes 20 rows of the first cluster at first, and loses them to it again."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(0, 1, 60), [9.0, 10.0, 11.0], rng.normal(40, 1, 50)])[:, None]
+    centers = np.array([[-1.0], [2.0], [40.0]])
+    fit = DPFit(len(X), None, LoopSettings(300, 0.0, None))
+    for exact in (False, True):
+        problem = RowsProblem(fit, X, None, 1, least=10.0, asked=10)
+        point = StartPoint(None, centers, 1.0, algorithm, 3, GivenPath(X), exact)
+        start = problem.start(point)
+        if exact:
+            with pytest.raises(ValueError, match="n_clusters=3 clusters of min_cluster_size=10"):
+                start.run(fit.loop)
+            continue
+        found = start.run(fit.loop).result(len(X))
+        assert np.bincount(found.labels).tolist() == [63, 50]
+        near = twins.least_size.nearest_of(X, found.centers)
+        np.testing.assert_array_equal(found.labels, near)
+        np.testing.assert_allclose(found.centers[0], X[:63].mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(found.objective, found.inertia + 2.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])

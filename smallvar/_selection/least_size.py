@@ -26,7 +26,7 @@ from smallvar._selection.descent import lloyd_sweeps
 from smallvar._selection.sample import PathClustering
 from smallvar._sweeps.merge import MergeSweep
 
-JOINED_SWEEPS = 20  # at most, between two looks at the sizes
+JOINED_SWEEPS = 300  # at most, between two looks at the sizes: as many as a fit has
 ROUNDING = 1e-9  # of a size: sums of weights are rounded
 
 
@@ -78,10 +78,10 @@ def least_weight(estimator, weight, n_samples):
 
 
 def no_such_number(number, least):
-    """The error where so many clusters of this size are not there."""
+    """The error where there are not so many clusters of this size."""
     return ValueError(
-        f"n_clusters={number} clusters of min_cluster_size={shown(least)} are not in X: one of the "
-        "two must be smaller"
+        f"no clustering into n_clusters={number} clusters of min_cluster_size={shown(least)} was "
+        "found: one of the two must be smaller"
     )
 
 
