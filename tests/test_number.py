@@ -119,6 +119,19 @@ def test_columns_of_noise_with_weights(seed):
     np.testing.assert_allclose(one.cluster_centers_.mean(axis=0), two.cluster_centers_.mean(axis=0))
 
 
+@pytest.mark.parametrize(("seed", "d"), [(180, 17), (752, 20)])
+def test_rows_left_out_make_columns_constant(seed, d):
+    """Five rows of many columns in steps: fewer coordinates than columns that vary."""
+    rng = np.random.default_rng(seed)
+    n, _ = int(rng.integers(4, 9)), rng.integers(9, 24)
+    X = 3.0 * rng.normal(size=(2, d))[rng.integers(2, size=n)]
+    X = np.round(X + 0.3 * rng.normal(size=(n, d)))
+    model = DPMeans(random_state=0).fit(X)
+    assert X.shape == (5, d)
+    assert 1 <= model.n_clusters_ <= 2
+    assert (model.predict(X) == model.labels_).all()
+
+
 @seeds(3)
 def test_few_rows_of_many_columns(seed):
     rng = np.random.default_rng(seed)

@@ -45,7 +45,7 @@ class OwnShapes:
         else:
             self.rows = coordinates.own()
             floor = 0.0 if coordinates.floor is None else coordinates.floor
-            self.floor = np.broadcast_to(floor, (self.d, self.d))
+            self.floor = np.broadcast_to(floor, (self.rows.shape[1],) * 2)
         self.rows, self.floor = self.rows * self.scale, self.floor * self.scale**2
         # coordinates may be fewer than the directions, of few rows in many columns
         self.in_full = self.rows.shape[1] == self.d
