@@ -391,8 +391,8 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         The mixture is measured when it is first asked for, on at most 10,000 rows of the fit. Their
         scatter is the best of five forms: spherical or a full matrix, one for all clusters or one
         each, or one variance for each column, by likelihood and a price of log(n) / 2 for each
-        parameter; spherical if most columns are flags. Degrees of freedom are infinite (Gaussian) or from 200 to 3. Hard labels cut
-        off what reaches over to other clusters; by steps of EM, with the centers as they are,
+        parameter; spherical if most columns are flags. Degrees of freedom are infinite (Gaussian)
+        or from 200 to 3. Hard labels cut off what reaches over to other clusters; by steps of EM, with the centers as they are,
         shares and scatter are those of the rows by their probabilities. For costs that are no
         distances (divergences, cosines, mixed columns) only the unit of the cost is measured.
 
