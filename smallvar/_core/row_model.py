@@ -392,9 +392,10 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         scatter is the best of five forms: spherical or a full matrix, one for all clusters or one
         each, or one variance for each column, by likelihood and a price of log(n) / 2 for each
         parameter; spherical if most columns are flags. Degrees of freedom are infinite (Gaussian)
-        or from 200 to 3. Hard labels cut off what reaches over to other clusters; by steps of EM, with the centers as they are,
-        shares and scatter are those of the rows by their probabilities. For costs that are no
-        distances (divergences, cosines, mixed columns) only the unit of the cost is measured.
+        or from 200 to 3. Hard labels cut off what reaches over to other clusters; by steps of EM,
+        with the centers as they are, shares and scatter are those of the rows by their
+        probabilities. For costs that are no distances (divergences, cosines, mixed columns) only
+        the unit of the cost is measured.
 
         Rows of no known cluster have a t density with one degree of freedom and the scatter of all
         rows, and the share of one row more than the fit had, or that of the noise.
