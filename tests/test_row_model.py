@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 import twins.mixture
 from helpers import seeds
+from scipy.special import logsumexp
 from scipy.stats import chi2, f
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
@@ -24,6 +25,7 @@ from smallvar._core.mixture import (
     fit_mixture,
     log_sums,
 )
+from smallvar._core.row_model import RowModel, _Scaled
 
 PER_ROW = ("predict_proba", "score_samples", "outlier_scores")
 
@@ -172,6 +174,45 @@ def test_higher_density_of_rows_of_a_mixture(freedom):
     logs = log_sums(mixture.logs(mixture.scatter.squares(X, centers)))[:, 0]
     scores = np.sort(np.interp(logs, *mixture.typicality()))
     assert np.abs(scores - np.linspace(0, 1, len(z))).max() < 0.012
+
+
+@pytest.mark.parametrize("form", SCATTER_FORMS)
+@pytest.mark.parametrize("freedom", [np.inf, 4.0])
+@seeds(6)
+def test_shortcuts_are_the_mixture(seed, form, freedom):
+    """Linear functions of rows, and one pass over distances, near 0 and far from it."""
+    rng = np.random.default_rng(seed)
+    d, k, shift = 1 + seed, 2 + seed, 10.0 ** (3 * seed - 3)
+    d = max(d, 2)
+    roots = rng.normal(size=(k if form.own else 1, d, d)) + 2.0 * np.eye(d)
+    values = {
+        "spherical": rng.uniform(0.2, 3, size=len(roots)),
+        "columns": rng.uniform(0.2, 3, size=(len(roots), d)),
+        "full": roots @ roots.transpose(0, 2, 1),
+    }[form.shape]
+    centers = 4.0 * rng.normal(size=(k, d)) + shift
+    scatter = Scatter(form, values, d)
+    mixture = Mixture(rng.dirichlet(np.ones(k)), scatter, freedom)
+    columns = np.sort(rng.permutation(d + 2)[:d]) if seed % 2 else None
+    model = RowModel(mixture, _Scaled(scatter, None, centers, columns), None)
+    X = rng.normal(size=(70, d + 2 if seed % 2 else d)) * 5.0 + shift
+    used = X if columns is None else X[:, columns]
+    logs = twins.mixture.log_joint(
+        used - shift,
+        centers - shift,
+        mixture.shares,
+        {
+            "spherical": values[:, None, None] * np.eye(d) if values.ndim == 1 else None,
+            "columns": np.eye(d) * values[:, None] if values.ndim == 2 else None,
+            "full": values,
+        }[form.shape]
+        + np.zeros((k, 1, 1)),
+        freedom,
+    )
+    expected = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    for n_threads in (1, 2):
+        found = model.memberships(X, n_threads)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
 
 # ---- estimators ------------------------------------------------------------------------------

@@ -16,14 +16,15 @@ class FittedRows:
     ``results`` keeps what has been computed, by name. A pickled one has no rows any more, but these
     results.
 
-    ``centers`` are those of the fit, ``components`` the parts of clusters that the rows belong to,
-    if there are any. Of a stream, the rows are the last batch: ``before`` are the sums, over all
-    batches, of squared distances and of weights.
+    ``centers`` are those of the fit, of which sums are kept; ``components`` the parts of clusters
+    that the rows belong to, if there are any. Of a stream, the rows are the last batch: ``before``
+    are the sums, over all batches, of squared distances and of weights.
     """
 
     def __init__(self, X, weight, labels, centers=None, components=None, before=None):
         self.X, self.weight, self.labels, self.components = X, weight, labels, components
-        self.centers = None if centers is None else centers.copy()
+        # by their sums it is noticed if a user replaces the centers
+        self.center_sums = None if centers is None else centers.sum(axis=1)
         self.before, self.weighted, self.results = before, weight is not None, {}
         self._probes = self._probed()
 

@@ -144,28 +144,34 @@ class Scatter:
             return None
         root = self.roots[0].T if shape == "full" else np.diag(self.values[0] ** -0.5)
         X = X.toarray() if issparse(X) else X
-        return X @ root, centers @ root, np.ones(len(centers))
+        near = centers[0]  # products of rows far from 0 would round what rows differ by
+        return (X - near) @ root, (centers - near) @ root, np.ones(len(centers))
 
     def linear(self, centers):
-        """Matrix A and offsets b by which x'A_k + b_k differ as -1/2 of the squares of x do.
+        """What makes squares linear functions of rows; None where their rounding would matter.
 
-        Of one scatter S for all clusters, with m the mean of the centers: A_k = S^-1 (mu_k - m) and
-        b_k = -1/2 (mu_k - m)'S^-1 (mu_k + m). None where rounding of x'A_k would matter, as for
-        rows far from 0, and where clusters have scatter of their own.
+        With m the mean of the centers and P the inverse of the scatter, squares q_k and those from
+        m, q_0, have 1/2 (q_0 - q_k) = x'A_k + b_k, A_k = P (mu_k - m), b_k = -1/2 A_k'(mu_k + m).
+        Returns A (d, K), b, m, the diagonal of P, and factors of q_k by the spreads of clusters.
+        The diagonal is None where P is full. Where each cluster has a full scatter nothing is.
         """
-        if self.form.own:
+        shape, own = self.form
+        if own and shape == "full":
             return None
-        mean = centers.mean(axis=0)
-        if self.form.shape == "spherical":
-            A = (centers - mean) / self.values[0]
-        elif self.form.shape == "columns":
-            A = (centers - mean) / self.values
+        mean, factor = centers.mean(axis=0), np.ones(len(centers))
+        if shape == "full":
+            A, inverse = (centers - mean) @ self.roots[0].T @ self.roots[0], None
         else:
-            A = (centers - mean) @ self.roots[0].T @ self.roots[0]
+            least = self.values.min(axis=0)
+            inverse = np.ones(self.d) / least
+            A = (centers - mean) * inverse
+            if own:
+                factor = least / self.values
         reach = np.abs(centers).max(axis=0)
         if not (np.abs(A) @ reach).max() * self.d < LARGEST_PRODUCT:
             return None
-        return np.ascontiguousarray(A.T), -0.5 * (A * (centers + mean)).sum(axis=1)
+        offset = -0.5 * (A * (centers + mean)).sum(axis=1)
+        return np.ascontiguousarray(A.T), offset, mean, inverse, factor
 
     def squares(self, X, centers, n_threads=1):
         """Squared distances of rows from centers in units of the scatter, (n, K)."""

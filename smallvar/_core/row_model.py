@@ -89,18 +89,21 @@ class RowModel:
         out = np.empty((block.shape[0], self.n_clusters + unknown)) if out is None else out
         freedom, prices = self.mixture.freedom, -0.5 * self.mixture.prices
         if not unknown and self.clusters is None:
-            # the squares of a row are those of others and a linear function
-            linear = self.squares.linear(block) if np.isinf(freedom) else None
-            if linear is not None:
-                A, offset = linear
-                softmax_of_linear(block, A, offset + prices, shares, out, n_threads)
-                return out
-            factor, power = self.squares.write(block, out, n_threads), 0.0
-            factor *= 0.5
+            unit, power = 0.5, 0.0
             if np.isfinite(freedom):
-                factor *= 2.0 / freedom
-                power = 0.5 * (freedom + self.mixture.scatter.d)
-            softmax_of_squares(out, prices, factor, power, shares, n_threads)
+                unit, power = 1.0 / freedom, 0.5 * (freedom + self.mixture.scatter.d)
+            linear = self.squares.linear(block)
+            if linear is not None:  # squares are linear functions but for what all have in common
+                A, offset, origin, inverse, factor = linear
+                if power == 0.0 and (factor == 1.0).all():
+                    softmax_of_linear(block, A, offset + prices, shares, out, n_threads)
+                    return out
+                if inverse is not None:
+                    squares = origin, inverse, prices, unit * factor, power
+                    softmax_of_linear(block, A, offset, shares, out, n_threads, squares)
+                    return out
+            factor = self.squares.write(block, out, n_threads)
+            softmax_of_squares(out, prices, unit * factor, power, shares, n_threads)
             return out
         out[:] = self.logs(block, n_threads, unknown)
         softmax(out, shares, n_threads)
@@ -158,6 +161,13 @@ def mean_row(X, weight):
     return np.asarray(X.T @ w / w.sum(), dtype=np.float64).reshape(1, -1)
 
 
+def in_all(part, columns, d):
+    """An array of some of d columns, along the first axis, with zeros for the others."""
+    out = np.zeros((d, *part.shape[1:]))
+    out[columns] = part
+    return out
+
+
 @dataclass
 class _Scaled:
     """Squared distances in units of a scatter, of the columns that varied in the fit (None: all).
@@ -193,13 +203,16 @@ class _Scaled:
         return factor.copy()
 
     def linear(self, X):
-        """Matrix, for all columns, and offsets as of ``Scatter.linear``; None: there are none."""
+        """What ``Scatter.linear`` has, for all columns; None: there is nothing."""
         found = None if self.costs is not None or issparse(X) else self.scatter.linear(self.centers)
         if found is None or self.columns is None:
             return found
-        A = np.zeros((X.shape[1], len(self.centers)))
-        A[self.columns] = found[0]
-        return A, found[1]
+        A, offset, origin, inverse, factor = found
+        origin, inverse = (
+            None if part is None else in_all(part, self.columns, X.shape[1])
+            for part in (origin, inverse)
+        )
+        return in_all(A, self.columns, X.shape[1]), offset, origin, inverse, factor
 
 
 @dataclass
@@ -325,11 +338,12 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
 
     def _row_model(self):
         """The RowModel, measured when it is first asked for."""
-        fitted, centers = self._fitted_rows, vars(self).get("cluster_centers_")
-        given = fitted is not None and fitted.centers is not None and fitted.are_there
-        if given and not np.array_equal(fitted.centers, centers):  # replaced by the user
-            facts = fitted.X, fitted.weight, self.predict(fitted.X), centers
-            self._fitted_rows = FittedRows(*facts, before=fitted.before)
+        fitted = self._fitted_rows
+        if fitted is not None and fitted.center_sums is not None and fitted.are_there:
+            centers = learned(self, "cluster_centers_", None, self.n_features_in_)
+            if not np.array_equal(fitted.center_sums, centers.sum(axis=1)):  # replaced by the user
+                facts = fitted.X, fitted.weight, self.predict(fitted.X), centers
+                self._fitted_rows = FittedRows(*facts, before=fitted.before)
         return self._of_rows("model of rows", self._new_row_model, of_batches=True)
 
     def _new_row_model(self, fitted):

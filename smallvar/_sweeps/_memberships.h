@@ -21,6 +21,7 @@
 
 SV_CHOOSE(sm_student)
 SV_CHOOSE(sm_linear)
+SV_CHOOSE(sm_squares)
 SV_CHOOSE(sm_softmax)
 
 #endif
@@ -176,6 +177,30 @@ static void SV_(sm_linear)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k, ptrdiff_t padd
         V_STORE(part[3], sum3);
         for (m = 0; m < n; m++)
             for (l = 0; l < V_LANES && i + l < k; l++) table[m * k + i + l] = part[m][l];
+    }
+}
+
+/* Squared distances sum_j inverse_j (x_j - center_kj)^2 from t_k, half of those from an origin less half of those from
+ * the center, which are linear functions of x.  IN x: n rows; origin, inverse: d.  INOUT table: n x k, t, then squares. */
+static void SV_(sm_squares)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k, const double *const *x,
+                            const double *SV_RESTRICT origin, const double *SV_RESTRICT inverse,
+                            double *SV_RESTRICT table)
+{
+    ptrdiff_t i, j, l, m;
+    for (m = 0; m < n; m++) {
+        double part[SM_SIDE] = {0.0, 0.0, 0.0, 0.0}, total;
+        const double *row = x[m];
+        for (j = 0; j + SM_SIDE <= d; j += SM_SIDE)
+            for (l = 0; l < SM_SIDE; l++) {
+                const double t = row[j + l] - origin[j + l];
+                part[l] += inverse[j + l] * t * t;
+            }
+        total = (part[0] + part[1]) + (part[2] + part[3]);
+        for (; j < d; j++) total += inverse[j] * (row[j] - origin[j]) * (row[j] - origin[j]);
+        for (i = 0; i < k; i++) {
+            const double square = total - 2.0 * table[m * k + i];
+            table[m * k + i] = square > 0.0 ? square : 0.0;
+        }
     }
 }
 

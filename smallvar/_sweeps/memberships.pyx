@@ -13,6 +13,9 @@ cdef extern from "_memberships.h" nogil:
     void sm_linear(
         Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, const double* const*, const double*, const double*, double*
     )
+    void sm_squares(
+        Py_ssize_t, Py_ssize_t, Py_ssize_t, const double* const*, const double*, const double*, double*
+    )
 
 cdef enum:
     CHUNK = 4096            # probabilities of a chunk, but at least one row
@@ -83,11 +86,25 @@ def softmax_of_squares(
 # ---- weights that are linear functions -------------------------------------------------------------------------------
 
 
+cdef struct Clusters:
+    Py_ssize_t k
+    Py_ssize_t padded           # k, rounded up
+    const double* columns       # d x padded: value j of a_k at columns[j * padded + k]
+    const double* offset        # padded
+    const double* shares        # k
+    const double* origin        # d, or NULL: weights are exponentials of the linear functions
+    const double* inverse       # d
+    const double* price         # k
+    const double* factor        # k
+    double power
+
+
 cdef void linear_chunk(
-    const Rows* rows, const double* columns, const double* offset, const double* shares, Py_ssize_t k,
-    Py_ssize_t padded, Py_ssize_t chunk, Py_ssize_t size, int thread, double* buffer, double* table
+    const Rows* rows, const Clusters* clusters, Py_ssize_t chunk, Py_ssize_t size, int thread, double* buffer,
+    double* table
 ) noexcept nogil:
     """The probabilities of a chunk of ``size`` rows.  buffer : SIDE d numbers for each thread"""
+    cdef Py_ssize_t k = clusters.k
     cdef const double* x[SIDE]
     cdef Py_ssize_t first = chunk * size, last = min(rows.n, (chunk + 1) * size), d = rows.d, i = first, m, count
     buffer += thread * SIDE * d
@@ -95,17 +112,29 @@ cdef void linear_chunk(
         count = min(<Py_ssize_t> SIDE, last - i)
         for m in range(count):
             x[m] = row_at(rows, i + m, buffer + m * d)
-        sm_linear(count, d, k, padded, x, columns, offset, table + i * k)
+        sm_linear(count, d, k, clusters.padded, x, clusters.columns, clusters.offset, table + i * k)
+        if clusters.origin != NULL:
+            sm_squares(count, d, k, x, clusters.origin, clusters.inverse, table + i * k)
         i += count
-    sm_softmax(last - first, k, shares, table + first * k)
+    if clusters.origin == NULL:
+        sm_softmax(last - first, k, clusters.shares, table + first * k)
+    else:
+        sm_student(
+            last - first, k, clusters.price, clusters.factor, clusters.power, clusters.shares, table + first * k
+        )
 
 
 def softmax_of_linear(
-    X, const double[:, ::1] A, const double[::1] offset, const double[::1] shares, double[:, ::1] table, int n_threads
+    X, const double[:, ::1] A, const double[::1] offset, const double[::1] shares, double[:, ::1] table, int n_threads,
+    squares=None
 ):
     """Write the probabilities of rows x for weights exp(offset_k + x'a_k) of k clusters.
 
-    X : IN array (n, d);  A : IN array (d, k), k > 0;  offset, shares : IN arrays (k,);  table : OUT array (n, k)
+    Or, with ``squares`` = (origin, inverse, price, factor, power), for those that ``softmax_of_squares`` has, ``price``
+    being its offset, of squared distances q_k = sum_j inverse_j (x_j - origin_j)^2 - 2 (offset_k + x'a_k).
+
+    X : IN array (n, d);  A : IN array (d, k), k > 0;  offset, shares, price, factor : IN arrays (k,);
+    origin, inverse : IN arrays (d,);  table : OUT array (n, k)
     """
     cdef Rows rows = rows_of(X, None, None)
     cdef Py_ssize_t k = A.shape[1], d = rows.d, j, i, chunk, first = 0, last, work = 0
@@ -126,15 +155,20 @@ def softmax_of_linear(
     cdef Py_ssize_t n_chunks = (rows.n + size - 1) // size
     cdef Py_ssize_t step = max(<Py_ssize_t> 2 * threads, LINEAR_WORK // (size * k * (d + PRODUCTS)))
     cdef ParallelLoop loop
+    cdef Clusters clusters = Clusters(k, padded, &columns[0, 0], &begin[0], &shares[0], NULL, NULL, NULL, NULL, 0.0)
+    cdef const double[::1] origin, inverse, price, factor
+    if squares is not None:
+        origin, inverse, price, factor, clusters.power = squares
+        if not (origin.shape[0] == inverse.shape[0] == d) or not (price.shape[0] == factor.shape[0] == k):
+            raise ValueError("origin and inverse must have columns as X, price and factor as many clusters as A")
+        clusters.origin, clusters.inverse = &origin[0], &inverse[0]
+        clusters.price, clusters.factor = &price[0], &factor[0]
     with nogil:
         while first < n_chunks:
             last = min(n_chunks, first + step)
             loop = begin_loop(last - first, threads)
             for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                linear_chunk(
-                    &rows, &columns[0, 0], &begin[0], &shares[0], k, padded, chunk, size, begin_chunk(&loop),
-                    &buffer[0], &table[0, 0]
-                )
+                linear_chunk(&rows, &clusters, chunk, size, begin_chunk(&loop), &buffer[0], &table[0, 0])
             end_loop(&loop)
             poll_signals(&work, 1, 0)
             first = last
