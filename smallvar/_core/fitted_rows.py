@@ -24,7 +24,8 @@ class FittedRows:
     def __init__(self, X, weight, labels, centers=None, components=None, before=None):
         self.X, self.weight, self.labels, self.components = X, weight, labels, components
         # by their sums it is noticed if a user replaces the centers
-        self.center_sums = None if centers is None else centers.sum(axis=1)
+        with np.errstate(over="ignore"):
+            self.center_sums = None if centers is None else centers.sum(axis=1)
         self.before, self.weighted, self.results = before, weight is not None, {}
         self._probes = self._probed()
 
