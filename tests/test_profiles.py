@@ -393,6 +393,26 @@ def test_asking_changes_no_fit():
     assert_array_equal(one.fit(IRIS[::2]).labels_, other.fit(IRIS[::2]).labels_)
 
 
+def test_representatives_of_mixed_tables():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    kind = rng.integers(3, size=200)
+    frame = pd.DataFrame({"a": 6.0 * kind + rng.normal(size=200), "b": np.array(list("xyz"))[kind]})
+    frame.loc[::7, "a"] = np.nan
+    model = MixedDPMeans(n_clusters=3, random_state=0).fit(frame)
+    D, labels = model.transform(frame), model.labels_
+    found = model.representatives_
+    for k, row in enumerate(found.centers):
+        assert labels[row] == k
+        assert D[row, k] == D[labels == k, k].min()
+    assert found.boundaries
+    for (a, b), pair in found.boundaries.items():
+        for own, other, row in ((a, b, pair[0]), (b, a, pair[1])):
+            assert labels[row] == own
+            assert D[row].argsort()[1] == other or (D[labels == own].argsort()[:, 1] != other).all()
+    assert model.probabilities_[found.centers].min() > 0.9
+
+
 def test_shares_of_mixed_tables():
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)

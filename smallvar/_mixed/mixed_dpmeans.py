@@ -38,6 +38,7 @@ from smallvar._mixed.profiles import profiles
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.least_size import check_least_size, least_weight
 from smallvar._selection.penalty import check_exact_number
+from smallvar._selection.representatives import Representatives, find_representatives
 
 # share of the clusters at which a path begins that it may find to be the best number
 REFOUND = 0.6
@@ -164,6 +165,9 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         The probability of its own cluster for each row, see :meth:`predict_proba`.
     outlier_scores_ : ndarray of shape (n_samples,), float64
         How strange each row is, from 0 to 1, see :meth:`outlier_scores`.
+    representatives_ : Representatives
+        Numbers of rows that stand for the clusters: ``centers``, those nearest to the centers, and
+        ``boundaries``, a dict with two rows for each pair of clusters that touch.
     profiles_ : DataFrame, Table or dict of arrays
         A row for each cluster and column, first those that set the cluster apart: ``cluster``,
         ``size``, ``column``, ``kind``, ``summary`` (in words), ``apart`` (by how much the cluster's
@@ -313,6 +317,17 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if "_profiles" not in vars(self):
             raise AttributeError(f"this {type(self).__name__} has no profiles_: it must be fitted")
         return as_table(self._profiles, self._library)
+
+    @property
+    def representatives_(self) -> Representatives:  # numpydoc ignore=RT01
+        """The rows of the fit nearest to the centers, and beside the boundaries."""
+        check_fitted(self)
+        return self._of_rows("representatives_", self._represented)
+
+    def _represented(self, rows):
+        costs, n_threads = MixedDeviances(self._measure, self._centers), self._threads()
+        data = rows.X, rows.weight, rows.labels, self.n_clusters_
+        return find_representatives(*data, lambda part: costs(part, n_threads))
 
     @property
     def _n_features_out(self):

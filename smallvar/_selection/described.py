@@ -141,4 +141,4 @@ class DescribedMixin(KeepsRowsMixin):
         """Distances of rows, of the fit or some of them, from all clusters."""
         plain = copy_of(self)
         vars(plain).pop("feature_names_in_", None)  # these rows are checked already
-        return plain.transform(X)
+        return plain.transform(X.astype(np.float64))

@@ -47,7 +47,7 @@ class _Least:
 def find_representatives(X, weight, labels, k, distances):
     """Return the Representatives of rows with labels 0 to k - 1; rows of weight zero are left out.
 
-    ``distances(rows)`` are those of some rows, float64, from all clusters.
+    ``distances(rows)`` are those of some rows from all clusters.
     """
     used = np.flatnonzero(labels >= 0 if weight is None else (labels >= 0) & (weight > 0.0))
     center, beside, any_row = _Least(k), _Least(k, k), _Least(k, k)
@@ -55,7 +55,7 @@ def find_representatives(X, weight, labels, k, distances):
     size = max(1, MOST_COMPARED // max(k, X.shape[1]))
     for start in range(0, len(used), size):
         rows = used[start : start + size]
-        table = np.array(distances(some_rows(X, rows).astype(np.float64)), dtype=np.float64)
+        table = np.array(distances(some_rows(X, rows)), dtype=np.float64)
         own = labels[rows]
         near = table[np.arange(len(rows)), own]
         with np.errstate(invalid="ignore"):
