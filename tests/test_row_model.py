@@ -379,6 +379,16 @@ def test_far_rows():
     assert model.predict_proba(X, unknown=True)[:, -1].mean() < 0.05
 
 
+def test_centers_beyond_squares():
+    """Squared distances, and differences of them, are beyond float64."""
+    X = np.broadcast_to([1e300, -1e300], (5, 2))
+    model = DPMeans(lam=2.0).fit(X)
+    Z = np.array([[1e300, -1e300], [0.0, 1.0], [-1e300, 1e300]])
+    assert (model.predict_proba(Z) == 1.0).all()
+    assert model.outlier_scores(Z)[1:].tolist() == [1.0, 1.0]
+    assert not np.isnan(model.score_samples(Z)).any()
+
+
 def test_one_cluster_and_as_many_as_rows():
     X, _, _ = blobs(0, 40)
     one = DPMeans(n_clusters=1).fit(X)
@@ -454,6 +464,14 @@ def test_stream():
     assert forgetful._within[1] < stream._within[1]
 
 
+def test_stream_of_directions_that_cancel():
+    model = smallvar.SphericalDPMeans(lam=1000.0)
+    model.partial_fit([[1.0], [1.0]]).partial_fit([[-1.0], [-1.0]])
+    assert model.resultant_lengths_.tolist() == [0.0]
+    assert model.predict_proba([[1.0], [-1.0]]).tolist() == [[1.0], [1.0]]
+    assert np.isfinite(model.outlier_scores([[1.0]])).all()
+
+
 def test_replaced_centers():
     X, _, model = blobs(0)
     before = model.predict_proba(X)
@@ -515,3 +533,11 @@ def test_fits_are_not_slower_for_it():
     X, _, model = blobs(0)
     assert not model._fitted_rows.results
     assert model._fitted_rows.X is X
+
+
+def test_covariances_that_are_all_prior():
+    """Equal rows, with a covariance from the prior alone."""
+    X = np.full((4, 1), 1e8)
+    model = smallvar.MahalanobisMeans(n_clusters=1, scale=3e16).fit(X)
+    assert model.predict_proba(X).tolist() == [[1.0]] * 4
+    assert np.isfinite(model.outlier_scores(X)).all()

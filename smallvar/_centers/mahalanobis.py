@@ -650,6 +650,7 @@ default="auto"
         shares = learned(self, "weights_", len(centers)) if by_point else None
         if self._varying is not None:
             covariances = covariances[:, self._varying][:, :, self._varying]
+        check_number(self.scale, "scale", low=0, low_open=True)  # it may have been set since
         kind, scale = PointGaussians if by_point else Gaussians, float(self.scale) * self._unit
         state = kind(self._columns(X), w, self.lam_ or 0.0, scale, reg, None)
         state.set_clusters(self._columns(centers), covariances, shares)

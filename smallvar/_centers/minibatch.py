@@ -297,7 +297,9 @@ class BatchEstimator(RowModelMixin, CenterEstimator):
         weights, (error, total) = getattr(self, self._given), fitted.before
         centers = learned(self, "cluster_centers_", None, self.n_features_in_)
         variance = error / (self._error_share * total * centers.shape[1])
-        return model_of_stream(centers, weights / weights.sum(), variance)
+        total = float(weights.sum())  # 0 for directions that cancel, and where all has faded
+        shares = weights / total if total > 0.0 else np.full(len(centers), 1.0 / len(centers))
+        return model_of_stream(centers, shares, variance)
 
 
 class MiniBatchDPMeans(NearestCenters, BatchEstimator):

@@ -385,11 +385,14 @@ def fit_mixture(rows, labels, forms=None):
 
 def fit_scale(rows, labels, scatter):
     """The mixture of DenseRows with a scatter that is known but for a common factor."""
+    if not scatter.is_sound:
+        return fit_mixture(rows, labels)
     costs = RowsOfCosts(rows.squares(scatter), rows.weight, rows.d, 0.0, scatter.log_volume)
     costs.least = LEAST_VARIANCE * float(rows.weight @ costs.costs.min(axis=1)) / rows.n / rows.d
     costs.least = costs.least or np.finfo(float).tiny
     found = fit_mixture(costs, labels, SPHERICAL[:1])
-    return Mixture(found.shares, scatter.times(found.scatter.values[0]), found.freedom)
+    scaled = scatter.times(found.scatter.values[0])
+    return Mixture(found.shares, scaled if scaled.is_sound else scatter, found.freedom)
 
 
 def _by_em(mixture, rows):

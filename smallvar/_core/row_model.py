@@ -119,7 +119,8 @@ class RowModel:
     def score(self, block, n_threads):
         """Log densities of rows."""
         out = log_sums(self.logs(block, n_threads))[:, 0]
-        return out if self.offset is None else out + self.offset(block)
+        out = out if self.offset is None else out + self.offset(block)
+        return np.where(np.isnan(out), -np.inf, out)  # of distances beyond float64
 
     def strangeness(self, block, n_threads, own=None):
         """Probabilities that a row of the mixture has a higher density than these rows.
@@ -142,7 +143,8 @@ class RowModel:
         if self.levels is None:
             self.levels = self.mixture.typicality()
         density, higher = self.levels
-        return np.interp(log_sums(logs)[:, 0], density, higher)
+        out = log_sums(logs)[:, 0]
+        return np.interp(np.where(np.isnan(out), -np.inf, out), density, higher)
 
 
 @dataclass

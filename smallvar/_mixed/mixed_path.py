@@ -353,7 +353,9 @@ class MixedPath(Path):
         self.stays = problem.least is not None
         self._beside = {c.k: c.beside for c in clusterings if c.beside is not None}
         i = int(np.searchsorted(self.counts, self.best))
-        self.lam = penalty_within(self.lam_low[i], self.lam_high[i], 2.0 * self.error[0] or 1.0)
+        low, high = self.lam_low[i], self.lam_high[i]
+        high = high if high > 0.0 else np.inf  # fewer clusters have no larger error
+        self.lam = penalty_within(low, high, 2.0 * self.error[0] or 1.0)
         self.confidence = np.nan
         self.confidences = np.full(len(clusterings), np.nan)
         if problem.free:

@@ -84,7 +84,8 @@ static void SV_(sm_softmax)(ptrdiff_t n, ptrdiff_t k, const double *SV_RESTRICT 
         for (l = 1; l < SM_SIDE; l++) largest = part[l] > largest ? part[l] : largest;
         for (; i < k; i++) largest = row[i] > largest ? row[i] : largest;
         if (largest > -HUGE_VAL)
-            for (i = 0; i < k; i++) row[i] -= largest;
+            for (i = 0; i < k; i++) /* NaN, of distances beyond float64, has no weight */
+                row[i] = row[i] <= largest ? row[i] - largest : -HUGE_VAL;
         else
             for (i = 0; i < k; i++) row[i] = log(shares[i]);
     }
