@@ -152,10 +152,6 @@ class CenterEstimator(
         X, centers = self._measured(self._validate(X, reset=False))
         return nearest(X, None, centers, self._threads()).labels
 
-    def _measured(self, X):
-        """Rows and centers in the coordinates in which distances between them are measured."""
-        return X, learned(self, "cluster_centers_", None, X.shape[1])
-
     def transform(self, X: Data) -> NDArray[np.floating]:
         """Compute the Euclidean distances (not squared) of each row to each center.
 

@@ -9,7 +9,7 @@ import numpy as np
 from smallvar._centers.gaussian_path import begin_path, merge_path
 from smallvar._centers.gaussians import Data
 from smallvar._selection.columns import PowerTransform, recorded
-from smallvar._selection.confidence import Choice, of_gaussians, shares
+from smallvar._selection.confidence import NumberChoice, of_gaussians, shares
 from smallvar._selection.directions import PARAMETER_PRICE
 from smallvar._sweeps.residual_density import fit_residual_density
 
@@ -74,7 +74,7 @@ class GaussianNumber:
         return total * (deviance - d * np.log(2.0 * np.pi)) + apart + state.prior() + price
 
     def choice(self):
-        """The number chosen, as a Choice."""
+        """The number chosen, as a NumberChoice."""
         tables = [self.given] if self.transformed is None else [self.given, self.transformed]
         lowest = [min(table.values()) for table in tables]
         numbers = [min(table, key=table.get) for table in tables]
@@ -92,4 +92,4 @@ class GaussianNumber:
         )
         tie = PARAMETER_PRICE * np.log(max(self.n, 2.0))
         confidences = shares(V, i, confidence, tie)
-        return Choice(best, counts, confidence, confidences, self.few_valued, self.skewed)
+        return NumberChoice(best, counts, confidence, confidences, self.few_valued, self.skewed)

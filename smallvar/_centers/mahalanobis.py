@@ -520,7 +520,7 @@ default="auto"
         return self
 
     def _best_start(self, data, setting, free):
-        """The best start, and the Choice of its number of clusters (None: not ``free``)."""
+        """The best start, and the NumberChoice of its number of clusters (None: not ``free``)."""
         _, known, _, lam, _, total, rng = setting
 
         def best(starts):

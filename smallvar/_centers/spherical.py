@@ -25,7 +25,6 @@ from smallvar._centers.unit_rows import (
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest, nearest_sweep
 from smallvar._core.profiles import NO_SPREAD
-from smallvar._core.row_model import SquaredDistances, mean_row, model_of_costs
 from smallvar._core.validation import (
     DTYPES,
     Data,
@@ -593,10 +592,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         if fitted.before is not None:
             return super()._made_row_model(fitted)
         rows, weight, labels, centers = self._sample_for_model(fitted)
-        costs = SquaredDistances(centers), SquaredDistances(mean_row(rows, weight))
         # of the tangent plane, where a von Mises-Fisher density is a Gaussian
         d = max(1, min(rows.shape) - 1)
-        return model_of_costs(*costs, rows, weight, labels, d, self._threads())
+        return self._model_of_distances(rows, weight, labels, centers, d)
 
     @overload
     def predict(  # numpydoc ignore=GL08

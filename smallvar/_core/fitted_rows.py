@@ -3,6 +3,8 @@
 import numpy as np
 from scipy.sparse import issparse
 
+from smallvar._core.validation import learned
+
 PROBED = 8  # numbers or rows, about, by which a change of the data is noticed
 # of rows that are used to measure something: at most so many rows, and numbers in them, but at
 # least FEWEST_SAMPLED rows
@@ -91,6 +93,10 @@ class KeepsRowsMixin:
     """An estimator that keeps the rows of its fit, by reference."""
 
     _fitted_rows: FittedRows | None = None
+
+    def _measured(self, X):
+        """Rows and centers in the coordinates in which distances between them are measured."""
+        return X, learned(self, "cluster_centers_", None, X.shape[1])
 
     def _remember_rows(self, X, weight, **options):
         """Keep the rows of a fit, at its end."""

@@ -88,6 +88,8 @@ class RowModel:
             shares = (np.arange(len(shares)) == self.n_clusters).astype(np.float64)
         out = np.empty((block.shape[0], self.n_clusters + unknown)) if out is None else out
         freedom, prices = self.mixture.freedom, -0.5 * self.mixture.prices
+        # Where each component is a cluster and the table has no other column, probabilities are
+        # computed in place, in one pass. Logarithms of densities are not needed then.
         if not unknown and self.clusters is None:
             unit, power = 0.5, 0.0
             if np.isfinite(freedom):
@@ -130,6 +132,7 @@ class RowModel:
         it the mean of the others is farther away, by the inverse of that share.
         """
         squares = self.squares(block, n_threads)
+        # x - mean of the others = (x - mean of all) / rest, of which the square is compared
         if own is not None:
             label, rest = own
             row = np.flatnonzero(label >= 0)
@@ -202,7 +205,7 @@ class _Scaled:
             return np.ones(out.shape[1])
         rows, centers, factor = near
         distances_to_centers(rows, np.ascontiguousarray(centers), out, n_threads, True)
-        return factor.copy()
+        return factor
 
     def linear(self, X):
         """What ``Scatter.linear`` has, for all columns; None: there is nothing."""
@@ -235,6 +238,8 @@ def model_of_rows(X, weight, labels, centers, clusters=None, covariances=None):
     ``covariances`` are those of the clusters, if they are known but for a common factor.
     """
     rows, columns = DenseRows(X, weight, centers), None
+    # Constant columns tell clusters by nothing, and would make every density infinite. Where all
+    # are constant one stays, so that other rows are far away.
     if not rows.variance.all():
         columns = np.flatnonzero(rows.variance) if rows.variance.any() else np.zeros(1, np.intp)
         X, centers = (np.ascontiguousarray(part[:, columns]) for part in (X, centers))
@@ -293,10 +298,6 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
     n_clusters_: int
     labels_: NDArray[np.int32]
 
-    def _measured(self, X):
-        """Rows and centers in the coordinates in which distances between them are measured."""
-        return X, learned(self, "cluster_centers_", None, X.shape[1])
-
     def _judged_rows(self, X):
         """Checked new rows."""
         return self._validate(X, reset=False)
@@ -309,9 +310,14 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         if not issparse(X):
             rows = rows.astype(np.float64, copy=False)
             return model_of_rows(rows, weight, labels, centers, clusters)
+        # sparse rows are compared by their squared distances alone, and stay sparse
+        return self._model_of_distances(rows, weight, labels, centers, X.shape[1])
+
+    def _model_of_distances(self, rows, weight, labels, centers, d):
+        """The RowModel by squared distances in d dimensions, with a spherical scatter."""
         costs = SquaredDistances(centers), SquaredDistances(mean_row(rows, weight))
-        d, n_threads = X.shape[1], self._threads()
-        return model_of_costs(*costs, rows, weight, labels, d, n_threads, clusters=clusters)
+        options = {"clusters": vars(self).get("piece_clusters_")}
+        return model_of_costs(*costs, rows, weight, labels, d, self._threads(), **options)
 
     def _sample_for_model(self, fitted):
         """Measured rows for a model, their weights, their components, and the centers of these."""
@@ -531,6 +537,7 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
 
     def __getstate__(self):
         fitted = self._fitted_rows
-        if fitted is not None and fitted.are_there:  # which a pickle leaves out
+        # a pickle leaves the rows out, so what they are needed for is computed before
+        if fitted is not None and fitted.are_there:
             copy_of(self)._row_model()
         return super().__getstate__()

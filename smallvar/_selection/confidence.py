@@ -145,7 +145,7 @@ def shares(scores, best, confidence, tie):
     return out
 
 
-class Choice(NamedTuple):
+class NumberChoice(NamedTuple):
     """A number of clusters that was chosen without a LambdaPath, for ``warn_if_unclear``.
 
     ``in_order`` is whether the clusters are states of rows in order.

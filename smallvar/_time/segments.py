@@ -19,7 +19,7 @@ from smallvar._core.validation import (
     exact_number,
     learned,
 )
-from smallvar._selection.confidence import Choice, of_states, shares, warn_if_unclear
+from smallvar._selection.confidence import NumberChoice, of_states, shares, warn_if_unclear
 from smallvar._selection.envelope import envelope, penalty_within
 from smallvar._selection.penalty import check_exact_number
 from smallvar._sweeps.in_order import error_of
@@ -57,7 +57,7 @@ def _apart(candidates):
 
 
 def _choice(description, number, record):
-    """The Choice of this number of states among all numbers that were described."""
+    """The NumberChoice of this number of states among all numbers that were described."""
     lengths = description.shortest()
     counts = np.array(sorted(lengths))
     values = np.array([lengths[k] for k in counts])
@@ -69,7 +69,7 @@ def _choice(description, number, record):
     confidence = of_states(number, n, price, *(values[:i] - values[i], values[i + 1 :] - values[i]))
     confidences = shares(values, i, confidence, COORDINATE_PRICE * np.log(n))
     none = np.empty(0, dtype=np.intp)
-    return Choice(number, counts, confidence, confidences, none, none, in_order=True)
+    return NumberChoice(number, counts, confidence, confidences, none, none, in_order=True)
 
 
 def _between(best, candidates, least):
@@ -352,7 +352,7 @@ class SegmentMeans(CenterEstimator):
         return self
 
     def _fit(self, cuts):
-        """The best start, with its penalties, and the Choice of its number (None: not free)."""
+        """The best start, with its penalties, and the NumberChoice (None: not free)."""
         record = cuts.record
         loop, cap = self._loop(), record.n if self.max_clusters is None else self.max_clusters
         # less than a mean may be off by is no noise
