@@ -51,7 +51,7 @@ from smallvar._plot.profiles import ProfileDisplay
 from smallvar._plot.tracks import TrackDisplay
 from smallvar._selection.boundary_table import boundary_evidence
 from smallvar._selection.confidence import UnclearNumberWarning
-from smallvar._selection.path import lambda_path
+from smallvar._selection.path import cluster_path
 from smallvar._selection.penalty import farthest_first_lambda, hdp_lambdas
 from smallvar._time.dynamic import DynamicMeans
 from smallvar._time.dynamic_kernel import KernelDynamicMeans, SpectralDynamicMeans
@@ -91,13 +91,13 @@ __all__ = [
     "UnclearNumberWarning",
     "__version__",
     "boundary_evidence",
+    "cluster_path",
     "coreset",
     "cut_path",
     "farthest_first_lambda",
     "feature_path",
     "get_include",
     "hdp_lambdas",
-    "lambda_path",
     "match_clusters",
     "progress_callback",
     "renumber",

@@ -54,7 +54,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import smallvar
 from smallvar._core.fitted_rows import FittedRows
-from smallvar._selection.lambda_path import LambdaPath
+from smallvar._selection.cluster_path import ClusterPath
 
 GROWTH = 2 * 10**9
 # displays draw what others have fitted: their bad input is in test_plot.py
@@ -258,7 +258,7 @@ def values_of(name):
 
 PARAMETERS = {
     **{name: values_of(name) for name, value in PUBLIC.items() if isinstance(value, type)},
-    "lambda_path": {"max_clusters": CAP, "random_state": SEED, "n_threads": THREADS, "verbose": VERBOSE},
+    "cluster_path": {"max_clusters": CAP, "random_state": SEED, "n_threads": THREADS, "verbose": VERBOSE},
     "farthest_first_lambda": {"count_alone": FLAG, "n_threads": THREADS},
     "hdp_lambdas": {"count_alone": FLAG, "n_threads": THREADS},
     "coreset": {"random_state": SEED, "n_threads": THREADS},
@@ -736,7 +736,7 @@ class Case:
         """A call of a function, and what one may do with its result."""
         more = self.arguments()
         comma = ", " if more else ""
-        weighted = ("lambda_path", "feature_path", "coreset", "boundary_evidence")
+        weighted = ("cluster_path", "feature_path", "coreset", "boundary_evidence")
         if self.name in weighted and self.weight("w", "X"):
             more, comma = more + comma + "sample_weight=w", ", "
         if self.name == "farthest_first_lambda":
@@ -754,7 +754,7 @@ class Case:
             self.call(f"boundary_evidence(X, g{comma}{more})", self.name)
         else:
             self.call(f"{self.name}(X{comma}{more})", self.name)
-        if self.name == "lambda_path":
+        if self.name == "cluster_path":
             self.set("path", "out")
             k = self.value(
                 "",
@@ -952,9 +952,9 @@ def freeze(value, depth=0):
         )
     if isinstance(value, nx.Graph):
         return ("graph", repr(list(value.nodes)), repr(list(value.edges(data=True))))
-    if isinstance(value, LambdaPath):
+    if isinstance(value, ClusterPath):
         # as it is pickled: what is computed when it is first asked for is no change
-        same = object.__new__(LambdaPath)
+        same = object.__new__(ClusterPath)
         vars(same).update(vars(value))
         return (type(value).__name__, freeze(same.__getstate__(), depth + 1))
     if isinstance(value, FittedRows):  # what is computed when it is first asked for is no change
@@ -1527,7 +1527,7 @@ def check_cuts(path, run):
 
 FUNCTIONS = {
     "match_clusters": check_match, "farthest_first_lambda": check_positive, "hdp_lambdas": check_positive,
-    "lambda_path": check_path, "feature_path": check_errors, "cut_path": check_cuts, "coreset": check_coreset,
+    "cluster_path": check_path, "feature_path": check_errors, "cut_path": check_cuts, "coreset": check_coreset,
     "boundary_evidence": check_boundaries, "renumber": check_ids,
 }  # fmt: skip
 VERBOSE_RUN = False

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 
-from smallvar import boundary_evidence, lambda_path
+from smallvar import boundary_evidence, cluster_path
 from smallvar._selection.boundaries import find_boundaries
 
 MOONS, TRUTH = make_moons(2000, noise=0.1, random_state=0)
@@ -114,7 +114,7 @@ def test_merge_cost(unit, weighted):
 
 
 def test_merge_cost_is_the_penalty_at_which_a_path_merges():
-    path = lambda_path([[0.0], [0.2], [1.0], [1.3], [9.0], [9.5]])
+    path = cluster_path([[0.0], [0.2], [1.0], [1.3], [9.0], [9.5]])
     for k in (2, 3):
         table = boundary_evidence([[0.0], [0.2], [1.0], [1.3], [9.0], [9.5]], path.labels(k))
         cost = (

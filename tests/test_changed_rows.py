@@ -37,7 +37,7 @@ from smallvar import (
     RobustDPMeans,
     SegmentMeans,
     SphericalDPMeans,
-    lambda_path,
+    cluster_path,
     progress_callback,
 )
 from smallvar._core.lapack import all_pairs, eigh, svd
@@ -249,7 +249,7 @@ def test_what_the_error_says():
         with pytest.raises(ValueError, match="X must be finite, and must not change"):
             MahalanobisMeans(n_clusters=3).fit(X)
         with pytest.raises(ValueError, match=message):
-            lambda_path(np.r_[np.nan, np.arange(50.0)][:, None])
+            cluster_path(np.r_[np.nan, np.arange(50.0)][:, None])
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -783,9 +783,9 @@ def test_one_blob_is_one_cluster(ran, d):
 
 
 def test_path_in_the_search_of_options(ran, monkeypatch):
-    asked, find = [], smallvar.lambda_path
+    asked, find = [], smallvar.cluster_path
     monkeypatch.setattr(
-        smallvar, "lambda_path", lambda X, **options: asked.append(options) or find(X, **options)
+        smallvar, "cluster_path", lambda X, **options: asked.append(options) or find(X, **options)
     )
     ran("blobs.csv --path")
     ran("blobs.csv --path 7 --seed 4 --threads 2 --verbose")
@@ -2135,7 +2135,7 @@ def test_pictures_of_scaled_columns(d):
 
 def test_picture_of_the_path_of_clusters():
     pytest.importorskip("matplotlib")
-    path = smallvar.lambda_path(IRIS, random_state=0)
+    path = smallvar.cluster_path(IRIS, random_state=0)
     choice = _choice.Choice(path, None)
     data = as_table(IRIS, list("abcd"))
     above, middle, below = drawn(_picture.merge_path_picture(data, choice)).axes
@@ -2158,7 +2158,7 @@ def test_picture_of_the_path_of_clusters():
 @pytest.mark.parametrize("X", [np.ones((5, 2)), [[0.0, 1.0]], [[0.0, 1.0], [5.0, 2.0]]])
 def test_picture_of_a_path_of_few_rows(X):
     pytest.importorskip("matplotlib")
-    choice = _choice.Choice(smallvar.lambda_path(X, random_state=0), None)
+    choice = _choice.Choice(smallvar.cluster_path(X, random_state=0), None)
     figure = drawn(_picture.merge_path_picture(as_table(X, ["a", "b"]), choice))
     assert "K = 1, too few distinct rows" in figure.axes[0].get_title()
     ticks = figure.axes[2].get_xticks()

@@ -32,7 +32,7 @@ from smallvar import (
     SphericalDPMeans,
     UnclearNumberWarning,
     boundary_evidence,
-    lambda_path,
+    cluster_path,
 )
 
 MOONS = two_moons(np.random.default_rng(0), 500)[0]
@@ -95,7 +95,7 @@ def test_confidences_are_shares(table, most):
     copy = pickle.loads(pickle.dumps(path))
     assert copy.confidence == path.confidence
     assert copy.confidences.tobytes() == path.confidences.tobytes()
-    other = lambda_path(some_tables()[table], random_state=0, max_clusters=most)
+    other = cluster_path(some_tables()[table], random_state=0, max_clusters=most)
     assert (other.best, other.confidence) == (path.best, path.confidence)
 
 
@@ -248,7 +248,7 @@ def test_numbers_beyond_the_maximum_are_not_named():
 
 
 def test_no_warning_of_a_path():
-    found, path = unclear(lambda: lambda_path(MOONS, random_state=0))
+    found, path = unclear(lambda: cluster_path(MOONS, random_state=0))
     assert not found and path.confidence < 0.5
 
 

@@ -13,7 +13,7 @@ from problems import blobs
 from scipy.stats import yeojohnson_llf, yeojohnson_normmax
 from sklearn.metrics import adjusted_rand_score
 
-from smallvar import DPMeans, lambda_path
+from smallvar import DPMeans, cluster_path
 from smallvar._core.frame import RowsFrame
 from smallvar._selection import directions as directions_module
 from smallvar._selection import sample as sample_module
@@ -158,11 +158,11 @@ def test_criteria_far_above_the_lowest_are_computed_when_asked_for(weighted, mon
     rng = np.random.default_rng(0)
     X = blobs(rng, 6000, 40, 8, spread=0.05)
     w = rng.gamma(2.0, size=6000) + 0.1 if weighted else None
-    path = lambda_path(X, sample_weight=w, random_state=0, n_threads=1)
+    path = cluster_path(X, sample_weight=w, random_state=0, n_threads=1)
     assert path.best == 8
     assert set(path._far) >= {2, 3, 4}
     monkeypatch.setattr(sample_module.PathProblem, "lowest", lambda self, stops: np.inf)
-    whole = lambda_path(X, sample_weight=w, random_state=0, n_threads=1)
+    whole = cluster_path(X, sample_weight=w, random_state=0, n_threads=1)
     assert not whole._far
     assert (path.lam, path.confidence) == pytest.approx((whole.lam, whole.confidence), rel=1e-12)
     np.testing.assert_array_equal(path.confidences, whole.confidences)
@@ -176,7 +176,7 @@ def test_criteria_far_above_the_lowest_are_computed_when_asked_for(weighted, mon
 def test_rows_in_few_directions_of_many_columns(rank):
     rng = np.random.default_rng(0)
     X = blobs(rng, 3000, rank, 6, spread=0.02) @ rng.normal(size=(rank, 30))
-    path = lambda_path(X, random_state=0, n_threads=1)
+    path = cluster_path(X, random_state=0, n_threads=1)
     assert np.isfinite(path.criterion[:3]).all()
     assert path.best == path.ranking[0]
 
@@ -301,7 +301,7 @@ def test_groups_in_wide_rows(columns):
     assert adjusted_rand_score(truth, model.labels_) == 1.0
     # in other coordinates, all of them
     rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(columns, columns)))[0]
-    rotated = lambda_path(X @ rotation, random_state=0)
+    rotated = cluster_path(X @ rotation, random_state=0)
     np.testing.assert_allclose(rotated.criterion[:20], model.path_.criterion[:20], rtol=1e-9)
 
 

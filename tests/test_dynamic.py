@@ -23,7 +23,7 @@ from smallvar import (
     MiniBatchDPMeans,
     SpectralDynamicMeans,
     UnclearNumberWarning,
-    lambda_path,
+    cluster_path,
 )
 from smallvar._centers import minibatch
 from smallvar._selection.path import find_path
@@ -215,7 +215,7 @@ def test_auto_is_that_of_the_first_rows(seed):
     weight = None if seed % 2 else rng.integers(1, 4, size=60).astype(float)
     model = DynamicMeans(random_state=seed).partial_fit(np.zeros((0, 2)))
     model.partial_fit(first, sample_weight=weight)
-    path = lambda_path(first, sample_weight=weight, random_state=seed)
+    path = cluster_path(first, sample_weight=weight, random_state=seed)
     assert model.path_.best == path.best == model.n_clusters_ > 1
     last, next_ = (twins.penalty.farthest_first(first, path.best + more) for more in (0, 1))
     expected = np.sqrt(last * next_) * (1 if weight is None else weight.mean())
@@ -262,7 +262,7 @@ FIRST = {
 def test_penalty_of_the_first_batch_with_several_clusters(case, scale):
     """Before it the penalty rests on a single cluster, and no batch of it opens another."""
     X, truth = scale * THREE[0], THREE[1]
-    known = lambda_path(X, random_state=0)
+    known = cluster_path(X, random_state=0)
     streams = [DynamicMeans(random_state=0), MiniBatchDPMeans(random_state=0)]
     streams.append(DynamicMeans(random_state=0, record=True))
     for model in streams:

@@ -146,7 +146,7 @@ with sklearn.config_context(array_api_dispatch=True):
             if hasattr(one, method):
                 expected = getattr(one, method)(X)
                 np.testing.assert_array_equal(getattr(two, method)(other), expected, name)
-    for function in (smallvar.lambda_path, smallvar.feature_path):
+    for function in (smallvar.cluster_path, smallvar.feature_path):
         function(array_api_strict.asarray(here.X))
 device = array_api_strict.Device("device1")
 try:
@@ -405,7 +405,7 @@ class TestEstimator:
 
 
 def test_annotations_of_a_path():
-    path = smallvar.lambda_path(X, random_state=0)
+    path = smallvar.cluster_path(X, random_state=0)
     hints = typing.get_type_hints(type(path))
     assert {"best", "linkage", "lam_low"} <= set(hints)
     for name, annotation in hints.items():

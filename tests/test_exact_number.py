@@ -22,7 +22,7 @@ from smallvar import (
     RobustDPMeans,
     SegmentMeans,
     SphericalDPMeans,
-    lambda_path,
+    cluster_path,
 )
 from smallvar._centers.starts import Start
 from smallvar._selection import path as path_module
@@ -218,13 +218,13 @@ def test_sweeps_that_end_early(algorithm, options):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_clusters_lost_in_the_last_sweeps_are_replaced(algorithm, max_iter, monkeypatch):
     """Centers of a path (as of a sample) that attract no row, or lie at the same place."""
-    found = lambda_path(CLOUD, random_state=0)
+    found = cluster_path(CLOUD, random_state=0)
     k, near = found.best + 4, found.centers(found.best)
 
     def centers(self, number):
         return np.vstack([near, near[:2], near[:2] + 1e9])
 
-    monkeypatch.setattr(path_module.LambdaPath, "centers", centers)
+    monkeypatch.setattr(path_module.ClusterPath, "centers", centers)
     X = np.vstack([CLOUD, CLOUD[:50]])
     weight = np.where(np.arange(len(X)) % 7 == 0, 0.0, 1.0)
     for w in (None, weight):
@@ -535,7 +535,7 @@ def test_clusters_lost_on_dask_are_replaced(monkeypatch):
     def centers(self, k):
         return np.vstack([CLOUD[:2], CLOUD[:1], CLOUD[:1] + 1e9])
 
-    monkeypatch.setattr(path_module.LambdaPath, "centers", centers)
+    monkeypatch.setattr(path_module.ClusterPath, "centers", centers)
     chunks = da.from_array(CLOUD, chunks=(250, 3))
     model = smallvar.dask.DPMeans(n_clusters=4, random_state=0).fit(chunks)
     single = DPMeans(n_clusters=4, random_state=0).fit(CLOUD)

@@ -32,11 +32,11 @@ from smallvar import (
     ShapeMeans,
     SpectralDPMeans,
     SpectralDynamicMeans,
+    cluster_path,
     coreset,
     farthest_first_lambda,
     feature_path,
     hdp_lambdas,
-    lambda_path,
 )
 
 X = ROWS[:40]
@@ -95,7 +95,7 @@ def test_numbers_beyond_float64(estimator):
     for bad in ([[BIG, 1.0], [2.0, 3.0]], np.array([[1, 2], [3, -BIG]], dtype=object)):
         assert_refuses(made(estimator), lambda m, b=bad: m.fit(b), ValueError, "X", "float64")
     functions = (lambda x: farthest_first_lambda(x, 1), lambda x: coreset(x, 1, 1.0))
-    for function in (lambda_path, feature_path, *functions):
+    for function in (cluster_path, feature_path, *functions):
         with pytest.raises(ValueError, match="X must be within the range of float64"):
             function([[BIG], [1]])
 
@@ -147,7 +147,7 @@ def test_penalties_of_data_whose_squares_are_infinite():
 def test_bad_data_for_a_function(name):
     bad, errors, word = BAD_DATA[name]
     for function in (
-        lambda_path,
+        cluster_path,
         lambda x: farthest_first_lambda(x, 1),
         lambda x: coreset(x, 1, 1.0),
         lambda x: hdp_lambdas(x, np.zeros((np.shape(x) or (1,))[0]), 1, 1),

@@ -9,7 +9,7 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import scale
 
-from smallvar import DPMeans, lambda_path
+from smallvar import DPMeans, cluster_path
 from smallvar._core.frame import RowsFrame
 from smallvar._selection.column_selection import differing_columns, selection_price
 from smallvar._selection.criterion import DensityCriterion
@@ -103,7 +103,7 @@ def test_clusters_beside_columns_of_noise(n_noise, seed):
     sparse = DPMeans(random_state=0).fit(scipy.sparse.csr_array(X))
     assert np.array_equal(sparse.labels_, model.labels_)
     np.testing.assert_allclose(sparse.cluster_centers_, model.cluster_centers_, atol=1e-9)
-    assert lambda_path(X, random_state=0).best == 5
+    assert cluster_path(X, random_state=0).best == 5
 
 
 @seeds(3)

@@ -101,7 +101,7 @@ LAYERS = {
         *("columns", "confidence", "covariance", "directions", "coordinates", "criterion"),
         *("own_shapes", "column_selection", "boundary", "boundaries", "touching", "boundary_table"),
         *("representatives", "described"),
-        *("envelope", "descent", "sample", "least_size", "lambda_path", "sphere", "best_number"),
+        *("envelope", "descent", "sample", "least_size", "cluster_path", "sphere", "best_number"),
         *("path", "penalty", "pieces"),
     ),
     "_centers": (
@@ -350,7 +350,7 @@ def public_functions():
             found[name] = value
         elif inspect.isclass(value):
             found |= methods_of(value, {"__init__"})
-    return found | methods_of(smallvar._selection.path.LambdaPath, set())
+    return found | methods_of(smallvar._selection.path.ClusterPath, set())
 
 
 def methods_of(kind, private):
@@ -369,7 +369,7 @@ def test_public_functions_are_annotated():
     """Of the type checker's own options none tells public functions from private ones."""
     functions = public_functions()
     assert {"DPMeans.__init__", "HDPMeans.fit", "KFeatures.transform", "cut_path"} <= set(functions)
-    assert {"LambdaPath.labels", "DynamicMeans.tracks_"} <= set(functions)
+    assert {"ClusterPath.labels", "DynamicMeans.tracks_"} <= set(functions)
     for name, function in functions.items():
         signature = inspect.signature(function)
         assert signature.return_annotation is not signature.empty, name

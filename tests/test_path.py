@@ -36,13 +36,13 @@ from smallvar import (
     DPMeans,
     MiniBatchDPMeans,
     SphericalDPMeans,
+    cluster_path,
     cut_path,
     feature_path,
-    lambda_path,
 )
 from smallvar._features.feature_path import FeaturePath
+from smallvar._selection import cluster_path as cluster_path_module
 from smallvar._selection import descent as descent_module
-from smallvar._selection import lambda_path as lambda_path_module
 from smallvar._selection import path as path_module
 from smallvar._selection import sample as sample_module
 from smallvar._selection.columns import PowerTransform, filled_values, rows_filled
@@ -294,7 +294,7 @@ def test_tied_data(seed):
     rng = np.random.default_rng(seed)
     X = rng.integers(-3, 4, size=(int(rng.integers(2, 200)), 1 + seed % 3)) / 2
     weights = 2.0 ** rng.integers(-2, 3, size=len(X)) if seed % 2 else None
-    path = lambda_path(X, sample_weight=weights, random_state=seed)
+    path = cluster_path(X, sample_weight=weights, random_state=seed)
     check_path(path, X, weights)
     u = len(np.unique(X, axis=0))
     assert path.n_clusters[-1] <= u
@@ -400,7 +400,7 @@ def assert_same_path(one, two, factor=1.0):
 @given(path_data(), st.booleans(), st.integers(0, 99))
 def test_any_path(X, weighted, seed):
     weights = np.random.default_rng(seed).gamma(1.0, size=len(X)) if weighted else None
-    path = lambda_path(X, sample_weight=weights, random_state=seed)
+    path = cluster_path(X, sample_weight=weights, random_state=seed)
     check_path(path, X, weights)
 
 
@@ -409,7 +409,7 @@ def test_scale(X, exponent, single):
     """A power of two changes no digit."""
     X = X.astype(np.float32 if single else np.float64)
     factor = X.dtype.type(2.0**exponent)
-    one, two = (lambda_path(data, random_state=0) for data in (X, X * factor))
+    one, two = (cluster_path(data, random_state=0) for data in (X, X * factor))
     assert_same_path(one, two, float(factor) ** 2)
     assert two.lam == one.lam * float(factor) ** 2 or one.inertia[0] == 0
     heights = one.linkage[:, 2], two.linkage[:, 2]
@@ -421,7 +421,7 @@ def test_scale(X, exponent, single):
 def test_translation(X, offset):
     """By a round number, so that no digit is lost."""
     X = np.round(X / np.abs(X).max() * 2**20) / 2**10
-    one, two = (lambda_path(data, random_state=0) for data in (X, X + offset))
+    one, two = (cluster_path(data, random_state=0) for data in (X, X + offset))
     assert_same_path(one, two)
 
 
@@ -430,7 +430,7 @@ def test_scale_of_weights(X, factor, weighted):
     """Twice the weight is twice the price of a cluster."""
     weights = np.random.default_rng(0).gamma(1.0, size=len(X)) if weighted else np.ones(len(X))
     one, two = (
-        lambda_path(X, sample_weight=w, random_state=0) for w in (weights, factor * weights)
+        cluster_path(X, sample_weight=w, random_state=0) for w in (weights, factor * weights)
     )
     assert_same_path(one, two, factor)
 
@@ -476,8 +476,8 @@ def test_rows_count_where_all_columns_are_in_steps():
     """Five kinds of rows are clusters if there are many of each; a weight is no number of rows."""
     kinds = np.random.default_rng(0).normal(size=(5, 2))
     rows = np.repeat(kinds, 50, axis=0)
-    assert lambda_path(rows, random_state=0).best == 5
-    assert lambda_path(kinds, sample_weight=np.full(5, 50.0), random_state=0).best == 1
+    assert cluster_path(rows, random_state=0).best == 5
+    assert cluster_path(kinds, sample_weight=np.full(5, 50.0), random_state=0).best == 1
     criterion, _ = sample_module.squared_euclidean(rows, None, 1)
     assert (criterion.distinct, criterion.cap) == (250, 5)
     numbers = np.column_stack([rows, np.arange(250.0) ** 1.5])
@@ -491,7 +491,7 @@ def test_unit_of_skewed_columns_that_follow_from_others(seed, unit):
     """Transformed, they no longer do: densities in more directions are no lower in other units."""
     rates = np.random.default_rng(seed).lognormal(size=(300, 2))
     X = np.column_stack([rates, rates.sum(axis=1)])
-    one, two = lambda_path(X, random_state=0), lambda_path(unit * X, random_state=0)
+    one, two = cluster_path(X, random_state=0), cluster_path(unit * X, random_state=0)
     assert len(one.skewed) == 3
     assert one.best == two.best
 
@@ -507,8 +507,8 @@ def test_rows_without_weight_say_nothing_of_columns(seed):
         other = rows.max() * rng.normal(size=(300, rows.shape[1]))
         both, weight = np.vstack([rows, other]), np.r_[np.ones(200), np.zeros(300)]
         order = rng.permutation(500)
-        one = lambda_path(both[order], sample_weight=weight[order], random_state=0)
-        two = lambda_path(rows[order[order < 200]], random_state=0)
+        one = cluster_path(both[order], sample_weight=weight[order], random_state=0)
+        two = cluster_path(rows[order[order < 200]], random_state=0)
         assert np.array_equal(one.n_clusters, two.n_clusters)
         assert (one.best, one.n_samples) == (two.best, two.n_samples)
         np.testing.assert_allclose(one.criterion, two.criterion, rtol=1e-6, atol=1e-2)
@@ -534,19 +534,19 @@ def descents(centers, *rows):
 
 def test_same_bits_for_the_same_random_state():
     X = blobs(np.random.default_rng(3), 7000, 3, 12, spread=0.3)
-    one, two = (lambda_path(X, random_state=5) for _ in range(2))
+    one, two = (cluster_path(X, random_state=5) for _ in range(2))
     assert path_bits(one) == path_bits(two)
-    assert path_bits(lambda_path(X, random_state=6)) != path_bits(one)
+    assert path_bits(cluster_path(X, random_state=6)) != path_bits(one)
     shared = np.random.RandomState(5)
-    assert path_bits(lambda_path(X, random_state=shared)) == path_bits(one)
-    assert path_bits(lambda_path(X, random_state=shared)) != path_bits(one)
+    assert path_bits(cluster_path(X, random_state=shared)) == path_bits(one)
+    assert path_bits(cluster_path(X, random_state=shared)) != path_bits(one)
 
 
 # What a path can do -------------------------------------------------------------------------
 
 
 def test_pickled_path_has_no_rows():
-    path = lambda_path(X_SMALL, random_state=0)
+    path = cluster_path(X_SMALL, random_state=0)
     assert len(pickle.dumps(path)) < 20_000 + X_SMALL.nbytes
     for other in (pickle.loads(pickle.dumps(path)), copy.deepcopy(path)):
         assert path_bits(other) == path_bits(path)
@@ -559,7 +559,7 @@ def test_pickled_path_has_no_rows():
 
 
 def test_tables():
-    path = lambda_path(X_SMALL, random_state=0)
+    path = cluster_path(X_SMALL, random_state=0)
     table = path.to_pandas()
     assert table.index.name == "n_clusters" and table.index.tolist() == path.n_clusters.tolist()
     assert table.columns.tolist() == ["inertia", "criterion", "lam_low", "lam_high"]
@@ -571,7 +571,7 @@ def test_tables():
 
 
 PATHS = {
-    "clusters": (lambda: lambda_path(X_SMALL, random_state=0), "n_clusters", "inertia"),
+    "clusters": (lambda: cluster_path(X_SMALL, random_state=0), "n_clusters", "inertia"),
     "features": (lambda: feature_path(X_SMALL > 0, 3, random_state=0), "n_components", "error"),
     "cuts": (
         lambda: cut_path(np.kron(np.eye(6), np.ones((5, 5))) + 0.02, random_state=0),
@@ -618,7 +618,7 @@ def test_path_at_a_tie():
 def test_linkage_of_blobs():
     """Cut where it has K clusters, the tree gives those of the path."""
     X, truth = planted(6)
-    path = lambda_path(X, random_state=0)
+    path = cluster_path(X, random_state=0)
     assert path.best == 6
     cut = hierarchy.fcluster(path.linkage, 6, criterion="maxclust")
     assert cut.max() == 6
@@ -653,7 +653,7 @@ def test_linkage_where_a_sweep_empties_a_cluster(seed, monkeypatch):
 
 
 def test_centers_and_labels_out_of_reach():
-    path = lambda_path(X_SMALL, random_state=0)
+    path = cluster_path(X_SMALL, random_state=0)
     last = int(path.n_clusters[-1])
     for method in (path.centers, path.labels):
         for k, error, words in (
@@ -691,9 +691,9 @@ def test_numbers_left_out_are_named():
 
 def test_centers_beyond_room_are_not_kept(monkeypatch):
     X = blobs(np.random.default_rng(0), 40, 4, 3, spread=0.1)
-    whole = lambda_path(X, random_state=0)
+    whole = cluster_path(X, random_state=0)
     monkeypatch.setattr(path_module, "ROOM", 0)
-    path = lambda_path(X, random_state=0)
+    path = cluster_path(X, random_state=0)
     kept = path.best + 1
     while 4 * (kept + 1) * (kept + 2) // 2 <= X.size:
         kept += 1
@@ -722,12 +722,12 @@ def test_centers_beyond_room_are_not_kept(monkeypatch):
 )
 def test_bad_arguments(arguments, error, words):
     with pytest.raises(error, match=words):
-        lambda_path(X_SMALL, **arguments)
+        cluster_path(X_SMALL, **arguments)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_scales_whose_squares_leave_the_range_of_float64(scale):
-    for call in (lambda_path, DPMeans().fit):
+    for call in (cluster_path, DPMeans().fit):
         with pytest.raises(ValueError, match=r"X must.*1e-?140.*rescale"):
             call(X_SMALL * scale)
 
@@ -738,7 +738,7 @@ def test_extreme_scales(exponent):
     rng = np.random.default_rng(0)
     X = np.vstack([rng.normal(size=(100, 2)) * shape for shape in ([1, 0.1], [0.1, 1])])
     X[100:] += [3.0, 1.0]
-    one, two = (lambda_path(data, random_state=0) for data in (X, X * 2.0**exponent))
+    one, two = (cluster_path(data, random_state=0) for data in (X, X * 2.0**exponent))
     assert one.best == two.best == 2
     assert two.lam == one.lam * 2.0 ** (2 * exponent)
     finite = np.isfinite(one.criterion)
@@ -749,15 +749,15 @@ def test_extreme_scales(exponent):
 @pytest.mark.parametrize("far", [1e10, 1e30, 1e38, 1e60, 1e130])
 def test_a_row_at_the_end_of_the_world(far):
     """A code for missing values: the path has it in a cluster of its own."""
-    path = lambda_path(np.vstack([X_SMALL, [[far, far]]]), random_state=0)
+    path = cluster_path(np.vstack([X_SMALL, [[far, far]]]), random_state=0)
     assert path.best >= 2 and np.isfinite(path.lam)
     assert np.sum(path.labels(path.best) == path.labels(path.best)[-1]) == 1
 
 
 @pytest.mark.parametrize("factor", [1e-300, 1e-100, 1e100])
 def test_extreme_weights(factor):
-    one = lambda_path(X_SMALL, random_state=0)
-    two = lambda_path(X_SMALL, sample_weight=np.full(90, factor), random_state=0)
+    one = cluster_path(X_SMALL, random_state=0)
+    two = cluster_path(X_SMALL, sample_weight=np.full(90, factor), random_state=0)
     assert np.array_equal(one.n_clusters, two.n_clusters)
     np.testing.assert_allclose(two.criterion, one.criterion, rtol=1e-6)
     np.testing.assert_allclose(two.lam, one.lam * factor, rtol=1e-9)
@@ -768,7 +768,7 @@ def test_zeros_of_constant_columns_have_one_sign(make):
     X = np.column_stack([X_SMALL, np.zeros((90, 2))])
     X[0, 2] = X[-1, 3] = -0.0
     for Y in (X, X[::-1].copy()):
-        assert not np.signbit(lambda_path(make(Y), random_state=0).centers(1)[:, 2:]).any()
+        assert not np.signbit(cluster_path(make(Y), random_state=0).centers(1)[:, 2:]).any()
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 7])
@@ -776,7 +776,7 @@ def test_zeros_of_constant_columns_have_one_sign(make):
 def test_few_rows(n, d):
     """At most a third of the rows is a number of clusters, but 1 always is."""
     X = np.random.default_rng(n).normal(size=(n, d))
-    path = lambda_path(X, random_state=0)
+    path = cluster_path(X, random_state=0)
     check_path(path, X)
     assert path.best <= max(1, n // 3)
     assert np.isfinite(path.criterion[: max(1, n // 3)]).all()
@@ -789,7 +789,7 @@ def test_few_rows(n, d):
 def test_all_rows_equal(X):
     weights = np.arange(1.0, len(X) + 1)
     for w in (None, weights):
-        path = lambda_path(X, sample_weight=w, random_state=0)
+        path = cluster_path(X, sample_weight=w, random_state=0)
         assert (path.n_clusters.tolist(), path.best, path.lam) == ([1], 1, 1.0)
         assert path.inertia.tolist() == [0.0]
         assert path.linkage.shape == (0, 4)
@@ -804,7 +804,7 @@ def test_all_rows_equal(X):
 def test_only_one_row_has_weight():
     weights = np.zeros(90)
     weights[17] = 3.0
-    path = lambda_path(X_SMALL, sample_weight=weights, random_state=0)
+    path = cluster_path(X_SMALL, sample_weight=weights, random_state=0)
     assert path.best == 1
     assert np.array_equal(path.centers(1)[0], X_SMALL[17])
     model = DPMeans(random_state=0).fit(X_SMALL, sample_weight=weights)
@@ -823,7 +823,7 @@ def test_rows_repeated_a_thousand_times():
     apart = DPMeans(lam=1e-6, algorithm="merge", random_state=0).fit(np.repeat(X, 1000, axis=0))
     assert apart.n_clusters_ == 32 and apart.inertia_ < 1e-20
     for count in (3, 29):  # all columns are in steps, so that all rows count
-        few = lambda_path(np.repeat(X[:count], 1000, axis=0), random_state=0)
+        few = cluster_path(np.repeat(X[:count], 1000, axis=0), random_state=0)
         assert few.n_clusters[-1] == few.best == count
 
 
@@ -835,7 +835,7 @@ def test_a_column_that_varies_in_few_rows():
     rare = np.insert(X, 0, 0.0, axis=1)
     rare[7, 0] = 1.0
     for seed in range(4):
-        plain, path = (lambda_path(data, random_state=seed) for data in (X, rare))
+        plain, path = (cluster_path(data, random_state=seed) for data in (X, rare))
         assert plain.best == path.best == 20
         np.testing.assert_allclose(path.inertia[19], plain.inertia[19], rtol=1e-2)
         assert adjusted_rand_score(path.labels(20), z) > 0.999
@@ -845,7 +845,7 @@ def test_rows_that_differ_are_few():
     """So few that those drawn to begin with are all equal: then each value is a cluster."""
     X = np.zeros((10_000, 2))
     X[3], X[5] = [1.0, 2.0], [4.0, 5.0]
-    path = lambda_path(X, random_state=0)
+    path = cluster_path(X, random_state=0)
     np.testing.assert_allclose(path.inertia[0], X.var(axis=0).sum() * 10_000, rtol=0.5)
     for unit in (1.0, 1e-6, 1e6):
         model = DPMeans(random_state=0).fit(X * unit)
@@ -858,7 +858,7 @@ def test_long_clusters_far_from_the_origin():
     X = rng.normal(size=(9000, 3)) * [4, 0.3, 0.3]
     X[:, 1] += 3 * np.repeat(range(3), 3000)
     X = np.round(X * 1024) / 1024
-    paths = [lambda_path(X + offset, random_state=0) for offset in ([0, 0, 0], [0, 30.5, 30.5])]
+    paths = [cluster_path(X + offset, random_state=0) for offset in ([0, 0, 0], [0, 30.5, 30.5])]
     assert_same_path(*paths)
 
 
@@ -904,11 +904,11 @@ def test_auto_is_the_default():
 
 def test_cap_on_auto():
     X = planted(6)[0]
-    free = lambda_path(X, random_state=0)
+    free = cluster_path(X, random_state=0)
     assert free.best == 6
     for cap in (1, 2, 4, 5, 6, 7, 240, 10_000):
         model = DPMeans(max_clusters=cap, random_state=0).fit(X)
-        path = lambda_path(X, max_clusters=cap, random_state=0)
+        path = cluster_path(X, max_clusters=cap, random_state=0)
         assert path_bits(path) == path_bits(model.path_)
         assert model.n_clusters_ == path.best <= cap
         allowed = path.criterion[path.n_clusters <= cap]
@@ -944,7 +944,7 @@ def test_starts_keep_the_path_of_the_lowest_criterion():
     for start in range(4):
         if start:
             rng.permutation(len(X))
-        found.append(lambda_path(X, random_state=rng))
+        found.append(cluster_path(X, random_state=rng))
     values = [path.value for path in found]
     assert len(set(values)) > 1
     model = DPMeans(n_init=4, random_state=3).fit(X)
@@ -967,7 +967,7 @@ def test_verbose(capsys):
     out = capsys.readouterr().out
     assert "coarse path: 90 rows" in out and "path: 90 rows" in out and "sweep 1: 3 clusters" in out
     assert f"best {model.n_clusters_}" in out
-    lambda_path(X_SMALL, random_state=0, verbose=1)
+    cluster_path(X_SMALL, random_state=0, verbose=1)
     assert "best 3" in capsys.readouterr().out
     MiniBatchDPMeans(random_state=0, verbose=1).fit(X_SMALL)
     out = capsys.readouterr().out
@@ -1263,16 +1263,16 @@ def long_problem(seed, n=400):
     return rng.normal(size=(n, 4)) * [3.5, 0.3, 0.3, 0.3] + 3 * np.eye(4)[z + 1], z
 
 
-@pytest.mark.parametrize("cheap", [0, lambda_path_module.CHEAP])
+@pytest.mark.parametrize("cheap", [0, cluster_path_module.CHEAP])
 @pytest.mark.parametrize("make", [long_problem, lambda seed: (path_data_of(seed), None)])
 @pytest.mark.parametrize("weighted", [False, True])
 @seeds(4)
 def test_one_clustering_for_each_number(make, weighted, cheap, seed, monkeypatch):
-    monkeypatch.setattr(lambda_path_module, "CHEAP", cheap)
+    monkeypatch.setattr(cluster_path_module, "CHEAP", cheap)
     X = make(seed)[0]
     rng = np.random.default_rng(seed)
     weights = rng.gamma(1.0, size=len(X)) * (rng.random(len(X)) > 0.2) if weighted else None
-    path = lambda_path(X, sample_weight=weights, random_state=seed)
+    path = cluster_path(X, sample_weight=weights, random_state=seed)
     check_fixed_points(path, X, weights)
     assert np.all(np.diff(path.inertia) < 0)
     for kind in (X, X.astype(np.float32), scipy.sparse.csr_array(X)):
@@ -1295,7 +1295,7 @@ def path_data_of(seed):
 @pytest.mark.parametrize("cheap", [0, 1 << 30])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_one_clustering_where_the_path_saw_fewer_rows(weighted, cheap, monkeypatch):
-    monkeypatch.setattr(lambda_path_module, "CHEAP", cheap)
+    monkeypatch.setattr(cluster_path_module, "CHEAP", cheap)
     taken = []
     take = sample_module.PathProblem.rows_of
 
@@ -1312,7 +1312,7 @@ def test_one_clustering_where_the_path_saw_fewer_rows(weighted, cheap, monkeypat
     assert np.array_equal(path.labels(path.best), model.labels_)
     assert np.array_equal(path.centers(path.best), model.cluster_centers_)
     check_fixed_points(path, X, weights, taken[-1])
-    alone = lambda_path(X, sample_weight=weights, random_state=0)
+    alone = cluster_path(X, sample_weight=weights, random_state=0)
     assert not np.array_equal(alone.centers(alone.best), model.cluster_centers_)
 
 
@@ -1321,7 +1321,7 @@ def test_one_clustering_where_the_path_saw_fewer_rows(weighted, cheap, monkeypat
 def test_clusterings_are_as_good_as_those_of_k_means(name, scaled):
     X, truth = getattr(datasets, f"load_{name}")(return_X_y=True)
     X = scale(X) if scaled else X
-    path = lambda_path(X, random_state=0)
+    path = cluster_path(X, random_state=0)
     for k in {len(np.unique(truth)), 2, 3}:
         error = path.inertia[path.n_clusters == k][0]
         assert error <= 1.02 * KMeans(k, n_init=10, random_state=0).fit(X).inertia_
@@ -1519,8 +1519,8 @@ def clusters_of_low_rank(seed, n=6000, d=300, k=6):
 @seeds(4)
 def test_many_rows_of_many_columns_are_not_cut_into_pieces(seed):
     X = clusters_of_low_rank(seed)
-    path = lambda_path(X, random_state=0)
+    path = cluster_path(X, random_state=0)
     assert path.best == 6
     assert path.n_samples == 2500
-    few = lambda_path(X[:, :20], max_clusters=3, random_state=0)
+    few = cluster_path(X[:, :20], max_clusters=3, random_state=0)
     assert few.n_samples == len(X)

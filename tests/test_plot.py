@@ -28,9 +28,9 @@ from smallvar import (
     ProfileDisplay,
     TrackDisplay,
     boundary_evidence,
+    cluster_path,
     cut_path,
     feature_path,
-    lambda_path,
 )
 from smallvar._plot.base import as_lab, cluster_colors
 
@@ -56,7 +56,7 @@ def closed():
 
 @pytest.fixture(scope="module")
 def path():
-    return lambda_path(X3, random_state=0)
+    return cluster_path(X3, random_state=0)
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +344,7 @@ def test_path_of_features_and_cuts():
 
 def test_paths_with_nothing_to_choose():
     for path in (
-        lambda_path(np.ones((4, 2)), random_state=0),
+        cluster_path(np.ones((4, 2)), random_state=0),
         feature_path(np.zeros((4, 2)), 1, random_state=0),
         cut_path(np.zeros((3, 3))),
         cut_path(CLIQUES, [-0.5]),
@@ -361,9 +361,9 @@ def test_bad_panels(path, panels):
 
 
 def test_bad_paths(path):
-    with pytest.raises(TypeError, match="path must be what lambda_path, feature_path or cut_path"):
+    with pytest.raises(TypeError, match="path must be what cluster_path, feature_path or cut_path"):
         PathDisplay.from_path([1, 2])
-    with pytest.raises(TypeError, match="path must be one of lambda_path, got FeaturePath"):
+    with pytest.raises(TypeError, match="path must be one of cluster_path, got FeaturePath"):
         DendrogramDisplay.from_path(feature_path(X3, 2, random_state=0))
     with pytest.raises(ValueError, match="this DPMeans has no path_: it must be fitted"):
         PathDisplay.from_estimator(DPMeans())
@@ -404,7 +404,7 @@ def test_dendrogram_by_hand():
             DendrogramDisplay(linkage=bad).plot()
     with pytest.raises(ValueError, match="max_leaves must be >= 2, got 1"):
         DendrogramDisplay(linkage=Z).plot(max_leaves=1)
-    model = DendrogramDisplay.from_path(lambda_path(np.ones((4, 2)), random_state=0))
+    model = DendrogramDisplay.from_path(cluster_path(np.ones((4, 2)), random_state=0))
     assert model.ax_.get_title() == "1 branch"
 
 

@@ -10,7 +10,7 @@ from models import MODELS, with_seed
 from sklearn.datasets import make_blobs
 
 import smallvar
-from smallvar import DPMeans, lambda_path, progress_callback
+from smallvar import DPMeans, cluster_path, progress_callback
 
 X = make_blobs(60, centers=3, random_state=0)[0]
 GRAPH = np.kron(np.eye(3), np.ones((4, 4))) + 0.01
@@ -72,7 +72,7 @@ def test_every_fit_tells_of_its_steps(name, capsys):
 def test_events_of_a_path_say_its_rows():
     events = []
     with progress_callback(events.append):
-        path = lambda_path(X, random_state=0)
+        path = cluster_path(X, random_state=0)
     assert [event.number for event in events] == list(range(1, len(events) + 1))
     assert events[-1].n_clusters == path.best
     assert events[-1].n_samples == path.n_samples == len(X)

@@ -23,11 +23,11 @@ from smallvar import (
     PenalizedCut,
     SpectralDPMeans,
     SphericalDPMeans,
+    cluster_path,
     coreset,
     cut_path,
     farthest_first_lambda,
     hdp_lambdas,
-    lambda_path,
     progress_callback,
 )
 from smallvar._core.validation import sparse_rows
@@ -201,7 +201,7 @@ def test_auto_and_path_same_as_dense():
     dense, other_model = (DPMeans(random_state=0).fit(rows) for rows in (S.toarray(), S))
     same_fit(dense, other_model)
     assert dense.lam_ == other_model.lam_
-    path = lambda_path(S, random_state=0)
+    path = cluster_path(S, random_state=0)
     assert path.best == dense.n_clusters_
     assert np.array_equal(path.labels(3), path.labels(3, S.toarray()))
     assert np.array_equal(path.labels(3), path.labels(3, S))
@@ -291,7 +291,7 @@ OF_ROWS = {
     "SphericalDPMeans": lambda X: SphericalDPMeans(lam=0.3).fit(X).predict(X),
     "coreset": lambda X: coreset(X, 20, 0.1, random_state=0)[0],
     "farthest_first_lambda": lambda X: farthest_first_lambda(X, 4),
-    "lambda_path": lambda X: lambda_path(X, random_state=0).lam,
+    "cluster_path": lambda X: cluster_path(X, random_state=0).lam,
 }
 OF_MATRICES = {
     "PenalizedCut": lambda X: PenalizedCut(lam=-0.5, random_state=0).fit(X).labels_,

@@ -19,7 +19,7 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
-from smallvar import DPMeans, SpectralDPMeans, farthest_first_lambda, lambda_path
+from smallvar import DPMeans, SpectralDPMeans, cluster_path, farthest_first_lambda
 from smallvar._core import eigen
 from smallvar._core.eigen import eigen_above, unit_rows, yu_shi, yu_shi_rounds
 from smallvar._core.groups import first_appearance
@@ -716,7 +716,7 @@ def test_auto_takes_the_number_of_the_merge_path(kernel):
     X, _ = make_blobs(300, 6, centers=4, cluster_std=2.5, random_state=1)
     w = np.random.default_rng(0).choice([0.0, 1.0, 2.0], 300)
     for weight in (None, w):
-        k = lambda_path(X, sample_weight=weight, random_state=0).best
+        k = cluster_path(X, sample_weight=weight, random_state=0).best
         assert k > 1
         model, guessed = (
             SpectralDPMeans(lam=lam, guess=k, kernel=kernel, random_state=0)

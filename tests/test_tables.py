@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
 import smallvar
-from smallvar import DPMeans, MiniBatchDPMeans, PenalizedCut, SpectralDPMeans, lambda_path
+from smallvar import DPMeans, MiniBatchDPMeans, PenalizedCut, SpectralDPMeans, cluster_path
 
 X = blobs(np.random.default_rng(0), 60, 3, 4)
 NAMES = ["width", "height", "mass"]
@@ -113,7 +113,7 @@ def test_the_same_as_the_array(model, library, dtype):
 
 @EACH
 def test_functions_and_graphs(library):
-    assert lambda_path(of(X, library), random_state=0).lam == lambda_path(X, random_state=0).lam
+    assert cluster_path(of(X, library), random_state=0).lam == cluster_path(X, random_state=0).lam
     A = np.kron(np.eye(2), np.ones((3, 3))) + 0.1
     given = table(dict(zip("abcdef", A, strict=True)), library)
     assert np.array_equal(
@@ -229,7 +229,7 @@ def test_a_bad_column_is_named(library, case):
             model.fit(given)
         assert not hasattr(model, "n_features_in_")
     with pytest.raises(ValueError, match=message):
-        lambda_path(given)
+        cluster_path(given)
     model = DPMeans(lam=0.1).fit([[1.0, 2.0], [3.0, 4.0]])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it was fitted without names

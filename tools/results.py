@@ -270,7 +270,7 @@ SUBJECTS = {
         CUT, "random_state csr", graphs=20),
     "cut_path": Subject(
         {"n_lams": "2 | 4 | 3, lams=[-0.8, -0.5, -0.2]"}, CUT, "random_state csr", "", graphs=8),
-    "lambda_path": Subject({}, {"max_clusters": "1 | 3"}, ALL, "", points=7, large=6),
+    "cluster_path": Subject({}, {"max_clusters": "1 | 3"}, ALL, "", points=7, large=6),
     "feature_path": Subject(
         {"max_components": "1 | 3 | 4", "n_init": "1 | 2"}, {**FEATURES, "assign": "'exact'"},
         SOME, "", rows=60, points=5, middle=4, large=2),

@@ -33,7 +33,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score as nmi
 from threadpoolctl import threadpool_limits
 
-from smallvar import DPMeans, farthest_first_lambda, lambda_path
+from smallvar import DPMeans, cluster_path, farthest_first_lambda
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -222,7 +222,7 @@ def numbers(apart):
         model = DPMeans(lam=lam, init=centers).fit(X)
         warm.append(model.n_clusters_)
         centers = model.cluster_centers_
-    path = lambda_path(X, random_state=0)
+    path = cluster_path(X, random_state=0)
     found = {
         "from the mean": np.median(orders, axis=0),
         "warm starts": np.array(warm[::-1]),

@@ -37,13 +37,13 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
-from smallvar import farthest_first_lambda, lambda_path
+from smallvar import cluster_path, farthest_first_lambda
 
 RATIOS = (0.0, 0.05, 0.1, 0.15)  # theta / lam
 KNOWN = ("r15", "aggregation", "d31", "wine")
 MOST = 600  # rows of a set
 HEAD = """\
-ratio: theta / lam, 0 is DP-means; path: smallvar.lambda_path. ARI: the best at any penalty, and its
+ratio: theta / lam, 0 is DP-means; path: cluster_path. ARI: the best at any penalty, and its
 number of clusters; the best at the number found that is nearest to the true one. At equal numbers,
 against DP-means: how many of them; median of the squared error, per cent; how often it is lower :
 higher; median of the difference in ARI.
@@ -212,7 +212,7 @@ def compare(name, X, y, orders, count):
         here = at_each(runs(X, y, ratio, orders, k, count))
         plain = here if plain is None else plain
         print(line(name, k, f"{ratio:.2f}", here, plain), flush=True)
-    path = lambda_path(X, random_state=0)
+    path = cluster_path(X, random_state=0)
     table = zip(path.n_clusters.tolist(), path.inertia.tolist(), strict=True)
     here = {c: (e, adjusted_rand_score(y, path.labels(c))) for c, e in table}
     print(line(name, k, "path", here, plain), flush=True)

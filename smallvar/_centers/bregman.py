@@ -180,8 +180,8 @@ default="squared_euclidean"
         The penalty used.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
-    path_ : LambdaPath
-        The merge path, with "auto" or "merge" only: see :func:`lambda_path`.
+    path_ : ClusterPath
+        The merge path, with "auto" or "merge" only: see :func:`cluster_path`.
     probabilities_ : ndarray of shape (n_samples,), float64
         The probability of its own cluster for each row, see :meth:`predict_proba`.
     outlier_scores_ : ndarray of shape (n_samples,), float64
@@ -219,7 +219,7 @@ default="squared_euclidean"
     distinct rows, and d one less than the number of columns if all rows have the same sum. Counts
     that vary more than Poisson ones have such a dispersion phi, too, if that shortens the
     description.
-    For "squared_euclidean" see :func:`lambda_path`.
+    For "squared_euclidean" see :func:`cluster_path`.
 
     0 log 0 is 0. A center with a component on the border of the domain (all members are 0 there,
     or all are 1) is infinitely far from every x that differs there. Where a point opens a cluster,

@@ -28,8 +28,8 @@ from smallvar._core.validation import (
     exact_number,
     shown,
 )
+from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.confidence import warn_if_unclear, warn_in_fields
-from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.least_size import check_least_size, least_weight, no_such_number
 from smallvar._selection.path import dense_bytes, find_path
 from smallvar._selection.penalty import LAM_RULES, check_number_asked, resolve_lam
@@ -150,7 +150,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
         ``max_clusters``: that is k-means). "auto" chooses the number of clusters, and with it the
-        penalty, by a criterion for how well they describe the data: see :func:`lambda_path`.
+        penalty, by a criterion for how well they describe the data: see :func:`cluster_path`.
         "farthest-first" derives it from the data and ``guess``, see :func:`farthest_first_lambda`.
     n_clusters : int, "auto" or None, default=None
         The exact number of clusters, if ``lam`` is "auto": the clusters of that number on the
@@ -180,7 +180,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     metric : {"euclidean", "auto"}, default="euclidean"
         With "auto", which requires ``lam="auto"``, distances are those of the best merge path. If
         clusters are elongated in common directions, that may be a path in a metric that makes them
-        round (see :func:`lambda_path`); the labels are then those for which the number of clusters
+        round (see :func:`cluster_path`); the labels are then those for which the number of clusters
         was chosen. Dense data only.
     init : "mean" or array-like of shape (n_centers, n_features), default="mean"
         Starting centers; "mean" is the (weighted) mean of the data. With "auto" and "merge" the
@@ -200,7 +200,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         sweep. 0 runs to a fixed point.
     random_state : int, RandomState instance or None, default=None
         Generator of the random orders, and of the first clusters (and, of many rows, the sample)
-        of a merge path, see :func:`lambda_path`.
+        of a merge path, see :func:`cluster_path`.
     n_threads : int, default=None
         Threads; None means all that this process may use. The result does not depend on it.
     verbose : int, default=0
@@ -227,9 +227,9 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         The penalty used.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
-    path_ : LambdaPath
+    path_ : ClusterPath
         The merge path, with "auto" or "merge" only: other numbers of clusters, their errors, and
-        the penalties for which they are best. See :func:`lambda_path`.
+        the penalties for which they are best. See :func:`cluster_path`.
     metric_ : ndarray of shape (n_features, n_directions) or None
         With ``metric="auto"`` only: the matrix by which rows are multiplied before distances are
         measured; constant columns have zeros. ``inertia_``, ``objective_``, ``lam_``, ``path_``,
@@ -259,7 +259,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     See Also
     --------
     MiniBatchDPMeans : DP-means from batches of the data.
-    lambda_path : The merge path behind ``lam="auto"``.
+    cluster_path : The merge path behind ``lam="auto"``.
     farthest_first_lambda : A penalty from a guess of the number of clusters.
 
     Notes
@@ -316,7 +316,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     lam: float | Literal["auto", "farthest-first"] | None
     objective_path_: NDArray[np.float64]
     lam_: float
-    path_: LambdaPath
+    path_: ClusterPath
     # for subclasses without the parameters
     metric: Literal["euclidean", "auto"] = "euclidean"
     min_cluster_size: float | None = None

@@ -35,9 +35,9 @@ from smallvar._core.validation import (
     learned,
     mean_weight,
 )
+from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import penalty_within
-from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.penalty import LAM_RULES, check_exact_number, global_of_rows, local_of_rows
 from smallvar._sweeps.hdp import HDPSweep
 from smallvar._sweeps.in_order import assign, error_of
@@ -286,7 +286,7 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
         sweep. 0 runs to a fixed point.
     random_state : int, RandomState instance or None, default=None
         Generator of the random orders, of the first clusters of a merge path, see
-        :func:`lambda_path`, and, with many rows, of the samples on which numbers of clusters are
+        :func:`cluster_path`, and, with many rows, of the samples on which numbers of clusters are
         compared.
     n_threads : int, default=None
         Threads; None means all that this process may use. The result does not depend on it.
@@ -327,8 +327,8 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
         cluster. ``lam_global_`` is their geometric mean, or the first if that is larger. It is half
         the second where the first is 0, and twice the first where the second is infinite; where
         both hold (a single cluster), twice ``inertia_`` (``lam_local_`` if that is 0).
-    path_ : LambdaPath
-        With "auto" only: the merge path of all rows together, see :func:`lambda_path`.
+    path_ : ClusterPath
+        With "auto" only: the merge path of all rows together, see :func:`cluster_path`.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
     probabilities_ : ndarray of shape (n_samples,), float64
@@ -368,7 +368,7 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
         lam_local_ = 3 s^2 log(u),  s^2 = (weighted squared error of the pooled clusters) / (u d)
 
     with u distinct rows and d columns that vary. The number of pooled clusters minimizes
-    V + 2 min(0, sum_j L_j - L). V is the criterion of :func:`lambda_path` for the labels at which
+    V + 2 min(0, sum_j L_j - L). V is the criterion of :func:`cluster_path` for the labels at which
     the data sets end, and L_j the length of a code for the labels of data set j by itself, ::
 
         L_j = log C(K, m_j) + log C(n_j - 1, m_j - 1) + log(n_j! / prod_c n_jc!),
@@ -433,7 +433,7 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
     lam_local_: float
     lam_global_: float
     lam_global_range_: tuple[float, float]
-    path_: LambdaPath
+    path_: ClusterPath
 
     @keywords_only
     def __init__(

@@ -39,9 +39,9 @@ from smallvar._core.validation import (
     learned,
     some_rows,
 )
+from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.descent import check_reached
-from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import (
     LAM_RULES,
@@ -318,7 +318,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     lam : float, "auto" or "farthest-first", default="auto"
         Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
         ``max_clusters``): the squared distance at which a cluster opens. "auto" starts from the
-        clusters that :func:`lambda_path` finds, and takes a squared distance beyond all within
+        clusters that :func:`cluster_path` finds, and takes a squared distance beyond all within
         them. The path is that of all data (a sample of them) in ``fit``, and of the first batch in
         ``partial_fit``. Later batches keep the penalty, unless it rests on a single cluster: it is
         then chosen again, up to the first batch whose own path has several clusters. (With rows
@@ -384,7 +384,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         Passes over the data of ``fit``; 1 after ``partial_fit`` alone.
     n_steps_ : int
         Batches seen since the last ``fit`` began.
-    path_ : LambdaPath
+    path_ : ClusterPath
         The merge path behind ``lam="auto"``, with that only: of all data after ``fit``, else of the
         batch from which the penalty was chosen, the first one or the first with several clusters.
     probabilities_ : ndarray of shape (n_samples,), float64
@@ -431,7 +431,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     """
 
     cluster_weights_: NDArray[np.float64]
-    path_: LambdaPath
+    path_: ClusterPath
 
     @keywords_only
     def __init__(

@@ -28,10 +28,10 @@ from smallvar._core.validation import (
     learned,
     some_rows,
 )
+from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.descent import check_reached
-from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import check_exact_number
 from smallvar._sweeps.sums import exact_total
@@ -91,7 +91,7 @@ class RobustDPMeans(RowModelMixin, CenterEstimator):
     lam : float or "auto", default="auto"
         Penalty for each cluster, in squared data units times weight, > 0 and finite: the amount
         by which a cluster must lower the squared error and the prices of noise, not a distance.
-        "auto" takes the clusters that :func:`lambda_path` finds among the rows that are left when
+        "auto" takes the clusters that :func:`cluster_path` finds among the rows that are left when
         rows far from all clusters are set aside.
     n_clusters : int, "auto" or None, default=None
         The exact number of clusters, if ``lam`` is "auto": the clusters of that number on the merge
@@ -106,7 +106,7 @@ class RobustDPMeans(RowModelMixin, CenterEstimator):
     max_clusters : int, default=None
         Never have more clusters than this.
     init : "path" or array-like of shape (n_centers, n_features), default="path"
-        Starting centers; "path" takes those of the merge path, see :func:`lambda_path`. Given
+        Starting centers; "path" takes those of the merge path, see :func:`cluster_path`. Given
         centers are where the sweeps begin if ``lam`` and ``price`` are numbers, and where the
         merge path begins if not.
     max_iter : int, default=300
@@ -117,7 +117,7 @@ class RobustDPMeans(RowModelMixin, CenterEstimator):
         sweep. 0 runs to a fixed point.
     random_state : int, RandomState instance or None, default=None
         Generator of the first clusters of merge paths (and, of many rows, the sample), see
-        :func:`lambda_path`, and of the rows where a further cluster is tried.
+        :func:`cluster_path`, and of the rows where a further cluster is tried.
     n_threads : int, default=None
         Threads; None means all that this process may use. The result does not depend on it.
     verbose : int, default=0
@@ -147,9 +147,9 @@ class RobustDPMeans(RowModelMixin, CenterEstimator):
         The price used.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
-    path_ : LambdaPath
+    path_ : ClusterPath
         The merge path of the rows that were not set aside, unless ``init`` and both penalties are
-        given. See :func:`lambda_path`.
+        given. See :func:`cluster_path`.
     probabilities_ : ndarray of shape (n_samples,), float64
         The probability of its own cluster for each row, see :meth:`predict_proba`.
         0 for rows that are noise.
@@ -257,7 +257,7 @@ class RobustDPMeans(RowModelMixin, CenterEstimator):
     objective_path_: NDArray[np.float64]
     lam_: float
     price_: float
-    path_: LambdaPath
+    path_: ClusterPath
 
     @keywords_only
     def __init__(

@@ -34,6 +34,7 @@ from smallvar._core.validation import (
     unit_of,
 )
 from smallvar._selection.boundary_table import BoundaryTable, table_of
+from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.columns import count_different, count_distinct
 from smallvar._selection.confidence import (
     CLEAR_CONFIDENCE,
@@ -41,7 +42,6 @@ from smallvar._selection.confidence import (
     warn_in_fields,
 )
 from smallvar._selection.described import DescribedMixin
-from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.least_size import (
     check_least_size,
     least_weight,
@@ -137,8 +137,8 @@ class ShapeMeans(
         Evidence, in nats, between the two clusters that merge, as pieces merge down to one: entry
         ``n_pieces - k`` is that between the two of k clusters with the least. Infinite where no two
         clusters touch. A number k of clusters suggests itself where it is large, after small ones.
-    path_ : LambdaPath
-        The merge path of compact clusters. See :func:`lambda_path`.
+    path_ : ClusterPath
+        The merge path of compact clusters. See :func:`cluster_path`.
     metric_ : ndarray of shape (n_features, n_directions) or None
         Matrix by which rows are multiplied before distances from pieces are measured, if clusters
         are elongated in common directions; None: distances are those of the data.
@@ -223,7 +223,7 @@ class ShapeMeans(
     piece_clusters_: NDArray[np.int32]
     merge_evidence_: NDArray[np.float64]
     boundaries_: BoundaryTable
-    path_: LambdaPath
+    path_: ClusterPath
     metric_: NDArray[np.float64] | None
     n_clusters_: int
     n_iter_: int

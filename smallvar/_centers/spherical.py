@@ -195,7 +195,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     lam : float, "auto" or "farthest-first", default=None
         Penalty for each cluster in place of ``min_cosine``, > 0 (0 is allowed together with
         ``max_clusters``: that is spherical k-means). "auto" chooses the number of clusters by how
-        well they describe the rows of length 1, see :func:`lambda_path`; "farthest-first" derives
+        well they describe the rows of length 1, see :func:`cluster_path`; "farthest-first" derives
         the penalty from ``guess``. None: 1 - ``min_cosine`` if that is given, else
         "auto".
     n_clusters : int, "auto" or None, default=None
@@ -262,7 +262,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         Sweeps, the last, unchanging one included.
     n_steps_ : int
         Batches seen by ``partial_fit`` since the last ``fit``.
-    path_ : LambdaPath
+    path_ : ClusterPath
         The merge path of the rows at length 1, without those of length zero, with "auto" only.
     probabilities_ : ndarray of shape (n_samples,), float64
         The probability of its own cluster for each row, see :meth:`predict_proba`.
@@ -302,7 +302,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     that data may be larger than memory. An error e of the length changes 1 - cos by the factor
     1 + e.
 
-    The criterion by which the data choose K is that of :func:`lambda_path`, but with densities of
+    The criterion by which the data choose K is that of :func:`cluster_path`, but with densities of
     tangent vectors t = (x - c mu) / sqrt((1 + c) / 2), c the cosine of x and its center mu: in
     d - 1 directions, and over the sphere ((1 + c) / 2)^(-(d - 3) / 2) times as large. Each is t or
     Gaussian, either spherical with the same variance v for all clusters, or with a covariance of

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallvar._core.fit_loop import NO_CAP, LoopSettings, Progress, RecordedStart, best_of
+from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.descent import check_reached
-from smallvar._selection.lambda_path import LambdaPath
 from smallvar._sweeps.stopping import CANCELLATION
 
 MERGE_CANDIDATES = 3  # numbers of clusters on a merge path that are tried for a given lam
@@ -68,7 +68,7 @@ class StartPoint:
     lam: float
     algorithm: str
     max_clusters: int | None
-    path: LambdaPath | None = None
+    path: ClusterPath | None = None
     exact: bool = False
 
     def visited(self, active, weight):
@@ -96,7 +96,7 @@ class Fitted:
     objective_path: NDArray[np.float64]
     n_iter: int
     ended: bool
-    path: LambdaPath | None
+    path: ClusterPath | None
     sweep: Any
 
     @property

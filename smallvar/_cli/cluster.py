@@ -351,14 +351,14 @@ def of_model(args, model, sizes):
 
 def show_path(args, table, X, scaler, reading):
     """Print, and draw where asked for, how clusterings compare over their number of clusters."""
-    from smallvar import lambda_path
+    from smallvar import cluster_path
 
     model = new_model(args)
     if args.out is None:
         # without --out nothing is labeled, and a path alone takes less time than a fit
         names = ("max_clusters", "random_state", "n_threads", "verbose")
         options = {name: getattr(model, name) for name in names}
-        path, fitting = fitted(args, lambda_path, X, **options)
+        path, fitting = fitted(args, cluster_path, X, **options)
     else:  # the labels that there are without --path
         with warnings_told(table.titles):
             _, fitting = fitted(args, model.fit, X)

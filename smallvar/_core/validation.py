@@ -276,7 +276,7 @@ def check_sparse(X, name, allowed):
         raise TypeError(
             f"{name} takes dense data only, got a sparse {type(X).__name__}: use X.toarray(), or "
             "sklearn.decomposition.TruncatedSVD for fewer columns. Sparse data are taken by "
-            "DPMeans, MiniBatchDPMeans, SphericalDPMeans, SpectralDPMeans, lambda_path, "
+            "DPMeans, MiniBatchDPMeans, SphericalDPMeans, SpectralDPMeans, cluster_path, "
             "farthest_first_lambda and coreset, and as graphs by PenalizedCut"
         )
     if X.ndim != 2:

@@ -124,7 +124,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         Penalty for each cluster, in squared units of the feature space, > 0; also the threshold of
         the eigenvalues. "spectrum" is the geometric mean of the eigenvalue number ``guess`` and the
         next one; without a guess, of a number of clusters that the eigenvectors show, see Notes.
-        "auto" is likewise, for the number of :func:`lambda_path`, or, for sparse data and other
+        "auto" is likewise, for the number of :func:`cluster_path`, or, for sparse data and other
         kernels than "rbf", "laplacian" and "linear", from the eigenvectors. "farthest-first"
         derives it from ``guess`` as :func:`farthest_first_lambda` does, from distances in feature
         space; as a threshold it is often low.
@@ -198,7 +198,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
     See Also
     --------
     DPMeans : Local search for the same objective with the linear kernel.
-    lambda_path : Where "auto" has the number of clusters from.
+    cluster_path : Where "auto" has the number of clusters from.
     sklearn.cluster.SpectralClustering : A given number of eigenvectors of a normalized graph.
 
     Notes

@@ -187,7 +187,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Sweeps, the last, unchanging one included.
     path_ : MixedPath
         The merge path, with "auto" or "merge" only: ``counts``, ``criterion``, ``confidence``,
-        ``lam_low`` and ``lam_high`` as of :func:`lambda_path`.
+        ``lam_low`` and ``lam_high`` as of :func:`cluster_path`.
     n_features_in_ : int
         Number of columns of the data.
     feature_names_in_ : ndarray of shape (n_features,)

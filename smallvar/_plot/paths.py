@@ -71,8 +71,8 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from smallvar import PathDisplay, lambda_path
-    >>> display = PathDisplay.from_path(lambda_path(load_iris().data, random_state=0))
+    >>> from smallvar import PathDisplay, cluster_path
+    >>> display = PathDisplay.from_path(cluster_path(load_iris().data, random_state=0))
     >>> [ax.get_ylabel() for ax in display.axes_]
     ['criterion above the lowest', 'SSE, in squared data units', 'lam for which K is best']
     """
@@ -101,8 +101,8 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
 
         Parameters
         ----------
-        path : LambdaPath, FeaturePath or CutPath
-            From ``lambda_path``, ``feature_path`` or ``cut_path``.
+        path : ClusterPath, FeaturePath or CutPath
+            From ``cluster_path``, ``feature_path`` or ``cut_path``.
         panels : sequence of str, default=None
             See :meth:`plot`.
         ax : Axes or sequence of Axes, default=None
@@ -116,7 +116,7 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
         names = ("counts", "error", "lam_low", "lam_high", "criterion", "best")
         if not all(hasattr(path, name) for name in names):
             raise TypeError(
-                "path must be what lambda_path, feature_path or cut_path returned, got "
+                "path must be what cluster_path, feature_path or cut_path returned, got "
                 f"{type(path).__name__}"
             )
         display = cls(
@@ -398,8 +398,8 @@ class DendrogramDisplay(Display):  # numpydoc ignore=PR02
 
         Parameters
         ----------
-        path : LambdaPath
-            From ``lambda_path``.
+        path : ClusterPath
+            From ``cluster_path``.
         max_leaves : int, default=60
             Draw at most so many branches, the last to merge.
         ax : Axes, default=None
@@ -411,7 +411,7 @@ class DendrogramDisplay(Display):  # numpydoc ignore=PR02
             The display, after drawing.
         """
         if not hasattr(path, "linkage"):
-            raise TypeError(f"path must be one of lambda_path, got {type(path).__name__}")
+            raise TypeError(f"path must be one of cluster_path, got {type(path).__name__}")
         return cls(linkage=path.linkage, best=path.best).plot(ax, max_leaves=max_leaves)
 
     @classmethod

@@ -146,7 +146,7 @@ def shares(scores, best, confidence, tie):
 
 
 class NumberChoice(NamedTuple):
-    """A number of clusters that was chosen without a LambdaPath, for ``warn_if_unclear``.
+    """A number of clusters that was chosen without a ClusterPath, for ``warn_if_unclear``.
 
     ``in_order`` is whether the clusters are states of rows in order.
     """

@@ -63,7 +63,7 @@ def penalty_within(low, high, alone=1.0):
 class Path:
     """Solutions with different numbers K of clusters or features, and the penalties for each.
 
-    What :func:`lambda_path`, :func:`feature_path` and :func:`cut_path` return is one.
+    What :func:`cluster_path`, :func:`feature_path` and :func:`cut_path` return is one.
 
     Attributes
     ----------

@@ -19,11 +19,11 @@ from smallvar._core.validation import (
     check_weights,
 )
 from smallvar._selection.best_number import best_clustering, choose_by_boundaries, completed
+from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.column_selection import differing_columns, selection_price
 from smallvar._selection.columns import BLOCK_ROWS, PowerTransform
 from smallvar._selection.descent import Metric, check_distinct
 from smallvar._selection.envelope import envelope
-from smallvar._selection.lambda_path import LambdaPath
 from smallvar._selection.least_size import LargeClusterings
 from smallvar._selection.own_shapes import AROUND, FEWEST_JUDGED, MOST_JUDGED, OwnShapes
 from smallvar._selection.sample import DENSE_BYTES, PathClustering, PathProblem, squared_euclidean
@@ -170,7 +170,7 @@ def find_path(
     if not problem.varying.any():
         check_distinct(1, number)
         single = PathClustering(1, problem.constant[None], criterion=0.0, error=0.0)
-        return LambdaPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
+        return ClusterPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread(min(X.shape[0], BLOCK_ROWS), X.shape[1]):
         search = _Search(problem, rng, init, rough, coarse_rows, callback)
         found, transform = _find_in_metrics(search), None
@@ -295,10 +295,10 @@ class _Found:
     ``plain`` is the path in the metric of the rows.
     """
 
-    path: LambdaPath
+    path: ClusterPath
     metric: Any
     sample: Any
-    plain: LambdaPath | None = None
+    plain: ClusterPath | None = None
 
 
 class _Search:
@@ -569,13 +569,13 @@ def _descend(problem, sample, start, step, first=False):
     # heights are roots of errors of the sample, whose share of all weight is sample.share
     tree = descent.tree
     tree[:, 2] /= np.sqrt(sample.share)
-    path = LambdaPath(problem, clusterings, best, ranges, tree, tie, descent.X.shape[0])
+    path = ClusterPath(problem, clusterings, best, ranges, tree, tie, descent.X.shape[0])
     path.value_per_row = path.value / sample.criterion.distinct
     path.weigh(values, sample)
     return path, best.metric
 
 
-def lambda_path(
+def cluster_path(
     X: Data,
     *,
     sample_weight: ArrayLike | None = None,
@@ -583,7 +583,7 @@ def lambda_path(
     random_state: int | np.random.RandomState | None = None,
     n_threads: int | None = None,
     verbose: int = 0,
-) -> LambdaPath:
+) -> ClusterPath:
     """Find clusterings into every number of clusters, and the number the data speak for.
 
     For every K from 1 on this minimizes the k-means objective
@@ -615,7 +615,7 @@ def lambda_path(
 
     Returns
     -------
-    path : LambdaPath
+    path : ClusterPath
         Arrays ``counts``, ``error``, ``criterion``, ``lam_low``, ``lam_high``, ``ranking``,
         ``linkage``; the number chosen, ``best``, how likely it is right, ``confidence``, and a
         penalty for it, ``lam``; centers and labels by ``path.centers(k)`` and ``path.labels(k)``.
@@ -708,9 +708,9 @@ def lambda_path(
     Examples
     --------
     >>> from sklearn.datasets import make_blobs
-    >>> from smallvar import lambda_path
+    >>> from smallvar import cluster_path
     >>> X, _ = make_blobs(300, centers=4, random_state=2)
-    >>> path = lambda_path(X, random_state=0)
+    >>> path = cluster_path(X, random_state=0)
     >>> path.best, path.ranking[:3].tolist()
     (4, [4, 3, 5])
     >>> path.lam_low[3].round(), path.lam_high[3].round()

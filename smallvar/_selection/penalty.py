@@ -19,7 +19,7 @@ from smallvar._core.validation import (
     mean_weight,
     shown,
 )
-from smallvar._selection.lambda_path import LambdaPath
+from smallvar._selection.cluster_path import ClusterPath
 from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import Layout
 
@@ -213,7 +213,7 @@ class BatchPenalty:
     power of two, and any with rows that open a cluster. ``later`` is the number of later batches.
     """
 
-    path: LambdaPath | None
+    path: ClusterPath | None
     lam: float
     within: float | None
     later: int = 0

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import NO_CAP, best_of
 from smallvar._core.validation import check_number, check_reach, learned, mean_weight
-from smallvar._selection.lambda_path import LambdaPath
+from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import (
     LAM_RULES,
@@ -56,7 +56,7 @@ class DynamicMeans(MovingClusters):
         which a cluster opens. "auto" and "farthest-first" derive it from the first batch that is
         not empty; later batches keep it, but for two cases below. "farthest-first" is the rule of
         :func:`farthest_first_lambda` for ``guess`` clusters. "auto" takes the number of clusters K
-        that :func:`lambda_path` chooses, and the geometric mean of the rule for K and for K + 1
+        that :func:`cluster_path` chooses, and the geometric mean of the rule for K and for K + 1
         clusters, times the mean weight of the rows. If the path finds a single cluster, the penalty
         is four times the largest weighted squared distance within it, as in
         :class:`MiniBatchDPMeans`, and it is chosen again, up to the first batch whose own path has
@@ -119,9 +119,9 @@ class DynamicMeans(MovingClusters):
         Time steps so far, those of gaps included.
     lam_ : float
         The penalty of the last step; that of all steps, unless the first ones had a single cluster.
-    path_ : LambdaPath
+    path_ : ClusterPath
         The merge path behind ``lam="auto"``, with that only: of the batch from which ``lam_`` was
-        chosen, not of all rows. See :func:`lambda_path`.
+        chosen, not of all rows. See :func:`cluster_path`.
     q_ : float
         Q.
     tau_ : float
@@ -194,7 +194,7 @@ class DynamicMeans(MovingClusters):
 
     cluster_centers_: NDArray[np.float64]
     n_iter_: int
-    path_: LambdaPath
+    path_: ClusterPath
 
     @keywords_only
     def __init__(

@@ -186,8 +186,8 @@ class SegmentMeans(CenterEstimator):
     for each, by dynamic programming (PELT, exact as long as no more than 2,048 rows at which the
     last piece may have begun are left, up to rounding where some rows are some 10^8 times as far
     as others), and goes on from states for which pieces are merged, as
-    clusters are on the path of :func:`lambda_path`; of more than 16,384 pieces some are merged, and
-    the others go to the nearest union. With a number for ``lam`` pieces are made at
+    clusters are on the path of :func:`cluster_path`; of more than 16,384 pieces some are merged,
+    and the others go to the nearest union. With a number for ``lam`` pieces are made at
     ``n_init`` prices, three numbers of states of each are tried, and the lowest objective is kept;
     with "auto" that is done for the number of states chosen. There is nothing random in it.
 

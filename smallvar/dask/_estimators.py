@@ -230,7 +230,7 @@ class DPMeans(DaskEstimator, smallvar.DPMeans):
     lam : float or "auto", default="auto"
         Penalty for each cluster, in squared data units, > 0 (0 is allowed together with
         ``max_clusters``). "auto" chooses the number of clusters on a random sample of 200,000 rows,
-        or on all rows if there are no more: see :func:`smallvar.lambda_path`. The sweeps over all
+        or on all rows if there are no more: see :func:`smallvar.cluster_path`. The sweeps over all
         rows then begin at the centers of the sample.
     n_clusters : int, "auto" or None, default=None
         The exact number of clusters, if ``lam`` is "auto". At most ``max_clusters`` and the number
@@ -280,7 +280,7 @@ class DPMeans(DaskEstimator, smallvar.DPMeans):
         The penalty used.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
-    path_ : LambdaPath
+    path_ : ClusterPath
         The merge path of the sample, with "auto" only.
     n_features_in_ : int
         Number of columns of the data.
@@ -443,7 +443,7 @@ class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
         The penalty used, and the cosine below which a new row would open a cluster.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
-    path_ : LambdaPath
+    path_ : ClusterPath
         The merge path of the sample, with "auto" only.
     n_features_in_ : int
         Number of columns of the data.

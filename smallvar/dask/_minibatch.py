@@ -103,7 +103,7 @@ class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
         Partitions seen, those without rows (or weight) not counted.
     n_iter_ : int
         1.
-    path_ : LambdaPath
+    path_ : ClusterPath
         The merge path behind ``lam="auto"``, with that only: of the partition from which the
         penalty was chosen.
     n_features_in_ : int

@@ -29,7 +29,7 @@ from smallvar._selection.boundaries import (
 )
 from smallvar._selection.boundary import N_BINS
 from smallvar._selection.boundary_table import table_of
-from smallvar._selection.lambda_path import LambdaPath
+from smallvar._selection.cluster_path import ClusterPath
 from smallvar._sweeps.projections import add_rows
 from smallvar.dask._collection import CollectionParts, checked_block
 from smallvar.dask._estimators import CHOICE_ROWS, sample_rows
@@ -46,7 +46,7 @@ class NearestPieces:
     boundaries are looked for, times ``scale``.
     """
 
-    path: LambdaPath
+    path: ClusterPath
     centers: NDArray[np.float64]
     noise: Any
     scale: float = 1.0
@@ -211,7 +211,7 @@ class ShapeMeans(LazyLabels, smallvar.ShapeMeans):
         of all pieces would have more than 4 million numbers.)
     merge_evidence_ : ndarray of shape (n_pieces - 1,), float64
         Evidence between the two clusters that merge, in the sample, as on one machine.
-    path_ : LambdaPath
+    path_ : ClusterPath
         The merge path of the sample.
     metric_ : ndarray of shape (n_features, n_directions) or None
         Matrix by which rows are multiplied before distances from pieces are measured; None:

@@ -1,6 +1,6 @@
 """The merge path as a result: clusterings, penalties and confidences.
 
-``LambdaPath`` keeps the clusterings of the descent. It brings them to fixed points of k-means
+``ClusterPath`` keeps the clusterings of the descent. It brings them to fixed points of k-means
 sweeps, at once if that is cheap, else when their errors are first asked for.
 """
 
@@ -26,8 +26,8 @@ CHEAP = 1 << 22
 LEAST_SWEPT_ERROR = 0.99
 
 
-class LambdaPath(Path):
-    """Clusterings of the same rows into many numbers of clusters, found by :func:`lambda_path`.
+class ClusterPath(Path):
+    """Clusterings of the same rows into many numbers of clusters, found by :func:`cluster_path`.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class LambdaPath(Path):
         of ``centers(k)``; ``inertia`` is another name for it. If there are more rows than
         ``n_samples``, an estimate of the sum of all.
     criterion : ndarray of shape (n_path,), float64
-        The criterion of :func:`lambda_path`, the lower, the better; infinite for more clusters
+        The criterion of :func:`cluster_path`, the lower, the better; infinite for more clusters
         than a third of the distinct rows.
     tie : float
         The price of a parameter: criteria that differ by less are nearly as good as equal.
@@ -210,7 +210,7 @@ class LambdaPath(Path):
         bounds: tuple[int | None, int | None],
         choose: Callable[..., tuple[PathClustering, NDArray[np.float64]]],
         sample: Sample,
-    ) -> "LambdaPath":  # numpydoc ignore=PR01,RT01
+    ) -> "ClusterPath":  # numpydoc ignore=PR01,RT01
         """Return a path with these clusterings instead, which stay as they are.
 
         ``bounds`` are the largest number of clusters, and the number asked for.
@@ -220,7 +220,7 @@ class LambdaPath(Path):
         ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
         best, values = choose(problem, clusterings, ranges, sample.criterion)
         options = self.linkage, self.tie, self.n_samples
-        path = LambdaPath(problem, clusterings, best, ranges, *options)
+        path = ClusterPath(problem, clusterings, best, ranges, *options)
         path.value_per_row = path.value / sample.criterion.distinct
         path.stay(clusterings, self._transform)
         path.weigh(values, sample)
@@ -291,7 +291,7 @@ class LambdaPath(Path):
         X: NDArray[np.floating],
         weight: NDArray[np.float64] | None,
         sample: Sample,
-    ) -> "LambdaPath":  # numpydoc ignore=PR01,RT01
+    ) -> "ClusterPath":  # numpydoc ignore=PR01,RT01
         """The path with the same mergers, with centers, errors and penalties in this metric."""
         old = self._problem
         problem = PathProblem(metric(X), weight, old.n_threads, old.family, None, old.most)
@@ -304,7 +304,7 @@ class LambdaPath(Path):
         ranges = envelope(counts, [c.error for c in clusterings])
         best = clusterings[int(np.searchsorted(counts, self.best))]
         options = self.linkage, self.tie, self.n_samples, metric
-        path = LambdaPath(problem, clusterings, best, ranges, *options)
+        path = ClusterPath(problem, clusterings, best, ranges, *options)
         for name in ("confidence", "confidences", "few_valued", "skewed"):
             value = getattr(self, name)
             setattr(path, name, value[: len(counts)] if name == "confidences" else value)
@@ -325,7 +325,7 @@ class LambdaPath(Path):
         return X if self._metric is None else self._metric(X)
 
     def improve(
-        self, sample: Sample, plain: "LambdaPath", everything: bool = False
+        self, sample: Sample, plain: "ClusterPath", everything: bool = False
     ) -> None:  # numpydoc ignore=PR01
         """Improve the clusterings of the descent on this sample, and set the penalty.
 
