@@ -53,6 +53,7 @@ from smallvar._selection.boundary_table import boundary_evidence
 from smallvar._selection.confidence import UnclearNumberWarning
 from smallvar._selection.path import cluster_path
 from smallvar._selection.penalty import farthest_first_lambda, hdp_lambdas
+from smallvar._selection.scale import ScaleWarning
 from smallvar._time.dynamic import DynamicMeans
 from smallvar._time.dynamic_kernel import KernelDynamicMeans, SpectralDynamicMeans
 from smallvar._time.exchange import match_clusters
@@ -82,6 +83,7 @@ __all__ = [
     "PenalizedCut",
     "ProfileDisplay",
     "RobustDPMeans",
+    "ScaleWarning",
     "SegmentMeans",
     "ShapeMeans",
     "SpectralDPMeans",

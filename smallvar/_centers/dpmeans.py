@@ -28,8 +28,9 @@ from smallvar._core.validation import (
     exact_number,
     shown,
 )
+from smallvar._core.warning_fields import warn_in_fields
 from smallvar._selection.cluster_path import ClusterPath
-from smallvar._selection.confidence import warn_if_unclear, warn_in_fields
+from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.least_size import check_least_size, least_weight, no_such_number
 from smallvar._selection.path import dense_bytes, find_path
 from smallvar._selection.penalty import LAM_RULES, check_number_asked, resolve_lam

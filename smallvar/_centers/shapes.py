@@ -33,14 +33,11 @@ from smallvar._core.validation import (
     some_rows,
     unit_of,
 )
+from smallvar._core.warning_fields import warn_in_fields
 from smallvar._selection.boundary_table import BoundaryTable, table_of
 from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.columns import count_different, count_distinct
-from smallvar._selection.confidence import (
-    CLEAR_CONFIDENCE,
-    UnclearNumberWarning,
-    warn_in_fields,
-)
+from smallvar._selection.confidence import CLEAR_CONFIDENCE, UnclearNumberWarning
 from smallvar._selection.described import DescribedMixin
 from smallvar._selection.least_size import (
     check_least_size,
@@ -57,6 +54,7 @@ from smallvar._selection.pieces import (
     is_clear,
     numbers_of_pieces,
 )
+from smallvar._selection.scale import MOST_CONFIDENT, ScaleWarning, warn_of_scale
 
 ROWS_OF_PIECES = 20_000  # of which finer clusterings are compared, at most
 # of the largest number of a column: in a smaller range are at most 256 numbers of float64
@@ -305,6 +303,7 @@ class ShapeMeans(
         settings = {"n_threads": self.n_threads, "verbose": self.verbose, "random_state": rng}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnclearNumberWarning)  # of its own number
+            warnings.simplefilter("ignore", ScaleWarning)  # told below, with names of columns
             noise = RobustDPMeans(**settings).fit(X, sample_weight=weight)
         self._noise = noise.set_params(n_threads=None, verbose=0, random_state=None)
         return np.flatnonzero(noise.labels_ >= 0)
@@ -348,6 +347,8 @@ class ShapeMeans(
         self.merge_evidence_, self.path_ = pieces.evidence, path
         self.boundaries_ = table_of(pieces.boundaries, np.arange(pieces.k), weight is not None)
         self.metric_, self.confidence_ = path.metric, choice.confidence
+        if len(path.wide.columns) and path.metric is None:
+            self.confidence_ = min(self.confidence_, MOST_CONFIDENT)
         self._multiply("path_")
         self._nearest = pieces.centers if shared is None else shared.whole(pieces.centers)
         self.piece_centers_ = self._nearest.copy()
@@ -381,8 +382,8 @@ class ShapeMeans(
         found = [find_pieces(some, part, labels[rows], centers, n_threads)]
         total = len(rows) if part is None else float(part.sum())
         least = share * total
-        if number is None and is_clear(found[0], path.confidence):
-            return as_they_are(found[0], path.confidence)
+        if number is None and is_clear(found[0], path.found_confidence):
+            return as_they_are(found[0], path.found_confidence)
         numbers = numbers_of_pieces(k, total, count_rows(some), number)
         if numbers:
             finest = max(q for q in numbers if q <= max(PATH_NUMBER, 2 * k, number or 0))
@@ -397,13 +398,14 @@ class ShapeMeans(
             return self._choose(X, weight, labels, centers, path, rng, n_threads, share, 4 * size)
         if k == 1:
             found = found[1:] or found
-        choice = choose(found, part, k > 1, path.confidence, number, least)
+        choice = choose(found, part, k > 1, path.found_confidence, number, least)
         if choice is None:
             raise no_such_number(number, self.min_cluster_size)
         return choice
 
     def _warn_if_unclear(self):
         """Warn where the data chose the number of clusters, and it is not clear."""
+        warn_of_scale(self, self.path_)
         if not self.confidence_ < CLEAR_CONFIDENCE:
             return
         n, none = len(self.boundaries_), int((self.boundaries_.verdict != "gap").sum())

@@ -16,11 +16,11 @@ from smallvar._cli.table import (
     without_option,
 )
 from smallvar._cli.words import option_of
+from smallvar._selection.scale import wide_columns, wide_in_words
 
 # of numbers only
 NOT_FOR_TABLES = ("guess", "scale", "drop_missing", "batch_size", "dask", "shapes")
-UNEVEN = 10  # times that the columns may differ in spread before the user is warned
-UNEVEN_ROWS, CHECKED_ROWS = 10, 100_000  # fewer do not tell, and more are not needed
+UNEVEN_ROWS, CHECKED_CELLS = 10, 1 << 22  # fewer rows do not tell, and more cells are not needed
 
 
 def load(args, prog, stand_in, needed="", otherwise=None):
@@ -109,7 +109,7 @@ def scaled(args, table):
     X = table.X
     if not args.scale:
         if args.data is not None and len(X) >= UNEVEN_ROWS:
-            warn_of_uneven(X[:: max(1, len(X) // CHECKED_ROWS)], table.titles)
+            warn_of_uneven(X[:: max(1, X.size // CHECKED_CELLS)], len(X), table.titles)
         return X, None
     scaler, deviation = spread(X)
     # a variance that left float64 would scale its column to zeros
@@ -142,21 +142,13 @@ def constant(scaler):
     return (scaler.scale_ == 1) & (scaler.var_ != 1)
 
 
-def warn_of_uneven(X, titles):
-    """Tell the user if some columns are spread so much wider that others hardly count."""
-    deviation = spread(X)[1]
-    varying = np.flatnonzero(deviation > 0)
-    if len(varying) < 2 or not np.isfinite(deviation).all():
-        return
-    # constant columns add nothing to any distance and are not compared
-    wide, narrow = (varying[pick(deviation[varying])] for pick in (np.argmax, np.argmin))
-    if deviation[wide] > UNEVEN * deviation[narrow]:
-        complain(
-            f"warning: column {titles[wide]} (standard deviation {deviation[wide]:.4g}) is spread "
-            f"{deviation[wide] / deviation[narrow]:,.0f} times as wide as column {titles[narrow]} "
-            f"({deviation[narrow]:.4g}), which hardly counts in the distances; --scale evens them "
-            "out"
-        )
+def warn_of_uneven(X, n, titles):
+    """Tell the user if few columns of rows, drawn from n, make up nearly all of the distances."""
+    wide = wide_columns(np.asarray(X, dtype=np.float64), whole=len(X) == n)
+    if len(wide.columns):
+        names = ", ".join(titles[j] for j in wide.columns)
+        words = wide_in_words(wide).format(wide=names)
+        complain(f"warning: {words}; --scale evens them out")
 
 
 def of_data(args, table, scaler=None, lam=True):

@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from smallvar import __version__, progress_callback
+from smallvar import ScaleWarning, __version__, progress_callback
 from smallvar._cli.errors import UserError
 from smallvar._cli.progress import ProgressLine
 from smallvar._cli.table import suffix_of
@@ -199,6 +199,8 @@ def complain(*words):
 def warnings_told(titles=()):
     """Context that tells each warning in a line; ``titles`` are those of the columns of a fit."""
     with warnings.catch_warnings():
+        # tables are checked as they are read, see data.py
+        warnings.simplefilter("ignore", ScaleWarning)
         warnings.showwarning = lambda warning, *_: complain("warning:", in_options(warning, titles))
         yield
 

@@ -7,17 +7,15 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, xlogy
 
+from smallvar._core.identifiers import identifies
 from smallvar._selection.columns import COLUMN_ROWS, Values, distinct_values, filled_values, step_of
 
-LEAST_KEY_ROWS = 20  # a column of fewer rows is never taken for a key or for text
+LEAST_KEY_ROWS = 20  # a column of words of fewer rows is never taken for a key or for text
 LEAST_COUNT_ROWS = 100  # with fewer rows, counts cannot be told from other whole numbers
 MOST_COUNTS = 1000  # distinct values of a column of counts, at most
 MOST_ORDERED = 20  # distinct values of an ordered column, at most
 MOST_CODES = 10  # whole numbers from 0 or 1 that may be codes of a category, at most
 SHARE_OF_ROWS = 0.5  # a column of words with more distinct values than this share of rows is text
-KEY = re.compile(
-    r"((?i:(.*[\W_])?(id|ids|idx|index|key|uuid|guid|nr|no|number)|unnamed: \d+)|.*[a-z]I[dD])?"
-)
 # numbers that are words because of signs, groups of three digits or a decimal comma, as $1,234.50,
 # (1.50), 5% and 1,5 €. At most UNLIKE of the levels of their columns, of which CHECKED are looked
 # at, are others
@@ -158,6 +156,8 @@ def kind_of_numbers(cells, name):
         return ColumnKind(None, f"one value, {plain(numbers[0])!r}")
     if cells.flags:
         return ColumnKind("bernoulli", "true or false", (False, True))
+    if reason := identifies(cells.numbers, name):
+        return ColumnKind(None, f"a key: {reason}")
     filled = _filled(numbers)
     if filled is not None:
         kept = np.abs(numbers - filled[0]) > filled[1]
@@ -203,14 +203,12 @@ def _often(numbers):
 
 
 def _kind_of_values(numbers, cells, name):
-    """The ColumnKind of numbers: few values, a key, counts, amounts with a long tail, or normal."""
+    """The ColumnKind of numbers: few values, counts, amounts with a long tail, or normal."""
     n = len(numbers)
     whole = cells.whole or bool((numbers == np.floor(numbers)).all())
     few = few_values(numbers, MOST_ORDERED)
     if few is not None and 2 * len(few[0]) <= n:
         return _kind_of_few(*few, whole)
-    if whole and n == len(cells.numbers) and n >= LEAST_KEY_ROWS and _is_key(numbers, name):
-        return ColumnKind(None, "a key: another whole number in every row")
     low, high = plain(numbers.min()), plain(numbers.max())
     if whole and low >= 0:
         counts = few_values(numbers, MOST_COUNTS)
@@ -259,17 +257,6 @@ def _kind_of_few(value, count, whole):
 def counts_kind(levels):
     """The ColumnKind of counts; ``levels`` are the distinct ones, ascending."""
     return ColumnKind("poisson", f"counts, {levels[0]} to {levels[-1]}", (), 1.0)
-
-
-def _is_key(numbers, name):
-    """Whether whole numbers only identify rows: they ascend, are consecutive, or are named so."""
-    steps = np.diff(numbers)
-    if (steps > 0).all():
-        return True
-    ascending = np.sort(numbers)
-    if not (np.diff(ascending) > 0).all():
-        return False
-    return ascending[-1] - ascending[0] == len(numbers) - 1 or bool(KEY.fullmatch(name))
 
 
 def _fits_poisson(value, count):

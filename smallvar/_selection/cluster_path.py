@@ -19,6 +19,7 @@ from smallvar._selection.confidence import shares, weighed
 from smallvar._selection.descent import Metric
 from smallvar._selection.envelope import Path, envelope, penalty_within, ratios
 from smallvar._selection.sample import PathClustering, PathProblem, Sample
+from smallvar._selection.scale import MOST_CONFIDENT, NONE_WIDE, Wide
 
 # multiply-adds of one sweep at each clustering: up to so many, all are brought to fixed points
 CHEAP = 1 << 22
@@ -55,11 +56,14 @@ class ClusterPath(Path):
         the range of its penalties, how far the next best number is behind, and the evidence of
         boundaries between clusters. For a single cluster above .5 only where rows on both sides of
         the best boundary look like one body. NaN where the number or the penalty was given, and for
-        divergences other than squared distances.
+        divergences other than squared distances. At most .5 where few columns decide: ``wide``.
     confidences : ndarray of shape (n_path,), float64
         The confidence in every number; what ``confidence`` leaves is shared by the criterion.
     few_valued, skewed : ndarray of intp
         Columns with fewer than ten values, and columns with a long tail.
+    wide : tuple of ndarray of intp, and float
+        Columns that make up nearly all of the squared distances between rows, and their share of
+        these; see :class:`ScaleWarning`. There are none unless they are few.
     noise_columns : ndarray of intp
         Columns in which one mean for all rows describes them better than a mean for each cluster:
         the number was chosen by the other columns. Empty where that was by all.
@@ -101,6 +105,7 @@ class ClusterPath(Path):
     confidences: NDArray[np.float64]
     few_valued: NDArray[np.intp]
     skewed: NDArray[np.intp]
+    wide: Wide
     noise_columns: NDArray[np.intp]
     longest: int
     n_samples: int
@@ -118,6 +123,7 @@ class ClusterPath(Path):
         self.confidence = 1.0 if single else np.nan
         self.confidences = np.full(len(clusterings), self.confidence)
         self.few_valued = self.skewed = np.empty(0, dtype=np.intp)
+        self.wide, self.found_confidence = NONE_WIDE, self.confidence
         self.noise_columns, self.noise_error = problem.noise, problem.noise_error
         self.plausible = True
         self.value_per_row = self.value
@@ -272,8 +278,14 @@ class ClusterPath(Path):
         X = self._X if problem.varying.all() else self._X[:, problem.varying]
         return count_without_gap(X, problem.weight, labels, self.best, problem.n_threads)
 
-    def finish(self) -> None:
-        """Forget what is needed only until the number is final."""
+    def finish(self, wide: Wide) -> None:  # numpydoc ignore=PR01
+        """Bound the confidence where few columns decide, and forget what was needed until now."""
+        self.wide, self.found_confidence = wide, self.confidence
+        unscaled = len(wide.columns) and self.metric is None and len(self.counts) > 1
+        if unscaled and self.confidence > MOST_CONFIDENT:
+            self.confidence = MOST_CONFIDENT
+            i = int(np.searchsorted(self.counts, self.best))
+            self.confidences = shares(self._scores, i, self.confidence, self.tie)
         for name in ("_clusterings", "_ranges", "_scores", "_by_shared_shapes"):
             vars(self).pop(name, None)
 
@@ -305,7 +317,8 @@ class ClusterPath(Path):
         best = clusterings[int(np.searchsorted(counts, self.best))]
         options = self.linkage, self.tie, self.n_samples, metric
         path = ClusterPath(problem, clusterings, best, ranges, *options)
-        for name in ("confidence", "confidences", "few_valued", "skewed"):
+        names = ("confidence", "found_confidence", "confidences", "few_valued", "skewed", "wide")
+        for name in names:
             value = getattr(self, name)
             setattr(path, name, value[: len(counts)] if name == "confidences" else value)
         path.improve(new_sample, path, everything=True)

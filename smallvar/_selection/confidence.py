@@ -5,13 +5,13 @@ is known: generated ones, round, long, overlapping and of other shapes, tables w
 skewed columns, and real ones.
 """
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smallvar._core.validation import level_of_caller
+from smallvar._core.warning_fields import warn_in_fields
+from smallvar._selection.scale import warn_of_scale
 
 CLEAR_CONFIDENCE = 0.5  # confidence below which a number is not clear
 # of log(ratio of penalties) in the metric of the path and of the data, of log(1 + gap), and of 1
@@ -180,6 +180,7 @@ def warn_if_unclear(estimator, path=None):
     ``path`` is what the number was chosen by: None for ``path_`` of the estimator.
     """
     path = getattr(estimator, "path_", None) if path is None else path
+    warn_of_scale(estimator, path)
     if path is None or not path.confidence < CLEAR_CONFIDENCE:
         return
     most = getattr(estimator, "max_clusters", None)
@@ -241,26 +242,3 @@ def _shapes(path, explained):
             "smallvar.MahalanobisMeans"
         )
     return texts
-
-
-def warn_in_fields(category, template, names=None, **fields):
-    """Warn with a text whose fields name parameters, for another interface to word in its way.
-
-    The warning has ``template`` and ``fields``. A field is a pair: a parameter, and the value
-    advised or None; "path_.labels", and a number of clusters; "columns", and their positions; or
-    "smallvar.ShapeMeans", and None.
-    ``names`` are those of all columns, if they have names.
-    """
-
-    def in_python(what, value):
-        if what == "columns":
-            words = [str(j) if names is None else repr(str(names[j])) for j in value[:5]]
-            return ", ".join(words) + (", ..." if len(value) > 5 else "")
-        if what == "path_.labels":
-            return f"path_.labels({value})"
-        return what if value is None else f"{what}={value!r}"
-
-    text = template.format(**{name: in_python(*field) for name, field in fields.items()})
-    warning = category(text)
-    warning.template, warning.fields = template, fields
-    warnings.warn(warning, stacklevel=level_of_caller())

@@ -1,0 +1,71 @@
+"""Columns that only number or name the rows of a table: they tell nothing of its clusters."""
+
+import re
+
+import numpy as np
+
+LEAST_ROWS = 20  # a column of fewer rows is never taken for an identifier
+CHECKED_ROWS = 100_000  # the first rows, which tell
+IDS = re.compile(
+    r"#|(?i:(.*[\W_])?(id|ids|idx|index|key|uuid|guid)|unnamed: \d+)|.*[a-z](I[dD]|Index)"
+    r"|(?i:case|obs|observation|subject|patient|participant|respondent|person)"
+)
+NUMBERS = re.compile(r"(?i:(.*[\W_])?(nr|no|num|number|row|rows|rownames|#))|.*[a-z](N[or]|Number)")
+# what numbers of time are called: they run in every group, and may well matter
+TIMES = re.compile(
+    r"(?i:.*(time|date|year|month|week|day|hour|minute|second|quarter|season|period|wave|visit"
+    r"|trial|session|age|dose).*)"
+)
+# ascending numbers: the least share of all numbers from the first to the last, or of equal steps;
+# or so many rows (a trend of fewer may well rise throughout)
+SHARE_OF_RANGE, EQUAL_STEPS, RISING_ROWS = 0.5, 0.9, 200
+# numbers that run in groups: the share of the steps that are 1, and the mean size of a group
+STEPS_OF_ONE, LEAST_RUN = 0.9, 20
+# numbers that are named like identifiers: different ones among the rows; or all numbers from 0 or
+# 1 on, none of them more than so many times as often as others on average
+DIFFERENT, MOST_REPEATED = 0.5, 3.0
+
+
+def identifies(values, name=""):
+    """Why numbers of a column only identify rows, in words; empty if they do not.
+
+    ``values`` are those of the rows in their order, NaN where missing; ``name`` is that of the
+    column, "" where it has none.
+    """
+    values = values[:CHECKED_ROWS]
+    if len(values) < LEAST_ROWS or not _whole(values[:LEAST_ROWS]):
+        return ""
+    complete = not np.isnan(values).any()
+    values = values[~np.isnan(values)]
+    if len(values) < LEAST_ROWS or not _whole(values):
+        return ""
+    named = IDS.fullmatch(name) or NUMBERS.fullmatch(name)
+    steps, distinct = np.diff(values), np.unique(values)
+    share = len(distinct) / (distinct[-1] - distinct[0] + 1.0)
+    if complete and len(distinct) == len(values):
+        dense = share >= SHARE_OF_RANGE or (steps == np.median(steps)).mean() >= EQUAL_STEPS
+        if (steps > 0).all() and (dense or len(values) >= RISING_ROWS or named):
+            return "whole numbers that ascend from row to row"
+        if share == 1.0 and named:  # without a name they may be ranks
+            return "whole numbers, each once"
+    if len(distinct) < LEAST_ROWS or TIMES.fullmatch(name):
+        return ""
+    ahead = steps[steps > 0]
+    groups = 1 + len(steps) - len(ahead)
+    ones = int((ahead == 1).sum())
+    if ones >= STEPS_OF_ONE * len(ahead) > 0 and len(values) >= LEAST_RUN * groups:
+        return "whole numbers that run from row to row, in groups"
+    if not named:
+        return ""
+    several = name.lower() != "number"  # of what, is not said
+    if several and len(distinct) >= DIFFERENT * len(values):
+        return "numbers of the rows, by their name, that hardly repeat"
+    count = np.unique(values, return_counts=True)[1]
+    if share == 1.0 and distinct[0] in (0, 1) and count.max() <= MOST_REPEATED * count.mean():
+        return "numbers of the rows, by their name"
+    return ""
+
+
+def _whole(values):
+    values = values[~np.isnan(values)]
+    return bool((values == np.floor(values)).all() and (np.abs(values) < 2.0**53).all())

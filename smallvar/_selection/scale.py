@@ -1,0 +1,101 @@
+"""Columns of wide units, beside which the others hardly count in the distances."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smallvar._core.warning_fields import warn_in_fields
+
+# share of the sum of squared distances that few columns must have: of two columns, and of three,
+# more, as a region of the plane, or of space, may well be long without a matter of units
+SHARE, SHARE_OF_FEW = 0.9, {2: 0.9999, 3: 0.99}
+FEW, MOST_FEW = 4, 10  # few: at most one in so many columns, and so many at most (not pixels)
+LEAST_RATIO = 10.0  # of standard deviations, the widest to the narrowest
+UNCORRELATED, DEVIATIONS = 1e-6, 5.0  # least correlation: rounding; that of a sample, in errors
+MOST_CONFIDENT = 0.5  # confidence in a number of clusters that few columns decide on, at most
+
+
+class ScaleWarning(UserWarning):
+    """Few columns make up nearly all of the distances, so that others hardly count.
+
+    Columns that are measured in different units count by their units: grams beside millimeters,
+    income beside age. Standardize them (``sklearn.preprocessing.StandardScaler``), or use
+    :class:`MixedDPMeans`, which needs no scaling. Principal components, whose spread is not a
+    matter of units, are known by having no correlation, and are not warned of. ``path_.wide`` are
+    the columns; ``path_.confidence`` is at most 0.5. It can be silenced by
+    ``warnings.filterwarnings("ignore", category=smallvar.ScaleWarning)``.
+    """
+
+
+class Wide(NamedTuple):
+    """Columns that make up nearly all of the squared distances, the widest first, and their share.
+
+    There are none unless these are few; ``others`` is how many others vary.
+    """
+
+    columns: NDArray[np.intp]
+    share: float
+    others: int
+
+
+NONE_WIDE = Wide(np.empty(0, dtype=np.intp), 0.0, 0)
+
+
+def wide_columns(X, weight=None, whole=True):
+    """The wide columns of rows; ``whole`` is whether X are all rows, or a sample of them."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.average(X, axis=0, weights=weight)
+        variance = np.average((X - mean) ** 2, axis=0, weights=weight)
+    # variances beyond float64 do not compare
+    if not np.isfinite(variance).all():
+        return NONE_WIDE
+    order = np.argsort(-variance, kind="stable")
+    order = order[(X.max(axis=0) > X.min(axis=0))[order]]  # not by rounding errors of a mean
+    d = len(order)
+    if d < 2 or variance[order[0]] <= LEAST_RATIO**2 * variance[order[-1]]:
+        return NONE_WIDE
+    part = (variance[order] / variance[order[0]]).cumsum()
+    k = 1 + int(np.searchsorted(part, SHARE_OF_FEW.get(d, SHARE) * part[-1]))
+    if k > max(1, min(d // FEW, MOST_FEW)) or _uncorrelated(X[:, order], weight, whole):
+        return NONE_WIDE
+    return Wide(order[:k], float(part[k - 1] / part[-1]), d - k)
+
+
+def _uncorrelated(X, weight, whole):
+    """Whether no columns are correlated, as principal components are not."""
+    Z = X - np.average(X, axis=0, weights=weight)
+    covariance = Z.T @ (Z if weight is None else weight[:, None] * Z)
+    spread = np.sqrt(np.diag(covariance))
+    correlation = covariance / spread / spread[:, None]
+    np.fill_diagonal(correlation, 0.0)
+    least = UNCORRELATED if whole else DEVIATIONS / np.sqrt(len(X))
+    return bool(np.abs(correlation).max() <= least)
+
+
+def warn_of_scale(estimator, path):
+    """Warn where the path has found that few columns make up nearly all of the distances."""
+    wide = getattr(path, "wide", NONE_WIDE)
+    # the metric of a path is that of the clusters, whatever the units
+    if not len(wide.columns) or path.metric is not None:
+        return
+    warn_in_fields(
+        ScaleWarning,
+        f"{wide_in_words(wide)}. If their units differ, standardize the "
+        "columns ({scaler}), or use {mixed}, which needs no scaling",
+        getattr(estimator, "feature_names_in_", None),
+        wide=("columns", wide.columns),
+        scaler=("sklearn.preprocessing.StandardScaler", None),
+        mixed=("smallvar.MixedDPMeans", None),
+    )
+
+
+def wide_in_words(wide):
+    """Text of what wide columns do; their names stand in the field ``wide``."""
+    one = len(wide.columns) == 1
+    they = "column {wide} makes" if one else "columns {wide} make"
+    share = f"{np.floor(1000.0 * wide.share) / 10.0:.3g}%"  # never 100%
+    rest = f"the other {wide.others} hardly count"
+    if wide.others == 1:
+        rest = "the other column hardly counts"
+    return f"{they} up {share} of the squared distances between rows, and {rest}"
