@@ -34,6 +34,7 @@ from smallvar._centers.robust import RobustDPMeans
 from smallvar._centers.shapes import ShapeMeans
 from smallvar._centers.spherical import SphericalDPMeans
 from smallvar._core.config import get_include, show_config
+from smallvar._core.identifiers import IdentifierWarning
 from smallvar._core.progress import progress_callback
 from smallvar._features.bpmeans import BPMeans, KFeatures, feature_path
 from smallvar._graph.penalized_cut import PenalizedCut, cut_path
@@ -72,6 +73,7 @@ __all__ = [
     "GramDisplay",
     "GroupDisplay",
     "HDPMeans",
+    "IdentifierWarning",
     "KFeatures",
     "KernelDPMeans",
     "KernelDynamicMeans",

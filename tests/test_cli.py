@@ -2953,3 +2953,36 @@ def test_memory_of_batches():
     finally:
         tracemalloc.stop()
     assert peak < 0.6 * X.nbytes
+
+
+# Row numbers
+
+
+def test_row_numbers_are_left_out(run):
+    X = np.column_stack([np.arange(1, 1 + len(BLOBS)), BLOBS])
+    names = ["Sample Number", *"abcdefgh"[: BLOBS.shape[1]]]
+    write("numbered.csv", cli_tables.as_csv(X, ",".join(names)))
+    code, out, err = run("numbered.csv --out labels.npy")
+    assert code == 0
+    assert err == (
+        "smallvar: column Sample Number is left out: whole numbers that ascend from row to row; "
+        "--keep 'Sample Number' keeps it\n"
+    )
+    assert f"d       {BLOBS.shape[1]}\n" in re.sub(r"(?m)^d +", "d       ", out)
+    labels = np.load("labels.npy")
+    run("blobs.csv --out others.npy")
+    assert np.array_equal(labels, np.load("others.npy"))
+
+    for option in ("--keep 'Sample Number'", f"--columns 'Sample Number:{names[-1]}'"):
+        code, out, err = run(f"numbered.csv {option} --lam 1e9")
+        assert (code, "left out" in err) == (0, False)
+        assert re.search(rf"(?m)^d +{BLOBS.shape[1] + 1}$", out)
+    assert "--keep x: no column 'x'" in run("numbered.csv --keep x")[2]
+
+
+def test_row_numbers_of_a_table_with_words(run):
+    lines = ["id,a,word", *(f"{i},{i % 3 * 9 + i / 100},{'xyz'[i % 3]}" for i in range(1, 61))]
+    write("t.csv", "\n".join(lines).encode())
+    assert re.search(r"id +left out +a key: whole numbers", run("t.csv")[1])
+    assert re.search(r"id +normal", run("t.csv --keep id")[1])
+    assert re.search(r"id +exponential", run("t.csv --keep id --kinds id=exponential")[1])

@@ -74,6 +74,7 @@ def planted(k, n_each=40, d=2, seed=0, spread=0.05):
 # The search ---------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::smallvar.ScaleWarning")  # years beside flags
 @pytest.mark.parametrize("family", PATH_FAMILIES)
 @seeds(recorded.SEEDS)
 def test_recorded_paths(family, seed):

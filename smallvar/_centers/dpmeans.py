@@ -17,6 +17,7 @@ from smallvar._centers.large_clusters import LargeClusters, LargeStart, set_asid
 from smallvar._centers.starts import DPFit, DPProblem, Start, run_starts
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest_sweep
+from smallvar._core.identifiers import warn_of_identifiers
 from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
     Data,
@@ -429,6 +430,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         least = None if least is None else least / self._unit
         best = self._fit(X, relative, given, rng, n_threads, least)
         self._remember_rows(X, weight)
+        warn_of_identifiers(self, X)
         reachable = self._reachable(X, weight, n_threads) if given is None else None
         if reachable:
             advised = {"merge": ("algorithm", "merge"), "auto": ("lam", "auto")}

@@ -25,6 +25,7 @@ from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import LoopSettings, Progress, RecordedStart, best_of
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
+from smallvar._core.identifiers import warn_of_identifiers
 from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
     check_lam,
@@ -519,6 +520,7 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
             local_clusters(self).label_idle(labels, X, weight, sets, n_threads)
             self.labels_, self.local_labels_ = labels.T.copy()
         self._remember_rows(X, weight)
+        warn_of_identifiers(self, X)
         if not ended:
             warn_not_converged(self, self.n_iter_)
         return self

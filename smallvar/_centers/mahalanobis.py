@@ -22,6 +22,7 @@ from smallvar._centers.gaussians import (
 )
 from smallvar._core.estimator import warn_not_converged
 from smallvar._core.fit_loop import best_of
+from smallvar._core.identifiers import warn_of_identifiers
 from smallvar._core.profiles import mean_differences, parts_of_squares
 from smallvar._core.row_model import RowModelMixin, model_of_rows
 from smallvar._core.validation import (
@@ -513,6 +514,7 @@ default="auto"
         self.n_iter_ = best.progress.n_iter
         self.confidence_ = np.nan if choice is None else choice.confidence
         self._remember_rows(X, weight)
+        warn_of_identifiers(self, X)
         if not best.progress.ended:
             warn_not_converged(self, self.n_iter_)
         if choice is not None:

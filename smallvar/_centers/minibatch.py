@@ -24,6 +24,7 @@ from smallvar._core.frame import (
     nearest_row,
     nearest_sweep,
 )
+from smallvar._core.identifiers import warn_of_identifiers
 from smallvar._core.profiles import ColumnMoments
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.row_model import RowModelMixin, model_of_stream
@@ -546,6 +547,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
             self._set_state(stream, sweep.centers, given)
         self._finish(sweep)
         self._remember_rows(X, weight)
+        warn_of_identifiers(self, X)
         warn_if_unclear(self)
         return self
 

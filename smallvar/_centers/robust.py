@@ -18,6 +18,7 @@ from smallvar._centers.uniform_noise import UniformNoise
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import OBJECTIVE_TIE
 from smallvar._core.frame import nearest_row
+from smallvar._core.identifiers import warn_of_identifiers
 from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
     Data,
@@ -313,6 +314,7 @@ class RobustDPMeans(RowModelMixin, CenterEstimator):
         given = check_init(self.init, X.shape[1], self.max_clusters, "path")
         self._fit(X, weight, given, rng, n_threads)
         self._remember_rows(X, weight)
+        warn_of_identifiers(self, X)
         if not self._ended:
             warn_not_converged(self, self.n_iter_)
         warn_if_unclear(self)

@@ -22,6 +22,7 @@ from smallvar._centers.starts import DPFit, run_starts
 from smallvar._core.estimator import LabelsMixin, check_fitted, keywords_only
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._core.frame import nearest, nearest_sweep
+from smallvar._core.identifiers import warn_of_identifiers
 from smallvar._core.profiles import cluster_moments
 from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
@@ -293,6 +294,7 @@ class ShapeMeans(
                 numbers[kept] = getattr(self, name)
                 setattr(self, name, numbers)
         self._remember_rows(X, weight, components=self.pieces_)
+        warn_of_identifiers(self, X)
         self._warn_if_unclear()
         return self
 

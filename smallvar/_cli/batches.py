@@ -41,7 +41,7 @@ BATCH_SAMPLE_ROWS = 20_000  # rows from which the first clusters are found
 ERROR_BLOCK_NUMBERS = 2**15  # numbers whose squares are summed at a time: they fit into the cache
 # options
 NOT_BY_BATCHES = (
-    *("path", "algorithm", "min_cluster_size", "plot", "profiles", "scale", "drop_missing"),
+    *("path", "keep", "algorithm", "min_cluster_size", "plot", "profiles", "scale", "drop_missing"),
 )
 
 

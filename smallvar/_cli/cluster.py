@@ -18,7 +18,7 @@ from smallvar._cli.arguments import (
 )
 from smallvar._cli.batches import cluster_by_batches
 from smallvar._cli.choice import WHOLE_PATH, Choice, fitted
-from smallvar._cli.data import load, of_data, scaled, wines, wines_in_words
+from smallvar._cli.data import load, of_data, scaled, wines, wines_in_words, without_identifiers
 from smallvar._cli.errors import UserError
 from smallvar._cli.mixed import kinds_of, reader_for, refuse_misplaced, show_table
 from smallvar._cli.mixed_table import MixedTable
@@ -83,6 +83,7 @@ def cluster(argv):
     if isinstance(table, MixedTable):
         show_table(args, table, reading)
         return
+    table = without_identifiers(args, table)
     X, scaler = scaled(args, table)
     if args.shapes:
         show_shapes(args, table, X, scaler, reading)
@@ -176,6 +177,13 @@ def _add_model_arguments(parser):
         "leave one out. A table with a column of words or with gaps (empty cells, NA, nan, ? or "
         "null) is clustered by the kinds of its columns, which are printed; a table of numbers "
         "without gaps only where --kinds is given",
+    )
+    parser.add_argument(
+        "--keep",
+        metavar="A,B,...",
+        help="columns that are used although they seem to number the rows only (whole numbers "
+        "that ascend from row to row, ids), as do those that --columns names; other such columns "
+        "are left out, and named",
     )
     parser.add_argument(
         "--shapes",

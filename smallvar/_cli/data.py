@@ -1,5 +1,6 @@
 """The data of a command: a file, standard input, or what stands in for them; and their scale."""
 
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -15,7 +16,8 @@ from smallvar._cli.table import (
     read_table,
     without_option,
 )
-from smallvar._cli.words import option_of
+from smallvar._cli.words import names_of_option, option_of, option_of_names
+from smallvar._core.identifiers import identifies
 from smallvar._selection.scale import wide_columns, wide_in_words
 
 # of numbers only
@@ -140,6 +142,29 @@ def constant(scaler):
     """Mark the columns that a StandardScaler takes for constant."""
     # StandardScaler divides constant columns by 1; a variance of 1 gives the same scale
     return (scaler.scale_ == 1) & (scaler.var_ != 1)
+
+
+def without_identifiers(args, table):
+    """The table without the columns that only number its rows, but for those that are asked for."""
+    kept = [] if args.keep is None else names_of_option("--keep", args.keep)
+    for title in kept:
+        if title not in table.titles:
+            raise UserError(f"--keep {args.keep}: no column {title!r} of {table.name} is used")
+    if args.data is None or args.columns is not None:
+        return table
+    numbers = {
+        j: reason
+        for j, title in enumerate(table.titles)
+        if title not in kept and (reason := identifies(table.X[:, j], title))
+    }
+    left = [j for j in range(len(table.titles)) if j not in numbers]
+    if not numbers or not left:
+        return table
+    for j, reason in numbers.items():
+        title = table.titles[j]
+        keep = option_of_names("--keep", [title])
+        complain(f"column {title} is left out: {reason}; {keep} keeps it")
+    return replace(table, X=table.X[:, left], titles=[table.titles[j] for j in left])
 
 
 def warn_of_uneven(X, n, titles):

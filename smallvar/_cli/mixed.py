@@ -94,6 +94,9 @@ def new_model(args):
     """Make the estimator that the options ask for."""
     from smallvar import MixedDPMeans
 
+    # columns to keep are numbers of a normal law, where --kinds does not say otherwise
+    kept = [] if args.keep is None else names_of_option("--keep", args.keep)
+    kinds = dict.fromkeys(kept, "normal") | (args.kinds or {})
     parameters = given(
         lam=args.lam,
         n_clusters=args.n_clusters,
@@ -101,7 +104,7 @@ def new_model(args):
         min_cluster_size=args.min_cluster_size,
         algorithm=args.algorithm,
         n_threads=args.threads,
-        columns=args.kinds,
+        columns=kinds or None,
     )
     model = MixedDPMeans(**parameters, random_state=args.seed or 0, verbose=int(args.verbose))
     # rows are shuffled on request, where their order matters; the merge path has no order

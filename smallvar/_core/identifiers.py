@@ -3,16 +3,21 @@
 import re
 
 import numpy as np
+from scipy.sparse import issparse
 
-LEAST_ROWS = 20  # a column of fewer rows is never taken for an identifier
+from smallvar._core.warning_fields import warn_in_fields
+
+FEWEST_ROWS = 20  # a column of fewer rows is never taken for an identifier
 CHECKED_ROWS = 100_000  # the first rows, which tell
-IDS = re.compile(
+ID_NAMES = re.compile(
     r"#|(?i:(.*[\W_])?(id|ids|idx|index|key|uuid|guid)|unnamed: \d+)|.*[a-z](I[dD]|Index)"
     r"|(?i:case|obs|observation|subject|patient|participant|respondent|person)"
 )
-NUMBERS = re.compile(r"(?i:(.*[\W_])?(nr|no|num|number|row|rows|rownames|#))|.*[a-z](N[or]|Number)")
+NUMBER_NAMES = re.compile(
+    r"(?i:(.*[\W_])?(nr|no|num|number|row|rows|rownames|#))|.*[a-z](N[or]|Number)"
+)
 # what numbers of time are called: they run in every group, and may well matter
-TIMES = re.compile(
+TIME_NAMES = re.compile(
     r"(?i:.*(time|date|year|month|week|day|hour|minute|second|quarter|season|period|wave|visit"
     r"|trial|session|age|dose).*)"
 )
@@ -23,7 +28,36 @@ SHARE_OF_RANGE, EQUAL_STEPS, RISING_ROWS = 0.5, 0.9, 200
 STEPS_OF_ONE, LEAST_RUN = 0.9, 20
 # numbers that are named like identifiers: different ones among the rows; or all numbers from 0 or
 # 1 on, none of them more than so many times as often as others on average
-DIFFERENT, MOST_REPEATED = 0.5, 3.0
+HARDLY_REPEATING, MOST_REPEATED = 0.5, 3.0
+
+
+class IdentifierWarning(UserWarning):
+    """Columns of the table only number or name its rows, and take part in the distances.
+
+    A number of the row, a customer's or a sample's id tell nothing of clusters, but count as
+    lengths and amounts do. Leave them out: ``X.drop(columns=...)``; or make them the index. They
+    are known by their order (numbers that ascend from row to row, also in groups), or by their
+    name and because they hardly repeat. :class:`MixedDPMeans` leaves them out by itself. It can be
+    silenced by ``warnings.filterwarnings("ignore", category=smallvar.IdentifierWarning)``.
+    """
+
+
+def warn_of_identifiers(estimator, X):
+    """Warn of columns of a table, with names, that only number the rows X of a fit."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None or issparse(X):
+        return
+    found = [j for j, name in enumerate(names) if identifies(X[:, j], str(name))]
+    if found:
+        one = len(found) == 1
+        subject = "column {them} only numbers" if one else "columns {them} only number"
+        warn_in_fields(
+            IdentifierWarning,
+            f"{subject} the rows, and {'takes' if one else 'take'} part in the distances: fit "
+            f"without {'it' if one else 'them'}",
+            names,
+            them=("columns", np.array(found)),
+        )
 
 
 def identifies(values, name=""):
@@ -33,13 +67,13 @@ def identifies(values, name=""):
     column, "" where it has none.
     """
     values = values[:CHECKED_ROWS]
-    if len(values) < LEAST_ROWS or not _whole(values[:LEAST_ROWS]):
+    if len(values) < FEWEST_ROWS or not _whole(values[:FEWEST_ROWS]):
         return ""
     complete = not np.isnan(values).any()
     values = values[~np.isnan(values)]
-    if len(values) < LEAST_ROWS or not _whole(values):
+    if len(values) < FEWEST_ROWS or not _whole(values):
         return ""
-    named = IDS.fullmatch(name) or NUMBERS.fullmatch(name)
+    named = ID_NAMES.fullmatch(name) or NUMBER_NAMES.fullmatch(name)
     steps, distinct = np.diff(values), np.unique(values)
     share = len(distinct) / (distinct[-1] - distinct[0] + 1.0)
     if complete and len(distinct) == len(values):
@@ -48,7 +82,7 @@ def identifies(values, name=""):
             return "whole numbers that ascend from row to row"
         if share == 1.0 and named:  # without a name they may be ranks
             return "whole numbers, each once"
-    if len(distinct) < LEAST_ROWS or TIMES.fullmatch(name):
+    if len(distinct) < FEWEST_ROWS or TIME_NAMES.fullmatch(name):
         return ""
     ahead = steps[steps > 0]
     groups = 1 + len(steps) - len(ahead)
@@ -58,7 +92,7 @@ def identifies(values, name=""):
     if not named:
         return ""
     several = name.lower() != "number"  # of what, is not said
-    if several and len(distinct) >= DIFFERENT * len(values):
+    if several and len(distinct) >= HARDLY_REPEATING * len(values):
         return "numbers of the rows, by their name, that hardly repeat"
     count = np.unique(values, return_counts=True)[1]
     if share == 1.0 and distinct[0] in (0, 1) and count.max() <= MOST_REPEATED * count.mean():

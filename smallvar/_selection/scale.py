@@ -1,5 +1,6 @@
 """Columns of wide units, beside which the others hardly count in the distances."""
 
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -7,12 +8,13 @@ from numpy.typing import NDArray
 
 from smallvar._core.warning_fields import warn_in_fields
 
-# share of the sum of squared distances that few columns must have: of two columns, and of three,
-# more, as a region of the plane, or of space, may well be long without a matter of units
-SHARE, SHARE_OF_FEW = 0.9, {2: 0.9999, 3: 0.99}
-FEW, MOST_FEW = 4, 10  # few: at most one in so many columns, and so many at most (not pixels)
-LEAST_RATIO = 10.0  # of standard deviations, the widest to the narrowest
-UNCORRELATED, DEVIATIONS = 1e-6, 5.0  # least correlation: rounding; that of a sample, in errors
+# share of the sum of squared distances that few columns must have: of two to four
+# columns, more, as clusters in so few dimensions may well lie along a line
+SHARE, SHARE_OF_FEW = 0.9, {2: 0.9999, 3: 0.99, 4: 0.99}
+ONE_IN, MOST_FEW = 4, 10  # few: at most one in so many columns, and so many at most (not pixels)
+LEAST_SPREAD_RATIO = 10.0  # of standard deviations, the widest to the narrowest
+UNCORRELATED, SAMPLE_ERRORS = 1e-6, 5.0  # least correlation: rounding; that of a sample, in errors
+FEWEST = 10  # rows, which tell the spread of columns
 MOST_CONFIDENT = 0.5  # confidence in a number of clusters that few columns decide on, at most
 
 
@@ -53,11 +55,15 @@ def wide_columns(X, weight=None, whole=True):
     order = np.argsort(-variance, kind="stable")
     order = order[(X.max(axis=0) > X.min(axis=0))[order]]  # not by rounding errors of a mean
     d = len(order)
-    if d < 2 or variance[order[0]] <= LEAST_RATIO**2 * variance[order[-1]]:
+    if (
+        d < 2
+        or len(X) < FEWEST
+        or variance[order[0]] <= LEAST_SPREAD_RATIO**2 * variance[order[-1]]
+    ):
         return NONE_WIDE
     part = (variance[order] / variance[order[0]]).cumsum()
     k = 1 + int(np.searchsorted(part, SHARE_OF_FEW.get(d, SHARE) * part[-1]))
-    if k > max(1, min(d // FEW, MOST_FEW)) or _uncorrelated(X[:, order], weight, whole):
+    if k > max(1, min(d // ONE_IN, MOST_FEW)) or _uncorrelated(X[:, order], weight, whole):
         return NONE_WIDE
     return Wide(order[:k], float(part[k - 1] / part[-1]), d - k)
 
@@ -69,15 +75,17 @@ def _uncorrelated(X, weight, whole):
     spread = np.sqrt(np.diag(covariance))
     correlation = covariance / spread / spread[:, None]
     np.fill_diagonal(correlation, 0.0)
-    least = UNCORRELATED if whole else DEVIATIONS / np.sqrt(len(X))
+    least = UNCORRELATED if whole else SAMPLE_ERRORS / np.sqrt(len(X))
     return bool(np.abs(correlation).max() <= least)
 
 
 def warn_of_scale(estimator, path):
     """Warn where the path has found that few columns make up nearly all of the distances."""
     wide = getattr(path, "wide", NONE_WIDE)
-    # the metric of a path is that of the clusters, whatever the units
-    if not len(wide.columns) or path.metric is not None:
+    # the metric of a path is that of the clusters, whatever the units; a number for lam is in units
+    # that the user knows
+    given = isinstance(getattr(estimator, "lam", None), Real)
+    if not len(wide.columns) or path.metric is not None or given:
         return
     warn_in_fields(
         ScaleWarning,
