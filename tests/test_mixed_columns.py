@@ -301,7 +301,9 @@ def test_ordered_category():
         (np.tile([0, 10, 20, 30], 15), "ordered"),
         (np.linspace(-3, 5, 61) ** 3, "normal"),
         (np.random.default_rng(0).normal(50, 9, 300).round(), "normal"),
-        (np.random.default_rng(0).poisson(30, 300), "poisson"),
+        (np.random.default_rng(0).poisson(20, 300), "poisson"),
+        # the variance of counts by chance, as in temperatures
+        (np.random.default_rng(0).normal(78, 78**0.5, 300).round(), "normal"),
         (np.random.default_rng(0).poisson(np.repeat([5, 60], 200)), "normal"),
         (np.random.default_rng(0).poisson(30, 300) - 10, "normal"),
         (np.random.default_rng(0).exponential(size=300), "exponential"),
@@ -635,3 +637,11 @@ def test_no_library_is_imported():
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
+
+
+def test_few_ids_are_names():
+    """Numbers of shops are not in order, however few there are."""
+    shops = np.random.default_rng(0).choice([1, 2, 3, 4, 7], 200)
+    frame = pd.DataFrame({"StoreID": shops, "stars": shops, "a": np.linspace(0, 1, 200) ** 2})
+    assert kinds(pack(frame))["StoreID"] == "categorical"
+    assert kinds(pack(frame))["stars"] == "ordered"

@@ -56,7 +56,7 @@ def test_by_hand():
     assert all(len(cells) == 8 for cells in table.values())
     size = line(table, 0, "size")
     assert (size["size"], size["mean"], size["spread"], size["overall"]) == (3, 2.0, 1.0, 8.0)
-    assert size["summary"] == "2.0 ± 1.0"
+    assert size["summary"] == "2.0 ± 1.0 of 2"
     assert_allclose(size["missing"], 1 / 3)
     assert_allclose(size["apart"], 0.5 * ((2.0 - 8.0) / 2.0) ** 2)
     color = line(table, 0, "color")
@@ -214,7 +214,7 @@ def test_picture(library):
     assert_allclose(display.distances[1, 0], 2.0)
     assert display.directed.tolist() == [True, True, False, True]
     drawn = [" ".join(text.get_text().split()) for text in display.ax_.texts]
-    assert "2.0 ± 1.0" in drawn and "True 100%" in drawn
+    assert "2.0 ± 1.0 of 2" in drawn and "True 100%" in drawn
     low, high = display.ax_.images[0].get_array()[:, 0, :3]
     assert low[2] > low[0] and high[0] > high[2]  # blue below, red above
     assert [label.get_text() for label in display.ax_.get_yticklabels()] == [
@@ -253,3 +253,23 @@ def test_refused():
     assert type(error.value).__name__ == "NotFittedError"
     with pytest.raises(ValueError, match="max_columns must be >= 1"):
         ProfileDisplay.from_estimator(SimpleNamespace(profiles_=made()), max_columns=0)
+
+
+def test_shares_say_of_how_many_rows():
+    """Where cells are missing, a share of a cluster is one of a few of its rows."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1], 50)
+    frame = pd.DataFrame(rng.normal(size=(100, 3)) + 9.0 * truth[:, None], columns=list("abc"))
+    nest = np.where(rng.random(100) < 0.5, "never", "seen").astype(object)
+    length = rng.normal(5.0, 1.0, 100)
+    for column in (nest, length):
+        column[2:50] = None if column is nest else np.nan
+    nest[:2] = "never"
+    frame["nest"], frame["length"] = nest, length
+    model = MixedDPMeans(n_clusters=2, random_state=0).fit(frame)
+    table = model.profiles_
+    few = model.labels_[0]
+    summary = {(row.cluster, row.column): row.summary for row in table.itertuples()}
+    assert summary[few, "nest"] == "never 100% of 2"
+    assert summary[few, "length"].endswith(" of 2")
+    assert " of " not in summary[few, "a"] + summary[1 - few, "nest"] + summary[1 - few, "length"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, xlogy
 
-from smallvar._core.identifiers import identifies
+from smallvar._core.identifiers import ID_NAMES, identifies
 from smallvar._selection.columns import COLUMN_ROWS, Values, distinct_values, filled_values, step_of
 
 LEAST_KEY_ROWS = 20  # a column of words of fewer rows is never taken for a key or for text
@@ -31,6 +31,9 @@ FLAG_SHARE, ALIKE = 0.2, 0.2
 # Poisson, for many rows: the largest difference of variance / mean from 1, and the largest share of
 # the rows by which frequencies may differ from expected ones
 DISPERSION, DIFFERENT = 0.1, 0.05
+# mean of a Poisson law from which on it is a normal one, but with a variance that is given: other
+# numbers, such as temperatures, may have that variance by chance
+LARGEST_COUNTS = 25.0
 # least skewness of counts (with more, normal clusters would cut the tail to pieces) and of amounts;
 # the largest share of the rows with the highest count (on a scale that ends there, more rows have
 # the highest value); the least mean of amounts, in steps of their grid (on a coarser grid, steps
@@ -208,7 +211,7 @@ def _kind_of_values(numbers, cells, name):
     whole = cells.whole or bool((numbers == np.floor(numbers)).all())
     few = few_values(numbers, MOST_ORDERED)
     if few is not None and 2 * len(few[0]) <= n:
-        return _kind_of_few(*few, whole)
+        return _kind_of_few(*few, whole, name)
     low, high = plain(numbers.min()), plain(numbers.max())
     if whole and low >= 0:
         counts = few_values(numbers, MOST_COUNTS)
@@ -231,7 +234,7 @@ def _normal_kind(numbers, whole):
     return ColumnKind("normal", reason, (), step)
 
 
-def _kind_of_few(value, count, whole):
+def _kind_of_few(value, count, whole, name):
     """The ColumnKind of few values, ascending, and their counts: two, counts, or ordered."""
     levels = tuple(plain(v) for v in value)
     if len(value) == 2:
@@ -242,6 +245,8 @@ def _kind_of_few(value, count, whole):
     if len(value) > MOST_CODES and (counts or fits):
         return counts_kind(levels)
     # at most MOST_CODES values may be codes instead: ``like_codes``
+    if whole and ID_NAMES.fullmatch(name):
+        return ColumnKind("categorical", f"{words}, ids by their name", levels)
     step = grid_step(None, (value, count))
     column_kind = ColumnKind(
         "ordered", f"{words}, ordered", levels, step or float(np.diff(value).min())
@@ -266,6 +271,8 @@ def _fits_poisson(value, count):
         return False
     mean = (value * count).sum() / n
     variance = ((value - mean) ** 2 * count).sum() / n
+    if mean > LARGEST_COUNTS:
+        return False
     if abs(variance / mean - 1.0) > max(DISPERSION, 2.5 * np.sqrt(2.0 / n)):
         return False
     expected = np.exp(xlogy(value, mean) - mean - gammaln(value + 1.0))

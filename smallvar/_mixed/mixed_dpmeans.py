@@ -170,9 +170,10 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         ``boundaries``, a dict with two rows for each pair of clusters that touch.
     profiles_ : DataFrame, Table or dict of arrays
         A row for each cluster and column, first those that set the cluster apart: ``cluster``,
-        ``size``, ``column``, ``kind``, ``summary`` (in words), ``apart`` (by how much the cluster's
-        cells are likelier by its own parameters than by those of all rows, nats for each row),
-        ``saved`` (the column's share of that, summed over the cluster; NaN for one cluster),
+        ``size``, ``column``, ``kind``, ``summary`` (in words, with the number of rows if a tenth
+        and more have no value), ``apart`` (by how much the cluster's cells are likelier by
+        its own parameters than by those of all rows, nats for each row), ``saved`` (the column's
+        share of that, summed over the cluster; NaN for one cluster),
         ``mean`` and ``spread`` or ``level`` and its ``share``, ``overall`` (that of all rows), and
         the share ``missing``. Of the library that the table is of; else a dict.
     inertia_ : float

@@ -7,6 +7,7 @@ from smallvar._core.profiles import FIELDS, cluster_moments, shown
 from smallvar._mixed.columns import CODE_KINDS
 
 LEAST_SHOWN = 0.005  # share of a level that is named
+MANY_MISSING = 0.1  # share of missing cells from which on it is said how many are there
 APART_AT = FIELDS.index("apart")
 
 
@@ -18,9 +19,10 @@ def profiles(packed, labels, weight, parameters, spreads):
     the number of rows, ``missing`` the share of the weight whose cell is missing; ``mean`` and
     ``spread`` are those of the cluster in a column of numbers; ``share`` is that of ``level``, in a
     column of codes the most frequent one (of two values the second), and ``overall`` the mean, or
-    that share, of all rows. ``summary`` says the same in words. ``apart`` is the mean gain in log
-    likelihood, in nats a row, of the cluster's cells by its own parameters over those of all rows;
-    ``saved`` is the column's share of what the cluster's rows gain so.
+    that share, of all rows. ``summary`` says the same in words, and of how many rows where
+    more than a tenth of the cells are missing. ``apart`` is the mean gain in log likelihood, in
+    nats a row, of the cluster's cells by its own parameters over those of all rows; ``saved`` is the
+    column's share of what the cluster's rows gain so.
     """
     k = len(next(iter(parameters.values())))
     size = np.bincount(labels, minlength=k)
@@ -100,6 +102,7 @@ def _of_numbers(column, there, mean, variance, weights, fitted, s):
             level = str(column.levels[int(np.clip(np.round(mean[c]), 0, len(column.levels) - 1))])
             text = f"about {level}"
         missing = 1.0 - there[c] / weights[c] if weights[c] else 0.0
+        text += of_how_many(there[c], missing)
         yield text, apart[c], mean[c], spread[c], level, np.nan, mean[-1], max(missing, 0.0)
 
 
@@ -114,10 +117,16 @@ def _of_codes(column, counts, weights):
         share = count / there
         first = 1 if column.kind == "bernoulli" else int(share.argmax())
         missing = max(1.0 - there / weights[c], 0.0)
+        text = shares_in_words(column, share) + of_how_many(there, missing)
         yield (
-            shares_in_words(column, share), rel_entr(share, whole).sum(), np.nan, np.nan,
+            text, rel_entr(share, whole).sum(), np.nan, np.nan,
             str(column.levels[first]), share[first], whole[first], missing,
         )  # fmt: skip
+
+
+def of_how_many(there, missing):
+    """Text of how many rows have a cell that is there, where in many it is missing; else empty."""
+    return f" of {there:,.4g}" if missing > MANY_MISSING else ""
 
 
 def shares_in_words(column, share, most=3):
