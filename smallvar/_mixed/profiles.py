@@ -21,8 +21,8 @@ def profiles(packed, labels, weight, parameters, spreads):
     column of codes the most frequent one (of two values the second), and ``overall`` the mean, or
     that share, of all rows. ``summary`` says the same in words, and of how many rows where
     more than a tenth of the cells are missing. ``apart`` is the mean gain in log likelihood, in
-    nats a row, of the cluster's cells by its own parameters over those of all rows; ``saved`` is the
-    column's share of what the cluster's rows gain so.
+    nats a row, of the cluster's cells by its own parameters over those of all rows; ``saved`` is
+    the column's share of what the cluster's rows gain so.
     """
     k = len(next(iter(parameters.values())))
     size = np.bincount(labels, minlength=k)
