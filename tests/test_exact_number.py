@@ -51,6 +51,7 @@ HAVE_NUMBER = [
 # further estimators with an exact number, which need more than rows or may find it elsewhere
 HAVE_NUMBER_TOO = [
     smallvar.HDPMeans,
+    smallvar.MahalanobisMeans,
     smallvar.MixedDPMeans,
     smallvar.RobustDPMeans,
     smallvar.SegmentMeans,
@@ -333,9 +334,6 @@ def test_who_has_n_clusters_and_guess(estimator):
         for name, p in inspect.signature(estimator).parameters.items()
         if name in ("n_clusters", "guess")
     }
-    if estimator is smallvar.MahalanobisMeans:
-        assert defaults == {"n_clusters": "auto"}
-        return
     assert defaults == {
         **({"n_clusters": None} if estimator in HAVE_NUMBER + HAVE_NUMBER_TOO else {}),
         # None: SpectralDPMeans(lam="spectrum") finds the number

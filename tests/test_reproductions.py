@@ -58,33 +58,8 @@ def test_results_are_those_of_the_code(run):
         pytest.skip(f"stale: python docs/reproductions/run.py {' '.join(stale)}")
 
 
-def test_readme_shows_the_results():
-    """Each row of the table in README is a line of results/known_k.txt."""
-    path = FOLDER.parents[1] / "README.md"
-    if not path.is_file():
-        pytest.skip("the source tree is not at hand")
-    text = (FOLDER / "results" / "known_k.txt").read_text(encoding="utf-8")
-    line = r"(?m)^(.*), (\d+ \w+) +(\d+) +\d+ +(\d+) +\d+ +0(\.\d+) +([\d.]+)$"
-    results = {
-        (kind, name): (exact, ari, twice, seconds)
-        for name, kind, exact, twice, ari, seconds in re.findall(line, text)
-    }
-    kind, rows = None, {}
-    for row in re.findall(r"(?m)^\| (.*) \|$", path.read_text(encoding="utf-8")):
-        name, *cells = (cell.strip().replace("`", "").strip("*") for cell in row.split("|"))
-        if name.endswith(" sets"):
-            kind = name.removesuffix(" sets")
-        elif kind is not None and len(cells) == 4:
-            rows[kind, name] = tuple(cells)
-    assert len(rows) == 8
-    for key, cells in rows.items():
-        exact, ari, twice, seconds = results[key]
-        shown = seconds if float(seconds) < 100 else f"{float(seconds):.0f}"
-        assert cells == (exact, ari, twice, shown), key
-
-
 def test_readme_shows_the_results_of_fresh_sets():
-    """Each row of the first table about the number is of results/number.txt."""
+    """The README has one table with figures, whose rows are of results/number.txt."""
     path = FOLDER.parents[1] / "README.md"
     if not path.is_file():
         pytest.skip("the source tree is not at hand")
@@ -92,10 +67,13 @@ def test_readme_shows_the_results_of_fresh_sets():
     results = {}
     for kind, sets, exact in re.findall(r"(?m)^([\w ]+), [\w ,()]+? {2,}(\d+) +(\d+) +\d", text):
         results.setdefault(kind, [sets]).append(exact)
-    rows = re.findall(
-        r"(?m)^\|[^|]*" + 4 * r"\| (\d+) +" + r"\|$", path.read_text(encoding="utf-8")
-    )
+    readme = path.read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^\|[^|]*" + 4 * r"\| (\d+) +" + r"\|$", readme)
     assert [list(row) for row in rows] == list(results.values())
+    assert len(re.findall(r"(?m)^\|.*\| [\d.]+ +\|$", readme)) == len(rows)
+    tables = re.findall(r"(?m)^real \w+, \S+: (\d+), found (\d+)", text)
+    other = sum(true != found for true, found in tables)
+    assert re.search(rf"another\s+one\s+for\s+{other}\s+of\s+the\s+{len(tables)}\.", readme)
 
 
 def test_the_sets_with_a_wrong_number():

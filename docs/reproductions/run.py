@@ -51,6 +51,7 @@ class Script:
 
 SCRIPTS = {
     "communities": Script(data=True),
+    "compared": Script(),
     "coresets": Script(),
     "defaults": Script(),
     "dynamic_data": Script(figure=True, data=True),
@@ -77,6 +78,7 @@ SCRIPTS = {
     "scaling": Script(figure=True),
     "segments": Script(),
     "shapes": Script(),
+    "starts": Script(),
     "topics": Script(data=True),
 }
 

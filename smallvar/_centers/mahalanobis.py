@@ -65,9 +65,9 @@ class MahalanobisMeans(RowModelMixin, CenterEstimator):
 
     Parameters
     ----------
-    n_clusters : int, "auto" or None, default="auto"
-        Number of clusters. "auto" or None finds it; with ``volume="clusters"`` that needs ``lam``,
-        and ``n_clusters`` is then a guess that only enters ``reg_covar="auto"`` ("auto" is 8).
+    n_clusters : int, "auto" or None, default=None
+        Number of clusters. None or "auto" finds it; with ``volume="clusters"`` that needs ``lam``,
+        and ``n_clusters`` is then a guess that only enters ``reg_covar="auto"`` (None is 8).
     volume : {"points", "clusters"}, default="points"
         Who pays for the volume of a cluster: each of its points, or the cluster once, as published.
     lam : float, default=None
@@ -264,7 +264,7 @@ default="auto"
 
     def __init__(
         self,
-        n_clusters: int | Literal["auto"] | None = "auto",
+        n_clusters: int | Literal["auto"] | None = None,
         *,
         volume: Literal["points", "clusters"] = "points",
         lam: float | None = None,
