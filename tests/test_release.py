@@ -119,3 +119,48 @@ def test_recipe_of_a_release(release, copy):
     assert kept.splitlines()[-2:] == template.splitlines()[-2:]
     with pytest.raises(release.Wrong, match="0 places"):
         release.filled_recipe(template.replace("source:", "sources:"), "0123abcd", [])
+
+
+def test_the_paper():
+    """As the Journal of Open Source Software asks: its sections, 750 to 1,750 words, references."""
+    folder = ROOT / "paper"
+    if not folder.is_dir():
+        pytest.skip("the source tree is not at hand")
+    _, head, text = (folder / "paper.md").read_text(encoding="utf-8").split("---\n", 2)
+    for field in ("title", "tags", "authors", "affiliations", "date", "bibliography: paper.bib"):
+        assert re.search(rf"(?m)^{field}", head), field
+    sections = ["Summary", "Statement of need", "State of the field", "Software design"]
+    assert re.findall(r"(?m)^# (.+)$", text) == [*sections, "Research impact", "References"]
+    assert 750 <= len(text.split()) <= 1750
+    references = (folder / "paper.bib").read_text(encoding="utf-8")
+    known = re.findall(r"(?m)^@\w+\{(\w+),$", references)
+    assert len(set(known)) == len(known)
+    assert set(re.findall(r"@(\w+)", text)) == set(known)
+    for entry in references.split("\n\n"):
+        assert all(f"\n  {field} = {{" in entry for field in ("author", "title", "year")), entry
+
+
+def test_figures_of_the_paper():
+    """The numbers of sets in the paper are those of results/number.txt."""
+    path, results = ROOT / "paper" / "paper.md", ROOT / "docs/reproductions/results/number.txt"
+    if not (path.is_file() and results.is_file()):
+        pytest.skip("the source tree is not at hand")
+    line = r"(?m)^(real compact|real other|generated|single), (\S+)\(?.*?  +(\d+) +(\d+) +\d"
+    exact, sets = {}, {}
+    for kind, name, count, right in re.findall(line, results.read_text(encoding="utf-8")):
+        key = kind.split()[0], name.partition("(")[0].strip(",")
+        exact[key] = exact.get(key, 0) + int(right)
+        sets[key] = sets.get(key, 0) + int(count)
+    text = " ".join(path.read_text(encoding="utf-8").split())
+    many = [exact["generated", name] for name in ("DPMeans", "HDBSCAN", "KMeans")]
+    one = [exact["single", name] for name in ("DPMeans", "HDBSCAN", "KMeans")]
+    real = [exact["real", name] for name in ("DPMeans", "KMeans", "HDBSCAN")]
+    assert one[0] == sets["single", "DPMeans"]
+    for words in (
+        f"the number of {many[0]} of {sets['generated', 'DPMeans']} clusterings and of all {one[0]} ",
+        f"`HDBSCAN()` of {many[1]} and {one[1]}, and k-means with the best silhouette of {many[2]} ",
+        f"best silhouette of {many[2]} and {one[2]}.",
+        f"On {sets['real', 'DPMeans']} labeled tables",
+        "`DPMeans()` finds {}, the silhouette {} and `HDBSCAN()` {},".format(*real),
+    ):
+        assert words in text, words

@@ -65,7 +65,8 @@ class PenalizedCut(FitMixin, BaseEstimator):
         nearest neighbors any cut of a body of points does: there it merges clusters that have about
         as many links between them as a cut through one body has (see Notes). "plateau" takes the
         clusters that are best over the widest range of log(-lam) on a path of penalties, which are
-        never one. Both need ``algorithm="multilevel"``.
+        never one. Both need ``algorithm="multilevel"``. There is no exact number of clusters to ask
+        for, since not every number has clusters of a low cut: ``path_.labels(k)`` has those found.
 
         A number: for the normalized cut, a cluster pays for itself if the share of its degree that
         stays within, links(c, c) / deg(c), exceeds 1 + lam: with -0.5, more than half. Useful is
