@@ -156,11 +156,12 @@ def test_figures_of_the_paper():
     one = [exact["single", name] for name in ("DPMeans", "HDBSCAN", "KMeans")]
     real = [exact["real", name] for name in ("DPMeans", "KMeans", "HDBSCAN")]
     assert one[0] == sets["single", "DPMeans"]
+    count, tables = sets["generated", "DPMeans"], sets["real", "DPMeans"]
     for words in (
-        f"the number of {many[0]} of {sets['generated', 'DPMeans']} clusterings and of all {one[0]} ",
-        f"`HDBSCAN()` of {many[1]} and {one[1]}, and k-means with the best silhouette of {many[2]} ",
-        f"best silhouette of {many[2]} and {one[2]}.",
-        f"On {sets['real', 'DPMeans']} labeled tables",
+        f"the number of {many[0]} of {count} clusterings and of all {one[0]} single clusters",
+        f"`HDBSCAN()` of {many[1]} and {one[1]}, and k-means",
+        f"with the best silhouette of {many[2]} and {one[2]}.",
+        f"On {tables} labeled tables",
         "`DPMeans()` finds {}, the silhouette {} and `HDBSCAN()` {},".format(*real),
     ):
         assert words in text, words
