@@ -8,6 +8,9 @@ from pathlib import Path
 
 import smallvar
 
+sys.path.insert(0, str(Path(__file__).parent))
+import formulas
+
 project = "smallvar"
 author = "The smallvar developers"
 copyright = "The smallvar developers"
@@ -20,6 +23,7 @@ extensions = [
     "sphinx-mathjax-offline",  # formulas without a network
     "matplotlib.sphinxext.plot_directive",
     "numpydoc",
+    "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
@@ -31,6 +35,14 @@ default_role = "literal"
 numpydoc_show_class_members = False
 # Types are in the docstrings, in words, with shapes.
 autodoc_typehints = "none"
+# The list of the methods beside a page has no room for the class.
+toc_object_entries_show_parents = "hide"
+
+# What is copied are the commands, without prompts and what they print.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+# A block without prompts is copied whole; these are not for copying: help texts and results.
+copybutton_selector = "div.highlight:not(.highlight-text *) pre"
 
 plot_include_source = True
 plot_html_show_source_link = False
@@ -48,7 +60,8 @@ plot_apply_rcparams = True
 sphinx_gallery_conf = {
     "examples_dirs": "examples",
     "gallery_dirs": "examples_built",
-    "doc_module": (),
+    "backreferences_dir": "generated/backreferences",  # the examples that use a class, for its page
+    "doc_module": ("smallvar",),
     "reference_url": {"smallvar": None},
     "download_all_examples": False,
     "run_stale_examples": True,  # what they show depends on SMALLVAR_DATA too
@@ -101,8 +114,9 @@ def pictures_first(app, docname, source):
 
 
 def setup(app):
-    """Show pictures first; write what the command line says as help, for the API page."""
+    """Show pictures first, set formulas; write what the command line says as help."""
     app.connect("source-read", pictures_first)
+    app.connect("autodoc-process-docstring", formulas.process, priority=400)  # before numpydoc
     environment = os.environ | {"COLUMNS": "74", "NO_COLOR": "1"}
     folder = Path(app.srcdir, "generated")
     folder.mkdir(exist_ok=True)

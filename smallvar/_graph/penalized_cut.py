@@ -46,7 +46,7 @@ CUT_RULES = ("auto", "plateau")
 class PenalizedCut(FitMixin, BaseEstimator):
     """Clusters of the nodes of a graph, their number included: a cut with a penalty.
 
-    Minimizes, over partitions of the nodes into any number K of clusters c ::
+    Minimizes, over partitions of the nodes into any number K of clusters c,
 
         sum_c links(c, rest) / deg(c) + lam * K         (cut="normalized")
         sum_c links(c, rest) / size(c) + lam * K        (cut="ratio")
