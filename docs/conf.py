@@ -26,10 +26,16 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "sphinxext.opengraph",
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates", "examples"]
 default_role = "literal"
+nitpicky = True  # a name that leads nowhere is an error, but for names of other packages
+nitpick_ignore_regex = [
+    ("py:.*", r"(pandas|scipy|sklearn|threadpoolctl)\b.*"),
+    ("py:obj", r"[a-z]+(_[a-z]+)*_"),  # learned attributes, which numpydoc lists
+]
 
 # The class template lists the methods; numpydoc would list them once more.
 numpydoc_show_class_members = False
@@ -75,8 +81,11 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"smallvar {release}"
+html_logo = "_static/logo.svg"  # drawn by tools/logo.py, like the others
+html_favicon = "_static/icon.svg"
 html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "")
 html_theme_options = {
+    "logo": {"image_dark": "_static/logo_dark.svg", "alt_text": "smallvar"},
     # The list of the newest pages serves those of all versions. It is read by the browser only.
     "switcher": {
         "json_url": "https://smallvar.readthedocs.io/en/latest/_static/switcher.json",
@@ -96,6 +105,11 @@ html_context = {
     "github_version": "main",
     "doc_path": "docs",
 }
+# What other pages show of a link to one of these.
+ogp_site_url = html_baseurl or "https://smallvar.readthedocs.io/en/latest/"
+ogp_site_name = "smallvar"
+ogp_image = "_static/social.png"
+ogp_social_cards = {"enable": False}
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
@@ -107,10 +121,17 @@ PICTURE = r"\.\. image-sg::.*\n(?:   .*\n)+"
 PICTURES = rf"\.\. rst-class:: sphx-glr-horizontal\n\n\n(?:    \*\n\n(?:      .*\n)+\n?)+|{PICTURE}"
 
 
+TOP = "..\n    The picture of this page\n"
+
+
 def pictures_first(app, docname, source):
-    """Show the pictures of the examples above the code that draws them."""
+    """Show the pictures of the examples above the code that draws them, or where a page says."""
     if docname.startswith("examples_built/"):
-        source[0] = re.sub(rf"({CODE})((?:{PICTURES}))", r"\2\n\1", source[0])
+        text = re.sub(rf"({CODE})((?:{PICTURES}))", r"\2\n\1", source[0])
+        if TOP in text:
+            picture = re.search(PICTURE, text)[0]
+            text = text.replace(picture, "").replace(TOP, picture)
+        source[0] = text
 
 
 def setup(app):

@@ -1,6 +1,7 @@
 """Formulas of docstrings, which are plain text in `help`, set by LaTeX on the pages.
 
-A formula is an indented paragraph with a sum, a norm, a matrix or a penalty, not a block of code (`::`).
+A formula is an indented paragraph with a sum, a norm, a matrix or a penalty. A block of code, after
+`::`, is none.
 """
 
 import re

@@ -3,8 +3,10 @@
 import importlib.util
 import inspect
 import re
+import struct
 from collections import Counter
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,9 +18,9 @@ DOCS = ROOT / "docs"
 if not (DOCS / "conf.py").is_file():
     pytest.skip("the source tree is not at hand", allow_module_level=True)
 
-BUILT = ("_build", "generated", "examples_built")
+APART = ("_build", "_templates", "generated", "examples_built")
 PAGES = sorted(
-    page for page in DOCS.rglob("*.rst") if not set(page.relative_to(DOCS).parts) & set(BUILT)
+    page for page in DOCS.rglob("*.rst") if not set(page.relative_to(DOCS).parts) & set(APART)
 )
 GROUPS = ("Start", "Choose and judge", "Estimators", "Why it works", "Evidence")
 
@@ -100,3 +102,120 @@ def test_the_objective_of_every_estimator_is_a_formula(formulas):
     for name, estimator in estimators.items():
         head = inspect.getdoc(estimator).partition("\nParameters\n")[0]
         assert (".. math::" in formulas.set_formulas(head)) == (name not in without), name
+
+
+# Links
+
+REPOSITORY = re.compile(
+    r"https://(?:github\.com/smallvar/smallvar/(?:blob|tree|raw)"
+    r"|raw\.githubusercontent\.com/smallvar/smallvar)/main/([^#]+)"
+)
+MARKDOWN = [*ROOT.glob("*.md"), *(ROOT / ".github").rglob("*.md"), *(ROOT / "recipe").glob("*.md")]
+
+
+def outside(target):
+    """Whether a link leads out of the tree; it must then be an address as it should be."""
+    if not re.match(r"\w+:", target):
+        return False
+    parts = urlsplit(target)
+    assert parts.scheme in ("https", "http", "mailto"), target
+    assert parts.scheme == "mailto" or re.fullmatch(r"(?:[\w-]+\.)+\w{2,}", parts.netloc), target
+    assert not re.search(r"\s", target), target
+    return True
+
+
+def absent(folder, target):
+    """Whether a link to a file of this tree leads nowhere."""
+    here = REPOSITORY.fullmatch(target)
+    if here:
+        return not (ROOT / here[1]).exists()
+    return not outside(target) and not (folder / target.partition("#")[0]).exists()
+
+
+@pytest.mark.parametrize("path", MARKDOWN, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_of_markdown_lead_somewhere(path):
+    text = re.sub(r"(?s)```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"))
+    targets = re.findall(r"\]\(\s*([^)\s]+)", text) + re.findall(r"(?m)^\[[^\]]+\]: (\S+)", text)
+    assert [target for target in targets if absent(path.parent, target)] == []
+
+
+def test_what_a_broken_link_is():
+    assert absent(ROOT, "no_such_file.md")
+    assert absent(ROOT, "https://github.com/smallvar/smallvar/blob/main/no_such_file.md")
+    assert not absent(ROOT, "https://github.com/smallvar/smallvar/blob/main/README.md#in-python")
+    assert not absent(DOCS, "guide/tutorial.rst")
+    for wrong in ("htp://example.org/", "https:/example.org", "https://example/a"):
+        with pytest.raises(AssertionError):
+            absent(ROOT, wrong)
+
+
+def made(target):
+    """Whether a page, a label or a file is made when the documentation is built."""
+    return bool(re.search(r"(^|/)(generated|examples_built)/|sphx_glr_|^(gen|mod|)index$", target))
+
+
+@pytest.fixture(scope="module")
+def labels():
+    texts = [page.read_text(encoding="utf-8") for page in PAGES]
+    return {label for text in texts for label in re.findall(r"(?m)^\.\. _([\w-]+):$", text)}
+
+
+def roles(text, role):
+    """The targets of a role, with a text before them or without."""
+    found = re.findall(rf":{role}:`([^`]+)`", text)
+    return [" ".join(re.sub(r"(?s).*<(.*)>", r"\1", target).split()) for target in found]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_links_of_a_page_lead_somewhere(page, labels):
+    text = page.read_text(encoding="utf-8")
+    pages = roles(text, "doc") + re.findall(r":link: (\S+)\n\s+:link-type: doc", text)
+    files = re.findall(r"\.\. (?:image|figure|literalinclude|include):: (\S+)", text)
+    missing = [
+        target
+        for target in [f"{name}.rst" for name in pages] + files
+        if not made(target)
+        and not ((DOCS / target[1:]) if target[0] == "/" else page.parent / target).exists()
+    ]
+    missing += [name for name in roles(text, "ref") if not made(name) and name not in labels]
+    missing += [
+        target
+        for target in re.findall(r"`[^`]+<(https?:[^>]+)>`_", text)
+        if absent(page.parent, "".join(target.split()))
+    ]
+    assert missing == []
+
+
+# Length
+
+WORDS = 1500
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_no_page_is_too_long(page):
+    assert len(page.read_text(encoding="utf-8").split()) <= WORDS
+
+
+# Pictures that tools/logo.py draws
+
+
+@pytest.fixture(scope="module")
+def logo():
+    pytest.importorskip("matplotlib")
+    spec = importlib.util.spec_from_file_location("logo", ROOT / "tools" / "logo.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_badges_are_of_this_version(logo):
+    said = logo.badges()
+    assert said["version"] == smallvar.__version__
+    for name, value in said.items():
+        drawn = (logo.FOLDER / f"badge_{name}.svg").read_text(encoding="utf-8")
+        assert drawn == logo.badge(name, value)
+
+
+def test_the_social_preview_has_the_usual_size():
+    head = (DOCS / "_static/social.png").read_bytes()[:24]
+    assert struct.unpack(">II", head[16:]) == (1280, 640)

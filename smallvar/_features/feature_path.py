@@ -27,7 +27,7 @@ SAMPLED_NUMBERS, SAMPLED_ROWS = 1 << 14, 500
 
 
 class FeaturePath(Path):
-    """Errors with different numbers of features, found by :func:`feature_path`.
+    """Errors with different numbers of features, found by :func:`.feature_path`.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ from smallvar._selection.envelope import Path, envelope
 
 
 class CutPath(Path):
-    """Clusterings of a graph into different numbers of clusters, found by :func:`cut_path`.
+    """Clusterings of a graph into different numbers of clusters, found by :func:`.cut_path`.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ MOST_PRINTED = 40  # boundaries
 class BoundaryTable:
     """The boundaries between clusters that touch, and what the rows say of each.
 
-    :func:`boundary_evidence` returns one. ``len`` is the number of boundaries, and ``print`` shows
+    :func:`.boundary_evidence` returns one. ``len`` is the number of boundaries, and ``print`` shows
     a table of them.
 
     Attributes

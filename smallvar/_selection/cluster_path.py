@@ -28,7 +28,7 @@ LEAST_SWEPT_ERROR = 0.99
 
 
 class ClusterPath(Path):
-    """Clusterings of the same rows into many numbers of clusters, found by :func:`cluster_path`.
+    """Clusterings of the same rows into many numbers of clusters, found by :func:`.cluster_path`.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class ClusterPath(Path):
         of ``centers(k)``; ``inertia`` is another name for it. If there are more rows than
         ``n_samples``, an estimate of the sum of all.
     criterion : ndarray of shape (n_path,), float64
-        The criterion of :func:`cluster_path`, the lower, the better; infinite for more clusters
+        The criterion of :func:`.cluster_path`, the lower, the better; infinite for more clusters
         than a third of the distinct rows.
     tie : float
         The price of a parameter: criteria that differ by less are nearly as good as equal.

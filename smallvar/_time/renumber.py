@@ -79,7 +79,7 @@ class Links:
 class Renumbering:
     """Ids of the clusters of a fit, and what has become of those of an earlier one.
 
-    :func:`renumber` returns one. ``print`` shows the table of transitions, which has a line for
+    :func:`.renumber` returns one. ``print`` shows the table of transitions, which has a line for
     each cluster of either fit, in the order of their ids; ``len`` is the number of lines.
 
     Attributes
