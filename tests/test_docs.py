@@ -191,6 +191,10 @@ def test_links_of_a_page_lead_somewhere(page, labels):
 WORDS = 1500
 
 
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
 def test_no_page_is_too_long(page):
     assert len(page.read_text(encoding="utf-8").split()) <= WORDS
