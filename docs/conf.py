@@ -48,7 +48,7 @@ toc_object_entries_show_parents = "hide"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 # A block without prompts is copied whole; these are not for copying: help texts and results.
-copybutton_selector = "div.highlight:not(.highlight-text *) pre"
+copybutton_selector = "div.highlight:not(.highlight-text *, .highlight-none *) pre"
 
 plot_include_source = True
 plot_html_show_source_link = False
