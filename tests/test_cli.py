@@ -1118,7 +1118,7 @@ def test_refused_by_the_estimator(refused, call, message):
         ("features", "a,b\n1,2\n3,\uff11\n", "t.csv, line 3, column b: '\uff11' is not a number"),
         ("features", "1,2\n3,1e1_0\n", "t.csv, line 2, column 2: '1e1_0' is not a number"),
         ("features", "a\n1\n" + "x" * 99, f"line 3, column a: '{'x' * 27}...' is not a number"),
-        ("features", "a;b\n1;2\n3,5;4\n", "column a: '3,5' is not a number (or give --decimal ,)"),
+        ("features", "a;b;c\n1;2;1.5\n3,5;4;2\n", "column a: '3,5' is not a number (or give --dec"),
         ("features", "a,b\n1,2\n,4\n", "t.csv, line 3, column a: missing value"),
         ("features", "a,b\n1,2\n3, \n", "t.csv, line 3, column b: missing value"),
         ("features", "a,b\n1,NA\n3,4\n", "t.csv, line 2, column b: missing value"),
@@ -1139,7 +1139,7 @@ def test_refused_by_the_estimator(refused, call, message):
         ("features", "a b\n1 2\n3\n4 5\n", "t.csv, line 3: 1 cell, but 2 in line 1"),
         ("features", "a b\n1 2\n\n3 NA\n", "t.csv, line 4, column b: missing value"),
         ("features", "my column\n1\n2\nx\n", "line 4, column my column: 'x' is not a number"),
-        ("features", "a;b\n1,5;2\n", "with --columns or --exclude (or give --decimal ,)"),
+        ("features", "a;b\n1,5;2.5\n", "with --columns or --exclude (or give --decimal ,)"),
         ("features", "a,b\n1,2\n3," + "4" * 200_000, "line 3: a cell has more than 131,072 char"),
         ("features --columns a", "a,b\n1,2\n3\n", "t.csv, line 3: 1 cell, but 2 in line 1"),
         ("--encoding ascii", "größe\n1\n", "t.csv is not a text file in ascii: 'ascii' codec"),
@@ -1148,7 +1148,7 @@ def test_refused_by_the_estimator(refused, call, message):
         ("--decimal ,", '"1,5","2,5"\n"3,5","4,5"\n', "t.csv is separated by commas"),
         ("--decimal ,", "a;b\n1,5;2.5\n", "column b ('2.5') not numeric"),
         ("--decimal ,", "a;b\n1,5;2\n1;2.5\n", "column b: '2.5' is not a number (or give --deci"),
-        ("--decimal ,", "a;b\n1,5;2\n1;1.234,5\n", "line 3, column b: '1.234,5' is not a number"),
+        ("--decimal ,", "a;b\n1,5;2\n1;1.234.5\n", "line 3, column b: '1.234.5' is not a number"),
         ("--drop-missing", "a,b\n1,x\n", "column b ('x') not numeric"),
         ("--drop-missing", "a,b\n1,2\n,x\n", "line 3, column b: 'x' is not a number"),
         ("--drop-missing", "a,b\n1,2\nNA,inf\n", "line 3, column b: infinite value"),
@@ -1493,8 +1493,9 @@ def test_text_in_another_encoding_is_refused_with_the_remedy(refused, ran, no_fi
 
 
 @pytest.mark.parametrize("text", ['a;b\n1;"12,000"\n', "a;b\n1;2\n1;12,000\n"])
-def test_thousands_are_no_decimals(refused, no_fit, text):
-    assert "--decimal" not in refused(write("t.csv", text))
+def test_thousands_or_decimals(refused, no_fit, text):
+    message = refused(write("t.csv", text))
+    assert "'12,000', which may be 12000 or 12.000: give --thousands , or --decimal ," in message
 
 
 def test_bad_compressed_text(refused, no_fit):

@@ -133,13 +133,13 @@ def test_words_after_many_numbers(run, refused):
         ("", ",b\n1,x\n2,y\n", "column 1 has no name in the header"),
         ("", "a,b\nx,1\n,inf\n", "infinity in column 'b' at position 1"),
         ("", "a,b\nx,1\nx,1\n", "X must have a column that tells rows apart, got none (a: one va"),
-        ("", "a;b\nx;1,5\ny;2,5\nz;\n", "column b ('1,5') not numeric"),
+        ("", "a;b;c\nx;1,5;1.5\ny;2,5;2\nz;;\n", "column b ('1,5') not numeric"),
         ("--kinds a=normal", "a,b\n", "t.csv has no rows"),
         # numbers of Python are words
         (
             "",
             "a,b\n1,2\n3,1_1\n,5\n4,6\n",
-            "column b: '1_1' is not a number; --kinds b=cat",
+            "column b: '1_1' is not a number; --na 1_1 takes it as miss",
         ),
         ("", "a,b\n1,2\n3,\uff11\n,5\n4,6\n", "line 3, column b: '\uff11' is not a number"),
         # the line that is told is that of the file, also with a header that is asked for

@@ -21,7 +21,7 @@ from smallvar._cli.errors import UserError
 from smallvar._cli.output import complain
 from smallvar._cli.picture import import_matplotlib
 from smallvar._cli.table import BY_BATCHES, TEXT, one_of, suffix_of, text_option
-from smallvar._cli.words import option_of
+from smallvar._cli.words import names_of_option, option_of
 
 # the functions of the commands by name, set by `main`; the first one is the default
 COMMANDS: dict[str, Callable[[list[str]], None]] = {}
@@ -30,6 +30,7 @@ PICTURE_FORMATS = (".png", ".pdf", ".svg")
 DATA_FORMATS = (*TEXT, *(f"{suffix}.gz" for suffix in TEXT), *BY_BATCHES)  # endings of names
 PNG, OURS = b"\x89PNG\r\n\x1a\n", b"tEXtSoftware\0smallvar "  # how pictures of `save` begin
 OUT_FORMATS = (".csv", ".npy", ".parquet")
+LONGEST_RANGE = 1_000_000  # of --skip-rows in one range
 PIPE_PATIENCE = 2.0  # seconds to wait for data on standard input if DATA is left out
 
 
@@ -166,12 +167,16 @@ def _add_input_arguments(parser, stand_in):
         "that have no name in the header, as row numbers often have none",
     )
     parser.add_argument(
+        "--id",
+        metavar="A,B,...",
+        help="columns that name the rows: not clustered, and --out has them and the clusters only",
+    )
+    parser.add_argument(
         "--drop-missing",
         action="store_true",
         help="leave out rows with a missing value in a column that is used (an empty cell, NA, "
-        "nan, ?, - or null) rather than refuse the table, or cluster them by their other cells. "
-        "--out keeps a line for each: empty (in "
-        'quotes, "", for a single column), -1 in .npy, null in .parquet',
+        "nan, ?, - or null; --na names more) rather than refuse the table, or cluster them by "
+        "their other cells. --out keeps them, without a cluster (-1 in .npy)",
     )
 
 
@@ -198,6 +203,31 @@ def _add_text_arguments(parser):
         metavar="SIGN",
         help="the decimal sign in text, . (default) or a comma; with a comma, cells must be "
         "separated by semicolons, tabs or spaces",
+    )
+    parser.add_argument(
+        "--thousands",
+        choices=[",", ".", "'", " "],
+        metavar="SIGN",
+        help="the sign between thousands in text, a comma, point, apostrophe or space; needed only "
+        "where 1,234 may be read in two ways, which is an error without it",
+    )
+    parser.add_argument(
+        "--na",
+        type=words_of,
+        action="extend",
+        metavar="WORD,...",
+        help="cells of text that are missing values, beside empty ones, NA, n.a., nan, ?, - and "
+        "null: --na '<35' or --na=-999; '<*' are all that begin with <. '' says that a number like "
+        "-999, which is an error where nothing else is below 0, is one",
+    )
+    parser.add_argument(
+        "--skip-rows",
+        type=lines_of,
+        action="extend",
+        metavar="N,M-...",
+        help="lines of text to leave out, by the numbers in the error messages: 1,150-152. Titles "
+        "above the header, units below it, and notes, totals and means below the rows are left out "
+        "by themselves, and a warning says so; none keeps them",
     )
     parser.add_argument(
         "--encoding",
@@ -282,6 +312,27 @@ def number(kind, least, strict=False):
         return value
 
     return convert
+
+
+def words_of(text):
+    """Convert the argument of ``--na``."""
+    return names_of_option("argument --na", text)
+
+
+def lines_of(text):
+    """Convert the argument of ``--skip-rows`` to numbers of lines; [] for none."""
+    lines = []
+    for part in text.split(",") if text.strip() not in ("", "none") else ():
+        first, dash, last = map(str.strip, part.partition("-"))
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last)):
+            raise argparse.ArgumentTypeError(f"must be lines like 3 or 1,7-9, got {text!r}")
+        if int(last) - int(first) > LONGEST_RANGE:
+            raise argparse.ArgumentTypeError(
+                f"{part.strip()} are more than {LONGEST_RANGE:,} lines"
+            )
+        lines += range(int(first), int(last) + 1)
+    return lines
 
 
 def length_or_data(text):

@@ -6,7 +6,14 @@ import numpy as np
 
 from smallvar._core.row_names import DATES, dates_of_text, numbers_of_text, read_date
 
-MISSING = frozenset(["", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none"])
+USUAL_MISSING = frozenset(["", "?", "-", "na", "n/a", "#n/a", "nan", "null", "none", "<na>"])
+# of spreadsheets, databases and statistics offices
+MISSING = USUAL_MISSING | frozenset(
+    [
+        *("n.a.", "n.a", "--", "---", ".", "..", "missing", "\\n"),
+        *("#value!", "#div/0!", "#ref!", "#num!", "#null!", "#name?"),
+    ]
+)
 FORMS = tuple(form for forms in DATES for form in forms)
 TIMES = "numbers or dates like 2024-01-31T12:00:00"
 TOO_LONG = "whole times of so many digits cannot be kept beside missing ones"

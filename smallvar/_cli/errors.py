@@ -11,3 +11,7 @@ class NotNumbersError(UserError):
 
 class WordsError(NotNumbersError):
     """Columns of words, where numbers are wanted."""
+
+
+class UnevenError(NotNumbersError):
+    """A row with another number of cells than the first."""

@@ -16,6 +16,7 @@ from smallvar._cli.table import (
     Numbers,
     TextTable,
     Wanted,
+    advice_of,
     not_numeric,
     open_npy,
     pick_columns,
@@ -24,7 +25,8 @@ from smallvar._cli.table import (
 from smallvar._cli.words import option_of_names
 
 PARSED_ROWS = 4096  # parsed at a time
-NO_WORDS = MISSING - {"none", "-"}  # missing values in a column of words; "none" may be a level
+# missing values in a column of words, where "none" or "-" may be a level
+NO_WORDS = MISSING - {"none", "-", "--", "---", ".", "missing"}
 WORDS_SHARE = 0.5  # of the cells: in a column with fewer words these are mistakes among numbers
 
 
@@ -175,9 +177,15 @@ def slip_in_words(source, wanted, place, title, word):
     at = table.picked[place]
     line = next((line for line, cells in table.records if cells[at].strip() == word), None)
     hint = decimal_hint(word, wanted)
+    advice = advice_of(table)
+    if word[:1].isalpha():  # perhaps a code, unlike <35
+        names = option_of_names("--kinds", [f"{title}=categorical"])
+        advice = f"; {names} takes all cells as names{advice}"
+    if not advice:  # of many different words none can be listed
+        advice = f"; {option_of_names('--exclude', [title])} leaves the column out"
     return (
-        f"{source.name}, line {line}, column {title}: {shortened(word)} is not a number{hint}; "
-        f"{option_of_names('--kinds', [f'{title}=categorical'])} takes all cells as names"
+        f"{source.name}, line {line}, column {title}: {shortened(word)} is not a number{hint}"
+        f"{advice}"
     )
 
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import zlib
 from array import array
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import chain, islice
@@ -30,16 +31,26 @@ from smallvar._cli.cells import (
     number_with_point,
     shortened,
 )
-from smallvar._cli.errors import NotNumbersError, UserError, WordsError
+from smallvar._cli.errors import NotNumbersError, UnevenError, UserError, WordsError
+from smallvar._cli.layout import (
+    Found,
+    advice_for_words,
+    in_ranges,
+    is_total,
+    is_units_row,
+    look,
+)
+from smallvar._cli.missing import cleaned, header_like, marked
 from smallvar._cli.progress import ProgressLine
 from smallvar._cli.text import find_header, text_records
-from smallvar._cli.words import names_of_option, option_of_names, unlike_names
+from smallvar._cli.words import names_of_option, option_of, option_of_names, unlike_names
 from smallvar._core.row_names import in_coarse_units
 
 BY_BATCHES = (".npy", ".parquet")
 TEXT = (".csv", ".tsv", ".txt", ".dat")
 THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}([.,]\d{3})+\s*")  # rather than a decimal sign
 FIRST_ROWS = 100  # that tell whether there is a header
+MOST_UNEVEN = 50  # rows that an error names
 LOOK_FOR_WORDS = 1000  # rows in which a column may begin
 
 
@@ -79,6 +90,11 @@ class Wanted:
     decimal: str = "."
     encoding: str | None = None
     header: bool | None = None  # whether the first row of text is one; None: it is found out
+    na: Sequence[str] | None = None  # cells that are missing values; with * at the end, beginnings
+    skip_rows: Sequence[int] | None = None  # lines; []: what is left out otherwise is kept
+    thousands: str | None = None
+    id: str | None = None
+    found: Found | None = None
 
     @classmethod
     def of(cls, args):
@@ -127,15 +143,35 @@ def read_table(path, wanted, otherwise=None, always=False):
 
 
 def read_source(source, wanted, read, otherwise, always):
-    """Read numbers, or what is none, as for `read_table`."""
+    """Read numbers, or what is none, as for `read_table`.
+
+    A table of text that is not of plain numbers is looked through, and read with what is found.
+    """
+    is_text = source.kind in TEXT
+    if is_text and (always or wanted.thousands is not None):
+        wanted = looked_through(source, wanted)
     if always:
         return otherwise(source, wanted, None)
     try:
         return read(source, wanted)
     except NotNumbersError as error:
-        if otherwise is None:
-            raise
-        return otherwise(source, wanted, error)
+        refusal = error
+    if is_text and wanted.found is None:
+        wanted = looked_through(source, wanted)
+        try:
+            return read(source, wanted)
+        except NotNumbersError as error:
+            refusal = error
+    if otherwise is None or isinstance(refusal, UnevenError):
+        raise refusal
+    return otherwise(source, wanted, refusal)
+
+
+def looked_through(source, wanted):
+    """What is wanted, together with what is found in a text file."""
+    with ProgressLine("looking"):
+        table = TextTable(source, wanted)
+        return replace(wanted, found=look(table, wanted, table.delimiter == ","))
 
 
 def in_words(path):
@@ -195,38 +231,67 @@ class TextTable:
     from `pick_columns`; ``clock_title`` is what to call the column of the times.
     """
 
-    def __init__(self, source, wanted, progress=None):
-        records = text_records(source, wanted, progress)
+    def __init__(self, source, wanted, progress=None, raw_lines=None):
+        self.path, heads = source.name, []
+        records = text_records(source, wanted, progress, raw_lines, heads)
         self.first_line, first = next(records, (0, []))
         if not first:
             raise UserError(f"{source.name} is empty")
         self.width, self.header, doubt = len(first), wanted.header, None
-        near = list(islice(records, FIRST_ROWS)) if wanted.header is None else []
+        near = [(line, marked(cells, wanted.na)) for line, cells in islice(records, FIRST_ROWS)]
+        rows = [row for _, row in near]
         if wanted.header is None:
-            self.header, doubt = find_header(first, [row for _, row in near], wanted.number)
-        self.records = chain(near, records)
-        if not self.header:
-            self.records = chain([(self.first_line, first)], self.records)
-        names, repeated = None, ()
+            self.header, doubt = find_header(
+                header_like(first, rows, wanted.number), rows, wanted.number
+            )
+        notes = [f"{source.name}{note}" for note in heads[0].notes]
+        self.delimiter, self.found, self.units = heads[0].delimiter, wanted.found, None
+        if self.header and wanted.skip_rows != [] and near:
+            (line, row), *others = near
+            if is_units_row(row, [row for _, row in others], wanted.number):
+                near, self.units = others, line
+                units = ", ".join(repr(cell.strip()) for cell in row if cell.strip())
+                notes.append(f"{source.name}, line {line} is left out: units ({units})")
+        rows = chain(near if self.header else [(self.first_line, first), *near], records)
+        self.records = cleaned(rows, wanted)
+        self.names, repeated = None, ()
         if self.header:
-            names, repeated = unlike_names([name.strip() for name in first])
+            self.names, repeated = unlike_names([name.strip() for name in first])
+        names = self.names
         self.picked, self.titles, self.clock = pick_columns(source.name, wanted, names, self.width)
         if names is not None and self.titles.count("") > (wanted.columns is not None):
             raise UserError(
                 f"{source.name}: column {names.index('') + 1} has no name in the header; if it "
                 "only numbers the rows, leave it out with --exclude ''"
             )
+        for j in self.picked if self.found is not None else ():
+            if j in self.found.refused:
+                raise self.refusal(j)
         if self.clock is not None:
             self.clock_title = str(self.clock + 1) if names is None else names[self.clock]
-        notes = [note_of_header(self.header, self.first_line, doubt)] if doubt else []
-        self.path = source.name
-        self.notes = tuple(f"{source.name}{note}" for note in [*notes, *repeated])
+        if doubt:
+            notes.append(f"{source.name}{note_of_header(self.header, self.first_line, doubt)}")
+        found = () if wanted.found is None else self.found.notes
+        self.notes = tuple(notes) + tuple(f"{source.name}{note}" for note in [*repeated, *found])
+
+    def refusal(self, j):
+        """The error for a column whose numbers cannot be read."""
+        title = self.names[j] if self.names is not None else str(j + 1)
+        reason = self.found.refused[j]
+        if "give --" not in reason:
+            reason += f"; {option_of_names('--exclude', [title])} leaves it out"
+        return UserError(f"{self.path}: column {title} {reason}")
 
     def uneven(self, line, cells):
         """The error for a row whose number of cells is not that of the first row."""
-        return UserError(
+        lines = self.found.uneven if self.found else ()
+        advice = ""
+        if 0 < len(lines) <= MOST_UNEVEN:
+            them = "it" if len(lines) == 1 else "such rows"
+            advice = f"; --skip-rows {in_ranges(lines)} leaves {them} out"
+        return UnevenError(
             f"{self.path}, line {line}: {counted(len(cells), 'cell')}, but {self.width} in line "
-            f"{self.first_line}"
+            f"{self.first_line}{advice}"
         )
 
 
@@ -266,6 +331,9 @@ def text_option(wanted):
         return f"--decimal {wanted.decimal}"
     if wanted.encoding is not None:
         return f"--encoding {wanted.encoding}"
+    for name in ("na", "skip_rows", "thousands"):
+        if getattr(wanted, name, None) is not None:
+            return option_of(name)
     return {None: None, True: "--header", False: "--no-header"}[wanted.header]
 
 
@@ -283,20 +351,22 @@ def parse_text(source, wanted, progress):
         row = pick(cells)
         if not numbers.add(row):
             same = (pick(cells) for _, cells in table.records if len(cells) == table.width)
-            error = explain_cells(titles, row, None if numbers.values else same, wanted)
+            error = explain_cells(table, row, None if numbers.values else same, wanted)
             raise type(error)(f"{path}, line {line}{error}")
         if times is not None:
             try:
                 times.add(cells[clock])
             except ValueError:
                 where = f"{path}, line {line}, column {table.clock_title}"
-                raise UserError(f"{where}: {times.explain(cells[clock])}") from None
+                raise NotNumbersError(f"{where}: {times.explain(cells[clock])}") from None
     if not numbers.values:
         raise UserError(f"{path} has a header but no rows")
+    if wanted.found is None and is_total(cells) and wanted.skip_rows != []:
+        raise NotNumbersError(f"{path}, line {line}: a total or mean of the others")
     X = np.frombuffer(numbers.values).reshape(-1, len(picked))
 
     def place(row):
-        line, _ = next(islice(text_records(source, wanted), row - 1 + table.header, None))
+        line, _ = next(islice(TextTable(source, wanted).records, row - 1, None))
         return f"line {line}"
 
     try:
@@ -306,12 +376,13 @@ def parse_text(source, wanted, progress):
     return replace(checked(source, wanted, X, titles, *moments, place=place), notes=table.notes)
 
 
-def explain_cells(titles, cells, later, wanted):
+def explain_cells(table, cells, later, wanted):
     """Say what is wrong with a row of which not every cell is a number.
 
     ``later`` are the rows that follow the first one, if this is it: there, columns with a gap in
     the first row begin. The words of the error stand behind the file and the number of the line.
     """
+    titles = table.titles
     bad = [
         (title, cell)
         for title, cell in zip(titles, cells, strict=True)
@@ -325,8 +396,18 @@ def explain_cells(titles, cells, later, wanted):
     if later is not None and words:  # columns of words, rather than a slip in one row
         return WordsError(not_numeric(words, columns_of_words(titles, cells, later, wanted), hint))
     title, cell = bad[0]
-    problem = "missing value" if is_missing(cell) else f"{shortened(cell)} is not a number{hint}"
-    return NotNumbersError(f", column {title}: {problem}")
+    if is_missing(cell):
+        return NotNumbersError(f", column {title}: missing value")
+    advice = advice_of(table)
+    return NotNumbersError(f", column {title}: {shortened(cell)} is not a number{hint}{advice}")
+
+
+def advice_of(table):
+    """Text: the options that read a TextTable in spite of the words in its columns of numbers."""
+    words = {}
+    for j in table.picked if table.found is not None else ():
+        words |= table.found.slips.get(j, {})
+    return advice_for_words(words) if words else ""
 
 
 def columns_of_words(titles, cells, later, wanted):

@@ -6,31 +6,84 @@ import gzip
 import io
 import os
 import re
+from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 
 from smallvar._cli.cells import forms_of_date, is_missing, is_number, number_with_point, shortened
 from smallvar._cli.errors import NotNumbersError, UserError
+from smallvar._cli.layout import in_ranges, separator_of, table_within, titles_above
 
 CELL = re.compile(r'"([^"]*)"(?!\S)|(\S+)')  # between spaces
 MARKS_OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # that a file may begin with
 MARK_OF_GZIP = b"\x1f\x8b"
+SAMPLE_LINES = 20  # that tell the sign between cells
 YEARS = range(1500, 2101)  # numbers that may be titles of columns
 
 
-def text_records(source, wanted, progress=None):
-    """Yield the line number and the cells of every row that is not blank."""
+@dataclass(frozen=True)
+class Head:
+    """What the first lines of a file say: the sign between cells, lines to leave out, notes."""
+
+    delimiter: str
+    skip: frozenset[int] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+def read_head(sample, source, wanted):
+    """Find the Head of a text file from its first lines."""
+    path, left_out, notes = source.name, frozenset(wanted.skip_rows or ()), []
+    numbered = [(i, line) for i, line in enumerate(sample, 1) if i not in left_out]
+    by_itself = wanted.skip_rows != []  # what is above the header is found out
+    named = separator_of(numbered[0][1]) if numbered and by_itself else None
+    if named is not None:
+        notes.append(f", line {numbered[0][0]} names the sign between cells, {named!r}")
+        left_out |= {numbered.pop(0)[0]}
+    lines = [line for _, line in numbered]
+    if source.kind == ".tsv" or named is not None:
+        delimiter = named or "\t"
+    else:
+        delimiter = sniff_delimiter(lines, wanted, path)
+    if by_itself and wanted.header is not False:
+        records = list(split_lines(lines, delimiter, path))
+        # numbers of lines: of records that end in the line there
+        titles = [numbered[i - 1][0] for i in titles_above(records, wanted.number)]
+        if titles:
+            start = titles[0]
+            where = f"line {start}" if titles == [start] else f"lines {in_ranges(titles)}"
+            verb = "is" if titles == [start] else "are"
+            notes.append(f", {where} above the header {verb} left out")
+            left_out |= frozenset(titles)
+    return Head(delimiter, left_out, tuple(notes))
+
+
+def text_records(source, wanted, progress=None, raw_lines=None, heads=None):
+    """Yield the line number and the cells of every row that is not blank.
+
+    The Head of the file is appended to ``heads``. ``raw_lines`` is filled with the lines of text
+    that the row was read from.
+    """
     path, size = source.name, os.stat(source.path).st_size
     with open(source.path, "rb", buffering=0) as raw, as_text(source, wanted, raw) as file:
         width, gaps = None, []
         try:
-            sample = list(islice(file, 20))
+            sample = list(islice(file, SAMPLE_LINES))
             if any("\0" in line for line in sample):
                 raise UserError(f"{path} is not a text file in {wanted.encoding or 'UTF-8'}")
-            delimiter = "\t" if source.kind == ".tsv" else sniff_delimiter(sample, wanted, path)
-            for line, cells in split_lines(chain(sample, file), delimiter, path):
+            head = read_head(sample, source, wanted)
+            if heads is not None:
+                heads.append(head)
+            skip, found = head.skip, wanted.found
+            if found is not None:
+                skip |= found.skip
+            lines = chain(sample, file)
+            if raw_lines is not None:
+                lines = collected(lines, raw_lines)
+            for line, cells in split_lines(lines, head.delimiter, path):
                 if not cells or (len(cells) == 1 and width != 1 and not cells[0]):
                     if width == 1:  # in a table of one column this may be a missing value
                         gaps.append(line)
+                    continue
+                if skip and line in skip:
                     continue
                 if gaps and not wanted.drop_missing:
                     raise NotNumbersError(f"{path}, line {gaps[0]}: missing value")
@@ -49,6 +102,13 @@ def text_records(source, wanted, progress=None):
             if not (begins_well and str(error).startswith("Not a gzipped file")):
                 raise
             raise UserError(f"{path} has other bytes after its compressed data") from error
+
+
+def collected(lines, collection):
+    """Yield lines, and append each to a list."""
+    for line in lines:
+        collection.append(line)
+        yield line
 
 
 def as_bytes(source, raw):
@@ -111,10 +171,11 @@ def sniff_delimiter(lines, wanted, path):
 
     ``lines`` are the first lines of the file. In this order, the first that splits all of them into
     the same number of cells, two or more, is taken: text in a cell often has spaces, sometimes
-    commas, seldom tabs or semicolons. Where none does, it is the most frequent of tab, semicolon
-    and comma in the first line; or spaces, if that has none of them but two or more words, as many
-    as most lines; or else the comma. With a decimal comma, it is no candidate; the last resort is
-    then the semicolon.
+    commas, seldom tabs or semicolons. Where none does, titles above and
+    notes below are left out of account. Otherwise it is the most frequent of tab, semicolon and
+    comma in the first line; or spaces, if that has none of them but two or more words, as many as
+    most lines; or else the comma. With a decimal comma, it is no candidate; the last resort is then
+    the semicolon.
     """
     lines = [line for line in lines if line.strip()]
 
@@ -125,9 +186,16 @@ def sniff_delimiter(lines, wanted, path):
         widths_seen = set(widths(delimiter))
         return len(widths_seen) == 1 and widths_seen != {1}
 
+    def agree_within(delimiter):
+        records = table_within(r for r in split_lines(lines, delimiter, path) if r[1])
+        return len(records) > 1 and len({len(cells) for _, cells in records}) == 1
+
     with_comma = wanted.decimal == ","
     for delimiter in "\t; " if with_comma else "\t;, ":
         if agree(delimiter):
+            return delimiter
+    for delimiter in "\t;" if with_comma else "\t;,":
+        if agree_within(delimiter):
             return delimiter
     if not lines:
         return ","

@@ -1,0 +1,401 @@
+"""What a text table has around its rows and in its cells that is not of the data.
+
+``find_head`` looks above the header, ``is_units_row`` below it, and ``look`` through all rows: for
+signs in numbers, words that mark missing values, totals and notes below the last row.
+"""
+
+import re
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from smallvar._cli.cells import USUAL_MISSING, is_missing, is_number, shortened
+from smallvar._cli.signs import Evidence, Signs, signs_of, taken_apart
+from smallvar._cli.words import option_of_names
+
+SEP_LINE = re.compile(r'\ufeff?"?sep=(?P<sign>[,;|\t]|\\t)"?\s*', re.IGNORECASE)
+NAMES_OF_TOTALS = frozenset(
+    [
+        *("total", "totals", "grand total", "subtotal", "sum", "overall", "all", "average", "avg"),
+        *("mean", "median", "min", "max", "minimum", "maximum", "std", "count"),
+        *("summe", "gesamt", "insgesamt", "mittelwert", "durchschnitt", "moyenne", "somme"),
+        *("suma", "promedio", "media", "totale"),
+    ]
+)
+NOTE_BELOW = re.compile(
+    r"\W*(source|note|notes|quelle|nota|footnote|copyright)\b|[*#\u00a9\u2020(]", re.I
+)
+UNIT_SIGN = re.compile(
+    r"[(\[].*[)\]]|%|\u00b0 ?[cf]?|[munpk]?(g|m|l|s|w|v|a|j|pa|hz|mol)|[cmkd]m[23\u00b2\u00b3]?"
+    r"|m[23\u00b2\u00b3]|[a-z\u00b5]{1,4}/[a-z0-9\u00b5]{1,5}|kg|mg|ms|min|h|hours?|days?|years?"
+    r"|ml|mmhg|usd|eur|gbp|km/h|ppm|kwh|db",
+    re.IGNORECASE,
+)
+ROWS_BELOW = 20  # among which totals and notes may be
+NUMBERS_SHARE = 0.5  # of the cells: with more numbers, words in a column are none of the data
+LISTED = 12  # words that an error lists, at most
+ROWS_TOGETHER = 4096  # rows at a time
+
+
+@dataclass(frozen=True)
+class Found:
+    """What `look` finds: lines to leave out, the signs in the numbers of columns, and words.
+
+    ``slips`` are the words in columns of numbers, with the first line of each, by position of the
+    column; ``uneven`` the lines whose number of cells is not that of most. ``refused`` are the
+    reasons, to stand behind the name of the column, why columns cannot be read.
+    """
+
+    skip: frozenset[int] = frozenset()
+    signs: dict[int, Signs] = field(default_factory=dict)
+    slips: dict[int, dict[str, int]] = field(default_factory=dict)
+    uneven: tuple[int, ...] = ()
+    refused: dict[int, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+# ---------------------------------------------------------------------------------------
+# Above the header, and the row below it
+
+
+def separator_of(line):
+    """The sign that a first line like ``sep=;`` names; else None."""
+    match = SEP_LINE.fullmatch(line)
+    if match is None:
+        return None
+    return "\t" if match["sign"] == "\\t" else match["sign"]
+
+
+def is_title(cells):
+    """Whether a row above a table is a title or a comment: one cell has text, or it begins by #."""
+    return sum(bool(cell.strip()) for cell in cells) <= 1 or cells[0].startswith("#")
+
+
+def table_within(records):
+    """The records without titles above them and notes below."""
+    records = list(records)
+    while records and is_title(records[0][1]):
+        records.pop(0)
+    while records and is_title(records[-1][1]):
+        records.pop()
+    return records
+
+
+def titles_above(records, number):
+    """Numbers of the lines above the header; [] if it is not certain that there are any."""
+    records = [(line, cells) for line, cells in records if any(map(str.strip, cells))]
+    above = list(takewhile(lambda record: is_title(record[1]), records))
+    if not above or len(above) == len(records):
+        return []
+    first, *below = [cells for _, cells in records[len(above) :]]
+    last = above[-1][1]
+    if any(is_number(cell, number) for cell in first):
+        # a header behind a #, as numpy writes it
+        if last[0].startswith("#") and len(last) == len(first) > 1:
+            above.pop()
+        elif not all(cells[0].startswith("#") for _, cells in above):
+            return []
+    elif below and all(len(cells) != len(first) for cells in below):
+        return []
+    return [line for line, _ in above]
+
+
+def is_units_row(row, rows, number):
+    """Whether the first row below the header holds the units of columns of numbers.
+
+    No cell of it is a number, and in no column of numbers it is a missing value only. In a table
+    with one such column the unit must be a known one.
+    """
+    rows = [other for other in rows if len(other) == len(row)]
+    if len(rows) < 2 or any(is_like_number(cell, number) for cell in row):
+        return False
+    units = []
+    for cell, *others in zip(row, *rows, strict=True):
+        there = [other for other in others if not is_missing(other)]
+        if there and all(is_like_number(other, number) for other in there):
+            units.append(cell.strip())
+    named = [unit for unit in units if not is_missing(unit)]
+    known = [unit for unit in named if UNIT_SIGN.fullmatch(unit)]
+    return bool(known) or (len(named) > 1 and len(named) == len(units))
+
+
+def is_like_number(cell, number):
+    """Whether a cell is a number, also with signs such as those of currencies."""
+    return is_number(cell, number) or taken_apart(cell) is not None
+
+
+# ---------------------------------------------------------------------------------------
+# All rows
+
+
+def is_total(cells):
+    """Whether a row is named as a total or mean of the others."""
+    return any(cell.strip().rstrip(":").lower() in NAMES_OF_TOTALS for cell in cells)
+
+
+class ColumnLook:
+    """What the cells of a column are: counts of each kind, and words with their first lines."""
+
+    def __init__(self, number):
+        self.number = number
+        self.plain = self.signed = self.missing = self.others = 0
+        self.words, self.totals, self.marks = {}, Counter(), {}
+        self.evidence, self.currencies, self.percents = Evidence(), set(), 0
+        self.brackets, self.bare, self.unclear = 0, 0, None
+
+    def add(self, cells, lines):
+        """Look at some cells, with the numbers of their lines."""
+        text = "".join(cells)
+        try:
+            if "_" in text or not text.isascii():
+                raise ValueError
+            values = list(map(float, cells))
+        except ValueError:
+            values = None
+        if values is not None:
+            self.plain += len(cells)
+            if "." in text and not self.evidence.is_sure:
+                self.learn_decimals(cells)
+            self.bare += any(values)
+            return
+        for cell, count in Counter(cells).items():
+            self.add_cell(cell, count, cells, lines)
+
+    def learn_decimals(self, cells):
+        """Find out whether plain numbers tell the decimal sign."""
+        for cell in cells:
+            written = taken_apart(cell) if "." in cell else None
+            if written is not None:
+                self.evidence.add(written.evidence())
+                if self.evidence.is_sure:
+                    return
+
+    def add_cell(self, cell, count, cells, lines):
+        """Count the cells that have this text."""
+        if is_missing(cell):
+            self.missing += count
+            word = cell.strip()
+            if word.lower() not in USUAL_MISSING:
+                self.marks[word] = self.marks.get(word, 0) + count
+            return
+        written = taken_apart(cell)
+        if written is not None:
+            evidence = written.evidence()
+            if evidence.unclear and self.unclear is None and "," in evidence.unclear:
+                self.unclear = cell.strip()
+            self.evidence.add(evidence)
+            self.currencies |= {written.currency} - {""}
+            self.percents += written.percent * count
+            self.brackets += written.in_brackets * count
+        if is_number(cell, self.number):
+            self.plain += count
+            self.bare += bool(self.number(cell))
+        elif written is not None:
+            self.signed += count
+        else:
+            self.others += count
+            word = cell.strip()
+            if word.rstrip(":").lower() in NAMES_OF_TOTALS:
+                self.totals[word] += count
+            if word not in self.words and len(self.words) < 1000:
+                self.words[word] = lines[cells.index(cell)]
+
+    @property
+    def is_numbers(self):
+        """Whether most of the cells that are there are numbers."""
+        numbers = self.plain + self.signed
+        return numbers > NUMBERS_SHARE * (numbers + self.others)
+
+
+def look(table, wanted, by_commas):
+    """Look through all rows of a TextTable; returns what is Found.
+
+    ``by_commas`` says that the cells are separated by commas.
+    """
+    columns = [ColumnLook(wanted.number) for _ in range(table.width)]
+    widths, odd = Counter({table.width: int(table.header)}), {}
+    last = deque(maxlen=ROWS_BELOW)
+    chunk = []
+
+    def add_chunk():
+        if chunk:
+            lines = [line for line, _ in chunk]
+            for column, cells in zip(
+                columns, zip(*(c for _, c in chunk), strict=True), strict=True
+            ):
+                column.add(cells, lines)
+            chunk.clear()
+
+    for line, cells in table.records:
+        last.append((line, cells))
+        widths[len(cells)] += 1
+        if len(cells) == table.width:
+            chunk.append((line, cells))
+            if len(chunk) == ROWS_TOGETHER:
+                add_chunk()
+        elif len(odd) < 1000:
+            odd[line] = len(cells)
+    add_chunk()
+    skip, notes = {}, []
+    if wanted.skip_rows != []:
+        skip, notes = below_the_rows(list(last), columns, table.width)
+    evidence = Evidence()
+    for column in columns:
+        if column.is_numbers:
+            evidence.add(column.evidence)
+    signs = signs_of(evidence, wanted.decimal, wanted.thousands, by_commas)
+    by_column, told = signs_by_column(table, columns, signs, wanted)
+    odd = {line: width for line, width in odd.items() if line not in skip}
+    usual = widths.most_common(1)[0][0] if odd else table.width
+    if usual != table.width:  # the first row is the odd one
+        uneven = [table.first_line, *(line for line, width in odd.items() if width != usual)]
+    else:
+        uneven = list(odd)
+    refused, slips = {}, {}
+    for j, column in enumerate(columns):
+        if not column.is_numbers or column.plain + column.signed == 0:
+            continue
+        if signs is None and column.unclear is not None:
+            refused[j] = advice_for_signs(column.unclear, evidence, by_commas)
+        if len(column.currencies) > 1:
+            refused[j] = f"has several currencies, {' and '.join(sorted(column.currencies))}"
+        elif column.percents and column.bare:
+            refused[j] = "has numbers with and without %"
+        slips[j] = {word: at for word, at in column.words.items() if at not in skip}
+    marks = [
+        f", {name_of(table, j)}: {shortened(word)} ({count:,} cell{'s' * (count > 1)}) is taken as "
+        "a missing value"
+        for j, column in enumerate(columns)
+        if column.is_numbers and j in slips
+        for word, count in list(column.marks.items())[:3]
+    ]
+    return Found(
+        frozenset(skip),
+        {j: sign for j, sign in by_column.items() if j not in refused},
+        {j: words for j, words in slips.items() if words},
+        tuple(uneven),
+        refused,
+        (*notes, *told, *marks),
+    )
+
+
+def name_of(table, j):
+    """What to call a column in a note."""
+    return f"column {table.names[j] if table.names is not None else j + 1}"
+
+
+def below_the_rows(last, columns, width):
+    """The lines of totals and notes that end a table, and notes about them."""
+    skip, notes = {}, []
+    for place in range(len(last) - 1, -1, -1):
+        line, cells = last[place]
+        texts = [cell.strip() for cell in cells if cell.strip()]
+        even = len(cells) == width
+        gap = place > 0 and line > last[place - 1][0] + 1 + sum("\n" in cell for cell in cells)
+        if not texts and even and width > 1:
+            skip[line] = "empty"
+        elif len(texts) == 1 and width > 1 and is_note(texts[0], cells, columns, even, gap):
+            skip[line] = texts[0]
+            text = shortened(texts[0])
+            notes.append(f", line {line} is left out: a note below the table ({text})")
+        elif even and (word := total_of(cells, columns)) is not None:
+            skip[line] = word
+            notes.append(
+                f", line {line} is left out: a total or mean of the others ({shortened(word)}); "
+                "--skip-rows none keeps it"
+            )
+        else:
+            break
+    return skip, notes[::-1]
+
+
+def is_note(text, cells, columns, even, gap):
+    """Whether the only text of a row is a note below the table rather than a row with gaps."""
+    if is_number(text) or is_missing(text):
+        return False
+    if not even or gap or NOTE_BELOW.match(text):
+        return True
+    return any(
+        cell.strip() and column.is_numbers and column.plain + column.signed
+        for cell, column in zip(cells, columns, strict=True)
+    )
+
+
+def total_of(cells, columns):
+    """The word that names a row as a total, if no other row has it in its column; else None."""
+    for cell, column in zip(cells, columns, strict=True):
+        word = cell.strip()
+        if word.rstrip(":").lower() in NAMES_OF_TOTALS and column.totals[word] == 1:
+            return word
+    return None
+
+
+def signs_by_column(table, columns, signs, wanted):
+    """The Signs of the columns whose numbers have some, and notes about how these are read."""
+    by_column, told = {}, {}
+    if signs is None:
+        return by_column, ()
+    for j, column in enumerate(columns):
+        if not column.is_numbers:
+            continue
+        regrouped = signs.decimal != wanted.decimal or signs.thousands == "."
+        evidence = column.evidence
+        shifted = regrouped and bool(evidence.unclear | evidence.decimals | evidence.thousands)
+        if not column.signed and not shifted:
+            continue
+        by_column[j] = signs
+        ways = []
+        if evidence.thousands or evidence.unclear & {signs.thousands}:
+            ways.append(f"{signs.thousands!r} is between thousands")
+        if signs.decimal != wanted.decimal and (evidence.decimals or evidence.unclear):
+            ways.append(f"{signs.decimal!r} is the decimal sign")
+        if column.currencies:
+            ways.append(f"{' '.join(sorted(column.currencies))} is left out")
+        if column.percents:
+            ways.append("% is left out (45% is 45)")
+        if column.brackets:
+            ways.append("(5) is -5")
+        if ways:
+            told.setdefault(", ".join(ways), []).append(name_of(table, j))
+    return by_column, [
+        f", {', '.join(names[:4])}{', ...' if len(names) > 4 else ''}: {ways}"
+        for ways, names in told.items()
+    ]
+
+
+# ---------------------------------------------------------------------------------------
+# Errors
+
+
+def in_ranges(lines):
+    """The argument of ``--skip-rows`` for lines: 3,7-9."""
+    ranges = []
+    for line in sorted(set(lines)):
+        if ranges and line == ranges[-1][1] + 1:
+            ranges[-1][1] = line
+        else:
+            ranges.append([line, line])
+    return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in ranges)
+
+
+def advice_for_words(words):
+    """Text: the options that read a table in spite of words, by their first lines, in numbers."""
+    listed = list(words)
+    first = {word[0] for word in listed}
+    if len(listed) > LISTED and len(first) == 1 and not first & set("0123456789"):
+        listed = [f"{first.pop()}*"]
+    if len(listed) > LISTED:
+        return ""
+    lines = "" if len(words) > LISTED else in_ranges(words.values())
+    them = "such cells" if len(words) > 1 or "*" in listed[0] else "it"
+    advice = f"{option_of_names('--na', listed)} takes {them} as missing"
+    return f"; {advice}" + (f", --skip-rows {lines} leaves the row out" if len(words) == 1 else "")
+
+
+def advice_for_signs(cell, evidence, by_commas):
+    """Text: why a cell like 1,234 cannot be read, and the options that read it."""
+    if len(evidence.decimals) > 1:
+        return f"has {shortened(cell)}, but the file has both . and , as decimal signs"
+    ways = "--thousands ," if by_commas else "--thousands , or --decimal ,"
+    readings = f"{cell.replace(',', '')} or {cell.replace(',', '.')}"
+    return f"has {shortened(cell)}, which may be {readings}: give {ways}"
