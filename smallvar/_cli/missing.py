@@ -1,7 +1,16 @@
 """Rows of a text table with plain numbers, and empty cells where values are missing."""
 
+import numpy as np
+
 from smallvar._cli.cells import is_number
+from smallvar._cli.errors import UserError
+from smallvar._cli.words import option_of_names
 from smallvar._cli.signs import taken_apart
+
+# numbers that stand for missing values where they lie far from all others
+CODES = (*(-99.0, -999.0, -9999.0, -99999.0, -999999.0), *(999.0, 9999.0, 99999.0, 999999.0))
+FAR = 5  # a code above the others is so many times as large
+FEWEST_OTHERS = 5  # values: fewer do not tell
 
 
 class Marks:
@@ -61,3 +70,35 @@ def header_like(first, rows, number):
         some if has_signs(cell) and any(has_signs(row[j]) for row in rows) else cell
         for j, cell in enumerate(first)
     ]
+
+
+def refuse_codes(path, columns):
+    """Raise a UserError if a column of numbers has a code such as -999 for missing values.
+
+    ``columns`` are titles and arrays. A code below is the one value below 0; a code above is FAR
+    times as large as all others, and is there twice.
+    """
+    for title, column in columns:
+        if column.size <= FEWEST_OTHERS:
+            continue
+        least, most = np.fmin.reduce(column), np.fmax.reduce(column)  # without missing values
+        if least not in CODES and most not in CODES:
+            continue
+        values = column[~np.isnan(column)]
+        if least in CODES and least < 0:
+            code, others = least, values[values != least]
+            told = others.size >= FEWEST_OTHERS and np.min(others) >= 0
+        elif most in CODES and least >= 0:
+            code, others = most, values[values != most]
+            told = others.size >= FEWEST_OTHERS and np.max(others) * FAR < code
+            told = told and (values == code).sum() > 1
+        else:
+            continue
+        if told and others.size > values.size / 2:
+            low, high = np.min(others), np.max(others)
+            option = option_of_names("--na", [f"{code:.0f}"])
+            rows = int((values == code).sum())
+            raise UserError(
+                f"{path}, column {title}: {code:.0f} in {rows:,} row{'s' * (rows > 1)}, all others "
+                f"from {low:g} to {high:g}; {option} takes it as missing, --na '' as a number"
+            )

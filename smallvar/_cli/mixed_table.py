@@ -9,6 +9,7 @@ import numpy as np
 
 from smallvar._cli.cells import MISSING, is_number, shortened
 from smallvar._cli.errors import UserError
+from smallvar._cli.missing import refuse_codes
 from smallvar._cli.progress import ProgressLine
 from smallvar._cli.table import (
     TEXT,
@@ -58,6 +59,9 @@ def read_mixed(source, wanted, error=None, kinds=None):
             # with drop_missing gaps are not refused; no row is dropped here
             parsed = parse(source, replace(wanted, drop_missing=True), progress, kinds)
         X, titles, n_rows, notes = parsed
+        if wanted.na is None:
+            numbers = [(title, X[title]) for title in titles if X[title].dtype.kind == "f"]
+            refuse_codes(source.name, numbers)
     elif source.kind == ".parquet":
         frame = read_frame(source)
         names = [str(name) for name in frame.columns]

@@ -40,7 +40,7 @@ from smallvar._cli.layout import (
     is_units_row,
     look,
 )
-from smallvar._cli.missing import cleaned, header_like, marked
+from smallvar._cli.missing import cleaned, header_like, marked, refuse_codes
 from smallvar._cli.progress import ProgressLine
 from smallvar._cli.text import find_header, text_records
 from smallvar._cli.words import names_of_option, option_of, option_of_names, unlike_names
@@ -220,7 +220,10 @@ def standard_input():
 def read_text(source, wanted):
     """Read a text file."""
     with ProgressLine("reading") as progress:
-        return parse_text(source, wanted, progress)
+        table = parse_text(source, wanted, progress)
+    if wanted.na is None:
+        refuse_codes(source.name, zip(table.titles, table.X.T, strict=True))
+    return table
 
 
 class TextTable:

@@ -78,12 +78,13 @@ def text_records(source, wanted, progress=None, raw_lines=None, heads=None):
             lines = chain(sample, file)
             if raw_lines is not None:
                 lines = collected(lines, raw_lines)
-            for line, cells in split_lines(lines, head.delimiter, path):
+            records = split_lines(lines, head.delimiter, path)
+            if skip:
+                records = (record for record in records if record[0] not in skip)
+            for line, cells in records:
                 if not cells or (len(cells) == 1 and width != 1 and not cells[0]):
                     if width == 1:  # in a table of one column this may be a missing value
                         gaps.append(line)
-                    continue
-                if skip and line in skip:
                     continue
                 if gaps and not wanted.drop_missing:
                     raise NotNumbersError(f"{path}, line {gaps[0]}: missing value")
