@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 COUNTS_AT_ONCE = 256  # numbers of clusters that are compared with all others at a time
 WIDEST_RATIO = 4.0  # ratio of penalties: wider ranges count as this
+MOST_OF_DROP = 0.5  # of what the chosen number lowers the criterion by: more than what is left
 
 
 def envelope(counts, errors, least=0.0):
@@ -48,6 +49,22 @@ def scores(clusterings, ranges, tie):
     bonus = tie * np.log(np.clip(ratios(ranges), 1.0, WIDEST_RATIO))
     several = np.array([c.k > 1 for c in clusterings])
     return np.array([c.criterion for c in clusterings]) - bonus * several
+
+
+def coarsest_number(counts, criterion, best):
+    """The least number of clusters that keeps most of what the ``best`` one saves.
+
+    ``best`` saves the criterion of a single cluster less its own; so much of that is kept that what
+    finer numbers add is less: at least half. ``counts`` ascend from 1; it is ``best`` itself where
+    no smaller number does.
+    """
+    criterion = np.asarray(criterion)
+    last = int(np.searchsorted(counts, best))
+    saved = criterion[0] - criterion[: last + 1]
+    if not saved[last] > 0.0:
+        return int(best)
+    enough = saved >= MOST_OF_DROP * saved[last]
+    return int(counts[int(enough.argmax())])
 
 
 def penalty_within(low, high, alone=1.0):
