@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import scale
@@ -132,3 +133,37 @@ def test_row_numbers_are_left_out_of_tables():
 def test_warnings_are_public():
     for name in ("ScaleWarning", "IdentifierWarning"):
         assert issubclass(getattr(smallvar, name), UserWarning)
+
+
+def texts(n=200, words=600, seed=0):
+    """Rows like TF-IDF: three topics with words of their own, each row with a few of them."""
+    rng = np.random.default_rng(seed)
+    topic = rng.integers(3, size=n)
+    share = rng.dirichlet(np.full(words, 0.05), 3)
+    X = np.array([rng.multinomial(20, share[t]) for t in topic], dtype=float)
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("make", [DPMeans, smallvar.SphericalDPMeans])
+@pytest.mark.parametrize("form", [np.asarray, csr_array])
+def test_rows_of_texts(make, form):
+    X = texts()
+    model = make(random_state=0)
+    (text,) = told(model, form(X), smallvar.UnclearNumberWarning)
+    assert "columns are many and mostly zero" in text and "TruncatedSVD" in text
+    assert model.path_.rare and model.path_.confidence <= 0.4
+    given = make(n_clusters=3, random_state=0)
+    assert told(given, form(X), smallvar.UnclearNumberWarning) == []
+    assert not make(random_state=0).fit(X[:, :499]).path_.rare
+
+
+@pytest.mark.filterwarnings("always::smallvar.UnclearNumberWarning")
+def test_many_clusters_are_compared_with_the_coarsest():
+    rng = np.random.default_rng(0)
+    near = make_blobs(400, 2, centers=6, cluster_std=0.4, random_state=0)[0]
+    X = np.vstack([near + shift for shift in (0.0, 300.0)]) + 0.3 * rng.standard_t(2, (800, 2))
+    model = DPMeans(random_state=0)
+    (text,) = told(model, X, smallvar.UnclearNumberWarning)
+    path = model.path_
+    assert path.best >= 5 and path.coarsest < path.best
+    assert f"the fewest that save half as much are path_.labels({path.coarsest})" in text

@@ -4,8 +4,8 @@ import numpy as np
 
 from smallvar._cli.cells import is_number
 from smallvar._cli.errors import UserError
-from smallvar._cli.words import option_of_names
 from smallvar._cli.signs import taken_apart
+from smallvar._cli.words import option_of_names
 
 # numbers that stand for missing values where they lie far from all others
 CODES = (*(-99.0, -999.0, -9999.0, -99999.0, -999999.0), *(999.0, 9999.0, 99999.0, 999999.0))

@@ -22,7 +22,7 @@ from smallvar._mixed.measure import LEAST_WEIGHT, SEED_COUNT, MixedSweep, sums_o
 from smallvar._mixed.single import lowest
 from smallvar._selection.confidence import weighed
 from smallvar._selection.descent import MergeDescent, check_distinct, draw
-from smallvar._selection.envelope import Path, envelope, penalty_within, scores
+from smallvar._selection.envelope import Path, coarsest_number, envelope, penalty_within, scores
 from smallvar._selection.least_size import no_such_number, small
 from smallvar._selection.path import (
     CLUSTERS_A_MERGER,
@@ -412,6 +412,11 @@ class MixedPath(Path):
         sweep.start(self._centers[k])
         sweep.assign()
         return sweep.labels
+
+    @property
+    def coarsest(self) -> int:  # numpydoc ignore=RT01
+        """The fewest clusters that save most of what the best number saves."""
+        return coarsest_number(self.counts, self.criterion, self.best)
 
     def doubts(self) -> list[str]:  # numpydoc ignore=RT01
         """Texts, for `warn_in_fields`, with possible reasons for an unclear number."""

@@ -17,9 +17,9 @@ from smallvar._selection.boundaries import count_without_gap
 from smallvar._selection.columns import BLOCK_ROWS
 from smallvar._selection.confidence import shares, weighed
 from smallvar._selection.descent import Metric
-from smallvar._selection.envelope import Path, envelope, penalty_within, ratios
+from smallvar._selection.envelope import Path, coarsest_number, envelope, penalty_within, ratios
 from smallvar._selection.sample import PathClustering, PathProblem, Sample
-from smallvar._selection.scale import MOST_CONFIDENT, NONE_WIDE, Wide
+from smallvar._selection.scale import MOST_CONFIDENT, MOST_CONFIDENT_RARE, NONE_WIDE, Wide
 
 # multiply-adds of one sweep at each clustering: up to so many, all are brought to fixed points
 CHEAP = 1 << 22
@@ -123,7 +123,7 @@ class ClusterPath(Path):
         self.confidence = 1.0 if single else np.nan
         self.confidences = np.full(len(clusterings), self.confidence)
         self.few_valued = self.skewed = np.empty(0, dtype=np.intp)
-        self.wide, self.found_confidence = NONE_WIDE, self.confidence
+        self.wide, self.rare, self.found_confidence = NONE_WIDE, False, self.confidence
         self.noise_columns, self.noise_error = problem.noise, problem.noise_error
         self.plausible = True
         self.value_per_row = self.value
@@ -278,12 +278,16 @@ class ClusterPath(Path):
         X = self._X if problem.varying.all() else self._X[:, problem.varying]
         return count_without_gap(X, problem.weight, labels, self.best, problem.n_threads)
 
-    def finish(self, wide: Wide) -> None:  # numpydoc ignore=PR01
-        """Bound the confidence where few columns decide, and forget what was needed until now."""
-        self.wide, self.found_confidence = wide, self.confidence
-        unscaled = len(wide.columns) and self.metric is None and len(self.counts) > 1
-        if unscaled and self.confidence > MOST_CONFIDENT:
-            self.confidence = MOST_CONFIDENT
+    def finish(self, wide: Wide, rare: bool) -> None:  # numpydoc ignore=PR01
+        """Bound the confidence where few columns decide, or rows are ``rare``: mostly zero.
+
+        Then forget what was needed only until the number was final.
+        """
+        self.wide, self.rare, self.found_confidence = wide, rare, self.confidence
+        unscaled = len(wide.columns) > 0 and self.metric is None
+        most = MOST_CONFIDENT_RARE if rare else MOST_CONFIDENT if unscaled else 1.0
+        if self.confidence > most and len(self.counts) > 1:
+            self.confidence = most
             i = int(np.searchsorted(self.counts, self.best))
             self.confidences = shares(self._scores, i, self.confidence, self.tie)
         for name in ("_clusterings", "_ranges", "_scores", "_by_shared_shapes"):
@@ -317,8 +321,8 @@ class ClusterPath(Path):
         best = clusterings[int(np.searchsorted(counts, self.best))]
         options = self.linkage, self.tie, self.n_samples, metric
         path = ClusterPath(problem, clusterings, best, ranges, *options)
-        names = ("confidence", "found_confidence", "confidences", "few_valued", "skewed", "wide")
-        for name in names:
+        names = ("confidence", "found_confidence", "confidences", "few_valued", "skewed")
+        for name in (*names, "wide", "rare"):
             value = getattr(self, name)
             setattr(path, name, value[: len(counts)] if name == "confidences" else value)
         path.improve(new_sample, path, everything=True)
@@ -459,6 +463,11 @@ class ClusterPath(Path):
                 self._table[0][i] = sample.error_of(centers[:, self._problem.varying])
             elif self._problem.varying.any():
                 self._adopted, self._complete = True, False
+
+    @property
+    def coarsest(self) -> int:  # numpydoc ignore=RT01
+        """The fewest clusters that save most of what the best number saves."""
+        return coarsest_number(self.counts, self._criterion, self.best)
 
     @property
     def criterion(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01

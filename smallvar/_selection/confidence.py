@@ -188,6 +188,32 @@ def warn_if_unclear(estimator, path=None):
         return
     numbers = np.sort(as_good(path.counts, path.confidences, path.best)).tolist()
     fit = f"{', '.join(map(str, numbers[:5]))} fit{'s' if len(numbers) == 1 else ''} about as well"
+    compared = numbers[0] if path.best > 1 and numbers else 2
+    # of many clusters the neighbors tell little: the coarsest number that keeps most of the gain
+    coarsest = path.coarsest if path.best >= PIECES and hasattr(path, "coarsest") else path.best
+    if 2 * coarsest <= path.best:
+        compared = coarsest
+        fit += "; the fewest that save half as much are {labels}"
+    warn_in_fields(
+        UnclearNumberWarning,
+        f"the number of clusters, {path.best}, is not clear (confidence {path.confidence:.2f}): "
+        f"{fit}; {'; '.join(_reasons(path))}. With {{n_clusters}} the number is given",
+        getattr(estimator, "feature_names_in_", None),
+        n_clusters=("n_clusters", None),
+        labels=("path_.labels", compared),
+        shapes=("smallvar.ShapeMeans", None),
+        few_valued=("columns", path.few_valued),
+        skewed=("columns", path.skewed),
+    )
+
+
+def _reasons(path):
+    """Texts, with fields, on why the number of a path may be wrong, and on what to try."""
+    if getattr(path, "rare", False):
+        return [
+            "columns are many and mostly zero, as words of texts are: make some 50 of them first, "
+            "by sklearn.decomposition.TruncatedSVD"
+        ]
     reasons = path.doubts() if hasattr(path, "doubts") else []
     if len(path.few_valued):
         reasons.append(
@@ -199,18 +225,7 @@ def warn_if_unclear(estimator, path=None):
             "columns are skewed ({skewed}), or have values far away: transforms of "
             "them, such as the logarithm, may be better to cluster"
         )
-    reasons += _shapes(path, bool(reasons))
-    warn_in_fields(
-        UnclearNumberWarning,
-        f"the number of clusters, {path.best}, is not clear (confidence {path.confidence:.2f}): "
-        f"{fit}; {'; '.join(reasons)}. With {{n_clusters}} the number is given",
-        getattr(estimator, "feature_names_in_", None),
-        n_clusters=("n_clusters", None),
-        labels=("path_.labels", numbers[0] if path.best > 1 and numbers else 2),
-        shapes=("smallvar.ShapeMeans", None),
-        few_valued=("columns", path.few_valued),
-        skewed=("columns", path.skewed),
-    )
+    return reasons + _shapes(path, bool(reasons))
 
 
 def _shapes(path, explained):

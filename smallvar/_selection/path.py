@@ -27,7 +27,7 @@ from smallvar._selection.envelope import envelope
 from smallvar._selection.least_size import LargeClusterings
 from smallvar._selection.own_shapes import AROUND, FEWEST_JUDGED, MOST_JUDGED, OwnShapes
 from smallvar._selection.sample import DENSE_BYTES, PathClustering, PathProblem, squared_euclidean
-from smallvar._selection.scale import NONE_WIDE, wide_columns
+from smallvar._selection.scale import NONE_WIDE, mostly_zero, wide_columns
 from smallvar._sweeps.rows import UNSOUND
 
 # A "descent" is a series of mergers from many clusters to one, with k-means sweeps in between. It
@@ -175,12 +175,12 @@ def find_path(
     with one_blas_thread(min(X.shape[0], BLOCK_ROWS), X.shape[1]):
         search = _Search(problem, rng, init, rough, coarse_rows, callback)
         found, transform = _find_in_metrics(search), None
-        wide = NONE_WIDE
+        free = lam is init is number is None and not rough
+        wide, rare = NONE_WIDE, free and mostly_zero(X)
         if family is squared_euclidean:
             sample = found.sample.plain
             wide = wide_columns(sample.X, sample.weight, found.sample.rows is None)
             wide = wide._replace(columns=np.flatnonzero(problem.varying)[wide.columns])
-        free = lam is init is number is None and not rough
         if transforms and family is squared_euclidean and free:
             found, transform = _find_in_other_rows(search, found, select)
         if least is not None:
@@ -195,7 +195,7 @@ def find_path(
         unsure = not (one or _is_sure(path, SURER_CONFIDENCE))
         if gaps and transform is not None and unsure:
             choose_by_boundaries(path, sample, most, transform)
-        path.finish(wide)
+        path.finish(wide, rare)
         if not to_metric:
             return path
         # the metric of all columns: constant ones have the factor 0

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from smallvar._core.warning_fields import warn_in_fields
 
@@ -14,6 +15,9 @@ SHARE, SHARE_OF_FEW = 0.9, {2: 0.9999, 3: 0.99, 4: 0.99}
 ONE_IN, MOST_FEW = 4, 10  # few: at most one in so many columns, and so many at most (not pixels)
 LEAST_SPREAD_RATIO = 10.0  # of standard deviations, the widest to the narrowest
 UNCORRELATED, SAMPLE_ERRORS = 1e-6, 5.0  # least correlation: rounding; that of a sample, in errors
+# rows like those of texts: so many columns, and at most this share of numbers that are not zero
+MANY_COLUMNS, RARE = 500, 0.05
+MOST_CONFIDENT_RARE = 0.4  # confidence in a number of clusters of such rows, at most
 FEWEST = 10  # rows, which tell the spread of columns
 MOST_CONFIDENT = 0.5  # confidence in a number of clusters that few columns decide on, at most
 
@@ -77,6 +81,17 @@ def _uncorrelated(X, weight, whole):
     np.fill_diagonal(correlation, 0.0)
     least = UNCORRELATED if whole else SAMPLE_ERRORS / np.sqrt(len(X))
     return bool(np.abs(correlation).max() <= least)
+
+
+def mostly_zero(X):
+    """Whether rows have many columns that are mostly zero, as the words of texts are.
+
+    Distances between such rows are nearly all alike, so one or two clusters describe them best.
+    """
+    if X.shape[1] < MANY_COLUMNS:
+        return False
+    count = np.count_nonzero(X.data) if issparse(X) else np.count_nonzero(X)
+    return bool(count <= RARE * X.shape[0] * X.shape[1])
 
 
 def warn_of_scale(estimator, path):
