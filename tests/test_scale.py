@@ -130,6 +130,26 @@ def test_row_numbers_are_left_out_of_tables():
     assert "customer_id" in [column.name for column in kept.columns_] and not kept.left_out_
 
 
+@pytest.mark.parametrize("make", [smallvar.SegmentMeans, smallvar.HDPMeans])
+def test_wide_columns_of_records_and_groups(make):
+    rng = np.random.default_rng(0)
+    state = np.repeat([0, 1, 0], 60)
+    X = rng.normal(size=(180, 5)) + 8.0 * state[:, None]
+    X[:, 3] = 500.0 * rng.normal(size=180).cumsum() + X[:, 0]
+    options = {"groups": np.arange(180) % 3} if make is smallvar.HDPMeans else {}
+
+    def texts_of(X):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = make().fit(X, **options)
+        assert getattr(model, "confidence_", 0.0) <= 0.5 or not caught
+        return [str(w.message) for w in caught if w.category is ScaleWarning]
+
+    (text,) = texts_of(X)
+    assert "column 3 makes up 99.9% of the squared distances" in text
+    assert texts_of(scale(X)) == []
+
+
 def test_warnings_are_public():
     for name in ("ScaleWarning", "IdentifierWarning"):
         assert issubclass(getattr(smallvar, name), UserWarning)

@@ -40,6 +40,7 @@ from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import penalty_within
 from smallvar._selection.penalty import LAM_RULES, check_exact_number, global_of_rows, local_of_rows
+from smallvar._selection.scale import warn_of_wide, wide_of_many
 from smallvar._sweeps.hdp import HDPSweep
 from smallvar._sweeps.in_order import assign, error_of
 
@@ -521,6 +522,8 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
             self.labels_, self.local_labels_ = labels.T.copy()
         self._remember_rows(X, weight)
         warn_of_identifiers(self, X)
+        if from_data:
+            warn_of_wide(self, wide_of_many(X, weight))
         if not ended:
             warn_not_converged(self, self.n_iter_)
         return self

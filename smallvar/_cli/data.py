@@ -18,11 +18,10 @@ from smallvar._cli.table import (
 )
 from smallvar._cli.words import names_of_option, option_of, option_of_names
 from smallvar._core.identifiers import identifies
-from smallvar._selection.scale import wide_columns, wide_in_words
+from smallvar._selection.scale import wide_in_words, wide_of_many
 
 # of numbers only
 NOT_FOR_TABLES = ("guess", "scale", "drop_missing", "batch_size", "dask", "shapes")
-UNEVEN_ROWS, CHECKED_CELLS = 10, 1 << 22  # fewer rows do not tell, and more cells are not needed
 
 
 def load(args, prog, stand_in, needed="", otherwise=None):
@@ -110,8 +109,8 @@ def scaled(args, table):
     """
     X = table.X
     if not args.scale:
-        if args.data is not None and len(X) >= UNEVEN_ROWS:
-            warn_of_uneven(X[:: max(1, X.size // CHECKED_CELLS)], len(X), table.titles)
+        if args.data is not None:
+            warn_of_uneven(X, table.titles)
         return X, None
     scaler, deviation = spread(X)
     # a variance that left float64 would scale its column to zeros
@@ -167,9 +166,9 @@ def without_identifiers(args, table):
     return replace(table, X=table.X[:, left], titles=[table.titles[j] for j in left])
 
 
-def warn_of_uneven(X, n, titles):
-    """Tell the user if few columns of rows, drawn from n, make up nearly all of the distances."""
-    wide = wide_columns(np.asarray(X, dtype=np.float64), whole=len(X) == n)
+def warn_of_uneven(X, titles):
+    """Tell the user if few columns make up nearly all of the distances."""
+    wide = wide_of_many(X)
     if len(wide.columns):
         names = ", ".join(titles[j] for j in wide.columns)
         words = wide_in_words(wide).format(wide=names)

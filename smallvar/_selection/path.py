@@ -27,7 +27,7 @@ from smallvar._selection.envelope import envelope
 from smallvar._selection.least_size import LargeClusterings
 from smallvar._selection.own_shapes import AROUND, FEWEST_JUDGED, MOST_JUDGED, OwnShapes
 from smallvar._selection.sample import DENSE_BYTES, PathClustering, PathProblem, squared_euclidean
-from smallvar._selection.scale import NONE_WIDE, mostly_zero, wide_columns
+from smallvar._selection.scale import FEWEST_WORDS, NONE_WIDE, mostly_zero, wide_columns
 from smallvar._sweeps.rows import UNSOUND
 
 # A "descent" is a series of mergers from many clusters to one, with k-means sweeps in between. It
@@ -176,7 +176,9 @@ def find_path(
         search = _Search(problem, rng, init, rough, coarse_rows, callback)
         found, transform = _find_in_metrics(search), None
         free = lam is init is number is None and not rough
-        wide, rare = NONE_WIDE, free and mostly_zero(X)
+        wide, rare = NONE_WIDE, False
+        if free and X.shape[1] >= FEWEST_WORDS:
+            rare = mostly_zero(X)
         if family is squared_euclidean:
             sample = found.sample.plain
             wide = wide_columns(sample.X, sample.weight, found.sample.rows is None)

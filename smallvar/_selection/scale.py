@@ -16,8 +16,9 @@ ONE_IN, MOST_FEW = 4, 10  # few: at most one in so many columns, and so many at 
 LEAST_SPREAD_RATIO = 10.0  # of standard deviations, the widest to the narrowest
 UNCORRELATED, SAMPLE_ERRORS = 1e-6, 5.0  # least correlation: rounding; that of a sample, in errors
 # rows like those of texts: so many columns, and at most this share of numbers that are not zero
-MANY_COLUMNS, RARE = 500, 0.05
+FEWEST_WORDS, SHARE_OF_WORDS = 500, 0.05
 MOST_CONFIDENT_RARE = 0.4  # confidence in a number of clusters of such rows, at most
+CHECKED_CELLS = 1 << 22  # more are not needed to tell the spread of columns
 FEWEST = 10  # rows, which tell the spread of columns
 MOST_CONFIDENT = 0.5  # confidence in a number of clusters that few columns decide on, at most
 
@@ -72,6 +73,18 @@ def wide_columns(X, weight=None, whole=True):
     return Wide(order[:k], float(part[k - 1] / part[-1]), d - k)
 
 
+def wide_of_many(X, weight=None):
+    """The wide columns of rows that may be very many: every so-manieth of them tells.
+
+    They are dense; of sparse rows, whose columns have one unit, there are none.
+    """
+    if issparse(X):
+        return NONE_WIDE
+    step = max(1, X.shape[0] * X.shape[1] // CHECKED_CELLS)
+    rows = np.asarray(X[::step], dtype=np.float64)
+    return wide_columns(rows, None if weight is None else weight[::step], whole=step == 1)
+
+
 def _uncorrelated(X, weight, whole):
     """Whether no columns are correlated, as principal components are not."""
     Z = X - np.average(X, axis=0, weights=weight)
@@ -84,14 +97,12 @@ def _uncorrelated(X, weight, whole):
 
 
 def mostly_zero(X):
-    """Whether rows have many columns that are mostly zero, as the words of texts are.
+    """Whether rows of at least ``FEWEST_WORDS`` columns are mostly zero, as words of texts are.
 
     Distances between such rows are nearly all alike, so one or two clusters describe them best.
     """
-    if X.shape[1] < MANY_COLUMNS:
-        return False
     count = np.count_nonzero(X.data) if issparse(X) else np.count_nonzero(X)
-    return bool(count <= RARE * X.shape[0] * X.shape[1])
+    return bool(count <= SHARE_OF_WORDS * X.shape[0] * X.shape[1])
 
 
 def warn_of_scale(estimator, path):
@@ -100,7 +111,13 @@ def warn_of_scale(estimator, path):
     # the metric of a path is that of the clusters, whatever the units; a number for lam is in units
     # that the user knows
     given = isinstance(getattr(estimator, "lam", None), Real)
-    if not len(wide.columns) or path.metric is not None or given:
+    if len(wide.columns) and path.metric is None and not given:
+        warn_of_wide(estimator, wide)
+
+
+def warn_of_wide(estimator, wide):
+    """Warn that these columns make up nearly all of the distances, if there are any."""
+    if not len(wide.columns):
         return
     warn_in_fields(
         ScaleWarning,

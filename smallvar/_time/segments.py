@@ -22,6 +22,7 @@ from smallvar._core.validation import (
 from smallvar._selection.confidence import NumberChoice, of_states, shares, warn_if_unclear
 from smallvar._selection.envelope import envelope, penalty_within
 from smallvar._selection.penalty import check_exact_number
+from smallvar._selection.scale import MOST_CONFIDENT, NONE_WIDE, warn_of_wide, wide_of_many
 from smallvar._sweeps.in_order import error_of
 from smallvar._sweeps.rows import UNSOUND
 from smallvar._time.description import COORDINATE_PRICE, Description
@@ -345,8 +346,12 @@ class SegmentMeans(CenterEstimator):
         self.n_iter_ = best.progress.n_iter
         self._remember_rows(X, weight)
         self.confidence_ = np.nan if choice is None else choice.confidence
+        wide = NONE_WIDE if choice is None else wide_of_many(X, weight)
+        if len(wide.columns):
+            self.confidence_ = min(self.confidence_, MOST_CONFIDENT)
         if not best.progress.ended:
             warn_not_converged(self, self.n_iter_)
+        warn_of_wide(self, wide)
         if choice is not None:
             warn_if_unclear(self, choice)
         return self
