@@ -27,7 +27,7 @@ from smallvar import BPMeans, DPMeans, DynamicMeans, KFeatures
 from smallvar._cli import arguments as _arguments
 from smallvar._cli import batches as _batches
 from smallvar._cli import choice as _choice
-from smallvar._cli import cluster as _cluster
+from smallvar._cli import columns as _columns
 from smallvar._cli import data as _data
 from smallvar._cli import features as _features
 from smallvar._cli import output as _output
@@ -35,6 +35,7 @@ from smallvar._cli import picture as _picture
 from smallvar._cli import progress as _progress
 from smallvar._cli import shapes as _shapes
 from smallvar._cli import table as _table
+from smallvar._cli import table_out as _table_out
 from smallvar._cli.main import COMMANDS, main
 from smallvar._core.warning_fields import warn_in_fields
 from smallvar._features.feature_path import FeaturePath
@@ -105,22 +106,24 @@ def as_parquet(X, names=None):
 
 
 def read_out(path):
-    """The titles and the values of a file that --out has written; -1 for missing ones."""
+    """The titles and values of the results in a file of --out; -1 for missing ones."""
     if path.lower().endswith(".npy"):
         return None, np.load(path)
     if path.endswith(".parquet"):
         frame = pytest.importorskip("pandas").read_parquet(path)
-        titles, rows = list(frame.columns), frame.fillna(-1).to_numpy().astype(int)
+        titles, rows = list(frame.columns), frame.to_numpy(dtype=object, na_value="").tolist()
     else:
-        titles, *rows = read_csv(path)
-        rows = np.array([[int(cell or -1) for cell in row] for row in rows])
-    return titles, rows[:, 0] if titles in (["label"], ["cluster"]) else rows
+        titles, *rows = read_csv(path, ";" if ";" in Path(path).read_text() else ",")
+    at = [j for j, title in enumerate(titles) if re.fullmatch(r"cluster|feature_\d+", title)]
+    titles = [titles[j] for j in at]
+    rows = np.array([[-1 if row[j] == "" else int(row[j]) for j in at] for row in rows])
+    return titles, rows[:, 0] if titles == ["cluster"] else rows
 
 
-def read_csv(path):
+def read_csv(path, delimiter=","):
     """Rows of cells of a csv file, the header first."""
     with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.reader(file))
+        return list(csv.reader(file, delimiter=delimiter))
 
 
 def python(*argv, **options):
@@ -330,7 +333,7 @@ def test_options_reach_the_estimator_and_its_labels_the_file(ran, fitted, call, 
         assert titles == [f"feature_{i}" for i in range(model.n_components_)]
     else:
         assert np.array_equal(labels, model.labels_)
-        assert titles == ["cluster" if moves else "label"]
+        assert titles == ["cluster"]
     if "objective" in report:
         objective = model.step_objectives_.sum() if moves else model.objective_
         assert float(report["objective"].split()[0]) == pytest.approx(objective, rel=1e-9)
@@ -978,9 +981,9 @@ REFUSED = {
         ("--zzz", "(see smallvar --help)\n"),
         ("--exclude 'x\ny'", "--exclude x y: new-line character seen in unquoted field"),
         ("--out", "expected one argument"),
-        ("--out l.txt", "--out l.txt: the name must end in .csv, .npy or .parquet, or be -"),
-        ("--out labels", "labels: the name must end in .csv, .npy or .parquet, or be -"),
-        ("--out l.csv.gz", "l.csv.gz: the name must end in .csv, .npy or .parquet, or be -"),
+        ("--out l.txt", "--out l.txt: the name must end in .csv, .tsv, .npy or .parquet, or be -"),
+        ("--out labels", "labels: the name must end in .csv, .tsv, .npy or .parquet, or be -"),
+        ("--out l.csv.gz", "l.csv.gz: the name must end in .csv, .tsv, .npy or .parquet, or be -"),
         ("--plot x.txt", "--plot x.txt: the name must end in .png, .pdf or .svg"),
         ("--decimal ';'", "invalid choice: ';'"),
         ("--encoding klingon", "--encoding klingon: this encoding is not known"),
@@ -1045,7 +1048,7 @@ REFUSED = {
         ("--shape 2x3", "--shape has no meaning without --plot"),
         ("--n-clusters 3", "unrecognized arguments: --n-clusters 3 (see smallvar features --help"),
         ("--scale", "unrecognized arguments: --scale"),
-        ("--out l.txt", "l.txt: the name must end in .csv, .npy or .parquet, or be -"),
+        ("--out l.txt", "l.txt: the name must end in .csv, .tsv, .npy or .parquet, or be -"),
     ],
     "track stream.csv --time t": [
         ("--lam 2 --guess 3", "--guess: not allowed with argument --lam"),
@@ -1058,7 +1061,7 @@ REFUSED = {
         ("--q 3", "--q has no meaning without --tau"),
         ("--tau 3", "--tau has no meaning without --q"),
         ("--t-q 3 --tau 1", "--t-q and --tau exclude each other: give --t-q and --k-tau, or --q"),
-        ("--out l.txt", "l.txt: the name must end in .csv, .npy or .parquet, or be -"),
+        ("--out l.txt", "l.txt: the name must end in .csv, .tsv, .npy or .parquet, or be -"),
     ],
 }
 
@@ -1270,8 +1273,10 @@ def test_columns_that_begin_with_a_gap_are_named_too(refused):
 
 
 def test_files_that_cannot_be_read(refused, no_fit, monkeypatch):
-    message = "must end in .csv, .tsv, .txt, .dat, .npy or .parquet, or in .gz after .csv, .tsv, "
-    for name in ("t.xlsx", "feature", "t.gz", "t.npy.gz", "t.csv.gz.gz"):
+    message = (
+        "must end in .csv, .tsv, .txt, .dat, .xlsx, .npy or .parquet, or in .gz after .csv, .tsv, "
+    )
+    for name in ("t.doc", "feature", "t.gz", "t.npy.gz", "t.csv.gz.gz"):
         assert f"{name}: the name {message}" in refused(write(name, "1,2\n"))
     for name in ("t.npy", "t.parquet", "t.tsv"):
         assert f"{name} is empty" in refused(write(name, ""))
@@ -1611,9 +1616,10 @@ def test_pipes_between_processes():
             timeout=120,
         )
     assert done.returncode == 0
-    header, *labels = done.stdout.decode().splitlines()
-    assert header == "label"
-    assert np.array_equal(np.array(labels, int), DPMeans(random_state=0).fit(BLOBS).labels_)
+    header, *lines = done.stdout.decode().splitlines()
+    assert header == "x,y,z,cluster,probability"
+    labels = [int(line.split(",")[3]) for line in lines]
+    assert np.array_equal(labels, DPMeans(random_state=0).fit(BLOBS).labels_)
     assert re.search(r"^data +standard input, 3 columns: x, y, z$", done.stderr.decode(), re.M)
 
 
@@ -1677,7 +1683,7 @@ def test_columns_by_name(run, refused, fitted, options, expected):
     code, out, err = run(options, "t.csv")
     assert code == 0
     assert np.array_equal(fitted[0][1], np.array([expected, np.add(expected, 10)]))
-    titles = _table.columns_in_short([names[j] for j in expected])
+    titles = _columns.columns_in_short([names[j] for j in expected])
     assert f"t.csv, {titles}\n" in out
     assert err == (
         "smallvar: warning: t.csv has 3 columns 'b': 'b' is the first, the others are called "
@@ -1707,9 +1713,9 @@ def test_rows_with_missing_values_are_dropped(ran, fitted, text, options, X, dro
     report = ran(f"gaps.csv {options} --drop-missing --out l.csv")
     assert np.array_equal(fitted[0][1], X)
     assert (report["n"], report["dropped"]) == (str(len(X)), f"{dropped} with missing values")
-    lines = Path("l.csv").read_text().splitlines()
-    assert lines.count('""') == int(dropped.split()[0])
-    assert len(lines) == 1 + len(X) + lines.count('""')
+    labels = read_out("l.csv")[1]
+    assert (labels == -1).sum() == int(dropped.split()[0])
+    assert len(labels) == len(X) + (labels == -1).sum()
 
 
 def test_labels_of_dropped_rows(ran):
@@ -1717,11 +1723,15 @@ def test_labels_of_dropped_rows(ran):
     for suffix in ("csv", "npy", "parquet"):
         ran(f"gaps.csv --exclude word --drop-missing --lam 5 --out l.{suffix}")
         assert list(read_out(f"l.{suffix}")[1]) == [i, -1, -1, j, -1, k]
-    assert Path("l.csv").read_text() == f'label\n{i}\n""\n""\n{j}\n""\n{k}\n'
+    lines = Path("l.csv").read_text().splitlines()
+    rows = Path("gaps.csv").read_text().splitlines()
+    ends = ["cluster,probability"]
+    ends += ["," if label is None else f"{label},1.0000" for label in (i, None, None, j, None, k)]
+    assert lines == [f"{row},{end}" for row, end in zip(rows, ends, strict=True)]
     assert np.load("l.npy").dtype.kind == "i"
     pd = pytest.importorskip("pandas")
-    assert pd.read_csv("l.csv")["label"].isna().sum() == 3  # no row is skipped
-    assert str(pd.read_parquet("l.parquet")["label"].dtype) == "Int64"
+    assert pd.read_csv("l.csv")["cluster"].isna().sum() == 3  # no row is skipped
+    assert str(pd.read_parquet("l.parquet")["cluster"].dtype) == "Int64"
 
 
 @pytest.mark.parametrize("k", [1, 2])
@@ -1737,7 +1747,7 @@ def test_features_of_dropped_rows(ran, k):
         titles, rows = read_out(f"z.{suffix}")
         assert titles == [f"feature_{i}" for i in range(k)]
         assert np.array_equal(rows, Z)
-    assert Path("z.csv").read_text().splitlines()[2] == {1: '""', 2: ","}[k]
+    assert Path("z.csv").read_text().splitlines()[2] == ",1" + "," * k
     dropped = ran("features t.csv --drop-missing --path 2")["dropped"]
     assert dropped == "1 row with missing values"
 
@@ -1766,7 +1776,9 @@ def test_missing_times(ran, times):
     report = ran(call, "t.csv")
     assert report["steps"] == f"2 (t from {times[0]} to {times[1]})"
     assert (report["n"], report["dropped"]) == ("2", "3 rows with missing values")
-    assert Path("c.csv").read_text() == 'cluster\n""\n0\n0\n""\n""\n'
+    lines = zip(rows, ["", 0, 0, "", ""], strict=True)
+    expected = ["t,x,cluster", *(f"{row},{label}" for row, label in lines)]
+    assert Path("c.csv").read_text().splitlines() == expected
     pd = pytest.importorskip("pandas")
     moments = pd.Series([None, *times, None, times[0]])
     moments = pd.to_datetime(moments) if "-" in times[0] else moments.astype(float)
@@ -1906,23 +1918,22 @@ def test_results_in_other_formats(ran, call):
     pytest.importorskip("pyarrow")
     ran(call, "--out", "l.parquet")
     frame = pytest.importorskip("pandas").read_parquet("l.parquet")
-    assert list(frame.columns) == titles
-    assert all(kind.kind == "i" for kind in frame.dtypes)
-    assert np.array_equal(frame.to_numpy().reshape(expected.shape), expected)
+    assert list(frame.columns) == read_csv("l.csv")[0]
+    assert all(frame[title].dtype.kind == "i" for title in titles)
+    assert np.array_equal(frame[titles].to_numpy().reshape(expected.shape), expected)
 
 
 def test_results_of_many_rows(ran):
     X = np.random.default_rng(0).integers(0, 5, (250_001, 1)).astype("f4") * 10
     ran("--lam 1 --out l.csv", write("t.npy", X))
-    labels = np.loadtxt("l.csv", skiprows=1, dtype=int)
-    assert np.array_equal(labels, DPMeans(lam=1.0).fit(X).labels_)
+    assert np.array_equal(read_out("l.csv")[1], DPMeans(lam=1.0).fit(X).labels_)
     Z = np.random.default_rng(0).integers(0, 2, (250_001, 3), dtype=np.int32)
+    table = SimpleNamespace(kept=None, origin=None)
     for k in (1, 3):
-        with open("z.csv", "wb") as file:
-            _features.write_assignments(file, [f"feature_{i}" for i in range(k)], Z[:, :k])
-        titles, rows = read_out("z.csv")
-        assert titles == ["feature_0", "feature_1", "feature_2"][:k]
-        assert np.array_equal(rows, Z[:, :k])
+        titles = [f"feature_{i}" for i in range(k)]
+        _table_out.write_out(SimpleNamespace(out="z.csv"), table, titles, Z[:, :k])
+        assert read_out("z.csv")[0] == titles
+        assert np.array_equal(read_out("z.csv")[1], Z[:, :k])
 
 
 @pytest.mark.parametrize(
@@ -2015,7 +2026,7 @@ def test_targets_differ(refused, no_fit, call, options):
 @pytest.mark.parametrize(
     ("call", "module", "writer"),
     [
-        ("blobs.csv --out", _cluster, "write_labels"),
+        ("blobs.csv --out", _table_out, "write_text"),
         ("features sums.csv --components", _features, "write_rows"),
     ],
 )
@@ -2026,8 +2037,8 @@ def test_no_file_is_left_half_written(
     if old:
         write("results/t.csv", "old")
 
-    def write_half(file, titles, labels):
-        file.write(b"label\n0\n")
+    def write_half(file, *args):
+        file.write(b"cluster\n0\n")
         raise error
 
     monkeypatch.setattr(module, writer, write_half)
@@ -2822,7 +2833,7 @@ def test_batches(ran, suffix, out, dtype):
     assert (report["n"], report["d"], report["K"]) == ("3100", "3", "5")
     assert report["batches"] == "4 of up to 1,000 rows"
     titles, labels = read_out(out)
-    assert titles in (None, ["label"])
+    assert titles in (None, ["cluster"])
     sizes = ", ".join(map(str, np.bincount(labels)))
     assert report["sizes"] == f"{sizes} (labels 0 to 4)"
     assert len(set(zip(labels, groups, strict=True))) == 5

@@ -40,7 +40,7 @@ def read_labels(path):
         return np.load(path)
     if path.suffix == ".csv":
         return np.loadtxt(path, dtype=int, skiprows=1)
-    return pd.read_parquet(path)["label"].to_numpy()
+    return pd.read_parquet(path)["cluster"].to_numpy()
 
 
 @pytest.mark.long
@@ -138,7 +138,7 @@ def test_a_scheduler_that_runs(ran, refused, rows, tmp_path):
         ("rows --lam 3 --seed 1", "--seed has no meaning with --lam"),
         ("rows --decimal ,", "--decimal , has no meaning with --dask"),
         ("rows --out rows/labels.csv", "this would lie among the data"),
-        ("rows --out labels.txt", "the name must end in .csv, .npy or .parquet"),
+        ("rows --out labels.txt", "the name must end in .csv, .tsv, .npy or .parquet"),
         ("rows --columns c7", "has no column 'c7'"),
         ("", "DATA must be a folder of .parquet files"),
         ("rows/part.0.parquet", "is not a folder of .parquet files"),

@@ -20,7 +20,7 @@ from smallvar._centers.gaussians import (
     need_finite,
     roots_of,
 )
-from smallvar._core.estimator import warn_not_converged
+from smallvar._core.estimator import named_parameters, warn_not_converged
 from smallvar._core.fit_loop import best_of
 from smallvar._core.identifiers import warn_of_identifiers
 from smallvar._core.profiles import mean_differences, parts_of_squares
@@ -262,6 +262,7 @@ default="auto"
     lam_eff_: float | None
     confidence_: float
 
+    @named_parameters
     def __init__(
         self,
         n_clusters: int | Literal["auto"] | None = None,

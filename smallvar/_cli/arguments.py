@@ -18,6 +18,7 @@ from itertools import combinations
 from smallvar import __version__
 from smallvar._cli.cells import is_number
 from smallvar._cli.errors import UserError
+from smallvar._cli.formats import WORKBOOK
 from smallvar._cli.output import complain
 from smallvar._cli.picture import import_matplotlib
 from smallvar._cli.table import BY_BATCHES, TEXT, one_of, suffix_of, text_option
@@ -27,10 +28,25 @@ from smallvar._cli.words import names_of_option, option_of
 COMMANDS: dict[str, Callable[[list[str]], None]] = {}
 TARGETS = ("out", "components", "tracks", "plot")  # options that name a file to write
 PICTURE_FORMATS = (".png", ".pdf", ".svg")
-DATA_FORMATS = (*TEXT, *(f"{suffix}.gz" for suffix in TEXT), *BY_BATCHES)  # endings of names
+# endings of names
+DATA_FORMATS = (*TEXT, *(f"{suffix}.gz" for suffix in TEXT), WORKBOOK, *BY_BATCHES)
 PNG, OURS = b"\x89PNG\r\n\x1a\n", b"tEXtSoftware\0smallvar "  # how pictures of `save` begin
-OUT_FORMATS = (".csv", ".npy", ".parquet")
+OUT_FORMATS = (".csv", ".tsv", ".npy", ".parquet")
 LONGEST_RANGE = 1_000_000  # of --skip-rows in one range
+# what other programs call an option
+OTHER_NAMES = {
+    **dict.fromkeys(["k", "K", "n", "clusters", "n_components"], ("n_clusters", "n_components")),
+    **dict.fromkeys(["eps", "epsilon", "penalty", "lambda", "alpha"], ("lam",)),
+    **dict.fromkeys(["index", "index_col", "ids"], ("id",)),
+    **dict.fromkeys(["na_values", "missing"], ("na",)),
+    **dict.fromkeys(["skiprows", "skip", "comment"], ("skip_rows",)),
+    **dict.fromkeys(["output", "o", "save", "labels"], ("out",)),
+    **dict.fromkeys(["standardize", "normalize"], ("scale",)),
+    **dict.fromkeys(["drop", "ignore", "omit"], ("exclude",)),
+    **dict.fromkeys(["random_state", "random_seed"], ("seed",)),
+    **dict.fromkeys(["n_jobs", "jobs"], ("threads",)),
+    **dict.fromkeys(["min_samples", "min_size"], ("min_cluster_size",)),
+}
 PIPE_PATIENCE = 2.0  # seconds to wait for data on standard input if DATA is left out
 
 
@@ -42,11 +58,17 @@ class Parser(argparse.ArgumentParser):
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             options = [*self._option_string_actions]
-            near = [nearest(word.partition("=")[0], options) for word in unknown if word[:1] == "-"]
+            words = [word.partition("=")[0] for word in unknown if word[:1] == "-"]
+            near = [self.meant(word.lstrip("-")) or nearest(word, options) for word in words]
             names = [option for option in near if option]
             hint = f"; did you mean {names[0]}?" if names else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}", hint)
         return parsed
+
+    def meant(self, name):
+        """The option that another name stands for elsewhere, such as --k; None if there is none."""
+        others = (option_of(other) for other in OTHER_NAMES.get(name.replace("-", "_"), ()))
+        return next((option for option in others if option in self._option_string_actions), None)
 
     def _print_message(self, message, file=None):
         """Print a text such as that of --help; argparse would be silent where that fails."""
@@ -148,7 +170,8 @@ def _add_input_arguments(parser, stand_in):
         metavar="DATA",
         help="a table with one row per point: text (.csv, .tsv, .txt or .dat, also with .gz "
         "after it; cells separated by commas, semicolons, tabs or spaces), .npy (read through a "
-        "memory map) or .parquet (needs pandas and pyarrow). In text files a first row without "
+        "memory map), .parquet (needs pandas and pyarrow) or .xlsx (its first worksheet; needs "
+        "openpyxl). In text files a first row without "
         "any number is the header, also one of words and years; where that is doubtful, a warning "
         "says what it is taken for. -: standard input, which is also read where DATA is left out "
         f"and something is piped or redirected into it. Otherwise, without DATA, {stand_in}",

@@ -9,6 +9,13 @@ from time import perf_counter
 import numpy as np
 
 from smallvar._cli.arguments import penalty_of, refuse_given, refuse_text_options
+from smallvar._cli.columns import (
+    columns_in_short,
+    in_types,
+    not_numeric,
+    pick_columns,
+    refuse_twins,
+)
 from smallvar._cli.errors import UserError
 from smallvar._cli.output import (
     labels_by_batches,
@@ -22,17 +29,12 @@ from smallvar._cli.progress import ProgressLine
 from smallvar._cli.table import (
     BY_BATCHES,
     Wanted,
-    columns_in_short,
     counted,
     find_gaps,
-    in_types,
     in_words,
     named_file,
-    not_numeric,
     one_of,
     open_npy,
-    pick_columns,
-    refuse_twins,
     suffix_of,
     without_option,
 )
@@ -41,7 +43,17 @@ BATCH_SAMPLE_ROWS = 20_000  # rows from which the first clusters are found
 ERROR_BLOCK_NUMBERS = 2**15  # numbers whose squares are summed at a time: they fit into the cache
 # options
 NOT_BY_BATCHES = (
-    *("path", "keep", "algorithm", "min_cluster_size", "plot", "profiles", "scale", "drop_missing"),
+    *(
+        "id",
+        "keep",
+        "path",
+        "algorithm",
+        "min_cluster_size",
+        "plot",
+        "profiles",
+        "scale",
+        "drop_missing",
+    ),
 )
 
 

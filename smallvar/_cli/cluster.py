@@ -18,6 +18,7 @@ from smallvar._cli.arguments import (
 )
 from smallvar._cli.batches import cluster_by_batches
 from smallvar._cli.choice import WHOLE_PATH, Choice, fitted
+from smallvar._cli.columns import columns_in_short
 from smallvar._cli.data import load, of_data, scaled, wines, wines_in_words, without_identifiers
 from smallvar._cli.errors import UserError
 from smallvar._cli.mixed import kinds_of, reader_for, refuse_misplaced, show_table
@@ -30,14 +31,13 @@ from smallvar._cli.output import (
     sizes_in_words,
     timed,
     warnings_told,
-    write_labels,
-    write_out,
 )
 from smallvar._cli.partitions import check_options, fit, label, opened
 from smallvar._cli.picture import merge_path_picture, picture, profile_picture
 from smallvar._cli.profiles import TELLING, profiles_in_words, profiles_of
 from smallvar._cli.shapes import hint_of_shapes, of_shapes, refuse_with_shapes, show_shapes
-from smallvar._cli.table import columns_in_short, counted
+from smallvar._cli.table import counted
+from smallvar._cli.table_out import write_clusters
 
 
 def cluster(argv):
@@ -281,7 +281,7 @@ def show_clusters(args, table, X, scaler, reading):
     with warnings_told(table.titles):
         _, fitting = fitted(args, model.fit, X)
     if args.out is not None:
-        write_out(args, ["label"], model.labels_, table.kept, write_labels)
+        write_clusters(args, table, model)
     if args.plot is not None:
         drawn = profile_picture if args.profiles else picture
         save(args.plot, drawn(table, model, scaler))
@@ -371,7 +371,7 @@ def show_path(args, table, X, scaler, reading):
         with warnings_told(table.titles):
             _, fitting = fitted(args, model.fit, X)
         path = model.path_
-        write_out(args, ["label"], model.labels_, table.kept, write_labels)
+        write_clusters(args, table, model)
     choice = Choice(path, model.max_clusters)
     if args.plot is not None:
         save(args.plot, merge_path_picture(table, choice, scaler))

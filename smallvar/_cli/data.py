@@ -5,14 +5,13 @@ from time import perf_counter
 
 import numpy as np
 
+from smallvar._cli.columns import columns_in_short, pick_columns
 from smallvar._cli.errors import UserError, WordsError
 from smallvar._cli.output import complain, say
 from smallvar._cli.table import (
     Table,
     Wanted,
-    columns_in_short,
     counted,
-    pick_columns,
     read_table,
     without_option,
 )

@@ -18,6 +18,7 @@ from smallvar._cli.arguments import (
     path_and_data,
     refuse_given,
 )
+from smallvar._cli.columns import columns_in_short
 from smallvar._cli.data import digits, load, of_data
 from smallvar._cli.errors import UserError
 from smallvar._cli.output import (
@@ -28,11 +29,11 @@ from smallvar._cli.output import (
     save,
     say,
     timed,
-    write_out,
     write_rows,
 )
 from smallvar._cli.picture import feature_picture, path_picture
-from smallvar._cli.table import columns_in_short, counted, explained, square_of
+from smallvar._cli.table import counted, explained, square_of
+from smallvar._cli.table_out import write_out
 
 DIGITS_SHAPE = (8, 8)
 PATH_LENGTH = 10  # largest number of features of --path by default
@@ -219,7 +220,7 @@ def show_features(args, options, table, reading):
 
     if args.out is not None:
         names = [f"feature_{i}" for i in range(model.n_components_)]
-        write_out(args, names, model.assignments_, table.kept, write_assignments)
+        write_out(args, table, names, model.assignments_)
     if args.components is not None:
         with replacing(args.components) as file:
             write_rows(file, table.titles, model.components_.tolist())
@@ -323,24 +324,6 @@ def widest(path):
         # ratios, not differences, of penalties: independent of the units of the data
         width = np.log(path.lam_high / path.lam_low)
     return int(np.argmax(np.where(bounded, width, -1.0)))
-
-
-def write_assignments(file, titles, assignments):
-    """Write Z as a csv file, one column per feature; rows of -1 are written as empty cells."""
-    k = len(titles)
-    empty = "," * (k - 1) if k > 1 else '""'
-    file.write((",".join(titles) + "\n").encode())
-    for start in range(0, len(assignments), 100_000):
-        rows = assignments[start : start + 100_000]
-        if k and rows.min() < 0:
-            cells = (",".join(map(str, row)) if row[0] >= 0 else empty for row in rows.tolist())
-            file.write(("\n".join(cells) + "\n").encode())
-            continue
-        # digits and commas as bytes: much faster than strings
-        lines = np.full((len(rows), max(2 * k, 1)), ord(","), dtype=np.uint8)
-        lines[:, :-1:2] = rows + ord("0")
-        lines[:, -1] = ord("\n")
-        file.write(lines.tobytes())
 
 
 def starts_in_words(args):

@@ -14,6 +14,7 @@ from smallvar._cli.cluster import cluster
 from smallvar._cli.errors import UserError
 from smallvar._cli.features import features
 from smallvar._cli.output import complain, warnings_told
+from smallvar._cli.table import KEPT_FILES
 from smallvar._cli.track import track
 
 COMMANDS.update(cluster=cluster, features=features, track=track)
@@ -32,7 +33,7 @@ def main(argv=None):
             argv = [next(iter(COMMANDS)), *argv]
         # --help and --version raise SystemExit. With --out - the parser replaces sys.stdout, which
         # redirect_stdout restores at the end.
-        with suppress(SystemExit), warnings_told(), redirect_stdout(sys.stdout):
+        with suppress(SystemExit), KEPT_FILES, warnings_told(), redirect_stdout(sys.stdout):
             COMMANDS[argv[0]](argv[1:])
         if sys.stdout is not None:
             sys.stdout.flush()

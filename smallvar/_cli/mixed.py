@@ -4,6 +4,7 @@ import numpy as np
 
 from smallvar._cli.arguments import given, refuse_given
 from smallvar._cli.choice import Choice, fitted
+from smallvar._cli.columns import columns_in_short
 from smallvar._cli.data import NOT_FOR_TABLES
 from smallvar._cli.errors import UserError
 from smallvar._cli.mixed_table import read_mixed
@@ -13,12 +14,11 @@ from smallvar._cli.output import (
     save,
     say,
     sizes_in_words,
-    write_labels,
-    write_out,
 )
 from smallvar._cli.picture import profile_picture
 from smallvar._cli.profiles import TELLING, profiles_in_words, short
-from smallvar._cli.table import columns_in_short, counted
+from smallvar._cli.table import counted
+from smallvar._cli.table_out import write_clusters
 from smallvar._cli.words import names_of_option
 
 SHOWN_COLUMNS = 40  # that have a line of their own
@@ -63,7 +63,7 @@ def show_table(args, table, reading):
     model = new_model(args)
     _, fitting = fitted(args, model.fit, table.X)
     if args.out is not None:
-        write_out(args, ["label"], model.labels_, None, write_labels)
+        write_clusters(args, table, model)
     if args.plot is not None:
         save(args.plot, profile_picture(table, model))
     say(kinds_in_words(model))

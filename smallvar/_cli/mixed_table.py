@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from smallvar._cli.cells import MISSING, is_number, shortened
+from smallvar._cli.columns import not_numeric, pick_columns
 from smallvar._cli.errors import UserError
 from smallvar._cli.missing import refuse_codes
 from smallvar._cli.progress import ProgressLine
@@ -18,9 +19,7 @@ from smallvar._cli.table import (
     TextTable,
     Wanted,
     advice_of,
-    not_numeric,
     open_npy,
-    pick_columns,
     read_frame,
 )
 from smallvar._cli.words import option_of_names
@@ -36,7 +35,7 @@ class MixedTable:
     """A table with columns of any kind: X holds them by their titles.
 
     ``why`` says why it is not a table of numbers without gaps; None if it was not tried as one.
-    ``notes`` are warnings about how it was read.
+    ``notes`` are warnings about how it was read, and ``origin`` the file, as for `Table`.
     """
 
     X: Any
@@ -45,6 +44,8 @@ class MixedTable:
     name: str = ""
     why: str | None = None
     notes: tuple[str, ...] = ()
+    origin: Any = None
+    kept: None = None  # no row is dropped
 
 
 def read_mixed(source, wanted, error=None, kinds=None):

@@ -57,33 +57,6 @@ def replacing(path):
             os.unlink(draft)
 
 
-def write_out(args, titles, values, kept, write_text):
-    """Write the result of each row to the file of ``--out``, or to standard output.
-
-    ``values`` (n,) or (n, k), integers >= 0, are those of the rows that were clustered, which
-    ``kept`` marks among the rows of the input (None: all); the others get a missing value, -1 in
-    .npy. ``write_text`` writes titles and values, -1 for the rows left out, to a binary file.
-    """
-    if kept is not None:
-        used, values = values, np.full((len(kept), *values.shape[1:]), -1)
-        values[kept] = used
-    suffix = suffix_of(args.out)
-    with standard_output(args) if args.out == "-" else replacing(args.out) as file:
-        if suffix == ".npy":
-            np.save(file, values)
-        elif suffix == ".parquet":
-            import pandas as pd
-
-            columns = values.reshape(len(values), len(titles)).T
-            if kept is not None:
-                # masked integers: rows left out are null, and the others stay integers
-                columns = [pd.arrays.IntegerArray(column.copy(), ~kept) for column in columns]
-            frame = pd.DataFrame(dict(zip(titles, columns, strict=True)))
-            file.write(frame.to_parquet(index=False))
-        else:
-            write_text(file, titles, values)
-
-
 @contextmanager
 def labels_by_batches(args, n):
     """Context of a function that writes the next of n labels (int32) to the file of ``--out``."""
@@ -101,11 +74,11 @@ def labels_by_batches(args, n):
             import pyarrow
             from pyarrow import parquet
 
-            schema = pyarrow.schema([("label", pyarrow.int32())])
+            schema = pyarrow.schema([("cluster", pyarrow.int32())])
             with parquet.ParquetWriter(file, schema) as writer:
                 yield lambda labels: writer.write(pyarrow.table([labels], schema=schema))
         else:
-            file.write(b"label\n")
+            file.write(b"cluster\n")
             yield lambda labels: write_lines(file, labels)
 
 
@@ -118,17 +91,10 @@ def standard_output(args):
     args.stdout.buffer.flush()
 
 
-def write_labels(file, titles, labels):
-    """Write labels as a csv file of one column."""
-    file.write(f"{titles[0]}\n".encode())
-    write_lines(file, labels)
-
-
 def write_lines(file, labels):
-    """Write one label per line; a label < 0 as an empty string in quotes."""
+    """Write one label per line."""
     for start in range(0, len(labels), 100_000):
-        # a row left out is "", not an empty line, which most programs skip
-        cells = ['""' if i < 0 else str(i) for i in labels[start : start + 100_000].tolist()]
+        cells = map(str, labels[start : start + 100_000].tolist())
         file.write(("\n".join(cells) + "\n").encode())
 
 

@@ -19,7 +19,17 @@ from smallvar._cli.table import Wanted, counted, in_types, not_numeric, pick_col
 
 # options that need all rows at once
 NOT_BY_PARTITIONS = (
-    *("path", "keep", "guess", "min_cluster_size", "plot", "profiles", "scale", "drop_missing"),
+    *(
+        "id",
+        "keep",
+        "path",
+        "guess",
+        "min_cluster_size",
+        "plot",
+        "profiles",
+        "scale",
+        "drop_missing",
+    ),
 )
 DASK_ALGORITHMS = ("serial", "delayed")
 PARTITIONS_PER_THREAD = 2  # partitions per thread whose labels are computed at the same time

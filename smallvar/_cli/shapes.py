@@ -15,12 +15,11 @@ from smallvar._cli.output import (
     say,
     sizes_in_words,
     warnings_told,
-    write_labels,
-    write_out,
 )
 from smallvar._cli.picture import profile_picture, shape_picture
 from smallvar._cli.profiles import profiles_in_words, profiles_of
 from smallvar._cli.table import counted
+from smallvar._cli.table_out import write_clusters
 
 # rows, clusters and columns, at most, of which boundaries are looked at for the hint
 HINT_ROWS, HINT_CLUSTERS, HINT_COLUMNS = 20_000, 40, 64
@@ -49,7 +48,7 @@ def show_shapes(args, table, X, scaler, reading):
     with warnings_told(table.titles):
         _, fitting = fitted(args, model.fit, X)
     if args.out is not None:
-        write_out(args, ["label"], model.labels_, table.kept, write_labels)
+        write_clusters(args, table, model)
     if args.plot is not None:
         drawn = profile_picture if args.profiles else shape_picture
         save(args.plot, drawn(table, model, scaler))

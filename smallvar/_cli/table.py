@@ -12,11 +12,10 @@ import tempfile
 import zlib
 from array import array
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import chain, islice
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +30,9 @@ from smallvar._cli.cells import (
     number_with_point,
     shortened,
 )
+from smallvar._cli.columns import in_types, not_numeric, pick_columns, refuse_twins
 from smallvar._cli.errors import NotNumbersError, UnevenError, UserError, WordsError
+from smallvar._cli.formats import WORKBOOK, advice_for_kind, sheet_as_text
 from smallvar._cli.layout import (
     Found,
     advice_for_words,
@@ -43,40 +44,16 @@ from smallvar._cli.layout import (
 from smallvar._cli.missing import cleaned, header_like, marked, refuse_codes
 from smallvar._cli.progress import ProgressLine
 from smallvar._cli.text import find_header, text_records
-from smallvar._cli.words import names_of_option, option_of, option_of_names, unlike_names
+from smallvar._cli.words import counted, option_of, option_of_names, unlike_names
 from smallvar._core.row_names import in_coarse_units
 
 BY_BATCHES = (".npy", ".parquet")
 TEXT = (".csv", ".tsv", ".txt", ".dat")
 THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}([.,]\d{3})+\s*")  # rather than a decimal sign
 FIRST_ROWS = 100  # that tell whether there is a header
+KEPT_FILES = ExitStack()  # copies of standard input, which are read again; `main` closes it
 MOST_UNEVEN = 50  # rows that an error names
 LOOK_FOR_WORDS = 1000  # rows in which a column may begin
-
-
-@dataclass(frozen=True)
-class Table:
-    """Numbers in rows and columns, the titles of the columns, and what to call the whole.
-
-    Where a column of times was asked for, there are also the time of each row, as numbers or
-    dates, and the title of that column. Where rows with missing values were dropped, ``kept``
-    marks the others among the rows of the input. ``truth`` are the known groups of the rows, of
-    data that stand in for the user's. ``notes`` are warnings about how the table was read.
-    """
-
-    X: np.ndarray
-    titles: list[str]
-    name: str
-    times: np.ndarray | None = None
-    clock: str | None = None
-    kept: np.ndarray | None = None
-    truth: np.ndarray | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def dropped(self):
-        """Count the rows that were dropped."""
-        return 0 if self.kept is None else int((~self.kept).sum())
 
 
 @dataclass(frozen=True)
@@ -118,19 +95,47 @@ class Source:
     lasting: bool = True  # False: it will be gone once it is read
 
 
+@dataclass(frozen=True)
+class Table:
+    """Numbers in rows and columns, the titles of the columns, and what to call the whole.
+
+    Where a column of times was asked for, there are also the time of each row, as numbers or
+    dates, and the title of that column. Where rows with missing values were dropped, ``kept``
+    marks the others among the rows of the input. ``truth`` are the known groups of the rows, of
+    data that stand in for the user's. ``notes`` are warnings about how the table was read, and
+    ``origin`` is the file and how it was read.
+    """
+
+    X: np.ndarray
+    titles: list[str]
+    name: str
+    times: np.ndarray | None = None
+    clock: str | None = None
+    kept: np.ndarray | None = None
+    truth: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
+    origin: tuple[Source, Wanted] | None = None
+
+    @property
+    def dropped(self):
+        """Count the rows that were dropped."""
+        return 0 if self.kept is None else int((~self.kept).sum())
+
+
 def read_table(path, wanted, otherwise=None, always=False):
     """Read a table, whose values are finite, from a file or (``-``) from standard input.
 
     A table of words or with gaps is read by ``otherwise``, from the Source, what is wanted and
     the NotNumbersError; without that it is refused. With ``always``, any table is read so.
     """
-    readers = dict.fromkeys(TEXT, read_text) | {".npy": read_npy, ".parquet": read_parquet}
+    readers = dict.fromkeys((*TEXT, WORKBOOK), read_text)
+    readers |= {".npy": read_npy, ".parquet": read_parquet}
     try:
         with standard_input() if path == "-" else named_file(path, readers) as source:
             option = text_option(wanted)
             if option is not None and source.kind not in TEXT:
                 raise UserError(f"{option}: {source.name} is not a text file")
-            table = read_source(source, wanted, readers[source.kind], otherwise, always)
+            table, wanted = read_source(source, wanted, readers[source.kind], otherwise, always)
     except (OSError, EOFError, zlib.error) as error:
         words = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read {in_words(path)}: {words}") from error
@@ -139,11 +144,11 @@ def read_table(path, wanted, otherwise=None, always=False):
         raise UserError(f"cannot read {in_words(path)}: not enough memory{hint}") from error
     # A name is bytes on some systems; what is not text in it becomes an escape.
     name = os.path.basename(in_words(path)).encode(errors="backslashreplace").decode()
-    return replace(table, name=name)
+    return replace(table, name=name, origin=(source, wanted))
 
 
 def read_source(source, wanted, read, otherwise, always):
-    """Read numbers, or what is none, as for `read_table`.
+    """Read numbers, or what is none, as for `read_table`; also return how it was read.
 
     A table of text that is not of plain numbers is looked through, and read with what is found.
     """
@@ -151,20 +156,22 @@ def read_source(source, wanted, read, otherwise, always):
     if is_text and (always or wanted.thousands is not None):
         wanted = looked_through(source, wanted)
     if always:
-        return otherwise(source, wanted, None)
+        return otherwise(source, wanted, None), wanted
     try:
-        return read(source, wanted)
+        return read(source, wanted), wanted
     except NotNumbersError as error:
         refusal = error
     if is_text and wanted.found is None:
         wanted = looked_through(source, wanted)
         try:
-            return read(source, wanted)
+            return read(source, wanted), wanted
         except NotNumbersError as error:
             refusal = error
     if otherwise is None or isinstance(refusal, UnevenError):
+        if str(refusal).endswith("missing value"):
+            raise NotNumbersError(f"{refusal}; --drop-missing leaves such rows out") from refusal
         raise refusal
-    return otherwise(source, wanted, refusal)
+    return otherwise(source, wanted, refusal), wanted
 
 
 def looked_through(source, wanted):
@@ -188,33 +195,41 @@ def named_file(path, kinds):
     packed = suffix_of(path) == ".gz"
     kind = suffix_of(os.path.splitext(path)[0] if packed else path)
     if kind not in (TEXT if packed else kinds):
+        advice = "" if packed else advice_for_kind(path, kind)
         raise UserError(
-            f"{path}: the name must end in {one_of(kinds)}, or in .gz after {one_of(TEXT)}"
+            f"{path}: the name must end in {one_of(kinds)}, or in .gz after {one_of(TEXT)}{advice}"
         )
     if size == 0:
         raise UserError(f"{path} is empty")
-    yield Source(path, path, kind, packed)
+    if kind == WORKBOOK:
+        folder = KEPT_FILES.enter_context(tempfile.TemporaryDirectory(prefix="smallvar-"))
+        yield Source(sheet_as_text(path, folder), path, ".csv")
+    else:
+        yield Source(path, path, kind, packed)
 
 
 @contextmanager
 def standard_input():
-    """Context of a copy of standard input in a file, since tables are read more than once."""
+    """Context of a copy of standard input in a file, since tables are read more than once.
+
+    The file is there until the end of the command.
+    """
     if sys.stdin is None:
         raise UserError("standard input is closed")
-    with tempfile.TemporaryDirectory(prefix="smallvar-") as folder:
-        path = os.path.join(folder, "table")
-        with ProgressLine("reading"), open(path, "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        with open(path, "rb") as file:
-            magic = file.read(6)
-        if not magic:
-            raise UserError("standard input is empty")
-        if magic == b"\x93NUMPY":
-            kind = ".npy"
-        else:
-            kind = ".parquet" if magic[:4] == b"PAR1" else ".txt"
-        packed = magic[:2] == b"\x1f\x8b"
-        yield Source(path, "standard input", kind, packed, lasting=False)
+    folder = KEPT_FILES.enter_context(tempfile.TemporaryDirectory(prefix="smallvar-"))
+    path = os.path.join(folder, "table")
+    with ProgressLine("reading"), open(path, "wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    with open(path, "rb") as file:
+        magic = file.read(6)
+    if not magic:
+        raise UserError("standard input is empty")
+    if magic == b"\x93NUMPY":
+        kind = ".npy"
+    else:
+        kind = ".parquet" if magic[:4] == b"PAR1" else ".txt"
+    packed = magic[:2] == b"\x1f\x8b"
+    yield Source(path, "standard input", kind, packed, lasting=False)
 
 
 def read_text(source, wanted):
@@ -248,7 +263,8 @@ class TextTable:
                 header_like(first, rows, wanted.number), rows, wanted.number
             )
         notes = [f"{source.name}{note}" for note in heads[0].notes]
-        self.delimiter, self.found, self.units = heads[0].delimiter, wanted.found, None
+        self.delimiter, self.skip, self.units = heads[0].delimiter, heads[0].skip, None
+        self.found = wanted.found
         if self.header and wanted.skip_rows != [] and near:
             (line, row), *others = near
             if is_units_row(row, [row for _, row in others], wanted.number):
@@ -276,6 +292,12 @@ class TextTable:
             notes.append(f"{source.name}{note_of_header(self.header, self.first_line, doubt)}")
         found = () if wanted.found is None else self.found.notes
         self.notes = tuple(notes) + tuple(f"{source.name}{note}" for note in [*repeated, *found])
+
+    @property
+    def decimal(self):
+        """The decimal sign of the file."""
+        signs = self.found.signs.values() if self.found else ()
+        return next((sign.decimal for sign in signs), None) or "."
 
     def refusal(self, j):
         """The error for a column whose numbers cannot be read."""
@@ -425,23 +447,6 @@ def columns_of_words(titles, cells, later, wanted):
     ]
 
 
-def not_numeric(words, titles, hint=""):
-    """Refuse columns that do not hold numbers, in words to stand behind the name of the file.
-
-    ``words`` are names of columns, and in brackets what they hold; ``titles`` the names of all
-    such columns, for the option that leaves them out; ``hint`` is more advice.
-    """
-    more = f" and {len(words) - 5} more" if len(words) > 5 else ""
-    noun, them = ("column", "it") if len(words) == 1 else ("columns", "them")
-    without = ""
-    if len(set(titles)) == len(titles):  # otherwise no option can name them
-        without = f"; without {them}: {option_of_names('--exclude', titles)}"
-    return (
-        f": {noun} {', '.join(words[:5])}{more} not numeric; choose others with --columns or "
-        f"--exclude{hint}{without}"
-    )
-
-
 def open_npy(source):
     """Map a .npy file into memory."""
     path = source.name
@@ -490,13 +495,6 @@ def read_frame(source):
         raise UserError(f"{path}: {error}") from error
 
 
-def refuse_twins(path, names):
-    """Refuse columns of one name, which pandas cannot read from .parquet files."""
-    if len(set(names)) < len(names):
-        name = next(name for name in names if names.count(name) > 1)
-        raise UserError(f"{path} has {names.count(name)} columns {name!r}; rename all but one")
-
-
 def read_parquet(source, wanted):
     """Take the columns of a .parquet file."""
     path, frame = source.name, read_frame(source)
@@ -535,73 +533,6 @@ def read_parquet(source, wanted):
     except (ValueError, TypeError):
         raise UserError(f"{path}, column {names[clock]} ({kind}): times must be {TIMES}") from None
     return checked(source, wanted, X, titles, times, names[clock])
-
-
-def in_types(titles, types, is_numeric):
-    """The columns that are not numeric: with their types, and their names alone; or None."""
-    columns = zip(titles, types, strict=True)
-    refused = [(title, kind) for title, kind in columns if not is_numeric(kind)]
-    if not refused:
-        return None
-    return [f"{title} ({kind})" for title, kind in refused], [title for title, _ in refused]
-
-
-class PickedColumns(NamedTuple):
-    """The columns to use, by their positions from 0; and the position of that of the times."""
-
-    positions: list[int]
-    titles: list[str]
-    clock: int | None
-
-
-def pick_columns(source, wanted, names, d):
-    """Find the columns that ``--columns``, ``--exclude`` and ``--time`` ask for.
-
-    There are d columns called ``names`` (None: their positions from 1). Without ``--columns``, all
-    but that of the times are picked.
-    """
-    titles = [str(i + 1) for i in range(d)] if names is None else names
-
-    def find(title, option):
-        if titles.count(title) != 1:
-            count = titles.count(title) or "no"
-            noun = "column" if count == "no" else "columns"
-            raise UserError(
-                f"{option}: {source} has {count} {noun} {title!r}, but {columns_in_short(titles)}"
-            )
-        return titles.index(title)
-
-    def listed(option, spec):
-        option, columns = f"{option} {spec}", []
-        items = names_of_option(option, spec)
-        if not items and "" in titles:  # a column without a name
-            items = [""]
-        for part in items:
-            first, colon, last = map(str.strip, part.partition(":"))
-            if colon and part.strip() not in titles:
-                start = find(first, option) if first else 0
-                columns += range(start, (find(last, option) if last else d - 1) + 1)
-            elif not part.strip() and "" in titles:
-                columns += [j for j, title in enumerate(titles) if not title]
-            else:
-                columns.append(find(part.strip(), option))
-        if not columns or len(set(columns)) < len(columns):
-            raise UserError(f"{option}: names {'a column twice' if columns else 'no column'}")
-        return columns
-
-    clock = None if wanted.time is None else find(wanted.time.strip(), f"--time {wanted.time}")
-    if wanted.columns is None:
-        picked = [i for i in range(d) if i != clock]
-        if d == 1 and not picked:
-            raise UserError(f"--time {wanted.time}: {source} has no other column")
-    else:
-        picked = listed("--columns", wanted.columns)
-    if wanted.exclude is not None:
-        excluded = listed("--exclude", wanted.exclude)
-        picked = [i for i in picked if i not in excluded]
-        if not picked:
-            raise UserError(f"--exclude {wanted.exclude}: leaves no column of {source}")
-    return PickedColumns(picked, [titles[i] for i in picked], clock)
 
 
 def checked(source, wanted, X, titles, times=None, clock=None, place="row {}".format):
@@ -663,11 +594,6 @@ def suffix_of(path):
     return os.path.splitext(path)[1].lower()
 
 
-def counted(count, noun):
-    """Put a number before a noun."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def one_of(options):
     """List options with an "or" before the last."""
     *others, last = options
@@ -677,12 +603,6 @@ def one_of(options):
 def without_option(option):
     """Say that a table of words or with gaps is taken without an option."""
     return f"without {option}, words and gaps are taken, too, each column by its kind (--kinds)"
-
-
-def columns_in_short(titles):
-    """Say how many columns there are and what they are called."""
-    shown = titles if len(titles) <= 6 else [*titles[:4], "...", titles[-1]]
-    return f"{counted(len(titles), 'column')}: {', '.join(shown)}"
 
 
 def explained(error, energy):

@@ -18,12 +18,11 @@ from smallvar._cli.output import (
     report,
     save,
     timed,
-    write_labels,
-    write_out,
     write_rows,
 )
 from smallvar._cli.picture import original_tracks, track_picture
 from smallvar._cli.table import Table, clock_title, counted, moment, pick_columns
+from smallvar._cli.table_out import write_out
 from smallvar._cli.words import option_of
 
 FLEETING = 1 / 3  # clusters per row beyond which a warning is given
@@ -54,7 +53,7 @@ def track(argv):
     warn_of_fleeting(model)
 
     if args.out is not None:
-        write_out(args, ["cluster"], model.labels_, table.kept, write_labels)
+        write_out(args, table, ["cluster"], model.labels_)
     if args.tracks is not None:
         with replacing(args.tracks) as file:
             write_tracks(file, table.titles, model, scaler)

@@ -81,6 +81,11 @@ def unlike_names(names):
     ]
 
 
+def counted(count, noun):
+    """Put a number before a noun."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def option_of(name):
     """The option whose value has this name in the parsed arguments."""
     return f"--{name.replace('_', '-')}"

@@ -1,9 +1,11 @@
 """The base class of all estimators, and functions on estimators.
 
-``keywords_only`` decorates ``__init__``; ``FitMixin`` makes a fit change its estimator at the end,
-in one step; ``Estimator`` checks data and holds threads, units of weight and settings of the loop.
+``keywords_only`` and ``named_parameters`` decorate ``__init__``; ``FitMixin`` makes a fit change
+its estimator at the end, in one step; ``Estimator`` checks data and holds threads, units of weight
+and settings of the loop.
 """
 
+import difflib
 import functools
 import inspect
 import os
@@ -33,7 +35,7 @@ from smallvar._core.progress import (
     callbacks_wanted,
     in_unit,
 )
-from smallvar._core.tables import opened, types_of
+from smallvar._core.tables import GAPS_ALLOWED, opened, types_of
 from smallvar._core.validation import (
     DTYPES,
     aligned,
@@ -58,6 +60,38 @@ MEANT = (
     *("guess", "n_components", "n_local", "n_global"),
 )
 
+# What other programs call a parameter: the error for it names the first of these that there is.
+SYNONYMS = {
+    **dict.fromkeys(
+        [
+            "k",
+            "K",
+            "n_components",
+            "n_cluster",
+            "num_clusters",
+            "nclusters",
+            "clusters",
+            "n_classes",
+        ],
+        ("n_clusters", "n_components", "guess"),
+    ),
+    **dict.fromkeys(["max_k", "k_max", "max_n_clusters"], ("max_clusters", "max_features")),
+    **dict.fromkeys(
+        ["eps", "epsilon", "radius", "threshold", "distance_threshold"],
+        ("lam", "lam_local", "min_cluster_size"),
+    ),
+    **dict.fromkeys(
+        ["lambda_", "lambd", "lmbda", "penalty", "alpha", "delta", "cutoff"], ("lam", "lam_local")
+    ),
+    **dict.fromkeys(["min_samples", "min_size", "minsize"], ("min_cluster_size",)),
+    **dict.fromkeys(["seed", "random_seed", "rng"], ("random_state",)),
+    **dict.fromkeys(["n_jobs", "num_threads", "threads"], ("n_threads",)),
+    **dict.fromkeys(["n_iter", "max_iterations", "iterations"], ("max_iter",)),
+    **dict.fromkeys(["distance", "affinity"], ("metric", "divergence", "kernel")),
+    **dict.fromkeys(["cov", "covariance_type"], ("covariances",)),
+}
+SQUARED = ("eps", "epsilon", "radius", "threshold", "distance_threshold")  # distances; lam is not
+
 FITS = "fit", "partial_fit"
 IDS_RECORD = "_ids_record"  # the attribute that `renumber` sets, together with cluster_ids_
 _changing: dict[int, list[int]] = {}  # id of an estimator being fitted: [id of the thread]
@@ -68,6 +102,7 @@ if hasattr(os, "register_at_fork"):
 def keywords_only(init: Callable[P, None]) -> Callable[P, None]:
     """Return an ``__init__`` whose error for positional arguments names keywords for them."""
     names = [name for name in inspect.signature(init).parameters if name in MEANT]
+    init = named_parameters(init)
 
     @functools.wraps(init)  # inspect.signature, help and get_params see the true signature
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -82,6 +117,32 @@ def keywords_only(init: Callable[P, None]) -> Callable[P, None]:
         init(*args, **kwargs)
 
     return wrapped
+
+
+def named_parameters(init: Callable[P, None]) -> Callable[P, None]:
+    """Return an ``__init__`` whose error for an unknown keyword names the one that is meant."""
+    known = list(inspect.signature(init).parameters)[1:]
+
+    @functools.wraps(init)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        for name in kwargs:
+            if name not in known:
+                raise TypeError(
+                    f"{type(args[0]).__name__} has no parameter {name!r}{meant_by(name, known)}"
+                )
+        init(*args, **kwargs)
+
+    return wrapped
+
+
+def meant_by(name, known):
+    """Text: the parameter that a name which is not known may mean; empty if none is like it."""
+    near = [word for word in SYNONYMS.get(name, ()) if word in known]
+    near += difflib.get_close_matches(name, known, n=1)
+    if not near:
+        return f", but {', '.join(known)}"
+    squared = ", a squared distance" if name in SQUARED and near[0].startswith("lam") else ""
+    return f"; did you mean {near[0]}{squared}?"
 
 
 def copy_of(estimator):
@@ -243,6 +304,7 @@ class Estimator(FitMixin, BaseEstimator):
     feature_names_in_: NDArray[Any]
     _dtypes: tuple[type, ...] = DTYPES  # of data that are not converted
     _dtype: type[np.floating] | None = None  # of the data of the last fit; None: is not kept
+    _gaps_advice = GAPS_ALLOWED  # what the error for a missing value says
     _error_share = 1.0  # factor of a squared distance in the objective
 
     _takes_sparse = False
@@ -267,7 +329,7 @@ class Estimator(FitMixin, BaseEstimator):
         # arrays as they should be skip scikit-learn's checks, which take longer than small fits
         if not (is_plain(X, self._dtypes, least) and self._takes_columns(X.shape[1], reset)):
             X = check_sparse(opened(X), type(self).__name__, self._takes_sparse)
-            with explained(X):
+            with explained(X, self._gaps_advice):
                 X = validate_data(
                     self,
                     X,

@@ -15,6 +15,10 @@ from scipy.sparse import issparse
 DICTS_ALLOWED = "smallvar.MixedDPMeans takes it as it is"
 WORDS_ALLOWED = ": smallvar.MixedDPMeans takes columns of words"
 GAPS_ALLOWED = ": smallvar.MixedDPMeans takes tables with missing values"
+# of rows in the order of time, which a gap interrupts
+GAPS_IN_TIME = (
+    ": fill it from the rows before and after, as interpolate of pandas does, or leave the row out"
+)
 
 
 def opened(X):
@@ -128,8 +132,11 @@ def columns(X):
 
 
 @contextmanager
-def naming_columns(X):
-    """Context for checks of X: errors name the column; dates, else converted, are refused."""
+def naming_columns(X, gaps_advice=GAPS_ALLOWED):
+    """Context for checks of X: errors name the column; dates, else converted, are refused.
+
+    ``gaps_advice`` ends the error for a missing value.
+    """
     named = columns(X)
     for name, kind in named:
         if _is_time(kind):
@@ -152,7 +159,7 @@ def naming_columns(X):
                 values = X.iloc[:, j]
             else:
                 values = X.column(j) if hasattr(X, "column") else X.to_series(j)
-            message = _problem(name, kind, values)
+            message = _problem(name, kind, values, gaps_advice)
             if message:
                 raise ValueError(message) from error
         raise
@@ -168,11 +175,11 @@ def _is_time(kind):
     return getattr(kind, "kind", "") in ("m", "M")
 
 
-def _problem(name, kind, values):
+def _problem(name, kind, values, gaps_advice):
     """The error message for a column; None if its values are finite numbers."""
     missing = np.asarray(values.isna() if hasattr(values, "isna") else values.is_null())
     if missing.any():
-        return _missing("value", name, np.argmax(missing)) + GAPS_ALLOWED
+        return _missing("value", name, np.argmax(missing)) + gaps_advice
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -180,7 +187,7 @@ def _problem(name, kind, values):
         hint = ": numpy.stack makes an array of rows of such a column" if rows else WORDS_ALLOWED
         return f"X must be numbers, got column {name!r} of type {kind}{hint}"
     if np.isnan(numbers).any():
-        return _missing("value", name, np.argmax(np.isnan(numbers))) + GAPS_ALLOWED
+        return _missing("value", name, np.argmax(np.isnan(numbers))) + gaps_advice
     if np.isinf(numbers).any():
         row = np.argmax(np.isinf(numbers))
         return f"X must be finite, got infinity in column {name!r} at position {row}"

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array, issparse, sparray, spmatrix
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_array, gen_batches
 
-from smallvar._core.tables import naming_columns, opened, types_of
+from smallvar._core.tables import GAPS_ALLOWED, naming_columns, opened, types_of
 from smallvar._sweeps.nearest import check_memory
 from smallvar._sweeps.rows import (
     LARGEST_ERROR,
@@ -177,14 +177,16 @@ def as_floats(value: ArrayLike) -> NDArray[np.float64]:
 
 
 @contextmanager
-def explained(X):
+def explained(X, gaps_advice=GAPS_ALLOWED):
     """Context for scikit-learn's checks: their errors name X and, if it is a table, the column.
+
+    ``gaps_advice`` ends the error for a missing value.
 
     Integers beyond float64 raise ValueError, as other values out of range do. The checks sum X
     first, which in float32 may give inf - inf, a warning that is suppressed here.
     """
     try:
-        with np.errstate(invalid="ignore"), naming_columns(X):
+        with np.errstate(invalid="ignore"), naming_columns(X, gaps_advice):
             yield
     except OverflowError as error:
         raise ValueError(f"X must be within the range of float64: {error}") from None

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from smallvar._core.config import resolve_threads
-from smallvar._core.estimator import keywords_only, warn_not_converged
+from smallvar._core.estimator import keywords_only, named_parameters, warn_not_converged
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     check_data,
@@ -438,6 +438,7 @@ class KFeatures(FeatureEstimator):
     array([[1., 5.]])
     """
 
+    @named_parameters
     def __init__(
         self,
         n_components: int | Literal["auto"] = 8,

@@ -22,6 +22,7 @@ from smallvar._core.estimator import Estimator, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.row_names import exact_array, read_times, several_kinds
+from smallvar._core.tables import GAPS_IN_TIME
 from smallvar._core.validation import (
     check_flag,
     check_lam,
@@ -95,6 +96,7 @@ class MovingClusters(ClusterMixin, Estimator):
     """
 
     _LAMS: tuple[str, ...] = ("farthest-first",)
+    _gaps_advice = GAPS_IN_TIME
     _found: BatchPenalty | None = None  # where the data choose the penalty
 
     cluster_ids_: NDArray[np.int64]

@@ -10,6 +10,7 @@ from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import best_of
 from smallvar._core.frame import RowsFrame
+from smallvar._core.tables import GAPS_IN_TIME
 from smallvar._core.validation import (
     check_lam,
     check_number,
@@ -255,6 +256,7 @@ class SegmentMeans(CenterEstimator):
     (3, array([0, 1, 0, 2, 1, 0], dtype=int32))
     """
 
+    _gaps_advice = GAPS_IN_TIME
     inertia_: float
     objective_path_: NDArray[np.float64]
     segments_: NDArray[np.int64]
