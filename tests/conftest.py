@@ -29,7 +29,7 @@ settings.register_profile(
 settings.load_profile("smallvar")
 
 # Every sweep against its twin, every estimator as scikit-learn uses it, and what is installed.
-SMOKE = re.compile("equals_twin|worked_example|same_bits|TestEstimator|test_package")
+SMOKE = re.compile("equals_twin|worked_example|same_bits|TestEstimator|test_package|test_docs")
 
 
 def pytest_addoption(parser):
