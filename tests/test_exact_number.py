@@ -1,6 +1,8 @@
 """n_clusters with lam="auto": exactly so many clusters; what goes with it, and guess."""
 
 import inspect
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -539,3 +541,22 @@ def test_clusters_lost_on_dask_are_replaced(monkeypatch):
     single = DPMeans(n_clusters=4, random_state=0).fit(CLOUD)
     assert model.n_clusters_ == single.n_clusters_ == 4
     assert np.array_equal(model.labels_.compute(), single.labels_)
+
+
+def test_defaults_of_starts():
+    """The guide has the default of ``n_init`` of every estimator, and which have none."""
+    page = Path(__file__).parents[1] / "docs" / "guide" / "starts.rst"
+    if not page.is_file():
+        pytest.skip("the source tree is not at hand")
+    text = page.read_text(encoding="utf-8")
+    table = text[text.index("starts differ in") : text.index("**1** where")]
+    row = r"\* - ((?:`\w+`,?\s+)+)- .+\n +- (\S+)\n"
+    listed = {
+        name: default.strip('"')
+        for names, default in re.findall(row, table)
+        for name in re.findall(r"\w+", names)
+    }
+    defaults = {e.__name__: inspect.signature(e).parameters.get("n_init") for e in ESTIMATORS}
+    assert listed == {name: str(p.default) if p else "none" for name, p in defaults.items()}
+    seedless = [e for e in ESTIMATORS if "random_state" not in inspect.signature(e).parameters]
+    assert seedless == [SegmentMeans]
