@@ -18,7 +18,7 @@ UNCORRELATED, SAMPLE_ERRORS = 1e-6, 5.0  # least correlation: rounding; that of 
 # rows like those of texts: so many columns, and at most this share of numbers that are not zero
 FEWEST_WORDS, SHARE_OF_WORDS = 500, 0.05
 MOST_CONFIDENT_RARE = 0.4  # confidence in a number of clusters of such rows, at most
-CHECKED_CELLS = 1 << 22  # more are not needed to tell the spread of columns
+SPREAD_CELLS = 1 << 22  # more are not needed to tell the spread of columns
 FEWEST = 10  # rows, which tell the spread of columns
 MOST_CONFIDENT = 0.5  # confidence in a number of clusters that few columns decide on, at most
 
@@ -80,7 +80,7 @@ def wide_of_many(X, weight=None):
     """
     if issparse(X):
         return NONE_WIDE
-    step = max(1, X.shape[0] * X.shape[1] // CHECKED_CELLS)
+    step = max(1, X.shape[0] * X.shape[1] // SPREAD_CELLS)
     rows = np.asarray(X[::step], dtype=np.float64)
     return wide_columns(rows, None if weight is None else weight[::step], whole=step == 1)
 
