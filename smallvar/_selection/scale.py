@@ -19,6 +19,7 @@ UNCORRELATED, SAMPLE_ERRORS = 1e-6, 5.0  # least correlation: rounding; that of 
 FEWEST_WORDS, SHARE_OF_WORDS = 500, 0.05
 MOST_CONFIDENT_RARE = 0.4  # confidence in a number of clusters of such rows, at most
 SPREAD_CELLS = 1 << 22  # more are not needed to tell the spread of columns
+BLOCK_CELLS = 1 << 18  # of which there are copies at a time
 FEWEST = 10  # rows, which tell the spread of columns
 MOST_CONFIDENT = 0.5  # confidence in a number of clusters that few columns decide on, at most
 
@@ -52,8 +53,7 @@ NONE_WIDE = Wide(np.empty(0, dtype=np.intp), 0.0, 0)
 def wide_columns(X, weight=None, whole=True):
     """The wide columns of rows; ``whole`` is whether X are all rows, or a sample of them."""
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.average(X, axis=0, weights=weight)
-        variance = np.average((X - mean) ** 2, axis=0, weights=weight)
+        mean, variance = _moments(X, weight)
     # variances beyond float64 do not compare
     if not np.isfinite(variance).all():
         return NONE_WIDE
@@ -68,7 +68,9 @@ def wide_columns(X, weight=None, whole=True):
         return NONE_WIDE
     part = (variance[order] / variance[order[0]]).cumsum()
     k = 1 + int(np.searchsorted(part, SHARE_OF_FEW.get(d, SHARE) * part[-1]))
-    if k > max(1, min(d // ONE_IN, MOST_FEW)) or _uncorrelated(X[:, order], weight, whole):
+    if k > max(1, min(d // ONE_IN, MOST_FEW)):
+        return NONE_WIDE
+    if _uncorrelated(X, order, mean, weight, whole):
         return NONE_WIDE
     return Wide(order[:k], float(part[k - 1] / part[-1]), d - k)
 
@@ -85,12 +87,37 @@ def wide_of_many(X, weight=None):
     return wide_columns(rows, None if weight is None else weight[::step], whole=step == 1)
 
 
-def _uncorrelated(X, weight, whole):
-    """Whether no columns are correlated, as principal components are not."""
-    Z = X - np.average(X, axis=0, weights=weight)
-    covariance = Z.T @ (Z if weight is None else weight[:, None] * Z)
+def _blocks(X, weight):
+    """Rows and weights (1 without) a block at a time."""
+    step = max(1, BLOCK_CELLS // X.shape[1])
+    for begin in range(0, len(X), step):
+        block = X[begin : begin + step]
+        yield block, np.ones(len(block)) if weight is None else weight[begin : begin + step]
+
+
+def _moments(X, weight):
+    """Means and variances of columns."""
+    # about the first row, which has a part in the variance: the difference does not cancel
+    origin = X[0]
+    total, first, second = 0.0, np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for block, w in _blocks(X, weight):
+        centered = block - origin
+        total += w.sum()
+        first += w @ centered
+        centered *= centered
+        second += w @ centered
+    first /= total
+    return origin + first, second / total - first * first
+
+
+def _uncorrelated(X, columns, mean, weight, whole):
+    """Whether no two of the columns are correlated, as principal components are not."""
+    covariance = np.zeros((len(columns), len(columns)))
+    for block, w in _blocks(X, weight):
+        Z = (block - mean)[:, columns]
+        covariance += Z.T @ (w[:, np.newaxis] * Z)
     spread = np.sqrt(np.diag(covariance))
-    correlation = covariance / spread / spread[:, None]
+    correlation = covariance / spread / spread[:, np.newaxis]
     np.fill_diagonal(correlation, 0.0)
     least = UNCORRELATED if whole else SAMPLE_ERRORS / np.sqrt(len(X))
     return bool(np.abs(correlation).max() <= least)
