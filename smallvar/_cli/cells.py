@@ -14,6 +14,8 @@ MISSING = USUAL_MISSING | frozenset(
         *("#value!", "#div/0!", "#ref!", "#num!", "#null!", "#name?"),
     ]
 )
+# in a column of words, where "none" or "-" may be a level
+MISSING_AMONG_WORDS = MISSING - {"none", "-", "--", "---", "."}
 FORMS = tuple(form for forms in DATES for form in forms)
 TIMES = "numbers or dates like 2024-01-31T12:00:00"
 TOO_LONG = "whole times of so many digits cannot be kept beside missing ones"

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from smallvar._cli.cells import USUAL_MISSING, is_missing, is_number, shortened
+from smallvar._cli.cells import MISSING_AMONG_WORDS, USUAL_MISSING, is_missing, is_number, shortened
 from smallvar._cli.signs import Evidence, Signs, signs_of, taken_apart
 from smallvar._cli.words import option_of_names
 
@@ -34,6 +34,7 @@ UNIT_SIGN = re.compile(
 ROWS_BELOW = 20  # among which totals and notes may be
 NUMBERS_SHARE = 0.5  # of the cells: with more numbers, words in a column are none of the data
 LISTED = 12  # words that an error lists, at most
+MOST_NOTED = 1000  # words or lines that are kept in mind
 ROWS_TOGETHER = 4096  # rows at a time
 
 
@@ -197,7 +198,7 @@ class ColumnLook:
             word = cell.strip()
             if word.rstrip(":").lower() in NAMES_OF_TOTALS:
                 self.totals[word] += count
-            if word not in self.words and len(self.words) < 1000:
+            if word not in self.words and len(self.words) < MOST_NOTED:
                 self.words[word] = lines[cells.index(cell)]
 
     @property
@@ -215,7 +216,7 @@ def look(table, wanted, by_commas):
     columns = [ColumnLook(wanted.number) for _ in range(table.width)]
     widths, odd = Counter({table.width: int(table.header)}), {}
     last = deque(maxlen=ROWS_BELOW)
-    chunk = []
+    chunk, same = [], []
 
     def add_chunk():
         if chunk:
@@ -230,10 +231,12 @@ def look(table, wanted, by_commas):
         last.append((line, cells))
         widths[len(cells)] += 1
         if len(cells) == table.width:
+            if len(same) < MOST_NOTED:
+                same.append(line)
             chunk.append((line, cells))
             if len(chunk) == ROWS_TOGETHER:
                 add_chunk()
-        elif len(odd) < 1000:
+        elif len(odd) < MOST_NOTED:
             odd[line] = len(cells)
     add_chunk()
     skip, notes = {}, []
@@ -248,7 +251,8 @@ def look(table, wanted, by_commas):
     odd = {line: width for line, width in odd.items() if line not in skip}
     usual = widths.most_common(1)[0][0] if odd else table.width
     if usual != table.width:  # the first row is the odd one
-        uneven = [table.first_line, *(line for line, width in odd.items() if width != usual)]
+        others = (line for line, width in odd.items() if width != usual)
+        uneven = [table.first_line, *same, *others]
     else:
         uneven = list(odd)
     refused, slips = {}, {}
@@ -266,8 +270,8 @@ def look(table, wanted, by_commas):
         f", {name_of(table, j)}: {shortened(word)} ({count:,} cell{'s' * (count > 1)}) is taken as "
         "a missing value"
         for j, column in enumerate(columns)
-        if column.is_numbers and j in slips
         for word, count in list(column.marks.items())[:3]
+        if column.is_numbers or word.lower() in MISSING_AMONG_WORDS
     ]
     return Found(
         frozenset(skip),

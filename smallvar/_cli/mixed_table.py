@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from smallvar._cli.cells import MISSING, is_number, shortened
+from smallvar._cli.cells import MISSING_AMONG_WORDS, is_number, shortened
 from smallvar._cli.columns import not_numeric, pick_columns
 from smallvar._cli.errors import UserError
 from smallvar._cli.missing import refuse_codes
@@ -25,8 +25,6 @@ from smallvar._cli.table import (
 from smallvar._cli.words import option_of_names
 
 PARSED_ROWS = 4096  # parsed at a time
-# missing values in a column of words, where "none" or "-" may be a level
-NO_WORDS = MISSING - {"none", "-", "--", "---", ".", "missing"}
 WORDS_SHARE = 0.5  # of the cells: in a column with fewer words these are mistakes among numbers
 
 
@@ -102,7 +100,7 @@ class TextColumn:
         for cell in cells:
             word = cell.strip()
             self.codes.append(
-                -1 if word.lower() in NO_WORDS else place.setdefault(word, len(place))
+                -1 if word.lower() in MISSING_AMONG_WORDS else place.setdefault(word, len(place))
             )
         return True
 
