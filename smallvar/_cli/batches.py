@@ -29,7 +29,6 @@ from smallvar._cli.progress import ProgressLine
 from smallvar._cli.table import (
     BY_BATCHES,
     Wanted,
-    counted,
     find_gaps,
     in_words,
     named_file,
@@ -38,6 +37,7 @@ from smallvar._cli.table import (
     suffix_of,
     without_option,
 )
+from smallvar._cli.words import counted
 
 BATCH_SAMPLE_ROWS = 20_000  # rows from which the first clusters are found
 ERROR_BLOCK_NUMBERS = 2**15  # numbers whose squares are summed at a time: they fit into the cache

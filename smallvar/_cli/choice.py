@@ -3,7 +3,7 @@
 import numpy as np
 
 from smallvar._cli.output import timed
-from smallvar._cli.table import counted
+from smallvar._cli.words import counted
 
 WHOLE_PATH = float("inf")  # length of --path without a K
 CALLED_CLEAR = 0.8  # least confidence in a number that is called clear

@@ -36,8 +36,8 @@ from smallvar._cli.partitions import check_options, fit, label, opened
 from smallvar._cli.picture import merge_path_picture, picture, profile_picture
 from smallvar._cli.profiles import TELLING, profiles_in_words, profiles_of
 from smallvar._cli.shapes import hint_of_shapes, of_shapes, refuse_with_shapes, show_shapes
-from smallvar._cli.table import counted
 from smallvar._cli.table_out import write_clusters
+from smallvar._cli.words import counted
 
 
 def cluster(argv):

@@ -8,14 +8,8 @@ import numpy as np
 from smallvar._cli.columns import columns_in_short, pick_columns
 from smallvar._cli.errors import UserError, WordsError
 from smallvar._cli.output import complain, say
-from smallvar._cli.table import (
-    Table,
-    Wanted,
-    counted,
-    read_table,
-    without_option,
-)
-from smallvar._cli.words import names_of_option, option_of, option_of_names
+from smallvar._cli.table import Table, Wanted, read_table, without_option
+from smallvar._cli.words import counted, names_of_option, option_of, option_of_names
 from smallvar._core.identifiers import identifies
 from smallvar._selection.scale import wide_in_words, wide_of_many
 

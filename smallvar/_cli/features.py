@@ -32,8 +32,9 @@ from smallvar._cli.output import (
     write_rows,
 )
 from smallvar._cli.picture import feature_picture, path_picture
-from smallvar._cli.table import counted, explained, square_of
+from smallvar._cli.table import explained, square_of
 from smallvar._cli.table_out import write_out
+from smallvar._cli.words import counted
 
 DIGITS_SHAPE = (8, 8)
 PATH_LENGTH = 10  # largest number of features of --path by default

@@ -17,9 +17,8 @@ from smallvar._cli.output import (
 )
 from smallvar._cli.picture import profile_picture
 from smallvar._cli.profiles import TELLING, profiles_in_words, short
-from smallvar._cli.table import counted
 from smallvar._cli.table_out import write_clusters
-from smallvar._cli.words import names_of_option
+from smallvar._cli.words import counted, names_of_option
 
 SHOWN_COLUMNS = 40  # that have a line of their own
 

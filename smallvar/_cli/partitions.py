@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smallvar._cli.arguments import refuse_given, refuse_text_options
+from smallvar._cli.columns import in_types, not_numeric, pick_columns
 from smallvar._cli.errors import UserError
 from smallvar._cli.output import labels_by_batches
 from smallvar._cli.progress import ProgressLine
-from smallvar._cli.table import Wanted, counted, in_types, not_numeric, pick_columns
+from smallvar._cli.table import Wanted
+from smallvar._cli.words import counted
 
 # options that need all rows at once
 NOT_BY_PARTITIONS = (

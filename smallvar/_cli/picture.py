@@ -11,8 +11,8 @@ import numpy as np
 from smallvar import ClusterDisplay, FeatureDisplay, PathDisplay, ProfileDisplay, TrackDisplay
 from smallvar._cli.errors import UserError
 from smallvar._cli.profiles import profiles_of
-from smallvar._cli.table import clock_title, counted, explained, square_of
-from smallvar._cli.words import visible
+from smallvar._cli.table import clock_title, explained, square_of
+from smallvar._cli.words import counted, visible
 
 
 def import_matplotlib():

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from smallvar._cli.table import counted
-from smallvar._cli.words import visible
+from smallvar._cli.words import counted, visible
 from smallvar._core.profiles import in_words
 
 TELLING = 3  # columns in the line of a cluster

@@ -18,8 +18,8 @@ from smallvar._cli.output import (
 )
 from smallvar._cli.picture import profile_picture, shape_picture
 from smallvar._cli.profiles import profiles_in_words, profiles_of
-from smallvar._cli.table import counted
 from smallvar._cli.table_out import write_clusters
+from smallvar._cli.words import counted
 
 # rows, clusters and columns, at most, of which boundaries are looked at for the hint
 HINT_ROWS, HINT_CLUSTERS, HINT_COLUMNS = 20_000, 40, 64

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from smallvar._cli.arguments import check_targets, given, new_parser, number, parse
+from smallvar._cli.columns import pick_columns
 from smallvar._cli.data import load, of_data, scaled
 from smallvar._cli.errors import UserError
 from smallvar._cli.output import (
@@ -21,9 +22,9 @@ from smallvar._cli.output import (
     write_rows,
 )
 from smallvar._cli.picture import original_tracks, track_picture
-from smallvar._cli.table import Table, clock_title, counted, moment, pick_columns
+from smallvar._cli.table import Table, clock_title, moment
 from smallvar._cli.table_out import write_out
-from smallvar._cli.words import option_of
+from smallvar._cli.words import counted, option_of
 
 FLEETING = 1 / 3  # clusters per row beyond which a warning is given
 FLEETING_ROWS = 10  # least number of rows for the warning
