@@ -13,13 +13,13 @@ from models import ESTIMATORS
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
+from sklearn.neighbors import kneighbors_graph
 
 import smallvar
 from smallvar import (
     BregmanDPMeans,
     DPMeans,
     HDPMeans,
-    MahalanobisMeans,
     MiniBatchDPMeans,
     RobustDPMeans,
     SegmentMeans,
@@ -55,6 +55,7 @@ HAVE_NUMBER_TOO = [
     smallvar.HDPMeans,
     smallvar.MahalanobisMeans,
     smallvar.MixedDPMeans,
+    smallvar.PenalizedCut,
     smallvar.RobustDPMeans,
     smallvar.SegmentMeans,
     smallvar.ShapeMeans,
@@ -374,13 +375,16 @@ def test_none_and_auto_are_the_same_in_batches(estimator):
 def test_none_and_auto_are_the_same(name):
     """Two words for a number that the data choose, in every estimator that can be given one."""
     model = getattr(smallvar, name)(random_state=0) if name != "SegmentMeans" else SegmentMeans()
-    for estimator in (model, MahalanobisMeans(random_state=0)):
-        none, auto = (clone(estimator).set_params(n_clusters=n).fit(CLOUD) for n in (None, "auto"))
-        assert np.array_equal(none.labels_, auto.labels_)
-        assert getattr(none, "objective_", None) == getattr(auto, "objective_", None)
-        refused = clone(estimator).set_params(n_clusters="three")
-        words = "n_clusters must be an integer, 'auto' or None, got 'three'"
-        assert_refuses(refused, lambda m: m.fit(CLOUD), TypeError, words)
+    X = CLOUD
+    if name == "PenalizedCut":
+        links = kneighbors_graph(CLOUD, 10)
+        X = links + links.T
+    none, auto = (clone(model).set_params(n_clusters=n).fit(X) for n in (None, "auto"))
+    assert np.array_equal(none.labels_, auto.labels_)
+    assert getattr(none, "objective_", None) == getattr(auto, "objective_", None)
+    refused = clone(model).set_params(n_clusters="three")
+    words = "n_clusters must be an integer, 'auto' or None, got 'three'"
+    assert_refuses(refused, lambda m: m.fit(X), TypeError, words)
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, 7, 40])

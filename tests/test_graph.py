@@ -1,5 +1,6 @@
 """PenalizedCut and cut_path: Theorem 5.3, twins, fixed points, known communities, bad input."""
 
+import itertools
 import os
 import pickle
 import subprocess
@@ -719,6 +720,69 @@ def test_more_starts_only_where_descents_disagree():
                 assert np.array_equal(first.labels, second.labels)
         assert (counts[0] == counts[1]) == agree
         assert values[1] == values[0] if agree else values[1] < values[0]
+
+
+@pytest.mark.parametrize("cut", ["normalized", "ratio"])
+def test_exact_number(cut):
+    """So many clusters as asked for, at a fixed point or without a move; the planted ones, too."""
+    A, truth = planted_graph(300, inside=14, outside=3)
+    whole = scipy.sparse.csgraph.connected_components(A)[0]
+    true = len(np.unique(truth)) + whole - 1
+    for k in (whole, whole + 1, true - 1, true, true + 1, 77, 299, 300):
+        model = PenalizedCut(n_clusters=k, cut=cut, random_state=0).fit(A)
+        assert model.n_clusters_ == model.path_.best == k
+        assert np.array_equal(np.unique(model.labels_), np.arange(k))
+        assert np.array_equal(model.labels_, model.path_.labels(k))
+        assert model.cut_ == pytest.approx(twins.graph.cut_value(A.toarray(), model.labels_, cut))
+        assert model.objective_ == pytest.approx(model.cut_ + model.lam_ * k)
+        again = PenalizedCut(n_clusters=k, cut=cut, random_state=0).fit(A * 4.0)
+        assert np.array_equal(again.labels_, model.labels_)
+        if k == true:
+            assert normalized_mutual_info_score(truth, model.labels_) > 0.95
+    for k, words in ((301, "n_clusters must be <= 300, the number of nodes, got 301"),
+                     (0, "n_clusters must be >= 1, got 0")):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            PenalizedCut(n_clusters=k, cut=cut).fit(A)
+    apart = scipy.sparse.block_diag([A, np.ones((3, 3)), np.zeros((1, 1))]).tocsr()
+    parts = whole + 2
+    assert PenalizedCut(n_clusters=parts, cut=cut).fit(apart).cut_ == 0.0
+    words = f"n_clusters must be >= {parts}, the number of connected components, got {parts - 1}"
+    with pytest.raises(ValueError, match=words):
+        PenalizedCut(n_clusters=parts - 1, cut=cut).fit(apart)
+
+
+@seeds(10)
+def test_every_number_of_small_graphs(seed):
+    A = random_graph(seed)
+    for k in range(scipy.sparse.csgraph.connected_components(A)[0], len(A) + 1):
+        model = PenalizedCut(n_clusters=k, random_state=seed).fit(A)
+        assert np.array_equal(np.unique(model.labels_), np.arange(k))
+
+
+def test_number_and_penalty():
+    A = cliques(3, 4)
+    for lam in (-0.5, None, "plateau"):
+        with pytest.raises(ValueError, match="lam must be 'auto' if n_clusters is a number"):
+            PenalizedCut(lam=lam, n_clusters=2).fit(A)
+    with pytest.raises(TypeError, match="n_clusters must not be given"):
+        cut_path(A, n_clusters=2)
+
+
+def test_mergers_take_the_cheapest_pair():
+    """As a loop over all pairs finds it, in plain numpy."""
+    A, _ = planted_graph(40, size=10, inside=6, outside=3)
+    graph = network.read_graph(PenalizedCut(), A, "normalized")
+    labels = np.arange(len(graph), dtype=np.int32)
+    for k in range(len(graph) - 1, 30, -1):
+        values = {}
+        for a, b in itertools.combinations(range(k + 1), 2):
+            if A.toarray()[np.ix_(labels == a, labels == b)].any():
+                merged = np.where(labels == b, a, labels)
+                merged = np.unique(merged, return_inverse=True)[1].astype(np.int32)
+                values[a, b] = twins.graph.cut_value(A.toarray(), merged, "normalized")
+        labels = cuts.merged_to(graph, labels, k)
+        found = twins.graph.cut_value(A.toarray(), labels, "normalized")
+        assert found == pytest.approx(min(values.values()))
 
 
 def test_auto_knows_no_unit():

@@ -88,6 +88,13 @@ class CutDescent:
         self.update_cut()
         return self
 
+    def keep(self, labels):
+        """Take these labels as they are, without a move."""
+        self.labels, self.n_clusters = number_labels(labels.copy(), None)
+        self._record(0.0, self.n_clusters, len(self.graph), moved=0)
+        self.update_cut()
+        return self
+
     def update_cut(self):
         """Set the cut, and the last objective, computed from the labels."""
         last = self.sweeps(self.graph.arrays, self.labels, self.lam, self.tie)
@@ -421,6 +428,13 @@ class CommunitySearch:
                 break
             best = refined
 
+    def add_finer(self, number):
+        """Descend at higher and higher resolutions, until there are ``number`` clusters or more."""
+        resolution = max(self.resolutions)
+        while max(clustering.n_clusters for clustering in self.clusterings) < number:
+            resolution *= 2.0
+            self._add(self._descend("multilevel", resolution, None), resolution)
+
     def _enough_agree(self):
         """Whether enough separate descents found clusters as good as the best."""
         least = self.clusterings[self.best_index].length
@@ -428,16 +442,19 @@ class CommunitySearch:
         return sum(length <= limit for length in self.separate) >= ENOUGH_DESCENTS
 
 
-def search_communities(model, graph, length, start, rng):
+def search_communities(model, graph, length, start, rng, number=None):
     """Clusterings of a search for the least description length.
 
-    The connected components and the given labels ``start`` (None: none) are among them.
+    The connected components and the given labels ``start`` (None: none) are among them, and, where
+    a ``number`` of clusters is given, one of that many clusters or more.
     """
     search = CommunitySearch(model, graph, length)
     if graph.linked.any():
         search.lower_resolutions(start)
         search.iterate_resolution()
         search.run_more_starts(rng)
+        if number is not None:
+            search.add_finer(number)
     given = [graph.components[1]] if start is None else [graph.components[1], start]
     return [*(CutClustering.of(graph, labels, length) for labels in given), *search.clusterings]
 
@@ -460,6 +477,33 @@ def lam_between(graph, labels, cut):
     if graph.linked.any() and (cut == "ratio" or highest == 0.0):
         single = float((graph.out[graph.linked] / graph.size[graph.linked]).min())
     return (min(-single, highest) + highest) / 2
+
+
+def merged_to(graph, labels, number):
+    """Labels after mergers of clusters to ``number``, always of pairs that cost least.
+
+    Pairs are clusters with links to each other; a merger costs (cut of the union) - (cuts of both).
+    Half of the mergers that are left are made at once, of different clusters, so that many take a
+    time in proportion to the links. There are at least ``number`` clusters in ``labels``, and no
+    more connected components than that.
+    """
+    labels, k = number_labels(labels.copy(), None)
+    merged = graph.contracted(labels, k)
+    while k > number:
+        ratio, (row, column, union) = merged.ratio, merged.unions()
+        target, left = np.arange(k, dtype=np.int32), max((k - number) // 2, 1)
+        free = np.ones(k, dtype=bool)
+        for pair in np.argsort(union - ratio[row] - ratio[column], kind="stable"):
+            a, b = row[pair], column[pair]
+            if a < b and free[a] and free[b]:  # each pair stands there twice
+                target[b] = a
+                free[a] = free[b] = False
+                left -= 1
+                if left == 0:
+                    break
+        target, k = number_labels(target, None)
+        labels, merged = target[labels], merged.contracted(target, k)
+    return labels
 
 
 def penalty_chain(model, graph, start):

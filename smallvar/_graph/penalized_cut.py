@@ -21,6 +21,7 @@ from smallvar._core.validation import (
     check_number,
     check_option,
     check_verbose,
+    exact_number,
     shown,
 )
 from smallvar._graph.cut_path import Clusterings, CutPath
@@ -29,6 +30,7 @@ from smallvar._graph.cuts import (
     CutDescent,
     LinkDescription,
     lam_between,
+    merged_to,
     penalty_chain,
     search_communities,
     spectral_labels,
@@ -65,8 +67,7 @@ class PenalizedCut(FitMixin, BaseEstimator):
         nearest neighbors any cut of a body of points does: there it merges clusters that have about
         as many links between them as a cut through one body has (see Notes). "plateau" takes the
         clusters that are best over the widest range of log(-lam) on a path of penalties, which are
-        never one. Both need ``algorithm="multilevel"``. There is no exact number of clusters to ask
-        for, since not every number has clusters of a low cut: ``path_.labels(k)`` has those found.
+        never one. Both need ``algorithm="multilevel"``.
 
         A number: for the normalized cut, a cluster pays for itself if the share of its degree that
         stays within, links(c, c) / deg(c), exceeds 1 + lam: with -0.5, more than half. Useful is
@@ -77,6 +78,11 @@ class PenalizedCut(FitMixin, BaseEstimator):
 
         None: -0.5, for the ratio cut times the mean of the nodes' links. :func:`cut_path` tries a
         range.
+    n_clusters : int, "auto" or None, default=None
+        The exact number of clusters, if ``lam`` is "auto": the clusters of that number with the
+        least description length, or, if the search has found none, mergers of more clusters. At
+        least the number of connected components, and at most that of nodes. None or "auto": the
+        links choose.
     cut : {"normalized", "ratio"}, default="normalized"
         What is cut. The normalized cut balances degrees, the ratio cut numbers of nodes.
     algorithm : {"multilevel", "incremental", "batch"}, default="multilevel"
@@ -215,6 +221,7 @@ class PenalizedCut(FitMixin, BaseEstimator):
         self,
         *,
         lam: float | Literal["auto", "plateau"] | None = "auto",
+        n_clusters: int | Literal["auto"] | None = None,
         cut: Literal["normalized", "ratio"] = "normalized",
         algorithm: Literal["multilevel", "incremental", "batch"] = "multilevel",
         init: ArrayLike | None = None,
@@ -224,6 +231,7 @@ class PenalizedCut(FitMixin, BaseEstimator):
         verbose: int = 0,
     ) -> None:
         self.lam = lam
+        self.n_clusters = n_clusters
         self.cut = cut
         self.algorithm = algorithm
         self.init = init
@@ -288,11 +296,14 @@ class PenalizedCut(FitMixin, BaseEstimator):
                 order = rng.permutation(len(graph))
                 descents.append(CutDescent(self, graph, lam, order).run("multilevel", start))
             return best_of(descents, total=self.n_init, rounding=tie_of(graph, lam)), lam
+        number = _number_of(self, graph)
         shortest = {}  # the clustering of least description length for each number of clusters
-        for clustering in search_communities(self, graph, length, start, rng):
+        for clustering in search_communities(self, graph, length, start, rng, number):
             k = clustering.n_clusters
             if k not in shortest or clustering.length < shortest[k].length:
                 shortest[k] = clustering
+        if number is not None:
+            return self._exactly(graph, shortest, number, length)
         best = min(sorted(shortest), key=lambda k: shortest[k].length)
         labels = shortest[best].labels
         if links_neighbors(graph, labels):
@@ -302,6 +313,21 @@ class PenalizedCut(FitMixin, BaseEstimator):
         lam = lam_between(graph, labels, self.cut)
         self.path_ = Clusterings(graph, shortest.values(), length).chosen(best, lam)
         return CutDescent(self, graph, lam, None).run("multilevel", labels), lam
+
+    def _exactly(self, graph, shortest, number, length):
+        """CutDescent with ``number`` clusters, and a penalty for them; sets ``path_``."""
+        labels = merged_to(graph, shortest[min(k for k in shortest if k >= number)].labels, number)
+        lam = lam_between(graph, labels, self.cut)
+        # moves that lower the objective at this penalty, if they leave the number as it is
+        for algorithm in ("multilevel", "incremental"):
+            best = CutDescent(self, graph, lam, None).run(algorithm, labels)
+            if best.n_clusters == number:
+                break
+        else:
+            best = CutDescent(self, graph, lam, None).keep(labels)
+        shortest[number] = CutClustering.of(graph, best.labels, length)
+        self.path_ = Clusterings(graph, shortest.values(), length).chosen(number, lam)
+        return best, lam
 
     def fit_predict(
         self, X: "ArrayLike | sparray | spmatrix | Graph", y: object = None
@@ -358,7 +384,7 @@ def cut_path(
     n_lams : int, default=50
         Number of penalties where ``lams`` is None.
     **options
-        Parameters of :class:`PenalizedCut` other than ``lam``.
+        Parameters of :class:`PenalizedCut` other than ``lam`` and ``n_clusters``.
 
     Returns
     -------
@@ -397,6 +423,8 @@ def cut_path(
     """
     if "lam" in options:
         raise TypeError("lam must not be given: it goes over lams")
+    if "n_clusters" in options:
+        raise TypeError("n_clusters must not be given: it follows from lams")
     check_number(n_lams, "n_lams", low=1, integer=True)
     model = PenalizedCut(lam=None, **options)
     _check_parameters(model)
@@ -427,6 +455,12 @@ def _check_parameters(model):
     """Raise unless the parameters of a PenalizedCut are within their bounds."""
     check_verbose(model.verbose)
     check_option(model.cut, "cut", ("normalized", "ratio"))
+    auto = isinstance(model.lam, str) and model.lam == "auto"
+    if exact_number(model.n_clusters) is not None and not auto:
+        raise ValueError(
+            "lam must be 'auto' if n_clusters is a number, got "
+            f"n_clusters={model.n_clusters} and lam={shown(model.lam)}"
+        )
     check_option(model.algorithm, "algorithm", ("multilevel", "incremental", "batch"))
     if isinstance(model.lam, str):
         check_option(model.lam, "lam", CUT_RULES)
@@ -439,6 +473,19 @@ def _check_parameters(model):
         raise ValueError(f"lam must be finite, got {shown(model.lam)}")
     check_number(model.n_init, "n_init", low=1, integer=True)
     check_number(model.max_iter, "max_iter", low=1, integer=True)
+
+
+def _number_of(model, graph):
+    """The checked number of clusters asked for; None if the links choose."""
+    number = exact_number(model.n_clusters)
+    if number is not None and number < graph.components[0]:
+        raise ValueError(
+            f"n_clusters must be >= {graph.components[0]}, the number of connected components, "
+            f"got {number}"
+        )
+    if number is not None and number > len(graph):
+        raise ValueError(f"n_clusters must be <= {len(graph)}, the number of nodes, got {number}")
+    return number
 
 
 def _solve(model, graph, start, lam, rng):
