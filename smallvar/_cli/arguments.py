@@ -8,6 +8,7 @@ import argparse
 import difflib
 import os
 import select
+import shutil
 import stat
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from smallvar._cli.words import names_of_option, option_of
 
 # the functions of the commands by name, set by `main`; the first one is the default
 COMMANDS: dict[str, Callable[[list[str]], None]] = {}
+HELP_WIDTH = 78  # letters of a line of --help
 TARGETS = ("out", "components", "tracks", "plot")  # options that name a file to write
 PICTURE_FORMATS = (".png", ".pdf", ".svg")
 # endings of names
@@ -96,16 +98,19 @@ class ShowConfig(argparse.Action):
 
 
 def new_parser(prog, usage, description, examples):
-    """Create the parser of a command; the texts are those around the options in ``--help``."""
-    default = next(iter(COMMANDS))
+    """Create the parser of a command; ``--help`` begins with the examples and the commands."""
+    width = max(map(len, COMMANDS)) + 2
+    commands = [f"  {name:<{width}}{work.__doc__ or ''}" for name, work in COMMANDS.items()]
+    commands.append(f"  {next(iter(COMMANDS))} may be left out; each has its own --help")
     examples = textwrap.indent(textwrap.dedent(examples).strip(), "  ")
+    description = textwrap.fill(" ".join(description.split()), HELP_WIDTH)
     return Parser(
         prog=prog,
         usage=usage,
-        description=textwrap.fill(" ".join(description.split()), 80),
-        epilog=f"examples:\n{examples}\n\n"
-        f"commands: {', '.join(COMMANDS)} (default: {default}); each has its own --help",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="\n".join(["examples:", examples, "\ncommands:", *commands, "", description]),
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
+            prog, width=min(HELP_WIDTH, shutil.get_terminal_size().columns - 2)
+        ),
         allow_abbrev=False,
     )
 

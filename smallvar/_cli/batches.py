@@ -8,7 +8,9 @@ from time import perf_counter
 
 import numpy as np
 
+from smallvar._cli.answer import Answer, steps_by_files
 from smallvar._cli.arguments import penalty_of, refuse_given, refuse_text_options
+from smallvar._cli.choice import by_penalty_in_words, given_in_words
 from smallvar._cli.columns import (
     columns_in_short,
     in_types,
@@ -17,14 +19,7 @@ from smallvar._cli.columns import (
     refuse_twins,
 )
 from smallvar._cli.errors import UserError
-from smallvar._cli.output import (
-    labels_by_batches,
-    out_in_words,
-    report,
-    sizes_in_words,
-    timed,
-    warnings_told,
-)
+from smallvar._cli.output import labels_by_batches, sizes_in_words, timed, warnings_told
 from smallvar._cli.progress import ProgressLine
 from smallvar._cli.table import (
     BY_BATCHES,
@@ -82,23 +77,32 @@ def cluster_by_batches(args):
         raise UserError("not enough memory for a batch: give a smaller --batch-size") from error
     labeling = perf_counter() - begin
     k, empty = len(sizes), int((sizes == 0).sum())
-    report(
-        {
+    origin = "the squared distance at which a cluster opens"
+    sentence = by_penalty_in_words(k, model.lam_, origin)
+    if args.n_clusters is not None:
+        sentence = given_in_words(k)
+    if empty:
+        sentence = f"{sentence[:-1]}; {empty} of them without rows."
+    answer = Answer(
+        sentence,
+        {"K": k, "sizes": sizes_in_words(sizes, "points")},
+        about={
             "data": f"{table.name}, {columns_in_short(table.titles)}",
             "n": table.n,
             "d": len(table.titles),
             "batches": f"{-(-table.n // args.batch_size):,} of up to "
             f"{counted(args.batch_size, 'row')}",
             "sample": f"{len(sample):,} rows, drawn at random, for the clusters to begin with",
-            "lam": f"{model.lam_:.8g} (the squared distance at which a cluster opens)",
-            "K": f"{k}, {empty} without rows" if empty else k,
+        },
+        details={
+            "lam": f"{model.lam_:.8g} ({origin})",
             "objective": f"{error + model.lam_ * k:.10g} (SSE + lam K)",
             "SSE": f"{error:.10g}",
-            "sizes": sizes_in_words(sizes, "points"),
             "seconds": f"{reading:.3f} looking, {fitting:.3f} fitting, {labeling:.3f} labeling",
-            "labels": out_in_words(args),
-        }
+        },
+        steps=tuple(steps_by_files(args, drawn=False)),
     )
+    answer.tell(args)
 
 
 class Batches:

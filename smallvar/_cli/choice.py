@@ -1,9 +1,12 @@
 """The number of clusters that a path chose, in words, and how it was searched for."""
 
+import warnings
+
 import numpy as np
 
 from smallvar._cli.output import timed
 from smallvar._cli.words import counted
+from smallvar._selection.envelope import coarsest_number
 
 WHOLE_PATH = float("inf")  # length of --path without a K
 CALLED_CLEAR = 0.8  # least confidence in a number that is called clear
@@ -12,8 +15,15 @@ NAMED_RANGES = 4  # most numbers, or ranges of numbers, that are named one by on
 
 
 def fitted(args, work, *data, **options):
-    """Fit, and return what `timed` does; the line of progress tells of the steps unless printed."""
-    return timed(work, *data, follow=None if args.verbose else note, **options)
+    """Fit, and return what `timed` does; the line of progress tells of the steps unless printed.
+
+    That a number is not clear is no warning: the report begins with it, and says what to do next.
+    """
+    from smallvar import UnclearNumberWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnclearNumberWarning)
+        return timed(work, *data, follow=None if args.verbose else note, **options)
 
 
 class Choice:
@@ -38,8 +48,13 @@ class Choice:
         self.low, self.high = path.lam_low[allowed], path.lam_high[allowed]
         # criteria relative to the best number that is allowed
         self.behind = path.criterion[allowed] - criterion[self.ranked[0]]
+        self.coarsest = coarsest_number(path.n_clusters, path.criterion, path.best)
+        self.is_only = self.ranked == [self.best]  # no other number could be chosen
         self.confidence, self.alike = getattr(path, "confidence", None), []
-        if self.confidence is not None and self.confidence < CALLED_CLEAR:
+        if self.confidence is not None and np.isnan(self.confidence):  # the number was given
+            self.confidence = None
+        self.is_clear = self.confidence is None or self.confidence >= CALLED_CLEAR
+        if not self.is_clear:
             self.alike = about_as_good(self.best, self.counts, path.confidences[allowed])
         # a better number than --max-clusters allows is named, if it is better by more than a tie
         ahead = criterion[self.best] - criterion[with_criterion[0]]
@@ -48,30 +63,38 @@ class Choice:
         )
 
     def of_fit(self, model):
-        """Text of the number of clusters of a model, and of its penalty."""
+        """The sentence on the number of clusters of a model, and text of what its penalty is."""
         k = model.n_clusters_
-        number = self.in_words(k) if model.n_clusters is None else f"{k} (given)"
-        return number, self.lam_in_words()
+        sentence = self.in_words(k) if model.n_clusters is None else given_in_words(k)
+        return sentence, self.lam_in_words()
 
     def in_words(self, n_clusters):
-        """Say how many clusters there are after the last sweep, why, and how sure that is."""
-        words = "from the data"
+        """The sentence on how many clusters there are after the last sweep, and how sure it is."""
+        many, certainty = counted(n_clusters, "cluster"), self.certainty()
         if n_clusters != self.best:
-            words = f"{self.best} {words}, fewer after the sweeps"
+            many += f" after the last sweeps, of {self.best} that the data speak for"
         if self.beyond:
-            words += f", {self.most} at most: {self.beyond} fits better"
-        certainty = self.certainty()
-        return f"{n_clusters} ({words}; {certainty})" if certainty else f"{n_clusters} ({words})"
+            many += f", of {self.most} at most: {self.beyond} would fit better"
+        if not certainty:
+            return f"{many}, chosen from the data."
+        if self.is_only:
+            return f"{many}: {certainty}."
+        return f"{many}, {'and' if self.is_clear else 'but'} this number is {certainty}."
 
     def certainty(self):
         """Text of how sure the number is, or why there is no other; empty if neither is known."""
-        if self.ranked == [self.best]:
+        if self.is_only:
             if self.most == 1:
                 return "no other was allowed"
             return "too few distinct rows to support another"
         if self.confidence is None:
             return ""
-        return certainty_in_words(self.best, self.confidence, self.counts, self.alike)
+        return certainty_in_words(self.confidence, self.counts, self.alike)
+
+    @property
+    def known_confidence(self):
+        """The confidence in the number; None where no other could be chosen, or it is not known."""
+        return None if self.is_only else self.confidence
 
     def lam_in_words(self):
         """Text of what lam means, and of the range of lam for which the number chosen is best."""
@@ -135,7 +158,7 @@ class Choice:
             if not self.low[at] < self.high[at]:
                 meaning += " before the last sweeps"  # which have changed the errors
         lines.append(f"   * chosen: {meaning}")
-        return "\n".join([*lines, ""])
+        return "\n".join(lines)
 
 
 def about_as_good(best, counts, confidences):
@@ -145,17 +168,17 @@ def about_as_good(best, counts, confidences):
     return counts[alike].tolist()
 
 
-def certainty_in_words(best, confidence, counts, alike):
+def certainty_in_words(confidence, counts, alike):
     """Say whether a number of clusters is clear, and if not, which others fit about as well.
 
     ``alike`` are the others, from `about_as_good`; ``counts`` are all numbers, ascending: what is
     between two of them was not looked at.
     """
     clear = confidence >= CALLED_CLEAR
-    verdict = f"{'clear' if clear else 'not clear'}, confidence {confidence:.2f}"
+    verdict = f"{'clear' if clear else 'not clear'} (confidence {confidence:.2f})"
     if clear or not alike:
         return verdict
-    numbers = np.sort([best, *alike])
+    numbers = np.sort(alike)
     gaps = np.diff(counts.searchsorted(numbers)) > 1
     parts = []
     for run in np.split(numbers, np.flatnonzero(gaps) + 1):
@@ -164,7 +187,24 @@ def certainty_in_words(best, confidence, counts, alike):
         parts = [f"{len(numbers)} numbers from {numbers[0]} to {numbers[-1]}"]
     *first, last = parts
     words = f"{', '.join(first)} and {last}" if first else last
-    return f"{verdict}: {words} fit about as well"
+    return f"{verdict}: {words} fit{'s' if len(numbers) == 1 else ''} about as well"
+
+
+def certainty_in_short(confidence):
+    """Text for a title: clear or not, and the confidence; empty if that is None or NaN."""
+    if confidence is None or np.isnan(confidence):
+        return ""
+    return f"{'clear' if confidence >= CALLED_CLEAR else 'not clear'} ({confidence:.2f})"
+
+
+def given_in_words(k):
+    """The sentence on a number of clusters that was asked for."""
+    return f"{counted(k, 'cluster')}, as asked for."
+
+
+def by_penalty_in_words(k, lam, origin):
+    """The sentence on a number of clusters that a penalty leads to."""
+    return f"{counted(k, 'cluster')}, by the penalty lam = {lam:.8g} ({origin})."
 
 
 def note(progress, event):

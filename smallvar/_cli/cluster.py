@@ -5,6 +5,13 @@ from time import perf_counter
 
 import numpy as np
 
+from smallvar._cli.answer import (
+    Answer,
+    number_facts,
+    steps_by_columns,
+    steps_by_files,
+    steps_by_number,
+)
 from smallvar._cli.arguments import (
     check_targets,
     given,
@@ -17,31 +24,35 @@ from smallvar._cli.arguments import (
     refuse_given,
 )
 from smallvar._cli.batches import cluster_by_batches
-from smallvar._cli.choice import WHOLE_PATH, Choice, fitted
+from smallvar._cli.choice import (
+    WHOLE_PATH,
+    Choice,
+    by_penalty_in_words,
+    fitted,
+    given_in_words,
+)
 from smallvar._cli.columns import columns_in_short
 from smallvar._cli.data import load, of_data, scaled, wines, wines_in_words, without_identifiers
 from smallvar._cli.errors import UserError
 from smallvar._cli.mixed import kinds_of, reader_for, refuse_misplaced, show_table
 from smallvar._cli.mixed_table import MixedTable
+from smallvar._cli.others import steps_by_others
 from smallvar._cli.output import (
-    out_in_words,
-    report,
     save,
-    say,
     sizes_in_words,
     timed,
     warnings_told,
 )
 from smallvar._cli.partitions import check_options, fit, label, opened
 from smallvar._cli.picture import merge_path_picture, picture, profile_picture
-from smallvar._cli.profiles import TELLING, profiles_in_words, profiles_of
+from smallvar._cli.profiles import TELLING, profiles_table
 from smallvar._cli.shapes import hint_of_shapes, of_shapes, refuse_with_shapes, show_shapes
 from smallvar._cli.table_out import write_clusters
 from smallvar._cli.words import counted
 
 
 def cluster(argv):
-    """Cluster the rows of a table with DP-means."""
+    """Find groups of rows that are alike, and how many there are."""
     parser = cluster_parser()
     args = parse(
         parser,
@@ -56,8 +67,7 @@ def cluster(argv):
         "those of the data",
     )
     path_and_data(args, WHOLE_PATH)
-    if args.shapes:
-        refuse_with_shapes(args)
+    refuse_with_shapes(args)
     if args.kinds is not None:
         refuse_misplaced(args)
     if args.dask:
@@ -85,7 +95,7 @@ def cluster(argv):
         return
     table = without_identifiers(args, table)
     X, scaler = scaled(args, table)
-    if args.shapes:
+    if args.shapes or args.long:
         show_shapes(args, table, X, scaler, reading)
     elif args.path is not None:
         show_path(args, table, X, scaler, reading)
@@ -97,8 +107,7 @@ def cluster_parser():
     """The parser of the command, without the arguments that all commands share."""
     parser = new_parser(
         prog="smallvar",
-        usage="smallvar [cluster] [DATA] [--n-clusters K | --lam L | --guess K | --path [K]]\n"
-        f"{' ' * len('usage: smallvar ')}[options]",
+        usage="smallvar [cluster] [DATA] [options]",
         description="""
             Cluster the rows of a table with DP-means: k-means that finds the number of
             clusters K by itself. It minimizes SSE + lam K, the sum of squared distances to
@@ -106,11 +115,10 @@ def cluster_parser():
             --lam and --guess the data choose K, by a criterion of likelihood and description
             length, and with it lam.""",
         examples="""
-            smallvar measurements.csv --out labels.csv
-            smallvar measurements.csv --path --plot path.png
-            smallvar measurements.csv --shapes --plot shapes.png
-            smallvar points.npy --lam 2.5 --algorithm delayed --plot clusters.png
-            sort -u samples.txt | smallvar --scale --drop-missing --out - > labels.csv""",
+            smallvar table.csv                        how many clusters, and what they are
+            smallvar table.csv --out labels.csv       the cluster of each row, as a file
+            smallvar table.csv --scale --plot c.png   columns count alike; with a picture
+            smallvar table.csv --shapes               clusters of any shape""",
     )
     _add_number_arguments(parser)
     _add_model_arguments(parser)
@@ -193,14 +201,20 @@ def _add_model_arguments(parser):
         "K, unless --n-clusters gives it. For tables of numbers",
     )
     parser.add_argument(
+        "--long",
+        action="store_true",
+        help="clusters that may be long, each in its own direction: each has a covariance of its "
+        "own, and the data choose K, unless --n-clusters gives it. For tables of numbers",
+    )
+    parser.add_argument(
         "--profiles",
         type=number(int, 1),
         nargs="?",
         const=TELLING,
         metavar="COLUMNS",
-        help="say what sets each cluster apart: its mean and spread in the columns that save most "
-        "of the squared distances, at most 3 or so many, and what share they save (of a table with "
-        "words or gaps this is always said); --plot then draws this in place of the rows",
+        help="say what sets each cluster apart in so many columns, at most (default: 3): its mean "
+        "and spread in those that save most of the squared distances, and what share they save; "
+        "--plot then draws this in place of the rows",
     )
     parser.add_argument(
         "--max-clusters", type=number(int, 1), metavar="M", help="never make more than M clusters"
@@ -286,22 +300,41 @@ def show_clusters(args, table, X, scaler, reading):
         drawn = profile_picture if args.profiles else picture
         save(args.plot, drawn(table, model, scaler))
 
-    report(
-        {
-            **of_data(args, table, scaler),
-            **of_model(args, model, np.bincount(model.labels_)),
-            "boundaries": hint_of_shapes(args, X, model.labels_, model.n_clusters_),
-            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
-            "labels": out_in_words(args),
-            "picture": args.plot,
-        }
-    )
-    if args.profiles:
-        say(f"\n{profiles_in_words(profiles_of(model, table.titles, scaler), args.profiles)}")
+    choice = choice_of(model)
+    sentence, facts, details = of_model(model, choice, np.bincount(model.labels_))
+    hint = hint_of_shapes(args, X, model.labels_, model.n_clusters_)
+    steps, tried = steps_of(args, model, choice, X, table.titles, doubted=hint is not None)
+    appendix = None
     if table.truth is not None:
-        say(f"\n{wines_in_words(table.truth, model.labels_)}")
+        appendix = wines_in_words(table.truth, model.labels_)
         if args.plot is None:
-            say("Draw the clusters: smallvar --plot wines.png")
+            steps.append("draw the clusters: smallvar --plot wines.png")
+    answer = Answer(
+        sentence,
+        {**facts, "boundaries": hint, "tried": tried},
+        about=of_data(args, table, scaler),
+        details={**details, "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting"},
+        tables=(profiles_table(args, model, table.titles, scaler),),
+        steps=tuple(steps),
+    )
+    answer.tell(args, appendix)
+
+
+def choice_of(model):
+    """The Choice of a model whose number the data chose, or that has the given one; else None."""
+    return Choice(model.path_, model.max_clusters) if model.lam == "auto" else None
+
+
+def steps_of(args, model, choice, X, titles, doubted):
+    """What to do next, as texts, and what was tried and is no better."""
+    chosen = choice is not None and model.n_clusters is None
+    confidence = choice.known_confidence if chosen else None
+    if chosen and choice.is_only:
+        return steps_by_files(args), None
+    steps, tried = steps_by_others(args, X, confidence, doubted)
+    if chosen and not choice.is_clear:
+        steps += [*steps_by_number(choice), *steps_by_columns(model.path_, titles)]
+    return [*steps, *steps_by_files(args)], tried
 
 
 def show_folder(args):
@@ -325,43 +358,52 @@ def show_folder(args):
             )
         _, fitting = fitted(args, fit, folder, model)
         sizes, labeling = timed(label, args, folder, model)
-        report(
-            {
-                "data": f"{folder.name}, {columns_in_short(folder.titles)}",
-                "n": len(model.labels_),
-                "d": len(folder.titles),
-                "partitions": f"{folder.X.npartitions:,}, on {folder.workers}",
-                **(of_shapes(model, sizes) if args.shapes else of_model(args, model, sizes)),
-                "seconds": f"{opening:.3f} opening, {fitting:.3f} fitting, {labeling:.3f} labeling",
-                "labels": out_in_words(args),
-            }
-        )
+        details = {}
+        if args.shapes:
+            sentence, facts = of_shapes(model, sizes)
+        else:
+            sentence, facts, details = of_model(model, choice_of(model), sizes)
+        seconds = f"{opening:.3f} opening, {fitting:.3f} fitting, {labeling:.3f} labeling"
+        about = {
+            "data": f"{folder.name}, {columns_in_short(folder.titles)}",
+            "n": len(model.labels_),
+            "d": len(folder.titles),
+            "partitions": f"{folder.X.npartitions:,}, on {folder.workers}",
+        }
+        steps = steps_by_files(args, drawn=False)
+        details["seconds"] = seconds
+        Answer(sentence, facts, about, details, steps=tuple(steps)).tell(args)
 
 
-def of_model(args, model, sizes):
-    """Say what was found, and by which penalty."""
-    number = model.n_clusters_
-    if model.lam == "auto":
-        number, origin = Choice(model.path_, model.max_clusters).of_fit(model)
-    elif args.lam is None:
-        origin = f"farthest-first, for a guess of {counted(model.guess, 'cluster')}"
+def of_model(model, choice, sizes):
+    """The sentence, the facts and the details on clusters of these sizes."""
+    k, confidence = model.n_clusters_, None
+    if choice is not None:
+        sentence, origin = choice.of_fit(model)
+        if model.n_clusters is None:
+            confidence = choice.known_confidence
+    elif model.n_clusters is not None:
+        sentence, origin = given_in_words(k), "found with it"
     else:
         origin = "given"
-    return {
+        if isinstance(model.lam, str):
+            origin = f"farthest-first, for a guess of {counted(model.guess, 'cluster')}"
+        sentence = by_penalty_in_words(k, model.lam_, origin)
+    facts = {**number_facts(k, confidence), "sizes": sizes_in_words(sizes, "points")}
+    details = {
         "lam": f"{model.lam_:.8g} ({origin})",
-        "K": number,
         "sweeps": model.n_iter_,
         "objective": f"{model.objective_:.10g} (SSE + lam K)",
         "SSE": f"{model.inertia_:.10g}",
-        "sizes": sizes_in_words(sizes, "points"),
     }
+    return sentence, facts, details
 
 
 def show_path(args, table, X, scaler, reading):
     """Print, and draw where asked for, how clusterings compare over their number of clusters."""
     from smallvar import cluster_path
 
-    model = new_model(args)
+    model, told = new_model(args), None
     if args.out is None:
         # without --out nothing is labeled, and a path alone takes less time than a fit
         names = ("max_clusters", "random_state", "n_threads", "verbose")
@@ -372,18 +414,29 @@ def show_path(args, table, X, scaler, reading):
             _, fitting = fitted(args, model.fit, X)
         path = model.path_
         write_clusters(args, table, model)
+        told = profiles_table(args, model, table.titles, scaler)
     choice = Choice(path, model.max_clusters)
     if args.plot is not None:
         save(args.plot, merge_path_picture(table, choice, scaler))
-    say(choice.as_table())
-    report(
-        {
+    # without labels, the clusters are those of the path
+    k, sizes = path.best, None
+    if args.out is not None:
+        k, sizes = model.n_clusters_, sizes_in_words(np.bincount(model.labels_), "points")
+    steps = [] if choice.is_only or choice.is_clear else steps_by_number(choice)
+    if steps:
+        steps += steps_by_columns(path, table.titles)
+    answer = Answer(
+        choice.in_words(k),
+        {**number_facts(k, choice.known_confidence), "sizes": sizes},
+        about={
             **of_data(args, table, scaler),
             "sample": choice.sample_in_words(len(X)),
+        },
+        details={
             "lam": f"{path.lam:.8g} ({choice.lam_in_words()})",
-            "K": choice.in_words(path.best),
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
-            "labels": out_in_words(args),
-            "picture": args.plot,
-        }
+        },
+        tables=(choice.as_table(), told),
+        steps=(*steps, *steps_by_files(args)),
     )
+    answer.tell(args)

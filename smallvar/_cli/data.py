@@ -14,7 +14,7 @@ from smallvar._core.identifiers import identifies
 from smallvar._selection.scale import wide_in_words, wide_of_many
 
 # of numbers only
-NOT_FOR_TABLES = ("guess", "scale", "drop_missing", "batch_size", "dask", "shapes")
+NOT_FOR_TABLES = ("guess", "scale", "drop_missing", "batch_size", "dask", "shapes", "long")
 
 
 def load(args, prog, stand_in, needed="", otherwise=None):

@@ -8,6 +8,7 @@ import argparse
 
 import numpy as np
 
+from smallvar._cli.answer import Answer
 from smallvar._cli.arguments import (
     check_targets,
     given,
@@ -21,17 +22,9 @@ from smallvar._cli.arguments import (
 from smallvar._cli.columns import columns_in_short
 from smallvar._cli.data import digits, load, of_data
 from smallvar._cli.errors import UserError
-from smallvar._cli.output import (
-    in_short,
-    out_in_words,
-    replacing,
-    report,
-    save,
-    say,
-    timed,
-    write_rows,
-)
+from smallvar._cli.output import in_short, replacing, save, timed, write_rows
 from smallvar._cli.picture import feature_picture, path_picture
+from smallvar._cli.profiles import SHOWN_CLUSTERS, TELLING, named, short
 from smallvar._cli.table import explained, square_of
 from smallvar._cli.table_out import write_out
 from smallvar._cli.words import counted
@@ -43,7 +36,7 @@ NO_ERROR = 1e-20  # share of ||X||^2 below which an error of a path is only roun
 
 
 def features(argv):
-    """Find features that the rows of a table share, with BP-means or K-features."""
+    """Find features that rows of a table share, any number of them each."""
     parser = features_parser()
     args = parse(
         parser,
@@ -228,34 +221,71 @@ def show_features(args, options, table, reading):
     if args.plot is not None:
         save(args.plot, feature_picture(table, model, args.shape))
 
-    report(
-        {
-            **of_data(args, table),
+    sentence, facts, details = of_model(model, table.X, lam)
+    steps = []
+    if args.out is None and args.data is not None:
+        steps = ["--out FILE writes which row has which feature; --components FILE the features"]
+    if args.plot is None and args.data is not None:
+        steps.append("--plot draws the features")
+    answer = Answer(
+        sentence,
+        facts,
+        about={**of_data(args, table), "components": args.components},
+        details={
             "lam": lam,
-            "K": f"{model.n_components_}{' (given)' if lam is None else ''}",
             "starts": starts_in_words(args),
-            **facts_of_model(model, table.X, has_penalty=lam is not None),
+            **details,
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
-            "assignments": out_in_words(args),
-            "components": args.components,
-            "picture": args.plot,
-        }
+        },
+        # pixels say nothing one by one
+        tables=(None if args.shape else features_in_words(model, named(table.titles)),),
+        steps=tuple(steps),
+        out="assignments",
     )
+    answer.tell(args)
 
 
-def facts_of_model(model, X, has_penalty):
-    """The lines of the report about a fitted model of the rows X."""
+def of_model(model, X, lam):
+    """The sentence, the facts and the details of a fitted model of the rows X."""
     error, energy = model.reconstruction_err_**2, square_of(X)
+    k, share = model.n_components_, explained(error, energy)
     rows_of_feature = model.assignments_.sum(axis=0)
     rows_by_number = np.bincount(model.assignments_.sum(axis=1))  # rows with 0, 1, ... features
-    rows = [f"{rows:,} with {k}" for k, rows in enumerate(rows_by_number) if rows]
-    return {
-        "sweeps": model.n_iter_,
-        "objective": f"{model.objective_:.10g} (error + lam K)" if has_penalty else None,
-        "error": f"{error:.10g} ({explained(error, energy)} of ||X||^2 explained)",
-        "users": in_short(rows_of_feature, "rows") if len(rows_of_feature) else None,
+    rows = [f"{rows:,} with {i}" for i, rows in enumerate(rows_by_number) if rows]
+    origin = "as asked for"
+    if lam is not None:
+        origin = (
+            "chosen from the data"
+            if model.lam == "auto"
+            else f"by the penalty lam = {model.lam_:.8g}"
+        )
+    facts = {
+        "K": k,
+        "explained": f"{share} of ||X||^2",
+        "users": in_short(rows_of_feature, "rows") if k else None,
         "rows": f"{', '.join(rows)} {'feature' if len(rows_by_number) == 2 else 'features'}",
     }
+    details = {
+        "sweeps": model.n_iter_,
+        "objective": None if lam is None else f"{model.objective_:.10g} (error + lam K)",
+        "error": f"{error:.10g}",
+    }
+    of_squares = f"explaining {share} of the sum of squares"
+    return f"{counted(k, 'feature')}, {origin}, {of_squares}.", facts, details
+
+
+def features_in_words(model, titles):
+    """Text with a line for each feature: its rows, and the columns in which it is largest."""
+    lines = []
+    users = model.assignments_.sum(axis=0).tolist()
+    for i, feature in enumerate(model.components_[:SHOWN_CLUSTERS]):
+        largest = np.argsort(-np.abs(feature), kind="stable")[:TELLING]
+        told = [f"{short(titles[j])} {feature[j]:.3g}" for j in largest if feature[j] != 0.0]
+        lines.append(f"  {i:>3}  {counted(users[i], 'row'):>12}  {'; '.join(told)}")
+    if len(users) > SHOWN_CLUSTERS:
+        lines.append(f"  and {counted(len(users) - SHOWN_CLUSTERS, 'more feature')}")
+    what = "what a row with the feature has more, in the columns where that is most:"
+    return "\n".join([what, *lines]) if lines else None
 
 
 def show_path(args, options, table, reading):
@@ -269,25 +299,28 @@ def show_path(args, options, table, reading):
     best = widest(path)
     if args.plot is not None:
         save(args.plot, path_picture(table, path, best))
-    say(path_in_words(path, best))
-    if best is None:
-        verdict = "none"
-    else:
+    widest_range = "none"
+    if best is not None:
         low, high = path.lam_low[best], path.lam_high[best]
         if low == 0:
-            verdict = f"K = {best}, without error, for lam up to {high:.8g}"
+            widest_range = f"K = {best}, without error, for lam up to {high:.8g}"
         else:
-            verdict = f"K = {best}, for lam from {low:.8g} to {high:.8g}: times {high / low:.4g}"
-    report(
-        {
-            **of_data(args, table),
+            times = f"times {high / low:.4g}"
+            widest_range = f"K = {best}, for lam from {low:.8g} to {high:.8g}: {times}"
+    verb = "makes" if path.best == 1 else "make"
+    answer = Answer(
+        f"{counted(path.best, 'feature')} {verb} the shortest description of the rows.",
+        {"K": path.best, "widest": widest_range},
+        about=of_data(args, table),
+        details={
+            "lam": f"{path.lam:.8g}",
             "starts": starts_in_words(args),
-            "widest": verdict,
-            "chosen": f"K = {path.best}, of the shortest description, with lam {path.lam:.8g}",
             "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
-            "picture": args.plot,
-        }
+        },
+        tables=(path_in_words(path, best),),
+        steps=(f"--n-components {path.best} --out FILE writes which row has which feature",),
     )
+    answer.tell(args)
 
 
 def height_and_width(text):
@@ -349,4 +382,4 @@ def path_in_words(path, best):
         lines.append(f"{k:>4}  {error:>14.8g}  {share:>9}  {lam}{mark}")
     if best is not None:
         lines.append("   * best for the widest range of lam")
-    return "\n".join([*lines, ""])
+    return "\n".join(lines)

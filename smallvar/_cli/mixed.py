@@ -2,19 +2,14 @@
 
 import numpy as np
 
+from smallvar._cli.answer import Answer, number_facts, steps_by_files, steps_by_number
 from smallvar._cli.arguments import given, refuse_given
-from smallvar._cli.choice import Choice, fitted
+from smallvar._cli.choice import Choice, by_penalty_in_words, fitted
 from smallvar._cli.columns import columns_in_short
 from smallvar._cli.data import NOT_FOR_TABLES
 from smallvar._cli.errors import UserError
 from smallvar._cli.mixed_table import read_mixed
-from smallvar._cli.output import (
-    out_in_words,
-    report,
-    save,
-    say,
-    sizes_in_words,
-)
+from smallvar._cli.output import save, sizes_in_words
 from smallvar._cli.picture import profile_picture
 from smallvar._cli.profiles import TELLING, profiles_in_words, short
 from smallvar._cli.table_out import write_clusters
@@ -65,28 +60,38 @@ def show_table(args, table, reading):
         write_clusters(args, table, model)
     if args.plot is not None:
         save(args.plot, profile_picture(table, model))
-    say(kinds_in_words(model))
     choice = None
     if isinstance(model.lam, str):
         choice = Choice(model.path_, model.max_clusters, "error", "divergence")
-    if args.path is not None:
-        say(choice.as_table())
-    gaps = gaps_in_words(model)
-    report(
-        {
+    sentence, facts, details = of_model(model, choice)
+    steps = steps_by_files(args)
+    if choice is not None and model.n_clusters is None and not choice.is_only:
+        steps = [*steps_by_number(choice), *steps]
+    answer = Answer(
+        sentence,
+        facts,
+        about={
             "data": f"{table.name}, {columns_in_short(table.titles)}",
             "n": table.n_rows,
             "d": f"{len(model.columns_)} of {len(table.titles)}",
-            "gaps": gaps,
+            "gaps": gaps_in_words(model),
             "kinds": kinds_needed(table),
-            **of_model(args, model, choice),
-            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
-            "labels": out_in_words(args),
-            "picture": args.plot,
-        }
+        },
+        details={**details, "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting"},
+        tables=(
+            choice.as_table() if args.path is not None else None,
+            profiles_of_table(args, model),
+        ),
+        steps=tuple(steps),
     )
-    if model.n_clusters_ > 1 or args.profiles:
-        say(f"\n{profiles_in_words(model.profiles_, args.profiles or TELLING)}")
+    answer.tell(args, kinds_in_words(model))
+
+
+def profiles_of_table(args, model):
+    """Text of what sets the clusters apart; None for one, unless it is asked for."""
+    if model.n_clusters_ == 1 and not args.profiles:
+        return None
+    return profiles_in_words(model.profiles_, args.profiles or TELLING)
 
 
 def new_model(args):
@@ -111,19 +116,23 @@ def new_model(args):
     return model.set_params(shuffle=by_order and args.seed is not None)
 
 
-def of_model(args, model, choice):
-    """Lines of the report about a fitted model; ``choice`` is None if lam was given."""
-    number, origin = model.n_clusters_, "given; in nats, not squared units"
-    if choice is not None:
-        number, origin = choice.of_fit(model)
-    sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
-    return {
+def of_model(model, choice):
+    """The sentence, the facts and the details; ``choice`` is None if lam was given."""
+    k, origin, confidence = model.n_clusters_, "given; in nats, not squared units", None
+    if choice is None:
+        sentence = by_penalty_in_words(k, model.lam_, origin)
+    else:
+        sentence, origin = choice.of_fit(model)
+        if model.n_clusters is None:
+            confidence = choice.known_confidence
+    sizes = np.bincount(model.labels_, minlength=k)
+    facts = {**number_facts(k, confidence), "sizes": sizes_in_words(sizes, "rows")}
+    details = {
         "lam": f"{model.lam_:.8g} ({origin})",
-        "K": number,
         "sweeps": model.n_iter_,
         "objective": f"{model.objective_:.10g} (divergence + lam K)",
-        "sizes": sizes_in_words(sizes, "rows"),
     }
+    return sentence, facts, details
 
 
 def kinds_needed(table):
@@ -150,4 +159,4 @@ def kinds_in_words(model):
     text = [f"  {name:<{widest}}  {kind:<11}  {reason}" for name, kind, reason in shown]
     if len(lines) > SHOWN_COLUMNS:
         text.append(f"  and {counted(len(lines) - SHOWN_COLUMNS, 'more column')}")
-    return "\n".join(["columns:", *text, ""])
+    return "\n".join(["columns:", *text])

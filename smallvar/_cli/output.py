@@ -132,13 +132,6 @@ def sizes_in_words(sizes, noun):
     return f"{in_short(sizes, noun)}{labels}"
 
 
-def report(facts):
-    """Print facts (name: value), one per line; values of None are left out."""
-    facts = {name: value for name, value in facts.items() if value is not None}
-    width = max(map(len, facts)) + 2
-    say("\n".join(f"{name:<{width}}{visible(str(value))}" for name, value in facts.items()))
-
-
 def out_in_words(args):
     """Text: the file of ``--out``, or standard output."""
     return "standard output" if args.out == "-" else args.out

@@ -9,10 +9,14 @@ from types import SimpleNamespace
 import numpy as np
 
 from smallvar import ClusterDisplay, FeatureDisplay, PathDisplay, ProfileDisplay, TrackDisplay
+from smallvar._cli.choice import certainty_in_short
 from smallvar._cli.errors import UserError
-from smallvar._cli.profiles import profiles_of
+from smallvar._cli.profiles import named, profiles_of
 from smallvar._cli.table import clock_title, explained, square_of
 from smallvar._cli.words import counted, visible
+
+# of figures 6 inches wide: still legible where a telephone shows them 390 pixels wide
+DPI, TITLE_SIZE = 200, 11
 
 
 def import_matplotlib():
@@ -25,72 +29,56 @@ def import_matplotlib():
 
 
 def new_figure(width, height):
-    """Return an empty figure; width and height are in inches."""
-    return import_matplotlib()(figsize=(width, height), dpi=150, layout="constrained")
+    """Return an empty figure; width and height are in inches, so small that text is large in it."""
+    return import_matplotlib()(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
 def column_titles(table):
     """The names of the columns in a picture."""
-    return [f"column {title}" if title.isdigit() else visible(title) for title in table.titles]
+    return [visible(title) for title in named(table.titles)]
 
 
-def origin_of_number(model):
-    """Say where the number of clusters comes from, unless it follows from a penalty."""
-    if getattr(model, "lam", "auto") != "auto":  # ShapeMeans has none
-        return ""
-    return ", chosen from the data" if model.n_clusters is None else ", given"
+def number_in_title(model):
+    """Say how many clusters there are, and how clear that is, or where the number comes from."""
+    k = f"K = {model.n_clusters_:,}"
+    if model.n_clusters not in (None, "auto"):
+        return f"{k}, as asked for"
+    if getattr(model, "lam", None) not in (None, "auto"):
+        return f"{k}, by lam = {model.lam_:.4g}"
+    if hasattr(model, "confidence_"):
+        confidence = model.confidence_
+    else:  # where no other number could be chosen, it is neither clear nor not
+        no_other = model.max_clusters == 1 or np.isfinite(model.path_.criterion).sum() == 1
+        confidence = None if no_other else model.path_.confidence
+    certainty = certainty_in_short(confidence)
+    return f"{k}, {certainty}" if certainty else k
 
 
 def picture(table, model, scaler=None):
     """Draw the clusters in a plane, one or two scaled columns in their own units."""
-    (n, d), k = table.X.shape, model.n_clusters_
-    X, centers = table.X, model.cluster_centers_
+    (n, d), centers = table.X.shape, getattr(model, "cluster_centers_", None)
+    X = table.X
     # axes of many columns are those of the scaled ones; otherwise draw in the units of the data
     if scaler is not None and d > 2:
         X = scaler.transform(X)
-    elif scaler is not None:
+    elif scaler is not None and centers is not None:
         centers = scaler.inverse_transform(centers)
-    figure = new_figure(8, 6.5)
-    axes = figure.add_subplot()
+    axes = (figure := new_figure(6, 4.9)).add_subplot()
     display = ClusterDisplay.from_predictions(
         X, model.labels_, centers=centers, feature_names=column_titles(table), ax=axes
     )
     if scaler is not None and d == 2:  # distances in the picture are not those of the fit
         axes.set_aspect("auto")
     n_drawn = len(display.points)
-    drawn = f", {n_drawn:,} of them drawn" if n_drawn < n else ""
-    marks = "numbered by label" if axes.texts else "as ringed dots"
-    axes.set_title(
-        f"{visible(table.name)}: n = {n:,}{drawn}{', columns scaled' if scaler else ''}\n"
-        f"K = {k:,}{origin_of_number(model)}, lam = {model.lam_:.6g}; centers {marks}",
-        size=11,
-        parse_math=False,
-    )
+    drawn = f" ({n_drawn:,} drawn)" if n_drawn < n else ""
+    set_title(axes, table, f"{number_in_title(model)}; {counted(n, 'row')}{drawn}", scaler)
     return figure
 
 
-def shape_picture(table, model, scaler=None):
-    """Draw clusters of any shape, in the units of the data unless many columns were scaled."""
-    (n, d), k, pieces = table.X.shape, model.n_clusters_, len(model.piece_clusters_)
-    axes = (figure := new_figure(8, 6.5)).add_subplot()
-    display = ClusterDisplay.from_predictions(
-        table.X if scaler is None or d <= 2 else scaler.transform(table.X),
-        model.labels_,
-        feature_names=column_titles(table),
-        ax=axes,
-    )
-    if scaler is not None and d == 2:  # distances in the picture are not those of the fit
-        axes.set_aspect("auto")
-    n_drawn = len(display.points)
-    drawn = f", {n_drawn:,} of them drawn" if n_drawn < n else ""
-    origin = "given" if model.n_clusters is not None else "chosen from the data"
-    axes.set_title(
-        f"{visible(table.name)}: n = {n:,}{drawn}{', columns scaled' if scaler else ''}\n"
-        f"K = {k:,}, {origin}, of {counted(pieces, 'piece')}",
-        size=11,
-        parse_math=False,
-    )
-    return figure
+def set_title(axes, table, words, scaler=None):
+    """Set a title of two lines: what was found, and the name of the table."""
+    scaled = ", columns scaled" if scaler else ""
+    axes.set_title(f"{words}\n{visible(table.name)}{scaled}", size=TITLE_SIZE, parse_math=False)
 
 
 def profile_picture(table, model, scaler=None):
@@ -101,13 +89,13 @@ def profile_picture(table, model, scaler=None):
     else:
         d = len(table.titles)
         described = SimpleNamespace(profiles_=profiles_of(model, column_titles(table), scaler))
-    figure = new_figure(float(np.clip(1.3 * d + 1.5, 5, 17)), 0.55 * min(k, 30) + 2)
+    figure = new_figure(float(np.clip(1.1 * d + 1.5, 6, 17)), 0.42 * min(k, 30) + 2)
     axes = figure.add_subplot()
     ProfileDisplay.from_estimator(described, ax=axes)
-    number = f"K = {k:,}{origin_of_number(model)}"
     axes.set_title(
-        f"{visible(table.name)}: n = {n:,}, {number}\n{axes.get_title()}",
-        size=11,
+        f"{number_in_title(model)}; {counted(n, 'row')} of {visible(table.name)}\n"
+        f"{axes.get_title()}",
+        size=axes.title.get_size(),
         parse_math=False,
     )
     return figure
@@ -115,8 +103,8 @@ def profile_picture(table, model, scaler=None):
 
 def feature_picture(table, model, shape):
     """Draw the features, as pictures of height and width ``shape`` if given, and their rows."""
-    (n, d), k = table.X.shape, model.n_components_
-    figure = new_figure(11, 6.5)
+    n, k = len(table.X), model.n_components_
+    figure = new_figure(9, 5.3)
     names = [visible(title) for title in table.titles]
     display = FeatureDisplay.from_estimator(
         model, shape=shape, feature_names=names, ax=figure.add_subplot()
@@ -124,13 +112,12 @@ def feature_picture(table, model, shape):
     for axes in display.axes_[-1:]:
         axes.set_title("which row has which feature", size=9)
     n_drawn = len(display.drawn_)
-    penalty = f", lam = {model.lam_:.6g}" if hasattr(model, "lam_") else ""
-    drawn = f", the {n_drawn} with the most rows drawn" if n_drawn < k else ""
+    drawn = f" (the {n_drawn} with the most rows drawn)" if n_drawn < k else ""
     share = explained(model.reconstruction_err_**2, square_of(table.X))
     figure.suptitle(
-        f"{visible(table.name)}: n = {n:,}, d = {d:,}\n"
-        f"K = {k:,}{drawn}{penalty}; {share} of the sum of squares explained",
-        size=11,
+        f"{counted(k, 'feature')}{drawn}, explaining {share} of the sum of squares\n"
+        f"{visible(table.name)}: {counted(n, 'row')}",
+        size=TITLE_SIZE,
         parse_math=False,
     )
     return figure
@@ -138,8 +125,7 @@ def feature_picture(table, model, shape):
 
 def path_picture(table, path, best):
     """Draw the squared error over the number of features, of which ``best`` is marked."""
-    n, d = table.X.shape
-    figure = new_figure(8, 5.5)
+    figure = new_figure(6, 4.1)
     axes = figure.add_subplot()
     display = PathDisplay(
         counts=path.counts,
@@ -151,14 +137,17 @@ def path_picture(table, path, best):
         error_name=path.error_name,
     )
     display.plot(axes, panels=["error"])
-    axes.set_title(f"{visible(table.name)}: n = {n:,}, d = {d:,}", size=11, parse_math=False)
+    widest = "no number stands out" if best is None else f"{best} over the widest range of lam"
+    set_title(axes, table, f"number of features: {widest}")
     return figure
 
 
 def merge_path_picture(table, choice, scaler=None):
     """Draw criterion, SSE and ranges of lam over the number of clusters, one above the other."""
-    (n, d), certainty = table.X.shape, choice.certainty()
-    figure = new_figure(8, 9)
+    certainty = certainty_in_short(choice.known_confidence)
+    if choice.is_only:
+        certainty = choice.certainty()
+    figure = new_figure(6, 6.8)
     panels = figure.subplots(3, 1, sharex=True, height_ratios=[3, 2, 2])
     display = PathDisplay(
         counts=choice.counts,
@@ -170,12 +159,8 @@ def merge_path_picture(table, choice, scaler=None):
         tie=choice.tie,
     )
     display.plot(panels)
-    panels[0].set_title(
-        f"{visible(table.name)}: n = {n:,}, d = {d:,}{', columns scaled' if scaler else ''}\n"
-        f"K = {choice.best:,}{certainty and f', {certainty}'}",
-        size=10,
-        parse_math=False,
-    )
+    words = f"K = {choice.best:,}{certainty and f', {certainty}'}"
+    set_title(panels[0], table, words, scaler)
     return figure
 
 
@@ -192,7 +177,7 @@ def original_tracks(model, scaler):
 def track_picture(table, model, scaler=None):
     """Draw the tracks of the clusters over time, in the units of the data before scaling."""
     n, d = table.X.shape
-    figure = new_figure(8.5, 6.5)
+    figure = new_figure(6.4, 4.9)
     axes = figure.add_subplot()
     display = TrackDisplay.from_estimator(
         model,
@@ -200,21 +185,17 @@ def track_picture(table, model, scaler=None):
         times=table.times,
         feature_names=column_titles(table),
         time_name=visible(clock_title(table)),
-        ax=axes if scaler is None else new_figure(8.5, 6.5).add_subplot(),
+        ax=axes if scaler is None else new_figure(6.4, 4.9).add_subplot(),
     )
     if scaler is not None:  # the tracks are in scaled units: draw them again in those of the rows
         display.tracks = original_tracks(model, scaler)
         display.plot(axes)
         axes.set_aspect("auto")  # distances in the picture are not those of the fit
     n_drawn = len(display.points)
-    drawn = f", {n_drawn:,} of them drawn" if n_drawn < n else ""
+    drawn = f" ({n_drawn:,} drawn)" if n_drawn < n else ""
     columns = f", the first 2 of {d:,} columns" if d > 2 else ""
-    axes.set_title(
-        f"{visible(table.name)}: n = {n:,}{drawn}{columns}{', columns scaled' if scaler else ''}, "
-        f"{counted(len(model.times_), 'time step')}\n"
-        f"{counted(len(display.tracks), 'cluster')}, lam = {model.lam_:.6g}; each from a ring to "
-        f"{'its number' if axes.texts else 'a dot'}, dotted while unseen",
-        size=11,
-        parse_math=False,
+    words = (
+        f"{counted(len(display.tracks), 'cluster')} in {counted(len(model.times_), 'time step')}"
     )
+    set_title(axes, table, f"{words}; {n:,} rows{drawn}{columns}", scaler)
     return figure

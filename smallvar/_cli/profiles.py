@@ -26,6 +26,13 @@ def profiles_of(model, titles, scaler=None):
     return table
 
 
+def profiles_table(args, model, titles, scaler=None):
+    """Text of what sets the clusters of a model apart; None for one, unless it is asked for."""
+    if model.n_clusters_ == 1 and not args.profiles:
+        return None
+    return profiles_in_words(profiles_of(model, named(titles), scaler), args.profiles or TELLING)
+
+
 def profiles_in_words(table, most=TELLING):
     """Text with a line for each cluster: the columns that set it apart most, at most so many."""
     names = ("cluster", "size", "column", "summary", "apart", "saved")
@@ -50,6 +57,11 @@ def profiles_in_words(table, most=TELLING):
     if len(told) > SHOWN_CLUSTERS:
         lines.append(f"  and {counted(len(told) - SHOWN_CLUSTERS, 'more cluster')}")
     return "\n".join(lines)
+
+
+def named(titles):
+    """Titles of columns as they stand beside numbers: those that are only positions say so."""
+    return [f"column {title}" if title.isdigit() else title for title in titles]
 
 
 def short(name):

@@ -1,23 +1,18 @@
-"""``smallvar cluster --shapes``: clusters of any shape, each a union of pieces.
+"""``smallvar cluster --shapes`` and ``--long``: clusters of any shape, or with own covariances.
 
 ``hint_of_shapes`` is for the report of DP-means: how many of its boundaries are no gaps.
 """
 
 import numpy as np
 
-from smallvar._cli.arguments import given, refuse_given
-from smallvar._cli.choice import certainty_in_words, fitted
+from smallvar._cli.answer import Answer, number_facts, steps_by_files
+from smallvar._cli.arguments import refuse_given
+from smallvar._cli.choice import certainty_in_words, fitted, given_in_words
 from smallvar._cli.data import of_data, wines_in_words
-from smallvar._cli.output import (
-    out_in_words,
-    report,
-    save,
-    say,
-    sizes_in_words,
-    warnings_told,
-)
-from smallvar._cli.picture import profile_picture, shape_picture
-from smallvar._cli.profiles import profiles_in_words, profiles_of
+from smallvar._cli.others import model_of
+from smallvar._cli.output import save, sizes_in_words, warnings_told
+from smallvar._cli.picture import picture, profile_picture
+from smallvar._cli.profiles import profiles_table
 from smallvar._cli.table_out import write_clusters
 from smallvar._cli.words import counted
 
@@ -25,68 +20,77 @@ from smallvar._cli.words import counted
 HINT_ROWS, HINT_CLUSTERS, HINT_COLUMNS = 20_000, 40, 64
 # options of DP-means, and of other ways to read a table
 NOT_WITH_SHAPES = (*("lam", "guess", "path", "algorithm", "max_clusters", "kinds", "batch_size"),)
+NOT_WITH_LONG = (*("shapes", "dask", "min_cluster_size", "threads"), *NOT_WITH_SHAPES)
 
 
 def refuse_with_shapes(args):
-    """Refuse options that have no meaning together with ``--shapes``."""
-    refuse_given(args, NOT_WITH_SHAPES, "{} has no meaning with --shapes")
+    """Refuse options that have no meaning together with ``--shapes`` or ``--long``."""
+    if args.long:
+        refuse_given(args, NOT_WITH_LONG, "{} has no meaning with --long")
+    elif args.shapes:
+        refuse_given(args, NOT_WITH_SHAPES, "{} has no meaning with --shapes")
 
 
 def show_shapes(args, table, X, scaler, reading):
-    """Fit ShapeMeans to X, write what is asked for, and report.
+    """Fit ShapeMeans, or MahalanobisMeans, to X, write what is asked for, and report.
 
     X are the rows of the table, scaled where there is a ``scaler``; ``reading`` is in seconds.
     """
-    from smallvar import ShapeMeans
-
-    parameters = given(
-        n_clusters=args.n_clusters,
-        min_cluster_size=args.min_cluster_size,
-        n_threads=args.threads,
-    )
-    model = ShapeMeans(**parameters, random_state=args.seed or 0, verbose=int(args.verbose))
+    option = "--long" if args.long else "--shapes"
+    model = model_of(args, option).set_params(verbose=int(args.verbose))
     with warnings_told(table.titles):
         _, fitting = fitted(args, model.fit, X)
     if args.out is not None:
         write_clusters(args, table, model)
     if args.plot is not None:
-        drawn = profile_picture if args.profiles else shape_picture
+        drawn = profile_picture if args.profiles else picture
         save(args.plot, drawn(table, model, scaler))
-    report(
-        {
-            **of_data(args, table, scaler, lam=False),
-            **of_shapes(model, np.bincount(model.labels_)),
-            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
-            "labels": out_in_words(args),
-            "picture": args.plot,
-        }
-    )
-    if args.profiles:
-        say(f"\n{profiles_in_words(profiles_of(model, table.titles, scaler), args.profiles)}")
+    sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
+    steps = steps_by_files(args)
+    appendix = None
     if table.truth is not None:
-        say(f"\n{wines_in_words(table.truth, model.labels_)}")
+        appendix = wines_in_words(table.truth, model.labels_)
         if args.plot is None:
-            say("Draw the clusters: smallvar --shapes --plot wines.png")
+            steps = [f"draw the clusters: smallvar {option} --plot wines.png"]
+    sentence, facts = of_shapes(model, sizes)
+    answer = Answer(
+        sentence,
+        facts,
+        about=of_data(args, table, scaler, lam=False),
+        details={
+            "sweeps": model.n_iter_ if args.long else None,
+            "objective": f"{model.objective_:.10g}" if args.long else None,
+            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
+        },
+        tables=(profiles_table(args, model, table.titles, scaler),),
+        steps=tuple(steps),
+    )
+    answer.tell(args, appendix)
 
 
 def of_shapes(model, sizes):
-    """Say what was found: clusters of these sizes, pieces, and boundaries between them."""
-    return {
-        "K": number_in_words(model),
-        "pieces": pieces_in_words(model),
-        "boundaries": boundaries_in_words(model.boundaries_.verdict),
+    """The sentence and the facts on clusters of these sizes, their pieces and boundaries."""
+    facts = {
+        **number_facts(model.n_clusters_, model.confidence_),
         "sizes": sizes_in_words(sizes, "points"),
     }
+    if hasattr(model, "boundaries_"):
+        facts["pieces"] = pieces_in_words(model)
+        facts["boundaries"] = boundaries_in_words(model.boundaries_.verdict)
+    return number_in_words(model), facts
 
 
 def number_in_words(model):
-    """Text of the number of clusters, and how sure it is."""
+    """The sentence on the number of clusters, and how sure it is."""
     k = model.n_clusters_
-    if model.n_clusters is not None:
-        return f"{k} (given)"
+    if model.n_clusters not in (None, "auto"):
+        return given_in_words(k)
+    many = counted(k, "cluster")
     if np.isnan(model.confidence_):
-        return f"{k} (from the data)"
-    return f"{k} (from the data; {certainty_in_words(k, model.confidence_, [k], [])})"
+        return f"{many}, chosen from the data."
+    certainty = certainty_in_words(model.confidence_, [k], [])
+    joined = "and" if certainty.startswith("clear") else "but"
+    return f"{many}, {joined} this number is {certainty}."
 
 
 def pieces_in_words(model):
@@ -131,6 +135,6 @@ def hint_of_shapes(args, X, labels, k):
     if not none:
         return None
     if n == 1:
-        return "the one between the clusters is no gap: try --shapes"
+        return "the one between the clusters is no gap"
     verb = "is no gap" if none == 1 else "are no gaps"
-    return f"{none} of {n} between clusters {verb}: try --shapes"
+    return f"{none} of {n} between clusters {verb}"

@@ -8,20 +8,20 @@ from dataclasses import replace
 
 import numpy as np
 
+from smallvar._cli.answer import Answer
 from smallvar._cli.arguments import check_targets, given, new_parser, number, parse
 from smallvar._cli.columns import pick_columns
 from smallvar._cli.data import load, of_data, scaled
 from smallvar._cli.errors import UserError
 from smallvar._cli.output import (
     complain,
-    out_in_words,
     replacing,
-    report,
     save,
     timed,
     write_rows,
 )
 from smallvar._cli.picture import original_tracks, track_picture
+from smallvar._cli.profiles import SHOWN_CLUSTERS, TELLING, named, short
 from smallvar._cli.table import Table, clock_title, moment
 from smallvar._cli.table_out import write_out
 from smallvar._cli.words import counted, option_of
@@ -31,7 +31,7 @@ FLEETING_ROWS = 10  # least number of rows for the warning
 
 
 def track(argv):
-    """Follow clusters over time in a table with D-Means."""
+    """Follow clusters that move over time in a table."""
     parser = track_parser()
     args = parse(
         parser,
@@ -60,16 +60,21 @@ def track(argv):
             write_tracks(file, table.titles, model, scaler)
     if args.plot is not None:
         save(args.plot, track_picture(table, model, scaler))
-    report(
-        {
-            **of_data(args, table, scaler),
-            **facts_of_model(args, table, model, guess),
-            "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting",
-            "labels": out_in_words(args),
-            "tracks": args.tracks,
-            "picture": args.plot,
-        }
+    sentence, facts, about, details = of_model(args, table, model, guess)
+    steps = []
+    if args.tracks is None and args.data is not None:
+        steps.append("--tracks FILE writes where the clusters were at each time")
+    if args.plot is None:
+        steps.append("--plot draws how the clusters move")
+    answer = Answer(
+        sentence,
+        facts,
+        about={**of_data(args, table, scaler), **about, "tracks": args.tracks},
+        details={**details, "seconds": f"{reading:.3f} reading, {fitting:.3f} fitting"},
+        tables=(tracks_in_words(table, model, scaler),),
+        steps=tuple(steps),
     )
+    answer.tell(args)
 
 
 def track_parser():
@@ -188,24 +193,49 @@ def fitted(args, X, table):
     return model, guess, guessing + fitting
 
 
-def facts_of_model(args, table, model, guess):
-    """The lines of the report about a fitted model."""
+def of_model(args, table, model, guess):
+    """The sentence, the facts, what the steps are, and the details of a fitted model."""
     first, last = model.times_[[0, -1]]
     rule = f"farthest-first, median over the steps, for a guess of {counted(guess, 'cluster')}"
     born, died, revived = (
         sum(map(len, steps)) for steps in (model.births_, model.deaths_, model.revivals_)
     )
-    return {
-        "steps": f"{model.n_steps_:,} ({clock_title(table)} from {moment(first)} to "
-        f"{moment(last)})",
+    ever, alive = len(model.tracks_), model.n_clusters_
+    facts = {
+        "clusters": f"{ever:,} ever seen, {alive:,} alive at the end",
+        "events": f"{counted(born, 'birth')}, {counted(died, 'death')}, "
+        f"{counted(revived, 'revival')}",
+    }
+    about = {
+        "steps": f"{model.n_steps_:,} ({clock_title(table)} from {moment(first)} to {moment(last)})"
+    }
+    details = {
         "lam": f"{model.lam_:.8g} ({rule if args.lam is None else 'given'})",
         **memory_in_words(args, model),
         "starts": f"{args.starts:,} for each step",
-        "clusters": f"{len(model.tracks_):,} ever seen, {model.n_clusters_:,} alive at the end",
-        "events": f"{counted(born, 'birth')}, {counted(died, 'death')}, "
-        f"{counted(revived, 'revival')}",
         "objective": f"{model.step_objectives_.sum():.10g} (summed over the steps)",
     }
+    many = counted(ever, "cluster")
+    sentence = f"{many} in {counted(model.n_steps_, 'time step')}, {alive:,} of them at the end."
+    return sentence, facts, about, details
+
+
+def tracks_in_words(table, model, scaler):
+    """Text with a line for each cluster: when it was seen, and where it was then."""
+    tracks, times, titles = original_tracks(model, scaler), model.times_, named(table.titles)
+    rows = np.bincount(model.labels_[model.labels_ >= 0], minlength=len(tracks)).tolist()
+    lines = []
+    for label in sorted(tracks)[:SHOWN_CLUSTERS]:
+        first, last = (tracks[label][i] for i in (0, -1))
+        told = [
+            f"{short(title)} {first[1 + j]:.3g} to {last[1 + j]:.3g}"
+            for j, title in enumerate(titles[:TELLING])
+        ]
+        seen = f"from {moment(times[int(first[0])])} to {moment(times[int(last[0])])}"
+        lines.append(f"  {label:>3}  {counted(rows[label], 'row'):>12}  {seen}: {'; '.join(told)}")
+    if len(tracks) > SHOWN_CLUSTERS:
+        lines.append(f"  and {counted(len(tracks) - SHOWN_CLUSTERS, 'more cluster')}")
+    return "\n".join(["when the clusters were seen, and where first and last:", *lines])
 
 
 def typical_penalty(args, X, table):
