@@ -6,7 +6,6 @@ import numpy as np
 
 from smallvar._cli.output import timed
 from smallvar._cli.words import counted
-from smallvar._selection.envelope import coarsest_number
 
 WHOLE_PATH = float("inf")  # length of --path without a K
 CALLED_CLEAR = 0.8  # least confidence in a number that is called clear
@@ -48,7 +47,7 @@ class Choice:
         self.low, self.high = path.lam_low[allowed], path.lam_high[allowed]
         # criteria relative to the best number that is allowed
         self.behind = path.criterion[allowed] - criterion[self.ranked[0]]
-        self.coarsest = coarsest_number(path.n_clusters, path.criterion, path.best)
+        self.coarsest = path.coarsest
         self.is_only = self.ranked == [self.best]  # no other number could be chosen
         self.confidence, self.alike = getattr(path, "confidence", None), []
         if self.confidence is not None and np.isnan(self.confidence):  # the number was given

@@ -16,7 +16,7 @@ from smallvar._selection.confidence import CLEAR_CONFIDENCE
 # at most, or a second (a covariance for each cluster costs more than pieces and their boundaries),
 # and columns, for both.
 MOST_ROWS = {"--shapes": 20_000, "--long": 5_000}
-MOST_COLUMNS = 64
+TRIED_COLUMNS = 64
 SAID = {"--shapes": "of any shape", "--long": "that may be long"}
 
 
@@ -43,7 +43,7 @@ def tried_others(args, X):
     """Fit clusters of other shapes to the rows, whose number the data choose; a list of Tried."""
     found = []
     for option, rows in MOST_ROWS.items():
-        if len(X) > rows or X.shape[1] > MOST_COLUMNS:
+        if len(X) > rows or X.shape[1] > TRIED_COLUMNS:
             continue
         model = model_of(args, option).set_params(n_clusters=None)
         # what they would warn of is in the confidence
