@@ -357,7 +357,7 @@ def test_options_reach_the_estimator_and_its_labels_the_file(ran, fitted, call, 
         assert np.array_equal(labels, model.labels_)
         assert titles == ["cluster"]
     report = ran(call, "--verbose")
-    assert ("objective" in report) == ("--path" not in call)
+    assert ("objective" in report) == ("--path" not in call and "--n-components" not in call)
     if "objective" in report:
         objective = model.step_objectives_.sum() if moves else model.objective_
         assert float(report["objective"].split()[0]) == pytest.approx(objective, rel=1e-9)
@@ -539,9 +539,8 @@ def test_other_shapes_are_tried_before_they_are_named(monkeypatch, shapes, long,
     # likely enough: nothing is tried, unless there is another reason
     assert _others.steps_by_others(args, X, 0.5, doubted=False) == ([], None)
     assert _others.steps_by_others(args, X, None, doubted=False) == ([], None)
-    named = [
-        option for option, (k, c) in (("--shapes", shapes), ("--long", long)) if k > 1 <= 2 * c
-    ]
+    both = [("--shapes", *shapes), ("--long", *long)]
+    named = [option for option, k, confidence in both if k > 1 and confidence >= 0.5]
     found, _ = _others.steps_by_others(args, X, None, doubted=True)
     assert sorted(step.partition(":")[0] for step in found) == sorted(named)
     assert not any("clearer" in step for step in found)
