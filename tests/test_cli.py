@@ -2310,7 +2310,7 @@ def test_pictures_of_scaled_columns(d):
         means = scaler.inverse_transform(model.cluster_centers_)
         assert centers[:, :d] == pytest.approx(means, rel=1e-6)
     else:
-        assert axes.get_xlabel().startswith("discriminant axis")
+        assert axes.get_xlabel().startswith("direction that separates the")
         # clusters have variance 1 along the axes, and their centers are the means of their points
         assert points.mean(axis=0) == pytest.approx(
             np.bincount(model.labels_) @ centers / len(Z), abs=1e-9

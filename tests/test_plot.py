@@ -149,6 +149,9 @@ def test_without_matplotlib(name, path, moving, monkeypatch):
 # Clusters
 
 
+BEST = "direction that separates the clusters best"
+
+
 def test_clusters_in_the_plane():
     model = DPMeans(random_state=0).fit(X3)
     display = ClusterDisplay.from_estimator(model, X3)
@@ -159,7 +162,7 @@ def test_clusters_in_the_plane():
     assert [t.get_text() for t in display.ax_.texts] == ["0", "1", "2"]
     legend = [t.get_text() for t in display.ax_.get_legend().get_texts()]
     assert legend == ["0: 30", "1: 30", "2: 30"]
-    assert display.ax_.get_title() == "90 rows\n3 clusters, of 30 rows each"
+    assert display.ax_.get_title() == "3 clusters, clear (0.98)\n90 rows, clusters of 30 rows each"
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("column 0", "column 1")
     for point, color in zip(points, display.ax_.collections[0].get_facecolors(), strict=True):
         label = model.labels_[(point == X3).all(axis=1)][0]
@@ -183,7 +186,7 @@ def test_labels_without_centers_stand_at_a_row_of_theirs():
 def test_many_columns_are_projected():
     X = np.column_stack([X3, 0.01 * RNG.normal(size=(90, 3))])
     display = ClusterDisplay.from_predictions(X, TRUTH, projection="principal", legend=False)
-    assert re.fullmatch(r"principal component 1 \(\d+% of the variance\)", display.axis_titles[0])
+    assert re.fullmatch(r"first principal component \(\d+% of the variance\)", display.axis_titles[0])
     variances = np.linalg.eigvalsh(np.cov(X.T))[::-1]
     assert np.var(display.points, axis=0, ddof=1) == pytest.approx(variances[:2])
     assert display.ax_.get_legend() is None
@@ -196,12 +199,8 @@ def test_discriminant_axes_separate_clusters_that_principal_components_do_not():
     X[:, 4:6] += 8 * np.array([[0, 0], [1, 0], [0, 1]])[truth]  # apart in two others
     centers = np.array([X[truth == k].mean(axis=0) for k in range(3)])
     display = ClusterDisplay.from_predictions(X, truth, centers=centers)
-    assert all(
-        re.fullmatch(
-            rf"discriminant axis {i} \(\d+% of the separation\)", display.axis_titles[i - 1]
-        )
-        for i in (1, 2)
-    )
+    for title, words in zip(display.axis_titles, (BEST, "direction that does so second best"), strict=True):
+        assert re.fullmatch(rf"{words} \(\d+% of the separation\)", title)
     for k in range(3):
         own = display.points[truth == k]
         assert own.mean(axis=0) == pytest.approx(display.centers[k], abs=1e-9)
@@ -220,13 +219,13 @@ def test_discriminant_axis_of_two_clusters_and_where_there_is_none():
     X[:30, 0] += 12
     truth = np.repeat([0, 1], 30)
     display = ClusterDisplay.from_predictions(X, truth)
-    assert display.axis_titles == ("discriminant axis", "principal component of the rest")
+    assert display.axis_titles == (BEST, "first principal component of the rest")
     along = display.points[:, 0]
     assert max(along[:30].max(), -along[30:].min()) < 0 or min(along[:30]) > max(along[30:])
     assert abs(np.corrcoef(display.points[:, 1], X[:, 3])[0, 1]) > 0.99
     for labels in (np.zeros(60, int), np.full(60, -1), np.arange(60)):
         titles = ClusterDisplay.from_predictions(X, labels).axis_titles
-        assert titles[0].startswith("principal component 1")
+        assert titles[0].startswith("first principal component")
     equal = ClusterDisplay.from_predictions(np.ones((60, 4)), truth)
     assert np.isfinite(equal.points).all()
     # constant and repeated columns, and more columns than rows
@@ -239,7 +238,7 @@ def test_many_points_and_clusters():
     X = np.column_stack([labels % 20, labels // 20]) + 0.1 * RNG.normal(size=(200_000, 2))
     display = ClusterDisplay.from_predictions(X, labels)
     assert len(display.points) == 50_000
-    assert display.ax_.get_title().startswith("200,000 rows, 50,000 of them drawn\n300 clusters")
+    assert display.ax_.get_title().startswith("300 clusters\n200,000 rows, 50,000 of them drawn")
     assert display.sizes.sum() == 200_000 and display.ax_.get_legend() is None
     assert len(ClusterDisplay.from_predictions(X, labels, max_points=10).points) == 10
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from smallvar._cli.output import timed
 from smallvar._cli.words import counted
+from smallvar._selection.confidence import CALLED_CLEAR
 
 WHOLE_PATH = float("inf")  # length of --path without a K
-CALLED_CLEAR = 0.8  # least confidence in a number that is called clear
 ABOUT_AS_WELL = 1 / 3  # of the confidence in the number chosen: others with less are not named
 NAMED_RANGES = 4  # most numbers, or ranges of numbers, that are named one by one
 
@@ -187,13 +187,6 @@ def certainty_in_words(confidence, counts, alike):
     *first, last = parts
     words = f"{', '.join(first)} and {last}" if first else last
     return f"{verdict}: {words} fit{'s' if len(numbers) == 1 else ''} about as well"
-
-
-def certainty_in_short(confidence):
-    """Text for a title: clear or not, and the confidence; empty if that is None or NaN."""
-    if confidence is None or np.isnan(confidence):
-        return ""
-    return f"{'clear' if confidence >= CALLED_CLEAR else 'not clear'} ({confidence:.2f})"
 
 
 def given_in_words(k):

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 
 from smallvar import ClusterDisplay, FeatureDisplay, PathDisplay, ProfileDisplay, TrackDisplay
-from smallvar._cli.choice import certainty_in_short
 from smallvar._cli.errors import UserError
 from smallvar._cli.profiles import named, profiles_of
 from smallvar._cli.table import clock_title, explained, square_of
 from smallvar._cli.words import counted, visible
+from smallvar._selection.confidence import certainty
 
 # of figures 6 inches wide: still legible where a telephone shows them 390 pixels wide
 DPI, TITLE_SIZE = 200, 11
@@ -50,8 +50,8 @@ def number_in_title(model):
     else:  # where no other number could be chosen, it is neither clear nor not
         no_other = model.max_clusters == 1 or np.isfinite(model.path_.criterion).sum() == 1
         confidence = None if no_other else model.path_.confidence
-    certainty = certainty_in_short(confidence)
-    return f"{k}, {certainty}" if certainty else k
+    clear = certainty(confidence)
+    return f"{k}, {clear}" if clear else k
 
 
 def picture(table, model, scaler=None):
@@ -83,19 +83,20 @@ def set_title(axes, table, words, scaler=None):
 
 def profile_picture(table, model, scaler=None):
     """Draw what sets the clusters of a table apart, in the units of the data."""
-    k, n, described = model.n_clusters_, len(model.labels_), model
+    k, n = model.n_clusters_, len(model.labels_)
     if hasattr(model, "columns_"):  # of a MixedTable
-        d = len(model.columns_)
+        described = model
     else:
-        d = len(table.titles)
         described = SimpleNamespace(profiles_=profiles_of(model, column_titles(table), scaler))
-    figure = new_figure(float(np.clip(1.1 * d + 1.5, 6, 17)), 0.42 * min(k, 30) + 2)
+    figure = new_figure(6, 0.42 * min(k, 30) + 2)
     axes = figure.add_subplot()
-    ProfileDisplay.from_estimator(described, ax=axes)
+    display = ProfileDisplay.from_estimator(described, ax=axes)
+    drawn, d = len(display.names), display.n_columns
+    some = f"{drawn} of {d} columns, " if drawn < d else ""
+    meaning = axes.get_title().rpartition(": ")[2]
     axes.set_title(
-        f"{number_in_title(model)}; {counted(n, 'row')} of {visible(table.name)}\n"
-        f"{axes.get_title()}",
-        size=axes.title.get_size(),
+        f"{number_in_title(model)}; {counted(n, 'row')} of {visible(table.name)}\n{some}{meaning}",
+        size=TITLE_SIZE - 1,
         parse_math=False,
     )
     return figure
@@ -104,7 +105,7 @@ def profile_picture(table, model, scaler=None):
 def feature_picture(table, model, shape):
     """Draw the features, as pictures of height and width ``shape`` if given, and their rows."""
     n, k = len(table.X), model.n_components_
-    figure = new_figure(9, 5.3)
+    figure = new_figure(7, 4.4)
     names = [visible(title) for title in table.titles]
     display = FeatureDisplay.from_estimator(
         model, shape=shape, feature_names=names, ax=figure.add_subplot()
@@ -144,9 +145,7 @@ def path_picture(table, path, best):
 
 def merge_path_picture(table, choice, scaler=None):
     """Draw criterion, SSE and ranges of lam over the number of clusters, one above the other."""
-    certainty = certainty_in_short(choice.known_confidence)
-    if choice.is_only:
-        certainty = choice.certainty()
+    clear = choice.certainty() if choice.is_only else certainty(choice.known_confidence)
     figure = new_figure(6, 6.8)
     panels = figure.subplots(3, 1, sharex=True, height_ratios=[3, 2, 2])
     display = PathDisplay(
@@ -159,7 +158,7 @@ def merge_path_picture(table, choice, scaler=None):
         tie=choice.tie,
     )
     display.plot(panels)
-    words = f"K = {choice.best:,}{certainty and f', {certainty}'}"
+    words = f"K = {choice.best:,}{clear and f', {clear}'}"
     set_title(panels[0], table, words, scaler)
     return figure
 

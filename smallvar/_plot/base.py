@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smallvar._core.validation import check_number
+from smallvar._selection.confidence import certainty
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,6 +42,15 @@ class Display:
             raise TypeError(f"ax must be Axes of matplotlib or None, got {type(ax).__name__}")
         self.ax_, self.figure_ = ax, ax.get_figure()
         return ax
+
+
+def certainty_of(estimator: Any) -> str:
+    """Whether the number of clusters of an estimator is clear, as text; empty if nobody knows."""
+    path = getattr(estimator, "path_", estimator)
+    confidence = getattr(estimator, "confidence_", getattr(path, "confidence", None))
+    counts = getattr(path, "counts", None)
+    no_other = counts is not None and len(counts) == 1
+    return "" if no_other else certainty(confidence)
 
 
 def divide_axes(ax, rows, columns, **options):

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from smallvar._core.validation import as_floats, check_data, check_flag, check_option
 from smallvar._plot.base import (
     Display,
+    certainty_of,
     check_labels,
     cluster_colors,
     column_names,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 MAX_NUMBERED = 40  # the largest number of clusters whose centers are drawn as numbers
 MAX_IN_LEGEND = 20  # the largest number of clusters for a legend with their sizes
 FLAT_RATIO = 1e-9  # the shorter side of a picture is rounding if below this times the longer one
+# the first two discriminant axes, in words
+SEPARATING = "direction that separates the clusters best", "direction that does so second best"
 MAX_COMPONENTS = 50  # the largest number of principal components for discriminant axes
 ROWS_PER_COMPONENT = 10  # and the least number of rows for each of them
 
@@ -55,6 +58,8 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
         Number of rows, those that are not drawn included.
     names : ndarray of shape (n_clusters,), default=None
         The label of each cluster; None: 0, 1 and so on.
+    certainty : str, default=""
+        Whether the number of clusters is clear, for the title.
 
     Attributes
     ----------
@@ -75,7 +80,7 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
     >>> X = load_iris().data
     >>> display = ClusterDisplay.from_estimator(DPMeans(n_clusters=3, random_state=0).fit(X), X)
     >>> display.ax_.get_xlabel()
-    'discriminant axis 1 (98% of the separation)'
+    'direction that separates the clusters best (98% of the separation)'
     >>> display.sizes
     array([61, 39, 50])
     """
@@ -87,6 +92,7 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
     axis_titles: tuple[str, str]
     n_samples: int
     names: NDArray[np.int64] | None = None
+    certainty: str = ""
 
     @classmethod
     def from_estimator(
@@ -135,7 +141,10 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
         centers = getattr(estimator, "cluster_centers_", None)
         if hasattr(estimator, "cluster_ids_"):
             centers = None  # these are only the clusters alive at the end, not those of all labels
-        return cls.from_predictions(X, labels, centers=centers, ax=ax, **options)
+        legend = options.pop("legend", True)
+        display = cls._of_predictions(X, labels, centers=centers, **options)
+        display.certainty = certainty_of(estimator)
+        return display.plot(ax, legend=legend)
 
     @classmethod
     def from_predictions(
@@ -182,6 +191,15 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
         display : ClusterDisplay
             The display, after drawing.
         """
+        options = {"feature_names": feature_names, "projection": projection}
+        display = cls._of_predictions(X, labels, centers=centers, max_points=max_points, **options)
+        return display.plot(ax, legend=legend)
+
+    @classmethod
+    def _of_predictions(
+        cls, X, labels, *, centers, feature_names=None, projection="discriminant", max_points=None
+    ):
+        """The display of ``from_predictions``, before drawing."""
         check_option(projection, "projection", ("discriminant", "principal"))
         data = check_data(X)
         n, d = data.shape
@@ -207,7 +225,7 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
         points, marks, axis_titles = project(points, marks, names_of_columns, separated)
         if centers is None:
             marks = marks_in_clusters(points, index[rows], k, d == 1)
-        display = cls(
+        return cls(
             points=points,
             labels=index[rows],
             centers=marks,
@@ -216,7 +234,6 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
             n_samples=n,
             names=names,
         )
-        return display.plot(ax, legend=legend)
 
     def plot(self, ax: "Axes | None" = None, *, legend: bool = True) -> Self:
         """Draw rows in the colors of their clusters.
@@ -234,7 +251,7 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
             With ``ax_`` and ``figure_``.
         """
         check_flag(legend, "legend")
-        ax = self._make_axes(ax, (7, 5))
+        ax = self._make_axes(ax, (6, 4.3))
         k, sizes = len(self.centers), self.sizes
         names = np.arange(k) if self.names is None else self.names
         rng = np.random.default_rng(0)
@@ -252,9 +269,11 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
         sizes_text = ""
         if k > 1:
             low, high = int(sizes.min()), count_text(int(sizes.max()), "row")
-            sizes_text = f", of {high} each" if low == sizes.max() else f", of {low:,} to {high}"
+            between = f"{high} each" if low == sizes.max() else f"{low:,} to {high}"
+            sizes_text = f", clusters of {between}"
         rows_text = f"{count_text(n, 'row')}{drawn_text}{unlabeled_text}"
-        write_title(ax, f"{rows_text}\n{count_text(k, 'cluster')}{sizes_text}")
+        certainty = self.certainty and f", {self.certainty}"
+        write_title(ax, f"{count_text(k, 'cluster')}{certainty}\n{rows_text}{sizes_text}")
         if legend and 0 < k <= MAX_IN_LEGEND:
             from matplotlib.lines import Line2D
 
@@ -268,8 +287,8 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
                 borderaxespad=0.2,
                 handletextpad=0.1,
                 frameon=False,
-                fontsize=8,
-                title_fontsize=8,
+                fontsize=9,
+                title_fontsize=9,
             )
         return self
 
@@ -293,7 +312,7 @@ def marks_in_clusters(points, labels, k, flat):
     return marks
 
 
-STACK_TITLE = "points per bin"
+STACK_TITLE = "rows of about this value"
 
 
 def draw_clusters(axes, points, labels, centers, rng, names, sizes):
@@ -386,8 +405,10 @@ def _principal_components(points, centers):
     with np.errstate(invalid="ignore"):  # 0 / 0 if all points are equal
         points = pca.fit_transform(points)
     axis_titles = [
-        f"principal component {i + 1} ({share:.0%} of the variance)"
-        for i, share in enumerate(np.nan_to_num(pca.explained_variance_ratio_))
+        f"{order} principal component ({share:.0%} of the variance)"
+        for order, share in zip(
+            ("first", "second"), np.nan_to_num(pca.explained_variance_ratio_), strict=False
+        )
     ]
     return points, pca.transform(centers) if len(centers) else centers[:, :2], axis_titles
 
@@ -417,8 +438,8 @@ def _discriminant_axes(points, labels):
     lda = LinearDiscriminantAnalysis(n_components=min(2, k - 1)).fit(reduced, labels[rows])
     axes = lda.scalings_[:, :2]
     titles = [
-        f"discriminant axis {i + 1} ({share:.0%} of the separation)"
-        for i, share in enumerate(lda.explained_variance_ratio_[: axes.shape[1]])
+        f"{text} ({share:.0%} of the separation)"
+        for text, share in zip(SEPARATING, lda.explained_variance_ratio_, strict=False)
     ]
     if axes.shape[1] == 0:  # the means are equal
         return None
@@ -427,5 +448,5 @@ def _discriminant_axes(points, labels):
         rest = reduced - np.outer(reduced @ along, along)
         component = PCA(n_components=1, svd_solver="full").fit(rest).components_[0]
         axes = np.column_stack([axes[:, 0], component])
-        titles = ["discriminant axis", "principal component of the rest"]
+        titles = [SEPARATING[0], "first principal component of the rest"]
     return basis @ axes, titles

@@ -156,7 +156,7 @@ class FeatureDisplay(Display):  # numpydoc ignore=PR02
         names = self.feature_names
         if names is None:
             names = [f"column {i}" for i in range(d)]
-        ax = self._make_axes(ax, (9, 5.5))
+        ax = self._make_axes(ax, (7, 4.4))
         n_rows = self.assignments.sum(axis=0)
         self.drawn_ = np.arange(k)
         if k > MAX_FEATURES:

@@ -135,7 +135,7 @@ class GroupDisplay(Display):  # numpydoc ignore=PR02
         m, k = self.counts.shape
         if not k:
             raise ValueError("counts must have a column for at least one cluster, got none")
-        ax = self._make_axes(ax, (7, 4.5))
+        ax = self._make_axes(ax, (6, 4))
         labels = np.arange(k) if self.labels is None else self.labels
         used = self.counts > 0
         # clusters used by most data sets first, then the largest

@@ -16,6 +16,7 @@ from smallvar._plot.base import (
     BLUE,
     RED,
     Display,
+    certainty_of,
     cluster_colors,
     divide_axes,
     size_in_points,
@@ -54,6 +55,8 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
         logarithmic beyond.
     count_name, error_name : str
         Names of the numbers and of the errors.
+    certainty : str, default=""
+        Whether the best number is clear, for the title.
 
     Attributes
     ----------
@@ -88,6 +91,7 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
     tie: float = 0.0
     count_name: str = "number of clusters"
     error_name: str = "SSE, in squared data units"
+    certainty: str = ""
 
     @classmethod
     def from_path(
@@ -124,6 +128,7 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
             tie=getattr(path, "tie", 0.0),
             count_name=path.count_name,
             error_name=path.error_name,
+            certainty=certainty_of(path),
         )
         return display.plot(ax, panels=panels)
 
@@ -185,7 +190,7 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
             raise ValueError("panels must not have 'criterion': this path has none")
         if ax is None or not isinstance(ax, (list, tuple, np.ndarray)):
             heights = [PANEL_HEIGHTS[panel] for panel in panels]
-            host = self._make_axes(ax, (6.5, 0.7 + 1.15 * max(sum(heights), 3)))
+            host = self._make_axes(ax, (6.0, 0.7 + 1.05 * max(sum(heights), 3)))
             if len(panels) == 1:
                 self.axes_ = [host]
             else:
@@ -208,6 +213,8 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
             panel_ax.spines[["top", "right"]].set_visible(False)
             panel_ax.set_axisbelow(True)
             getattr(self, f"_draw_{panel}")(panel_ax, index, panel_ax is self.axes_[0])
+        if self.certainty:
+            write_title(self.axes_[0], f"K = {self.best}, {self.certainty}")
         over_counts = [
             panel_ax for panel, panel_ax in zip(panels, self.axes_, strict=True) if panel != "steps"
         ]
@@ -454,7 +461,7 @@ class DendrogramDisplay(Display):  # numpydoc ignore=PR02
         """
         check_number(max_leaves, "max_leaves", low=2, integer=True)
         linkage = _check_linkage(self.linkage)
-        ax = self._make_axes(ax, (7, 4.5))
+        ax = self._make_axes(ax, (6, 4.2))
         leaves = len(linkage) + 1
         best = min(self.best or 1, leaves)
         drawn = min(leaves, max(max_leaves, best))

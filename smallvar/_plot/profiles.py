@@ -9,17 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallvar._core.validation import check_number
-from smallvar._plot.base import BLUE, RED, Display, count_text, size_in_points, write_title
+from smallvar._plot.base import (
+    BLUE,
+    RED,
+    Display,
+    certainty_of,
+    count_text,
+    size_in_points,
+    write_title,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DRAWN_COLUMNS, DRAWN_CLUSTERS = 12, 30  # drawn at most
+# drawn at most; the words of more columns cannot be read where a page is narrow
+DRAWN_COLUMNS, DRAWN_CLUSTERS = 6, 30
 GREEN = "#228833"
 FULL = 3.0  # standard deviations from all rows: the color is deepest
 DEEPEST = 0.75  # largest share of the color in a cell, so that letters can be read
 LETTERS = (4.0, 9.0)  # smallest and largest size of letters, in points
 LINES, LONGEST_LINE = 4, 30  # largest number of lines in a cell, and of letters in a line
+NO_END = r"(?<=±) | (?=\d+%)|(?<=%) (?=of \d)|(?<=% of) "  # no line ends at these spaces
 NAMES = 40.0  # height of the names of columns, in points
 
 
@@ -51,6 +61,8 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
         Columns, those that are not drawn included.
     n_clusters : int
         Clusters, those that are not drawn included.
+    certainty : str, default=""
+        Whether that number is clear, for the title.
 
     Attributes
     ----------
@@ -80,6 +92,7 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
     sizes: NDArray[np.int64]
     n_columns: int
     n_clusters: int
+    certainty: str = ""
 
     @classmethod
     def from_estimator(
@@ -92,7 +105,7 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
         estimator : DPMeans, MixedDPMeans or another
             An estimator with ``profiles_``.
         max_columns : int, default=None
-            Columns to draw at most; None: 12.
+            Columns to draw at most; None: 6.
         ax : Axes, default=None
             What to draw on; None makes a new figure.
 
@@ -135,6 +148,7 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
             sizes=sizes[shown],
             n_columns=len(names),
             n_clusters=k,
+            certainty=certainty_of(estimator),
         ).plot(ax)
 
     def plot(self, ax: "Axes | None" = None) -> Self:
@@ -152,7 +166,7 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
         """
         k, d = self.distances.shape
         own = ax is None
-        ax = self._make_axes(ax, (float(np.clip(1.3 * d + 1.2, 4, 16)), 0.55 * k + 1.5))
+        ax = self._make_axes(ax, (float(np.clip(1.0 * d + 1.2, 4, 16)), 0.55 * k + 1.5))
         ax.imshow(self._colors(), aspect="auto", interpolation="nearest")
         ax.set_xticks(np.arange(d + 1) - 0.5, minor=True)
         ax.set_yticks(np.arange(k + 1) - 0.5, minor=True)
@@ -179,7 +193,9 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
         for label in ax.get_xticklabels():
             label.set_parse_math(False)
         for (i, j), words in np.ndenumerate(self.words):
-            whole = re.sub(r"(?<=±) | (?=\d+%)", "\u00a0", str(words))  # no line ends there
+            whole = re.sub(
+                r"(?<=±) | (?=\d+%)|(?<=%) (?=of \d)|(?<=% of) ", "\u00a0", str(words)
+            )  # no line ends there
             text, size = _fitted(whole, width, height)
             ax.text(j, i, text, ha="center", va="center", size=size, parse_math=False)
 
@@ -190,6 +206,8 @@ class ProfileDisplay(Display):  # numpydoc ignore=PR02
         if len(self.clusters) < self.n_clusters:
             parts.append(f"{len(self.clusters)} of {count_text(self.n_clusters, 'cluster')}")
         first = f"{count_text(self.n_clusters, 'cluster')}" if not parts else ", ".join(parts)
+        if self.certainty:
+            first += f", {self.certainty}"
         others = "" if self.directed.all() else ", green other shares"
         return f"{first}: red above all rows, blue below{others}"
 

@@ -188,7 +188,7 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
         d = next(iter(tracks.values())).shape[1] - 1
         if kind == "movement" and not d:
             raise ValueError("kind must be 'lives': there are no centers, got kind='movement'")
-        ax = self._make_axes(ax, (7, 5.5))
+        ax = self._make_axes(ax, (6, 4.7))
         ax.spines[["top", "right"]].set_visible(False)
         times = as_plain_times(self.times)
         clock = as_numbers(times, times)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from smallvar._core.warning_fields import warn_in_fields
 from smallvar._selection.scale import warn_of_scale
 
-CLEAR_CONFIDENCE = 0.5  # confidence below which a number is not clear
+CLEAR_CONFIDENCE = 0.5  # confidence below which a number is not clear, so that there is a warning
+CALLED_CLEAR = 0.8  # least confidence in a number that reports and pictures call clear
 # of log(ratio of penalties) in the metric of the path and of the data, of log(1 + gap), and of 1
 SEVERAL = (0.8, 1.2, 1.6, -4.1)
 RATIOS = (0.5, 30.0)  # what a ratio of penalties counts at least and at most
@@ -50,6 +51,13 @@ class UnclearNumberWarning(UserWarning):
     ``path_.confidence`` is below 0.5. It can be silenced by ``warnings.filterwarnings("ignore",
     category=smallvar.UnclearNumberWarning)``, or by giving ``n_clusters`` or a number for ``lam``.
     """
+
+
+def certainty(confidence):
+    """Text for a title: clear or not, and the confidence; empty if that is None or NaN."""
+    if confidence is None or np.isnan(confidence):
+        return ""
+    return f"{'clear' if confidence >= CALLED_CLEAR else 'not clear'} ({confidence:.2f})"
 
 
 def of_several(own_ratio, ratio, gap):
