@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import smallvar
@@ -69,6 +70,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "generated/backreferences",  # the examples that use a class, for its page
     "doc_module": ("smallvar",),
     "reference_url": {"smallvar": None},
+    "capture_repr": (),  # what is to be seen is printed
     "download_all_examples": False,
     "run_stale_examples": True,  # what they show depends on SMALLVAR_DATA too
     "remove_config_comments": True,
@@ -104,6 +106,7 @@ html_context = {
     "github_repo": "smallvar",
     "github_version": "main",
     "doc_path": "docs",
+    "default_mode": "auto",
 }
 # What other pages show of a link to one of these.
 ogp_site_url = html_baseurl or "https://smallvar.readthedocs.io/en/latest/"
@@ -134,8 +137,14 @@ def pictures_first(app, docname, source):
         source[0] = text
 
 
+def format_warning(message, category, filename, lineno, line=None):
+    """A warning as the examples show it: without the path of the machine that built the page."""
+    return f"{category.__name__}: {message}\n"
+
+
 def setup(app):
     """Show pictures first, set formulas; write what the command line says as help."""
+    warnings.formatwarning = format_warning
     app.connect("source-read", pictures_first)
     app.connect("autodoc-process-docstring", formulas.process, priority=400)  # before numpydoc
     environment = os.environ | {"COLUMNS": "74", "NO_COLOR": "1"}

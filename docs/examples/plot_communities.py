@@ -77,7 +77,7 @@ fig, ax = plt.subplots(figsize=(7, 3))
 PathDisplay.from_path(path).plot(ax=ax, panels=["steps"])
 ax.axhline(conference.max() + 1, color="C3", lw=0.8, ls=":")
 ax.text(-0.02, conference.max() + 2, "conferences", color="C3", ha="right")
-ax.set(ylim=(0, 40))
+ax.set(ylim=(0.8, 40))
 
 # %%
 # The clusters
