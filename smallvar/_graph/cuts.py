@@ -7,6 +7,7 @@ modularity; and at the end a penalty for given clusters, and the penalties and c
 ``lam="plateau"``.
 """
 
+import heapq
 import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -484,12 +485,12 @@ def merged_to(graph, labels, number):
 
     Pairs are clusters with links to each other; a merger costs (cut of the union) - (cuts of both).
     Half of the mergers that are left are made at once, of different clusters, so that many take a
-    time in proportion to the links. There are at least ``number`` clusters in ``labels``, and no
-    more connected components than that.
+    time in proportion to the links. Where no links are left between clusters, the two with the
+    fewest nodes merge.
     """
     labels, k = number_labels(labels.copy(), None)
     merged = graph.contracted(labels, k)
-    while k > number:
+    while k > number and merged.indices.size:
         ratio, (row, column, union) = merged.ratio, merged.unions()
         target, left = np.arange(k, dtype=np.int32), max((k - number) // 2, 1)
         free = np.ones(k, dtype=bool)
@@ -503,7 +504,16 @@ def merged_to(graph, labels, number):
                     break
         target, k = number_labels(target, None)
         labels, merged = target[labels], merged.contracted(target, k)
-    return labels
+    target = np.arange(k, dtype=np.int32)
+    fewest = [(int(count), cluster) for cluster, count in enumerate(np.bincount(labels))]
+    heapq.heapify(fewest)
+    while len(fewest) > number:
+        (first, a), (second, b) = heapq.heappop(fewest), heapq.heappop(fewest)
+        target[b] = a
+        heapq.heappush(fewest, (first + second, a))
+    while (target != target[target]).any():  # a cluster that b joined may have joined another
+        target = target[target]
+    return number_labels(target[labels], None)[0]
 
 
 def penalty_chain(model, graph, start):

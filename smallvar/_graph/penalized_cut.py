@@ -80,9 +80,9 @@ class PenalizedCut(FitMixin, BaseEstimator):
         range.
     n_clusters : int, "auto" or None, default=None
         The exact number of clusters, if ``lam`` is "auto": the clusters of that number with the
-        least description length, or, if the search has found none, mergers of more clusters. At
-        least the number of connected components, and at most that of nodes. None or "auto": the
-        links choose.
+        least description length, or, if the search has found none, mergers of more clusters (of
+        the smallest, where no links are left between them). At most the number of nodes. None or
+        "auto": the links choose.
     cut : {"normalized", "ratio"}, default="normalized"
         What is cut. The normalized cut balances degrees, the ratio cut numbers of nodes.
     algorithm : {"multilevel", "incremental", "batch"}, default="multilevel"
@@ -478,11 +478,6 @@ def _check_parameters(model):
 def _number_of(model, graph):
     """The checked number of clusters asked for; None if the links choose."""
     number = exact_number(model.n_clusters)
-    if number is not None and number < graph.components[0]:
-        raise ValueError(
-            f"n_clusters must be >= {graph.components[0]}, the number of connected components, "
-            f"got {number}"
-        )
     if number is not None and number > len(graph):
         raise ValueError(f"n_clusters must be <= {len(graph)}, the number of nodes, got {number}")
     return number
