@@ -511,3 +511,15 @@ def test_unknown_options_name_the_one_that_is_meant(capsys):
     Path("t.csv").write_text("a,b\n1,2\n3,4\n")
     for option, meant in [("--k", "--n-clusters"), ("--eps", "--lam"), ("--skiprows", "--skip-r")]:
         assert f"did you mean {meant}" in run(capsys, "t.csv", option, "3")[2]
+
+
+@pytest.mark.parametrize(
+    ("row", "units"),
+    [("x;$;%", True), (";$;", True), (";mm;kg", True), (";abc;", False), ("1;mm;kg", False)],
+)
+def test_units_below_the_header(capsys, row, units):
+    """Also beside a slip and a total, which are no numbers."""
+    rows = "".join(f"{1000 + i * i % 17};{i % 5 * 10};{i % 3}\n" for i in range(20))
+    Path("t.csv").write_text(f"n;a;b\n{row}\n{rows}7;8;<3\nTotal;9;9\n")
+    _, _, err = run(capsys, "t.csv", "--na", "<3")
+    assert ("line 2 is left out: units (" in err) == units

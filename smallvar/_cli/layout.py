@@ -26,8 +26,8 @@ NOTE_BELOW = re.compile(
     r"\W*(source|note|notes|quelle|nota|footnote|copyright)\b|[*#\u00a9\u2020(]", re.I
 )
 UNIT_SIGN = re.compile(
-    r"[(\[].*[)\]]|%|\u00b0 ?[cf]?|[munpk]?(g|m|l|s|w|v|a|j|pa|hz|mol)|[cmkd]m[23\u00b2\u00b3]?"
-    r"|m[23\u00b2\u00b3]|[a-z\u00b5]{1,4}/[a-z0-9\u00b5]{1,5}|kg|mg|ms|min|h|hours?|days?|years?"
+    r"[(\[].*[)\]]|[%$\u20ac\u00a3\u00a5]|\u00b0 ?[cf]?|[munpk]?(g|m|l|s|w|v|a|j|pa|hz|mol)"
+    r"|[cmkd]m[23\u00b2\u00b3]?|m[23\u00b2\u00b3]|[a-z\u00b5]{1,4}/[a-z0-9\u00b5]{1,5}|kg|mg|ms|min|h|hours?|days?|years?"
     r"|ml|mmhg|usd|eur|gbp|km/h|ppm|kwh|db",
     re.IGNORECASE,
 )
@@ -104,8 +104,8 @@ def titles_above(records, number):
 def is_units_row(row, rows, number):
     """Whether the first row below the header holds the units of columns of numbers.
 
-    No cell of it is a number, and in no column of numbers it is a missing value only. In a table
-    with one such column the unit must be a known one.
+    No cell of it is a number, and two or more are words in columns of numbers. If there is one, it
+    must be a unit that is known.
     """
     rows = [other for other in rows if len(other) == len(row)]
     if len(rows) < 2 or any(is_like_number(cell, number) for cell in row):
@@ -113,11 +113,10 @@ def is_units_row(row, rows, number):
     units = []
     for cell, *others in zip(row, *rows, strict=True):
         there = [other for other in others if not is_missing(other)]
-        if there and all(is_like_number(other, number) for other in there):
+        numbers = sum(is_like_number(other, number) for other in there)
+        if numbers > NUMBERS_SHARE * len(there) and not is_missing(cell):
             units.append(cell.strip())
-    named = [unit for unit in units if not is_missing(unit)]
-    known = [unit for unit in named if UNIT_SIGN.fullmatch(unit)]
-    return bool(known) or (len(named) > 1 and len(named) == len(units))
+    return len(units) > 1 or any(map(UNIT_SIGN.fullmatch, units))
 
 
 def is_like_number(cell, number):

@@ -90,7 +90,7 @@ SYNONYMS = {
     **dict.fromkeys(["distance", "affinity"], ("metric", "divergence", "kernel")),
     **dict.fromkeys(["cov", "covariance_type"], ("covariances",)),
 }
-SQUARED = ("eps", "epsilon", "radius", "threshold", "distance_threshold")  # distances; lam is not
+RADII = ("eps", "epsilon", "radius", "threshold", "distance_threshold")  # distances; lam is not
 
 FITS = "fit", "partial_fit"
 IDS_RECORD = "_ids_record"  # the attribute that `renumber` sets, together with cluster_ids_
@@ -141,7 +141,7 @@ def meant_by(name, known):
     near += difflib.get_close_matches(name, known, n=1)
     if not near:
         return f", but {', '.join(known)}"
-    squared = ", a squared distance" if name in SQUARED and near[0].startswith("lam") else ""
+    squared = ", a squared distance" if name in RADII and near[0].startswith("lam") else ""
     return f"; did you mean {near[0]}{squared}?"
 
 
