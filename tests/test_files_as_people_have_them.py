@@ -523,3 +523,58 @@ def test_units_below_the_header(capsys, row, units):
     Path("t.csv").write_text(f"n;a;b\n{row}\n{rows}7;8;<3\nTotal;9;9\n")
     _, _, err = run(capsys, "t.csv", "--na", "<3")
     assert ("line 2 is left out: units (" in err) == units
+
+
+def test_a_quote_that_is_not_closed(capsys):
+    Path("t.csv").write_text('a,b\n1,2\n3,4\n9,"8')
+    assert run(capsys, "t.csv", "--lam", "20", "--out", "out.csv")[0] == 0
+    rows = pd.read_csv("out.csv")
+    assert rows.cluster.tolist() == [0, 0, 1]
+    assert rows.b.tolist() == [2, 4, 8]
+
+
+def test_a_column_that_is_called_cluster(capsys):
+    """The second run does not lose the result of the first."""
+    Path("t.csv").write_text("a,cluster\n1,2\n3,4\n9,8\n")
+    assert run(capsys, "t.csv", "--id", "cluster", "--lam", "20", "--out", "out.tsv")[0] == 0
+    rows = pd.read_csv("out.tsv", sep="\t")
+    assert list(rows.columns) == ["cluster", "cluster.1", "probability"]
+    assert rows["cluster"].tolist() == [2, 4, 8]
+    assert rows["cluster.1"].tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("kind", [".csv", ".tsv", ".parquet"])
+def test_results_of_a_parquet_file(capsys, kind):
+    pytest.importorskip("pyarrow")
+    table = pd.DataFrame({"who": ["x", "y", "z"], "a": [1.0, 3.0, 9.0]})
+    table.to_parquet("t.parquet")
+    command = ["t.parquet", "--id", "who", "--lam", "20", "--out", f"out{kind}"]
+    assert run(capsys, *command)[0] == 0
+    if kind == ".parquet":
+        rows = pd.read_parquet("out.parquet")
+    else:
+        rows = pd.read_csv(f"out{kind}", sep="\t" if kind == ".tsv" else ",")
+    assert list(rows.columns) == ["who", "cluster", "probability"]
+    assert rows.cluster.tolist() == [0, 0, 1]
+
+
+def test_ids_of_an_array(capsys):
+    np.save("t.npy", [[7.0, 1.0], [8.0, 3.0], [9.0, 30.0]])
+    assert run(capsys, "t.npy", "--id", "1", "--lam", "20", "--out", "out.csv")[0] == 0
+    rows = pd.read_csv("out.csv")
+    assert list(rows.columns) == ["1", "cluster", "probability"]
+    assert (rows["1"].tolist(), rows.cluster.tolist()) == ([7, 8, 9], [0, 0, 1])
+
+
+def test_a_file_that_changes_while_it_is_clustered(capsys, monkeypatch):
+    fit = DPMeans.fit
+
+    def changing(self, X, *args):
+        Path("t.csv").write_text("a,b\n1,2\n")
+        return fit(self, X, *args)
+
+    monkeypatch.setattr(DPMeans, "fit", changing)
+    Path("t.csv").write_text("a,b\n1,2\n3,4\n9,8\n")
+    code, _, err = run(capsys, "t.csv", "--lam", "20", "--out", "out.csv")
+    assert (code, err) == (2, "smallvar: t.csv has changed since it was read\n")
+    assert not Path("out.csv").exists()

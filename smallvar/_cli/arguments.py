@@ -270,8 +270,8 @@ def _add_output_arguments(parser, out, seed, lines):
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help=f"{out}, as .csv, .npy or .parquet; -: as .csv on standard output, and the report "
-        "goes to standard error",
+        help=f"{out}, as .csv, .tsv, .parquet or, without the table, .npy; -: as .csv on standard "
+        "output, and the report goes to standard error",
     )
     parser.add_argument(
         "--plot",

@@ -57,7 +57,7 @@ def cluster(argv):
     args = parse(
         parser,
         argv,
-        out="write the labels, 0 to K - 1, one per row",
+        out="write the table with the cluster of each row, 0 to K - 1, and how probable it is",
         seed="draw from S what is random: where the data choose K, and with merge, the rows that "
         "the search begins from (default: 0, so that the same command gives the same result); "
         "otherwise the order in which the points are visited (default: the order given)",

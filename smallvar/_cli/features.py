@@ -41,7 +41,7 @@ def features(argv):
     args = parse(
         parser,
         argv,
-        out="write which row has which feature: a column of 0s and 1s per feature",
+        out="write the table with which row has which feature: a column of 0s and 1s per feature",
         seed="draw the random starts from S (default: 0, so that the same command gives the "
         "same result)",
     )

@@ -168,27 +168,29 @@ def write_text(file, rows, results, delimiter, encoding, every_row=True):
     out = io.TextIOWrapper(file, encoding=encoding, errors="backslashreplace", newline="")
     writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
     cells_of, nothing = results.cells(), [""] * len(results.titles)
-    is_header = table.header
+    is_header, changed = (
+        table.header,
+        UserError(f"{rows.source.name} has changed since it was read"),
+    )
     if not is_header:
         writer.writerow([*titles, *added])
     for cells, text, has_result in rows:
         more = added if is_header else next(cells_of, None) if has_result else nothing
         if more is None:
-            break
+            raise changed
         if not has_result and not is_header and not every_row:
             continue
         is_header = False
-        if as_it_is and len(cells) <= table.width:
+        # a quote that is never closed would take in what is added
+        if as_it_is and len(cells) <= table.width and text.count('"') % 2 == 0:
             out.write(delimiter.join([text, *[""] * (table.width - len(cells)), *more]) + "\n")
             continue
         cells = [*cells[: table.width - 1], " ".join(cells[table.width - 1 :])]
         cells += [""] * (table.width - len(cells))
         writer.writerow([*(cells[j] for j in shown), *more])
-    else:
-        more = next(cells_of, more)
     out.detach()  # flushes, and leaves the file open
-    if more is None:
-        raise UserError(f"{rows.source.name} has changed since it was read")
+    if next(cells_of, None) is not None:
+        raise changed
 
 
 def text_format(source, wanted, table, suffix):

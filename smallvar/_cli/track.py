@@ -36,7 +36,7 @@ def track(argv):
     args = parse(
         parser,
         argv,
-        out="write the clusters, numbered from 0 as they appear, one per row of DATA",
+        out="write the table with the cluster of each row, numbered from 0 as they appear",
         seed="draw the random orders from S (default: 0, so that the same command gives the "
         "same result)",
         stand_in="a stream of moving groups is made up",
