@@ -47,9 +47,8 @@ def blank(width, height):
 
 def save(figure, name, **options):
     """Write a picture whose bytes depend on nothing but this script and its packages."""
-    figure.savefig(
-        FOLDER / name, metadata={"Date": None} if name.endswith("svg") else {}, **options
-    )
+    empty = dict.fromkeys(("Creator", "Date", "Format", "Type")) if name.endswith("svg") else None
+    figure.savefig(FOLDER / name, metadata=empty, **options)
     plt.close(figure)
 
 
