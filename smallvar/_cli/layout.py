@@ -146,20 +146,25 @@ class ColumnLook:
     def add(self, cells, lines):
         """Look at some cells, with the numbers of their lines."""
         text = "".join(cells)
-        try:
-            if "_" in text or not text.isascii():
-                raise ValueError
-            values = list(map(float, cells))
-        except ValueError:
-            values = None
-        if values is not None:
-            self.plain += len(cells)
-            if "." in text and not self.evidence.is_sure:
-                self.learn_decimals(cells)
-            self.bare += any(values)
-            return
+        if text.isascii() and "_" not in text:
+            try:
+                values = list(map(float, cells))
+            except ValueError:
+                pass
+            else:
+                self.plain += len(cells)
+                self.bare += any(values)
+                if "." in text and not self.evidence.is_sure:
+                    self.learn_decimals(cells)
+                return
         for cell, count in Counter(cells).items():
-            self.add_cell(cell, count, cells, lines)
+            if is_number(cell):
+                self.plain += count
+                self.bare += float(cell) != 0
+                if not self.evidence.is_sure:
+                    self.learn_decimals([cell])
+            else:
+                self.add_cell(cell, count, cells, lines)
 
     def learn_decimals(self, cells):
         """Find out whether plain numbers tell the decimal sign."""

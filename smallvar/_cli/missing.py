@@ -8,7 +8,9 @@ from smallvar._cli.signs import taken_apart
 from smallvar._cli.words import option_of_names
 
 # numbers that stand for missing values where they lie far from all others
-CODES = (*(-99.0, -999.0, -9999.0, -99999.0, -999999.0), *(999.0, 9999.0, 99999.0, 999999.0))
+CODES = frozenset(
+    [*(-99.0, -999.0, -9999.0, -99999.0, -999999.0), *(999.0, 9999.0, 99999.0, 999999.0)]
+)
 FAR = 5  # a code above the others is so many times as large
 FEWEST_OTHERS = 5  # values: fewer do not tell
 
@@ -70,6 +72,11 @@ def header_like(first, rows, number):
         some if has_signs(cell) and any(has_signs(row[j]) for row in rows) else cell
         for j, cell in enumerate(first)
     ]
+
+
+def may_have_codes(X):
+    """Whether an array has values as large as codes; its extremes take no time."""
+    return X.min() <= -99 or X.max() >= 999
 
 
 def refuse_codes(path, columns):

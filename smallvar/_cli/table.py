@@ -41,7 +41,13 @@ from smallvar._cli.layout import (
     is_units_row,
     look,
 )
-from smallvar._cli.missing import cleaned, header_like, marked, refuse_codes
+from smallvar._cli.missing import (
+    cleaned,
+    header_like,
+    marked,
+    may_have_codes,
+    refuse_codes,
+)
 from smallvar._cli.progress import ProgressLine
 from smallvar._cli.text import find_header, text_records
 from smallvar._cli.words import counted, option_of, option_of_names, unlike_names
@@ -236,7 +242,7 @@ def read_text(source, wanted):
     """Read a text file."""
     with ProgressLine("reading") as progress:
         table = parse_text(source, wanted, progress)
-    if wanted.na is None:
+    if wanted.na is None and may_have_codes(table.X):
         refuse_codes(source.name, zip(table.titles, table.X.T, strict=True))
     return table
 
