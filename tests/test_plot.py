@@ -186,7 +186,9 @@ def test_labels_without_centers_stand_at_a_row_of_theirs():
 def test_many_columns_are_projected():
     X = np.column_stack([X3, 0.01 * RNG.normal(size=(90, 3))])
     display = ClusterDisplay.from_predictions(X, TRUTH, projection="principal", legend=False)
-    assert re.fullmatch(r"first principal component \(\d+% of the variance\)", display.axis_titles[0])
+    assert re.fullmatch(
+        r"first principal component \(\d+% of the variance\)", display.axis_titles[0]
+    )
     variances = np.linalg.eigvalsh(np.cov(X.T))[::-1]
     assert np.var(display.points, axis=0, ddof=1) == pytest.approx(variances[:2])
     assert display.ax_.get_legend() is None
@@ -199,7 +201,9 @@ def test_discriminant_axes_separate_clusters_that_principal_components_do_not():
     X[:, 4:6] += 8 * np.array([[0, 0], [1, 0], [0, 1]])[truth]  # apart in two others
     centers = np.array([X[truth == k].mean(axis=0) for k in range(3)])
     display = ClusterDisplay.from_predictions(X, truth, centers=centers)
-    for title, words in zip(display.axis_titles, (BEST, "direction that does so second best"), strict=True):
+    for title, words in zip(
+        display.axis_titles, (BEST, "direction that does so second best"), strict=True
+    ):
         assert re.fullmatch(rf"{words} \(\d+% of the separation\)", title)
     for k in range(3):
         own = display.points[truth == k]

@@ -3,6 +3,7 @@
 import importlib.util
 import pickle
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -76,6 +77,36 @@ def test_events_of_a_path_say_its_rows():
     assert [event.number for event in events] == list(range(1, len(events) + 1))
     assert events[-1].n_clusters == path.best
     assert events[-1].n_samples == path.n_samples == len(X)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("search", [DPMeans(random_state=0).fit, cluster_path])
+@pytest.mark.parametrize("clear", [True, False])
+def test_the_share_that_is_done(seed, search, clear):
+    """It never falls, never comes to 1 before the end, and says more where a number is clear."""
+    rng = np.random.default_rng(seed)
+    rows = np.exp(rng.normal(size=(600, 3)))  # no clusters
+    if clear:
+        rows = make_blobs(600, centers=5, n_features=3, cluster_std=0.5, random_state=seed)[0]
+    events = []
+    with progress_callback(events.append), warnings.catch_warnings():
+        warnings.simplefilter("ignore", smallvar.UnclearNumberWarning)
+        search(rows)
+    descents = [event for event in events if event.stage in ("coarse path", "path")]
+    first, *rest = [event.done for event in descents]
+    assert first is None
+    assert rest == sorted(rest) and 0.0 < rest[0] <= rest[-1] < 1.0
+    assert (rest[0] > 0.5) == clear
+    assert all(f"about {event.done:.0%} done" in event.message for event in descents[1:])
+    assert all(event.done is None for event in events if event not in descents)
+
+
+@pytest.mark.parametrize("name", sorted(FITS))
+def test_the_share_is_not_told_where_it_is_not_known(name):
+    events = []
+    with progress_callback(events.append):
+        fit(name)
+    assert all(event.done is None for event in events)
 
 
 def test_callbacks_within_callbacks():

@@ -200,7 +200,8 @@ def by_penalty_in_words(k, lam, origin):
 
 
 def note(progress, event):
-    """Show the latest sweep or stage of the search; how many there will be is not known."""
+    """Show the latest sweep or stage of the search, and the share done where it is known."""
+    progress.done = event.done
     words = event.message
     if event.stage in ("coarse path", "path"):
         words = f"{counted(event.n_clusters, 'cluster')} by {counted(event.n_samples, 'row')}"

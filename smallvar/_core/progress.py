@@ -38,6 +38,9 @@ class ProgressEvent:
         The objective after the step.
     n_samples : int or None
         For a path, the number of rows that it was found on; for a time step, of its rows.
+    done : float or None
+        The share of the fit that is likely done, from 0 to 1; None where that is not known. Only
+        merge paths of fits whose number of clusters the data choose have it, from the second on.
     """
 
     stage: str
@@ -46,6 +49,7 @@ class ProgressEvent:
     n_clusters: int | None = None
     objective: float | None = None
     n_samples: int | None = None
+    done: float | None = None
 
 
 _callbacks: ContextVar[tuple[Callable[[ProgressEvent], Any], ...]] = ContextVar(
@@ -62,8 +66,9 @@ def progress_callback(callback: Callable[[ProgressEvent], Any]) -> Iterator[None
     callback : callable
         Called as ``callback(event)`` with a ``ProgressEvent``: its attributes are ``stage`` (the
         kind of step, "sweep" for one), ``number`` (the number of the step among those of its kind,
-        from 1), ``message`` (the line that ``verbose`` prints), ``n_clusters``, ``objective`` and
-        ``n_samples`` (None where a step has none). Its result is ignored. An exception ends the
+        from 1), ``message`` (the line that ``verbose`` prints), ``n_clusters``, ``objective``,
+        ``n_samples`` and ``done``, the share of the fit that is likely done (None where a step has
+        none). Its result is ignored. An exception ends the
         fit, which leaves the estimator unchanged.
 
     Yields
@@ -88,6 +93,17 @@ def progress_callback(callback: Callable[[ProgressEvent], Any]) -> Iterator[None
     ...     model = DPMeans(lam=4.0).fit([[0.0], [1.0], [9.0]])
     sweep 1 2
     sweep 2 2
+
+    A bar that shows how far a fit is, by tqdm or anything else with ``update``:
+
+    >>> from types import SimpleNamespace
+    >>> bar = SimpleNamespace(n=0.0, update=lambda more: print(f"{more:.2f} more"))
+    >>> def show(event):  # bar = tqdm.tqdm(total=1.0)
+    ...     if event.done is not None:
+    ...         bar.update(event.done - bar.n)
+    >>> with progress_callback(show):
+    ...     model = DPMeans(random_state=0).fit([[i + 9.0 * (i % 2)] for i in range(8)])
+    0.17 more
     """
     if not callable(callback):
         raise TypeError(f"callback must be callable, got {type(callback).__name__}")

@@ -28,6 +28,7 @@ from smallvar._selection.least_size import LargeClusterings
 from smallvar._selection.own_shapes import AROUND, FEWEST_JUDGED, MOST_JUDGED, OwnShapes
 from smallvar._selection.sample import DENSE_BYTES, PathClustering, PathProblem, squared_euclidean
 from smallvar._selection.scale import FEWEST_WORDS, NONE_WIDE, mostly_zero, wide_columns
+from smallvar._selection.share import SELECTED, TRANSFORMED, Share
 from smallvar._sweeps.rows import UNSOUND
 
 # A "descent" is a series of mergers from many clusters to one, with k-means sweeps in between. It
@@ -174,8 +175,11 @@ def find_path(
         return ClusterPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread(min(X.shape[0], BLOCK_ROWS), X.shape[1]):
         search = _Search(problem, rng, init, rough, coarse_rows, callback)
-        found, transform = _find_in_metrics(search), None
         free = lam is init is number is None and not rough
+        # the search is all of the fit but for its sweeps
+        if free and select and not in_metric and family is squared_euclidean:
+            search.share = Share(X.shape[0])
+        found, transform = _find_in_metrics(search), None
         wide, rare = NONE_WIDE, False
         if free and X.shape[1] >= FEWEST_WORDS:
             rare = mostly_zero(X)
@@ -213,6 +217,7 @@ def _find_in_other_rows(search, found, select):
     few_valued = found.sample.criterion.few_valued
     transform = PowerTransform(plain.X, plain.weight)
     if transform.columns and not _is_sure(found.path):
+        search.begin(TRANSFORMED)
         problem.transform = transform
         new = _find_in_metrics(search, compared=True)
         # densities compare only if they are of equally many directions
@@ -222,6 +227,7 @@ def _find_in_other_rows(search, found, select):
         else:
             problem.transform = None
     if select:
+        search.begin(SELECTED)
         found = _find_in_columns(search, found)
     problem.transform = None
     columns, path = np.flatnonzero(problem.varying), found.path
@@ -315,6 +321,7 @@ class _Search:
     def __init__(self, problem, rng, init, rough, coarse_rows, callback):
         self.problem, self.rng, self.init, self.rough = problem, rng, init, rough
         self.coarse_rows, self.callback, self.n_events = coarse_rows, callback, 0
+        self.share = None
 
     def of(self, problem):
         """The same search of another problem."""
@@ -322,12 +329,31 @@ class _Search:
         new.problem = problem
         return new
 
-    def report(self, stage, words, best, n_samples):
-        """Call the callback, unless it is None, with an event for a descent."""
+    def begin(self, number):
+        """Count a round of descents, see `Share`."""
+        if self.share is not None:
+            self.share.begin(number)
+
+    def enlarge(self):
+        """Say that the search goes on with more rows."""
+        if self.share is not None:
+            self.share.enlarge()
+
+    def report(self, stage, words, best, n_samples, path=None, long=False):
+        """Call the callback, unless it is None, with an event for a descent, which may be ``long``.
+
+        That is, in the metric of the clusters; ``path`` is what a fine one has found.
+        """
         self.n_events += 1
         if self.callback is not None:
-            message = f"{stage}: {words}, best {best}"
-            event = ProgressEvent(stage, self.n_events, message, best, n_samples=n_samples)
+            message, done = f"{stage}: {words}, best {best}", None
+            if self.share is not None:
+                # few clusters may be more in a larger sample
+                sure = path is not None and _is_sure(path) and best > FEWEST_CLUSTERS
+                done = self.share.after("long" if long else stage, sure, n_samples)
+            if done is not None:
+                message += f", about {done:.0%} done"
+            event = ProgressEvent(stage, self.n_events, message, best, None, n_samples, done)
             self.callback(event)
 
 
@@ -356,7 +382,7 @@ def _find_in_metrics(search, compared=False):
                 candidate, next_metric = again, again_metric
         metric = next_metric
         words = f"{candidate.longest} long clusters and fewer"
-        search.report("path", words, candidate.best, candidate.n_samples)
+        search.report("path", words, candidate.best, candidate.n_samples, candidate, True)
         if not candidate.value < found.path.value - sample.criterion.tie:
             break
         found = replace(found, path=candidate, metric=sample.metric)
@@ -384,7 +410,9 @@ def _find(search):
     fine = min(problem.n, _fine_rows(problem.X.shape[1]))
     free = problem.lam is problem.number is search.init is None and not search.rough
     few = found.path.best <= FEWEST_CLUSTERS and problem.most not in (1, FEWEST_CLUSTERS)
-    if free and few and size < fine:
+    again = free and few and size < fine
+    if again:
+        search.enlarge()
         larger = _find_from(search, fine, FEWEST_CLUSTERS)
         if larger is not None and larger.path.value_per_row < found.path.value_per_row:
             return larger
@@ -431,7 +459,7 @@ def _find_from(search, size, above=0):
             step_of = _fine(low, single) if number is None else around(number)
             path, metric = _descend(problem, sample, start, step_of, not single)
             words = f"{path.n_samples} rows, {path.longest} clusters and fewer"
-            search.report("path", words, path.best, path.n_samples)
+            search.report("path", words, path.best, path.n_samples, path)
             if number is not None:
                 return _Found(path, metric, sample)
             missed = path.best <= low and path.best > FEW_CLUSTERS  # below ``low`` steps are large
