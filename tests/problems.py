@@ -451,7 +451,7 @@ class PathProblem:
     weights: np.ndarray | None = None
     init: np.ndarray | None = None
     max_clusters: int | None = None
-    sizes: dict = field(default_factory=dict)  # constants of _selection/path.py in its search
+    sizes: dict = field(default_factory=dict)  # constants of _selection/search.py in its search
 
 
 # fmt: off

@@ -12,7 +12,7 @@ import numpy as np
 from problems import PATH_FAMILIES, path_problem
 
 from smallvar import DPMeans
-from smallvar._selection import path as path_module
+from smallvar._selection import search as search_module
 
 FILE = Path(__file__).with_suffix(".txt")
 SEEDS = 8
@@ -21,8 +21,8 @@ UNSURE = "-" * 8  # in place of a hash that depends on the rounding of the data
 
 def fit_problem(p, X, seed, **options):
     """A fit that searches a path, in steps and samples as small as the problem says."""
-    assert p.sizes.keys() <= vars(path_module).keys()
-    with patch.dict(vars(path_module), p.sizes):
+    assert p.sizes.keys() <= vars(search_module).keys()
+    with patch.dict(vars(search_module), p.sizes):
         return DPMeans(
             lam="auto" if p.lam is None else p.lam,
             algorithm="serial" if p.lam is None else "merge",

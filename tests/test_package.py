@@ -111,7 +111,7 @@ LAYERS = {
         *("own_shapes", "column_selection", "boundary", "boundaries", "touching", "boundary_table"),
         *("representatives", "described"),
         *("envelope", "descent", "sample", "least_size", "cluster_path", "sphere", "best_number"),
-        *("share", "path", "penalty", "pieces"),
+        *("share", "search", "path", "penalty", "pieces"),
     ),
     "_centers": (
         *(

@@ -43,8 +43,8 @@ from smallvar import (
 from smallvar._features.feature_path import FeaturePath
 from smallvar._selection import cluster_path as cluster_path_module
 from smallvar._selection import descent as descent_module
-from smallvar._selection import path as path_module
 from smallvar._selection import sample as sample_module
+from smallvar._selection import search as search_module
 from smallvar._selection.columns import PowerTransform, filled_values, rows_filled
 from smallvar._selection.envelope import Path, coarsest_number, envelope
 
@@ -713,7 +713,7 @@ def test_numbers_left_out_are_named():
 def test_centers_beyond_room_are_not_kept(monkeypatch):
     X = blobs(np.random.default_rng(0), 40, 4, 3, spread=0.1)
     whole = cluster_path(X, random_state=0)
-    monkeypatch.setattr(path_module, "ROOM", 0)
+    monkeypatch.setattr(search_module, "ROOM", 0)
     path = cluster_path(X, random_state=0)
     kept = path.best + 1
     while 4 * (kept + 1) * (kept + 2) // 2 <= X.size:

@@ -16,7 +16,7 @@ from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
 from smallvar._core.validation import check_weights, unit_of
 from smallvar._selection.criterion import DensityCriterion
-from smallvar._selection.path import FEW_CLUSTERS
+from smallvar._selection.search import FEW_CLUSTERS
 
 COMPARED_ROWS = 20_000  # rows, at most, of the data sets on which numbers of clusters are compared
 # of neighboring numbers in the first comparison (all numbers below 1 / (NUMBERS_RATIO - 1))

@@ -24,7 +24,7 @@ from smallvar._selection.confidence import weighed
 from smallvar._selection.descent import MergeDescent, check_distinct, draw
 from smallvar._selection.envelope import Path, coarsest_number, envelope, penalty_within, scores
 from smallvar._selection.least_size import no_such_number, small
-from smallvar._selection.path import (
+from smallvar._selection.search import (
     CLUSTERS_A_MERGER,
     COARSE_PATH_ROWS,
     COARSE_SWEEPS,
