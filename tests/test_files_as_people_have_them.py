@@ -578,3 +578,19 @@ def test_a_file_that_changes_while_it_is_clustered(capsys, monkeypatch):
     code, _, err = run(capsys, "t.csv", "--lam", "20", "--out", "out.csv")
     assert (code, err) == (2, "smallvar: t.csv has changed since it was read\n")
     assert not Path("out.csv").exists()
+
+
+def test_a_header_of_r_that_lacks_a_title(capsys, models):
+    """Names of rows come first, without a title; the error says how to leave them out."""
+    Path("t.csv").write_text("a,b\nr1,1,2\nr2,3,4\nr3,90,8\n")
+    assert run(capsys, "t.csv", "--exclude", "", "--lam", "20", "--out", "out.csv")[0] == 0
+    assert models[0].cluster_centers_.tolist() == [[2, 3], [90, 8]]
+    lines = Path("out.csv").read_text().splitlines()
+    assert lines[0] == ",a,b,cluster,probability"
+    assert lines[3].startswith("r3,90,8,1,")
+    assert "leave it out with --exclude ''" in run(capsys, "t.csv")[2]
+    Path("t.csv").write_text("a,b\n1,2,\n3,4,\n90,8,\n")  # a comma behind the last cell
+    assert run(capsys, "t.csv", "--exclude", "", "--lam", "20")[0] == 0
+    assert models[1].cluster_centers_.tolist() == [[2, 3], [90, 8]]
+    Path("t.csv").write_text("Place,Bern\na,b,c\n1,2,5\n3,4,5\n90,8,5\n")
+    assert "; --skip-rows 1 leaves it out" in run(capsys, "t.csv")[2]

@@ -261,9 +261,11 @@ class TextTable:
         self.first_line, first = next(records, (0, []))
         if not first:
             raise UserError(f"{source.name} is empty")
-        self.width, self.header, doubt = len(first), wanted.header, None
+        self.header, doubt = wanted.header, None
         near = [(line, marked(cells, wanted.na)) for line, cells in islice(records, FIRST_ROWS)]
         rows = [row for _, row in near]
+        first = completed(first, rows, wanted.number)
+        self.width = len(first)
         if wanted.header is None:
             self.header, doubt = find_header(
                 header_like(first, rows, wanted.number), rows, wanted.number
@@ -324,6 +326,18 @@ class TextTable:
             f"{self.path}, line {line}: {counted(len(cells), 'cell')}, but {self.width} in line "
             f"{self.first_line}{advice}"
         )
+
+
+def completed(first, rows, number):
+    """The header with the title that it lacks, empty, where each row has one cell more.
+
+    R writes names of rows without a title; other programs write a sign behind the last cell.
+    """
+    lacks = rows and all(len(row) == len(first) + 1 for row in rows)
+    numbers = [any(is_number(cell, number) for cell in row) for row in (first, *rows[:1])]
+    if not lacks or numbers != [False, True]:  # a row of words below a title may be the header
+        return first
+    return [*first, ""] if all(is_missing(row[-1]) for row in rows) else ["", *first]
 
 
 class Numbers:

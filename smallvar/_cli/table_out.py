@@ -181,6 +181,9 @@ def write_text(file, rows, results, delimiter, encoding, every_row=True):
         if not has_result and not is_header and not every_row:
             continue
         is_header = False
+        if more is added and len(cells) < table.width:  # a title is not there
+            writer.writerow([*titles, *added])
+            continue
         # a quote that is never closed would take in what is added
         if as_it_is and len(cells) <= table.width and text.count('"') % 2 == 0:
             out.write(delimiter.join([text, *[""] * (table.width - len(cells)), *more]) + "\n")
