@@ -594,3 +594,11 @@ def test_a_header_of_r_that_lacks_a_title(capsys, models):
     assert models[1].cluster_centers_.tolist() == [[2, 3], [90, 8]]
     Path("t.csv").write_text("Place,Bern\na,b,c\n1,2,5\n3,4,5\n90,8,5\n")
     assert "; --skip-rows 1 leaves it out" in run(capsys, "t.csv")[2]
+
+
+def test_notes_are_of_columns_that_are_used(capsys):
+    rows = "".join(f"${i % 9},{i % 5}%\n" for i in range(20))
+    Path("t.csv").write_text(f"a,b\n{rows}")
+    err = run(capsys, "t.csv", "--exclude", "a")[2]
+    assert "column b: % is left out" in err
+    assert "$" not in err

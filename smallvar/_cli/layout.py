@@ -7,7 +7,7 @@ signs in numbers, words that mark missing values, totals and notes below the las
 import re
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from smallvar._cli.cells import MISSING_AMONG_WORDS, USUAL_MISSING, is_missing, is_number, shortened
 from smallvar._cli.signs import Evidence, Signs, signs_of, taken_apart
@@ -212,56 +212,64 @@ class ColumnLook:
         return numbers > NUMBERS_SHARE * (numbers + self.others)
 
 
+class RowsLook:
+    """How many cells rows have: the numbers of their lines, and the last rows.
+
+    ``first`` is the number of the line of the header, or of the first row.
+    """
+
+    def __init__(self, table):
+        self.first, self.width = table.first_line, table.width
+        self.widths, self.even, self.odd = Counter({table.width: int(table.header)}), [], {}
+        self.last = deque(maxlen=ROWS_BELOW)
+
+    def add(self, line, cells):
+        """Note a row; returns whether it has as many cells as the first."""
+        self.last.append((line, cells))
+        self.widths[len(cells)] += 1
+        if len(cells) == self.width:
+            if len(self.even) < MOST_NOTED:
+                self.even.append(line)
+            return True
+        if len(self.odd) < MOST_NOTED:
+            self.odd[line] = len(cells)
+        return False
+
+    def uneven(self, skip):
+        """The lines whose number of cells is not that of most rows."""
+        odd = {line: width for line, width in self.odd.items() if line not in skip}
+        usual = self.widths.most_common(1)[0][0] if odd else self.width
+        if usual == self.width:
+            return tuple(odd)
+        others = (line for line, width in odd.items() if width != usual)
+        return (self.first, *self.even, *others)
+
+
 def look(table, wanted, by_commas):
     """Look through all rows of a TextTable; returns what is Found.
 
     ``by_commas`` says that the cells are separated by commas.
     """
-    columns = [ColumnLook(wanted.number) for _ in range(table.width)]
-    widths, odd = Counter({table.width: int(table.header)}), {}
-    last = deque(maxlen=ROWS_BELOW)
-    chunk, same = [], []
-
-    def add_chunk():
-        if chunk:
-            lines = [line for line, _ in chunk]
-            for column, cells in zip(
-                columns, zip(*(c for _, c in chunk), strict=True), strict=True
-            ):
-                column.add(cells, lines)
-            chunk.clear()
-
-    for line, cells in table.records:
-        last.append((line, cells))
-        widths[len(cells)] += 1
-        if len(cells) == table.width:
-            if len(same) < MOST_NOTED:
-                same.append(line)
-            chunk.append((line, cells))
-            if len(chunk) == ROWS_TOGETHER:
-                add_chunk()
-        elif len(odd) < MOST_NOTED:
-            odd[line] = len(cells)
-    add_chunk()
+    columns, rows = [ColumnLook(wanted.number) for _ in range(table.width)], RowsLook(table)
+    while chunk := list(islice(table.records, ROWS_TOGETHER)):
+        even = [(line, cells) for line, cells in chunk if rows.add(line, cells)]
+        lines = [line for line, _ in even]
+        by_column = list(zip(*(cells for _, cells in even), strict=True))
+        for column, cells in zip(columns if even else (), by_column, strict=True):
+            column.add(cells, lines)
     skip, notes = {}, []
     if wanted.skip_rows != []:
-        skip, notes = below_the_rows(list(last), columns, table.width)
+        skip, notes = below_the_rows(list(rows.last), columns, table.width)
     evidence = Evidence()
     for column in columns:
         if column.is_numbers:
             evidence.add(column.evidence)
     signs = signs_of(evidence, wanted.decimal, wanted.thousands, by_commas)
-    by_column, told = signs_by_column(table, columns, signs, wanted)
-    odd = {line: width for line, width in odd.items() if line not in skip}
-    usual = widths.most_common(1)[0][0] if odd else table.width
-    if usual != table.width:  # the first row is the odd one
-        others = (line for line, width in odd.items() if width != usual)
-        uneven = [table.first_line, *same, *others]
-    else:
-        uneven = list(odd)
+    used = {*table.picked, table.clock}
+    by_column, told = signs_by_column(table, columns, signs, wanted, used)
     refused, slips = {}, {}
     for j, column in enumerate(columns):
-        if not column.is_numbers or column.plain + column.signed == 0:
+        if not column.is_numbers:
             continue
         if signs is None and column.unclear is not None:
             refused[j] = advice_for_signs(column.unclear, evidence, by_commas)
@@ -270,21 +278,25 @@ def look(table, wanted, by_commas):
         elif column.percents and column.bare:
             refused[j] = "has numbers with and without %"
         slips[j] = {word: at for word, at in column.words.items() if at not in skip}
-    marks = [
-        f", {name_of(table, j)}: {shortened(word)} ({count:,} cell{'s' * (count > 1)}) is taken as "
-        "a missing value"
-        for j, column in enumerate(columns)
-        for word, count in list(column.marks.items())[:3]
-        if column.is_numbers or word.lower() in MISSING_AMONG_WORDS
-    ]
     return Found(
         frozenset(skip),
         {j: sign for j, sign in by_column.items() if j not in refused},
         {j: words for j, words in slips.items() if words},
-        tuple(uneven),
+        rows.uneven(skip),
         refused,
-        (*notes, *told, *marks),
+        (*notes, *told, *notes_of_marks(table, columns, used)),
     )
+
+
+def notes_of_marks(table, columns, used):
+    """Notes about less usual words for missing values in the columns at the positions ``used``."""
+    return [
+        f", {name_of(table, j)}: {shortened(word)} ({count:,} cell{'s' * (count > 1)}) is taken as "
+        "a missing value"
+        for j, column in enumerate(columns)
+        for word, count in list(column.marks.items())[:3]
+        if j in used and (column.is_numbers or word.lower() in MISSING_AMONG_WORDS)
+    ]
 
 
 def name_of(table, j):
@@ -338,8 +350,8 @@ def total_of(cells, columns):
     return None
 
 
-def signs_by_column(table, columns, signs, wanted):
-    """The Signs of the columns whose numbers have some, and notes about how these are read."""
+def signs_by_column(table, columns, signs, wanted, used):
+    """The Signs of the columns whose numbers have some, and notes about those that are used."""
     by_column, told = {}, {}
     if signs is None:
         return by_column, ()
@@ -363,7 +375,7 @@ def signs_by_column(table, columns, signs, wanted):
             ways.append("% is left out (45% is 45)")
         if column.brackets:
             ways.append("(5) is -5")
-        if ways:
+        if ways and j in used:
             told.setdefault(", ".join(ways), []).append(name_of(table, j))
     return by_column, [
         f", {', '.join(names[:4])}{', ...' if len(names) > 4 else ''}: {ways}"
