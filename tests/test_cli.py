@@ -647,7 +647,7 @@ def test_profiles_are_drawn(run, options):
     figure = _picture.profile_picture(table, DPMeans(random_state=0).fit(BLOBS))
     (axes,) = figure.axes
     assert {text.get_text() for text in axes.get_xticklabels()} == {"x", "y", "z"}
-    assert axes.get_title().startswith("K = 3, clear (0.98); 60 rows of t\n3 clusters: red")
+    assert axes.get_title().startswith("K = 3, clear (0.98); 60 rows of t\nred above")
 
 
 # Clusters of any shape
@@ -2842,7 +2842,8 @@ def test_progress_of_a_fit(options, notes):
     out, err = on_a_terminal(IMPATIENT + SLOW_FIT, "blobs.csv", *options)
     states = [state.rstrip() for state in err.split("\r")]
     for words in notes:
-        assert any(re.fullmatch(rf"fitting: \d+ s, {words}", state) for state in states)
+        so_far = r"(\d+ s|\d+% after \d+ s, about \d+ s left)"  # the share is known of a path
+        assert any(re.fullmatch(rf"fitting: {so_far}, {words}", state) for state in states)
     assert "smallvar: warning: strange" in states  # not behind the line, but in place of it
     assert ("sweep 1: 3 clusters, " in out) == ("--verbose" in options)
     assert ("sweep" in err) == bool(notes)
@@ -2860,9 +2861,10 @@ def test_progress_of_a_fit(options, notes):
 )
 def test_words_of_a_step(stage, k, n, words):
     progress = SimpleNamespace()
-    event = SimpleNamespace(stage=stage, n_clusters=k, n_samples=n, message="what is printed")
-    _choice.note(progress, event)
-    assert progress.note == words
+    more = {"n_clusters": k, "n_samples": n, "message": "what is printed"}
+    for done in (None, 0.25):
+        _choice.note(progress, SimpleNamespace(stage=stage, done=done, **more))
+        assert (progress.note, progress.done) == (words, done)
 
 
 @pytest.mark.long

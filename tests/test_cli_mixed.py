@@ -37,7 +37,11 @@ def test_labels(ran):
     ("call", "lines", "others"),
     [
         ("numbers.csv", ["share of the cost saved"], ["columns:\n"]),
-        ("gaps.csv --exclude word", ["missing value)", "mean ± spread, or shares"], []),
+        (
+            "gaps.csv --exclude word",
+            ["missing value)", "1 cluster, but this number is not clear"],
+            [],
+        ),
         ("words.csv --n-clusters 1", ["1 cluster, as asked for."], ["apart"]),
         ("numbers.csv --kinds count=normal", ["given by --kinds", "normal       as asked for"], []),
         ("numbers.csv --kinds count=none", ["left out by columns"], []),

@@ -27,7 +27,7 @@ class Answer(NamedTuple):
     facts: dict[str, Any]
     about: dict[str, Any]
     details: dict[str, Any]
-    tables: tuple[str, ...] = ()
+    tables: tuple[str | None, ...] = ()
     steps: tuple[str, ...] = ()
     out: str = "labels"  # what the file of --out holds
 
