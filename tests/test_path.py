@@ -45,7 +45,12 @@ from smallvar._selection import cluster_path as cluster_path_module
 from smallvar._selection import descent as descent_module
 from smallvar._selection import sample as sample_module
 from smallvar._selection import search as search_module
-from smallvar._selection.columns import PowerTransform, filled_values, rows_filled
+from smallvar._selection.columns import (
+    PowerTransform,
+    count_different,
+    filled_values,
+    rows_filled,
+)
 from smallvar._selection.envelope import Path, coarsest_number, envelope
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
@@ -1545,3 +1550,10 @@ def test_many_rows_of_many_columns_are_not_cut_into_pieces(seed):
     assert path.n_samples == 2500
     few = cluster_path(X[:, :20], max_clusters=3, random_state=0)
     assert few.n_samples == len(X)
+
+
+def test_rows_that_differ_by_the_least_number():
+    """The tolerance of a column whose numbers are the least of float64 must not be zero."""
+    X = np.zeros((50, 2))
+    X[:, 0], X[::2, 1] = np.arange(50) % 7, 5e-324
+    assert count_different(X) == 7

@@ -142,7 +142,7 @@ def count_different(X):
     spread = np.where(high > low, high - low, ascending[-1] - ascending[0])
     for j in np.flatnonzero(spread == 0.0):
         spread[j] = float(X[:, j].max()) - float(X[:, j].min()) or 1.0
-    same = SAME_VALUE * spread
+    same = np.maximum(SAME_VALUE * spread, np.finfo(float).tiny)  # not zero by underflow
     direction = np.random.default_rng(0).uniform(0.5, 1.0, size=d) / same
     shift, line = sampled[0], np.empty(n)
     for start in range(0, n, CACHED):
