@@ -602,3 +602,11 @@ def test_notes_are_of_columns_that_are_used(capsys):
     err = run(capsys, "t.csv", "--exclude", "a")[2]
     assert "column b: % is left out" in err
     assert "$" not in err
+
+
+def test_no_probabilities_of_thousands_of_clusters(capsys):
+    X = np.random.default_rng(0).normal(size=(1200, 2))
+    np.savetxt("t.csv", X, delimiter=",", header="a,b", comments="")
+    code, _, err = run(capsys, "t.csv", "--lam", "1e-9", "--out", "out.csv")
+    assert (code, "no column probability: there are too many clusters, 1,200" in err) == (0, True)
+    assert list(pd.read_csv("out.csv").columns) == ["a", "b", "cluster"]

@@ -13,13 +13,15 @@ import numpy as np
 
 from smallvar._cli.columns import pick_ids
 from smallvar._cli.errors import UserError
-from smallvar._cli.output import replacing, standard_output
+from smallvar._cli.output import complain, replacing, standard_output
 from smallvar._cli.table import TEXT, TextTable, open_npy, read_frame, suffix_of
 from smallvar._cli.text import as_bytes, as_text, collected, split_lines
 from smallvar._cli.words import unlike_names
 
 DIGITS = 4  # of a probability
 ROWS_WRITTEN = 65_536  # at a time
+# of which probabilities are computed: about 10 seconds at most
+MOST_CLUSTERS, MOST_PAIRS = 1000, 1 << 27
 
 
 class Results:
@@ -82,9 +84,17 @@ class Results:
 
 
 def write_clusters(args, table, model):
-    """Write the cluster of each row and how sure it is, as `write_out` does."""
-    npy = suffix_of(args.out) == ".npy"
-    write_out(args, table, ["cluster"], model.labels_, None if npy else model.probabilities_)
+    """Write the cluster of each row and how sure it is, as `write_out` does.
+
+    Where there are very many clusters, the probability would take longer than the fit.
+    """
+    probabilities, k = None, model.n_clusters_
+    if suffix_of(args.out) != ".npy":
+        if k <= MOST_CLUSTERS and k * len(model.labels_) <= MOST_PAIRS:
+            probabilities = model.probabilities_
+        else:
+            complain(f"--out has no column probability: there are too many clusters, {k:,}")
+    write_out(args, table, ["cluster"], model.labels_, probabilities)
 
 
 def write_out(args, table, titles, values, probabilities=None):
