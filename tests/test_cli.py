@@ -567,7 +567,7 @@ def test_moons_are_named_as_shapes(ran, run):
 @pytest.mark.parametrize(
     ("best", "confidences", "steps"),
     [
-        (4, [0, 0.1, 0.05, 0.3, 0.2], ["--n-clusters 3: the fewest clusters that keep most of "]),
+        (4, [0, 0.1, 0.05, 0.3, 0.2], ["--n-clusters 5: fits about as well"]),
         (2, [0, 0.3, 0.1, 0.0, 0.2], ["--n-clusters 3: fits about as well"]),
         (2, [0, 0.3, 0.05, 0.0, 0.01], []),
         (4, [0, 0.1, 0.05, 0.8, 0.05], []),
@@ -578,6 +578,19 @@ def test_the_next_number_to_look_at(best, confidences, steps):
     path = made_up_path([90, 60, 30, 10, 12], LOW, HIGH, best, **more)
     found = _answer.steps_by_number(_choice.Choice(path, None))
     assert [step[: len(text)] for step, text in zip(found, steps, strict=True)] == steps
+
+
+@pytest.mark.parametrize("best", [8, 9, 20])
+def test_a_large_number_is_answered_with_the_coarsest_one(best):
+    criterion = [100, 90, 45, *range(44, 44 - best + 3, -1)]
+    low, high = envelope(np.arange(1, best + 1), criterion)
+    confidences = np.full(best, 0.2)
+    more = {"confidences": confidences, "confidence": 0.2}
+    choice = _choice.Choice(made_up_path(criterion, low, high, best, **more), None)
+    words = f"--n-clusters 3: the fewest clusters that keep most of what {best} save"
+    assert _answer.steps_by_number(choice) == (
+        [words] if best > 8 else ["--n-clusters 2: fits about as well"]
+    )
 
 
 def test_columns_that_may_matter():
@@ -1163,7 +1176,8 @@ REFUSED = {
         ("--columns w", "--columns w: blobs.csv has no column 'w', but 3 columns: x, y, z"),
         ("--batch-size 9", "--batch-size: the name of DATA must end in .npy or .parquet"),
         *[
-            (f"--shapes {option}", f"{option.split()[0]} has no meaning with --shapes")
+            (f"--{shapes} {option}", f"{option.split()[0]} has no meaning with --{shapes}")
+            for shapes in ("shapes", "long")
             for option in (
                 *("--lam 2", "--lam auto", "--guess 3", "--path", "--path 5", "--algorithm merge"),
                 *("--max-clusters 3", "--kinds x=normal", "--batch-size 9"),

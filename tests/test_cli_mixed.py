@@ -39,7 +39,7 @@ def test_labels(ran):
         ("numbers.csv", ["share of the cost saved"], ["columns:\n"]),
         (
             "gaps.csv --exclude word",
-            ["missing value)", "1 cluster, but this number is not clear"],
+            ["missing value)", "1 cluster, but this number"],
             [],
         ),
         ("words.csv --n-clusters 1", ["1 cluster, as asked for."], ["apart"]),

@@ -12,6 +12,9 @@ from smallvar._cli.output import out_in_words, say
 from smallvar._cli.profiles import named
 from smallvar._cli.words import option_of_names, visible
 
+# clusters, at least, that are answered with the fewest that keep most of what they save: of fewer,
+# the number chosen is right more often, where it is known
+MANY = 9
 NAMED_COLUMNS = 5  # columns at most that a next step names one by one
 
 
@@ -64,11 +67,11 @@ def steps_by_number(choice):
     """Another number of clusters to look at where the one chosen is not clear, as texts."""
     if choice.is_clear:
         return []
-    if choice.coarsest < choice.best:
+    if choice.coarsest < choice.best and choice.best >= MANY:
         many = f"the fewest clusters that keep most of what {choice.best} save"
         return [f"--n-clusters {choice.coarsest}: {many}"]
-    if choice.alike:
-        return [f"--n-clusters {choice.alike[0]}: fits about as well"]
+    if choice.second is not None:
+        return [f"--n-clusters {choice.second}: fits about as well"]
     return []
 
 

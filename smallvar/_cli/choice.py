@@ -47,14 +47,18 @@ class Choice:
         self.low, self.high = path.lam_low[allowed], path.lam_high[allowed]
         # criteria relative to the best number that is allowed
         self.behind = path.criterion[allowed] - criterion[self.ranked[0]]
-        self.coarsest = path.coarsest
+        self.coarsest, self.second = path.coarsest, None
         self.is_only = self.ranked == [self.best]  # no other number could be chosen
         self.confidence, self.alike = getattr(path, "confidence", None), []
         if self.confidence is not None and np.isnan(self.confidence):  # the number was given
             self.confidence = None
         self.is_clear = self.confidence is None or self.confidence >= CALLED_CLEAR
         if not self.is_clear:
-            self.alike = about_as_good(self.best, self.counts, path.confidences[allowed])
+            confidences = path.confidences[allowed]
+            self.alike = about_as_good(self.best, self.counts, confidences)
+            likely = dict(zip(self.counts.tolist(), confidences.tolist(), strict=True))
+            # the likeliest of the others; a single cluster is nothing to look at
+            self.second = max((k for k in self.alike if k > 1), key=likely.get, default=None)
         # a better number than --max-clusters allows is named, if it is better by more than a tie
         ahead = criterion[self.best] - criterion[with_criterion[0]]
         self.beyond = (

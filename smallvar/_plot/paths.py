@@ -190,7 +190,7 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
             raise ValueError("panels must not have 'criterion': this path has none")
         if ax is None or not isinstance(ax, (list, tuple, np.ndarray)):
             heights = [PANEL_HEIGHTS[panel] for panel in panels]
-            host = self._make_axes(ax, (6.0, 0.7 + 1.05 * max(sum(heights), 3)))
+            host = self._make_axes(ax, (6.0, 0.7 + 1.15 * max(sum(heights), 3)))
             if len(panels) == 1:
                 self.axes_ = [host]
             else:
