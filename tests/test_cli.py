@@ -568,7 +568,7 @@ def test_moons_are_named_as_shapes(ran, run):
     ("best", "confidences", "steps"),
     [
         (4, [0, 0.1, 0.05, 0.3, 0.2], ["--n-clusters 5: fits about as well"]),
-        (2, [0, 0.3, 0.1, 0.0, 0.2], ["--n-clusters 3: fits about as well"]),
+        (2, [0, 0.3, 0.1, 0.0, 0.2], ["--n-clusters 5: fits about as well"]),
         (2, [0, 0.3, 0.05, 0.0, 0.01], []),
         (4, [0, 0.1, 0.05, 0.8, 0.05], []),
     ],
