@@ -3181,3 +3181,15 @@ def test_row_numbers_of_a_table_with_words(run):
     assert re.search(r"id +left out +a key: whole numbers", run("t.csv")[1])
     assert re.search(r"id +normal", run("t.csv --keep id")[1])
     assert re.search(r"id +exponential", run("t.csv --keep id --kinds id=exponential")[1])
+
+
+def test_a_record_is_no_stream(run):
+    lines = ["time,a", *(f"{i},{i % 7}" for i in range(30))]
+    write("t.csv", "\n".join(lines).encode())
+    assert "SegmentMeans, in Python, finds states" in run("track t.csv --time time")[2]
+    assert "SegmentMeans" not in run("track stream.csv --time t")[2]
+
+
+def test_flags_of_an_array(run):
+    write("t.npy", np.arange(60).reshape(20, 3) % 7 < 3)
+    assert run("t.npy")[0] == 0

@@ -166,3 +166,42 @@ def test_standard_input():
         found = subprocess.run(command, stdin=file, capture_output=True, check=True, timeout=120)
     assert len(found.stdout.splitlines()) == 121
     assert b"columns:" in found.stderr
+
+
+def gapped(n_gaps, n=300):
+    """Two clusters in four columns of grades that go together, and rows that lack one of them."""
+    rng = np.random.default_rng(0)
+    grade = np.where(np.arange(n) < 200, 2.0, 8.0)[:, None] + rng.normal(size=(n, 1))
+    table = pd.DataFrame(np.clip((grade + rng.normal(size=(n, 5))).round(), 1, 10))
+    table.columns = list("abcde")
+    table.loc[:: n // n_gaps, "c"] = np.nan
+    return table
+
+
+def test_a_few_gaps_that_change_the_number(run):
+    """The rows without gaps are tried, and another number of theirs is told."""
+    table = gapped(6)
+    write(table, "t.csv")
+    code, out, _ = run("t.csv")
+    mixed_number = smallvar.MixedDPMeans(random_state=0).fit(table).n_clusters_
+    plain = smallvar.DPMeans(random_state=0).fit(table.dropna())
+    assert code == 0 and plain.n_clusters_ == 2 != mixed_number and plain.path_.confidence > 0.5
+    line = (
+        f"next        --drop-missing: without the 6 rows (2.0%) with gaps there are 2 clusters "
+        f"(confidence {plain.path_.confidence:.2f})\n"
+    )
+    assert line in out
+    assert "this number is clear" not in out
+    assert run("t.csv --drop-missing")[1].startswith("2 clusters")
+    write(gapped(100), "t.csv")  # a third of the rows: the others do not stand for them
+    assert "--drop-missing" not in run("t.csv")[1]
+
+
+def test_zeros_of_an_amount_are_no_gaps(ran):
+    """An amount that many rows do not have is not missing there."""
+    rng = np.random.default_rng(0)
+    amount = np.where(rng.random(300) < 0.4, 0.0, np.round(rng.gamma(3.0, 9.0, 300), 2))
+    word = rng.choice(["x", "y"], 300)
+    write(pd.DataFrame({"amount": amount, "word": word, "a": rng.normal(size=300)}), "t.csv")
+    report = ran("t.csv")
+    assert "gaps" not in report and report["d"] == "3 of 3"

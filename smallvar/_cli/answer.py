@@ -11,10 +11,8 @@ import numpy as np
 from smallvar._cli.output import out_in_words, say
 from smallvar._cli.profiles import named
 from smallvar._cli.words import option_of_names, visible
+from smallvar._selection.confidence import MANY
 
-# clusters, at least, that are answered with the fewest that keep most of what they save: of fewer,
-# the number chosen is right more often, where it is known
-MANY = 9
 NAMED_COLUMNS = 5  # columns at most that a next step names one by one
 
 

@@ -6,6 +6,7 @@ from smallvar._cli.answer import Answer, number_facts, steps_by_files, steps_by_
 from smallvar._cli.arguments import given, refuse_given
 from smallvar._cli.choice import Choice, by_penalty_in_words, fitted
 from smallvar._cli.columns import columns_in_short
+from smallvar._cli.complete import without_gaps
 from smallvar._cli.data import NOT_FOR_TABLES
 from smallvar._cli.errors import UserError
 from smallvar._cli.mixed_table import read_mixed
@@ -67,13 +68,18 @@ def show_table(args, table, reading):
     steps = steps_by_files(args)
     if choice is not None and model.n_clusters is None and not choice.is_only:
         steps = [*steps_by_number(choice), *steps]
+        without = without_gaps(args, table, model)
+        if without is not None:
+            steps.insert(0, without.in_words())
+            if choice.is_clear:
+                sentence = without.doubt(model.n_clusters_)
     answer = Answer(
         sentence,
         facts,
         about={
             "data": f"{table.name}, {columns_in_short(table.titles)}",
             "n": table.n_rows,
-            "d": f"{len(model.columns_)} of {len(table.titles)}",
+            "d": f"{len({c.source for c in model.columns_})} of {len(table.titles)}",
             "gaps": gaps_in_words(model),
             "kinds": kinds_needed(table),
         },
@@ -145,8 +151,12 @@ def kinds_needed(table):
 def gaps_in_words(model):
     """Text of the share of missing cells in the columns that are used; None if there are none."""
     profile = model.profiles_
+    # of a column with a flag, a cell without the other values is not missing: that of the flag is
+    flagged = {column.flag_of for column in model.columns_}
+    used = ~np.isin(np.asarray(profile["column"], dtype=object), list(flagged - {None}))
     # shares of each cluster and column, by the rows of the cluster: the share of all cells
-    share = np.average(np.asarray(profile["missing"]), weights=np.asarray(profile["size"]))
+    missing, size = np.asarray(profile["missing"])[used], np.asarray(profile["size"])[used]
+    share = np.average(missing, weights=size)
     return f"{share:.1%} of the cells are missing" if share > 0.0 else None
 
 

@@ -77,5 +77,12 @@ def steps_by_others(args, X, confidence, doubted):
         f"{t.option}: {t.k} clusters {SAID[t.option]}{word} (confidence {t.confidence:.2f})"
         for t in clearer
     ]
-    rest = [f"{t.option} ({t.k}, confidence {t.confidence:.2f})" for t in tried if t not in clearer]
-    return steps, f"{' and '.join(rest)}: no clearer" if rest else None
+    rest = [t for t in tried if t not in clearer]
+    if not rest:
+        return steps, None
+    words = " and ".join(f"{t.option} ({t.k}, confidence {t.confidence:.2f})" for t in rest)
+    if all(t.k == 1 for t in rest):
+        said = "one cluster, so the rows may be one body without groups"
+    else:
+        said = "no clearer"
+    return steps, f"{words}: {said}"

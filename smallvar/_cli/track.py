@@ -281,9 +281,14 @@ def typical_penalty(args, X, table):
 
 
 def warn_of_fleeting(model):
-    """Warn if most clusters are seen only once or twice."""
+    """Warn if most clusters are seen only once or twice, or every time has one row."""
     n, k = len(model.labels_), len(model.tracks_)
-    if model.n_steps_ > 1 and n >= FLEETING_ROWS and k > n * FLEETING:
+    if n >= FLEETING_ROWS and model.n_steps_ == n:
+        complain(
+            "warning: each time has a single row, so this is one record, no groups that move: "
+            "smallvar.SegmentMeans, in Python, finds states that last and return"
+        )
+    elif model.n_steps_ > 1 and n >= FLEETING_ROWS and k > n * FLEETING:
         complain(
             f"warning: {k:,} clusters for {n:,} rows, so most are seen once or twice: lam is too "
             "small; give a larger --lam or a smaller --guess, or where clusters move fast a "

@@ -66,7 +66,7 @@ def identifies(values, name=""):
     ``values`` are those of the rows in their order, NaN where missing; ``name`` is that of the
     column, "" where it has none.
     """
-    values = values[:CHECKED_ROWS]
+    values = np.asarray(values[:CHECKED_ROWS], dtype=np.float64)
     if len(values) < FEWEST_ROWS or not _whole(values[:FEWEST_ROWS]):
         return ""
     complete = not np.isnan(values).any()

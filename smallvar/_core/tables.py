@@ -13,7 +13,10 @@ from scipy.sparse import issparse
 
 # what errors say of tables of other kinds
 DICTS_ALLOWED = "smallvar.MixedDPMeans takes it as it is"
-WORDS_ALLOWED = ": smallvar.MixedDPMeans takes columns of words"
+WORDS_ALLOWED = (
+    ": smallvar.MixedDPMeans takes columns of words; of texts make numbers first, by "
+    "sklearn's TfidfVectorizer and TruncatedSVD"
+)
 GAPS_ALLOWED = ": smallvar.MixedDPMeans takes tables with missing values"
 # of rows in the order of time, which a gap interrupts
 GAPS_IN_TIME = (
