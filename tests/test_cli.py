@@ -42,7 +42,7 @@ from smallvar._cli.main import COMMANDS, main
 from smallvar._core.warning_fields import warn_in_fields
 from smallvar._features.feature_path import FeaturePath
 from smallvar._plot import base as _base
-from smallvar._selection.envelope import envelope
+from smallvar._selection.envelope import coarsest_number, envelope
 
 with contextlib.suppress(ImportError):
     import matplotlib.pyplot  # noqa: F401  what it warns of on import is not the command line's
@@ -775,6 +775,7 @@ def made_up_path(criterion, low, high, best, **more):
         "tie": 9.2,
         "n_samples": 100,
         "ranking": counts[np.argsort(criterion, kind="stable")],
+        "coarsest": coarsest_number(counts, criterion, best),
     }
     return SimpleNamespace(**facts | more)
 

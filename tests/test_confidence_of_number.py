@@ -400,3 +400,11 @@ def test_labels_do_not_depend_on_the_order_of_rows(name, seed):
 
 
 # threads, sums of squares, labels of the path
+
+
+def test_the_last_number_of_a_path_can_be_clear():
+    """There are no more clusters than distinct rows."""
+    X = np.repeat([[1.0, 1.0], [5.0, 9.0], [12.0, 3.0]], 20, axis=0)
+    path = DPMeans(random_state=0).fit(X).path_
+    assert path.best == path.counts[-1] == 3 and path.lam_low[-1] == 0.0
+    assert path.confidence > 0.9

@@ -26,6 +26,9 @@ HARDLY_REPEAT = "numbers of the rows, by their name, that hardly repeat"
         ("Unnamed: 0", RNG.permutation(50), "whole numbers, each once"),
         ("#", RNG.permutation(50), "whole numbers, each once"),
         ("Sample Number", RNG.permutation(GROUPS), "numbers of the rows, by their name"),
+        ("tweet_id", RNG.integers(10**17, 10**18, 500), HARDLY_REPEAT),
+        ("ROWID", RNG.integers(10**6, 10**7, 500), HARDLY_REPEAT),
+        ("customerid", RNG.integers(10**6, 10**7, 500), HARDLY_REPEAT),
         ("customerID", RNG.integers(10**6, 10**7, 500), HARDLY_REPEAT),
         ("index", np.repeat(np.arange(1, 51), 4), "numbers of the rows, by their name"),
         ("case", np.where(np.arange(40) == 7, np.nan, RNG.integers(0, 10**6, 40)), HARDLY_REPEAT),
@@ -52,11 +55,22 @@ def test_numbers_of_rows(name, values, reason):
         ("period", np.tile(np.arange(40), 5)),
         ("id", np.full(30, np.nan)),
         ("id", np.full(30, np.inf)),
-        ("id", np.arange(30) + 2.0**60),
+        ("x", np.arange(300) * 2.0**60),
+        ("heat_index", RNG.integers(60, 10**4, 200)),
+        ("priceIndex", RNG.integers(60, 10**4, 200)),
+        ("paid", RNG.integers(60, 10**4, 200)),
     ],
 )
 def test_numbers_that_tell_more(name, values):
     assert identifies(np.asarray(values, dtype=float), name) == ""
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", "i1", "i8", "f4", "?"])
+def test_types_of_numbers(dtype):
+    """Differences of unsigned numbers would wrap, and all be positive."""
+    values = RNG.permutation(60).astype(dtype)
+    assert identifies(values) == identifies(values[::-1]) == ""
+    assert identifies(np.sort(values)) == ("" if dtype == "?" else ASCENDS)
 
 
 def test_only_the_order_of_ascending_numbers_counts():

@@ -316,7 +316,7 @@ def test_the_command_line_imports_public_names():
         ],
         # the same number, and the same doubt, as in the warnings of the estimators
         "smallvar._selection.envelope": ["coarsest_number"],
-        "smallvar._selection.confidence": ["CALLED_CLEAR", "CLEAR_CONFIDENCE", "certainty"],
+        "smallvar._selection.confidence": ["CALLED_CLEAR", "CLEAR_CONFIDENCE", "MANY", "certainty"],
     }
     files = sorted((INSTALLED / "_cli").glob("*.py"))
     assert len(files) > 5

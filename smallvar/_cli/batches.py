@@ -19,7 +19,7 @@ from smallvar._cli.columns import (
     refuse_twins,
 )
 from smallvar._cli.errors import UserError
-from smallvar._cli.output import labels_by_batches, sizes_in_words, timed, warnings_told
+from smallvar._cli.output import complain, labels_by_batches, sizes_in_words, timed, warnings_told
 from smallvar._cli.progress import ProgressLine
 from smallvar._cli.table import (
     BY_BATCHES,
@@ -32,7 +32,8 @@ from smallvar._cli.table import (
     suffix_of,
     without_option,
 )
-from smallvar._cli.words import counted
+from smallvar._cli.words import counted, option_of_names
+from smallvar._core.identifiers import identifies
 
 BATCH_SAMPLE_ROWS = 20_000  # rows from which the first clusters are found
 ERROR_BLOCK_NUMBERS = 2**15  # numbers whose squares are summed at a time: they fit into the cache
@@ -68,6 +69,7 @@ def cluster_by_batches(args):
             table = batches(source, Wanted.of(args), args.batch_size)
             sample = draw_sample(table, np.random.default_rng(args.seed or 0))
             reading = perf_counter() - begin
+            warn_of_identifiers(args, table, sample)
             model, fitting = timed(fit, args, table, sample)
             begin = perf_counter()
             sizes, error = label(args, table, model)
@@ -103,6 +105,16 @@ def cluster_by_batches(args):
         steps=tuple(steps_by_files(args, drawn=False)),
     )
     answer.tell(args)
+
+
+def warn_of_identifiers(args, table, sample):
+    """Warn of columns that only number the rows, unless the user has named the columns."""
+    if args.columns is not None:
+        return
+    for j, title in enumerate(table.titles):
+        if reason := identifies(sample[:, j], title):
+            exclude = option_of_names("--exclude", [title])
+            complain(f"warning: column {title} takes part: {reason}; {exclude} leaves it out")
 
 
 class Batches:

@@ -15,6 +15,7 @@ from smallvar._cli.picture import profile_picture
 from smallvar._cli.profiles import TELLING, profiles_in_words, short
 from smallvar._cli.table_out import write_clusters
 from smallvar._cli.words import counted, names_of_option
+from smallvar._core.identifiers import identifies
 
 SHOWN_COLUMNS = 40  # that have a line of their own
 
@@ -55,7 +56,7 @@ def refuse_misplaced(args):
 
 def show_table(args, table, reading):
     """Fit a MixedTable, read in ``reading`` seconds, write what is asked for, and report."""
-    model = new_model(args)
+    model = new_model(args, table)
     _, fitting = fitted(args, model.fit, table.X)
     if args.out is not None:
         write_clusters(args, table, model)
@@ -100,12 +101,23 @@ def profiles_of_table(args, model):
     return profiles_in_words(model.profiles_, args.profiles or TELLING)
 
 
-def new_model(args):
+def numbers_rows(cells, title):
+    """Whether the cells of a column are numbers that only identify the rows."""
+    try:
+        return bool(identifies(np.asarray(cells, dtype=np.float64), title))
+    except (TypeError, ValueError):
+        return False
+
+
+def new_model(args, table):
     """Make the estimator that the options ask for."""
     from smallvar import MixedDPMeans
 
-    # columns to keep are numbers of a normal law, where --kinds does not say otherwise
+    # columns to keep are numbers of a normal law, where --kinds does not say otherwise; and those
+    # that --columns names, although they number the rows
     kept = [] if args.keep is None else names_of_option("--keep", args.keep)
+    if args.columns is not None:
+        kept += [title for title in table.titles if numbers_rows(table.X[title], title)]
     kinds = dict.fromkeys(kept, "normal") | (args.kinds or {})
     parameters = given(
         lam=args.lam,

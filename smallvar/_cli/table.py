@@ -506,7 +506,9 @@ def read_frame(source):
         from pyarrow import parquet
 
         refuse_twins(path, parquet.read_schema(source.path).names)
-        return pd.read_parquet(source.path)
+        frame = pd.read_parquet(source.path)
+        # columns that pandas had as the index
+        return frame if set(frame.index.names) == {None} else frame.reset_index()
     except ImportError as error:
         raise UserError(
             f"reading {path} needs pandas and pyarrow: pip install 'smallvar[parquet]'"

@@ -10,7 +10,9 @@ from smallvar._core.warning_fields import warn_in_fields
 FEWEST_ROWS = 20  # a column of fewer rows is never taken for an identifier
 CHECKED_ROWS = 100_000  # the first rows, which tell
 ID_NAMES = re.compile(
-    r"#|(?i:(.*[\W_])?(id|ids|idx|index|key|uuid|guid)|unnamed: \d+)|.*[a-z](I[dD]|Index)"
+    r"#|(?i:(.*[\W_])?(id|ids|idx|key|uuid|guid)|unnamed: \d+)|.*[a-z]I[dD]"
+    r"|(?i:((row|obs|case|record|sample)[\W_])?index)"  # not those that are measured
+    r"|(?i:(row|customer|client|user|order|account|product|item|student|member|u|p)id)"
     r"|(?i:case|obs|observation|subject|patient|participant|respondent|person)"
 )
 NUMBER_NAMES = re.compile(
@@ -24,6 +26,7 @@ TIME_NAMES = re.compile(
 # ascending numbers: the least share of all numbers from the first to the last, or of equal steps;
 # or so many rows (a trend of fewer may well rise throughout)
 SHARE_OF_RANGE, EQUAL_STEPS, RISING_ROWS = 0.5, 0.9, 200
+LARGEST_ID = 1e24  # of some 24 digits
 # numbers that run in groups: the share of the steps that are 1, and the mean size of a group
 STEPS_OF_ONE, LEAST_RUN = 0.9, 20
 # numbers that are named like identifiers: different ones among the rows; or all numbers from 0 or
@@ -67,13 +70,13 @@ def identifies(values, name=""):
     column, "" where it has none.
     """
     values = np.asarray(values[:CHECKED_ROWS], dtype=np.float64)
-    if len(values) < FEWEST_ROWS or not _whole(values[:FEWEST_ROWS]):
+    named = ID_NAMES.fullmatch(name) or NUMBER_NAMES.fullmatch(name)
+    if len(values) < FEWEST_ROWS or not _whole(values[:FEWEST_ROWS], named):
         return ""
     complete = not np.isnan(values).any()
     values = values[~np.isnan(values)]
-    if len(values) < FEWEST_ROWS or not _whole(values):
+    if len(values) < FEWEST_ROWS or not _whole(values, named):
         return ""
-    named = ID_NAMES.fullmatch(name) or NUMBER_NAMES.fullmatch(name)
     steps, distinct = np.diff(values), np.unique(values)
     share = len(distinct) / (distinct[-1] - distinct[0] + 1.0)
     if complete and len(distinct) == len(values):
@@ -100,6 +103,8 @@ def identifies(values, name=""):
     return ""
 
 
-def _whole(values):
+def _whole(values, named):
+    """Whether all are whole numbers; very large ones only where a name says what they are."""
     values = values[~np.isnan(values)]
-    return bool((values == np.floor(values)).all() and (np.abs(values) < 2.0**53).all())
+    largest = LARGEST_ID if named else 2.0**53  # beyond that all of float64 are whole
+    return bool((values == np.floor(values)).all() and (np.abs(values) < largest).all())

@@ -167,7 +167,9 @@ class ClusterPath(Path):
         scores = np.where(self.counts <= most, scores, np.inf)
         # by errors in the metric of the descent, and by those in the metric of the rows
         widths = envelope(self.counts, [c.own_error for c in clusterings])
-        both = ratios(widths)[i], ratios(ranges)[i]
+        # there are no more clusters than distinct rows, and of those with a least size none is known
+        last = np.inf if problem.least is None else 0.0
+        both = ratios(widths, last)[i], ratios(ranges, last)[i]
         self.confidence, self.confidences, gap = weighed(
             *(self.counts, self._by_shared_shapes, scores, self.best, criterion.tie, both),
             *(criterion.distinct, criterion.price_of_cluster, sample.raw is not None),

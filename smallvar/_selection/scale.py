@@ -14,7 +14,9 @@ from smallvar._core.warning_fields import warn_in_fields
 SHARE, SHARE_OF_FEW = 0.9, {2: 0.9999, 3: 0.99, 4: 0.99}
 ONE_IN, MOST_FEW = 4, 10  # few: at most one in so many columns, and so many at most (not pixels)
 LEAST_SPREAD_RATIO = 10.0  # of standard deviations, the widest to the narrowest
-UNCORRELATED, SAMPLE_ERRORS = 1e-6, 5.0  # least correlation: rounding; that of a sample, in errors
+# least correlation of two columns, and of more, which components rounded to a few digits have; that
+# of a sample, in standard errors
+UNCORRELATED_TWO, UNCORRELATED, SAMPLE_ERRORS = 1e-6, 1e-3, 5.0
 # rows like those of texts: so many columns, and at most this share of numbers that are not zero
 FEWEST_WORDS, SHARE_OF_WORDS = 500, 0.05
 MOST_CONFIDENT_RARE = 0.4  # confidence in a number of clusters of such rows, at most
@@ -119,7 +121,8 @@ def _uncorrelated(X, columns, mean, weight, whole):
     spread = np.sqrt(np.diag(covariance))
     correlation = covariance / spread / spread[:, np.newaxis]
     np.fill_diagonal(correlation, 0.0)
-    least = UNCORRELATED if whole else SAMPLE_ERRORS / np.sqrt(len(X))
+    several = UNCORRELATED if len(columns) > 2 else UNCORRELATED_TWO
+    least = several if whole else SAMPLE_ERRORS / np.sqrt(len(X))
     return bool(np.abs(correlation).max() <= least)
 
 
