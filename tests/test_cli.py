@@ -2091,7 +2091,7 @@ def test_labels_replace_a_file_and_keep_link_and_mode(ran):
     [
         "blobs.csv --lam 60",
         "features sums.csv --n-components 3",
-        "track blobs.csv --time x --lam 60",
+        "track stream.csv --time t --lam 4",
         "features sums.csv --lam 1e9",  # without features
     ],
 )
@@ -2381,7 +2381,8 @@ def test_picture_beside_the_data(run, command, noun, name):
     write(f"folder/{name}", gzip.compress(content) if name.endswith(".gz") else content)
     picture = Path("folder", f"{re.split('[.](?:csv|CSV)', name)[0]}-{noun}.png")
     code, out, err = run(command, f"folder/{name}", "--plot")
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert err == "" or ("track" in command and "this is one record" in err)
     assert f"{picture}\n".replace("\x1b", r"\x1b") in out
     assert picture.read_bytes().startswith(b"\x89PNG\r\n")
     picture.write_bytes(picture.read_bytes() + b"old")
@@ -2966,8 +2967,8 @@ AIRCRAFT = "adsb_quickstart_20s.csv track --time seconds --columns longitude,lat
     ("call", "warning", "facts"),
     [
         # UCI: Statlog Vehicle
-        ("uci/vehicle.csv --columns Comp:Holl.Ra --guess 4", "column Sc.Var.maxis", {"d": "18"}),
-        ("uci/wine.csv --exclude class", "as wide as column nonflavanoid_phenols (", {}),
+        ("uci/vehicle.csv --columns Comp:Holl.Ra --guess 4", "columns Sc.Var.maxis", {"d": "18"}),
+        ("uci/wine.csv --exclude class", "column proline makes up 99.7% of the", {}),
         ("uci/wine.csv --exclude class --scale", "", {"d": "13", "K": "3"}),
         # traffic: ADS-B; more than ten thousand from the first step
         (AIRCRAFT, "", {"n": "14457", "clusters": "88 ever"}),

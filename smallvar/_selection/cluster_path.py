@@ -167,7 +167,7 @@ class ClusterPath(Path):
         scores = np.where(self.counts <= most, scores, np.inf)
         # by errors in the metric of the descent, and by those in the metric of the rows
         widths = envelope(self.counts, [c.own_error for c in clusterings])
-        # there are no more clusters than distinct rows, and of those with a least size none is known
+        # no number is beyond that of the distinct rows; beyond those of a least size none is known
         last = np.inf if problem.least is None else 0.0
         both = ratios(widths, last)[i], ratios(ranges, last)[i]
         self.confidence, self.confidences, gap = weighed(
