@@ -515,7 +515,7 @@ class Found:
         return self
 
     def fit(self, X):
-        self.rows = X
+        self.rows, self.labels_ = X, np.arange(len(X)) % self.n_clusters_
 
 
 @pytest.mark.parametrize(
@@ -544,6 +544,8 @@ def test_other_shapes_are_tried_before_they_are_named(monkeypatch, shapes, long,
     found, _ = _others.steps_by_others(args, X, None, doubted=True)
     assert sorted(step.partition(":")[0] for step in found) == sorted(named)
     assert not any("clearer" in step for step in found)
+    # labels of 2 and of 4 clusters that have nothing to do with each other
+    assert [("other groups than" in step) for step in found] == [False, True][: len(found)]
 
 
 def test_other_shapes_are_tried_on_tables_of_moderate_size(monkeypatch):
@@ -3195,3 +3197,22 @@ def test_a_record_is_no_stream(run):
 def test_flags_of_an_array(run):
     write("t.npy", np.arange(60).reshape(20, 3) % 7 < 3)
     assert run("t.npy")[0] == 0
+
+
+def test_long_lines_go_on_below():
+    line = f"kinds  {'word ' * 30}end"
+    lines = _output.in_width(line, 60).split("\n")
+    assert len(lines) == 3 and all(len(part) <= 60 for part in lines)
+    assert all(part.startswith("       word") for part in lines[1:])
+    assert " ".join(part.strip() for part in lines) == line
+    for whole in ("short", "  3  x  " + 40 * " " + "far  1.5  2.5" * 3, 90 * "x"):
+        assert _output.in_width(whole, 60) == whole
+    assert _output.in_width("a " * 40 + "b", 60).count("\n") == 1
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_lines_are_whole_unless_on_a_terminal(monkeypatch, capsys, terminal):
+    monkeypatch.setattr(_output.shutil, "get_terminal_size", lambda: os.terminal_size((40, 9)))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
+    _output.say("next  " + "word " * 12)
+    assert (capsys.readouterr().out.count("\n") > 1) == terminal

@@ -7,6 +7,8 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
 
 from smallvar._cli.arguments import given
 from smallvar._cli.progress import ProgressLine
@@ -17,15 +19,17 @@ from smallvar._selection.confidence import CLEAR_CONFIDENCE
 # and columns, for both.
 MOST_ROWS = {"--shapes": 20_000, "--long": 5_000}
 TRIED_COLUMNS = 64
+ALIKE_GROUPS = 0.5  # adjusted Rand index below which two clusterings are of other groups
 SAID = {"--shapes": "of any shape", "--long": "that may be long"}
 
 
 class Tried(NamedTuple):
-    """What another estimator has found, as ``option`` asks for it: K and the confidence in it."""
+    """What another estimator has found, as ``option`` asks for it: K, how sure that is, labels."""
 
     option: str
     k: int
     confidence: float
+    labels: NDArray[np.int32]
 
 
 def model_of(args, option):
@@ -53,7 +57,8 @@ def tried_others(args, X):
                 model.fit(X)
             except (ValueError, MemoryError):  # as for rows that have no covariance
                 continue
-        found.append(Tried(option, model.n_clusters_, float(model.confidence_)))
+        confidence = float(model.confidence_)
+        found.append(Tried(option, model.n_clusters_, confidence, model.labels_))
     return found
 
 
@@ -77,7 +82,9 @@ def steps_by_others(args, X, confidence, doubted):
         f"{t.option}: {t.k} clusters {SAID[t.option]}{word} (confidence {t.confidence:.2f})"
         for t in clearer
     ]
-    rest = [t for t in tried if t not in clearer]
+    if len(clearer) == 2 and adjusted_rand_score(*(t.labels for t in clearer)) < ALIKE_GROUPS:
+        steps[1] += f"; other groups than those of {clearer[0].option}: look at both"
+    rest = [t for t in tried if not any(t is c for c in clearer)]
     if not rest:
         return steps, None
     words = " and ".join(f"{t.option} ({t.k}, confidence {t.confidence:.2f})" for t in rest)

@@ -3,8 +3,10 @@
 import csv
 import io
 import os
+import re
 import shutil
 import sys
+import textwrap
 import warnings
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -138,9 +140,29 @@ def out_in_words(args):
 
 
 def say(text):
-    """Print text; what the terminal cannot show, and what it would obey, is escaped."""
+    """Print text; what the terminal cannot show, and what it would obey, is escaped.
+
+    Long lines go on below on a terminal; in a file, and for other programs, they stay whole.
+    """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    print(visible(text, "\n").encode(encoding, "backslashreplace").decode(encoding))
+    text = visible(text, "\n").encode(encoding, "backslashreplace").decode(encoding)
+    if sys.stdout is not None and sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(in_width(line, width) for line in text.split("\n"))
+    print(text)
+
+
+def in_width(line, width):
+    """A line in lines of this width; later ones begin where its last field does.
+
+    Fields are separated by two spaces and more. Lines of tables, whose last field begins in the
+    second half, stay whole.
+    """
+    starts = [0, *(gap.end() for gap in re.finditer(" {2,}", line))]
+    if len(line) <= width or 2 * starts[-1] > width:
+        return line
+    options = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(line, width, subsequent_indent=" " * starts[-1], **options)
 
 
 def complain(*words):
