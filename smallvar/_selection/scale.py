@@ -22,6 +22,7 @@ FEWEST_WORDS, SHARE_OF_WORDS = 500, 0.05
 MOST_CONFIDENT_RARE = 0.4  # confidence in a number of clusters of such rows, at most
 SPREAD_CELLS = 1 << 22  # more are not needed to tell the spread of columns
 BLOCK_CELLS = 1 << 18  # of which there are copies at a time
+ROUNDED = 1e-12  # of the largest value: numbers that differ by less are equal
 FEWEST = 10  # rows, which tell the spread of columns
 MOST_CONFIDENT = 0.5  # confidence in a number of clusters that few columns decide on, at most
 
@@ -60,7 +61,9 @@ def wide_columns(X, weight=None, whole=True):
     if not np.isfinite(variance).all():
         return NONE_WIDE
     order = np.argsort(-variance, kind="stable")
-    order = order[(X.max(axis=0) > X.min(axis=0))[order]]  # not by rounding errors of a mean
+    # constant columns, and those that differ by rounding only, tell nothing of units
+    low, high = X.min(axis=0), X.max(axis=0)
+    order = order[(high - low > ROUNDED * np.maximum(np.abs(low), np.abs(high)))[order]]
     d = len(order)
     if (
         d < 2
