@@ -3216,3 +3216,26 @@ def test_lines_are_whole_unless_on_a_terminal(monkeypatch, capsys, terminal):
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
     _output.say("next  " + "word " * 12)
     assert (capsys.readouterr().out.count("\n") > 1) == terminal
+
+
+def test_row_numbers_in_batches(run):
+    pytest.importorskip("pyarrow")
+    X, id_of = BLOBS, np.arange(len(BLOBS))
+    write("t.parquet", as_parquet({"id": id_of, "a": X[:, 0], "b": X[:, 1]}))
+    err = run("t.parquet --batch-size 50 --lam 60")[2]
+    assert "column id takes part: whole numbers that ascend" in err
+    assert "--exclude id leaves it out" in err
+    assert "takes part" not in run("t.parquet --batch-size 50 --lam 60 --columns id,a,b")[2]
+
+
+def test_the_index_of_a_frame_is_columns(run):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(BLOBS[:, :2], columns=["a", "b"])
+    frame["name"] = [f"row {i}" for i in range(len(frame))]
+    frame.set_index("name").to_parquet("t.parquet")
+    assert run("t.parquet --id name --out o.csv")[0] == 0
+    written = pd.read_csv("o.csv")
+    assert written["name"].tolist() == frame["name"].tolist()
+    frame[["a", "b"]].to_parquet("plain.parquet")
+    assert "2 columns" in run("plain.parquet")[1]

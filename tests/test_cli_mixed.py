@@ -205,3 +205,10 @@ def test_zeros_of_an_amount_are_no_gaps(ran):
     write(pd.DataFrame({"amount": amount, "word": word, "a": rng.normal(size=300)}), "t.csv")
     report = ran("t.csv")
     assert "gaps" not in report and report["d"] == "3 of 3"
+
+
+def test_columns_that_are_named_take_part(run):
+    lines = ["id,a,word", *(f"{i},{i % 3 * 9 + i / 100},{'xyz'[i % 3]}" for i in range(60))]
+    Path("t.csv").write_text("\n".join(lines), encoding="utf-8")
+    assert re.search(r"(?m)^  id +left out", run("t.csv")[1])
+    assert re.search(r"(?m)^  id +normal", run("t.csv --columns id,a,word")[1])
