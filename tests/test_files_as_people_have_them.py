@@ -533,6 +533,37 @@ def test_a_quote_that_is_not_closed(capsys):
     assert rows.b.tolist() == [2, 4, 8]
 
 
+def test_a_quote_that_takes_in_rows(capsys, models):
+    """It is refused, with the lines that open quotes; a text of several lines is none of these."""
+    rows = [f"{i % 7},{i % 5},plain" for i in range(60)]
+    for i in (19, 39):
+        rows[i] = f'{i % 7},{i % 5},"unbalanced'
+    Path("t.csv").write_text("\n".join(["x,y,note", *rows]) + "\n")
+    code, _, err = run(capsys, "t.csv")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "t.csv, line 21: a quote begins that is not closed" in err
+    assert typed(err) == ["--skip-rows", "21,41"]
+    assert run(capsys, "t.csv", *typed(err), "--exclude", "note", "--out", "out.csv")[0] == 0
+    assert len(models[0].labels_) == 58
+    written = pd.read_csv("out.csv")
+    assert (len(written), int(written.cluster.isna().sum())) == (60, 2)
+
+    rows[39] = "4,4,plain"  # the end of the file is within the quote
+    Path("t.csv").write_text("\n".join(["x,y,note", *rows]) + "\n")
+    assert "line 21: a quote begins" in run(capsys, "t.csv")[2]
+
+    rows[19] = '5,4,"one, two\nthree, four, five"'
+    Path("t.csv").write_text("\n".join(["x,y,note", *rows]) + "\n")
+    assert run(capsys, "t.csv", "--exclude", "note")[0] == 0
+    assert len(models[-1].labels_) == 60
+
+
+def test_a_text_of_several_lines_is_no_note(capsys, models):
+    rows = [f"{i},{i % 5}" for i in range(30)]
+    Path("t.csv").write_text("\n".join(["x,y", *rows]) + '\n"* 7\n8"\n')
+    assert run(capsys, "t.csv")[0] == 2
+
+
 def test_a_column_that_is_called_cluster(capsys):
     """The second run does not lose the result of the first."""
     Path("t.csv").write_text("a,cluster\n1,2\n3,4\n9,8\n")

@@ -331,7 +331,7 @@ def below_the_rows(last, columns, width):
 
 def is_note(text, cells, columns, even, gap):
     """Whether the only text of a row is a note below the table rather than a row with gaps."""
-    if is_number(text) or is_missing(text):
+    if is_number(text) or is_missing(text) or "\n" in text or "\r" in text:
         return False
     if not even or gap or NOTE_BELOW.match(text):
         return True

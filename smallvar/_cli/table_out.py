@@ -149,7 +149,9 @@ class Rows:
             open(source.path, "rb", buffering=0) as file,
             as_text(source, self.wanted, file) as lines,
         ):
-            for line, cells in split_lines(collected(lines, raw), table.delimiter, source.name):
+            skip = frozenset(self.wanted.skip_rows or ())
+            lines = collected(lines, raw)
+            for line, cells in split_lines(lines, table.delimiter, source.name, skip):
                 text = "".join(raw).rstrip("\r\n")
                 raw.clear()
                 if line < table.first_line:

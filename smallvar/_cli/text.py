@@ -78,7 +78,7 @@ def text_records(source, wanted, progress=None, raw_lines=None, heads=None):
             lines = chain(sample, file)
             if raw_lines is not None:
                 lines = collected(lines, raw_lines)
-            records = split_lines(lines, head.delimiter, path)
+            records = split_lines(lines, head.delimiter, path, frozenset(wanted.skip_rows or ()))
             if skip:
                 records = (record for record in records if record[0] not in skip)
             for line, cells in records:
@@ -147,24 +147,74 @@ def explain_encoding(source, wanted, error):
     return f"{what}: {error}"
 
 
-def split_lines(lines, delimiter, path):
-    """Yield the number and the cells of every line; a run of spaces counts as one."""
+def split_lines(lines, delimiter, path, skip=None):
+    """Yield the number and the cells of every line; a run of spaces counts as one.
+
+    ``skip`` are the lines that the user leaves out, whose quotes do not open a cell of many lines;
+    with them, None of a sample, a quote that is not closed is refused.
+    """
     if delimiter != " ":
-        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
-        try:
-            for cells in reader:
-                yield reader.line_num, cells
-        except csv.Error as error:
-            words = str(error)
-            if words.startswith("field larger"):
-                words = f"a cell has more than {csv.field_size_limit():,} characters"
-            raise UserError(f"{path}, line {reader.line_num}: {words}") from error
+        yield from split_at_signs(lines, delimiter, path, skip)
         return
     for number, line in enumerate(lines, 1):
         if '"' in line:
             yield number, [quoted or word for quoted, word in CELL.findall(line)]
         else:
             yield number, line.split()
+
+
+def split_at_signs(lines, delimiter, path, skip):
+    """Yield the number of the last line, and the cells, of every row for `split_lines`."""
+    held, width = [], 0  # the lines of the row, and the number of cells of the row before
+
+    def holding():
+        for number, line in enumerate(lines, 1):
+            if skip and not held and number in skip and line.count('"') % 2:
+                line = line.replace('"', "")
+            held.append(line)
+            yield line
+
+    reader = csv.reader(holding(), delimiter=delimiter, skipinitialspace=True)
+    try:
+        for cells in reader:
+            if len(held) > 1 and skip is not None:
+                refuse_open_quote(held, reader.line_num, width, delimiter, path)
+            held.clear()
+            width = len(cells) or width
+            yield reader.line_num, cells
+    except csv.Error as error:
+        words = str(error)
+        if words.startswith("field larger"):
+            refuse_open_quote(held, reader.line_num, width, delimiter, path)
+            words = f"a cell has more than {csv.field_size_limit():,} characters"
+        raise UserError(f"{path}, line {reader.line_num}: {words}") from error
+
+
+def refuse_open_quote(held, last, width, delimiter, path):
+    """Raise a UserError if a row of several lines has a quote that is not closed where it should.
+
+    The file ends within it, or it ends where another begins, and a line in between has as many
+    cells, ``width``, as the row before. ``last`` is the number of the last of the lines ``held``.
+    """
+
+    def rows(lines, strict):
+        return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=strict)
+
+    try:
+        for _ in rows(held, strict=True):
+            pass
+        return
+    except csv.Error as error:
+        at_end = str(error).startswith("unexpected end")
+    if not at_end and all(len(cells) != width for cells in rows(held[1:], strict=False)):
+        return
+    first = last - len(held) + 1
+    odd = [line for line, text in enumerate(held, first) if text.count('"') % 2]
+    them = "it" if len(odd) == 1 else "such lines"
+    raise UserError(
+        f"{path}, line {first}: a quote begins that is not closed, so that one cell would hold all "
+        f"up to line {last}; --skip-rows {in_ranges(odd or [first])} leaves {them} out"
+    )
 
 
 def sniff_delimiter(lines, wanted, path):
