@@ -564,6 +564,51 @@ def test_a_text_of_several_lines_is_no_note(capsys, models):
     assert run(capsys, "t.csv")[0] == 2
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("first", "is_header"),
+    [
+        ("sample,400.5,405.5,410.5", "doubtful"),
+        ("400.5,401.0,411.5,417.0,420.5", "doubtful"),
+        ("400.5,401.0,401.5", "doubtful"),
+        ("id,0.1,0.5", "doubtful"),
+        (",400.5,390.5", "sure"),
+        ("0,0.01,2.5", "no"),  # numbers of rows, and numbers that happen to rise
+        ("0.5,0.1,0.7", "no"),
+    ],
+)
+def test_a_header_with_numbers(seed, first, is_header):
+    from smallvar._cli.text import find_header
+
+    rng, cells = np.random.default_rng(seed), first.split(",")
+    rows = [[f"{x:.3f}" for x in rng.random(len(cells))] for _ in range(40)]
+    for i, row in enumerate(rows):
+        if cells[0] in ("sample", ""):
+            row[0] = f"s{i}"
+        elif cells[0] in ("id", "0"):
+            row[0] = str(i + 1)
+        if cells[0] == "id":
+            row[1:] = sorted(row[1:], reverse=True)
+    sure = {"sure": (True, None), "doubtful": (True, "though it holds numbers")}
+    assert find_header(cells, rows) == sure.get(is_header, (False, None))
+    # a few rows do not tell
+    if is_header == "doubtful":
+        assert find_header(cells, rows[:8]) == (False, None)
+
+
+def test_a_header_that_is_infinite(capsys):
+    from smallvar._cli.text import find_header
+
+    rows = [["1", "2"], ["3", "4"]]
+    assert find_header(["inf", "b"], rows) == (True, None)
+    assert find_header(["NaN", "Inf"], rows) == (True, None)
+    Path("t.csv").write_text("a,0.5\n" + "".join(f"{i},{i % 3}\n" for i in range(30)))
+    err = run(capsys, "t.csv")[2]
+    assert "line 1, column 1: 'a' is not a number; " in err
+    assert err.endswith("; if line 1 is the header: --header\n")
+    assert run(capsys, "t.csv", "--header")[0] == 0
+
+
 def test_a_column_that_is_called_cluster(capsys):
     """The second run does not lose the result of the first."""
     Path("t.csv").write_text("a,cluster\n1,2\n3,4\n9,8\n")

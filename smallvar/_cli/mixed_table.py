@@ -188,7 +188,7 @@ def slip_in_words(source, wanted, place, title, word):
         advice = f"; {option_of_names('--exclude', [title])} leaves the column out"
     return (
         f"{source.name}, line {line}, column {title}: {shortened(word)} is not a number{hint}"
-        f"{advice}"
+        f"{advice}{'' if line is None else table.advice_of_header(line)}"
     )
 
 

@@ -261,7 +261,8 @@ class TextTable:
         self.first_line, first = next(records, (0, []))
         if not first:
             raise UserError(f"{source.name} is empty")
-        self.header, doubt = wanted.header, None
+        self.header = self.told_header = wanted.header
+        doubt = None
         near = [(line, marked(cells, wanted.na)) for line, cells in islice(records, FIRST_ROWS)]
         rows = [row for _, row in near]
         first = completed(first, rows, wanted.number)
@@ -314,6 +315,12 @@ class TextTable:
         if "give --" not in reason:
             reason += f"; {option_of_names('--exclude', [title])} leaves it out"
         return UserError(f"{self.path}: column {title} {reason}")
+
+    def advice_of_header(self, line):
+        """Text: the option that takes a line as the header, if it was found to be a row."""
+        if self.header or self.told_header is not None or line != self.first_line:
+            return ""
+        return f"; if line {line} is the header: --header"
 
     def uneven(self, line, cells):
         """The error for a row whose number of cells is not that of the first row."""
@@ -397,7 +404,7 @@ def parse_text(source, wanted, progress):
         if not numbers.add(row):
             same = (pick(cells) for _, cells in table.records if len(cells) == table.width)
             error = explain_cells(table, row, None if numbers.values else same, wanted)
-            raise type(error)(f"{path}, line {line}{error}")
+            raise type(error)(f"{path}, line {line}{error}{table.advice_of_header(line)}")
         if times is not None:
             try:
                 times.add(cells[clock])

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 
+import numpy as np
+
 from smallvar._cli.cells import forms_of_date, is_missing, is_number, number_with_point, shortened
 from smallvar._cli.errors import NotNumbersError, UserError
 from smallvar._cli.layout import in_ranges, separator_of, table_within, titles_above
@@ -18,6 +20,9 @@ MARKS_OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # that a file may begin with
 MARK_OF_GZIP = b"\x1f\x8b"
 SAMPLE_LINES = 20  # that tell the sign between cells
 YEARS = range(1500, 2101)  # numbers that may be titles of columns
+# of rows, the first included, whose numbers rise like those of a header: if rows are in any order,
+# the first one is among them with less than this probability
+RISING_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -268,8 +273,9 @@ def find_header(first, rows, number=number_with_point):
 
     A row without any number does, and pandas' 0, 1, 2, ...; so does one of words and whole
     numbers where a word stands above a column of numbers, or where the numbers are years and no
-    other row has such. A row that repeats in a column what stands below, or has a date above
-    dates, has no titles unless all of them are words. Also returns why that is not certain, or
+    other row has such; and one of numbers that rise, which those of few other rows do. A row that
+    repeats in a column what stands below, or has a date above dates, has no titles unless all of
+    them are words. An empty cell above names of rows is a title. Also returns why that is not certain, or
     None.
     """
     # pandas leaves the title of its index empty
@@ -279,7 +285,8 @@ def find_header(first, rows, number=number_with_point):
     rows = [row for row in rows if len(row) == len(first)]
     below = [[row[j] for row in rows if not is_missing(row[j])] for j in range(len(first))]
     there = [j for j, cell in enumerate(first) if not is_missing(cell)]
-    numbers = [j for j in there if is_number(first[j], number)]
+    # inf is a number of a row, but no number among titles
+    numbers = [j for j in there if is_number(first[j], number) and has_digit(first[j])]
     words = [j for j in there if j not in numbers]
     if any(below[j] and all(map(forms_of_date, [first[j], *below[j]])) for j in words):
         return False, None
@@ -290,6 +297,10 @@ def find_header(first, rows, number=number_with_point):
     if repeated is not None:
         return False, None
 
+    # names of rows, whose column has no title
+    if not first[0].strip() and len(numbers) == len(first) - 1 > 0:
+        if len(below[0]) == len(rows) and are_names(below[0]):
+            return True, None
     titles = [first[j] for j in numbers]
     others = [[row[j] for j in numbers] for row in rows]
     few = max(1, len(others)) / 2  # rows that look like the first one
@@ -307,7 +318,49 @@ def find_header(first, rows, number=number_with_point):
     counted = count_up(titles) and sum(map(count_up, others)) < few
     if (counted and int(titles[0]) < 2) or (years and len(titles) > 1):
         return False, "though its numbers may be titles"
+    if is_scale(titles, others, number, bool(words)):
+        return True, "though it holds numbers"
     return False, None
+
+
+def has_digit(cell):
+    """Whether a cell has a digit."""
+    return any(map(str.isdigit, cell))
+
+
+def are_names(cells):
+    """Whether cells are words, each of them once."""
+    return len(cells) > 1 and len({*cells}) == len(cells) and not any(map(is_number, cells))
+
+
+def is_scale(titles, others, number, beside_words):
+    """Whether numbers are titles like wavelengths: they rise, and those of few other rows do.
+
+    Three or more may also rise in equal steps, where none is in its column below. Not so if a
+    column goes on below its title, as row numbers do.
+    """
+
+    def steps(cells):
+        if not all(is_number(cell, number) for cell in cells):
+            return [0.0]
+        return [number(after) - number(before) for before, after in pairwise(cells)]
+
+    def rise(cells):
+        return min(steps(cells)) > 0
+
+    def rise_evenly(cells):
+        # what rounding of the numbers may change
+        return rise(cells) and np.ptp(steps(cells)) <= 1e-9 * abs(number(cells[-1]))
+
+    if len(titles) < (2 if beside_words else 3) or not rise(titles) or not others:
+        return False
+    columns = list(zip(*others, strict=True))
+    if any(rise([title, *column]) for title, column in zip(titles, columns, strict=True)):
+        return False
+    unlike = all(title not in column for title, column in zip(titles, columns, strict=True))
+    forms = [rise, rise_evenly] if len(titles) > 2 and unlike and rise_evenly(titles) else [rise]
+    most = RISING_SHARE * (1 + len(others))
+    return any(1 + sum(map(form, others)) < most for form in forms)
 
 
 def is_whole(cell):
