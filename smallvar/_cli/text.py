@@ -275,8 +275,8 @@ def find_header(first, rows, number=number_with_point):
     numbers where a word stands above a column of numbers, or where the numbers are years and no
     other row has such; and one of numbers that rise, which those of few other rows do. A row that
     repeats in a column what stands below, or has a date above dates, has no titles unless all of
-    them are words. An empty cell above names of rows is a title. Also returns why that is not certain, or
-    None.
+    them are words. An empty cell above names of rows is a title. Also returns why that is not
+    certain, or None.
     """
     # pandas leaves the title of its index empty
     numbered = first if first[0].strip() else first[1:]
@@ -297,10 +297,9 @@ def find_header(first, rows, number=number_with_point):
     if repeated is not None:
         return False, None
 
-    # names of rows, whose column has no title
-    if not first[0].strip() and len(numbers) == len(first) - 1 > 0:
-        if len(below[0]) == len(rows) and are_names(below[0]):
-            return True, None
+    untitled = not first[0].strip() and len(below[0]) == len(rows) and are_names(below[0])
+    if untitled and len(numbers) == len(first) - 1:
+        return True, None
     titles = [first[j] for j in numbers]
     others = [[row[j] for j in numbers] for row in rows]
     few = max(1, len(others)) / 2  # rows that look like the first one
