@@ -596,6 +596,32 @@ def test_a_header_with_numbers(seed, first, is_header):
         assert find_header(cells, rows[:8]) == (False, None)
 
 
+@pytest.mark.parametrize(
+    ("within", "below", "n", "lines"),
+    [
+        ([], ["TOTAL (n=40)"], 40, ""),
+        ([], ["Average:", "Std. Dev."], 40, ""),
+        ([], ["Mean", "S.D.", "Min", "Max"], 40, ""),
+        (["Total north"], ["Total"], 41, "22"),
+        (["Total"], ["Total"], 41, "22"),
+        (["Subtotal"], [], 41, "22"),
+        ([], ["mean girls"], 41, ""),  # the name of a row
+        ([f"Total {i}" for i in range(20)], ["Total 20"], 61, ""),  # names that begin so
+    ],
+)
+def test_totals(capsys, models, within, below, n, lines):
+    """Those at the end are left out, those among the rows are told of."""
+    rows = [f"c{i},{10 + i * i % 31},{i % 9}" for i in range(40)]
+    within, below = ([f"{word},300,60" for word in words] for words in (within, below))
+    Path("t.csv").write_text("\n".join(["n,a,b", *rows[:20], *within, *rows[20:], *below]) + "\n")
+    code, _, err = run(capsys, "t.csv")
+    assert code == 0
+    assert len(models[0].labels_) == n
+    assert err.count("is left out: a total") == 20 + len(within) + 20 + len(below) - n
+    assert ("named as a total" in err) == bool(lines)
+    assert f"--skip-rows {lines} leaves it out" in err or not lines
+
+
 def test_a_header_that_is_infinite(capsys):
     from smallvar._cli.text import find_header
 

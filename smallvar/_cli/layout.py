@@ -18,10 +18,17 @@ NAMES_OF_TOTALS = frozenset(
     [
         *("total", "totals", "grand total", "subtotal", "sum", "overall", "all", "average", "avg"),
         *("mean", "median", "min", "max", "minimum", "maximum", "std", "count"),
+        *("std.", "std dev", "std. dev", "std. dev.", "stdev", "sd", "s.d.", "s.d"),
+        *("standard deviation", "variance"),
         *("summe", "gesamt", "insgesamt", "mittelwert", "durchschnitt", "moyenne", "somme"),
         *("suma", "promedio", "media", "totale"),
     ]
 )
+# words that go on, as "Total north" and "Mean (n=40)" do
+TOTAL = re.compile(r"((grand|sub)[ -]?)?totals?\b|sum\b *(\(|:|of\b|$)", re.IGNORECASE)
+MEAN = re.compile(r"(mean|average|avg\.?) *(\(|:|of\b)", re.IGNORECASE)
+LONGEST_NAME = 30  # of a total, in characters
+TOTALS_SHARE = 0.1  # of the rows at most: more are no totals of the others
 NOTE_BELOW = re.compile(
     r"\W*(source|note|notes|quelle|nota|footnote|copyright)\b|[*#\u00a9\u2020(]", re.I
 )
@@ -128,9 +135,17 @@ def is_like_number(cell, number):
 # All rows
 
 
+def names_total(cell):
+    """Whether a cell names its row as a total or mean of others."""
+    word = cell.strip()
+    if word.rstrip(":").lower() in NAMES_OF_TOTALS:
+        return True
+    return len(word) <= LONGEST_NAME and bool(TOTAL.match(word) or MEAN.match(word))
+
+
 def is_total(cells):
     """Whether a row is named as a total or mean of the others."""
-    return any(cell.strip().rstrip(":").lower() in NAMES_OF_TOTALS for cell in cells)
+    return any(map(names_total, cells))
 
 
 class ColumnLook:
@@ -139,7 +154,8 @@ class ColumnLook:
     def __init__(self, number):
         self.number = number
         self.plain = self.signed = self.missing = self.others = 0
-        self.words, self.totals, self.marks = {}, Counter(), {}
+        self.words, self.marks = {}, {}
+        self.totals, self.total_lines = Counter(), {}
         self.evidence, self.currencies, self.percents = Evidence(), set(), 0
         self.brackets, self.bare, self.unclear = 0, 0, None
 
@@ -200,10 +216,19 @@ class ColumnLook:
         else:
             self.others += count
             word = cell.strip()
-            if word.rstrip(":").lower() in NAMES_OF_TOTALS:
+            if names_total(cell):
                 self.totals[word] += count
+                if len(self.total_lines) < MOST_NOTED:
+                    at = (line for other, line in zip(cells, lines, strict=True) if other == cell)
+                    self.total_lines |= dict.fromkeys(at, word)
             if word not in self.words and len(self.words) < MOST_NOTED:
                 self.words[word] = lines[cells.index(cell)]
+
+    @property
+    def has_few_totals(self):
+        """Whether the rows that are named as totals are few beside the others."""
+        n_rows = self.plain + self.signed + self.missing + self.others
+        return self.totals.total() <= max(1, TOTALS_SHARE * n_rows)
 
     @property
     def is_numbers(self):
@@ -260,6 +285,8 @@ def look(table, wanted, by_commas):
     skip, notes = {}, []
     if wanted.skip_rows != []:
         skip, notes = below_the_rows(list(rows.last), columns, table.width)
+        if wanted.skip_rows is None:
+            notes += totals_within(columns, skip)
     evidence = Evidence()
     for column in columns:
         if column.is_numbers:
@@ -342,12 +369,35 @@ def is_note(text, cells, columns, even, gap):
 
 
 def total_of(cells, columns):
-    """The word that names a row as a total, if no other row has it in its column; else None."""
+    """The word that names a row as a total, if few other rows have such in its column; or None."""
     for cell, column in zip(cells, columns, strict=True):
         word = cell.strip()
-        if word.rstrip(":").lower() in NAMES_OF_TOTALS and column.totals[word] == 1:
+        if not names_total(word):
+            continue
+        once = column.totals[word] == 1 and word.rstrip(":").lower() in NAMES_OF_TOTALS
+        if once or column.has_few_totals:
             return word
     return None
+
+
+def totals_within(columns, skip):
+    """A note about rows among the others that are named as totals, in a list; they are kept."""
+    lines = {}
+    for column in columns:
+        if column.has_few_totals and not column.is_numbers:
+            lines |= {
+                line: word
+                for line, word in column.total_lines.items()
+                if line not in skip and TOTAL.match(word)
+            }
+    if not lines:
+        return []
+    first, at = min(lines), in_ranges(list(lines)[:LISTED])
+    which = f"line {at} is" if len(lines) == 1 else f"lines {at} are"
+    return [
+        f", {which} named as a total ({shortened(lines[first])}) but kept; --skip-rows {at} leaves "
+        f"{'it' if len(lines) == 1 else 'such lines'} out"
+    ]
 
 
 def signs_by_column(table, columns, signs, wanted, used):
