@@ -622,6 +622,36 @@ def test_totals(capsys, models, within, below, n, lines):
     assert f"--skip-rows {lines} leaves it out" in err or not lines
 
 
+def test_a_header_of_another_width(capsys):
+    """The header is not advised to be left out where it lacks a name, or commas are decimal."""
+    rows = "".join(f"{i},5,{i % 3},5\n" for i in range(30))
+    Path("t.csv").write_text(f"a,b\n{rows}")
+    err = run(capsys, "t.csv")[2]
+    assert "line 2: 4 cells, but 2 in line 1; with decimal commas, cells must be in quotes" in err
+    rows = "".join(f"r{i},w{i % 3},v{i % 2}\n" for i in range(30))
+    Path("t.csv").write_text(f"a,b\n{rows}")
+    assert ", or line 1 lacks the name of the first column" in run(capsys, "t.csv")[2]
+    rows = "".join(f"r{i},{i % 7},{i % 3}\n" for i in range(30))
+    Path("t.csv").write_text(f"a,b\n{rows}r30,7,8,9\n")
+    err = run(capsys, "t.csv", "--exclude", "")[2]
+    assert "line 32: 4 cells, but 3 in line 1; --skip-rows 32" in err
+
+
+@pytest.mark.parametrize("option", ["--scale", "--shapes", "--drop-missing"])
+def test_empty_columns(capsys, models, option):
+    rows = "".join(f"{i % 7},{i % 5},\n" for i in range(30))
+    Path("t.csv").write_text(f"x,y,z\n{rows}")
+    command = ["t.csv", option, *(["--drop-missing"] if option == "--shapes" else [])]
+    err = run(capsys, *command)[2]
+    assert "column z is empty; --exclude z leaves it out\n" in err
+    assert run(capsys, *command, *typed(err))[0] == 0
+    Path("t.csv").write_text(f"x,y,\n{rows}")  # of a spreadsheet
+    code, _, err = run(capsys, *command, "--out", "out.csv")
+    assert code == 0
+    assert "t.csv, column 3 is left out: no name, and no values" in err
+    assert len(pd.read_csv("out.csv")) == 30
+
+
 def test_a_header_that_is_infinite(capsys):
     from smallvar._cli.text import find_header
 

@@ -50,16 +50,19 @@ class Found:
     """What `look` finds: lines to leave out, the signs in the numbers of columns, and words.
 
     ``slips`` are the words in columns of numbers, with the first line of each, by position of the
-    column; ``uneven`` the lines whose number of cells is not that of most. ``refused`` are the
-    reasons, to stand behind the name of the column, why columns cannot be read.
+    column; ``uneven`` the lines whose number of cells is not that of most, ``width``. ``refused``
+    are the reasons, to stand behind the name of the column, why columns cannot be read; ``empty``
+    the positions of columns without any value.
     """
 
     skip: frozenset[int] = frozenset()
     signs: dict[int, Signs] = field(default_factory=dict)
     slips: dict[int, dict[str, int]] = field(default_factory=dict)
     uneven: tuple[int, ...] = ()
+    width: int = 0
     refused: dict[int, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    empty: frozenset[int] = frozenset()
 
 
 # ---------------------------------------------------------------------------------------
@@ -231,6 +234,11 @@ class ColumnLook:
         return self.totals.total() <= max(1, TOTALS_SHARE * n_rows)
 
     @property
+    def is_empty(self):
+        """Whether all cells are missing."""
+        return self.missing > 0 and not self.plain + self.signed + self.others
+
+    @property
     def is_numbers(self):
         """Whether most of the cells that are there are numbers."""
         numbers = self.plain + self.signed
@@ -261,13 +269,13 @@ class RowsLook:
         return False
 
     def uneven(self, skip):
-        """The lines whose number of cells is not that of most rows."""
+        """The lines whose number of cells is not that of most rows; and that number."""
         odd = {line: width for line, width in self.odd.items() if line not in skip}
         usual = self.widths.most_common(1)[0][0] if odd else self.width
         if usual == self.width:
-            return tuple(odd)
+            return tuple(odd), usual
         others = (line for line, width in odd.items() if width != usual)
-        return (self.first, *self.even, *others)
+        return (self.first, *self.even, *others), usual
 
 
 def look(table, wanted, by_commas):
@@ -309,9 +317,10 @@ def look(table, wanted, by_commas):
         frozenset(skip),
         {j: sign for j, sign in by_column.items() if j not in refused},
         {j: words for j, words in slips.items() if words},
-        rows.uneven(skip),
+        *rows.uneven(skip),
         refused,
         (*notes, *told, *notes_of_marks(table, columns, used)),
+        frozenset(j for j, column in enumerate(columns) if column.is_empty),
     )
 
 

@@ -287,6 +287,8 @@ class TextTable:
             self.names, repeated = unlike_names([name.strip() for name in first])
         names = self.names
         self.picked, self.titles, self.clock = pick_columns(source.name, wanted, names, self.width)
+        if names is not None and wanted.columns is None:
+            notes += self.without_blank_columns([row for _, row in near])
         if names is not None and self.titles.count("") > (wanted.columns is not None):
             raise UserError(
                 f"{source.name}: column {names.index('') + 1} has no name in the header; if it "
@@ -301,6 +303,20 @@ class TextTable:
             notes.append(f"{source.name}{note_of_header(self.header, self.first_line, doubt)}")
         found = () if wanted.found is None else self.found.notes
         self.notes = tuple(notes) + tuple(f"{source.name}{note}" for note in [*repeated, *found])
+
+    def without_blank_columns(self, rows):
+        """Leave out columns without a name that are empty in the first ``rows``; returns notes."""
+        rows = [row for row in rows if len(row) == self.width]
+        blank = [
+            j
+            for j, title in zip(self.picked, self.titles, strict=True)
+            if not title and rows and all(is_missing(row[j]) for row in rows)
+        ]
+        if len(blank) == len(self.picked):
+            return []
+        self.picked = [j for j in self.picked if j not in blank]
+        self.titles = [self.names[j] for j in self.picked]
+        return [f"{self.path}, column {j + 1} is left out: no name, and no values" for j in blank]
 
     @property
     def decimal(self):
@@ -329,6 +345,11 @@ class TextTable:
         if 0 < len(lines) <= MOST_UNEVEN:
             them = "it" if len(lines) == 1 else "such rows"
             advice = f"; --skip-rows {in_ranges(lines)} leaves {them} out"
+        usual = self.found.width if self.found and self.header else self.width
+        if usual == 2 * self.width > 2 and self.delimiter == ",":
+            advice = "; with decimal commas, cells must be in quotes, or ; or tabs between them"
+        elif usual == self.width + 1 and usual > 2:
+            advice += f", or line {self.first_line} lacks the name of the first column"
         return UnevenError(
             f"{self.path}, line {line}: {counted(len(cells), 'cell')}, but {self.width} in line "
             f"{self.first_line}{advice}"
@@ -336,15 +357,18 @@ class TextTable:
 
 
 def completed(first, rows, number):
-    """The header with the title that it lacks, empty, where each row has one cell more.
+    """The header with the title that it lacks, empty, where most rows have one cell more.
 
     R writes names of rows without a title; other programs write a sign behind the last cell.
     """
-    lacks = rows and all(len(row) == len(first) + 1 for row in rows)
+    longer = [row for row in rows if len(row) == len(first) + 1]
     numbers = [any(is_number(cell, number) for cell in row) for row in (first, *rows[:1])]
-    if not lacks or numbers != [False, True]:  # a row of words below a title may be the header
+    if 2 * len(longer) <= len(rows) or numbers != [
+        False,
+        True,
+    ]:  # a row of words below a title may be the header
         return first
-    return [*first, ""] if all(is_missing(row[-1]) for row in rows) else ["", *first]
+    return [*first, ""] if all(is_missing(row[-1]) for row in longer) else ["", *first]
 
 
 class Numbers:
@@ -449,6 +473,8 @@ def explain_cells(table, cells, later, wanted):
         return WordsError(not_numeric(words, columns_of_words(titles, cells, later, wanted), hint))
     title, cell = bad[0]
     if is_missing(cell):
+        if table.found is not None and table.picked[titles.index(title)] in table.found.empty:
+            return NotNumbersError(f", {empty_columns([title])}")
         return NotNumbersError(f", column {title}: missing value")
     advice = advice_of(table)
     return NotNumbersError(f", column {title}: {shortened(cell)} is not a number{hint}{advice}")
@@ -579,6 +605,9 @@ def checked(source, wanted, X, titles, times=None, clock=None, place="row {}".fo
     if kept.all():
         kept = None
     elif not kept.any():
+        empty = [title for title, column in zip(titles, X.T, strict=True) if np.isnan(column).all()]
+        if empty:
+            raise UserError(f"{source.name}: {empty_columns(empty)}")
         raise UserError(f"{source.name}: --drop-missing leaves no row, each has a missing value")
     else:
         X, times = X[kept], None if times is None else times[kept]
@@ -605,6 +634,14 @@ def find_gaps(source, wanted, X, titles, place):
             raise refusal(f"{source.name}, {where}, column {titles[column]}: {what} value")
         kept[start : start + step] = ~missing.any(axis=1)
     return kept
+
+
+def empty_columns(titles):
+    """Say that columns have no values, and how they are left out."""
+    noun, them = ("column", "it") if len(titles) == 1 else ("columns", "them")
+    verb = "is" if len(titles) == 1 else "are"
+    option = option_of_names("--exclude", titles)
+    return f"{noun} {', '.join(titles)} {verb} empty; {option} leaves {them} out"
 
 
 def square_of(X):
