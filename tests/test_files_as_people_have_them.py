@@ -652,6 +652,56 @@ def test_empty_columns(capsys, models, option):
     assert len(pd.read_csv("out.csv")) == 30
 
 
+@pytest.mark.parametrize("option", [[], ["--scale"]])
+def test_a_header_again(capsys, models, option):
+    rows = "".join(f"{i % 7},{i % 5}\n" for i in range(30))
+    Path("t.csv").write_text(f"x,y\n{rows}x,y\n{rows}x,y\n{rows}")
+    err = run(capsys, "t.csv", *option)[2]
+    assert "line 32, column x: 'x' is not a number; some lines repeat the header: " in err
+    assert typed(err) == ["--skip-rows", "32,63"]
+    assert run(capsys, "t.csv", *option, *typed(err))[0] == 0
+    assert len(models[0].labels_) == 90
+
+
+@pytest.mark.parametrize("option", [[], ["--scale"]])
+@pytest.mark.parametrize("cell", ["Inf", "-inf"])
+@pytest.mark.parametrize("word", ["", ",w"])
+def test_infinite_values(capsys, cell, word, option):
+    rows = "".join(f"{i % 7},{i % 5}{word}\n" for i in range(30))
+    Path("t.csv").write_text(f"x,y{word}\n{rows}1,{cell}{word}\n")
+    option = ["--exclude", "w", *option] if option and word else option
+    err = run(capsys, "t.csv", *option)[2]
+    assert "t.csv, line 32, column y: infinite value; --na" in err
+    gaps = [] if word and not option else ["--drop-missing"]
+    assert run(capsys, "t.csv", *option, *typed(err), *gaps)[0] == 0
+
+
+def test_a_row_without_a_value(capsys):
+    rows = "".join(f"{i % 7},w{i % 5}\n" for i in range(30))
+    Path("t.csv").write_text(f"x,y\n{rows},\n{rows}")
+    err = run(capsys, "t.csv")[2]
+    assert "t.csv, line 32 has no value; --skip-rows 32 leaves it out" in err
+    assert "value" not in run(capsys, "t.csv", *typed(err))[2]
+
+
+@pytest.mark.parametrize("option", [[], ["--scale"]])
+def test_one_decimal_comma_among_points(capsys, option):
+    rows = "".join(f"{i % 7}.5;{i % 5}.5\n" for i in range(40))
+    Path("t.csv").write_text(f"x;y\n{rows}1,5;2.5\n")
+    err = run(capsys, "t.csv", *option)[2]
+    assert "line 42, column x: '1,5' is not a number; --na" in err
+    assert "takes it as missing, --skip-rows 42 leaves the row out" in err
+    assert "--decimal" not in err
+    assert run(capsys, "t.csv", *option, *typed(err), "--drop-missing")[0] == 0
+
+
+def test_the_decimal_sign_of_the_results(capsys):
+    rows = "".join(f"{i % 7},5;{i % 5},25\n" for i in range(40))
+    Path("t.csv").write_text(f"x;y\n{rows}")
+    assert run(capsys, "t.csv", "--decimal", ",", "--out", "out.csv")[0] == 0
+    assert "." not in Path("out.csv").read_text()
+
+
 def test_a_header_that_is_infinite(capsys):
     from smallvar._cli.text import find_header
 

@@ -99,6 +99,19 @@ def not_numeric(words, titles, hint=""):
     )
 
 
+def advice_for_infinite(value):
+    """Text: the option that takes an infinite value as missing."""
+    return f"; {option_of_names('--na', [f'{value:g}'])} takes it as missing"
+
+
+def empty_columns(titles):
+    """Say that columns have no values, and how they are left out."""
+    noun, them = ("column", "it") if len(titles) == 1 else ("columns", "them")
+    verb = "is" if len(titles) == 1 else "are"
+    option = option_of_names("--exclude", titles)
+    return f"{noun} {', '.join(titles)} {verb} empty; {option} leaves {them} out"
+
+
 def in_types(titles, types, is_numeric):
     """The columns that are not numeric: with their types, and their names alone; or None."""
     columns = zip(titles, types, strict=True)

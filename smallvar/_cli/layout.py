@@ -52,7 +52,7 @@ class Found:
     ``slips`` are the words in columns of numbers, with the first line of each, by position of the
     column; ``uneven`` the lines whose number of cells is not that of most, ``width``. ``refused``
     are the reasons, to stand behind the name of the column, why columns cannot be read; ``empty``
-    the positions of columns without any value.
+    the positions of columns without any value, and ``again`` the lines that repeat the header.
     """
 
     skip: frozenset[int] = frozenset()
@@ -63,6 +63,7 @@ class Found:
     refused: dict[int, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     empty: frozenset[int] = frozenset()
+    again: tuple[int, ...] = ()
 
 
 # ---------------------------------------------------------------------------------------
@@ -154,10 +155,10 @@ def is_total(cells):
 class ColumnLook:
     """What the cells of a column are: counts of each kind, and words with their first lines."""
 
-    def __init__(self, number):
-        self.number = number
+    def __init__(self, number, title=None):
+        self.number, self.title, self.again = number, title, []  # lines that have the title
         self.plain = self.signed = self.missing = self.others = 0
-        self.words, self.marks = {}, {}
+        self.words, self.marks, self.unlike = {}, {}, {}  # unlike: numbers with signs
         self.totals, self.total_lines = Counter(), {}
         self.evidence, self.currencies, self.percents = Evidence(), set(), 0
         self.brackets, self.bare, self.unclear = 0, 0, None
@@ -216,9 +217,13 @@ class ColumnLook:
             self.bare += bool(self.number(cell))
         elif written is not None:
             self.signed += count
+            if len(self.unlike) < MOST_NOTED:
+                self.unlike.setdefault(cell.strip(), lines[cells.index(cell)])
         else:
             self.others += count
             word = cell.strip()
+            if word == self.title and len(self.again) < MOST_NOTED:
+                self.again += [i for other, i in zip(cells, lines, strict=True) if other == cell]
             if names_total(cell):
                 self.totals[word] += count
                 if len(self.total_lines) < MOST_NOTED:
@@ -283,7 +288,8 @@ def look(table, wanted, by_commas):
 
     ``by_commas`` says that the cells are separated by commas.
     """
-    columns, rows = [ColumnLook(wanted.number) for _ in range(table.width)], RowsLook(table)
+    titles = [None] * table.width if table.names is None else table.names
+    columns, rows = [ColumnLook(wanted.number, title) for title in titles], RowsLook(table)
     while chunk := list(islice(table.records, ROWS_TOGETHER)):
         even = [(line, cells) for line, cells in chunk if rows.add(line, cells)]
         lines = [line for line, _ in even]
@@ -313,6 +319,8 @@ def look(table, wanted, by_commas):
         elif column.percents and column.bare:
             refused[j] = "has numbers with and without %"
         slips[j] = {word: at for word, at in column.words.items() if at not in skip}
+        if signs is None and column.signed < column.plain:  # most have the other decimal sign
+            slips[j] |= column.unlike
     return Found(
         frozenset(skip),
         {j: sign for j, sign in by_column.items() if j not in refused},
@@ -321,6 +329,7 @@ def look(table, wanted, by_commas):
         refused,
         (*notes, *told, *notes_of_marks(table, columns, used)),
         frozenset(j for j, column in enumerate(columns) if column.is_empty),
+        tuple(sorted(set.intersection(*(set(column.again) for column in columns)))),
     )
 
 

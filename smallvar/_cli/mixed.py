@@ -1,5 +1,7 @@
 """``smallvar cluster`` of a table as it is: words, flags, counts and gaps beside numbers."""
 
+import warnings
+
 import numpy as np
 
 from smallvar._cli.answer import Answer, number_facts, steps_by_files, steps_by_number
@@ -57,7 +59,10 @@ def refuse_misplaced(args):
 def show_table(args, table, reading):
     """Fit a MixedTable, read in ``reading`` seconds, write what is asked for, and report."""
     model = new_model(args, table)
-    _, fitting = fitted(args, model.fit, table.X)
+    with warnings.catch_warnings():
+        if any("no value" in note for note in table.notes):  # which names their lines
+            warnings.filterwarnings("ignore", "X has .* without a value")
+        _, fitting = fitted(args, model.fit, table.X)
     if args.out is not None:
         write_clusters(args, table, model)
     if args.plot is not None:

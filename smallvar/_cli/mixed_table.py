@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from smallvar._cli.cells import MISSING_AMONG_WORDS, is_number, shortened
-from smallvar._cli.columns import not_numeric, pick_columns
+from smallvar._cli.columns import advice_for_infinite, not_numeric, pick_columns
 from smallvar._cli.errors import UserError
+from smallvar._cli.layout import in_ranges
 from smallvar._cli.missing import refuse_codes
 from smallvar._cli.progress import ProgressLine
 from smallvar._cli.table import (
+    MOST_UNEVEN,
     TEXT,
     THOUSANDS,
     Numbers,
@@ -58,6 +60,7 @@ def read_mixed(source, wanted, error=None, kinds=None):
             # with drop_missing gaps are not refused; no row is dropped here
             parsed = parse(source, replace(wanted, drop_missing=True), progress, kinds)
         X, titles, n_rows, notes = parsed
+        notes += rows_without_value(source, wanted, X, n_rows)
         if wanted.na is None:
             numbers = [(title, X[title]) for title in titles if X[title].dtype.kind == "f"]
             refuse_codes(source.name, numbers)
@@ -74,6 +77,40 @@ def read_mixed(source, wanted, error=None, kinds=None):
     if not n_rows:
         raise UserError(f"{source.name} has no rows")
     return MixedTable(X, titles, n_rows, why=why, notes=notes)
+
+
+def rows_without_value(source, wanted, X, n_rows):
+    """Notes about the rows that have no value; infinite values are refused."""
+    empty = np.ones(n_rows, dtype=bool)
+    for title, column in X.items():
+        if column.dtype.kind != "f":
+            empty &= np.equal(column, None)
+            continue
+        infinite = np.flatnonzero(np.isinf(column))
+        if len(infinite):
+            (line,) = lines_of(source, wanted, infinite[:1])
+            raise UserError(
+                f"{source.name}, line {line}, column {title}: infinite value"
+                f"{advice_for_infinite(column[infinite[0]])}"
+            )
+        empty &= np.isnan(column)
+    lines = lines_of(source, wanted, np.flatnonzero(empty)[:MOST_UNEVEN])
+    if not lines or wanted.skip_rows == []:
+        return ()
+    which = f"line {lines[0]} has" if len(lines) == 1 else f"lines {in_ranges(lines)} have"
+    return (
+        f"{source.name}, {which} no value; --skip-rows {in_ranges(lines)} leaves "
+        f"{'it' if len(lines) == 1 else 'such lines'} out",
+    )
+
+
+def lines_of(source, wanted, rows):
+    """The numbers of the lines of some rows, by their positions."""
+    if not len(rows):
+        return []
+    wished, records = set(rows.tolist()), TextTable(source, wanted).records
+    first = islice(records, int(rows[-1]) + 1)
+    return [line for i, (line, _) in enumerate(first) if i in wished]
 
 
 def in_short(source, error):
@@ -179,9 +216,9 @@ def slip_in_words(source, wanted, place, title, word):
     table = TextTable(source, wanted)
     at = table.picked[place]
     line = next((line for line, cells in table.records if cells[at].strip() == word), None)
-    hint = decimal_hint(word, wanted)
+    hint = "" if table.is_slip(title, word) else decimal_hint(word, wanted)
     advice = advice_of(table)
-    if word[:1].isalpha():  # perhaps a code, unlike <35
+    if word[:1].isalpha() and not (table.found and table.found.again):  # perhaps a code, unlike <35
         names = option_of_names("--kinds", [f"{title}=categorical"])
         advice = f"; {names} takes all cells as names{advice}"
     if not advice:  # of many different words none can be listed

@@ -30,7 +30,14 @@ from smallvar._cli.cells import (
     number_with_point,
     shortened,
 )
-from smallvar._cli.columns import in_types, not_numeric, pick_columns, refuse_twins
+from smallvar._cli.columns import (
+    advice_for_infinite,
+    empty_columns,
+    in_types,
+    not_numeric,
+    pick_columns,
+    refuse_twins,
+)
 from smallvar._cli.errors import NotNumbersError, UnevenError, UserError, WordsError
 from smallvar._cli.formats import WORKBOOK, advice_for_kind, sheet_as_text
 from smallvar._cli.layout import (
@@ -262,7 +269,7 @@ class TextTable:
         if not first:
             raise UserError(f"{source.name} is empty")
         self.header = self.told_header = wanted.header
-        doubt = None
+        self.wanted_decimal, doubt = wanted.decimal, None
         near = [(line, marked(cells, wanted.na)) for line, cells in islice(records, FIRST_ROWS)]
         rows = [row for _, row in near]
         first = completed(first, rows, wanted.number)
@@ -322,7 +329,7 @@ class TextTable:
     def decimal(self):
         """The decimal sign of the file."""
         signs = self.found.signs.values() if self.found else ()
-        return next((sign.decimal for sign in signs), None) or "."
+        return next((sign.decimal for sign in signs), None) or self.wanted_decimal
 
     def refusal(self, j):
         """The error for a column whose numbers cannot be read."""
@@ -331,6 +338,11 @@ class TextTable:
         if "give --" not in reason:
             reason += f"; {option_of_names('--exclude', [title])} leaves it out"
         return UserError(f"{self.path}: column {title} {reason}")
+
+    def is_slip(self, title, cell):
+        """Whether a cell was found to be unlike the other numbers of a column that is used."""
+        slips = self.found.slips if self.found else {}
+        return cell.strip() in slips.get(self.picked[self.titles.index(title)], {})
 
     def advice_of_header(self, line):
         """Text: the option that takes a line as the header, if it was found to be a row."""
@@ -467,7 +479,12 @@ def explain_cells(table, cells, later, wanted):
     words = [f"{title} ({shortened(cell)})" for title, cell in bad if not is_missing(cell)]
     swapped = Wanted(decimal="," if wanted.decimal == "." else ".")
     hint = ""
-    if any(is_number(cell, swapped.number) and not THOUSANDS.fullmatch(cell) for _, cell in bad):
+    other = [
+        is_number(cell, swapped.number) and not THOUSANDS.fullmatch(cell)
+        for title, cell in bad
+        if not table.is_slip(title, cell)
+    ]
+    if any(other):
         hint = f" (or give --decimal {swapped.decimal})"
     if later is not None and words:  # columns of words, rather than a slip in one row
         return WordsError(not_numeric(words, columns_of_words(titles, cells, later, wanted), hint))
@@ -483,6 +500,10 @@ def explain_cells(table, cells, later, wanted):
 def advice_of(table):
     """Text: the options that read a TextTable in spite of the words in its columns of numbers."""
     words = {}
+    if table.found is not None and (again := table.found.again):
+        which = f"line {in_ranges(again)} repeats" if len(again) == 1 else "some lines repeat"
+        them = "it" if len(again) == 1 else "them"
+        return f"; {which} the header: --skip-rows {in_ranges(again)} leaves {them} out"
     for j in table.picked if table.found is not None else ():
         words |= table.found.slips.get(j, {})
     return advice_for_words(words) if words else ""
@@ -631,17 +652,12 @@ def find_gaps(source, wanted, X, titles, place):
             what = "missing" if missing[row, column] else "infinite"
             refusal = NotNumbersError if missing[row, column] else UserError
             where = place(start + row + 1)
-            raise refusal(f"{source.name}, {where}, column {titles[column]}: {what} value")
+            words = f"{source.name}, {where}, column {titles[column]}: {what} value"
+            if source.kind in TEXT and not missing[row, column]:
+                words += advice_for_infinite(block[row, column])
+            raise refusal(words)
         kept[start : start + step] = ~missing.any(axis=1)
     return kept
-
-
-def empty_columns(titles):
-    """Say that columns have no values, and how they are left out."""
-    noun, them = ("column", "it") if len(titles) == 1 else ("columns", "them")
-    verb = "is" if len(titles) == 1 else "are"
-    option = option_of_names("--exclude", titles)
-    return f"{noun} {', '.join(titles)} {verb} empty; {option} leaves {them} out"
 
 
 def square_of(X):
