@@ -702,6 +702,84 @@ def test_the_decimal_sign_of_the_results(capsys):
     assert "." not in Path("out.csv").read_text()
 
 
+@pytest.mark.parametrize(
+    ("name", "sep", "header"),
+    [
+        ("t.csv", "|", "a|b|c"),
+        ("t.tsv", ",", "a,b,c"),
+        ("t.tsv", ";", "a;b;c"),
+        ("t.txt", " ", '"a" "b" "c"'),
+        ("t.txt", " ", '"b" "c"'),  # R leaves out the title of the names of rows
+    ],
+)
+def test_signs_between_cells(capsys, models, name, sep, header):
+    rows = "".join(f'"r{i}"{sep}{i % 7}{sep}{i % 5}\n' for i in range(30))
+    Path(name).write_text(f"{header}\n{rows}")
+    exclude = "a" if "a" in header else ""
+    assert run(capsys, name, "--exclude", exclude, "--out", "out.csv")[0] == 0
+    assert models[0].cluster_centers_.shape[1] == 2
+    assert pd.read_csv("out.csv", sep=None, engine="python").shape == (30, 5)
+
+
+def test_single_quotes(capsys):
+    rows = "".join(f"'w{i % 3}',{i % 5}\n" for i in range(30))
+    Path("t.csv").write_text(f"'a','b'\n{rows}")
+    assert "single quotes are part of the cells" in run(capsys, "t.csv")[2]
+
+
+def test_addresses_are_no_numbers(capsys):
+    rows = "".join(f"192.168.{100 + i % 2}.101,{i % 5}\n" for i in range(30))
+    Path("t.csv").write_text(f"ip,b\n{rows}")
+    code, out, err = run(capsys, "t.csv")
+    assert (code, "thousands" in err) == (0, False)
+    assert "categorical" in out or "bernoulli" in out
+    rows = "".join(f"{i % 3 + 1}.168.100.101,{i % 5}\n1.200.300,7\n" for i in range(30))
+    Path("t.csv").write_text(f"sum,b\n{rows}")
+    assert "'.' is between thousands" in run(capsys, "t.csv")[2]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark(capsys, encoding):
+    rows = "".join(f"{i % 7},{i % 5}\n" for i in range(30))
+    Path("t.csv").write_bytes(f"a,b\n{rows}".encode(encoding))
+    err = run(capsys, "t.csv")[2]
+    assert typed(err + " (") == ["--encoding", encoding]
+    assert run(capsys, "t.csv", *typed(err))[0] == 0
+
+
+def test_a_compressed_file_with_another_name(capsys):
+    import gzip
+
+    Path("t.csv").write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    assert "t.csv is compressed: its name must end in .csv.gz" in run(capsys, "t.csv")[2]
+
+
+def test_lines_beyond_the_file(capsys):
+    Path("t.csv").write_text("a,b\n" + "".join(f"{i % 7},{i % 5}\n" for i in range(30)))
+    assert "--skip-rows 40: t.csv has 31 lines" in run(capsys, "t.csv", "--skip-rows", "2,40")[2]
+    assert run(capsys, "t.csv", "--skip-rows", "20-40")[0] == 0
+
+
+def test_worksheets(capsys):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.title = "Notes"
+    book.active.append(["Flowers of three kinds"])
+    data = book.create_sheet("Data")
+    for row in [["a", "b"], *([i % 7, i % 5] for i in range(30)), [None, None]]:
+        data.append(row)
+    book.save("t.xlsx")
+    err = run(capsys, "t.xlsx")[2]
+    assert "the first worksheet, 'Notes', holds no table; others: 'Data'; save one as .csv" in err
+    code = shlex.split(err[err.index("python -c") :])[2]
+    exec(code)
+    assert pd.read_csv("t.csv").shape == (30, 2)
+    book.move_sheet("Notes", 1)
+    book.save("t.xlsx")
+    code, _, err = run(capsys, "t.xlsx")
+    assert (code, "t.xlsx, worksheet 'Data' is read; others: 'Notes'" in err) == (0, True)
+
+
 def test_a_header_that_is_infinite(capsys):
     from smallvar._cli.text import find_header
 

@@ -43,7 +43,10 @@ def advice_for_kind(path, kind):
 
 
 def sheet_as_text(path, folder):
-    """Write the first worksheet of an .xlsx file to a .csv file in a folder; returns its path."""
+    """Write the first worksheet of an .xlsx file to a .csv file in a folder.
+
+    Returns its path, and notes, to stand behind the name of the file.
+    """
     try:
         import openpyxl
     except ImportError as error:
@@ -56,10 +59,27 @@ def sheet_as_text(path, folder):
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
         raise UserError(f"{path} is no .xlsx file that can be read: {error}") from error
     target = os.path.join(folder, "table.csv")
+    first, *others = book.worksheets
+    others, is_table = [sheet.title for sheet in others], False
     with open(target, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        for row in book.worksheets[0].iter_rows(values_only=True):
+        for row in first.iter_rows(values_only=True):
             cells = ["" if cell is None else cell for cell in row]
-            writer.writerow(cells if any(cell != "" for cell in cells) else [])  # a blank line
+            filled = sum(cell != "" for cell in cells)
+            is_table |= filled > 1
+            writer.writerow(cells if filled else [])  # a blank line
     book.close()
-    return target
+    if not others:
+        return target, ()
+    names = ", ".join(map(repr, others))
+    if not is_table:
+        here, there = map(json.dumps, (path, f"{os.path.splitext(path)[0]}.csv"))
+        code = (
+            f"import pandas; pandas.read_excel({here}, {json.dumps(others[0])})"
+            f".to_csv({there}, index=False)"
+        )
+        raise UserError(
+            f"{path}: the first worksheet, {first.title!r}, holds no table; others: {names}; save "
+            f"one as .csv, or python -c {shell_quoted(code)}"
+        )
+    return target, (f", worksheet {first.title!r} is read; others: {names}",)

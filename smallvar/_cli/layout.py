@@ -38,6 +38,8 @@ UNIT_SIGN = re.compile(
     r"|ml|mmhg|usd|eur|gbp|km/h|ppm|kwh|db",
     re.IGNORECASE,
 )
+# of a computer, 192.168.100.101
+ADDRESS = re.compile(r"\s*(25[0-5]|2[0-4]\d|1?\d?\d)(\.(25[0-5]|2[0-4]\d|1?\d?\d)){3}\s*")
 ROWS_BELOW = 20  # among which totals and notes may be
 NUMBERS_SHARE = 0.5  # of the cells: with more numbers, words in a column are none of the data
 LISTED = 12  # words that an error lists, at most
@@ -161,7 +163,7 @@ class ColumnLook:
         self.words, self.marks, self.unlike = {}, {}, {}  # unlike: numbers with signs
         self.totals, self.total_lines = Counter(), {}
         self.evidence, self.currencies, self.percents = Evidence(), set(), 0
-        self.brackets, self.bare, self.unclear = 0, 0, None
+        self.brackets, self.bare, self.addresses, self.unclear = 0, 0, 0, None
 
     def add(self, cells, lines):
         """Look at some cells, with the numbers of their lines."""
@@ -217,6 +219,7 @@ class ColumnLook:
             self.bare += bool(self.number(cell))
         elif written is not None:
             self.signed += count
+            self.addresses += count * bool(ADDRESS.fullmatch(cell))
             if len(self.unlike) < MOST_NOTED:
                 self.unlike.setdefault(cell.strip(), lines[cells.index(cell)])
         else:
@@ -245,8 +248,10 @@ class ColumnLook:
 
     @property
     def is_numbers(self):
-        """Whether most of the cells that are there are numbers."""
+        """Whether most of the cells that are there are numbers, and not all of these addresses."""
         numbers = self.plain + self.signed
+        if 0 < numbers == self.addresses:
+            return False
         return numbers > NUMBERS_SHARE * (numbers + self.others)
 
 

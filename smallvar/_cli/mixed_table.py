@@ -10,7 +10,7 @@ import numpy as np
 from smallvar._cli.cells import MISSING_AMONG_WORDS, is_number, shortened
 from smallvar._cli.columns import advice_for_infinite, not_numeric, pick_columns
 from smallvar._cli.errors import UserError
-from smallvar._cli.layout import in_ranges
+from smallvar._cli.layout import ADDRESS, in_ranges
 from smallvar._cli.missing import refuse_codes
 from smallvar._cli.progress import ProgressLine
 from smallvar._cli.table import (
@@ -231,7 +231,9 @@ def slip_in_words(source, wanted, place, title, word):
 
 def is_like_number(word, wanted):
     """Whether a word is a number with another decimal sign, or with signs between thousands."""
-    return in_other_sign(word, wanted) or bool(THOUSANDS.fullmatch(word))
+    if in_other_sign(word, wanted):
+        return True
+    return bool(THOUSANDS.fullmatch(word)) and not ADDRESS.fullmatch(word)
 
 
 def decimal_hint(word, wanted):

@@ -56,7 +56,7 @@ from smallvar._cli.missing import (
     refuse_codes,
 )
 from smallvar._cli.progress import ProgressLine
-from smallvar._cli.text import find_header, text_records
+from smallvar._cli.text import completed, find_header, text_records
 from smallvar._cli.words import counted, option_of, option_of_names, unlike_names
 from smallvar._core.row_names import in_coarse_units
 
@@ -106,6 +106,7 @@ class Source:
     kind: str
     packed: bool = False
     lasting: bool = True  # False: it will be gone once it is read
+    notes: tuple[str, ...] = ()  # to stand behind the name
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,8 @@ def named_file(path, kinds):
         raise UserError(f"{path} is empty")
     if kind == WORKBOOK:
         folder = KEPT_FILES.enter_context(tempfile.TemporaryDirectory(prefix="smallvar-"))
-        yield Source(sheet_as_text(path, folder), path, ".csv")
+        text, notes = sheet_as_text(path, folder)
+        yield Source(text, path, ".csv", notes=notes)
     else:
         yield Source(path, path, kind, packed)
 
@@ -278,7 +280,9 @@ class TextTable:
             self.header, doubt = find_header(
                 header_like(first, rows, wanted.number), rows, wanted.number
             )
-        notes = [f"{source.name}{note}" for note in heads[0].notes]
+        notes = [f"{source.name}{note}" for note in (*source.notes, *heads[0].notes)]
+        if all(len(cell) > 1 and cell[0] == cell[-1] == "'" for cell in first):
+            notes.append(f"{source.name}: single quotes are part of the cells; only double are not")
         self.delimiter, self.skip, self.units = heads[0].delimiter, heads[0].skip, None
         self.found = wanted.found
         if self.header and wanted.skip_rows != [] and near:
@@ -366,21 +370,6 @@ class TextTable:
             f"{self.path}, line {line}: {counted(len(cells), 'cell')}, but {self.width} in line "
             f"{self.first_line}{advice}"
         )
-
-
-def completed(first, rows, number):
-    """The header with the title that it lacks, empty, where most rows have one cell more.
-
-    R writes names of rows without a title; other programs write a sign behind the last cell.
-    """
-    longer = [row for row in rows if len(row) == len(first) + 1]
-    numbers = [any(is_number(cell, number) for cell in row) for row in (first, *rows[:1])]
-    if 2 * len(longer) <= len(rows) or numbers != [
-        False,
-        True,
-    ]:  # a row of words below a title may be the header
-        return first
-    return [*first, ""] if all(is_missing(row[-1]) for row in longer) else ["", *first]
 
 
 class Numbers:

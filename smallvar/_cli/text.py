@@ -23,6 +23,7 @@ YEARS = range(1500, 2101)  # numbers that may be titles of columns
 # of rows, the first included, whose numbers rise like those of a header: if rows are in any order,
 # the first one is among them with less than this probability
 RISING_SHARE = 0.1
+ROUNDING = 1e-9  # of numbers of a few digits, by which steps may differ that are equal
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ def read_head(sample, source, wanted):
         notes.append(f", line {numbered[0][0]} names the sign between cells, {named!r}")
         left_out |= {numbered.pop(0)[0]}
     lines = [line for _, line in numbered]
-    if source.kind == ".tsv" or named is not None:
+    by_tabs = source.kind == ".tsv" and any("\t" in line for line in lines)
+    if by_tabs or named is not None:
         delimiter = named or "\t"
     else:
         delimiter = sniff_delimiter(lines, wanted, path)
@@ -73,7 +75,8 @@ def text_records(source, wanted, progress=None, raw_lines=None, heads=None):
         try:
             sample = list(islice(file, SAMPLE_LINES))
             if any("\0" in line for line in sample):
-                raise UserError(f"{path} is not a text file in {wanted.encoding or 'UTF-8'}")
+                what = f"{path} is not a text file in {wanted.encoding or 'UTF-8'}"
+                raise UserError(what + advice_for_utf_16(sample[0]))
             head = read_head(sample, source, wanted)
             if heads is not None:
                 heads.append(head)
@@ -84,9 +87,10 @@ def text_records(source, wanted, progress=None, raw_lines=None, heads=None):
             if raw_lines is not None:
                 lines = collected(lines, raw_lines)
             records = split_lines(lines, head.delimiter, path, frozenset(wanted.skip_rows or ()))
-            if skip:
-                records = (record for record in records if record[0] not in skip)
+            line = 0
             for line, cells in records:
+                if line in skip:
+                    continue
                 if not cells or (len(cells) == 1 and width != 1 and not cells[0]):
                     if width == 1:  # in a table of one column this may be a missing value
                         gaps.append(line)
@@ -100,6 +104,9 @@ def text_records(source, wanted, progress=None, raw_lines=None, heads=None):
                 if progress is not None and not line % 1024:
                     progress.done = raw.tell() / size
                 yield line, cells
+            beyond = [number for number in wanted.skip_rows or () if number > line]
+            if beyond and line not in skip:
+                raise UserError(f"--skip-rows {in_ranges(beyond)}: {path} has {line:,} lines")
         except UnicodeError as error:
             raise UserError(explain_encoding(source, wanted, error)) from error
         except gzip.BadGzipFile as error:
@@ -130,6 +137,14 @@ def as_text(source, wanted, raw):
     return io.TextIOWrapper(as_bytes(source, raw), encoding=encoding, newline="")
 
 
+def advice_for_utf_16(line):
+    """Text: the option that reads a first line of which every second byte is 0; else empty."""
+    for first, name in enumerate(("utf-16-be", "utf-16-le")):
+        if len(line) > 1 and not line[first::2].strip("\0"):
+            return f"; try --encoding {name}"
+    return ""
+
+
 def explain_encoding(source, wanted, error):
     """Say where a file is not in its encoding, and which option helps."""
     if wanted.encoding is not None:
@@ -138,6 +153,8 @@ def explain_encoding(source, wanted, error):
     with open(source.path, "rb", buffering=0) as raw, as_bytes(source, raw) as file:
         for number, line in enumerate(file, 1):
             # the first bad byte is searched for only now: readers do not say where it is
+            if number == 1 and line.startswith(MARK_OF_GZIP):
+                return f"{source.name} is compressed: its name must end in {source.kind}.gz"
             if number == 1 and line.startswith(MARKS_OF_UTF_16):
                 return f"{what}, but perhaps in UTF-16: try --encoding utf-16"
             try:
@@ -223,15 +240,15 @@ def refuse_open_quote(held, last, width, delimiter, path):
 
 
 def sniff_delimiter(lines, wanted, path):
-    """Find the character between cells: tab, semicolon, comma, or " " for runs of spaces.
+    """Find the character between cells: tab, semicolon, |, comma, or " " for runs of spaces.
 
     ``lines`` are the first lines of the file. In this order, the first that splits all of them into
     the same number of cells, two or more, is taken: text in a cell often has spaces, sometimes
-    commas, seldom tabs or semicolons. Where none does, titles above and
-    notes below are left out of account. Otherwise it is the most frequent of tab, semicolon and
+    commas, seldom the others. Where none does, titles above and
+    notes below are left out of account. Otherwise it is the most frequent of tab, semicolon, | and
     comma in the first line; or spaces, if that has none of them but two or more words, as many as
-    most lines; or else the comma. With a decimal comma, it is no candidate; the last resort is then
-    the semicolon.
+    most lines or, as R writes names of rows, one less than all; or else the comma. With a decimal
+    comma, it is no candidate; the last resort is then the semicolon.
     """
     lines = [line for line in lines if line.strip()]
 
@@ -247,10 +264,10 @@ def sniff_delimiter(lines, wanted, path):
         return len(records) > 1 and len({len(cells) for _, cells in records}) == 1
 
     with_comma = wanted.decimal == ","
-    for delimiter in "\t; " if with_comma else "\t;, ":
+    for delimiter in "\t;| " if with_comma else "\t;|, ":
         if agree(delimiter):
             return delimiter
-    for delimiter in "\t;" if with_comma else "\t;,":
+    for delimiter in "\t;|" if with_comma else "\t;|,":
         if agree_within(delimiter):
             return delimiter
     if not lines:
@@ -259,13 +276,29 @@ def sniff_delimiter(lines, wanted, path):
         raise UserError(
             f"--decimal ,: {path} is separated by commas; it must be by semicolons, tabs or spaces"
         )
-    likely = max(";\t" if with_comma else ",;\t", key=lines[0].count)
+    likely = max(";\t|" if with_comma else ",;\t|", key=lines[0].count)
     if likely not in lines[0]:
         # lines of words may differ in length, as those with gaps do, but most agree
         spaced = widths(" ")
-        if spaced[0] > 1 and 2 * spaced.count(spaced[0]) > len(spaced):
+        by_r = '"' in lines[0] and len(spaced) > 2 and {*spaced[1:]} == {spaced[0] + 1}
+        if by_r or (spaced[0] > 1 and 2 * spaced.count(spaced[0]) > len(spaced)):
             return " "
     return likely
+
+
+def completed(first, rows, number):
+    """The header with the title that it lacks, empty, where most rows have one cell more.
+
+    R writes names of rows without a title; other programs write a sign behind the last cell.
+    """
+    longer = [row for row in rows if len(row) == len(first) + 1]
+    numbers = [any(is_number(cell, number) for cell in row) for row in (first, *rows[:1])]
+    if 2 * len(longer) <= len(rows) or numbers != [
+        False,
+        True,
+    ]:  # a row of words below a title may be the header
+        return first
+    return [*first, ""] if all(is_missing(row[-1]) for row in longer) else ["", *first]
 
 
 def find_header(first, rows, number=number_with_point):
@@ -348,8 +381,7 @@ def is_scale(titles, others, number, beside_words):
         return min(steps(cells)) > 0
 
     def rise_evenly(cells):
-        # what rounding of the numbers may change
-        return rise(cells) and np.ptp(steps(cells)) <= 1e-9 * abs(number(cells[-1]))
+        return rise(cells) and np.ptp(steps(cells)) <= ROUNDING * abs(number(cells[-1]))
 
     if len(titles) < (2 if beside_words else 3) or not rise(titles) or not others:
         return False

@@ -23,6 +23,8 @@ SIGNS = "$€£¥₹%"
 WITH_SIGNS = re.compile(
     rf"\(?[-+]?[{SIGNS}]?\s?[-+]?(\d{{1,3}}([,. ]\d{{3}})+|\d+)([.,]\d+)?\s?[{SIGNS}]?\)?"
 )
+# addresses of computers, whose four numbers are at most 255, are no numbers
+DOTTED = re.compile(r"\s*(25[0-5]|2[0-4]\d|1?\d?\d)(\.(25[0-5]|2[0-4]\d|1?\d?\d)){3}\s*")
 DECIMAL_COMMA = re.compile(r"\d,(\d{1,2}|\d{4,})\D*$|\.\d+,")
 UNLIKE, CHECKED = 0.1, 200
 # a value becomes a flag if at least FLAG_SHARE of the rows have it, and no other value has more
@@ -125,8 +127,9 @@ def _advise(found, levels, name):
     """Add to ``found`` (INOUT) how to convert levels that are numbers with signs, if they are."""
     sampled = levels[:: max(1, len(levels) // CHECKED)]
     numbers = [v for v in sampled if isinstance(v, str) and WITH_SIGNS.fullmatch(v.strip())]
-    numbers = [v for v in numbers if not v.strip().isdigit()]  # those may well be codes
-    if len(numbers) < (1.0 - UNLIKE) * len(sampled):
+    # digits alone may well be codes
+    numbers = [v for v in numbers if not v.strip().isdigit() and not DOTTED.fullmatch(v)]
+    if not numbers or len(numbers) < (1.0 - UNLIKE) * len(sampled):
         return
     comma = any(DECIMAL_COMMA.search(v) for v in numbers)
     signs = [c for c in f"{SIGNS} +{'.' if comma else ','}" if c in "".join(numbers)]
