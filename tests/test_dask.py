@@ -743,6 +743,7 @@ def sets():
             yield name, X[:, X.std(axis=0) > 0]
 
 
+@pytest.mark.filterwarnings("ignore::smallvar.ScaleWarning")  # tables of UCI as they are
 @pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
 def test_auto(name, at_once):
     """The data choose the same number of clusters as on one machine, and the same clusters."""

@@ -231,7 +231,7 @@ def test_many_columns_and_clusters():
     parameters = {c.name: g.normal(size=40) for c in packed.columns}
     table = profiles(packed, labels, None, parameters, dict.fromkeys(parameters, 1.0))
     display = ProfileDisplay.from_estimator(SimpleNamespace(profiles_=table))
-    assert display.words.shape == (30, 12)
+    assert display.words.shape == (30, 6)
     assert display.ax_.get_title().startswith("12 of 20 columns, 30 of 40 clusters")
     display = ProfileDisplay.from_estimator(SimpleNamespace(profiles_=table), max_columns=3)
     assert display.words.shape == (30, 3)
