@@ -135,7 +135,7 @@ def test_words_after_many_numbers(run, refused):
     [
         ("", "a,b\n1,x\n2,\n3\n", "line 4: 1 cell, but 2"),
         ("", ",b\n1,x\n2,y\n", "column 1 has no name in the header"),
-        ("", "a,b\nx,1\n,inf\n", "infinity in column 'b' at position 1"),
+        ("", "a,b\nx,1\n,inf\n", "line 3, column b: infinite value; --na inf takes"),
         ("", "a,b\nx,1\nx,1\n", "X must have a column that tells rows apart, got none (a: one va"),
         ("", "a;b;c\nx;1,5;1.5\ny;2,5;2\nz;;\n", "column b ('1,5') not numeric"),
         ("--kinds a=normal", "a,b\n", "t.csv has no rows"),
