@@ -232,7 +232,7 @@ def test_many_columns_and_clusters():
     table = profiles(packed, labels, None, parameters, dict.fromkeys(parameters, 1.0))
     display = ProfileDisplay.from_estimator(SimpleNamespace(profiles_=table))
     assert display.words.shape == (30, 6)
-    assert display.ax_.get_title().startswith("12 of 20 columns, 30 of 40 clusters")
+    assert display.ax_.get_title().startswith("6 of 20 columns, 30 of 40 clusters")
     display = ProfileDisplay.from_estimator(SimpleNamespace(profiles_=table), max_columns=3)
     assert display.words.shape == (30, 3)
     _, ax = pyplot.subplots()
