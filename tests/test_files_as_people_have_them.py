@@ -576,6 +576,7 @@ def test_a_text_of_several_lines_is_no_note(capsys, models):
         (",400.5,390.5", "sure"),
         ("0,0.01,2.5", "no"),  # numbers of rows, and numbers that happen to rise
         ("0.5,0.1,0.7", "no"),
+        ("0.2,0.4,0.6", "no"),  # like the values below
     ],
 )
 def test_a_header_with_numbers(seed, first, is_header):

@@ -350,7 +350,7 @@ def find_header(first, rows, number=number_with_point):
     counted = count_up(titles) and sum(map(count_up, others)) < few
     if (counted and int(titles[0]) < 2) or (years and len(titles) > 1):
         return False, "though its numbers may be titles"
-    if is_scale(titles, others, number, bool(words)):
+    if is_scale(titles, others, number, over_numbers):
         return True, "though it holds numbers"
     return False, None
 
@@ -365,16 +365,16 @@ def are_names(cells):
     return len(cells) > 1 and len({*cells}) == len(cells) and not any(map(is_number, cells))
 
 
-def is_scale(titles, others, number, beside_words):
+def is_scale(titles, others, number, over_numbers):
     """Whether numbers are titles like wavelengths: they rise, and those of few other rows do.
 
-    Three or more may also rise in equal steps, where none is in its column below. Not so if a
-    column goes on below its title, as row numbers do.
+    Three or more may also rise in equal steps. Most must be out of the range of the column below,
+    if no word stands over numbers, and no column may go on below its title, as in sorted rows.
     """
 
     def steps(cells):
         if not all(is_number(cell, number) for cell in cells):
-            return [0.0]
+            return [-1.0]
         return [number(after) - number(before) for before, after in pairwise(cells)]
 
     def rise(cells):
@@ -383,15 +383,19 @@ def is_scale(titles, others, number, beside_words):
     def rise_evenly(cells):
         return rise(cells) and np.ptp(steps(cells)) <= ROUNDING * abs(number(cells[-1]))
 
-    if len(titles) < (2 if beside_words else 3) or not rise(titles) or not others:
+    if len(titles) < (2 if over_numbers else 3) or not rise(titles) or not others:
         return False
-    columns = list(zip(*others, strict=True))
-    if any(rise([title, *column]) for title, column in zip(titles, columns, strict=True)):
+    beyond = 0
+    for title, *column in zip(titles, *others, strict=True):
+        if min(steps([title, *column])) >= 0:
+            return False
+        values = [number(cell) for cell in column if is_number(cell, number)]
+        beyond += not values or not min(values) <= number(title) <= max(values)
+    if not over_numbers and 2 * beyond <= len(titles):
         return False
-    unlike = all(title not in column for title, column in zip(titles, columns, strict=True))
-    forms = [rise, rise_evenly] if len(titles) > 2 and unlike and rise_evenly(titles) else [rise]
+    even = len(titles) > 2 and rise_evenly(titles)
     most = RISING_SHARE * (1 + len(others))
-    return any(1 + sum(map(form, others)) < most for form in forms)
+    return any(1 + sum(map(form, others)) < most for form in (rise, rise_evenly)[: 1 + even])
 
 
 def is_whole(cell):
