@@ -165,7 +165,7 @@ def number_profiles(moments, gains, cost, names, *, weighted=False, most=None):
     at = np.repeat(np.arange(len(order)), order.shape[1]), order.ravel()
     varying = (moments.variance[-1] > 0.0) | (gains > 0.0).any(axis=0)
     total = gains.sum(axis=1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         saved = gains / total
         apart = np.where(gains > 0.0, gains * varying.sum() / np.float64(2.0 * cost), 0.0)
     size = moments.weight[:-1, 0]
