@@ -63,7 +63,7 @@ class ClusterPath(Path):
         Columns with fewer than ten values, and columns with a long tail.
     wide : tuple of ndarray of intp, and float
         Columns that make up nearly all of the squared distances between rows, and their share of
-        these; see :class:`ScaleWarning`. There are none unless they are few.
+        these; see :class:`.ScaleWarning`. There are none unless they are few.
     noise_columns : ndarray of intp
         Columns in which one mean for all rows describes them better than a mean for each cluster:
         the number was chosen by the other columns. Empty where that was by all.
