@@ -62,7 +62,11 @@ def without_gaps(args, table, model):
         X, options = StandardScaler().fit_transform(X), f"{options} --scale"
     with warnings.catch_warnings(), ProgressLine("trying --drop-missing"):
         warnings.simplefilter("ignore")
-        other = DPMeans(random_state=args.seed or 0, max_clusters=args.max_clusters).fit(X)
+        other = DPMeans(random_state=args.seed or 0, max_clusters=args.max_clusters)
+        try:
+            other.fit(X)
+        except (ValueError, MemoryError):  # as for numbers whose squares leave float64
+            return None
     if other.n_clusters_ == model.n_clusters_ or other.path_.confidence < CLEAR_CONFIDENCE:
         return None
     return Complete(

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import adjusted_rand_score
 
 from smallvar._cli.arguments import given
 from smallvar._cli.progress import ProgressLine
@@ -62,6 +61,13 @@ def tried_others(args, X):
     return found
 
 
+def are_other_groups(first, second):
+    """Whether two clusterings of the same rows have little in common."""
+    from sklearn.metrics import adjusted_rand_score
+
+    return adjusted_rand_score(first, second) < ALIKE_GROUPS
+
+
 def steps_by_others(args, X, confidence, doubted):
     """The options that lead to clearer clusters, as texts, after trying them; and what was tried.
 
@@ -82,7 +88,7 @@ def steps_by_others(args, X, confidence, doubted):
         f"{t.option}: {t.k} clusters {SAID[t.option]}{word} (confidence {t.confidence:.2f})"
         for t in clearer
     ]
-    if len(clearer) == 2 and adjusted_rand_score(*(t.labels for t in clearer)) < ALIKE_GROUPS:
+    if len(clearer) == 2 and are_other_groups(*(t.labels for t in clearer)):
         steps[1] += f"; other groups than those of {clearer[0].option}: look at both"
     rest = [t for t in tried if not any(t is c for c in clearer)]
     if not rest:

@@ -28,7 +28,7 @@ from smallvar._selection.scale import FEWEST_WORDS, NONE_WIDE, mostly_zero, wide
 from smallvar._selection.search import (
     COARSE_PATH_ROWS,
     SURER_CONFIDENCE,
-    Search,
+    PathSearch,
     find_in_metrics,
     fine_rows,
     is_sure,
@@ -110,7 +110,7 @@ def find_path(
         single = PathClustering(1, problem.constant[None], criterion=0.0, error=0.0)
         return ClusterPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread(min(X.shape[0], BLOCK_ROWS), X.shape[1]):
-        search = Search(problem, rng, init, rough, coarse_rows, callback)
+        search = PathSearch(problem, rng, init, rough, coarse_rows, callback)
         free = lam is init is number is None and not rough
         # the search is all of the fit but for its sweeps
         if free and select and not in_metric and family is squared_euclidean:

@@ -98,7 +98,7 @@ def judge(path, sample):
 
 
 @dataclass
-class Found:
+class FoundPath:
     """A path, the metric of its best clusters (None: that of the rows), and its sample.
 
     ``plain`` is the path in the metric of the rows.
@@ -110,7 +110,7 @@ class Found:
     plain: ClusterPath | None = None
 
 
-class Search:
+class PathSearch:
     """The rows of a search and its settings (see ``find_path``), and events for its descents."""
 
     def __init__(self, problem, rng, init, rough, coarse_rows, callback):
@@ -159,7 +159,7 @@ def find_in_metrics(search, compared=False):
     """
     problem, found = search.problem, _find(search)
     metric, sample = found.metric, found.sample
-    found = Found(found.path, None, sample, found.path)
+    found = FoundPath(found.path, None, sample, found.path)
     n_descents = METRIC_DESCENTS if problem.lam is None and search.init is None else 0
     for _ in range(n_descents):
         if metric is None:
@@ -256,7 +256,7 @@ def _find_from(search, size, above=0):
             words = f"{path.n_samples} rows, {path.longest} clusters and fewer"
             search.report("path", words, path.best, path.n_samples, path)
             if number is not None:
-                return Found(path, metric, sample)
+                return FoundPath(path, metric, sample)
             missed = path.best <= low and path.best > FEW_CLUSTERS  # below ``low`` steps are large
             whole = path.counts[0] == 1  # else it has ended early, and another one must follow
             step = max(path.best // (10 if missed else CLUSTERS_A_MERGER), 0 if whole else 2)
@@ -272,7 +272,7 @@ def _find_from(search, size, above=0):
         if full and init is None and not last:
             size, capacity = min(problem.n, 4 * size), 2 * capacity
             continue
-        return Found(path, metric, sample)
+        return FoundPath(path, metric, sample)
 
 
 def _is_past(problem, clusterings, least):
