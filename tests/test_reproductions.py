@@ -58,6 +58,31 @@ def test_results_are_those_of_the_code(run):
         pytest.skip(f"stale: python docs/reproductions/run.py {' '.join(stale)}")
 
 
+def test_results_of_long_scripts_are_kept(tmp_path, monkeypatch):
+    """What was computed is read again, for the same code only; without a folder nothing is."""
+    resumed, script = reproduction("resume").resumed, tmp_path / "script.py"
+    script.write_text("first")
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    calls = []
+
+    def compute():
+        calls.append(1)
+        return [[1.5, 2], [3, np.pi]]
+
+    monkeypatch.delenv("SMALLVAR_RESUME", raising=False)
+    for _ in range(2):
+        resumed(("a/b", 1), compute)
+    assert len(calls) == 2
+    monkeypatch.setenv("SMALLVAR_RESUME", str(tmp_path / "kept"))
+    for count in (3, 3, 4, 4):
+        found = resumed(("a/b", 1 if count == 3 else 2), compute)
+        np.testing.assert_array_equal(found, [[1.5, 2], [3, np.pi]])
+        assert len(calls) == count
+    script.write_text("second")
+    resumed(("a/b", 1), compute)
+    assert len(calls) == 5
+
+
 def test_readme_shows_the_results_of_fresh_sets():
     """The README has one table with figures, whose rows are of results/number.txt."""
     path = FOLDER.parents[1] / "README.md"

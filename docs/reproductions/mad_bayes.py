@@ -2,7 +2,7 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/mad_bayes.py --figure mad_bayes.png
 
-takes about three minutes of one core, `--quick` some fifteen seconds (fewer repetitions, starts and
+takes some ten minutes of one core, `--quick` some fifteen seconds (fewer repetitions, starts and
 sweeps). The folder must have what the authors' program, published as bp-means by Tamara Broderick,
 comes with: bp_means_tabletop_pca100.csv (100 principal components of the photos, see
 feature_quality.py), bp_means_tabletop_60x80_rgb.npz (the photos themselves as `X`, 100 x 60 x 80 x
@@ -17,8 +17,7 @@ What is read differently from the paper:
   own choice: gamma(1, 1) for alpha and inverse gamma(1, 1) for the variances, of data scaled to
   mean square 1. The paper does not say what its hyperpriors are. The sampler starts at the
   paper's alpha = 1 and feature variance 0.5, and at noise variance 1, for which it has no number.
-- Chains from other starts have 300 sweeps (the paper 1,000), with three pairs of alpha and feature
-  variance.
+- Chains from other starts have three pairs of alpha and feature variance.
 - Instead of the 400 FEI faces of 250 x 300 pixels, 100 faces of 25 x 25: the subset of Labeled
   Faces in the Wild in scikit-image. They are less alike in pose and light, and hardly show hair.
   The mean is not subtracted.
@@ -55,7 +54,7 @@ except ImportError:
 COMPONENTS, PHOTOS = "bp_means_tabletop_pca100.csv", "bp_means_tabletop_60x80_rgb.npz"
 DICE = "bp_means_simulated.csv"
 LAM = {"photos": 20.0, "dice": 40.0}
-STARTS = {"collapsed": 1000, "sweep": 1000, "stepwise": 300}
+STARTS = {"collapsed": 1000, "sweep": 1000, "stepwise": 1000}
 NAMES = {"collapsed": "collapsed BP-means", "sweep": "BP-means", "stepwise": "stepwise K-features"}
 PUBLISHED = {  # seconds for a run, seconds for all, features: Figure 1
     "collapsed": ("11", "11,000", "5"),
@@ -396,7 +395,7 @@ def main():
     dice = np.loadtxt(folder / DICE, delimiter=",", skiprows=1) / 255
     photos = np.load(folder / PHOTOS)["X"] / 255
     repeats, share = (2, 0.1) if options.quick else (20, 1.0)
-    sweeps, short, last = (40, 12, 6) if options.quick else (1000, 300, 100)
+    sweeps, short, last = (40, 12, 6) if options.quick else (1000, 1000, 100)
 
     say("1. Tabletop photos, lam = 20 (Figure 1, left)\n")
     best = algorithms(X, "photos", repeats, share).assignments_

@@ -2,10 +2,11 @@
 
     python docs/reproductions/moving_gaussians.py [--quick] [--figure FILE]
 
-takes about three minutes of one core, prints the tables of docs/guide/dynamic.rst and draws
-results/moving_gaussians.png, or the file that --figure names. --quick makes one record of each kind
-for the tables, with 5 clusters, and coarse maps of one, and draws only where it is told. A record
-has 100 steps and a fixed number of clusters, each with 15 points a step around its center. Centers
+takes half an hour of one core (resume.py: it can be stopped), prints the tables of
+docs/guide/dynamic_quality.rst and draws results/moving_gaussians.png, or the file that --figure
+names. There are 50 records of each kind, as in the paper. --quick makes one record of each kind for
+the tables, with 5 clusters, and coarse maps of one, and draws only where it is told. A record has
+100 steps and a fixed number of clusters, each with 15 points a step around its center. Centers
 start uniform in the unit square and move in every step. Before each step but the first, a cluster
 dies with probability 0.05, and a new one, with a number of its own, starts at a random place. There
 are two readings of how points and centers spread:
@@ -27,7 +28,8 @@ clusters of a step new numbers; "linked" takes over the number of the nearest ce
 before, one to one with the least sum of squared distances, unless it is more than lam away. k-means
 is told the true number of clusters of every step. All make three starts (k-means from k-means++
 seeds) on one thread. The parameters of DynamicMeans are those of the program, t_q=6.8 among them;
-t_q=3 is from the maps of "words", which are made from other records.
+t_q=3 is from the maps of "words", which are made from other records. The maps are Figures 1(a) and
+1(b) of the paper; its Figure 1(c), how long a step takes at all their settings, is a histogram.
 """
 
 import argparse
@@ -39,6 +41,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from PIL import Image  # matplotlib needs it anyway
+from resume import resumed
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
@@ -55,6 +58,14 @@ COUNTS = (5, 10, 15, 20, 25)
 LAMS = np.array([0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.12, 0.2, 0.3])
 T_QS = np.array([1.5, 2, 3, 4, 5, 6, 7, 10, 15, 30])
 K_TAUS = np.array([1, 1.01, 1.03, 1.1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3])
+METHODS = (
+    "DynamicMeans",
+    "DynamicMeans, t_q=3",
+    "DPMeans, fresh",
+    "DPMeans, linked",
+    "KMeans, fresh",
+    "KMeans, linked",
+)
 PICTURE = Path(__file__).resolve().parent / "results" / "moving_gaussians.png"
 
 
@@ -169,38 +180,45 @@ def linked(labels, centers, lam=LAM):
 
 def compare(n_clusters, repetitions, reading):
     """Name -> accuracy, accuracy step by step, clusters a step, milliseconds a step."""
-    found = {}
+    rows = np.array(
+        [
+            resumed((reading, n_clusters, seed), lambda seed=seed: score(n_clusters, seed, reading))
+            for seed in range(repetitions)
+        ]
+    )
+    means, medians = rows.mean(axis=0), np.median(rows, axis=0)
+    return {name: [*means[i, :3], medians[i, 3]] for i, name in enumerate(METHODS)}
 
-    def note(name, labels, truth, seconds):
-        """Keep what a fit to one record comes to."""
+
+def score(n_clusters, seed, reading):
+    """The rows of ``compare`` for one record."""
+    record, found = draw(n_clusters, seed, reading), []
+    truth = [true for _, true in record]
+
+    def note(labels, seconds):
+        """Keep what a fit comes to."""
         row = (
             label_accuracy(labels, truth),
             label_accuracy(labels, truth, consistent=False),
             np.mean([len(np.unique(one)) for one in labels]),
             1e3 * seconds / STEPS,
         )
-        found.setdefault(name, []).append(row)
+        found.append(row)
 
-    for seed in range(repetitions):
-        record = draw(n_clusters, seed, reading)
-        truth = [true for _, true in record]
-        for name, t_q in [("DynamicMeans", T_Q), ("DynamicMeans, t_q=3", 3)]:
-            begin = time.process_time()
-            labels = dynamic(record, t_q=t_q)
-            note(name, labels, truth, time.process_time() - begin)
-        for name, estimator in [
-            ("DPMeans", DPMeans(lam=LAM, n_init=STARTS, random_state=0, n_threads=1)),
-            ("KMeans", KMeans(n_clusters, n_init=STARTS, random_state=0)),
-        ]:
-            begin = time.process_time()
-            labels, centers = alone(record, estimator)
-            seconds = time.process_time() - begin
-            note(f"{name}, fresh", labels, truth, seconds)
-            note(f"{name}, linked", linked(labels, centers), truth, seconds)
-    return {
-        name: [*np.mean(rows, axis=0)[:3], np.median(rows, axis=0)[3]]
-        for name, rows in found.items()
-    }
+    for t_q in (T_Q, 3):
+        begin = time.process_time()
+        labels = dynamic(record, t_q=t_q)
+        note(labels, time.process_time() - begin)
+    for estimator in (
+        DPMeans(lam=LAM, n_init=STARTS, random_state=0, n_threads=1),
+        KMeans(n_clusters, n_init=STARTS, random_state=0),
+    ):
+        begin = time.process_time()
+        labels, centers = alone(record, estimator)
+        seconds = time.process_time() - begin
+        note(labels, seconds)
+        note(linked(labels, centers), seconds)
+    return found
 
 
 def table(readings, repetitions, counts):
@@ -222,31 +240,47 @@ def table(readings, repetitions, counts):
 
 
 def grids(repetitions, reading, lams, t_qs, k_taus):
-    """Accuracy for 5 clusters over (t_q, lam) and over (t_q, k_tau)."""
-    records = [draw(5, 1000 + seed, reading) for seed in range(repetitions)]
+    """For 5 clusters, over (t_q, lam) and over (t_q, k_tau): accuracies; milliseconds of all."""
 
-    def accuracy(**parameters):
-        """Mean over the records."""
-        return np.mean(
-            [
-                label_accuracy(dynamic(record, **parameters), [true for _, true in record])
-                for record in records
-            ]
-        )
+    def found(seed):
+        """Accuracy and milliseconds a step of one record at all settings."""
+        record = draw(5, 1000 + seed, reading)
+        truth, rows = [true for _, true in record], []
+        settings = [{"lam": lam, "t_q": t_q} for t_q in t_qs for lam in lams]
+        settings += [{"k_tau": k_tau, "t_q": t_q} for t_q in t_qs for k_tau in k_taus]
+        for setting in settings:
+            begin = time.process_time()
+            labels = dynamic(record, **setting)
+            seconds = time.process_time() - begin
+            rows.append((label_accuracy(labels, truth), 1e3 * seconds / STEPS))
+        return rows
 
-    left = np.array([[accuracy(lam=lam, t_q=t_q) for lam in lams] for t_q in t_qs])
-    right = np.array([[accuracy(k_tau=k_tau, t_q=t_q) for k_tau in k_taus] for t_q in t_qs])
-    return left, right
+    tables = [
+        resumed((reading, "map", len(lams), seed), lambda seed=seed: found(seed))
+        for seed in range(repetitions)
+    ]
+    accuracy, times = np.mean(tables, axis=0)[:, 0], np.median(tables, axis=0)[:, 1]
+    left, right = np.split(accuracy, [len(t_qs) * len(lams)])
+    return left.reshape(len(t_qs), -1), right.reshape(len(t_qs), -1), times
 
 
 def maps(repetitions, picture, every):
     """The picture, or None, of every so many-th value."""
     lams, t_qs, k_taus = LAMS[::every], T_QS[::every], K_TAUS[::every]
-    fig, axes = plt.subplots(2, 2, figsize=(7.4, 6.2), layout="constrained", sharey=True)
+    fig, axes = plt.subplots(2, 3, figsize=(9.6, 6.2), layout="constrained")
     for row, reading in zip(axes, ("words", "program"), strict=True):
+        *both, times = grids(repetitions, reading, lams, t_qs, k_taus)
+        low, middle, high = np.quantile(times, (0.05, 0.5, 0.95))
+        print(
+            f"{reading}: milliseconds a step at {len(times)} settings: {middle:.2f}, "
+            f"90% of them {low:.2f} to {high:.2f}"
+        )
+        row[2].hist(times, bins=30)
+        row[2].set(xlabel="milliseconds a step", ylabel="settings", xlim=(0, None))
+        row[2].spines[["top", "right"]].set_visible(False)
         for ax, grid, columns, name in zip(
-            row,
-            grids(repetitions, reading, lams, t_qs, k_taus),
+            row[:2],
+            both,
             (lams, k_taus),
             ("lam", "k_tau"),
             strict=True,
@@ -269,7 +303,7 @@ def maps(repetitions, picture, every):
             ax.plot(x + 0.5, y + 0.5, "+", color="black", ms=13, mew=4)
             ax.plot(x + 0.5, y + 0.5, "+", color="white", ms=12, mew=2)
         row[0].set_ylabel("t_q")
-    fig.colorbar(image, ax=axes, shrink=0.6, label="label accuracy")
+    fig.colorbar(image, ax=axes[:, :2], shrink=0.6, label="label accuracy")
     buffer = io.BytesIO()
     fig.savefig(buffer, dpi=110)
     if picture:
@@ -279,8 +313,8 @@ def maps(repetitions, picture, every):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repetitions", type=int, default=8, help="records in the tables")
-    parser.add_argument("--maps", type=int, default=6, help="records in the maps; 0 for no maps")
+    parser.add_argument("--repetitions", type=int, default=50, help="records in the tables")
+    parser.add_argument("--maps", type=int, default=50, help="records in the maps; 0 for no maps")
     parser.add_argument("--quick", action="store_true", help="one record of each kind")
     parser.add_argument("--figure", type=Path, help="draw to this file")
     arguments = parser.parse_args()

@@ -2,8 +2,9 @@
 
     python docs/reproductions/moving_rings.py
 
-takes about a minute and a half of one core and prints the tables of
-docs/guide/dynamic_kernel_quality.rst; ``--quick`` takes 12 seconds, ``--search`` prints the second
+takes some twenty minutes of one core (resume.py: it can be stopped), for 50 records of each kind as
+in the paper, and prints the tables of docs/guide/dynamic_kernel_quality.rst; ``--quick`` takes 12
+seconds, ``--search`` prints the second
 part only, ``--noise 0.03`` and ``--reading words`` leave out the others, and ``--figure FILE``
 draws a record. No data are needed.
 
@@ -67,6 +68,7 @@ import matplotlib
 import numpy as np
 from moving_gaussians import label_accuracy
 from PIL import Image  # matplotlib needs it anyway
+from resume import resumed
 from scipy.linalg import eigh
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra, minimum_spanning_tree
@@ -86,6 +88,7 @@ KINDS = (("words", 0.03), ("length", 0.03), ("program", 0.03), ("words", 0.015),
 T_Q, K_TAU, BUDGET = 5.0, 1.01, 30
 PROGRAM = {"t_q": 13.0, "k_tau": 4.5, "budget": 20}
 FIRST = 20  # seeds of the records shown; constants are from others
+SHARES, T_QS = (0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0), (1.5, 3, 5, 10, 20)  # of the map
 LAMS = (0.03, 0.06, 0.12, 0.25)  # DynamicMeans, the best of them is shown
 
 
@@ -250,33 +253,65 @@ def methods(reading, noise):
     return result
 
 
+def one_record(number, reading, noise, steps, estimator, lam, parameters):
+    """The ``scores`` of a record, and seconds a step."""
+    record = draw(FIRST + number, steps, noise, reading)
+    begin = time.process_time()
+    labels = follow(record, estimator, lam, **parameters)
+    seconds = (time.process_time() - begin) / steps
+    return *scores(labels, [true for _, true in record]), seconds
+
+
+def parameter_map(reading, noise, seeds, steps):
+    """Accuracy of SD-Means over lam, as a share of that of the table, and T_Q (Figure 2)."""
+    for name in ("SD-Means, walk", "SD-Means, tree"):
+        estimator, lam, parameters = methods(reading, noise)[name]
+        print(f"\n{name}, {reading} {noise:g}: accuracy, consistent, mean of {seeds} other records")
+        print("lam times" + "".join(f"{share:8g}" for share in SHARES))
+        for t_q in T_QS:
+            cells = []
+            for share in SHARES:
+                found = [
+                    resumed(
+                        (reading, noise, name, steps, "map", t_q, share, i),
+                        lambda i=i, how=(estimator, share * lam, {**parameters, "t_q": t_q}): (
+                            one_record(1000 + i, reading, noise, steps, *how)
+                        ),
+                    )
+                    for i in range(seeds)
+                ]
+                cells.append(np.mean(found, axis=0)[0])
+            print(f"T_Q {t_q:<5g}" + "".join(f"{value:8.2f}" for value in cells), flush=True)
+
+
 def table(kinds, seeds, steps, wanted):
     """One line for each reading, noise and method; what the paper says of it."""
     found = {}
     print(f"Records of {steps} steps, mean of {seeds}; accuracies\n")
     print(
         f"{'':34s}{'consistent':>10s}{'spread':>8s}{'step by step':>14s}{'clusters':>10s}"
-        f"{'s/step':>8s}   each"
+        f"{'s/step':>8s}"
     )
     for reading, noise in kinds:
-        records = [draw(FIRST + i, steps, noise, reading) for i in range(seeds)]
-        truths = [[true for _, true in record] for record in records]
         best = None
         for name, (estimator, lam, parameters) in methods(reading, noise).items():
             if wanted not in name:
                 continue
-            begin = time.process_time()
             rows = np.array(
                 [
-                    scores(follow(record, estimator, lam, **parameters), truth)
-                    for record, truth in zip(records, truths, strict=True)
+                    resumed(
+                        (reading, noise, name, steps, i),
+                        lambda kind=(i, reading, noise), how=(estimator, lam, parameters): (
+                            one_record(*kind, steps, *how)
+                        ),
+                    )
+                    for i in range(seeds)
                 ]
             )
-            seconds = (time.process_time() - begin) / (seeds * steps)
+            seconds = rows[:, 3].mean()
             line = (
                 f"{reading:9s}{noise:<7g}{name:18s}{rows[:, 0].mean():10.2f}{rows[:, 0].std():8.2f}"
-                f"{rows[:, 1].mean():14.2f}{rows[:, 2].mean():10.1f}{seconds:8.3f}   "
-                + " ".join(f"{value:.2f}" for value in rows[:, 0])
+                f"{rows[:, 1].mean():14.2f}{rows[:, 2].mean():10.1f}{seconds:8.3f}"
             )
             if not name.startswith("D-Means"):
                 print(line, flush=True)
@@ -449,7 +484,8 @@ def draw_figure(path, noise, steps=16):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=int, default=2, help="records of each kind")
+    parser.add_argument("--records", type=int, default=50, help="records of each kind")
+    parser.add_argument("--maps", type=int, default=10, help="records of the map of parameters")
     parser.add_argument("--steps", type=int, default=10, help="steps of each")
     parser.add_argument("--noise", type=float, choices=(0.03, 0.015, 0.01), help="no other noise")
     parser.add_argument("--reading", choices=("words", "length", "program"), help="no other one")
@@ -473,12 +509,15 @@ def main():
     records, steps, single = arguments.records, arguments.steps, 1
     if arguments.quick:
         kinds, records, steps, single = kinds[:1], 1, 5, 1
+        arguments.maps = 0
     with threadpool_limits(1):
         if arguments.figure:
             draw_figure(arguments.figure, arguments.noise or 0.03)
             return
         if not arguments.search:
             table(kinds, records, steps, arguments.method)
+            if arguments.maps and not arguments.method:
+                parameter_map(*kinds[0], arguments.maps, steps)
         if not arguments.method:
             search(kinds, single)
 

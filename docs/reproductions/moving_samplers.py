@@ -2,9 +2,10 @@
 
     python docs/reproductions/moving_samplers.py [--quick] [--figure FILE]
 
-takes half an hour of one core, with --quick ten seconds. Records are those of moving_gaussians.py
-as the paper words them: 15 points for each cluster, with standard deviation 0.05, centers that move
-by as much, and death with probability 0.05. All are scored by that script's `label_accuracy`.
+takes five hours of one core (resume.py: it can be stopped), with --quick ten seconds. Records are
+those of moving_gaussians.py as the paper words them: 15 points for each cluster, with standard
+deviation 0.05, centers that move by as much, and death with probability 0.05. All are scored by
+that script's `label_accuracy`.
 
 D-Means          3 starts, with the parameters of the authors' program (lam=0.05, t_q=6.8) and with
                  the best of the maps of moving_gaussians.py (lam=0.06, t_q=3); k_tau=1.01.
@@ -19,9 +20,10 @@ variational      mean-field inference for a Dirichlet process mixture (Blei and 
 
 Read differently from the paper:
 
-- Gibbs has 5000 samples there. Plain numpy makes 5 of them here, in as many sweeps; what more
-  samples bring is in a table of its own. Centers are integrated out, so a sample is worth more.
-- 50 trials of 100 steps there, 5 here (--records, --steps, --samples for more).
+- Gibbs has 5000 samples there, which plain numpy would take days for. It makes 5 of them here, in
+  as many sweeps; what more samples bring is in a table of its own. Centers are integrated out, so a
+  sample is worth more.
+- 50 trials of 100 steps there; how many here is said first (--records, --steps, --samples).
 - Samplers have "the true generative model parameters" there. The generator has no alpha, and its
   centers are uniform: here they are Gaussian with the same mean and variance, and alpha is the best
   of a few for 5 clusters, on other records.
@@ -52,6 +54,7 @@ from moving_gaussians import (
     match_step,
 )
 from PIL import Image  # matplotlib needs it anyway
+from resume import resumed
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
 from threadpoolctl import threadpool_limits
@@ -61,7 +64,17 @@ import matplotlib.pyplot as plt
 
 ALPHAS, TRIED = (0.1, 1.0, 10.0), (16, 3)  # so many records and samples
 SAMPLES, PARTICLES, MOST = 5, 100, 40  # MOST: clusters of the variational method
-TRADE = {"D-Means": (1, 3, 10, 30), "Gibbs": (1, 5, 20)}
+TRADE = {"D-Means": (1, 3, 10, 30), "Gibbs": (1, 5, 20, 100)}
+BLOCK = 5  # records whose chains run side by side
+NAMES = (
+    "D-Means, program's",
+    "D-Means, best",
+    "Gibbs, by the truth",
+    "Gibbs, probable",
+    "particles, by truth",
+    "particles, one",
+    "variational, linked",
+)
 TITLES = (
     "accuracy, consistent",
     "accuracy, step by step",
@@ -167,7 +180,7 @@ def scores(labels, record):
 
 
 def compare(records, alpha, n_samples):
-    """Name -> for each record accuracies, clusters a step and milliseconds a step."""
+    """Each of NAMES, in order -> for each record accuracies, clusters, milliseconds a step."""
     found = {}
 
     def note(name, labels, record, seconds):
@@ -194,6 +207,18 @@ def compare(records, alpha, n_samples):
         labels = linked(*alone(record, Variational(alpha)))
         note("variational, linked", labels, record, (time.process_time() - begin) / len(record))
     return {name: np.array(rows) for name, rows in found.items()}
+
+
+def compared(records, alpha, n_samples):
+    """``compare``, a block of records after the other."""
+    k, blocks = len(np.unique(records[0][0][1])), []
+    for start in range(0, len(records), BLOCK):
+        block = records[start : start + BLOCK]
+        key = "compare", k, len(block[0]), alpha, n_samples, start, len(block)
+        blocks.append(
+            resumed(key, lambda block=block: [*compare(block, alpha, n_samples).values()])
+        )
+    return dict(zip(NAMES, np.concatenate(blocks, axis=1), strict=True))
 
 
 def choose_alpha(records, n_samples):
@@ -298,7 +323,7 @@ def picture(rows, counts, traded, file):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=int, default=5, help="records of each kind")
+    parser.add_argument("--records", type=int, default=50, help="records of each kind")
     parser.add_argument("--steps", type=int, default=100, help="steps of each, at most 100")
     parser.add_argument("--samples", type=int, default=SAMPLES, help="of Gibbs in a step")
     parser.add_argument(
@@ -320,7 +345,7 @@ def main():
     print(f"Records: {n_records} of {steps.stop} steps; Gibbs: {n_samples} samples in a step\n")
     with threadpool_limits(1):
         alpha = choose_alpha(records(5, 1000, TRIED[0]), TRIED[1])
-        rows = {k: compare(records(k), alpha, n_samples) for k in counts}
+        rows = {k: compared(records(k), alpha, n_samples) for k in counts}
         table(rows, counts)
         traded = trade(records(5), alpha, sizes)
     verdict(rows, counts)

@@ -2,11 +2,11 @@
 
     SMALLVAR_DATA=folder python docs/reproductions/run.py [--quick] [--results FOLDER] [NAME ...]
 
-runs those named, or all scripts of this folder, which takes two hours or so of one core. What
-NAME.py prints goes to results/NAME.txt beside this file, its figures to results/NAME.png and, if
-there are several, results/NAME_*.png. At the end there is a line for each: seconds by the clock,
-and "ok", "failed", "too long", or "skipped" where a script needs files of SMALLVAR_DATA and that is
-not set. The exit status is 1 if one failed or took too long. --quick passes --quick on, which takes
+runs those named, or all scripts of this folder, which takes ten hours or so of one core; with
+SMALLVAR_RESUME=folder those of hours go on where they were stopped (resume.py). What NAME.py prints
+goes to results/NAME.txt beside this file, its figures to results/NAME.png and, if there are
+several, results/NAME_*.png. At the end there is a line for each: seconds by the clock, and "ok",
+"failed", "too long", or "skipped" where a script needs files of SMALLVAR_DATA and that is not set. The exit status is 1 if one failed or took too long. --quick passes --quick on, which takes
 each script under some 20 seconds, and keeps nothing unless --results names a folder. Some NAMEs are
 programs of asv_bench or parts of a script, which are run only if they are named.
 
@@ -68,9 +68,9 @@ SCRIPTS = {
     "memberships": Script(),
     "mixed_gaps": Script(),
     "mixed_tables": Script(),
-    "moving_gaussians": Script(figure=True),
-    "moving_rings": Script(figure=True, alone=True),
-    "moving_samplers": Script(figure=True),
+    "moving_gaussians": Script(figure=True, limit=120),
+    "moving_rings": Script(figure=True, alone=True, limit=120),
+    "moving_samplers": Script(figure=True, limit=480),
     "number": Script(),
     "outliers": Script(),
     "pitman_yor": Script(),
