@@ -60,6 +60,7 @@ from smallvar._time.dynamic_kernel import KernelDynamicMeans, SpectralDynamicMea
 from smallvar._time.exchange import match_clusters
 from smallvar._time.renumber import renumber
 from smallvar._time.segments import SegmentMeans
+from smallvar._time.tune import tune_dynamic
 
 __all__ = [
     "BPMeans",
@@ -106,4 +107,5 @@ __all__ = [
     "progress_callback",
     "renumber",
     "show_config",
+    "tune_dynamic",
 ]

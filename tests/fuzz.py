@@ -277,6 +277,11 @@ PARAMETERS = {
         "max_move": (["None", "None", "0.5", "1e3"], ["0", "-1", "'x'", "np.nan", "True"]),
         "max_gone": (["None", "1", "5"], NO_COUNT), "nope": ([], ["1"]),
     },
+    "tune_dynamic": {
+        "lam": (["0.5", "[0.1, 1.0]"], [*LAM_ODD, "[]"]), "t_q": (["3", "[2, 5.0]"], ["1", "[0.5]", "'x'", "None"]),
+        "k_tau": (["1", "[1, 1.2]"], ["0.5", "[[1]]", "np.nan"]), "n_init": FEW, "step": (["None", "1"], ["0", "1.5"]),
+        "random_state": SEED, "n_threads": THREADS, "verbose": VERBOSE,
+    },
     "show_config": {},
     "progress_callback": {},
     "get_include": {},
@@ -294,6 +299,7 @@ DEFAULTS = {
     "BPMeans": {"lam": LAM, "n_init": ["1", "2"]}, "MahalanobisMeans": {"n_clusters": ["'auto'", "1", "2", "3"]},
     "KernelDPMeans": {"lam": ["0.1", "0.5", "2.0"]}, "SpectralDPMeans": {"lam": LAM, "n_init": ["2"]},
     "KernelDynamicMeans": {"lam": ["0.1", "0.5", "2.0"]}, "SpectralDynamicMeans": {"lam": LAM},
+    "tune_dynamic": {"lam": ["0.5", "[0.1, 1.0]"], "t_q": ["3", "[2, 5]"], "k_tau": ["1.05"]},
     "DynamicMeans": {"lam": LAM}, "feature_path": {"max_components": ["2", "3"], "n_init": ["1"]},
     "cut_path": {"n_lams": ["4"], "n_init": ["1"]},
 }  # fmt: skip
@@ -388,7 +394,7 @@ class Case:
         if "random_state" in table and not self.strange():
             self.chosen["random_state"] = self.pick("0", "1", "2")
         pairs = [("t_q", "k_tau"), ("q", "tau")]
-        if "t_q" in table and not self.strange():
+        if "q" in table and not self.strange():
             both = self.pick(None, *pairs)
             for name in ("t_q", "k_tau", "q", "tau"):
                 self.chosen.pop(name, None)
@@ -736,7 +742,7 @@ class Case:
         """A call of a function, and what one may do with its result."""
         more = self.arguments()
         comma = ", " if more else ""
-        weighted = ("cluster_path", "feature_path", "coreset", "boundary_evidence")
+        weighted = ("cluster_path", "feature_path", "coreset", "boundary_evidence", "tune_dynamic")
         if self.name in weighted and self.weight("w", "X"):
             more, comma = more + comma + "sample_weight=w", ", "
         if self.name == "farthest_first_lambda":
@@ -749,9 +755,9 @@ class Case:
             n_rows = self.pick("2", "10", "40", "100", self.value("", *COUNT))
             lam = self.value("lam", [*LAM, "0"], LAM_ODD)
             self.call(f"coreset(X, {n_rows}, {lam}{comma}{more})", self.name)
-        elif self.name == "boundary_evidence":
+        elif self.name in ("boundary_evidence", "tune_dynamic"):
             self.groups("g", "X")
-            self.call(f"boundary_evidence(X, g{comma}{more})", self.name)
+            self.call(f"{self.name}(X, g{comma}{more})", self.name)
         else:
             self.call(f"{self.name}(X{comma}{more})", self.name)
         if self.name == "cluster_path":
@@ -1457,6 +1463,14 @@ def check_match(link, run):
     )
 
 
+def check_tuning(tuning, run):
+    """The parameters are those of the lowest criterion, and the estimator has them."""
+    tried, model = tuning.tried, tuning.estimator
+    need(tuning.criterion == np.min(tried["criterion"]), "not the lowest criterion")
+    need(model.lam == tuning.lam and model.t_q == tuning.t_q, "parameters are wrong")
+    need(len(model.labels_) == np.shape(run.space["X"])[0], "labels are wrong")
+
+
 def check_ids(table, run):
     """No id twice, and each cluster of both fits in one line."""
     second = run.space["second"]
@@ -1529,6 +1543,7 @@ FUNCTIONS = {
     "match_clusters": check_match, "farthest_first_lambda": check_positive, "hdp_lambdas": check_positive,
     "cluster_path": check_path, "feature_path": check_errors, "cut_path": check_cuts, "coreset": check_coreset,
     "boundary_evidence": check_boundaries, "renumber": check_ids,
+    "tune_dynamic": check_tuning,
 }  # fmt: skip
 VERBOSE_RUN = False
 

@@ -24,10 +24,11 @@ from smallvar import (
     SpectralDynamicMeans,
     UnclearNumberWarning,
     cluster_path,
+    tune_dynamic,
 )
 from smallvar._centers import minibatch
 from smallvar._selection.path import find_path
-from smallvar._time import dynamic
+from smallvar._time import dynamic, tune
 
 STATE = ("cluster_centers_", "cluster_ids_", "weights_", "ages_", "labels_", "lam_", "q_", "tau_")
 RECORDS = ("times_", "tracks_", "births_", "deaths_", "revivals_", "step_objectives_")
@@ -1496,3 +1497,91 @@ def test_parameters_in_mid_stream():
     model.set_params(guess=4, n_init=1, max_iter=1, n_threads=1, record=False)
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         model.partial_fit(line(0, 1, 2, 3, 4))
+
+
+# Tuning ------------------------------------------------------------------------------------
+
+
+@seeds(40)
+def test_criterion_of_a_record_is_that_of_its_twin(seed):
+    """Records with gaps, clusters that pause, weights, one to three columns."""
+    rng = np.random.default_rng(seed)
+    sizes, d = rng.integers(1, 9, size=rng.integers(2, 12)), rng.integers(1, 4)
+    steps = [rng.normal(size=(size, d)) + rng.integers(3, size=(size, 1)) for size in sizes]
+    numbers = np.cumsum(rng.integers(1, 4, size=len(sizes)))
+    weights = [rng.choice([1.0, 1.0, 2.0, 0.5], size=size) for size in sizes]
+    labels = [rng.integers(4, size=size) for size in sizes]
+    criterion = tune.RecordCriterion(steps, weights, numbers)
+    # the twin gets the rows as the criterion has them, centered and scaled
+    parts = np.split(criterion.X, np.cumsum(sizes)[:-1])
+    found = criterion(np.concatenate(labels))
+    twin = twins.dynamic.record_criterion(parts, numbers, labels, weights, criterion.least)
+    assert found == pytest.approx(twin, abs=0.05)
+
+
+def test_repeated_rows_are_weights_in_the_criterion():
+    rng = np.random.default_rng(0)
+    steps = [rng.normal(size=(6, 2)) for _ in range(5)]
+    labels = [rng.integers(2, size=6) for _ in range(5)]
+    twice = tune.RecordCriterion(
+        [np.repeat(y, 2, axis=0) for y in steps], 5 * [np.ones(12)], range(5)
+    )
+    heavy = tune.RecordCriterion(steps, 5 * [np.full(6, 2.0)], range(5))
+    twice.least = heavy.least = 0.0
+    assert twice(np.repeat(labels, 2)) == pytest.approx(heavy(np.concatenate(labels)))
+
+
+def moving_record(seed, k=4):
+    """Rows, times and true clusters of a record whose clusters move, die and are born."""
+    steps, truth = moving(np.random.default_rng(seed), 2, k, 40, hidden=0.0, empty=0.0)[:2]
+    times = np.repeat(np.arange(len(steps)), [len(rows) for rows in steps])
+    return np.concatenate(steps), times, truth
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_tuned_parameters_have_the_lowest_criterion_tried(scale):
+    X, times, _ = moving_record(1)
+    found = tune_dynamic(scale * X, times, random_state=0)
+    tried = found.tried
+    assert found.criterion == tried["criterion"].min()
+    at = tried["criterion"].argmin()
+    assert (found.lam, found.t_q, found.k_tau) == tuple(
+        tried[n][at] for n in ("lam", "t_q", "k_tau")
+    )
+    assert found.estimator.get_params()["t_q"] == found.t_q
+    assert len(np.unique(found.estimator.labels_)) == tried["n_clusters"][at]
+    fixed = tune_dynamic(X, times, lam=0.05, t_q=[2, 5], k_tau=1.0, random_state=0)
+    assert fixed.lam == 0.05 and set(fixed.tried["t_q"]) == {2.0, 5.0}
+    twice = tune_dynamic(scale * X, times, random_state=0, n_threads=2)
+    np.testing.assert_array_equal(twice.tried["criterion"], tried["criterion"])
+
+
+def test_tuning_of_a_long_record_uses_a_part_of_it(monkeypatch):
+    X, times, _ = moving_record(2)
+    monkeypatch.setattr(tune, "MOST_STEP_ROWS", 10)
+    monkeypatch.setattr(tune, "MOST_ROWS_USED", 100)
+    found = tune_dynamic(X, times, lam=[0.03, 0.06], t_q=3, k_tau=1.05, random_state=0)
+    assert len(found.estimator.labels_) == len(X)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"times": 1}, "times must have at least two steps, got 1"),
+        ({"X": 0}, "X must have rows that differ"),
+        ({"lam": []}, "lam must be None, a number or numbers, got"),
+        ({"lam": [0.0]}, "lam must be"),
+        ({"t_q": 1.0}, "t_q must be > 1, got 1.0"),
+        ({"k_tau": [1.0, 0.5]}, "k_tau must be >= 1, got 0.5"),
+        ({"k_tau": "auto"}, "k_tau must be None, a number or numbers, got"),
+        ({"n_init": 0}, "n_init must be >= 1, got 0"),
+    ],
+)
+def test_bad_input_of_tuning(change, message):
+    X, times = np.arange(12.0).reshape(6, 2), np.repeat(np.arange(3), 2)
+    if "X" in change:
+        X, change = np.zeros((6, 2)), {}
+    elif "times" in change:
+        times, change = np.zeros(6, dtype=int), {}
+    with pytest.raises((ValueError, TypeError), match=message):
+        tune_dynamic(X, times, **change)

@@ -6,8 +6,9 @@ runs those named, or all scripts of this folder, which takes ten hours or so of 
 SMALLVAR_RESUME=folder those of hours go on where they were stopped (resume.py). What NAME.py prints
 goes to results/NAME.txt beside this file, its figures to results/NAME.png and, if there are
 several, results/NAME_*.png. At the end there is a line for each: seconds by the clock, and "ok",
-"failed", "too long", or "skipped" where a script needs files of SMALLVAR_DATA and that is not set. The exit status is 1 if one failed or took too long. --quick passes --quick on, which takes
-each script under some 20 seconds, and keeps nothing unless --results names a folder. Some NAMEs are
+"failed", "too long", or "skipped" where a script needs files of SMALLVAR_DATA and that is not set.
+The exit status is 1 if one failed or took too long. --quick passes --quick on, which takes each
+script under some 20 seconds, and keeps nothing unless --results names a folder. Some NAMEs are
 programs of asv_bench or parts of a script, which are run only if they are named.
 
 "battery" needs a checkout of github.com/gagolews/clustering-data-v1 in the folder BATTERY.
@@ -80,6 +81,7 @@ SCRIPTS = {
     "shapes": Script(),
     "starts": Script(),
     "topics": Script(data=True),
+    "tuning": Script(data=True, limit=120),
 }
 
 

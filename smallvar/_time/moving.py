@@ -505,18 +505,23 @@ class MovingClusters(ClusterMixin, Estimator):
 
     def _fit(self, X, sample_weight, times, step):
         """Cluster all time steps, from scratch: the implementation of ``fit``."""
-        self._check_parameters()
+        X, weight, steps = self._checked_record(X, sample_weight, times, step)
         n_threads = self._threads()
-        X = self._validate(X, reset=True)
-        check_reach(X)
-        weight = check_step_weights(sample_weight, X)
-        steps = time_steps(times, step, X.shape[0], weight)
         self._reset(X.shape[1], True)
         with self._restored_on_error():
             if not self._fit_steps(X, weight, steps, n_threads):
                 warn_not_converged(self, self.n_iter_, " of a time step")
         self._warn_if_single()
         return self
+
+    def _checked_record(self, X, sample_weight, times, step):
+        """Checked rows and weights of a record, and its TimeSteps."""
+        self._check_parameters()
+        self._threads()
+        X = self._validate(X, reset=True)
+        check_reach(X)
+        weight = check_step_weights(sample_weight, X)
+        return X, weight, time_steps(times, step, X.shape[0], weight)
 
     def _warn_if_single(self):
         """Warn if the penalty rests on a single cluster, and the data do not clearly have one."""

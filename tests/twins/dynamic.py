@@ -1,5 +1,6 @@
 """Moving clusters: D-Means of Campbell, Kulis & How."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,3 +140,56 @@ class Stream:
                 gamma = 1 / (1 / self.v[k] + self.tau * age)
                 cost[:, k] = min(self.q * age, self.lam) + gamma / (1 + gamma) * cost[:, k]
         return self.ids[cost.argmin(axis=1)]
+
+
+def record_criterion(steps, numbers, labels, weights, least=0.0):
+    """-2 log p(rows, labels) of a record, step by step and cluster by cluster; s^2, r by a grid."""
+    X, w, z = np.concatenate(steps), np.concatenate(weights), np.concatenate(labels)
+    C = np.cov(X.T, aweights=w, ddof=0).reshape(X.shape[1], X.shape[1])
+    d = np.trace(C) ** 2 / (C**2).sum()
+    spread = np.trace(C) / d
+    sights = {}  # cluster -> (time, weight, mean, scatter) of each step that it is seen in
+    code = 0.0
+    for time, rows, own, mine in zip(numbers, steps, weights, labels, strict=True):
+        sizes = []
+        for k in np.unique(mine):
+            n, there = own[mine == k].sum(), rows[mine == k]
+            mean = own[mine == k] @ there / n
+            scatter = own[mine == k] @ ((there - mean) ** 2).sum(axis=1)
+            sights.setdefault(k, []).append((time, n, mean, scatter))
+            sizes.append(n)
+        n, m = sum(sizes), len(sizes)
+        code += math.lgamma(n + 1) - sum(math.lgamma(size + 1) for size in sizes)
+        n = max(n, m)  # weights below 1
+        code += math.lgamma(n) - math.lgamma(m) - math.lgamma(n - m + 1)  # log C(n - 1, m - 1)
+    births = [sum(seen[0][0] == time for seen in sights.values()) for time in numbers]
+    rate = np.mean(births)
+    code -= sum(b * math.log(rate) - rate - math.lgamma(b + 1) for b in births)
+    lived = sum(seen[-1][0] - seen[0][0] for seen in sights.values())
+    ended = sum(seen[-1][0] < numbers[-1] for seen in sights.values())
+    again = sum(len(seen) - 1 for seen in sights.values())
+    for a, b in ((ended, lived), (again, lived - again)):
+        code -= sum(x * math.log(x / (a + b)) for x in (a, b) if x)
+
+    def rows_at(r):
+        square, log_det = 0.0, 0.0
+        for seen in sights.values():
+            before = None
+            for time, n, mean, scatter in seen:
+                square, log_det = square + scatter, log_det + math.log(n)
+                if before is None:
+                    center, variance = mean, 1 / n
+                else:
+                    predicted = variance + r * (time - before)
+                    square += ((mean - center) ** 2).sum() / (predicted + 1 / n)
+                    log_det += math.log(predicted + 1 / n)
+                    gain = predicted / (predicted + 1 / n)
+                    center, variance = center + gain * (mean - center), predicted * (1 - gain)
+                before = time
+        free = w.sum() - len(sights)
+        s2 = max(least, square / (free * d))
+        value = d * (free * math.log(2 * math.pi * s2) + log_det) + square / s2
+        return value + len(sights) * d * (math.log(2 * math.pi * spread) + 1)
+
+    assert set(sights) == set(z)
+    return min(rows_at(math.exp(x)) for x in np.linspace(-14, 8, 441)) + 2 * code
