@@ -134,7 +134,7 @@ LAYERS = {
     "_features": ("feature_estimator", "feature_path", "bpmeans"),
     "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),
     "_time": (
-        *("moving", "dynamic", "tune", "exchange", "dynamic_kernel"),
+        *("moving", "rule_step", "dynamic", "tune", "exchange", "dynamic_kernel"),
         *("record", "description", "visit", "segment_start", "segments"),
         *("summary", "renumber"),
     ),

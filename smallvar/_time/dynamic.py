@@ -1,7 +1,7 @@
 """D-Means (Campbell, Kulis & How, 2017, section 4): clusters that move, die and are revived.
 
 The time steps are those of ``MovingClusters``; a step is clustered by the compiled sweeps of
-``DynamicStep``.
+``DynamicStep``, or by divergences and directions in ``rule_step``.
 """
 
 import math
@@ -10,14 +10,23 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smallvar._centers.divergence import DIVERGENCES
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import NO_CAP, best_of
-from smallvar._core.validation import check_number, check_reach, learned, mean_weight
+from smallvar._core.validation import (
+    check_flag,
+    check_number,
+    check_option,
+    check_reach,
+    learned,
+    mean_weight,
+)
 from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import (
     LAM_RULES,
     BatchPenalty,
+    cut_guess,
     farthest_first,
     opening_distance,
     resolve_lam,
@@ -25,6 +34,7 @@ from smallvar._selection.penalty import (
 from smallvar._sweeps.dynamic import DynamicStep
 from smallvar._sweeps.in_order import assign
 from smallvar._time.moving import ClusteredStep, MovingClusters
+from smallvar._time.rule_step import Rule, RuleStep
 
 
 class _DynamicStart(NamedTuple):
@@ -96,6 +106,12 @@ class DynamicMeans(MovingClusters):
         Threads; None means all that this process may use. The result does not depend on it.
     verbose : int, default=0
         Print a line a step.
+    divergence : {"squared_euclidean", "kl", "itakura_saito", "logistic"}, \
+default="squared_euclidean"
+        A divergence D of :class:`BregmanDPMeans` in place of the squared distance (see Notes).
+    directions : bool, default=False
+        Rows and centers are directions, of length 1, and D = 1 - cosine, as for
+        :class:`SphericalDPMeans`. Rows of length zero are refused.
 
     Attributes
     ----------
@@ -170,12 +186,26 @@ class DynamicMeans(MovingClusters):
     zero are left out, and times that have only such rows are no steps. Their labels are those of
     ``predict`` after the step of their time or the last one before it, -1 if no cluster lives.
 
+    With a divergence or directions, D takes the place of the squared distance: gamma_k D(phi_k,
+    theta_k) + sum w_i D(y_i, theta_k) is least at theta = (gamma phi + sum w y) / (gamma + sum w),
+    a mean for every Bregman divergence, and divided by its length for directions. So a row of
+    weight w revives a cluster at Q D_k + gamma D(phi, m) + w D(y, m), m = (gamma phi + w y) /
+    (gamma + w), which is gamma + w - ||gamma phi + w y|| + Q D_k for directions. gamma is exact
+    for squared distances, and to second order of small moves for the others. ``lam`` and ``q`` are
+    in units of D; "auto" follows the path of :class:`BregmanDPMeans` or :class:`SphericalDPMeans`.
+    Where the center at which a row opens or revives a cluster is on the border of the domain, this
+    is infinitely far from rows that differ there. Until the sweep ends such components are
+    therefore w / (10 (gamma + w)) of the way to the mean of the batch, if no other choice of the
+    row is cheaper then. Costs of all rows and clusters of a step are in memory.
+
     To tune: first ``lam`` on single batches, then ``t_q`` and ``k_tau`` on the sequence.
 
     References
     ----------
     Campbell, Kulis & How (2017), Dynamic clustering algorithms via small-variance analysis of
-    Markov chain mixture models, section 4 (D-Means; parameters: 4.2.3).
+    Markov chain mixture models, section 4 (D-Means; parameters: 4.2.3). Banerjee, Merugu, Dhillon &
+    Ghosh (2005), Clustering with Bregman divergences. Straub, Campbell, How & Fisher (2015),
+    Small-variance nonparametric clustering on the hypersphere.
 
     Examples
     --------
@@ -212,6 +242,10 @@ class DynamicMeans(MovingClusters):
         random_state: int | np.random.RandomState | None = None,
         n_threads: int | None = None,
         verbose: int = 0,
+        divergence: Literal[
+            "squared_euclidean", "kl", "itakura_saito", "logistic"
+        ] = "squared_euclidean",
+        directions: bool = False,
     ) -> None:
         self.lam = lam
         self.guess = guess
@@ -225,6 +259,8 @@ class DynamicMeans(MovingClusters):
         self.random_state = random_state
         self.n_threads = n_threads
         self.verbose = verbose
+        self.divergence = divergence
+        self.directions = directions
 
     _LAMS = LAM_RULES
 
@@ -232,6 +268,23 @@ class DynamicMeans(MovingClusters):
         super()._check_parameters()
         check_number(self.guess, "guess", low=1, integer=True)
         check_number(self.max_iter, "max_iter", low=1, integer=True)
+        self._rule()
+
+    def _rule(self):
+        """The rule of divergences or directions, None for squared distances."""
+        check_option(self.divergence, "divergence", ("squared_euclidean", *DIVERGENCES))
+        check_flag(self.directions, "directions")
+        name = "directions" if self.directions else self.divergence
+        if self.directions and self.divergence != "squared_euclidean":
+            raise ValueError(
+                "divergence must be 'squared_euclidean' with directions=True, got "
+                f"{self.divergence!r}"
+            )
+        return None if name == "squared_euclidean" else Rule(name)
+
+    def _validate(self, X, *, reset, least=1):
+        X, rule = super()._validate(X, reset=reset, least=least), self._rule()
+        return X if rule is None or not len(X) else rule.checked(X, self._threads())
 
     def _reset(self, d, recording):
         super()._reset(d, recording)
@@ -241,6 +294,10 @@ class DynamicMeans(MovingClusters):
         return super()._uses_random_numbers() or self.lam == "auto"
 
     def _penalty(self, X, weight, n_threads):
+        rule = self._rule()
+        if rule is not None:
+            guess = min(self.guess, len(X)) if self._found else cut_guess(self.guess, len(X))
+            return rule.penalty(self.lam, guess, X, weight, self._generator, n_threads)
         if self.lam == "farthest-first":
             guess = self.guess if self._found is None else min(self.guess, len(X))
             lam = resolve_lam(self.lam, X, guess, weight, n_threads)
@@ -256,7 +313,8 @@ class DynamicMeans(MovingClusters):
 
     def _cluster(self, X, weight, gamma, penalty, n_threads):
         phi = learned(self, "cluster_centers_", len(gamma), X.shape[1])
-        step = DynamicStep(X, weight, phi, gamma, penalty, self.lam_, n_threads)
+        args, rule = (X, weight, phi, gamma, penalty, self.lam_, n_threads), self._rule()
+        step = DynamicStep(*args) if rule is None else RuleStep(rule, *args)
 
         def start(number):
             order = self._generator.permutation(X.shape[0]) if number else None
@@ -326,8 +384,9 @@ class DynamicMeans(MovingClusters):
     ) -> Self:
         """Cluster one more time step.
 
-        ``lam``, ``guess``, ``t_q``, ``k_tau``, ``q`` and ``tau`` must not change after the first
-        batch that is not empty, ``random_state`` not after the first batch.
+        ``lam``, ``guess``, ``t_q``, ``k_tau``, ``q``, ``tau``, ``divergence`` and ``directions``
+        must not change after the first batch that is not empty, ``random_state`` not after the
+        first batch.
 
         Parameters
         ----------
@@ -354,5 +413,18 @@ class DynamicMeans(MovingClusters):
         return X
 
     def _cheapest(self, X, among, offset, factor, n_threads):
-        centers = learned(self, "cluster_centers_", len(among), X.shape[1])[among]
+        centers, rule = (
+            learned(self, "cluster_centers_", len(among), X.shape[1])[among],
+            self._rule(),
+        )
+        if rule is not None:
+            # active clusters have moved already: infinite gamma
+            ages = self.ages_[among] - 1
+            gamma = np.where(ages > 0, self._costs(self.weights_[among], ages)[0], np.inf)
+            return rule.cheapest(X, centers, offset, gamma)
         return assign(X, None, centers, offset[None], n_threads, factor=factor)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = self.divergence != "squared_euclidean"
+        return tags

@@ -165,7 +165,7 @@ class MovingClusters(ClusterMixin, Estimator):
 
         They may be set again from a later one, see ``BatchPenalty``.
         """
-        names = ("lam", "guess", "t_q", "k_tau", "q", "tau")
+        names = ("lam", "guess", "t_q", "k_tau", "q", "tau", "divergence", "directions")
         self._fixed_parameters = {
             name: getattr(self, name) for name in names if hasattr(self, name)
         }

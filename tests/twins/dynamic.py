@@ -1,11 +1,47 @@
-"""Moving clusters: D-Means of Campbell, Kulis & How."""
+"""Moving clusters: D-Means of Campbell, Kulis & How, also with a divergence or directions for D.
+
+In all of them gamma points at phi and points y of weights w have their best center at
+
+    theta = (gamma phi + sum w y) / (gamma + sum w),    of directions divided by its length,
+
+and a point of weight w revives an old cluster at Q D_k + gamma D(phi, theta) + w D(y, theta).
+"""
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from twins.bregman import OFF_BORDER, divergences
 from twins.exact import squared_distances
+
+
+def differences(X, centers, name):
+    """All D(x_i, c): a divergence, or 1 - cosine."""
+    if name == "directions":
+        return squared_distances(X, centers) / 2
+    return divergences(X, centers, name)
+
+
+def difference(x, center, name):
+    """D(x, c)."""
+    return differences(x[None], center[None], name)[0, 0]
+
+
+def best_center(phi, gamma, total, weight, name):
+    """The best center for gamma points at phi and points of this sum and total weight."""
+    center = (gamma * phi + total) / (gamma + weight)
+    return center / np.sqrt(np.square(center).sum()) if name == "directions" else center
+
+
+def off_border(center, share, mean, name):
+    """The center with components on the border of the domain moved toward the mean of all points.
+
+    That counts as a tenth of a point, which has this share in the center.
+    """
+    zero, one = center == 0, center == 1
+    border = {"kl": zero, "logistic": zero | one}.get(name, np.zeros(len(center), bool))
+    return np.where(border, center + OFF_BORDER * share * (mean - center), center)
 
 
 @dataclass
@@ -21,8 +57,9 @@ class Step:
 
 
 def dynamic_step(
-    Y, centers, weights, ages, lam, q, tau, *, sample_weight=None, order=None, max_iter=300
-):
+    Y, centers, weights, ages, lam, q, tau, *, sample_weight=None, order=None, max_iter=300,
+    name="squared_euclidean",
+):  # fmt: skip
     """D-Means on one batch: revive old clusters, open new ones, move the means, repeat."""
     Y = np.asarray(Y, dtype=float)
     w = np.ones(len(Y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
@@ -33,6 +70,7 @@ def dynamic_step(
     theta = list(phi)
     count = [0] * old
     gone = set()
+    mean = np.average(Y, axis=0, weights=w)
     labels = np.full(len(Y), -1)
     path, n_iter = [], 0
     while n_iter < max_iter:
@@ -43,17 +81,29 @@ def dynamic_step(
                 if k in gone:
                     cost[k] = np.inf
                 elif count[k]:
-                    cost[k] = w[i] * squared_distances(Y[i : i + 1], theta[k][None])[0, 0]
+                    cost[k] = w[i] * difference(Y[i], theta[k], name)
+                elif name != "squared_euclidean":
+                    m = best_center(phi[k], gamma[k], w[i] * Y[i], w[i], name)
+                    both = gamma[k] * difference(phi[k], m, name) + w[i] * difference(Y[i], m, name)
+                    cost[k] = min(q * ages[k], lam) + both
                 else:
                     distance = squared_distances(Y[i : i + 1], phi[k][None])[0, 0]
                     cost[k] = q * ages[k] + w[i] * gamma[k] / (w[i] + gamma[k]) * distance
             if len(theta) and cost.min() <= lam:
                 k = int(cost.argmin())
                 if not count[k]:
-                    theta[k] = (gamma[k] * phi[k] + w[i] * Y[i]) / (gamma[k] + w[i])
+                    m = best_center(phi[k], gamma[k], w[i] * Y[i], w[i], name)
+                    theta[k] = m
+                    moved = off_border(m, w[i] / (gamma[k] + w[i]), mean, name)
+                    price = min(q * ages[k], lam) + gamma[k] * difference(phi[k], moved, name)
+                    cost[k] = lam  # now the least of the alternatives is min(cost)
+                    if price + w[i] * difference(Y[i], moved, name) < cost.min():
+                        theta[k] = moved
             else:
                 k = len(theta)
-                theta.append(Y[i])
+                moved = off_border(Y[i], 1.0, mean, name)
+                pays = lam + w[i] * difference(Y[i], moved, name) < cost.min(initial=np.inf)
+                theta.append(moved if pays else Y[i])
                 count.append(0)
             count[k] += 1
             left, labels[i] = labels[i], k
@@ -71,12 +121,12 @@ def dynamic_step(
             mine, own = Y[labels == k], w[labels == k]
             total = (own[:, None] * mine).sum(axis=0)
             if k < old:
-                theta[k] = (gamma[k] * phi[k] + total) / (gamma[k] + own.sum())
-                objective += q * ages[k] + gamma[k] * np.square(theta[k] - phi[k]).sum()
+                theta[k] = best_center(phi[k], gamma[k], total, own.sum(), name)
+                objective += q * ages[k] + gamma[k] * difference(phi[k], theta[k], name)
             else:
-                theta[k] = total / own.sum()
+                theta[k] = best_center(0.0, 0.0, total, own.sum(), name)
                 objective += lam
-            objective += (own * np.square(mine - theta[k]).sum(axis=1)).sum()
+            objective += own @ differences(mine, theta[k][None], name)[:, 0]
         n_iter += 1
         path.append(objective)
         if np.array_equal(labels, before) or (n_iter > 1 and not path[-1] < path[-2]):
@@ -91,7 +141,8 @@ def dynamic_step(
 class Stream:
     """A stream: one step after the other, and what clusters remember."""
 
-    def __init__(self, d, lam, *, t_q=None, k_tau=None, q=None, tau=None):
+    def __init__(self, d, lam, *, t_q=None, k_tau=None, q=None, tau=None, name="squared_euclidean"):
+        self.name = name
         if t_q is None and q is None:
             t_q, k_tau = 6.8, 1.01
         if q is None:
@@ -105,7 +156,8 @@ class Stream:
         """The step from each order of the points, of these weights."""
         args = (self.phi, self.v, self.ages, self.lam, self.q, self.tau)
         return [
-            dynamic_step(Y, *args, sample_weight=sample_weight, order=order) for order in orders
+            dynamic_step(Y, *args, sample_weight=sample_weight, order=order, name=self.name)
+            for order in orders
         ]
 
     def ids_after(self, step):
@@ -131,7 +183,7 @@ class Stream:
     def predict(self, X, dormant=False):
         """The nearest active cluster; or the cheapest of all for one more row of the last step."""
         X = np.asarray(X, dtype=float)
-        cost = squared_distances(X, self.phi)
+        cost = differences(X, self.phi, self.name)
         if not dormant:
             active = self.ages == 1
             return self.ids[active][cost[:, active].argmin(axis=1)]
@@ -139,6 +191,10 @@ class Stream:
             if age:
                 gamma = 1 / (1 / self.v[k] + self.tau * age)
                 cost[:, k] = min(self.q * age, self.lam) + gamma / (1 + gamma) * cost[:, k]
+                for i, y in enumerate(X if self.name != "squared_euclidean" else []):
+                    m = best_center(self.phi[k], gamma, y, 1, self.name)
+                    cost[i, k] = min(self.q * age, self.lam) + difference(y, m, self.name)
+                    cost[i, k] += gamma * difference(self.phi[k], m, self.name)
         return self.ids[cost.argmin(axis=1)]
 
 
