@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
-from smallvar import BregmanDPMeans, DPMeans, MahalanobisMeans
+from smallvar import BregmanDPMeans, DPMeans, DynamicMeans, MahalanobisMeans
 from smallvar._centers import divergence as divergence_module
 from smallvar._centers import gaussian_path
 from smallvar._centers import gaussians as gaussians_module
@@ -506,7 +506,10 @@ ASK_FOR_ONE_CLUSTER = (
 
 
 @parametrize_with_checks(
-    [BregmanDPMeans(lam=lam, divergence="kl") for lam in ("auto", "farthest-first")],
+    [
+        *(BregmanDPMeans(lam=lam, divergence="kl") for lam in ("auto", "farthest-first")),
+        DynamicMeans(divergence="kl"),
+    ],
     expected_failed_checks=lambda estimator: {
         "check_clustering": "its data have negative values, whatever the tag says",
         "check_clustering(readonly_memmap=True)": "the same",

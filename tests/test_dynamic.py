@@ -1,14 +1,16 @@
 """DynamicMeans: equal to its twin on streams, worked examples, state, records, bad input."""
 
+import itertools
 import pickle
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 import twins.dynamic
 import twins.exact
 import twins.penalty
-from helpers import never_rises, seeds
+from helpers import assert_refuses, never_rises, seeds
 from problems import blobs
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
@@ -17,11 +19,13 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFit
 from sklearn.utils import check_random_state
 
 from smallvar import (
+    BregmanDPMeans,
     DPMeans,
     DynamicMeans,
     KernelDynamicMeans,
     MiniBatchDPMeans,
     SpectralDynamicMeans,
+    SphericalDPMeans,
     UnclearNumberWarning,
     cluster_path,
     tune_dynamic,
@@ -29,6 +33,7 @@ from smallvar import (
 from smallvar._centers import minibatch
 from smallvar._selection.path import find_path
 from smallvar._time import dynamic, tune
+from smallvar._time.rule_step import Rule, RuleStep
 
 STATE = ("cluster_centers_", "cluster_ids_", "weights_", "ages_", "labels_", "lam_", "q_", "tau_")
 RECORDS = ("times_", "tracks_", "births_", "deaths_", "revivals_", "step_objectives_")
@@ -114,6 +119,7 @@ def follow(twin, model, batches, n_init, generator, rounding, weights=None):
 def direct_objective(Y, model, before, weight=None):
     """The objective of a step from labels and new centers, term by term."""
     phi, v, ages, ids = before
+    name = "directions" if model.directions else model.divergence
     Y, total = np.asarray(Y, dtype=float), 0.0
     w = np.ones(len(Y)) if weight is None else weight
     for k in np.unique(model.labels_):
@@ -125,10 +131,10 @@ def direct_objective(Y, model, before, weight=None):
         if k in ids:
             (j,) = np.flatnonzero(ids == k)
             gamma = 1 / (1 / v[j] + model.tau_ * ages[j])
-            total += model.q_ * ages[j] + gamma * np.square(theta - phi[j]).sum()
+            total += model.q_ * ages[j] + gamma * twins.dynamic.difference(phi[j], theta, name)
         else:
             total += model.lam_
-        total += (own * np.square(mine - theta).sum(axis=1)).sum()
+        total += own @ twins.dynamic.differences(mine, theta[None], name)[:, 0]
     return total
 
 
@@ -537,6 +543,154 @@ def test_a_start_is_not_changed_by_those_before(seed):
         results.append((step.result(), alone.result()))
     for first, second in results:
         assert all(map(np.array_equal, first, second))
+
+
+# Divergences and directions -----------------------------------------------------------------
+
+LAM = {"kl": 9.0, "itakura_saito": 1.0, "logistic": 0.5, "directions": 0.1}
+each_kind = pytest.mark.parametrize("kind", LAM)
+
+
+def rule(kind):
+    """The parameters that make a DynamicMeans of this kind."""
+    return {"directions": True} if kind == "directions" else {"divergence": kind}
+
+
+def in_domain(kind, U):
+    """Numbers from 0 to 1 brought to the domain, some to its border."""
+    if kind == "directions":
+        U = U - 0.4
+        return U / np.sqrt(np.square(U).sum(axis=1, keepdims=True))
+    if kind == "itakura_saito":
+        return np.abs(U) + 0.05
+    return np.floor(20 * np.square(U)) if kind == "kl" else np.clip(2 * U - 0.5, 0.0, 1.0)
+
+
+@each_kind
+@seeds(21)
+def test_stream_by_a_rule_equals_twin(kind, seed):
+    """Streams by divergences and directions, pickled on the way, with weights in odd ones."""
+    rng = np.random.default_rng(seed)
+    batches, d = moving(rng, 2 + seed % 3, int(rng.integers(1, 6)), 9)[0], 2 + seed % 3
+    batches = [in_domain(kind, Y) for Y in batches]
+    weights = [rng.integers(1, 4, len(Y)) / 2.0 if seed % 2 else None for Y in batches]
+    moves = penalties(seed, LAM[kind])
+    model = DynamicMeans(lam=LAM[kind], n_init=1, **moves, **rule(kind))
+    twin = twins.dynamic.Stream(d, LAM[kind], name=kind, **moves)
+    X = in_domain(kind, rng.random((40, d)))
+    for Y, weight in zip(batches, weights, strict=True):
+        model = pickle.loads(pickle.dumps(model))
+        follow(twin, model, [Y], 1, None, 1e-9, [weight])
+        if 1 in twin.ages:
+            for dormant in (False, True):
+                assert np.array_equal(model.predict(X, dormant=dormant), twin.predict(X, dormant))
+
+
+def rule_problem(kind, seed, n, k):
+    """Arguments of a step of the twin, weights of the rows, and what runs a RuleStep of these."""
+    rng = np.random.default_rng(seed)
+    Y, phi = (in_domain(kind, rng.random((m, 2 + seed % 3))) for m in (n, k))
+    v, ages = rng.gamma(2.0, 3.0, size=k) + 0.1, rng.integers(1, 5, size=k)
+    lam = LAM[kind] * rng.choice([0.2, 1.0, 2.0])
+    q, tau = lam * rng.choice([0.0, 0.1, 0.2]), rng.choice([0.0, 0.1, 1.0])
+    w = rng.integers(1, 5, size=n) / 2.0 if seed % 2 else np.ones(n)
+    gamma = 1 / (1 / v + tau * ages)
+    step = RuleStep(Rule(kind), Y, w, phi, gamma, q * ages, lam, 1)
+    return (Y, phi, v, ages, lam, q, tau), w, step
+
+
+@each_kind
+@seeds(50)
+def test_step_by_a_rule_equals_twin(kind, seed):
+    """Labels, centers and objectives of all sweeps, with weights and in other orders."""
+    args, weight, step = rule_problem(kind, seed, 40 if seed % 3 else 6, seed % 5)
+    order = np.random.default_rng(seed).permutation(len(weight)) if seed % 4 > 1 else None
+    labels, centers, weights, path = step.run(order, 300).result()
+    twin = twins.dynamic.dynamic_step(*args, sample_weight=weight, order=order, name=kind)
+    assert np.array_equal(labels, twin.labels) and step.converged and never_rises(path)
+    np.testing.assert_allclose(path, twin.path, rtol=1e-9)
+    np.testing.assert_allclose(centers, twin.centers, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(weights, twin.weight_sums)
+
+
+@each_kind
+def test_no_objective_is_below_the_least_of_all_labels(kind):
+    """Most of 15 problems reach it in one of ten orders."""
+    reached = 0
+    for seed in range(15):
+        (Y, phi, v, ages, lam, q, tau), w, step = rule_problem(kind, seed, 4, seed % 3)
+        old = phi, 1 / (1 / v + tau * ages), q * ages
+        least = min(
+            twins.dynamic.best_centers(Y, w, np.array(labels), *old, lam, kind)[1]
+            for labels in itertools.product(range(len(phi) + 4), repeat=4)
+        )
+        orders = [None, *map(np.random.default_rng(seed).permutation, [4] * 9)]
+        found = min(step.run(order, 300).objective for order in orders)
+        assert found >= least * (1 - 1e-9)
+        reached += found <= least * (1 + 1e-9)
+    assert reached >= 10
+
+
+def test_directions_without_a_mean():
+    """Opposite rows of equal weight have no mean direction: the center stays."""
+    model = DynamicMeans(lam=2.0, q=0.0, tau=0.0, directions=True)
+    model.partial_fit([[1.0, 0.0]]).partial_fit([[-5.0, 0.0]])
+    assert model.cluster_centers_.tolist() == [[1.0, 0.0]] and model.objective_ == 2.0
+
+
+def test_centers_off_the_border():
+    """A word that the first row of a cluster lacks does not keep out rows that have it."""
+    batch = np.array([[40.0, 0.0, 7.0], [40.0, 1.0, 9.0], [41.0, 0.0, 8.0], [1.0, 0.0, 90.0]])
+    model = DynamicMeans(lam=12.0, n_init=1, divergence="kl")
+    for _ in range(3):
+        assert model.partial_fit(batch).labels_.tolist() == [0, 0, 0, 1]
+    assert model.cluster_centers_[1, 1] == 0.0  # a mean stays on the border
+
+
+@each_kind
+def test_penalties_by_a_rule(kind):
+    """Both rules follow the estimators of single data sets, in the unit of the weights."""
+    options = rule(kind)
+    Y = in_domain(kind, blobs(np.random.default_rng(5), 180, 8, 6, 0.05))
+    single = partial(BregmanDPMeans, **options) if "divergence" in options else SphericalDPMeans
+    path = single(random_state=0).fit(Y).path_
+    near, far = (single(lam="farthest-first", guess=path.best + i).fit(Y).lam_ for i in (0, 1))
+    model = DynamicMeans(random_state=0, n_threads=3, **options).partial_fit(Y)
+    assert model.path_.best == path.best > 1
+    np.testing.assert_allclose(model.lam_, np.sqrt(near * far))
+    weighted = DynamicMeans(random_state=0, n_threads=1, **options)
+    weighted.partial_fit(Y, sample_weight=np.full(len(Y), 4.0))
+    assert weighted.lam_ == 4.0 * model.lam_ and np.array_equal(weighted.labels_, model.labels_)
+    alone = DynamicMeans(random_state=0, **options).partial_fit(Y[:1].repeat(9, axis=0))
+    assert alone.lam_ == 1.0 and alone.partial_fit(Y).lam_ == model.lam_
+
+
+@pytest.mark.parametrize(
+    ("options", "X", "words"),
+    [
+        ({"divergence": "kl"}, [[1.0, -1.0]], "X must be >= 0 for divergence='kl', got -1"),
+        ({"divergence": "x"}, [[0.0, 2.0]], "divergence must be .*'kl'.* got 'x'"),
+        (
+            {"directions": True},
+            [[1.0, 1.0], [0.0, 0.0]],
+            "length zero.*got 1, the first at index 1",
+        ),
+        ({"directions": 1}, [[1.0, 1.0]], "directions must be True or False, got 1"),
+        (
+            {"directions": True, "divergence": "kl"},
+            [[1.0, 1.0]],
+            "divergence must be 'squared_eucl",
+        ),
+    ],
+)
+def test_bad_rules(options, X, words):
+    """Refused by all methods, and in the middle of a stream."""
+    errors = ValueError, TypeError
+    model = DynamicMeans(lam=1.0, random_state=0).partial_fit([[0.5, 0.5]]).set_params(**options)
+    for call in (lambda m: m.partial_fit(X), lambda m: m.predict(X), lambda m: clone(m).fit(X)):
+        assert_refuses(model, call, errors, words)
+    with pytest.raises(errors, match=f"{words}|must stay what it was at the first batch"):
+        model.partial_fit([[0.5, 0.5]])
 
 
 # Worked examples ---------------------------------------------------------------------------

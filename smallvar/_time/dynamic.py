@@ -10,17 +10,9 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smallvar._centers.divergence import DIVERGENCES
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import NO_CAP, best_of
-from smallvar._core.validation import (
-    check_flag,
-    check_number,
-    check_option,
-    check_reach,
-    learned,
-    mean_weight,
-)
+from smallvar._core.validation import check_number, check_reach, learned, mean_weight
 from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import (
@@ -29,12 +21,11 @@ from smallvar._selection.penalty import (
     cut_guess,
     farthest_first,
     opening_distance,
-    resolve_lam,
 )
 from smallvar._sweeps.dynamic import DynamicStep
 from smallvar._sweeps.in_order import assign
 from smallvar._time.moving import ClusteredStep, MovingClusters
-from smallvar._time.rule_step import Rule, RuleStep
+from smallvar._time.rule_step import RuleStep, rule_of
 
 
 class _DynamicStart(NamedTuple):
@@ -186,17 +177,15 @@ default="squared_euclidean"
     zero are left out, and times that have only such rows are no steps. Their labels are those of
     ``predict`` after the step of their time or the last one before it, -1 if no cluster lives.
 
-    With a divergence or directions, D takes the place of the squared distance: gamma_k D(phi_k,
-    theta_k) + sum w_i D(y_i, theta_k) is least at theta = (gamma phi + sum w y) / (gamma + sum w),
-    a mean for every Bregman divergence, and divided by its length for directions. So a row of
+    With a divergence or directions, D takes the place of the squared distance. The best theta is
+    (gamma phi + sum w y) / (gamma + sum w), for directions divided by its length, and a row of
     weight w revives a cluster at Q D_k + gamma D(phi, m) + w D(y, m), m = (gamma phi + w y) /
-    (gamma + w), which is gamma + w - ||gamma phi + w y|| + Q D_k for directions. gamma is exact
-    for squared distances, and to second order of small moves for the others. ``lam`` and ``q`` are
-    in units of D; "auto" follows the path of :class:`BregmanDPMeans` or :class:`SphericalDPMeans`.
-    Where the center at which a row opens or revives a cluster is on the border of the domain, this
-    is infinitely far from rows that differ there. Until the sweep ends such components are
-    therefore w / (10 (gamma + w)) of the way to the mean of the batch, if no other choice of the
-    row is cheaper then. Costs of all rows and clusters of a step are in memory.
+    (gamma + w). gamma is exact for squared distances, to second order of small moves for others.
+    ``lam`` and ``q`` are in units of D; the path is that of :class:`BregmanDPMeans` or
+    :class:`SphericalDPMeans`. A center on the border of the domain is infinitely far from rows that
+    differ there. Where a row opens or revives a cluster, such components are w / (10 (gamma + w))
+    of the way to the mean of the batch until the sweep ends, unless that is dearer than another
+    choice of the row.
 
     To tune: first ``lam`` on single batches, then ``t_q`` and ``k_tau`` on the sequence.
 
@@ -272,15 +261,7 @@ default="squared_euclidean"
 
     def _rule(self):
         """The rule of divergences or directions, None for squared distances."""
-        check_option(self.divergence, "divergence", ("squared_euclidean", *DIVERGENCES))
-        check_flag(self.directions, "directions")
-        name = "directions" if self.directions else self.divergence
-        if self.directions and self.divergence != "squared_euclidean":
-            raise ValueError(
-                "divergence must be 'squared_euclidean' with directions=True, got "
-                f"{self.divergence!r}"
-            )
-        return None if name == "squared_euclidean" else Rule(name)
+        return rule_of(self.divergence, self.directions)
 
     def _validate(self, X, *, reset, least=1):
         X, rule = super()._validate(X, reset=reset, least=least), self._rule()
@@ -294,20 +275,19 @@ default="squared_euclidean"
         return super()._uses_random_numbers() or self.lam == "auto"
 
     def _penalty(self, X, weight, n_threads):
-        rule = self._rule()
+        rule, farthest, opening, options = self._rule(), farthest_first, opening_distance, {}
         if rule is not None:
-            guess = min(self.guess, len(X)) if self._found else cut_guess(self.guess, len(X))
-            return rule.penalty(self.lam, guess, X, weight, self._generator, n_threads)
+            farthest, opening, options = rule.farthest, rule.opening, rule.path_options
         if self.lam == "farthest-first":
             guess = self.guess if self._found is None else min(self.guess, len(X))
-            lam = resolve_lam(self.lam, X, guess, weight, n_threads)
+            lam = mean_weight(weight) * farthest(X, cut_guess(guess, len(X)), None, n_threads)
             return BatchPenalty(None, lam, None if np.ptp(X, axis=0).any() else 0.0)
-        path = find_path(X, weight, self._generator, n_threads)
+        path = find_path(X, weight, self._generator, n_threads, **options)
         k = path.best
         if k == 1:
-            return BatchPenalty(path, *opening_distance(X, weight, path.centers(k), n_threads))
+            return BatchPenalty(path, *opening(X, weight, path.centers(k), n_threads))
         # between the distance at which the last of k clusters opens and that of one too many
-        lams = [farthest_first(X, min(guess, len(X)), None, n_threads) for guess in (k, k + 1)]
+        lams = [farthest(X, min(guess, len(X)), None, n_threads) for guess in (k, k + 1)]
         lam = mean_weight(weight) * lams[-1] * math.sqrt(lams[0] / lams[-1])
         return BatchPenalty(path, lam, None)
 
@@ -413,11 +393,8 @@ default="squared_euclidean"
         return X
 
     def _cheapest(self, X, among, offset, factor, n_threads):
-        centers, rule = (
-            learned(self, "cluster_centers_", len(among), X.shape[1])[among],
-            self._rule(),
-        )
-        if rule is not None:
+        centers = learned(self, "cluster_centers_", len(among), X.shape[1])[among]
+        if (rule := self._rule()) is not None:
             # active clusters have moved already: infinite gamma
             ages = self.ages_[among] - 1
             gamma = np.where(ages > 0, self._costs(self.weights_[among], ages)[0], np.inf)

@@ -6,18 +6,14 @@ Q times its age + gamma D(phi, m) + w D(y, m), m = (gamma phi + w y) / (gamma + 
 D = 1 - cos, and centers are divided by their length.
 """
 
-import math
-
 import numpy as np
 
 from smallvar._centers.divergence import DIVERGENCES, SumsFrame, farthest_first
 from smallvar._centers.divergence_path import Family
 from smallvar._centers.spherical import PATH_OPTIONS, as_directions, first_row
 from smallvar._centers.unit_rows import length_rounding, unit_rows
-from smallvar._core.config import at_most_blas_threads
-from smallvar._core.validation import mean_weight
-from smallvar._selection.path import find_path
-from smallvar._selection.penalty import BatchPenalty, farthest_row
+from smallvar._core.validation import check_flag, check_option, mean_weight
+from smallvar._selection.penalty import farthest_row
 from smallvar._sweeps.divergences import within_members
 from smallvar._sweeps.means import ZERO_RESULTANT
 from smallvar._sweeps.sums import Sums, exact_total
@@ -28,6 +24,10 @@ class Rule:
 
     def __init__(self, name):
         self.name, self.divergence = name, DIVERGENCES.get(name)
+        self.path_options, self.top = PATH_OPTIONS, np.inf
+        if self.divergence is not None:
+            self.path_options = {"family": Family(self.divergence), "transforms": False}
+            self.top = self.divergence.high
 
     def checked(self, X, n_threads):
         """The rows, which must be in the domain or have a direction."""
@@ -43,10 +43,7 @@ class Rule:
         return self.divergence.between(X, centers)
 
     def center(self, phi, gamma, mean, weight, other):
-        """The best center for gamma rows at phi and rows of this mean and weight.
-
-        It is ``other`` where all directions are as good.
-        """
+        """The best center for gamma rows at phi and others; ``other`` if all directions are."""
         share = gamma / (gamma + weight)
         center = share * phi + (1.0 - share) * mean
         if self.divergence is not None:
@@ -62,80 +59,74 @@ class Rule:
 
     def cheapest(self, X, centers, offset, gamma):
         """The cheapest cluster for each row, those of infinite gamma at D, others to revive."""
-        X, table = X.astype(np.float64, copy=False), np.empty((len(centers), len(X)))
-        for k, phi in enumerate(centers):
-            if np.isinf(gamma[k]):
-                table[k] = self.between(X, phi)
-            else:
-                table[k] = offset[k] + self.revivals(X, np.ones(len(X)), phi, gamma[k])[1]
-        return table.argmin(axis=0)
+        X, one, costs = X.astype(np.float64, copy=False), np.ones(len(X)), []
+        for phi, Q, g in zip(centers, offset, gamma, strict=True):
+            costs.append(
+                self.between(X, phi) if g == np.inf else Q + self.revivals(X, one, phi, g)[1]
+            )
+        return np.argmin(costs, axis=0)
 
-    def farthest(self, X, guess, n_threads):
-        """D of the farthest-first rule."""
+    def farthest(self, X, guess, weight, n_threads):
+        """D of the farthest-first rule, for rows of weight > 0."""
         if self.divergence is None:
-            about = (first_row(X, None)[0], length_rounding(X))
-            return 0.5 * (farthest_row(X, guess, None, n_threads, about=about) or 2.0)
-        return farthest_first(self.divergence, X, None, SumsFrame(X, None, n_threads).mean, guess)
+            about = (first_row(X, weight)[0], length_rounding(X))
+            return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
+        mean = SumsFrame(X, weight, n_threads).mean
+        return farthest_first(self.divergence, X, None, mean, guess)
 
-    def penalty(self, lam, guess, X, weight, rng, n_threads):
-        """The BatchPenalty of a batch, as DynamicMeans derives it from squared distances."""
-        unit, n = mean_weight(weight), len(X)
-        if lam == "farthest-first":
-            within = None if np.ptp(X, axis=0).any() else 0.0
-            return BatchPenalty(None, unit * self.farthest(X, guess, n_threads), within)
-        options = PATH_OPTIONS
-        if self.divergence is not None:
-            options = {"family": Family(self.divergence), "transforms": False}
-        with at_most_blas_threads(n_threads):
-            path = find_path(X, weight, rng, n_threads, **options)
-        k = path.best
-        if k > 1:
-            lams = [self.farthest(X, min(g, n), n_threads) for g in (k, k + 1)]
-            return BatchPenalty(path, unit * lams[1] * math.sqrt(lams[0] / lams[1]), None)
-        center = path.centers(1)
+    def opening(self, X, weight, center, n_threads):
+        """``opening_distance`` of rows with a single center (1, d)."""
         if self.divergence is None:
             center = as_directions(center, X, weight, n_threads)
         far = self.between(X.astype(np.float64), center[0])
         within = float((far if weight is None else weight * far).max())
-        return BatchPenalty(path, 4.0 * within if within > 0.0 else unit, within)
+        return (4.0 * within if within > 0.0 else mean_weight(weight)), within
+
+
+def rule_of(divergence, directions):
+    """The Rule of these parameters, None for squared distances."""
+    check_option(divergence, "divergence", ("squared_euclidean", *DIVERGENCES))
+    check_flag(directions, "directions")
+    if directions and divergence in DIVERGENCES:
+        raise ValueError(
+            f"divergence must be 'squared_euclidean' with directions=True, got {divergence!r}"
+        )
+    name = "directions" if directions else divergence
+    return None if name == "squared_euclidean" else Rule(name)
 
 
 class RuleStep:
     """One batch of D-Means by a rule: arguments, methods and results are those of DynamicStep.
 
-    ``cost[k][i]`` is what row i, in the order of visit, pays to join cluster k. All rows take the
-    cheapest cluster, up to the first that opens, revives or empties one. The costs of this one are
-    then computed anew, for the rows that follow.
+    Row i, in the order of visit, pays ``cost[k][i]`` to join cluster k. Rows take the cheapest, up
+    to one that opens, revives or empties a cluster, whose costs then change for those that follow.
     """
 
     def __init__(self, rule, X, weight, phi, gamma, penalty, lam, n_threads):
         self.rule, self.phi, self.gamma, self.penalty, self.lam = rule, phi, gamma, penalty, lam
-        self.X, self.weight = np.ascontiguousarray(X, dtype=np.float64), weight
-        self.frame, w = SumsFrame(self.X, weight, n_threads), self._weights_of(slice(None))
-        costs = [rule.revivals(self.X, w, *old)[1] for old in zip(phi, gamma, strict=True)]
-        self.revival = [Q + cost for Q, cost in zip(penalty, costs, strict=True)]
-
-    def _weights_of(self, rows):
-        """Weights of these rows."""
-        return np.ones(len(self.X)) if self.weight is None else self.weight[rows].astype(float)
+        self.X = np.ascontiguousarray(X, dtype=np.float64)
+        self.weight = np.ones(len(X)) if weight is None else weight
+        self.frame = SumsFrame(self.X, self.weight, n_threads)
+        self.revival = [
+            Q + rule.revivals(self.X, self.weight, *old)[1]
+            for Q, *old in zip(penalty, phi, gamma, strict=True)
+        ]
 
     def run(self, order, max_iter):
         """Sweep over the rows in this order (None: as given) until the objective stops falling."""
         self.order = np.arange(len(self.X)) if order is None else order
-        self.x, self.w = self.X[self.order], self._weights_of(self.order)
+        self.x, self.w = self.X[self.order], self.weight[self.order]
         self.label = np.full(len(self.X), -1, dtype=np.int32)
         self.cost, self.theta = [cost[self.order] for cost in self.revival], list(self.phi)
         self.count, self.stale = [0] * len(self.phi), set()  # stale: not the costs of all rows
-        self.values, self.converged, previous = [], False, np.inf
-        for self.n_iter in range(1, max_iter + 1):
+        self.values, self.n_iter, self.converged, previous = [], 0, False, np.inf
+        while self.n_iter < max_iter and not self.converged:
             changes = self._sweep()
             if changes:
                 self._move_centers()
             self.values.append(self.objective)
-            self.converged = not changes or not self.objective < previous
-            if self.converged:
-                break
-            previous = self.objective
+            self.converged = changes == 0 or not self.objective < previous
+            self.n_iter, previous = self.n_iter + 1, self.objective
         return self
 
     def _sweep(self):
@@ -149,11 +140,10 @@ class RuleStep:
                 begins, left = k == len(self.cost) or self.count[k] == 0, int(self.label[i])
                 if begins:
                     self._begin(i, k)
-                self.label[i] = k
+                self.label[i], changes = k, changes + 1
                 self.count[k] += 1
                 if left >= 0:
                     self.count[left] -= 1
-                changes += 1
                 empties = left >= 0 and self.count[left] == 0
                 if begins or empties:
                     break
@@ -176,24 +166,21 @@ class RuleStep:
     def _begin(self, i, k):
         """Open or revive cluster k at row i, off the border of the domain if that pays."""
         x, w, others = self.x[i], self.w[i], [cost[i] for cost in self.cost]
-        phi, gamma, fixed, center = x, 0.0, self.lam, x
-        if k < len(self.phi):
-            phi, gamma, fixed = self.phi[k], self.gamma[k], self.penalty[k]
-            center = self.rule.revivals(x[None], self.w[i : i + 1], phi, gamma)[0][0]
-            others[k] = self.lam
-        else:
+        if k == len(self.cost):
+            phi, gamma, fixed = x, 0.0, self.lam
             self.cost.append(np.empty(len(self.x)))
             self.count.append(0)
             self.theta.append(x)
+        else:
+            phi, gamma, fixed, others[k] = self.phi[k], self.gamma[k], self.penalty[k], self.lam
+        self.theta[k] = center = self.rule.center(phi, gamma, x, w, phi)
         if (divergence := self.rule.divergence) is not None:
-            m0 = divergence.inside(self.frame.mean)
             # as BregmanDPMeans, but by the share that the row has in the center
-            off = w / (gamma + w) * (divergence.off_border(center[None], m0)[0] - center)
-            cost = gamma * self.rule.between(phi, center + off)
-            cost += fixed + w * self.rule.between(x, center + off)
-            if off.any() and cost < min(others, default=np.inf):
-                center = center + off
-        self.theta[k] = center
+            moved = divergence.off_border(center[None], divergence.inside(self.frame.mean))[0]
+            moved = center + w / (gamma + w) * (moved - center)
+            cost = gamma * self.rule.between(phi, moved) + w * self.rule.between(x, moved)
+            if fixed + cost < min(others, default=np.inf):
+                self.theta[k] = moved
 
     def _retired(self, k):
         """Close cluster k, which has no rows; returns what rows pay for an old one again."""
@@ -216,11 +203,10 @@ class RuleStep:
         """Move centers to the means, and compute the objective and the costs at these."""
         k, n_old, kept = len(self.cost), len(self.phi), np.array(self.count) > 0
         sums = Sums(self.frame.layout, k)
-        sums.add(self.x, self.label, None if self.weight is None else self.w)
+        sums.add(self.x, self.label, self.w)
         weights = self.weights = sums.totals[1][:k].copy()
         share = self.w.min() / np.where(kept, weights, 1.0)
-        top = np.inf if self.rule.divergence is None else self.rule.divergence.high
-        means = within_members(sums.means[:k], self.x, self.label, share, top)
+        means = within_members(sums.means[:k], self.x, self.label, share, self.rule.top)
         total = 0.0
         for c in range(k):
             if not kept[c]:
@@ -238,10 +224,7 @@ class RuleStep:
         self.stale.clear()
         own = np.array(self.cost)[self.label, np.arange(len(self.x))]
         if not np.isfinite(own).all():
-            raise ValueError(
-                "X must have finite divergences from the centers, got values from "
-                f"{float(self.X.min()):.3g} to {float(self.X.max()):.3g}: replace tiny values"
-            )
+            raise ValueError("X must have finite divergences from its means: replace tiny values")
         self.objective = total + exact_total(own)
 
     def result(self):

@@ -35,13 +35,29 @@ def best_center(phi, gamma, total, weight, name):
 
 
 def off_border(center, share, mean, name):
-    """The center with components on the border of the domain moved toward the mean of all points.
+    """The center moved off the border of the domain by the mean, as a tenth of this share."""
+    border = {"kl": [0], "logistic": [0, 1]}.get(name, [])
+    return np.where(np.isin(center, border), center + OFF_BORDER * share * (mean - center), center)
 
-    That counts as a tenth of a point, which has this share in the center.
-    """
-    zero, one = center == 0, center == 1
-    border = {"kl": zero, "logistic": zero | one}.get(name, np.zeros(len(center), bool))
-    return np.where(border, center + OFF_BORDER * share * (mean - center), center)
+
+def revival(y, w, phi, gamma, name):
+    """The best center for gamma points at phi and w at y, and what it costs both."""
+    m = best_center(phi, gamma, w * y, w, name)
+    return m, gamma * difference(phi, m, name) + w * difference(y, m, name)
+
+
+def best_centers(Y, w, labels, phi, gamma, price, lam, name):
+    """The best center of each cluster that has points, the old ones first, and the objective."""
+    centers, objective = {}, 0.0
+    for k in np.unique(labels):
+        mine, own = Y[labels == k], w[labels == k]
+        is_old, total = k < len(phi), (own[:, None] * mine).sum(axis=0)
+        centers[k] = best_center(
+            *((phi[k], gamma[k]) if is_old else (0.0, 0.0)), total, own.sum(), name
+        )
+        objective += own @ differences(mine, centers[k][None], name)[:, 0]
+        objective += price[k] + gamma[k] * difference(phi[k], centers[k], name) if is_old else lam
+    return centers, objective
 
 
 @dataclass
@@ -83,8 +99,7 @@ def dynamic_step(
                 elif count[k]:
                     cost[k] = w[i] * difference(Y[i], theta[k], name)
                 elif name != "squared_euclidean":
-                    m = best_center(phi[k], gamma[k], w[i] * Y[i], w[i], name)
-                    both = gamma[k] * difference(phi[k], m, name) + w[i] * difference(Y[i], m, name)
+                    both = revival(Y[i], w[i], phi[k], gamma[k], name)[1]
                     cost[k] = min(q * ages[k], lam) + both
                 else:
                     distance = squared_distances(Y[i : i + 1], phi[k][None])[0, 0]
@@ -92,9 +107,8 @@ def dynamic_step(
             if len(theta) and cost.min() <= lam:
                 k = int(cost.argmin())
                 if not count[k]:
-                    m = best_center(phi[k], gamma[k], w[i] * Y[i], w[i], name)
-                    theta[k] = m
-                    moved = off_border(m, w[i] / (gamma[k] + w[i]), mean, name)
+                    theta[k] = revival(Y[i], w[i], phi[k], gamma[k], name)[0]
+                    moved = off_border(theta[k], w[i] / (gamma[k] + w[i]), mean, name)
                     price = min(q * ages[k], lam) + gamma[k] * difference(phi[k], moved, name)
                     cost[k] = lam  # now the least of the alternatives is min(cost)
                     if price + w[i] * difference(Y[i], moved, name) < cost.min():
@@ -114,19 +128,8 @@ def dynamic_step(
                         gone.add(left)
                     else:
                         theta[left] = phi[left]
-        objective = 0.0
-        for k in range(len(theta)):
-            if not count[k]:
-                continue
-            mine, own = Y[labels == k], w[labels == k]
-            total = (own[:, None] * mine).sum(axis=0)
-            if k < old:
-                theta[k] = best_center(phi[k], gamma[k], total, own.sum(), name)
-                objective += q * ages[k] + gamma[k] * difference(phi[k], theta[k], name)
-            else:
-                theta[k] = best_center(0.0, 0.0, total, own.sum(), name)
-                objective += lam
-            objective += own @ differences(mine, theta[k][None], name)[:, 0]
+        moved, objective = best_centers(Y, w, labels, phi, gamma, q * np.asarray(ages), lam, name)
+        theta = [moved.get(k, center) for k, center in enumerate(theta)]
         n_iter += 1
         path.append(objective)
         if np.array_equal(labels, before) or (n_iter > 1 and not path[-1] < path[-2]):
@@ -192,9 +195,8 @@ class Stream:
                 gamma = 1 / (1 / self.v[k] + self.tau * age)
                 cost[:, k] = min(self.q * age, self.lam) + gamma / (1 + gamma) * cost[:, k]
                 for i, y in enumerate(X if self.name != "squared_euclidean" else []):
-                    m = best_center(self.phi[k], gamma, y, 1, self.name)
-                    cost[i, k] = min(self.q * age, self.lam) + difference(y, m, self.name)
-                    cost[i, k] += gamma * difference(self.phi[k], m, self.name)
+                    both = revival(y, 1, self.phi[k], gamma, self.name)[1]
+                    cost[i, k] = min(self.q * age, self.lam) + both
         return self.ids[cost.argmin(axis=1)]
 
 
