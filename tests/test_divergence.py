@@ -506,10 +506,8 @@ ASK_FOR_ONE_CLUSTER = (
 
 
 @parametrize_with_checks(
-    [
-        *(BregmanDPMeans(lam=lam, divergence="kl") for lam in ("auto", "farthest-first")),
-        DynamicMeans(divergence="kl"),
-    ],
+    [BregmanDPMeans(lam=lam, divergence="kl") for lam in ("auto", "farthest-first")]
+    + [DynamicMeans(divergence="kl")],
     expected_failed_checks=lambda estimator: {
         "check_clustering": "its data have negative values, whatever the tag says",
         "check_clustering(readonly_memmap=True)": "the same",

@@ -59,20 +59,20 @@ class Rule:
 
     def cheapest(self, X, centers, offset, gamma):
         """The cheapest cluster for each row, those of infinite gamma at D, others to revive."""
-        X, one, costs = X.astype(np.float64, copy=False), np.ones(len(X)), []
-        for phi, Q, g in zip(centers, offset, gamma, strict=True):
-            costs.append(
-                self.between(X, phi) if g == np.inf else Q + self.revivals(X, one, phi, g)[1]
-            )
+        X, one = X.astype(np.float64, copy=False), np.ones(len(X))
+        costs = [
+            self.between(X, phi) if g == np.inf else Q + self.revivals(X, one, phi, g)[1]
+            for phi, Q, g in zip(centers, offset, gamma, strict=True)
+        ]
         return np.argmin(costs, axis=0)
 
     def farthest(self, X, guess, weight, n_threads):
         """D of the farthest-first rule, for rows of weight > 0."""
-        if self.divergence is None:
-            about = (first_row(X, weight)[0], length_rounding(X))
-            return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
-        mean = SumsFrame(X, weight, n_threads).mean
-        return farthest_first(self.divergence, X, None, mean, guess)
+        if self.divergence is not None:
+            mean = SumsFrame(X, weight, n_threads).mean
+            return farthest_first(self.divergence, X, None, mean, guess)
+        about = (first_row(X, weight)[0], length_rounding(X))
+        return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
 
     def opening(self, X, weight, center, n_threads):
         """``opening_distance`` of rows with a single center (1, d)."""
