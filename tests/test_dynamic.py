@@ -616,15 +616,18 @@ def test_centers_off_the_border():
 
 @each_kind
 def test_penalties_by_a_rule(kind):
-    """Both rules follow the estimators of single data sets, in the unit of the weights."""
-    options = rule(kind)
-    Y = in_domain(kind, blobs(np.random.default_rng(5), 180, 8, 6, 0.05))
+    """By the paths of single data sets and the farthest-first rule, in the unit of the weights."""
+    Y, options = in_domain(kind, blobs(np.random.default_rng(5), 180, 8, 6, 0.05)), rule(kind)
     single = partial(BregmanDPMeans, **options) if "divergence" in options else SphericalDPMeans
     path = single(random_state=0).fit(Y).path_
-    near, far = (single(lam="farthest-first", guess=path.best + i).fit(Y).lam_ for i in (0, 1))
     model = DynamicMeans(random_state=0, n_threads=3, **options).partial_fit(Y)
     assert model.path_.best == path.best > 1
-    np.testing.assert_allclose(model.lam_, np.sqrt(near * far))
+    seeds, lams = [Y[0] if kind == "directions" else Y.mean(axis=0)], []
+    for _ in range(path.best + 1):
+        far = np.min([twins.dynamic.differences(Y, c[None], kind)[:, 0] for c in seeds], axis=0)
+        lams.append(far.max())
+        seeds.append(twins.dynamic.off_border(Y[far.argmax()], 1.0, Y.mean(axis=0), kind))
+    np.testing.assert_allclose(model.lam_, np.sqrt(lams[-1] * lams[-2]))
     weighted = DynamicMeans(random_state=0, n_threads=1, **options)
     weighted.partial_fit(Y, sample_weight=np.full(len(Y), 4.0))
     assert weighted.lam_ == 4.0 * model.lam_ and np.array_equal(weighted.labels_, model.labels_)

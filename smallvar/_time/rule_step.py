@@ -8,12 +8,12 @@ D = 1 - cos, and centers are divided by their length.
 
 import numpy as np
 
-from smallvar._centers.divergence import DIVERGENCES, SumsFrame, farthest_first
+from smallvar._centers.divergence import DIVERGENCES, SumsFrame
 from smallvar._centers.divergence_path import Family
 from smallvar._centers.spherical import PATH_OPTIONS, as_directions, first_row
 from smallvar._centers.unit_rows import length_rounding, unit_rows
 from smallvar._core.validation import check_flag, check_option, mean_weight
-from smallvar._selection.penalty import farthest_row
+from smallvar._selection.penalty import among, farthest_by, farthest_row
 from smallvar._sweeps.divergences import within_members
 from smallvar._sweeps.means import ZERO_RESULTANT
 from smallvar._sweeps.sums import Sums, exact_total
@@ -67,12 +67,19 @@ class Rule:
         return np.argmin(costs, axis=0)
 
     def farthest(self, X, guess, weight, n_threads):
-        """D of the farthest-first rule, for rows of weight > 0."""
-        if self.divergence is not None:
-            mean = SumsFrame(X, weight, n_threads).mean
-            return farthest_first(self.divergence, X, None, mean, guess)
-        about = (first_row(X, weight)[0], length_rounding(X))
-        return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
+        """D of the farthest-first rule, of a divergence from where clusters open."""
+        if self.divergence is None:
+            about = (first_row(X, weight)[0], length_rounding(X))
+            return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
+        mean, X = SumsFrame(X, weight, n_threads).mean, X.astype(np.float64, copy=False)
+        add_seed = among(
+            self.between(X, mean), lambda i: self.between(X, self.off_border(X[i], mean))
+        )
+        return farthest_by(add_seed, guess, 0.0) or 1.0
+
+    def off_border(self, center, mean):
+        """The center, components on the border of the domain a tenth of the way to the mean."""
+        return self.divergence.off_border(center[None], self.divergence.inside(mean))[0]
 
     def opening(self, X, weight, center, n_threads):
         """``opening_distance`` of rows with a single center (1, d)."""
@@ -174,9 +181,9 @@ class RuleStep:
         else:
             phi, gamma, fixed, others[k] = self.phi[k], self.gamma[k], self.penalty[k], self.lam
         self.theta[k] = center = self.rule.center(phi, gamma, x, w, phi)
-        if (divergence := self.rule.divergence) is not None:
+        if self.rule.divergence is not None:
             # as BregmanDPMeans, but by the share that the row has in the center
-            moved = divergence.off_border(center[None], divergence.inside(self.frame.mean))[0]
+            moved = self.rule.off_border(center, self.frame.mean)
             moved = center + w / (gamma + w) * (moved - center)
             cost = gamma * self.rule.between(phi, moved) + w * self.rule.between(x, moved)
             if fixed + cost < min(others, default=np.inf):
