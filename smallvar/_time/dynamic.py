@@ -185,7 +185,7 @@ default="squared_euclidean"
     :class:`SphericalDPMeans`. A center on the border of the domain is infinitely far from rows that
     differ there. Where a row opens or revives a cluster, such components are w / (10 (gamma + w))
     of the way to the mean of the batch until the sweep ends, unless that is dearer than another
-    choice of the row.
+    choice of the row; "farthest-first" takes such centers, too.
 
     To tune: first ``lam`` on single batches, then ``t_q`` and ``k_tau`` on the sequence.
 
