@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
 from smallvar import DPMeans, HDPMeans, farthest_first_lambda, hdp_lambdas
-from smallvar._centers import hdp as hdp_module
+from smallvar._centers import hdp_problem as hdp_module
 from smallvar._centers import hdp_choice
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups

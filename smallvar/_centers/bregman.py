@@ -5,7 +5,7 @@ them in ``divergence_path``; "squared_euclidean" is ``DPMeans`` itself.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +28,7 @@ from smallvar._centers.starts import Start, run_starts
 from smallvar._core.config import at_most_blas_threads
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.profiles import mean_differences
-from smallvar._core.row_model import model_of_costs
+from smallvar._core.row_model import RowModelMixin, model_of_costs
 from smallvar._core.validation import (
     check_init,
     check_option,
@@ -43,11 +43,23 @@ from smallvar._selection.penalty import cut_guess
 from smallvar._sweeps.divergences import summands
 from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
-if TYPE_CHECKING:
-    pass
+
+def checked_reference(rule, X, weight, frame):
+    """The Reference of rows at their mean, m0: D(x, mu) - D(x, m0) is affine in x."""
+    reference = Reference(rule, X, frame.mean, frame)
+    from_m0 = reference.divergences
+    total = float(from_m0.sum() if weight is None else weight @ from_m0)
+    # a row with a component near 0 may have a divergence beyond float64
+    if not np.isfinite(total):
+        raise ValueError(
+            "X must have a finite (weighted) sum of divergences from its mean for "
+            f"divergence={rule.name!r}, got {total} for values from "
+            f"{float(X.min()):.3g} to {float(X.max()):.3g}: replace tiny values"
+        )
+    return reference
 
 
-class _DivergenceProblem(RowsProblem):
+class DivergenceProblem(RowsProblem):
     """Rows clustered by a divergence; ``active`` are those of positive weight, None for all."""
 
     def __init__(self, fit, rule, X, weight, active, reference, n_threads):
@@ -96,7 +108,74 @@ class _Volumes:
         return -0.5 * np.log(variance).sum(axis=1)
 
 
-class BregmanDPMeans(DPMeans):
+class DivergenceMixin(RowModelMixin):
+    """An estimator with the parameter ``divergence``, whose centers are means of rows."""
+
+    divergence: str
+
+    def _rule(self):
+        """The divergence, or None for "squared_euclidean"."""
+        options = ("squared_euclidean", *DIVERGENCES)
+        check_option(self.divergence, "divergence", options)
+        return DIVERGENCES.get(self.divergence)
+
+    def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
+        rule = self._rule()
+        X = super()._validate(X, reset=reset, least=least)
+        if rule is not None:
+            rule.check(X, "X", self.divergence)
+            check_reach(X)
+        return X
+
+    def _made_row_model(self, fitted):
+        rule = self._rule()
+        if rule is None:
+            return super()._made_row_model(fitted)
+        X, n_threads = fitted.X, self._threads()
+        centers = self._centers(rule, X.shape[1])
+        costs = _Deviances(rule, centers)
+        taken, weight, labels = fitted.sample(
+            centers.size, lambda: costs(X, n_threads)[np.arange(X.shape[0]), fitted.labels]
+        )
+        rows = X[taken]
+        mean = np.average(rows, axis=0, weights=weight)[None]
+        d = max(1, np.count_nonzero(np.ptp(rows, axis=0)))
+        settings = _Deviances(rule, mean), rows, weight, labels, d, n_threads
+        model = model_of_costs(costs, *settings)
+        # the dispersion of an exponential family is the unit of its deviance
+        model.offset = _Volumes(rule, float(model.mixture.scatter.values.min()) / 6.0)
+        return model
+
+    def _gains(self, moments):
+        rule = self._rule()
+        if rule is None:
+            return super()._gains(moments)
+        # by how much rows diverge less from their own mean than from that of all rows (Banerjee et
+        # al. 2005, section 3.1)
+        found = np.maximum(summands(rule.kind, moments.mean[:-1], moments.mean[-1]), 0.0)
+        return np.where(mean_differences(moments) == 0.0, 0.0, found)
+
+    def _centers(self, rule, d):
+        """The fitted centers; the divergence may have been set to another one since."""
+        centers = learned(self, "cluster_centers_", None, d)
+        if rule is not None:
+            rule.check(centers, "cluster_centers_", self.divergence)
+        return centers
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = self.divergence != "squared_euclidean"
+        return tags
+
+    def _check_kmeans(self):
+        if self._rule() is not None:
+            raise ValueError(
+                "divergence must be 'squared_euclidean' for a KMeans that predicts the same, got "
+                f"{self.divergence!r}"
+            )
+
+
+class BregmanDPMeans(DivergenceMixin, DPMeans):
     """DP-means with a Bregman divergence in place of the squared Euclidean distance.
 
     Minimizes, over labels, centers and their number K,
@@ -290,20 +369,6 @@ default="squared_euclidean"
         )
         self.divergence = divergence
 
-    def _rule(self):
-        """The divergence, or None for "squared_euclidean"."""
-        options = ("squared_euclidean", *DIVERGENCES)
-        check_option(self.divergence, "divergence", options)
-        return DIVERGENCES.get(self.divergence)
-
-    def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
-        rule = self._rule()
-        X = super()._validate(X, reset=reset, least=least)
-        if rule is not None:
-            rule.check(X, "X", self.divergence)
-            check_reach(X)
-        return X
-
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data.
 
@@ -356,61 +421,15 @@ default="squared_euclidean"
             equal = None if active is None else (weight > 0).astype(np.float64)
             center = frame.mean if weight is None else SumsFrame(X, equal, n_threads).mean
             lam = mean_weight(weight) * farthest_first(rule, X, active, center, guess)
-        # D(x, mu) - D(x, m0) is affine in x, with m0 the mean of all rows
-        reference = Reference(rule, X, frame.mean, frame)
-        from_m0 = reference.divergences
-        total = float(from_m0.sum() if weight is None else weight @ from_m0)
-        # a row with a component near 0 may have a divergence beyond float64
-        if not np.isfinite(total):
-            raise ValueError(
-                "X must have a finite (weighted) sum of divergences from its mean for "
-                f"divergence={self.divergence!r}, got {total} for values from "
-                f"{float(X.min()):.3g} to {float(X.max()):.3g}: replace tiny values"
-            )
-
+        reference = checked_reference(rule, X, weight, frame)
         fit = self._described(n, None if lam is None else float(lam), given)
-        problem = _DivergenceProblem(fit, rule, X, weight, active, reference, n_threads)
+        problem = DivergenceProblem(fit, rule, X, weight, active, reference, n_threads)
         best = self._learn(run_starts(problem, rng))
         if active is not None:
             # idle rows, of weight zero, are not visited: they get the label that predict gives
             idle = np.flatnonzero(weight == 0)
             self.labels_[idle] = nearest_centers(rule, X[idle], best.centers, n_threads)
         return best
-
-    def _made_row_model(self, fitted):
-        rule = self._rule()
-        if rule is None:
-            return super()._made_row_model(fitted)
-        X, n_threads = fitted.X, self._threads()
-        centers = self._centers(rule, X.shape[1])
-        costs = _Deviances(rule, centers)
-        taken, weight, labels = fitted.sample(
-            centers.size, lambda: costs(X, n_threads)[np.arange(X.shape[0]), fitted.labels]
-        )
-        rows = X[taken]
-        mean = np.average(rows, axis=0, weights=weight)[None]
-        d = max(1, np.count_nonzero(np.ptp(rows, axis=0)))
-        settings = _Deviances(rule, mean), rows, weight, labels, d, n_threads
-        model = model_of_costs(costs, *settings)
-        # the dispersion of an exponential family is the unit of its deviance
-        model.offset = _Volumes(rule, float(model.mixture.scatter.values.min()) / 6.0)
-        return model
-
-    def _gains(self, moments):
-        rule = self._rule()
-        if rule is None:
-            return super()._gains(moments)
-        # by how much rows diverge less from their own mean than from that of all rows (Banerjee et
-        # al. 2005, section 3.1)
-        found = np.maximum(summands(rule.kind, moments.mean[:-1], moments.mean[-1]), 0.0)
-        return np.where(mean_differences(moments) == 0.0, 0.0, found)
-
-    def _centers(self, rule, d):
-        """The fitted centers; the divergence may have been set to another one since."""
-        centers = learned(self, "cluster_centers_", None, d)
-        if rule is not None:
-            rule.check(centers, "cluster_centers_", self.divergence)
-        return centers
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the center of least divergence from each row; no row opens a cluster.
@@ -507,15 +526,3 @@ default="squared_euclidean"
         with at_most_blas_threads(n_threads):
             sweep = sweep_at(rule, X, w, rows, centers, n_threads)
             return -(sweep.squared_error() + self.lam_ * len(centers))
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = self.divergence != "squared_euclidean"
-        return tags
-
-    def _check_kmeans(self):
-        if self._rule() is not None:
-            raise ValueError(
-                "divergence must be 'squared_euclidean' for a KMeans that predicts the same, got "
-                f"{self.divergence!r}"
-            )

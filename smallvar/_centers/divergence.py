@@ -122,7 +122,7 @@ class _Divergence:
 
 
 class _KullbackLeibler(_Divergence):
-    kind = KULLBACK_LEIBLER
+    kind, name = KULLBACK_LEIBLER, "kl"
 
     def density_variance(self, X, inside):
         """The variance V(x) of the saddlepoint density."""
@@ -142,7 +142,7 @@ class _KullbackLeibler(_Divergence):
 
 
 class _ItakuraSaito(_Divergence):
-    kind, low_is_in, has_shape = ITAKURA_SAITO, False, True
+    kind, name, low_is_in, has_shape = ITAKURA_SAITO, "itakura_saito", False, True
 
     def density_variance(self, X, inside):
         """The variance V(x) of the saddlepoint density."""
@@ -154,7 +154,7 @@ class _ItakuraSaito(_Divergence):
 
 
 class _Logistic(_Divergence):
-    kind, high = LOGISTIC, 1.0
+    kind, name, high = LOGISTIC, "logistic", 1.0
 
     def density_variance(self, X, inside):
         """The variance V(x) of the saddlepoint density."""
@@ -172,11 +172,7 @@ class _Logistic(_Divergence):
         return log_mu - log_rest, -m0 * log_mu - (1.0 - m0) * log_rest
 
 
-DIVERGENCES = {
-    "kl": _KullbackLeibler(),
-    "itakura_saito": _ItakuraSaito(),
-    "logistic": _Logistic(),
-}
+DIVERGENCES = {rule.name: rule for rule in (_KullbackLeibler(), _ItakuraSaito(), _Logistic())}
 
 
 class Reference:

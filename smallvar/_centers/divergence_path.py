@@ -140,8 +140,8 @@ class _FamilyCriterion:
     without that parameter where this gives the lower V. Bits can have no other dispersion.
     """
 
-    def __init__(self, rule, X, weight):
-        self.rule, self.d = rule, X.shape[1]
+    def __init__(self, rule, X, weight, sweep):
+        self.rule, self.d, self.weight, self.sweep = rule, X.shape[1], weight, sweep
         self.n = float(len(X) if weight is None else weight.sum())
         self.distinct, self.cap = len(X), len(X) // 3
         self.whole = not rule.has_shape and not (X % 1.0).any()
@@ -190,6 +190,26 @@ class _FamilyCriterion:
             return 2.0 * loss
         return min(2.0 * loss, d * (1.0 + np.log(2.0 * loss / d)) + self.price / u)
 
+    def relabeled(self, labels, n_clusters):
+        """The sweep at the means of these labels, none of 0..n_clusters-1 missing."""
+        sweep = self.sweep
+        sweep.sums = None
+        sweep.start(np.repeat(sweep.reference.m0[None], n_clusters + (n_clusters == 1), axis=0))
+        sweep.labels[:] = labels
+        sweep.move_centers()
+        return sweep
+
+    def dispersion(self, loss, p, centers):
+        """The phi by which 2 D is divided, for ``loss`` and ``p`` as in ``_deviance``."""
+        if self.rule.has_shape:
+            return 1.0 / gamma_shape(loss / self.d)
+        if not self.whole:
+            return max((2.0 * loss + self.floor) / self.d, SMALLEST_MEAN)
+        d = float(p @ poisson_deviance(centers).sum(axis=1))
+        # counts have a dispersion of their own where this shortens the description
+        wide = self.rule.high > 1.0 and self._deviance(loss, p, centers) < 2.0 * loss
+        return 2.0 * loss / d if wide else 1.0
+
     def __call__(self, sweep):
         u, K = self.distinct, sweep.k
         p = sweep.weights / self.n
@@ -210,7 +230,7 @@ class Family:
         frame = SumsFrame(X, weight, n_threads)
         reference = Reference(self.rule, X, frame.mean, frame)
         sweep = _DivergenceMergeSweep(self.rule, X, weight, None, reference, n_threads)
-        return _FamilyCriterion(self.rule, X, weight), MergeDescent(frame, sweep)
+        return _FamilyCriterion(self.rule, X, weight, sweep), MergeDescent(frame, sweep)
 
     def labels(self, X, centers):
         """Labels of the nearest centers."""

@@ -1,249 +1,59 @@
-"""HDPMeans: the hard Gaussian HDP, which clusters several data sets that share clusters.
+"""HDPMeans: the hard HDP, which clusters several data sets that share clusters.
 
-Kulis & Jordan (2012), section 4, Algorithm 2. A sweep (``smallvar._sweeps.hdp``) moves the rows
-(steps 4 and 5 of the paper) and then the centers (step 6). The module has ``HDPStart``, which
-repeats sweeps until nothing changes; ``LocalClusters``, which labels rows once the clusters are
-known; ``_HDPProblem``, the rows of a fit with the starts made of them; and the estimator. The
-number of global clusters that the data support is chosen in ``hdp_choice``.
+Kulis & Jordan (2012), section 4, Algorithm 2. A sweep (``smallvar._sweeps.hdp``, or
+``divergence_hdp`` for divergences) moves the rows (steps 4 and 5 of the paper) and then the centers
+(step 6). The rows of a fit and their starts are in ``hdp_problem``. The number of global clusters
+that the data support is chosen in ``hdp_choice``.
 """
 
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 from sklearn.base import ClusterMixin
-from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
+from smallvar._centers.bregman import DivergenceMixin
 from smallvar._centers.center_estimator import NearestCenters
-from smallvar._centers.dpmeans import RowsProblem
-from smallvar._centers.hdp_choice import choose_number, pooled_clusters
+from smallvar._centers.divergence import DIVERGENCES
+from smallvar._centers.divergence_hdp import DivergenceHDPProblem, DivergenceLocalClusters
+from smallvar._centers.hdp_choice import choose_number
+from smallvar._centers.hdp_problem import HDPProblem, LocalClusters
 from smallvar._centers.starts import DPFit, run_starts
+from smallvar._core.config import at_most_blas_threads
 from smallvar._core.estimator import keywords_only, warn_not_converged
-from smallvar._core.fit_loop import LoopSettings, Progress, RecordedStart, best_of
+from smallvar._core.fit_loop import LoopSettings, best_of
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
 from smallvar._core.identifiers import warn_of_identifiers
-from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
     check_lam,
     check_number,
     check_reach,
     check_weights,
     exact_number,
-    learned,
     mean_weight,
 )
 from smallvar._selection.cluster_path import ClusterPath
-from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import penalty_within
-from smallvar._selection.penalty import LAM_RULES, check_exact_number, global_of_rows, local_of_rows
+from smallvar._selection.penalty import LAM_RULES, check_exact_number
 from smallvar._selection.scale import warn_of_wide, wide_of_many
-from smallvar._sweeps.hdp import HDPSweep
-from smallvar._sweeps.in_order import assign, error_of
 
-LOCAL_PENALTY = 3.0  # lam_local by default, in variances times log(distinct rows)
 FURTHER = 20  # pooled clusters beyond an exact number, of which data sets may give up all
-
-
-class HDPStart(RecordedStart):
-    """One start of the hard HDP: sweeps until nothing changes.
-
-    With ``drops`` the start begins at a fixed point. Steps in which data sets give up local
-    clusters then alternate with runs of sweeps, until neither changes anything.
-    """
-
-    def __init__(self, sweep, lam_local, lam_global, drops=False):
-        self.sweep, self.lam_local, self.lam_global = sweep, lam_local, lam_global
-        self.drops, self.counts = drops, []
-
-    @property
-    def k(self):
-        """Number of global clusters."""
-        return self.sweep.k
-
-    def run(self, n, loop):
-        """Sweep over n rows to the end."""
-        sweep, progress = self.sweep, Progress(loop, n)
-        self.progress, at_fixed_point = progress, self.drops
-        while progress.should_continue:
-            # a drop lowers the objective, but may leave rows and centers out of place: sweep again
-            dropped = sweep.drop() if at_fixed_point else 0
-            changed, created = sweep.sweep()
-            changed = changed or dropped > 0
-            progress.record(
-                sweep.error + self.lam_local * sweep.n_local + self.lam_global * sweep.k,
-                f"{sweep.k} global clusters, {sweep.n_local} local ones, {{}}",
-                changed=changed,
-                opened=created,
-                converged=not changed and (at_fixed_point or not self.drops),
-                n_clusters=sweep.k,
-                n_open=sweep.k + sweep.n_local,
-            )
-            at_fixed_point = self.drops and not changed
-            self.counts.append(sweep.k)
-        return self
-
-    def objectives(self, lam_global):
-        """The objective after every sweep, by a penalty that ``drops`` know only at the end."""
-        path = np.array(self.progress.path)
-        return path if lam_global == self.lam_global else path + lam_global * np.array(self.counts)
-
-
-@dataclass(frozen=True)
-class LocalClusters:
-    """The global clusters that each data set uses, and the penalty for a further one.
-
-    ``names`` are the data sets, sorted; ``used`` has, for each of them, the global clusters of its
-    local ones (int32).
-    """
-
-    names: NDArray[Any]
-    used: list[NDArray[np.int32]]
-    centers: NDArray[np.float64]
-    lam_local: float
-
-    def assign(self, X, group, weight, n_threads):
-        """Labels of the cheapest global clusters (KJ12, step 4, no cluster opened).
-
-        A cluster c costs a row of data set j and weight w
-
-            w ||x - mu_c||^2 + (lam_local unless data set j uses c).
-
-        Rows of weight zero get the nearest of the clusters that their data set uses. ``group`` is
-        the number of the data set of each row, ``len(names)`` for a data set that the fit has not
-        seen.
-        """
-        # offset[j, c]: penalty of a row of data set j in cluster c; last row: unknown data sets
-        offset = np.full((len(self.names) + 1, len(self.centers)), self.lam_local)
-        for j, used in enumerate(self.used):
-            offset[j, used] = 0.0
-        labels = assign(X, group, self.centers, offset, n_threads, weight)
-        if weight is not None and not weight.all():
-            idle = np.flatnonzero(weight == 0.0)
-            # the nearest of the clusters that the data set uses; any, if that is not known
-            offset[offset > 0.0] = np.inf
-            offset[-1] = 0.0
-            labels[idle] = assign(X[idle], group[idle], self.centers, offset, n_threads)
-        return labels
-
-    def label_idle(self, labels, X, weight, sets, n_threads):
-        """Set the global and local ``labels`` (INOUT, two columns) of rows of weight zero."""
-        idle = np.flatnonzero(weight == 0.0)
-        group = sets.among(self.names)[idle]
-        global_labels = self.assign(X[idle], group, weight[idle], n_threads)
-        # the local label of each global cluster in each data set; -1 where it is not used
-        local_of_global = np.full((len(self.names) + 1, len(self.centers)), -1, dtype=np.int32)
-        for j, used in enumerate(self.used):
-            local_of_global[j, used] = np.arange(len(used))
-        labels[idle, 0], labels[idle, 1] = global_labels, local_of_global[group, global_labels]
 
 
 def local_clusters(model):
     """The local clusters of a fitted HDPMeans."""
-    used, centers = model.local_clusters_, model.cluster_centers_
-    return LocalClusters(model.groups_, used, centers, model.lam_local_)
+    used, rule = model.local_clusters_, DIVERGENCES.get(model.divergence)
+    settings = model.groups_, used, model.cluster_centers_, model.lam_local_
+    return LocalClusters(*settings) if rule is None else DivergenceLocalClusters(*settings, rule)
 
 
-def _largest_global_penalty(X, weight, labels, sets, centers):
-    """The penalty above which some global cluster, were it gone, would be opened by no data set.
-
-    If global cluster c were gone, a local cluster j on c, of weight s_j and mean m_j, would open it
-    again (KJ12, step 5) where s_j min_{p != c} ||m_j - mu_p||^2 exceeds the global penalty. The
-    result is the maximum of that over the local clusters on c, minimized over c. It is infinite
-    for a single cluster.
-    """
-    k = len(centers)
-    if k == 1:
-        return np.inf
-    # a pair is a local cluster: data set * k + global cluster
-    pairs, pair_of_row = np.unique(sets.number.astype(np.int64) * k + labels, return_inverse=True)
-    weights, assigned = np.bincount(pair_of_row, weight), pairs % k
-    means = np.empty((len(pairs), X.shape[1]))
-    for j in range(X.shape[1]):
-        column = X[:, j] if weight is None else weight * X[:, j]
-        means[:, j] = np.bincount(pair_of_row, column) / weights
-    largest = np.zeros(k)
-    for batch in gen_batches(len(pairs), 4096):
-        distances = cdist(means[batch], centers, "sqeuclidean")
-        # without the cluster itself
-        distances[np.arange(len(distances)), assigned[batch]] = np.inf
-        np.maximum.at(largest, assigned[batch], weights[batch] * distances.min(axis=1))
-    return float(largest.min())
-
-
-class _HDPProblem:
-    """The rows of a fit, with their data sets, and the starts that are made of them.
-
-    Fits of all rows and of samples of them have the settings in common: ``lam_local`` is "auto"
-    where it follows from the rows; ``unit`` is the mean weight of all rows, the penalty where the
-    rows have no variance.
-    """
-
-    def __init__(self, X, weight, sets, lam_local, unit, max_iter, n_threads):
-        self.X, self.weight, self.sets, self.n_threads = X, weight, sets, n_threads
-        self.lam_local, self.unit, self.max_iter = lam_local, unit, max_iter
-        self.frame = RowsFrame(X, weight, n_threads)
-
-    def labels_by_set(self, rows, weight, sets, pooled):
-        """Global labels after the sweeps that start from pooled clusters, and the number of these.
-
-        ``pooled`` is a k-means clustering of these rows as one data set. In the sweeps each data
-        set leaves the clusters that save it less than the local penalty, so fewer may remain.
-        """
-        settings = self.lam_local, self.unit, self.max_iter, self.n_threads
-        problem = _HDPProblem(rows, weight, sets, *settings)
-        sweep = problem.from_pooled(pooled, LoopSettings(self.max_iter)).sweep
-        return sweep.result()[0], sweep.k
-
-    def local_penalty(self, pooled):
-        """The penalty for each local cluster; "auto": 3 s^2 log(u), for u distinct rows.
-
-        s^2 = inertia / (u d), where d is the number of columns that vary, is the variance within
-        the pooled clusters.
-        """
-        if self.lam_local != "auto":
-            return float(self.lam_local)
-        n_distinct = count_distinct(self.X)
-        n_varying = int((self.frame.spread > 0.0).sum())
-        if not pooled.inertia > 0.0:
-            return float(self.unit)
-        variance = LOCAL_PENALTY * pooled.inertia / (n_distinct * n_varying)
-        return float(variance * float(np.log(n_distinct)) or self.unit)
-
-    def sweep(self, order, lam_local, lam_global):
-        """The sweep of these rows, visited in this order."""
-        weight = None if self.weight is None else self.weight[order]
-        sets, frame = (
-            (self.sets.number[order], len(self.sets)),
-            (self.frame.layout, self.frame.mean),
-        )
-        penalties = lam_local, lam_global
-        return HDPSweep(self.X, order, *sets, *penalties, *frame, self.n_threads, weight)
-
-    def from_mean(self, order, lam_local, lam_global, loop):
-        """Run Algorithm 2 from the mean of all rows, which are visited in this order."""
-        # a global cluster must save more than rounding of the mean alone can make it save
-        least = max(lam_global, self.frame.rounding * self.frame.center[1])
-        start = HDPStart(self.sweep(order, lam_local, least), lam_local, lam_global)
-        return start.run(self.X.shape[0], loop)
-
-    def from_pooled(self, pooled, loop):
-        """Run the sweeps from pooled clusters, in which data sets drop local clusters.
-
-        A data set drops a local cluster that saves it less than the local penalty. No global
-        cluster opens, as the global penalty is infinite.
-        """
-        lam_local = self.local_penalty(pooled)
-        sweep = self.sweep(self.sets.order(), lam_local, np.inf)
-        sweep.start(pooled.centers, pooled.labels)
-        return HDPStart(sweep, lam_local, 0.0, drops=True).run(self.X.shape[0], loop)
-
-
-class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
-    """Hard Gaussian HDP: clusters several data sets, which share global clusters.
+class HDPMeans(ClusterMixin, DivergenceMixin, NearestCenters):
+    """Hard HDP: clusters several data sets, which share global clusters.
 
     Minimizes, over labels, centers and the numbers of clusters,
 
@@ -443,6 +253,9 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
         *,
         lam_local: float | Literal["auto", "farthest-first"] = "auto",
         lam_global: float | Literal["auto", "farthest-first"] = "auto",
+        divergence: Literal[
+            "squared_euclidean", "kl", "itakura_saito", "logistic"
+        ] = "squared_euclidean",
         n_clusters: int | Literal["auto"] | None = None,
         n_local: int = 5,
         n_global: int = 15,
@@ -455,6 +268,7 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
     ) -> None:
         self.lam_local = lam_local
         self.lam_global = lam_global
+        self.divergence = divergence
         self.n_clusters = n_clusters
         self.n_local = n_local
         self.n_global = n_global
@@ -469,6 +283,7 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
         for name in ("lam_local", "lam_global"):
             check_lam(getattr(self, name), finite=True, name=name, options=LAM_RULES)
         check_exact_number(self, ("lam_global",))
+        self._rule()
         check_number(self.n_local, "n_local", low=1, integer=True)
         check_number(self.n_global, "n_global", low=1, integer=True)
         self._check_starts()
@@ -508,25 +323,38 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
         weight = check_weights(sample_weight, X.shape[0])
         from_data = isinstance(self.lam_local, str) and isinstance(self.lam_global, str)
         relative = self._relative(weight, from_data)
-        if weight is None or weight.all():
-            ended = self._fit(X, relative, sets, rng, n_threads)
-        else:
-            rows = np.flatnonzero(weight)
-            active = Groups(sets.names[sets.number[rows]], len(rows))
-            positive = check_weights(relative[rows], len(rows))
-            ended = self._fit(X[rows], positive, active, rng, n_threads)
-            # the fit has seen the rows of positive weight alone
-            labels = np.empty((X.shape[0], 2), dtype=np.int32)
-            labels[rows] = np.column_stack((self.labels_, self.local_labels_))
-            local_clusters(self).label_idle(labels, X, weight, sets, n_threads)
-            self.labels_, self.local_labels_ = labels.T.copy()
+        # merge paths by a divergence use BLAS
+        limited = nullcontext() if self._rule() is None else at_most_blas_threads(n_threads)
+        with limited:
+            ended = self._fit_active(X, relative, sets, rng, n_threads)
         self._remember_rows(X, weight)
         warn_of_identifiers(self, X)
-        if from_data:
+        if from_data and self._rule() is None:
             warn_of_wide(self, wide_of_many(X, weight))
         if not ended:
             warn_not_converged(self, self.n_iter_)
         return self
+
+    def _fit_active(self, X, weight, sets, rng, n_threads):
+        """Fit the rows that have weight, and label all; returns whether the sweeps ended."""
+        if weight is None or weight.all():
+            return self._fit(X, weight, sets, rng, n_threads)
+        rows = np.flatnonzero(weight)
+        active = Groups(sets.names[sets.number[rows]], len(rows))
+        positive = check_weights(weight[rows], len(rows))
+        ended = self._fit(X[rows], positive, active, rng, n_threads)
+        # the fit has seen the rows of positive weight alone
+        labels = np.empty((X.shape[0], 2), dtype=np.int32)
+        labels[rows] = np.column_stack((self.labels_, self.local_labels_))
+        local_clusters(self).label_idle(labels, X, weight, sets, n_threads)
+        self.labels_, self.local_labels_ = labels.T.copy()
+        return ended
+
+    def _problem(self, X, weight, sets, n_threads):
+        """The rows, measured by the divergence."""
+        rows = X, weight, sets, self.lam_local, mean_weight(weight), self.max_iter, n_threads
+        rule = self._rule()
+        return HDPProblem(*rows) if rule is None else DivergenceHDPProblem(*rows, rule=rule)
 
     def _fit(self, X, weight, sets, rng, n_threads):
         """Fit rows that all have weight; returns whether the sweeps came to an end."""
@@ -534,19 +362,17 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
         for name in ("path_", "lam_global_range_"):
             vars(self).pop(name, None)
         # merge path of all rows as one data set: pooled clusters to start from, and their variance
-        pooled = None
+        pooled, problem = None, self._problem(X, weight, sets, n_threads)
         if "auto" in (self.lam_local, lam_global):
             pooling = LoopSettings(self.max_iter, callback=loop.callback)
             number = exact_number(self.n_clusters)
             fit = DPFit(X.shape[0], None, pooling, n_clusters=number, n_init=self.n_init)
-            pooled = run_starts(RowsProblem(fit, X, weight, n_threads), rng)
+            pooled = run_starts(problem.pooling(fit), rng)
             self.path_ = pooled.path
-        lam_local, unit = self.lam_local, mean_weight(weight)
-        if lam_local == "farthest-first":
-            lam_local = local_of_rows(X, sets, self.n_local, n_threads) * unit
+        if self.lam_local == "farthest-first":
+            problem.lam_local = problem.farthest_local(self.n_local) * problem.unit
         if lam_global == "farthest-first":
-            lam_global = global_of_rows(X, sets, self.n_global, n_threads) * unit
-        problem = _HDPProblem(X, weight, sets, lam_local, unit, self.max_iter, n_threads)
+            lam_global = problem.farthest_global(self.n_global) * problem.unit
         if lam_global == "auto":
             best, lam_global = self._fit_pooled(problem, pooled, rng, loop)
         else:
@@ -561,27 +387,24 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
 
     def _fit_pooled(self, problem, pooled, rng, loop):
         """The best start from pooled clusters, and the global penalty of its result."""
-        X, weight, sets, n_threads = problem.X, problem.weight, problem.sets, self._threads()
         path, number = self.path_, exact_number(self.n_clusters)
 
         def begun(k):
             """The start from the k pooled clusters of the path; fewer may remain."""
             clusters = pooled
             if k != path.best:  # of which ``pooled`` are the clusters
-                centers, n_iter = path.centers(k), self.max_iter
-                clusters = pooled_clusters(X, weight, centers, n_iter, n_threads, loop.callback)
+                clusters = problem.pooled(path.centers(k), self.max_iter, loop.callback)
             return problem.from_pooled(clusters, loop)
 
         if number is None:
-            refine = problem.labels_by_set
-            best = begun(choose_number(X, weight, sets, path, refine, rng, n_threads))
+            best = begun(choose_number(problem, path, rng))
         else:
             best = self._exact_start(begun, number)
         sweep, lam_local = best.sweep, best.lam_local
         # at a lower penalty a row (step 4) or a local cluster (step 5) would open a global cluster
         low = max(sweep.split, sweep.farthest - lam_local)
         labels, _, centers, *_ = sweep.result()
-        self.lam_global_range_ = low, _largest_global_penalty(X, weight, labels, sets, centers)
+        self.lam_global_range_ = low, problem.largest_global_penalty(labels, centers)
         inside = penalty_within(*self.lam_global_range_, 2.0 * sweep.error or lam_local)
         return best, max(float(low), inside)  # rounding may put ``inside`` below ``low``
 
@@ -621,7 +444,10 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
             self.lam_global_range_ = tuple(self._unit * bound for bound in self.lam_global_range_)
 
     def _cluster_distances(self, X):
-        return cdist(X, self.cluster_centers_)
+        rule = self._rule()
+        if rule is None:
+            return cdist(X, self.cluster_centers_)
+        return rule.between(X[:, None], self.cluster_centers_)
 
     def predict(
         self, X: ArrayLike, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -648,20 +474,21 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
         return self._predict(X, groups, sample_weight)[0]
 
     def _predict(self, X, groups, sample_weight):
-        """Labels of rows, the checked rows and weights, and the centers."""
+        """Labels of rows, the checked rows and weights, and the local clusters."""
         check_is_fitted(self)
         self._check_parameters()
         X = self._validate(X, reset=False)
         check_reach(X)
         n_threads, weight = self._threads(), check_weights(sample_weight, X.shape[0])
-        centers = learned(self, "cluster_centers_", None, X.shape[1])
+        rule = self._rule()
+        centers = self._centers(rule, X.shape[1])
         group = np.full(X.shape[0], len(self.groups_), dtype=np.int32)
         if groups is not None:
             group = Groups(groups, X.shape[0]).among(self.groups_)
-        if weight is not None:
+        if weight is not None and rule is None:
             RowsFrame(X, weight, n_threads, centers)  # raises where weighted squares overflow
         local = replace(local_clusters(self), centers=centers)
-        return local.assign(X, group, weight, n_threads), X, weight, centers
+        return local.assign(X, group, weight, n_threads), X, weight, local
 
     def score(
         self,
@@ -690,9 +517,9 @@ class HDPMeans(ClusterMixin, RowModelMixin, NearestCenters):
             clusters + lam_global_ * n_clusters_)``, with the labels of ``predict``; local clusters
             are those that rows with weight use.
         """
-        labels, rows, weight, centers = self._predict(X, groups, sample_weight)
-        sets = Groups(groups, len(rows))
+        labels, rows, weight, local = self._predict(X, groups, sample_weight)
+        sets, centers = Groups(groups, len(rows)), local.centers
         pairs = sets.number.astype(np.int64) * len(centers) + labels
         n_local = len(np.unique(pairs if weight is None else pairs[weight > 0.0]))
-        error = error_of(rows, labels, centers, self._threads(), weight)
+        error = local.error(rows, labels, self._threads(), weight)
         return -(error + self.lam_local_ * n_local + self.lam_global_ * len(centers))

@@ -9,13 +9,8 @@ criterion, the sample on which numbers are compared, and the search over the pat
 import numpy as np
 from scipy.special import gammaln
 
-from smallvar._centers.dpmeans import RowsProblem
-from smallvar._centers.starts import DPFit, run_starts
-from smallvar._core.fit_loop import LoopSettings
-from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
 from smallvar._core.validation import check_weights, unit_of
-from smallvar._selection.criterion import DensityCriterion
 from smallvar._selection.search import FEW_CLUSTERS
 
 COMPARED_ROWS = 20_000  # rows, at most, of the data sets on which numbers of clusters are compared
@@ -72,7 +67,8 @@ def shared_criterion(criterion, labels, n_clusters, sets):
 class _HDPSample:
     """A sample of whole data sets, up to COMPARED_ROWS rows, and the criterion on it."""
 
-    def __init__(self, X, weight, sets, rng, n_threads):
+    def __init__(self, problem, rng):
+        X, weight, sets = problem.X, problem.weight, problem.sets
         if len(X) > COMPARED_ROWS:
             order = rng.permutation(len(sets))
             drawn = np.cumsum(np.bincount(sets.number)[order]) <= COMPARED_ROWS
@@ -82,42 +78,28 @@ class _HDPSample:
             X, sets = X[rows], Groups(sets.number[rows], len(rows))
             weight = None if weight is None else check_weights(weight[rows], len(rows))
         weight = None if weight is None else weight / unit_of(weight)
-        self.X, self.weight, self.sets, self.n_threads = X, weight, sets, n_threads
-        varying = RowsFrame(X, weight, n_threads).spread > 0.0
-        self.varies = bool(varying.any())
-        if self.varies:
-            X = X if varying.all() else np.ascontiguousarray(X[:, varying])
-            self.criterion = DensityCriterion(RowsFrame(X, weight, n_threads))
+        self.problem = problem.of(X, weight, sets)
+        self.criterion = self.problem.criterion()
 
-    def value(self, centers, refine):
+    def value(self, centers):
         """The criterion that data sets reach from pooled centers; infinite for too many."""
-        k = len(centers)
-        if k > max(1, self.criterion.cap):
+        if len(centers) > max(1, self.criterion.cap):
             return np.inf
-        pooled = pooled_clusters(self.X, self.weight, centers, POOLED_SWEEPS, self.n_threads)
-        labels, k = refine(self.X, self.weight, self.sets, pooled)
-        return shared_criterion(self.criterion, labels, k, self.sets)
+        labels, k = self.problem.labels_by_set(self.problem.pooled(centers, POOLED_SWEEPS))
+        return shared_criterion(self.criterion, labels, k, self.problem.sets)
 
 
-def pooled_clusters(X, weight, centers, max_iter, n_threads, callback=None):
-    """A fit by k-means sweeps of all rows from these centers; no cluster opens."""
-    loop = LoopSettings(max_iter, callback=callback)
-    fit = DPFit(X.shape[0], 1.0, loop, max_clusters=len(centers), init=centers)
-    return run_starts(RowsProblem(fit, X, weight, n_threads), None)
-
-
-def choose_number(X, weight, sets, path, refine, rng, n_threads):
+def choose_number(problem, path, rng):
     """The number of clusters on a merge path of all rows with the lowest shared criterion.
 
-    ``refine(X, weight, sets, pooled)`` returns the labels that data sets reach from pooled
-    clusters, and the number of global clusters then. Numbers that differ by a quarter are compared
-    first, then those between the neighbors of the best. The number of the path itself is kept
-    unless another one is better by more than ``tie``, the cost of one parameter.
+    ``problem`` is the HDPProblem of the rows. Numbers that differ by a quarter are compared first,
+    then those between the neighbors of the best. The number of the path itself is kept unless
+    another one is better by more than ``tie``, the cost of one parameter.
     """
-    if len(sets) == 1:
+    if len(problem.sets) == 1:
         return path.best
-    sample = _HDPSample(X, weight, sets, rng, n_threads)
-    if not sample.varies:
+    sample = _HDPSample(problem, rng)
+    if sample.criterion is None:
         return path.best
     available = [int(k) for k in path.n_clusters if k <= path.longest]
     values = {}
@@ -126,7 +108,7 @@ def choose_number(X, weight, sets, path, refine, rng, n_threads):
         """The best number of clusters of all that were compared so far, these included."""
         for k in numbers:
             if k not in values:
-                values[k] = sample.value(path.centers(k), refine)
+                values[k] = sample.value(path.centers(k))
         return min(values, key=lambda k: (values[k], k))
 
     # numbers in a geometric sequence, and the choice for the pooled rows

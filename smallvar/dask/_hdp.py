@@ -12,7 +12,8 @@ import numpy as np
 from dask import compute, delayed, is_dask_collection
 
 import smallvar
-from smallvar._centers.hdp import HDPStart, LocalClusters, local_clusters
+from smallvar._centers.hdp import local_clusters
+from smallvar._centers.hdp_problem import HDPStart, LocalClusters
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.validation import check_lam, check_number, check_option, check_reach
 from smallvar._sweeps.in_order import error_of

@@ -1,17 +1,22 @@
 """Shared clusters: the hard HDP (KJ12 Algorithm 2)."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from twins.bregman import divergences, opened, own_divergence
 from twins.exact import (
     exact_sums,
     layout,
+    means_within,
     squared_distances,
     sum_of_squares,
     weighted_means,
     without_gaps,
 )
+
+SQUARED = "squared_euclidean"
 
 
 @dataclass
@@ -27,14 +32,19 @@ class Hierarchy:
     low: float  # the largest saving of a global cluster that was not opened in the last sweep
 
 
-def drop(X, sets, weights, labels, centers, lam_local):
+def distances(X, centers, name):
+    """All divergences of this name."""
+    return squared_distances(X, centers) if name == SQUARED else divergences(X, centers, name)
+
+
+def drop(X, sets, weights, labels, centers, lam_local, name=SQUARED):
     """Each data set gives up its cheapest local cluster while that costs less than lam_local."""
     for rows in sets:
         while True:
             used = np.unique(labels[rows])
             if len(used) == 1:
                 break
-            D = squared_distances(X[rows], centers[used])
+            D = distances(X[rows], centers[used], name)
             own = np.searchsorted(used, labels[rows])
             at = np.arange(len(rows))
             mine = D[at, own]
@@ -48,37 +58,48 @@ def drop(X, sets, weights, labels, centers, lam_local):
             labels[rows[gone]] = used[other[gone]]
 
 
-def hdp(X, groups, lam_local, lam_global, *, weights=None, max_iter=300, begin=None):
+def hdp(
+    X, groups, lam_local, lam_global, *, weights=None, max_iter=300, begin=None, divergence=SQUARED
+):
     """Algorithm 2 of KJ12. Local clusters are pairs (data set, global cluster).
 
-    ``begin``: labels and centers of a fixed point; wherever one is reached, data sets drop the
+    A divergence takes the place of the squared distance; a cluster that opens on the border of its
+    domain is moved off it. ``begin``: labels and centers of a fixed point; wherever one is reached, data sets drop the
     local clusters that are not worth lam_local.
     """
     X = np.asarray(X, dtype=float)
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
     sets = [np.flatnonzero(groups == g) for g in np.unique(groups)]
-    b = layout(X, weights)
+    name, euclidean = divergence, divergence == SQUARED
+    b = layout(X, weights) if euclidean else layout(X, weights, np.zeros(X.shape[1]), 0)
+    means = weighted_means if euclidean else means_within
+    mean_of_all = means(X, weights, np.zeros(len(X), dtype=int), b)[0]
+
+    def center_at(x, weight, cost, penalty):
+        return x if euclidean else opened(x, weight, cost / weight, penalty, mean_of_all, name)[0]
+
     if begin is None:
         labels = np.zeros(len(X), dtype=int)
-        centers = weighted_means(X, weights, labels, b)
+        centers = means(X, weights, labels, b)
     else:
         labels, centers = np.array(begin[0], dtype=int), begin[1]
     path, n_iter, was_fixed = [], 0, begin is not None
     while n_iter < max_iter:
-        opened, low = len(centers), 0.0
+        n_before, low = len(centers), 0.0
         dropping = labels.copy()
         if was_fixed:
-            drop(X, sets, weights, labels, centers, lam_local)
+            drop(X, sets, weights, labels, centers, lam_local, name)
         dropped, before = not np.array_equal(labels, dropping), labels.copy()
         for rows in sets:  # step 4
             local = set(labels[rows])
             for i in rows:
-                cost = weights[i] * squared_distances(X[i : i + 1], centers)[0]
+                cost = weights[i] * distances(X[i : i + 1], centers, name)[0]
                 cost += [0 if p in local else lam_local for p in range(len(centers))]
                 low = max(low, cost.min() - lam_local)
                 if cost.min() > lam_local + lam_global:
                     labels[i] = len(centers)
-                    centers = np.vstack([centers, X[i]])
+                    new = center_at(X[i], weights[i], cost.min(), lam_local + lam_global)
+                    centers = np.vstack([centers, new])
                 else:
                     labels[i] = cost.argmin()
                 local.add(labels[i])
@@ -86,23 +107,25 @@ def hdp(X, groups, lam_local, lam_global, *, weights=None, max_iter=300, begin=N
             for c in np.unique(labels[rows]):
                 mine = rows[labels[rows] == c]
                 one = np.zeros(len(mine), dtype=int)
-                mean = weighted_means(X[mine], weights[mine], one, b)[0]
+                mean = means(X[mine], weights[mine], one, b)[0]
                 weight_sum = exact_sums(X[mine], weights[mine], one, 1, b)[1][0]
-                cost = weight_sum * squared_distances(mean[None], centers)[0]
+                cost = weight_sum * distances(mean[None], centers, name)[0]
                 low = max(low, cost.min())
                 if cost.min() > lam_global:
                     labels[mine] = len(centers)
-                    centers = np.vstack([centers, mean])
+                    new = center_at(mean, weight_sum, cost.min(), lam_global)
+                    centers = np.vstack([centers, new])
                 else:
                     labels[mine] = cost.argmin()
-        created = len(centers) > opened
+        created = len(centers) > n_before
         fixed = np.array_equal(labels, before) and not created and not dropped
         ended = fixed and (was_fixed or begin is None)
         was_fixed = fixed and begin is not None
         labels, _ = without_gaps(labels)  # step 6
-        centers = weighted_means(X, weights, labels, b)
+        centers = means(X, weights, labels, b)
         n_local = np.array([len(set(labels[rows])) for rows in sets])
-        sse = sum_of_squares(X, weights, labels, centers)
+        error = sum_of_squares if euclidean else partial(own_divergence, name=name)
+        sse = error(X, weights, labels, centers)
         penalty = 0.0 if begin is not None else lam_global * len(centers)
         path.append(sse + lam_local * n_local.sum() + penalty)
         n_iter += 1

@@ -1,0 +1,264 @@
+"""The rows of a fit of the hard HDP (Kulis & Jordan 2012, section 4), and the starts made of them.
+
+``HDPStart`` repeats sweeps until nothing changes; ``LocalClusters`` labels rows once the clusters
+are known; ``HDPProblem`` has the rows, measured by squared distances. ``divergence_hdp`` has those
+that are measured by a divergence.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from sklearn.utils import gen_batches
+
+from smallvar._centers.dpmeans import RowsProblem
+from smallvar._centers.starts import DPFit, run_starts
+from smallvar._core.fit_loop import LoopSettings, Progress, RecordedStart
+from smallvar._core.frame import RowsFrame
+from smallvar._selection.columns import count_distinct
+from smallvar._selection.criterion import DensityCriterion
+from smallvar._selection.penalty import global_of_rows, local_of_rows
+from smallvar._sweeps.hdp import HDPSweep
+from smallvar._sweeps.in_order import assign, error_of
+
+LOCAL_PENALTY = 3.0  # lam_local by default, in variances times log(distinct rows)
+
+
+class HDPStart(RecordedStart):
+    """One start of the hard HDP: sweeps until nothing changes.
+
+    With ``drops`` the start begins at a fixed point. Steps in which data sets give up local
+    clusters then alternate with runs of sweeps, until neither changes anything.
+    """
+
+    def __init__(self, sweep, lam_local, lam_global, drops=False):
+        self.sweep, self.lam_local, self.lam_global = sweep, lam_local, lam_global
+        self.drops, self.counts = drops, []
+
+    @property
+    def k(self):
+        """Number of global clusters."""
+        return self.sweep.k
+
+    def run(self, n, loop):
+        """Sweep over n rows to the end."""
+        sweep, progress = self.sweep, Progress(loop, n)
+        self.progress, at_fixed_point = progress, self.drops
+        while progress.should_continue:
+            # a drop lowers the objective, but may leave rows and centers out of place: sweep again
+            dropped = sweep.drop() if at_fixed_point else 0
+            changed, created = sweep.sweep()
+            changed = changed or dropped > 0
+            progress.record(
+                sweep.error + self.lam_local * sweep.n_local + self.lam_global * sweep.k,
+                f"{sweep.k} global clusters, {sweep.n_local} local ones, {{}}",
+                changed=changed,
+                opened=created,
+                converged=not changed and (at_fixed_point or not self.drops),
+                n_clusters=sweep.k,
+                n_open=sweep.k + sweep.n_local,
+            )
+            at_fixed_point = self.drops and not changed
+            self.counts.append(sweep.k)
+        return self
+
+    def objectives(self, lam_global):
+        """The objective after every sweep, by a penalty that ``drops`` know only at the end."""
+        path = np.array(self.progress.path)
+        return path if lam_global == self.lam_global else path + lam_global * np.array(self.counts)
+
+
+@dataclass(frozen=True)
+class LocalClusters:
+    """The global clusters that each data set uses, and the penalty for a further one.
+
+    ``names`` are the data sets, sorted; ``used`` has, for each of them, the global clusters of its
+    local ones (int32).
+    """
+
+    names: NDArray[Any]
+    used: list[NDArray[np.int32]]
+    centers: NDArray[np.float64]
+    lam_local: float
+
+    def assign(self, X, group, weight, n_threads):
+        """Labels of the cheapest global clusters (KJ12, step 4, no cluster opened).
+
+        A cluster c costs a row of data set j and weight w
+
+            w ||x - mu_c||^2 + (lam_local unless data set j uses c).
+
+        Rows of weight zero get the nearest of the clusters that their data set uses. ``group`` is
+        the number of the data set of each row, ``len(names)`` for a data set that the fit has not
+        seen.
+        """
+        # offset[j, c]: penalty of a row of data set j in cluster c; last row: unknown data sets
+        offset = np.full((len(self.names) + 1, len(self.centers)), self.lam_local)
+        for j, used in enumerate(self.used):
+            offset[j, used] = 0.0
+        labels = self.cheapest(X, group, offset, n_threads, weight)
+        if weight is not None and not weight.all():
+            idle = np.flatnonzero(weight == 0.0)
+            # the nearest of the clusters that the data set uses; any, if that is not known
+            offset[offset > 0.0] = np.inf
+            offset[-1] = 0.0
+            labels[idle] = self.cheapest(X[idle], group[idle], offset, n_threads)
+        return labels
+
+    def cheapest(self, X, group, offset, n_threads, weight=None):
+        """The cluster of each row with the least w ||x - mu_c||^2 + offset[group, c]."""
+        return assign(X, group, self.centers, offset, n_threads, weight)
+
+    def error(self, X, labels, n_threads, weight):
+        """Weighted sum of squared distances to the assigned centers."""
+        return error_of(X, labels, self.centers, n_threads, weight)
+
+    def label_idle(self, labels, X, weight, sets, n_threads):
+        """Set the global and local ``labels`` (INOUT, two columns) of rows of weight zero."""
+        idle = np.flatnonzero(weight == 0.0)
+        group = sets.among(self.names)[idle]
+        global_labels = self.assign(X[idle], group, weight[idle], n_threads)
+        # the local label of each global cluster in each data set; -1 where it is not used
+        local_of_global = np.full((len(self.names) + 1, len(self.centers)), -1, dtype=np.int32)
+        for j, used in enumerate(self.used):
+            local_of_global[j, used] = np.arange(len(used))
+        labels[idle, 0], labels[idle, 1] = global_labels, local_of_global[group, global_labels]
+
+
+class HDPProblem:
+    """The rows of a fit, with their data sets, and the starts that are made of them.
+
+    Fits of all rows and of samples of them have the settings in common: ``lam_local`` is "auto"
+    where it follows from the rows; ``unit`` is the mean weight of all rows, the penalty where the
+    rows have no variance. Rows are measured by squared distances.
+    """
+
+    def __init__(self, X, weight, sets, lam_local, unit, max_iter, n_threads):
+        self.X, self.weight, self.sets, self.n_threads = X, weight, sets, n_threads
+        self.lam_local, self.unit, self.max_iter = lam_local, unit, max_iter
+
+    def of(self, X, weight, sets):
+        """The problem of other rows, with these settings."""
+        return type(self)(X, weight, sets, self.lam_local, self.unit, self.max_iter, self.n_threads)
+
+    @cached_property
+    def frame(self):
+        """The frame of the rows."""
+        return RowsFrame(self.X, self.weight, self.n_threads)
+
+    @property
+    def least_opening(self):
+        """What a global cluster must save at least: more than rounding of the mean can make it."""
+        return self.frame.rounding * self.frame.center[1]
+
+    def pooling(self, fit):
+        """The rows as one data set, for starts of k-means."""
+        return RowsProblem(fit, self.X, self.weight, self.n_threads)
+
+    def pooled(self, centers, max_iter, callback=None):
+        """A fit by k-means sweeps of all rows from these centers; no cluster opens."""
+        loop = LoopSettings(max_iter, callback=callback)
+        fit = DPFit(self.X.shape[0], 1.0, loop, max_clusters=len(centers), init=centers)
+        return run_starts(self.pooling(fit), None)
+
+    def criterion(self):
+        """The criterion of labels of these rows, in the columns that vary; None if none does."""
+        varying = self.frame.spread > 0.0
+        if not varying.any():
+            return None
+        X = self.X if varying.all() else np.ascontiguousarray(self.X[:, varying])
+        return DensityCriterion(RowsFrame(X, self.weight, self.n_threads))
+
+    def labels_by_set(self, pooled):
+        """Global labels after the sweeps that start from pooled clusters, and the number of these.
+
+        In the sweeps each data set leaves the clusters that save it less than the local penalty, so
+        fewer may remain.
+        """
+        sweep = self.from_pooled(pooled, LoopSettings(self.max_iter)).sweep
+        return sweep.result()[0], sweep.k
+
+    def farthest_local(self, number):
+        """The local penalty of the farthest-first rule, for this guess of the clusters of a set."""
+        return local_of_rows(self.X, self.sets, number, self.n_threads)
+
+    def farthest_global(self, number):
+        """The global penalty of the farthest-first rule, for this guess of all clusters."""
+        return global_of_rows(self.X, self.sets, number, self.n_threads)
+
+    def distances(self, means, centers):
+        """Squared distances of means from centers."""
+        return cdist(means, centers, "sqeuclidean")
+
+    def local_penalty(self, pooled):
+        """The penalty for each local cluster; "auto": 3 s^2 log(u), for u distinct rows.
+
+        s^2 = inertia / (u d), where d is the number of columns that vary, is the variance within
+        the pooled clusters.
+        """
+        if self.lam_local != "auto":
+            return float(self.lam_local)
+        n_distinct = count_distinct(self.X)
+        n_varying = int((self.frame.spread > 0.0).sum())
+        if not pooled.inertia > 0.0:
+            return float(self.unit)
+        variance = LOCAL_PENALTY * pooled.inertia / (n_distinct * n_varying)
+        return float(variance * float(np.log(n_distinct)) or self.unit)
+
+    def sweep(self, order, lam_local, lam_global):
+        """The sweep of these rows, visited in this order."""
+        weight = None if self.weight is None else self.weight[order]
+        sets, frame = (
+            (self.sets.number[order], len(self.sets)),
+            (self.frame.layout, self.frame.mean),
+        )
+        penalties = lam_local, lam_global
+        return HDPSweep(self.X, order, *sets, *penalties, *frame, self.n_threads, weight)
+
+    def from_mean(self, order, lam_local, lam_global, loop):
+        """Run Algorithm 2 from the mean of all rows, which are visited in this order."""
+        least = max(lam_global, self.least_opening)
+        start = HDPStart(self.sweep(order, lam_local, least), lam_local, lam_global)
+        return start.run(self.X.shape[0], loop)
+
+    def from_pooled(self, pooled, loop):
+        """Run the sweeps from pooled clusters, in which data sets drop local clusters.
+
+        A data set drops a local cluster that saves it less than the local penalty. No global
+        cluster opens, as the global penalty is infinite.
+        """
+        lam_local = self.local_penalty(pooled)
+        sweep = self.sweep(self.sets.order(), lam_local, np.inf)
+        sweep.start(pooled.centers, pooled.labels)
+        return HDPStart(sweep, lam_local, 0.0, drops=True).run(self.X.shape[0], loop)
+
+    def largest_global_penalty(self, labels, centers):
+        """The penalty above which some global cluster, were it gone, would not be opened again.
+
+        If global cluster c were gone, a local cluster j on c, of weight s_j and mean m_j, would
+        open it again (KJ12, step 5) where s_j min_{p != c} ||m_j - mu_p||^2 exceeds the global
+        penalty. The result is the maximum of that over the local clusters on c, minimized over c.
+        It is infinite for a single cluster.
+        """
+        X, weight, sets, k = self.X, self.weight, self.sets, len(centers)
+        if k == 1:
+            return np.inf
+        # a pair is a local cluster: data set * k + global cluster
+        pairs, pair_of_row = np.unique(
+            sets.number.astype(np.int64) * k + labels, return_inverse=True
+        )
+        weights, assigned = np.bincount(pair_of_row, weight), pairs % k
+        means = np.empty((len(pairs), X.shape[1]))
+        for j in range(X.shape[1]):
+            column = X[:, j] if weight is None else weight * X[:, j]
+            means[:, j] = np.bincount(pair_of_row, column) / weights
+        largest = np.zeros(k)
+        for batch in gen_batches(len(pairs), 4096):
+            distances = self.distances(means[batch], centers)
+            # without the cluster itself
+            distances[np.arange(len(distances)), assigned[batch]] = np.inf
+            np.maximum.at(largest, assigned[batch], weights[batch] * distances.min(axis=1))
+        return float(largest.min())
