@@ -13,8 +13,8 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
 from smallvar import DPMeans, HDPMeans, farthest_first_lambda, hdp_lambdas
-from smallvar._centers import hdp_problem as hdp_module
 from smallvar._centers import hdp_choice
+from smallvar._centers import hdp_problem as hdp_module
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
 from smallvar._selection.criterion import DensityCriterion

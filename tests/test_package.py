@@ -125,7 +125,15 @@ LAYERS = {
         ),
         *("noise", "uniform_noise", "robust", "shapes"),
         *("divergence", "divergence_path", "bregman", "spherical", "gaussians"),
-        *("gaussian_path", "gaussian_number", "mahalanobis", "hdp_problem", "divergence_hdp", "hdp_choice", "hdp"),
+        *(
+            "gaussian_path",
+            "gaussian_number",
+            "mahalanobis",
+            "hdp_problem",
+            "divergence_hdp",
+            "hdp_choice",
+            "hdp",
+        ),
     ),
     "_mixed": (
         *("reading", "kinds", "order", "columns", "profiles"),

@@ -109,6 +109,8 @@ class HDPMeans(LocalCounterpart, smallvar.HDPMeans):
         Penalty for each local cluster, in squared data units, > 0.
     lam_global : float
         Penalty for each global cluster, in squared data units, > 0.
+    divergence : {"squared_euclidean"}, default="squared_euclidean"
+        Other divergences of :class:`smallvar.HDPMeans` are refused.
     max_iter : int, default=300
         Largest number of sweeps; those that open global clusters do not
         count, but there are at most ``max_iter + n_samples``.
@@ -217,6 +219,7 @@ class HDPMeans(LocalCounterpart, smallvar.HDPMeans):
         *,
         lam_local: float,
         lam_global: float,
+        divergence: Literal["squared_euclidean"] = "squared_euclidean",
         max_iter: int = 300,
         tol: float = 0.0,
         persist: bool | Literal["auto"] = "auto",
@@ -225,6 +228,7 @@ class HDPMeans(LocalCounterpart, smallvar.HDPMeans):
     ) -> None:
         self.lam_local = lam_local
         self.lam_global = lam_global
+        self.divergence = divergence
         self.max_iter = max_iter
         self.tol = tol
         self.persist = persist
@@ -240,6 +244,11 @@ class HDPMeans(LocalCounterpart, smallvar.HDPMeans):
                     f"smallvar.HDPMeans to a sample of whole data sets and take its {name}_"
                 )
             check_lam(value, finite=True, name=name)
+        if self.divergence != "squared_euclidean":
+            raise ValueError(
+                "divergence must be 'squared_euclidean' for a dask collection, got "
+                f"{self.divergence!r}: fit smallvar.HDPMeans"
+            )
         if not isinstance(self.persist, bool):
             check_option(self.persist, "persist", ("auto",))
         check_number(self.max_opened, "max_opened", low=1, integer=True)

@@ -64,8 +64,8 @@ def hdp(
     """Algorithm 2 of KJ12. Local clusters are pairs (data set, global cluster).
 
     A divergence takes the place of the squared distance; a cluster that opens on the border of its
-    domain is moved off it. ``begin``: labels and centers of a fixed point; wherever one is reached, data sets drop the
-    local clusters that are not worth lam_local.
+    domain is moved off it. ``begin``: labels and centers of a fixed point; wherever one is
+    reached, data sets drop the local clusters that are not worth lam_local.
     """
     X = np.asarray(X, dtype=float)
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
