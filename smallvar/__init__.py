@@ -28,6 +28,7 @@ from smallvar._centers.bregman import BregmanDPMeans
 from smallvar._centers.coreset import coreset
 from smallvar._centers.dpmeans import DPMeans
 from smallvar._centers.hdp import HDPMeans
+from smallvar._centers.hdp_bound import hdp_bound
 from smallvar._centers.mahalanobis import MahalanobisMeans
 from smallvar._centers.minibatch import MiniBatchDPMeans
 from smallvar._centers.robust import RobustDPMeans
@@ -102,6 +103,7 @@ __all__ = [
     "farthest_first_lambda",
     "feature_path",
     "get_include",
+    "hdp_bound",
     "hdp_lambdas",
     "match_clusters",
     "progress_callback",

@@ -133,6 +133,7 @@ LAYERS = {
             "divergence_hdp",
             "hdp_choice",
             "hdp",
+            "hdp_bound",
         ),
     ),
     "_mixed": (

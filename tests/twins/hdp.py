@@ -134,6 +134,28 @@ def hdp(
     return Hierarchy(labels, centers, n_local, path[-1], np.array(path), n_iter, low)
 
 
+def bound(X, groups, lam_local, lam_global, weights, shares):
+    """A bound on the objective: a share of the error is paid by local clusters, the rest by all."""
+
+    def of_dpmeans(X, w, lam, share):
+        squares, mean = squared_distances(X, X), np.average(X, axis=0, weights=w)
+        G = (np.sqrt(w)[:, None] * (X - mean)) @ (np.sqrt(w)[:, None] * (X - mean)).T
+        by_values = lam + np.minimum(share * np.linalg.eigvalsh(G), lam).sum()
+        by_pairs = 0.0
+        for i in range(len(X)):
+            order = np.argsort(squares[i])
+            cost = share * np.cumsum(w[order] * squares[i, order]) / 2 + lam
+            by_pairs += w[i] * (cost / np.cumsum(w[order])).min()
+        return max(by_values, by_pairs)
+
+    def total(a):
+        parts = [groups == g for g in np.unique(groups)]
+        local = [of_dpmeans(X[rows], weights[rows], lam_local, a) for rows in parts]
+        return sum(local) + of_dpmeans(X, weights, lam_global, 1 - a)
+
+    return max(map(total, shares))
+
+
 def local_price(X, weights, inertia, price):
     """What a local cluster must save: so many variances within clusters, times log(rows)."""
     used = X[weights > 0]
