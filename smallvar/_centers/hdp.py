@@ -62,7 +62,8 @@ class HDPMeans(ClusterMixin, DivergenceMixin, NearestCenters):
     where a local cluster consists of the rows of one data set in one of the K global clusters.
     Each data set pays ``lam_local`` for each global cluster that it uses, and ``lam_global`` is
     paid once for each global cluster. With weights w_i, squared distances are multiplied by them.
-    By default both penalties are derived from the data.
+    By default both penalties are derived from the data. A Bregman divergence D(x_i, mu_{z_i}) may
+    take the place of the squared distance, for counts, shares, bits or waiting times.
 
     Parameters
     ----------
@@ -77,6 +78,9 @@ class HDPMeans(ClusterMixin, DivergenceMixin, NearestCenters):
         the local clusters that save less than ``lam_local``. The number of global clusters is the
         one with the lowest criterion: see Notes. "farthest-first" derives the penalty from the data
         and the guess ``n_global``.
+    divergence : {"squared_euclidean", "kl", "itakura_saito", "logistic"}, \
+default="squared_euclidean"
+        The divergence D, as for :class:`BregmanDPMeans`. Penalties are then in units of D.
     n_clusters : int, "auto" or None, default=None
         The exact number of global clusters, if ``lam_global`` is "auto". At most the number of
         distinct rows, and of global clusters that save some data set ``lam_local_``. None or
@@ -168,6 +172,7 @@ class HDPMeans(ClusterMixin, DivergenceMixin, NearestCenters):
     --------
     DPMeans : Clusters one data set.
     hdp_lambdas : Penalties from guesses of the numbers of clusters.
+    hdp_bound : A lower bound on the objective.
 
     Notes
     -----
@@ -179,7 +184,10 @@ class HDPMeans(ClusterMixin, DivergenceMixin, NearestCenters):
 
         lam_local_ = 3 s^2 log(u),  s^2 = (weighted squared error of the pooled clusters) / (u d)
 
-    with u distinct rows and d columns that vary. The number of pooled clusters minimizes
+    with u distinct rows and d columns that vary. (By another divergence it is 3/2 phi log(u), with
+    the dispersion phi and the number of rows u of :class:`BregmanDPMeans`: 1 for Poisson counts
+    and bits, and the mean of 2 D / d for other numbers. For squared distances that is 2 s^2. The
+    criterion is that of BregmanDPMeans, too.) The number of pooled clusters minimizes
     V + 2 min(0, sum_j L_j - L). V is the criterion of :func:`cluster_path` for the labels at which
     the data sets end, and L_j the length of a code for the labels of data set j by itself, ::
 
@@ -199,6 +207,9 @@ class HDPMeans(ClusterMixin, DivergenceMixin, NearestCenters):
     cluster that its data set has already is united with the local cluster there, which saves
     ``lam_local``; if that one is still to be visited, it then moves with the rows that have joined.
 
+    By a divergence a local cluster moves by D of its mean. Components of an opened center on the
+    border of the domain are moved as in BregmanDPMeans. Data outside the domain raise.
+
     A row of weight w joins a cluster at w times the squared distance, and opens one if that
     exceeds the penalties. Penalties that "auto" derives are proportional to the weights, those of
     "farthest-first" to their mean. Rows of weight zero take no part in the fit. They get the label
@@ -209,7 +220,7 @@ class HDPMeans(ClusterMixin, DivergenceMixin, NearestCenters):
     References
     ----------
     Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics, section
-    4, Algorithm 2.
+    4, Algorithm 2. Divergences: Jiang, Kulis & Jordan (2012).
 
     Examples
     --------

@@ -161,7 +161,7 @@ def hdp_bound(
     >>> model = HDPMeans(lam_local=2.0, lam_global=5.0).fit(X, groups=groups)
     >>> bound = hdp_bound(X, groups, 2.0, 5.0)
     >>> print(f"{bound:.2f} <= {model.objective_:.2f}")
-    22.00 <= 24.17
+    24.00 <= 24.00
     """
     X = check_data(X)
     for name, lam in (("lam_local", lam_local), ("lam_global", lam_global)):
