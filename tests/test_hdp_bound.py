@@ -64,7 +64,7 @@ def test_bound_of_a_kernel_and_of_eigenvalues(monkeypatch):
     bound = hdp_bound(K, groups, 0.5, 3.0, kernel="precomputed")
     assert 0.5 * model.objective_ < bound <= model.objective_
     both = hdp_bound(X, groups, 1.0, 20.0)
-    monkeypatch.setattr(module, "MOST_ROWS", 1)  # eigenvalues alone, of which X has three
+    monkeypatch.setattr(module, "MOST_PAIRED_ROWS", 1)  # eigenvalues alone, of which X has three
     assert 0.0 < hdp_bound(X, groups, 1.0, 20.0) < 0.9 * both
     assert hdp_bound(K, groups, 0.5, 3.0, kernel="precomputed") <= bound
 

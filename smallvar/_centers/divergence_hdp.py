@@ -163,12 +163,9 @@ class DivergenceHDPSweep:
                 event[rest] = (best[rest] != own[rest]) | (least[rest] > limit)
             elif best[at] > own[at]:
                 # the local cluster that it joins is yet to be visited, and has its rows then
-                other = at + np.searchsorted(pairs[at:], pairs[at] - own[at] + best[at])
-                if (
-                    best[at] < k
-                    and other < len(pairs)
-                    and pairs[other] - pairs[at] == (best[at] - own[at])
-                ):
+                wanted = pairs[at] - own[at] + best[at] if best[at] < k else -1
+                other = int(np.searchsorted(pairs, wanted))
+                if other < len(pairs) and pairs[other] == wanted:
                     clusters.unite(other, at)
                     joined[at], cost = other, compare(slice(other, other + 1))[0]
                     best[other], least[other] = cost.argmin(), cost.min()
@@ -186,9 +183,7 @@ class DivergenceHDPSweep:
         clusters = _LocalMeans(self.problem, self.X, self.weight, self.labels, len(kept))
         self.centers = clusters.means
         self._note_used()
-        self.error = self.problem.local_clusters(self.centers).error(
-            self.X, self.labels, None, self.weight
-        )
+        self.error = _error(self.problem.rule, self.X, self.labels, self.centers, self.weight)
 
     def drop(self):
         """Data sets give up local clusters, the cheapest first, while that costs < lam_local.
@@ -229,6 +224,14 @@ class DivergenceHDPSweep:
         return labels, local_labels, self.centers.copy(), self.used.sum(axis=1), lists
 
 
+def _error(rule, X, labels, centers, weight):
+    """Weighted sum of divergences from the assigned centers, rounded once."""
+    out = np.empty(len(X))
+    for rows in blocks(len(X), X.shape[1]):
+        out[rows] = rule.between(X[rows].astype(np.float64, copy=False), centers[labels[rows]])
+    return exact_total(out if weight is None else weight * out)
+
+
 def _amend(best, least, new, p):
     """Set the cheapest clusters ``best``, and their costs (INOUT), where p has become cheaper."""
     closer = (new < least) | ((new == least) & (p < best))
@@ -258,29 +261,16 @@ class DivergenceLocalClusters(LocalClusters):
         return labels
 
     def error(self, X, labels, n_threads, weight):
-        """Weighted sum of divergences from the assigned centers, rounded once."""
-        out = np.zeros(len(X))
-        taken = np.arange(len(X)) if weight is None else np.flatnonzero(weight)
-        for block in blocks(len(taken), X.shape[1]):
-            rows = taken[block]
-            x = X[rows].astype(np.float64, copy=False)
-            out[rows] = self.rule.between(x, self.centers[labels[rows]])
-        return exact_total(out if weight is None else weight * out)
+        """Weighted sum of divergences from the assigned centers."""
+        rows = slice(None) if weight is None else weight > 0.0  # others may be infinitely far
+        weight = None if weight is None else weight[rows]
+        return _error(self.rule, X[rows], labels[rows], self.centers, weight)
 
 
 class DivergenceHDPProblem(HDPProblem):
     """The rows of a fit by a divergence, ``rule``, with their data sets."""
 
     least_opening = 0.0  # no divergence is taken for rounding
-
-    def __init__(self, *settings, rule):
-        super().__init__(*settings)
-        self.rule = rule
-
-    def of(self, X, weight, sets):
-        """The problem of other rows, with these settings."""
-        settings = self.lam_local, self.unit, self.max_iter, self.n_threads
-        return DivergenceHDPProblem(X, weight, sets, *settings, rule=self.rule)
 
     @cached_property
     def reference(self):
@@ -289,17 +279,13 @@ class DivergenceHDPProblem(HDPProblem):
         return checked_reference(self.rule, self.X, self.weight, frame)
 
     @cached_property
-    def family(self):
-        """The criterion of the rows, in the columns that vary; None if none does."""
+    def criterion(self):
+        """The criterion of labels of these rows, in the columns that vary; None if none does."""
         varying = self.reference.frame.layout.high > self.reference.frame.layout.low
         if not varying.any():
             return None
         X = self.X if varying.all() else np.ascontiguousarray(self.X[:, varying])
         return Family(self.rule)(X, self.weight, self.n_threads)[0]
-
-    def criterion(self):
-        """The criterion of labels of these rows; None if no column varies."""
-        return self.family
 
     def pooling(self, fit):
         """The rows as one data set, for starts of DP-means."""
@@ -314,39 +300,35 @@ class DivergenceHDPProblem(HDPProblem):
         """
         if self.lam_local != "auto":
             return float(self.lam_local)
-        if self.family is None or not pooled.inertia > 0.0:
+        family = self.criterion
+        if family is None or not pooled.inertia > 0.0:
             return float(self.unit)
-        u, n = self.family.distinct, self.family.n
-        state = self.family.relabeled(pooled.labels, pooled.n_clusters)
-        phi = self.family.dispersion(pooled.inertia / n, state.weights / n, state.centers)
+        u, n, state = family.distinct, family.n, family.relabeled(pooled.labels, pooled.n_clusters)
+        phi = family.dispersion(pooled.inertia / n, state.weights / n, state.centers)
         return float(0.5 * LOCAL_PENALTY * phi * np.log(u) * n / u or self.unit)
 
     def sweep(self, order, lam_local, lam_global):
         """The sweep of these rows, visited in this order."""
         return DivergenceHDPSweep(self, order, lam_local, lam_global)
 
-    def local_clusters(self, centers, names=(), used=(), lam_local=0.0):
-        """The local clusters at these centers."""
-        return DivergenceLocalClusters(names, used, centers, lam_local, self.rule)
-
     def farthest_local(self, number):
         """The local penalty of the farthest-first rule, for this guess of the clusters of a set."""
 
-        def rule_of(rows):
+        def of_set(rows):
             X = self.X[rows].astype(np.float64)
-            mean = np.clip(X.mean(axis=0), X.min(axis=0), X.max(axis=0))
-            add_seed = among(self.distances(X, mean), lambda i: self.distances(X, X[i]))
+            add_seed = among(self.distances(X, X.mean(axis=0)), lambda i: self.distances(X, X[i]))
             return farthest_by(add_seed, min(number, len(rows)), 0.0)
 
-        return local_lambda(self.sets, rule_of)
+        return local_lambda(self.sets, of_set)
 
     def farthest_global(self, number):
         """The global penalty of the farthest-first rule, for this guess of all clusters."""
-        X, mean = self.X.astype(np.float64), SumsFrame(self.X, None, self.n_threads).mean
-        from_mean = self.distances(X, mean)
+        X = self.X.astype(np.float64)
+        from_mean = self.distances(X, SumsFrame(X, None, self.n_threads).mean)
         return global_lambda(self.sets, from_mean, lambda i: self.distances(X, X[i]), number, 0.0)
 
     def distances(self, means, centers):
         """Divergences of means from one center, or a table of those from several."""
-        means = np.clip(means, 0.0, self.rule.high)  # a mean of rows may be off by rounding
+        # means may be outside of the domain by rounding
+        means, centers = (np.clip(part, 0.0, self.rule.high) for part in (means, centers))
         return self.rule.between(means[:, None] if centers.ndim == 2 else means, centers)

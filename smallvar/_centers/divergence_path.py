@@ -194,7 +194,7 @@ class _FamilyCriterion:
         """The sweep at the means of these labels, none of 0..n_clusters-1 missing."""
         sweep = self.sweep
         sweep.sums = None
-        sweep.start(np.repeat(sweep.reference.m0[None], n_clusters + (n_clusters == 1), axis=0))
+        sweep.start(np.repeat(sweep.reference.m0[None], n_clusters, axis=0))
         sweep.labels[:] = labels
         sweep.move_centers()
         return sweep

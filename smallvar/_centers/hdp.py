@@ -365,7 +365,7 @@ default="squared_euclidean"
         """The rows, measured by the divergence."""
         rows = X, weight, sets, self.lam_local, mean_weight(weight), self.max_iter, n_threads
         rule = self._rule()
-        return HDPProblem(*rows) if rule is None else DivergenceHDPProblem(*rows, rule=rule)
+        return HDPProblem(*rows) if rule is None else DivergenceHDPProblem(*rows, rule)
 
     def _fit(self, X, weight, sets, rng, n_threads):
         """Fit rows that all have weight; returns whether the sweeps came to an end."""

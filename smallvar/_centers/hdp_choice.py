@@ -79,7 +79,7 @@ class _HDPSample:
             weight = None if weight is None else check_weights(weight[rows], len(rows))
         weight = None if weight is None else weight / unit_of(weight)
         self.problem = problem.of(X, weight, sets)
-        self.criterion = self.problem.criterion()
+        self.criterion = self.problem.criterion
 
     def value(self, centers):
         """The criterion that data sets reach from pooled centers; infinite for too many."""

@@ -133,16 +133,17 @@ class HDPProblem:
 
     Fits of all rows and of samples of them have the settings in common: ``lam_local`` is "auto"
     where it follows from the rows; ``unit`` is the mean weight of all rows, the penalty where the
-    rows have no variance. Rows are measured by squared distances.
+    rows have no variance; ``rule`` is the divergence, None for squared distances.
     """
 
-    def __init__(self, X, weight, sets, lam_local, unit, max_iter, n_threads):
+    def __init__(self, X, weight, sets, lam_local, unit, max_iter, n_threads, rule=None):
         self.X, self.weight, self.sets, self.n_threads = X, weight, sets, n_threads
-        self.lam_local, self.unit, self.max_iter = lam_local, unit, max_iter
+        self.lam_local, self.unit, self.max_iter, self.rule = lam_local, unit, max_iter, rule
 
     def of(self, X, weight, sets):
         """The problem of other rows, with these settings."""
-        return type(self)(X, weight, sets, self.lam_local, self.unit, self.max_iter, self.n_threads)
+        settings = self.lam_local, self.unit, self.max_iter, self.n_threads, self.rule
+        return type(self)(X, weight, sets, *settings)
 
     @cached_property
     def frame(self):
@@ -164,6 +165,7 @@ class HDPProblem:
         fit = DPFit(self.X.shape[0], 1.0, loop, max_clusters=len(centers), init=centers)
         return run_starts(self.pooling(fit), None)
 
+    @cached_property
     def criterion(self):
         """The criterion of labels of these rows, in the columns that vary; None if none does."""
         varying = self.frame.spread > 0.0
