@@ -5,9 +5,7 @@ arithmetic means for every divergence D, and a local cluster of weight s and mea
 by s D(m, mu_p), as sum_i w_i D(x_i, mu) = sum_i w_i D(x_i, m) + s D(m, mu) (Banerjee et al. 2005).
 """
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -18,9 +16,7 @@ from smallvar._centers.hdp_problem import LOCAL_PENALTY, HDPProblem, LocalCluste
 from smallvar._core.frame import check_means
 from smallvar._selection.penalty import among, farthest_by, global_lambda, local_lambda
 from smallvar._sweeps.divergences import within_members
-from smallvar._sweeps.sums import Sums, exact_total
-
-LARGEST = float(np.finfo(float).max)
+from smallvar._sweeps.sums import Sums
 
 
 class _LocalMeans:
@@ -183,7 +179,8 @@ class DivergenceHDPSweep:
         clusters = _LocalMeans(self.problem, self.X, self.weight, self.labels, len(kept))
         self.centers = clusters.means
         self._note_used()
-        self.error = _error(self.problem.rule, self.X, self.labels, self.centers, self.weight)
+        local = LocalClusters((), (), self.centers, 0.0, self.problem.rule)
+        self.error = local.error(self.X, self.labels, 1, self.weight)
 
     def drop(self):
         """Data sets give up local clusters, the cheapest first, while that costs < lam_local.
@@ -224,47 +221,10 @@ class DivergenceHDPSweep:
         return labels, local_labels, self.centers.copy(), self.used.sum(axis=1), lists
 
 
-def _error(rule, X, labels, centers, weight):
-    """Weighted sum of divergences from the assigned centers, rounded once."""
-    out = np.empty(len(X))
-    for rows in blocks(len(X), X.shape[1]):
-        out[rows] = rule.between(X[rows].astype(np.float64, copy=False), centers[labels[rows]])
-    return exact_total(out if weight is None else weight * out)
-
-
 def _amend(best, least, new, p):
     """Set the cheapest clusters ``best``, and their costs (INOUT), where p has become cheaper."""
     closer = (new < least) | ((new == least) & (p < best))
     best[closer], least[closer] = p, new[closer]
-
-
-@dataclass(frozen=True)
-class DivergenceLocalClusters(LocalClusters):
-    """The global clusters that each data set uses, with costs by a divergence.
-
-    Where all costs of a row are infinite, or beyond float64, the first of the clusters that its
-    data set may have is taken.
-    """
-
-    rule: Any = None
-
-    def cheapest(self, X, group, offset, n_threads, weight=None):
-        """The cluster of each row with the least w D(x, mu_c) + offset[group, c]."""
-        labels = np.empty(len(X), dtype=np.int32)
-        for rows in blocks(len(X), self.centers.size):
-            x = X[rows].astype(np.float64, copy=False)
-            cost = self.rule.between(x[:, None], self.centers)
-            if weight is not None:
-                with np.errstate(invalid="ignore"):  # 0 times infinity
-                    cost *= weight[rows, None]
-            labels[rows] = (np.fmin(cost, LARGEST) + offset[group[rows]]).argmin(axis=1)
-        return labels
-
-    def error(self, X, labels, n_threads, weight):
-        """Weighted sum of divergences from the assigned centers."""
-        rows = slice(None) if weight is None else weight > 0.0  # others may be infinitely far
-        weight = None if weight is None else weight[rows]
-        return _error(self.rule, X[rows], labels[rows], self.centers, weight)
 
 
 class DivergenceHDPProblem(HDPProblem):
@@ -292,20 +252,16 @@ class DivergenceHDPProblem(HDPProblem):
         rows = self.X, self.weight, None
         return DivergenceProblem(fit, self.rule, *rows, self.reference, self.n_threads)
 
-    def local_penalty(self, pooled):
-        """The penalty for each local cluster; "auto": 3/2 phi log(u), for u rows.
+    def derived_penalty(self, pooled):
+        """The local penalty 3/2 phi log(u), for u rows, phi the dispersion of the family.
 
-        The saving of a local cluster is 2 D / phi in units of -2 log likelihood, phi the dispersion
-        of the family. For squared distances, 2 D / d is twice the variance: 3 s^2 log(u).
+        In units of -2 log likelihood a local cluster saves 2 D / phi. For squared distances, phi is
+        2 s^2, and the penalty 3 s^2 log(u).
         """
-        if self.lam_local != "auto":
-            return float(self.lam_local)
         family = self.criterion
-        if family is None or not pooled.inertia > 0.0:
-            return float(self.unit)
         u, n, state = family.distinct, family.n, family.relabeled(pooled.labels, pooled.n_clusters)
         phi = family.dispersion(pooled.inertia / n, state.weights / n, state.centers)
-        return float(0.5 * LOCAL_PENALTY * phi * np.log(u) * n / u or self.unit)
+        return 0.5 * LOCAL_PENALTY * phi * np.log(u) * n / u
 
     def sweep(self, order, lam_local, lam_global):
         """The sweep of these rows, visited in this order."""

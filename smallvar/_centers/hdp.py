@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._centers.bregman import DivergenceMixin
 from smallvar._centers.center_estimator import NearestCenters
 from smallvar._centers.divergence import DIVERGENCES
-from smallvar._centers.divergence_hdp import DivergenceHDPProblem, DivergenceLocalClusters
+from smallvar._centers.divergence_hdp import DivergenceHDPProblem
 from smallvar._centers.hdp_choice import choose_number
 from smallvar._centers.hdp_problem import HDPProblem, LocalClusters
 from smallvar._centers.starts import DPFit, run_starts
@@ -48,8 +48,7 @@ FURTHER = 20  # pooled clusters beyond an exact number, of which data sets may g
 def local_clusters(model):
     """The local clusters of a fitted HDPMeans."""
     used, rule = model.local_clusters_, DIVERGENCES.get(model.divergence)
-    settings = model.groups_, used, model.cluster_centers_, model.lam_local_
-    return LocalClusters(*settings) if rule is None else DivergenceLocalClusters(*settings, rule)
+    return LocalClusters(model.groups_, used, model.cluster_centers_, model.lam_local_, rule)
 
 
 class HDPMeans(ClusterMixin, DivergenceMixin, NearestCenters):

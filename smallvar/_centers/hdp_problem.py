@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils import gen_batches
 
+from smallvar._centers.divergence import blocks
 from smallvar._centers.dpmeans import RowsProblem
 from smallvar._centers.starts import DPFit, run_starts
 from smallvar._core.fit_loop import LoopSettings, Progress, RecordedStart
@@ -23,7 +24,9 @@ from smallvar._selection.criterion import DensityCriterion
 from smallvar._selection.penalty import global_of_rows, local_of_rows
 from smallvar._sweeps.hdp import HDPSweep
 from smallvar._sweeps.in_order import assign, error_of
+from smallvar._sweeps.sums import exact_total
 
+LARGEST = float(np.finfo(float).max)
 LOCAL_PENALTY = 3.0  # lam_local by default, in variances times log(distinct rows)
 
 
@@ -83,6 +86,7 @@ class LocalClusters:
     used: list[NDArray[np.int32]]
     centers: NDArray[np.float64]
     lam_local: float
+    rule: Any = None
 
     def assign(self, X, group, weight, n_threads):
         """Labels of the cheapest global clusters (KJ12, step 4, no cluster opened).
@@ -109,12 +113,31 @@ class LocalClusters:
         return labels
 
     def cheapest(self, X, group, offset, n_threads, weight=None):
-        """The cluster of each row with the least w ||x - mu_c||^2 + offset[group, c]."""
-        return assign(X, group, self.centers, offset, n_threads, weight)
+        """The cluster of each row with the least w D(x, mu_c) + offset[group, c].
+
+        The first that its data set may have, where these are all infinite.
+        """
+        if self.rule is None:
+            return assign(X, group, self.centers, offset, n_threads, weight)
+        labels = np.empty(len(X), dtype=np.int32)
+        for rows in blocks(len(X), self.centers.size):
+            x, w = X[rows].astype(np.float64), 1.0 if weight is None else weight[rows, None]
+            with np.errstate(invalid="ignore"):  # 0 times infinity
+                cost = np.fmin(w * self.rule.between(x[:, None], self.centers), LARGEST)
+            labels[rows] = (cost + offset[group[rows]]).argmin(axis=1)
+        return labels
 
     def error(self, X, labels, n_threads, weight):
-        """Weighted sum of squared distances to the assigned centers."""
-        return error_of(X, labels, self.centers, n_threads, weight)
+        """Weighted sum of divergences from the assigned centers."""
+        if self.rule is None:
+            return error_of(X, labels, self.centers, n_threads, weight)
+        out = np.zeros(len(X))
+        for block in blocks(len(X), X.shape[1]):
+            x, centers = X[block].astype(np.float64), self.centers[labels[block]]
+            # rows without weight may be infinitely far
+            rows = slice(None) if weight is None else weight[block] > 0.0
+            out[block][rows] = self.rule.between(x[rows], centers[rows])
+        return exact_total(out if weight is None else weight * out)
 
     def label_idle(self, labels, X, weight, sets, n_threads):
         """Set the global and local ``labels`` (INOUT, two columns) of rows of weight zero."""
@@ -196,19 +219,21 @@ class HDPProblem:
         return cdist(means, centers, "sqeuclidean")
 
     def local_penalty(self, pooled):
-        """The penalty for each local cluster; "auto": 3 s^2 log(u), for u distinct rows.
+        """The penalty for each local cluster; "auto" derives it from the pooled clusters."""
+        if self.lam_local != "auto":
+            return float(self.lam_local)
+        return float((pooled.inertia > 0.0 and self.derived_penalty(pooled)) or self.unit)
+
+    def derived_penalty(self, pooled):
+        """The local penalty 3 s^2 log(u), for u distinct rows.
 
         s^2 = inertia / (u d), where d is the number of columns that vary, is the variance within
         the pooled clusters.
         """
-        if self.lam_local != "auto":
-            return float(self.lam_local)
         n_distinct = count_distinct(self.X)
         n_varying = int((self.frame.spread > 0.0).sum())
-        if not pooled.inertia > 0.0:
-            return float(self.unit)
         variance = LOCAL_PENALTY * pooled.inertia / (n_distinct * n_varying)
-        return float(variance * float(np.log(n_distinct)) or self.unit)
+        return variance * float(np.log(n_distinct))
 
     def sweep(self, order, lam_local, lam_global):
         """The sweep of these rows, visited in this order."""
