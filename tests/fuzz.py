@@ -261,6 +261,7 @@ PARAMETERS = {
     "cluster_path": {"max_clusters": CAP, "random_state": SEED, "n_threads": THREADS, "verbose": VERBOSE},
     "farthest_first_lambda": {"count_alone": FLAG, "n_threads": THREADS},
     "hdp_lambdas": {"count_alone": FLAG, "n_threads": THREADS},
+    "hdp_bound": {"kernel": (["'linear'"], ["'rbf'", "None"])},
     "coreset": {"random_state": SEED, "n_threads": THREADS},
     "boundary_evidence": {"n_threads": THREADS},
     "feature_path": {
@@ -742,7 +743,7 @@ class Case:
         """A call of a function, and what one may do with its result."""
         more = self.arguments()
         comma = ", " if more else ""
-        weighted = ("cluster_path", "feature_path", "coreset", "boundary_evidence", "tune_dynamic")
+        weighted = ("cluster_path", "feature_path", "coreset", "boundary_evidence", "tune_dynamic", "hdp_bound")
         if self.name in weighted and self.weight("w", "X"):
             more, comma = more + comma + "sample_weight=w", ", "
         if self.name == "farthest_first_lambda":
@@ -751,6 +752,10 @@ class Case:
             self.groups("g", "X")
             counts = f"{self.value('', *COUNT)}, {self.value('', *COUNT)}"
             self.call(f"{self.name}(X, g, {counts}{comma}{more})", self.name)
+        elif self.name == "hdp_bound":
+            self.groups("g", "X")
+            lams = f"{self.value('', LAM, LAM_ODD)}, {self.value('', LAM, LAM_ODD)}"
+            self.call(f"{self.name}(X, g, {lams}{comma}{more})", self.name)
         elif self.name == "coreset":
             n_rows = self.pick("2", "10", "40", "100", self.value("", *COUNT))
             lam = self.value("lam", [*LAM, "0"], LAM_ODD)
@@ -1194,7 +1199,7 @@ class Run:
             out = space["out"]
             if op == "score" and not np.isfinite(prices(m)).all():
                 return True
-            infinite = self.case.name in ("BregmanDPMeans", "MixedDPMeans")
+            infinite = self.case.name in ("BregmanDPMeans", "MixedDPMeans", "HDPMeans")
             fine = ~np.isnan(out) if infinite else np.isfinite(out)
             need(np.all(fine), f"{op} is not finite")
         return True
@@ -1328,8 +1333,11 @@ class Run:
             need(len(np.unique(C + 0.0, axis=0)) == K, "two centers are equal")
         if name not in ("DPMeans", "MiniBatchDPMeans", "HDPMeans", "RobustDPMeans"):
             return
-        if getattr(m, "metric_", None) is not None:
-            return  # distances are not those of the data
+        if (
+            getattr(m, "metric_", None) is not None
+            or m.get_params().get("divergence", "s")[0] != "s"
+        ):
+            return  # distances are not squared, or not those of the data
         X = as_data(X)
         shift = C.mean(axis=0)
         distance = (
@@ -1541,6 +1549,7 @@ def check_cuts(path, run):
 
 FUNCTIONS = {
     "match_clusters": check_match, "farthest_first_lambda": check_positive, "hdp_lambdas": check_positive,
+    "hdp_bound": check_positive,
     "cluster_path": check_path, "feature_path": check_errors, "cut_path": check_cuts, "coreset": check_coreset,
     "boundary_evidence": check_boundaries, "renumber": check_ids,
     "tune_dynamic": check_tuning,

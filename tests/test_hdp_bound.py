@@ -5,81 +5,63 @@ import pytest
 import twins.hdp
 from helpers import seeds
 from sklearn.metrics.pairwise import rbf_kernel
-from test_divergence_hdp import SQUARED, optimum
-from test_hdp import problem
+from test_divergence_hdp import SQUARED, given, optimum, problem
 
-from smallvar import HDPMeans, KernelHDPMeans, hdp_bound
+from smallvar import KernelHDPMeans, hdp_bound
 from smallvar._centers import hdp_bound as module
-
-
-def data(seed, n_max=40):
-    """A problem near 0, and weights or None."""
-    X, groups, *penalties = problem(8 * seed + seed % 6, n_max)
-    rng = np.random.default_rng(seed)
-    weights = rng.integers(0, 4, len(X)).astype(float) if seed % 3 == 2 else None
-    if weights is not None:
-        weights[0] = 1.0
-    return np.asarray(X, dtype=float), groups, penalties, weights
 
 
 @seeds(60)
 def test_equals_twin(seed):
-    X, groups, penalties, weights = data(seed)
+    X, groups, penalties, weights = problem(SQUARED, seed)
     bound = hdp_bound(X, groups, *penalties, sample_weight=weights)
     w = np.ones(len(X)) if weights is None else weights
-    on = w > 0
-    twin = twins.hdp.bound(X[on], groups[on], *penalties, w[on], np.linspace(0, 1, 11))
-    np.testing.assert_allclose(bound, twin, rtol=1e-7)
-    # every clustering is above it
-    model = HDPMeans(lam_local=penalties[0], lam_global=penalties[1], n_init=3, random_state=0)
-    model.fit(X, groups=groups, sample_weight=weights)
+    twin = twins.hdp.bound(X, groups, *penalties, w, np.linspace(0, 1, 11))
+    np.testing.assert_allclose(bound, twin, rtol=1e-9)
+    model = given(penalties, n_init=3, random_state=0).fit(X, groups=groups, sample_weight=weights)
     assert bound <= model.objective_ * (1 + 1e-9)
-    centered = X - X.mean(axis=0)
-    gram = hdp_bound(
-        centered @ centered.T, groups, *penalties, sample_weight=weights, kernel="precomputed"
-    )
-    np.testing.assert_allclose(gram, bound, rtol=1e-6)
-    if weights is not None:  # rows of weight w are w equal rows
-        times = weights.astype(int)
-        again = hdp_bound(X.repeat(times, axis=0), groups.repeat(times), *penalties)
-        np.testing.assert_allclose(again, bound, rtol=1e-7)
+    options = {"sample_weight": weights, "kernel": "precomputed"}
+    np.testing.assert_allclose(hdp_bound(X @ X.T, groups, *penalties, **options), bound, rtol=1e-6)
+    if weights is not None:  # in units of 1/2, rows of weight w are w equal rows
+        times, doubled = (2 * weights).astype(int), 2 * np.array(penalties)
+        again = hdp_bound(X.repeat(times, axis=0), groups.repeat(times), *doubled)
+        np.testing.assert_allclose(again, 2 * bound, rtol=1e-9)
+        rows, far = np.append(weights, 0.0), np.vstack((X, X[:1] + 9.0))
+        idle = hdp_bound(far, np.append(groups, 99), *penalties, sample_weight=rows)
+        np.testing.assert_allclose(idle, bound, rtol=1e-9)
 
 
 @seeds(60)
 def test_never_above_the_optimum(seed):
-    X, groups, penalties, _ = data(seed, 8)
-    best = optimum(X, np.asarray(groups), penalties, SQUARED)
-    bound = hdp_bound(X, groups, *penalties)
-    assert 0.0 < bound <= best * (1 + 1e-9)
-    if len(X) == 1:
-        assert bound == pytest.approx(sum(penalties))
+    X, groups, penalties, _ = problem(SQUARED, 4 * seed, 8)
+    best = optimum(X, groups, penalties, SQUARED)
+    assert 0.0 < hdp_bound(X, groups, *penalties) <= best * (1 + 1e-9)
 
 
-def test_bound_of_a_kernel_and_of_eigenvalues(monkeypatch):
+def test_bounds_of_a_kernel_and_of_eigenvalues(monkeypatch):
     rng = np.random.default_rng(0)
     X, groups = rng.normal(size=(90, 3)) + 4 * (np.arange(90) % 3)[:, None], np.arange(90) % 6
     model = KernelHDPMeans(lam_local=0.5, lam_global=3.0, kernel="rbf", gamma=0.1, random_state=0)
-    model.fit(X, groups=groups)
-    K = rbf_kernel(X, gamma=0.1)
-    bound = hdp_bound(K, groups, 0.5, 3.0, kernel="precomputed")
-    assert 0.5 * model.objective_ < bound <= model.objective_
+    objective, K = model.fit(X, groups=groups).objective_, rbf_kernel(X, gamma=0.1)
+    assert 0.5 * objective < hdp_bound(K, groups, 0.5, 3.0, kernel="precomputed") <= objective
     both = hdp_bound(X, groups, 1.0, 20.0)
-    monkeypatch.setattr(module, "MOST_PAIRED_ROWS", 1)  # eigenvalues alone, of which X has three
+    monkeypatch.setattr(module, "MOST_PAIRED_ROWS", 1)  # eigenvalues alone, of which there are 3
     assert 0.0 < hdp_bound(X, groups, 1.0, 20.0) < 0.9 * both
-    assert hdp_bound(K, groups, 0.5, 3.0, kernel="precomputed") <= bound
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"),
-    [
-        ((0.0, 1.0), {}, ValueError, "lam_local must be > 0, got 0"),
-        ((1.0, np.inf), {}, ValueError, "lam_global must be finite, got inf"),
-        ((1.0, "auto"), {}, TypeError, "lam_global must be a number, got 'auto'"),
-        ((1.0, 1.0), {"kernel": "rbf"}, ValueError, "kernel must be one of 'linear', 'precomp"),
-        ((1.0, 1.0), {"kernel": "precomputed"}, ValueError, "X must be a square Gram matrix"),
-        ((1.0, 1.0), {"sample_weight": [0, 0, 0]}, ValueError, "sample_weight must have a pos"),
-    ],
-)
-def test_bad_input(arguments, options, error, message):
-    with pytest.raises(error, match=message):
-        hdp_bound([[0.0], [1.0], [2.0]], [0, 0, 1], *arguments, **options)
+BAD = {
+    "lam_local must be > 0, got 0": (0.0, 1.0),
+    "lam_global must be finite, got inf": (1.0, np.inf),
+    "lam_global must be a number, got 'auto'": (1.0, "auto"),
+    "kernel must be one of 'linear', 'precomputed', got 'rbf'": (1.0, 1.0, "rbf"),
+    "X must be a square Gram matrix": (1.0, 1.0, "precomputed"),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_input(message):
+    lam_local, lam_global, *kernel = BAD[message]
+    with pytest.raises((ValueError, TypeError), match=message):
+        hdp_bound([[0.0], [1]], [0, 1], lam_local, lam_global, kernel=(kernel or ["linear"])[0])
+    with pytest.raises(ValueError, match="X must be positive semi-definite"):
+        hdp_bound([[0.0, 1.0], [1.0, 0.0]], [0, 1], 1.0, 1.0, kernel="precomputed")
