@@ -516,7 +516,7 @@ ASK_FOR_ONE_CLUSTER = (
         "check_clustering(readonly_memmap=True)": "the same",
         **(
             {}
-            if "auto" in vars(estimator).values()  # which finds a single cluster in the data of this check
+            if "auto" in vars(estimator).values()  # which finds one cluster in the data of this
             else {
                 "check_sample_weight_equivalence_on_dense_data": "a weight is a factor",
                 **dict.fromkeys(ASK_FOR_ONE_CLUSTER, "n_clusters with a guess"),
