@@ -26,7 +26,7 @@ from smallvar._sweeps.hdp import HDPSweep
 from smallvar._sweeps.in_order import assign, error_of
 from smallvar._sweeps.sums import exact_total
 
-LARGEST = float(np.finfo(float).max)
+LARGEST_COST = float(np.finfo(float).max)
 LOCAL_PENALTY = 3.0  # lam_local by default, in variances times log(distinct rows)
 
 
@@ -123,7 +123,7 @@ class LocalClusters:
         for rows in blocks(len(X), self.centers.size):
             x, w = X[rows].astype(np.float64), 1.0 if weight is None else weight[rows, None]
             with np.errstate(invalid="ignore"):  # 0 times infinity
-                cost = np.fmin(w * self.rule.between(x[:, None], self.centers), LARGEST)
+                cost = np.fmin(w * self.rule.between(x[:, None], self.centers), LARGEST_COST)
             labels[rows] = (cost + offset[group[rows]]).argmin(axis=1)
         return labels
 
