@@ -5,6 +5,8 @@ updates (Broderick, Kulis & Jordan 2013, eq. 8-9) and merge paths. ``RowsProblem
 the starts (``starts``) with the compiled sweeps, also for other estimators. The estimator follows.
 """
 
+import math
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -14,20 +16,25 @@ from scipy.sparse import issparse
 
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
 from smallvar._centers.large_clusters import LargeClusters, LargeStart, set_aside
+from smallvar._centers.linked import LinkedStart, LinkedSweep
 from smallvar._centers.starts import DPFit, DPProblem, Start, run_starts
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.identifiers import warn_of_identifiers
+from smallvar._core.links import check_links
 from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
     Data,
     check_init,
     check_lam,
+    check_number,
     check_option,
     check_ratio,
     check_weights,
     exact_number,
     shown,
+    some_rows,
+    sparse_rows,
 )
 from smallvar._core.warning_fields import warn_in_fields
 from smallvar._selection.cluster_path import ClusterPath
@@ -49,12 +56,12 @@ MUCH_BETTER = 0.9  # an objective below this times that of one cluster is worth 
 class RowsProblem(DPProblem):
     """Rows in memory, clustered by squared distances; ``options`` are more of ``find_path``.
 
-    ``asked`` is the least size of a cluster as the user gave it.
+    ``asked`` is the least size of a cluster as the user gave it; the rows are nodes of ``links``.
     """
 
-    def __init__(self, fit, X, weight, n_threads, asked=None, **options):
+    def __init__(self, fit, X, weight, n_threads, asked=None, links=None, **options):
         super().__init__(fit)
-        self.asked = asked
+        self.asked, self.links = asked, links
         self.X, self.weight, self.n_threads, self.options = X, weight, n_threads, options
 
     def start(self, point):
@@ -71,13 +78,17 @@ class RowsProblem(DPProblem):
             sizes = self.options["least"], self.asked
             large = LargeClusters(*sizes, rows, weight, aside, self.n_threads)
             weight, kind_of_start = large.weight, partial(LargeStart, large)
+        kind = CollapsedSweep if point.algorithm == "collapsed" else DPSweep
+        if self.links is not None:
+            rank = np.arange(len(weight)) if point.order is None else np.argsort(point.order)
+            kind, kind_of_start = partial(LinkedSweep, self.links.nodes(rank)), LinkedStart
+            if not point.exact:  # links may need more clusters than a path has
+                point = replace(point, max_clusters=self.fit.max_clusters)
         frame = RowsFrame(rows, weight, self.n_threads, centers)
         are_means = centers is None
         centers = frame.mean.reshape(1, -1) if are_means else centers
         # collapsed sweeps move means with every row, so they visit rows in order and have no bounds
-        collapsed = point.algorithm == "collapsed"
-        kind = CollapsedSweep if collapsed else DPSweep
-        sweep = frame.sweep(len(centers), not collapsed, kind, point.order)
+        sweep = frame.sweep(len(centers), kind is not CollapsedSweep, kind, point.order)
         return kind_of_start(point, sweep, centers, are_means, point.order, shared=shared)
 
     def path(self, rng):
@@ -322,6 +333,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     # for subclasses without the parameters
     metric: Literal["euclidean", "auto"] = "euclidean"
     min_cluster_size: float | None = None
+    link_penalty: float = np.inf
     metric_: NDArray[np.float64] | None
 
     @keywords_only
@@ -335,6 +347,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         min_cluster_size: float | None = None,
         algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
         metric: Literal["euclidean", "auto"] = "euclidean",
+        link_penalty: float = np.inf,
         init: Literal["mean"] | ArrayLike = "mean",
         shuffle: bool = False,
         n_init: int = 1,
@@ -351,6 +364,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         self.min_cluster_size = min_cluster_size
         self.algorithm = algorithm
         self.metric = metric
+        self.link_penalty = link_penalty
         self.init = init
         self.shuffle = shuffle
         self.n_init = n_init
@@ -375,6 +389,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         check_least_size(self)
         check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed", "merge"))
         check_option(self.metric, "metric", ("euclidean", "auto"))
+        check_number(self.link_penalty, "link_penalty", low=0, low_open=True)
         if self.metric == "auto" and self.lam != "auto":
             raise ValueError(
                 f"metric must be 'euclidean' for a penalty that is not \"auto\", got 'auto' and "
@@ -386,7 +401,15 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
                 f"{shown(self.min_cluster_size)}: small clusters join others by Euclidean distances"
             )
 
-    def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Data,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        must_link: ArrayLike | None = None,
+        cannot_link: ArrayLike | None = None,
+    ) -> Self:
         """Cluster the data.
 
         Parameters
@@ -399,6 +422,8 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights >= 0, not all zero; None means 1 each.
+        must_link, cannot_link : array-like of shape (n_pairs, 2), default=None
+            Numbers of two rows each that are to be in one cluster, or in two: see ``link_penalty``.
 
         Returns
         -------
@@ -421,6 +446,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
                 "sklearn.decomposition.TruncatedSVD"
             )
         weight = check_weights(sample_weight, X.shape[0])
+        links = self._links(must_link, cannot_link, weight, X.shape[0])
         if self.algorithm in ("collapsed", "merge"):
             check_ratio(weight, LARGEST_WEIGHT_RATIO, self.algorithm)
         given = check_init(self.init, X.shape[1], self.max_clusters)
@@ -428,10 +454,12 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         # a penalty that is found does not depend on the scale of the weights
         relative = self._relative(weight, isinstance(self.lam, str))
         least = None if least is None else least / self._unit
-        best = self._fit(X, relative, given, rng, n_threads, least)
+        best = self._fit(X, relative, given, rng, n_threads, least, links)
         self._remember_rows(X, weight)
         warn_of_identifiers(self, X)
-        reachable = self._reachable(X, weight, n_threads) if given is None else None
+        reachable = None
+        if given is None and links is None:
+            reachable = self._reachable(X, weight, n_threads)
         if reachable:
             advised = {"merge": ("algorithm", "merge"), "auto": ("lam", "auto")}
             warn_in_fields(UserWarning, reachable, **advised)
@@ -440,14 +468,35 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         warn_if_unclear(self)
         return self
 
+    def _links(self, must_link, cannot_link, weight, n):
+        """The Links of a fit of n rows, None without links."""
+        links = check_links(must_link, cannot_link, weight, n, self.link_penalty)
+        if links is None:
+            return None
+        required = {"algorithm": "serial", "metric": "euclidean", "min_cluster_size": None}
+        for name, value in required.items():
+            if getattr(self, name) != value:
+                raise ValueError(f"{name} must be {value!r} with links, got {getattr(self, name)!r}")
+        for name in ("n_clusters", "max_clusters"):
+            number = exact_number(getattr(self, name))
+            links.check_number(number, name)
+            if name == "n_clusters" and number is not None and number > len(links.first):
+                raise ValueError(
+                    f"n_clusters must be at most {len(links.first)}, the rows that must_link "
+                    f"leaves apart, got {number}"
+                )
+        return links
+
     def _described(self, n_samples, lam, given):
         """The settings of a fit with this penalty (None: from a path) and the user's centers."""
         numbers = self.max_clusters, exact_number(self.n_clusters)
         starts = given, self.n_init, self.shuffle
         return DPFit(n_samples, lam, self._loop(), self.algorithm, *numbers, *starts)
 
-    def _fit(self, X, weight, given, rng, n_threads, least):
+    def _fit(self, X, weight, given, rng, n_threads, least, links):
         """Fit checked data, with clusters of the ``least`` weight; returns the best start."""
+        if links is not None:
+            return self._fit_linked(X, weight, given, rng, n_threads, links)
         lam = None
         if self.lam != "auto":
             lam = resolve_lam(self.lam, X, self.guess, weight, n_threads)
@@ -472,6 +521,39 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
             rows, centers = self._measured(X[idle])
             self.labels_[idle] = nearest_sweep(rows, None, centers, n_threads).labels
         return best
+
+    def _fit_linked(self, X, weight, given, rng, n_threads, links):
+        """Fit rows with links, those that must-links join as one; returns the best start."""
+        links.price /= self._unit
+        rows, sizes = links.contracted(X, weight)
+        rows = sparse_rows(rows) if issparse(rows) else rows
+        lam = None
+        if self.lam != "auto":
+            lam = resolve_lam(self.lam, X, self.guess, weight, n_threads)
+        fit = self._described(len(sizes), lam, given)
+        problem = RowsProblem(fit, rows, sizes, n_threads, links=links, select=True)
+        best = run_starts(problem, rng)
+        nodes = best.sweep.nodes
+        links.check_found(nodes.n_violated, best.n_clusters)
+        # squares about the means of the groups are in the error of any clustering
+        inside, own = 0.0, links.groups
+        if len(sizes) < len(own):
+            several = np.flatnonzero(np.bincount(own)[own] > 1)
+            apart = some_rows(X, several) - some_rows(rows, own[several])
+            squares = np.asarray(apart.multiply(apart).sum(axis=1)).ravel() if issparse(X) else (
+                np.square(apart).sum(axis=1)
+            )
+            inside = math.fsum(squares if weight is None else squares * weight[several])
+        self.n_violated_ = nodes.n_violated
+        return self._learn(
+            replace(
+                best,
+                labels=best.labels[own],
+                inertia=best.inertia + inside,
+                objective=best.objective + inside,
+                objective_path=best.objective_path + inside,
+            )
+        )
 
     def _measured(self, X):
         """Rows and centers in the metric of the fit, in which nearest centers are found."""

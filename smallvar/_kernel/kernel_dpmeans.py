@@ -9,11 +9,13 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import LabelsMixin, keywords_only, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
+from smallvar._core.links import check_links
 from smallvar._core.validation import (
     check_flag,
     check_lam,
@@ -133,11 +135,65 @@ class _CollapsedSums:
         self.n_used += 1
 
 
+class _LinkedPoints:
+    """The linked points of a start: ``members``, in groups that are the nodes of a LinkedNodes.
+
+    A group of weight W costs W ||m - m_c||^2 in cluster c, where m is its mean: that is what its
+    points cost, less the squares about m, ``inside`` for each group.
+    """
+
+    def __init__(self, links, clusters, order):
+        self.clusters, n = clusters, len(links.groups)
+        order = np.arange(n) if order is None else order
+        rank = np.empty(len(links.first), dtype=np.intp)
+        rank[links.groups[order[::-1]]] = np.arange(n)[::-1]  # of its first point visited
+        self.nodes = links.nodes(rank, np.flatnonzero(np.bincount(links.groups) > 1))
+        self.members = np.flatnonzero(np.isin(links.groups, self.nodes.rows))
+        self.node = np.searchsorted(self.nodes.rows, links.groups[self.members])
+        w = clusters.weight[self.members]
+        self.size = np.bincount(self.node, w, len(self.nodes.rows))
+        at = self.node, np.arange(len(w))
+        self.sums = csr_array((w, at), (len(self.size), len(w)))
+        self.norms = np.array([self._inner(i)[i] for i in range(len(self.size))])
+        self.inside = self.sums @ clusters.diagonal[self.members] - self.size * self.norms
+
+    def _inner(self, i):
+        """Inner products of the mean of group i with the means of all groups."""
+        own = self.members[self.node == i]
+        inner = self.clusters.weight[own] @ self.clusters.gram.block(own, self.members)
+        return self.sums @ inner / (self.size * self.size[i])
+
+    def assign(self, label, k, lam, cap, rounding):
+        """Assign the groups, and write their labels; returns the number of clusters."""
+        nodes, at = self.nodes, self.members
+        cost = (self.clusters.costs(at) + self.clusters.diagonal[at]).T
+        size = np.abs(cost).max(axis=1) + np.abs(self.clusters.diagonal[at])
+        tie = TABLE_TIE * (self.sums @ size)
+        cost = np.maximum(self.sums @ cost - self.inside[:, None], 0.0)
+        if k > cost.shape[1]:  # groups do not see what points have opened in this sweep
+            cost = np.pad(cost, ((0, 0), (0, k - cost.shape[1])), constant_values=np.inf)
+
+        def to_node(i):
+            squares = self.norms + self.norms[i] - 2.0 * self._inner(i)
+            return self.size * np.maximum(squares, 0.0)
+
+        before = nodes.labels.copy()
+        opens_beyond = np.maximum(lam, self.size * rounding) + tie
+        costs, opened = nodes.assign(cost, to_node, opens_beyond, cap, tie)
+        if np.array_equal(before, nodes.labels):
+            nodes.exchange(costs)
+        label[at] = nodes.labels[self.node]
+        return k + len(opened)
+
+
 class _KernelStart(PartitionStart):
     """One start of kernel DP-means."""
 
-    def __init__(self, clusters, order, lam, algorithm, max_clusters, rounding):
+    def __init__(self, clusters, order, lam, algorithm, max_clusters, rounding, links=None):
+        self.linked = None if links is None else _LinkedPoints(links, clusters, order)
         order = clusters.active if order is None else order[clusters.weight[order] > 0]
+        if self.linked is not None:
+            order = order[~np.isin(order, self.linked.members)]
         super().__init__(clusters, order, rounding)
         self.lam, self.cap = lam, NO_CAP if max_clusters is None else max_clusters
         self.collapsed = algorithm == "collapsed"
@@ -160,8 +216,14 @@ class _KernelStart(PartitionStart):
         return label, self.clusters.k + self.n_opened, self.n_moved > 0
 
     def current_objective(self):
-        """Objective of the present partition: its error, and the penalty for its clusters."""
-        return self.clusters.error + self.lam * self.clusters.k
+        """Objective of the present partition: its error, and the penalties."""
+        violated = 0.0 if self.linked is None else self.linked.nodes.penalty
+        return self.clusters.error + self.lam * self.clusters.k + violated
+
+    def renumber(self, number):
+        """Renumber the clusters of linked points."""
+        if self.linked is not None:
+            self.linked.nodes.labels = number[self.linked.nodes.labels].astype(np.int32)
 
     def progress_text(self):
         """Text on the last sweep, to print."""
@@ -185,7 +247,8 @@ class _KernelStart(PartitionStart):
         )
         self.center_label[weightless] = -1
         self.label, self.inertia = clusters.label, clusters.error
-        unfinished = not self.progress.converged and not self.collapsed
+        stays = self.collapsed or self.linked is not None  # the nearest mean might violate links
+        unfinished = not self.progress.converged and not stays
         if not (unfinished or len(weightless)):
             return
         nearest, least, _ = clusters.nearest()
@@ -233,8 +296,11 @@ class _KernelStart(PartitionStart):
             k += 1
             remaining = remaining[1:]
             remaining = remaining[weight[remaining] * least[remaining] > limit[remaining]]
-        moved = int(np.count_nonzero(new != clusters.label[order]))
         label[order] = new
+        if self.linked is not None:
+            k = self.linked.assign(label, k, self.lam, self.cap, self.rounding)
+        active = clusters.active
+        moved = int(np.count_nonzero(label[active] != clusters.label[active]))
         return label, moved, k - clusters.k
 
     def collapse(self):
@@ -425,6 +491,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         guess: int = 8,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "collapsed"] = "serial",
+        link_penalty: float = np.inf,
         init: Literal["mean"] | ArrayLike = "mean",
         shuffle: bool = False,
         n_init: int = 1,
@@ -441,6 +508,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         self.guess = guess
         self.max_clusters = max_clusters
         self.algorithm = algorithm
+        self.link_penalty = link_penalty
         self.init = init
         self.shuffle = shuffle
         self.n_init = n_init
@@ -456,9 +524,18 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         check_number(self.guess, "guess", low=1, integer=True)
         check_option(self.algorithm, "algorithm", ("serial", "collapsed"))
         check_flag(self.shuffle, "shuffle")
+        check_number(self.link_penalty, "link_penalty", low=0, low_open=True)
         self._check_common()
 
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        must_link: ArrayLike | None = None,
+        cannot_link: ArrayLike | None = None,
+    ) -> Self:
         """Cluster the data.
 
         Parameters
@@ -470,6 +547,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights >= 0, not all zero; None means 1 each.
+        must_link, cannot_link : array-like of shape (n_pairs, 2), default=None
+            Numbers of two rows each that are to be in one cluster, or in two: see ``link_penalty``.
 
         Returns
         -------
@@ -483,9 +562,16 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         weight = check_weights(sample_weight, n)
         if self.algorithm == "collapsed":
             check_ratio(weight, WEIGHTS, self.algorithm)
+        links = check_links(must_link, cannot_link, weight, n, self.link_penalty)
+        if links is not None:
+            if self.algorithm != "serial":
+                raise ValueError(f"algorithm must be 'serial' with links, got {self.algorithm!r}")
+            links.check_number(self.max_clusters, "max_clusters")
         label = check_labels(self.init, weight, n, self.max_clusters)
         guess = cut_guess(self.guess, n) if isinstance(self.lam, str) else None
         weight = self._relative(weight, isinstance(self.lam, str))
+        if links is not None:
+            links.price /= self._unit
         gram = self._gram(X, weight)
         clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.capacity)
         rounding = kernel_rounding(clusters)
@@ -495,10 +581,13 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
 
         orders = (rng.permutation(n) if i or self.shuffle else None for i in range(self.n_init))
         starts = (
-            _KernelStart(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
+            _KernelStart(clusters, order, lam, self.algorithm, self.max_clusters, rounding, links)
             for order in orders
         )
         best = self._best_start(starts, self.n_init)
+        self.n_violated_ = 0 if links is None else best.linked.nodes.n_violated
+        if links is not None:
+            links.check_found(self.n_violated_, best.k)
         self._store_means(X, best.center_label, clusters.weight, best.cluster_weight, best.norm)
         self.labels_ = best.label
         self.n_clusters_ = len(best.norm)

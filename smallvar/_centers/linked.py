@@ -1,0 +1,105 @@
+"""Starts of DP-means on rows with links: compiled sweeps for rows without links, numpy for others.
+
+The rows are the nodes of a Links: see ``smallvar/_core/links.py``.
+"""
+
+import math
+
+import numpy as np
+
+from smallvar._centers.starts import Start
+from smallvar._core.validation import some_rows
+from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._sweeps.exact import distances_to_centers
+from smallvar._sweeps.means import next_centers
+from smallvar._sweeps.sums import Sums
+
+
+class LinkedSweep(DPSweep):
+    """A sweep over all rows in which those of a LinkedNodes, ``nodes``, have no weight of their own.
+
+    ``assign_linked`` assigns these; means are those of all rows.
+    """
+
+    def __init__(self, nodes, X, weight, order, labels, frame, *settings):
+        at = nodes.rows
+        if order is not None:
+            at = np.argsort(order)[at]
+        self.nodes, self.at, self.frame_of_all = nodes, at, frame
+        self.linked, self.linked_weight = some_rows(X, nodes.rows), weight[at]
+        rows = self.linked
+        self.points = rows.toarray() if hasattr(rows, "toarray") else rows
+        free = weight.copy()
+        free[at] = 0.0
+        super().__init__(X, free, order, labels, frame, *settings)
+
+    @property
+    def labels(self):
+        """Cluster of each row, in the order of visit."""
+        labels = np.array(super().labels)
+        labels[self.at] = self.nodes.labels
+        return labels
+
+    def start(self, centers):
+        """Begin at these centers; linked rows are in no cluster yet."""
+        super().start(centers)
+        self.nodes.labels[:] = -1
+
+    def _costs(self, centers):
+        """Weighted squared distances of the linked rows to these centers."""
+        costs = np.empty((len(self.points), len(centers)))
+        distances_to_centers(self.points, centers, costs, self.n_threads, squared=True)
+        return costs * self.linked_weight[:, None]
+
+    def assign_linked(self, opens_beyond, cap):
+        """Assign the linked rows; returns how many moved, and the number of clusters opened."""
+        before, nodes = self.nodes.labels.copy(), self.nodes
+        if not len(before):
+            return 0, 0
+        points = self.points.astype(np.float64)
+        least = np.maximum(opens_beyond, self.linked_weight * self.frame_of_all.rounding)
+        costs, opened = nodes.assign(
+            self._costs(self.centers), lambda i: self._costs(points[[i]])[:, 0], least, cap
+        )
+        if np.array_equal(before, nodes.labels):
+            nodes.exchange(costs)
+        self.append(points[opened])
+        return int((before != nodes.labels).sum()), len(opened)
+
+    def move_centers(self):
+        """End the sweep as DPSweep does; returns the error."""
+        sums = Sums(self.frame_of_all.layout, self.k)
+        sums.add(self.linked, self.nodes.labels, self.linked_weight, self.n_threads)
+        sums.merge(self.present_sums())
+        centers, number, _, _ = next_centers(sums, self.centers, 0.0, False)
+        self.nodes.labels = number[self.nodes.labels]
+        self.move_to(centers, number)
+        return self.squared_error()
+
+    def squared_error(self):
+        """Weighted error about the assigned centers, row by row."""
+        costs, labels = self._costs(self.centers), self.nodes.labels
+        return super().squared_error() + math.fsum(costs[np.arange(len(labels)), labels])
+
+
+class LinkedStart(Start):
+    """A start on rows with links; their price is part of the objective."""
+
+    def run(self, loop):
+        """Sweep to the end, then make the objective agree with the labels."""
+        super().run(loop)
+        self.progress.correct(self.progress.objective + self.sweep.nodes.penalty)
+        return self
+
+    def step(self):
+        """Do one sweep; returns the numbers of rows moved and of clusters opened."""
+        moved, opened = super().step()
+        moved_linked, opened_linked = self.sweep.assign_linked(self.opens_beyond, self.cap)
+        return moved + moved_linked, opened + opened_linked
+
+    def measured(self, error):
+        """The objective after a sweep."""
+        return super().measured(error) + self.sweep.nodes.penalty
+
+    def finish(self):
+        """Labels of the last sweep stay: the nearest centers might violate links."""

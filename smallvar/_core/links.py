@@ -1,0 +1,234 @@
+"""Links between rows: pairs that are to be in one cluster, or in two, at a price for each violated.
+
+``check_links`` makes a ``Links`` of the arrays of a user. Its nodes are the rows or, where no link
+may be violated, the groups of rows that must-links join. ``LinkedNodes`` has the labels of the
+nodes that are linked, and moves these, given what each costs in each cluster.
+"""
+
+import math
+
+import numpy as np
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+EXCHANGE_TIE = 1e-12  # exchanges that lower the costs by less than this share of them tie
+SHOWN_ROWS = 10  # rows of a chain or a set that an error names
+
+
+def _pairs(pairs, name, n):
+    """Numbers of linked rows as an array (m, 2): each pair once, the smaller number first."""
+    array = np.asarray([] if pairs is None else pairs)
+    if array.shape in ((0,), (0, 2)):
+        return np.empty((0, 2), dtype=np.intp)
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise ValueError(f"{name} must have shape (n_pairs, 2), got {array.shape}")
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must hold integers, the numbers of rows, got {array.dtype}")
+    outside = array[(array < 0) | (array >= n)]
+    if outside.size:
+        raise ValueError(f"{name} must hold numbers of rows >= 0 and < {n}, got {outside[0]}")
+    return np.unique(np.sort(array.astype(np.intp), axis=1), axis=0)
+
+
+def _graph(pairs, n, value=1.0):
+    """Symmetric sparse matrix (n, n) with this value for each pair."""
+    ends = np.concatenate([pairs, pairs[:, ::-1]]).T
+    return coo_array((np.full(ends.shape[1], value), (ends[0], ends[1])), (n, n)).tocsr()
+
+
+def _listed(rows, sign):
+    """The numbers of rows as text, those in the middle left out if there are many."""
+    words, half = [str(row) for row in rows], SHOWN_ROWS // 2
+    return sign.join(words if len(words) <= SHOWN_ROWS else [*words[:half], "...", *words[-half:]])
+
+
+def check_links(must_link, cannot_link, weight, n, price):
+    """The Links of n rows of these weights (None: 1 each); None if there is no link.
+
+    Links of rows of weight zero are left out, as these take no part in a fit.
+    """
+    must, cannot = _pairs(must_link, "must_link", n), _pairs(cannot_link, "cannot_link", n)
+    for i, j in cannot[cannot[:, 0] == cannot[:, 1]][:1]:
+        raise ValueError(f"cannot_link must link two different rows, got ({i}, {j})")
+    must = must[must[:, 0] != must[:, 1]]
+    if weight is not None:
+        must, cannot = (pairs[(weight[pairs] > 0).all(axis=1)] for pairs in (must, cannot))
+    return Links(must, cannot, n, float(price)) if len(must) or len(cannot) else None
+
+
+class Links:
+    """Links between nodes; ``price`` is that of a violated link, ``groups`` the node of each row.
+
+    Nodes are numbered by their first rows, ``first``; with a finite price each row is one. ``must``
+    and ``cannot`` are pairs of nodes, there are no must-links if the price is infinite.
+    """
+
+    def __init__(self, must, cannot, n, price):
+        self.price = price
+        self.groups = self.first = np.arange(n)
+        self.must, self.cannot = must, cannot
+        if not math.isfinite(price):
+            graph = _graph(must, n)
+            groups = connected_components(graph, directed=False)[1]
+            self.first, self.groups = np.unique(groups, return_index=True, return_inverse=True)[1:]
+            order = np.argsort(self.first)
+            self.first, self.groups = self.first[order], np.argsort(order)[self.groups]
+            self.must, ends = must[:0], np.sort(self.groups[cannot], axis=1)
+            for i, j in cannot[ends[:, 0] == ends[:, 1]][:1]:
+                chain, before = [j], breadth_first_order(graph, i, directed=False)[1]
+                while chain[-1] != i:
+                    chain.append(before[chain[-1]])
+                raise ValueError(
+                    f"cannot_link must not link rows that must_link joins, got ({i}, {j}), which "
+                    f"are joined by {_listed(chain[::-1], ' - ')}: leave out one of these links, "
+                    "or set a finite link_penalty"
+                )
+            self.cannot = np.unique(ends, axis=0)
+
+    def sizes(self, weight):
+        """Weight of each node; ``weight`` is that of the rows."""
+        return np.bincount(self.groups, weight, len(self.first)).astype(np.float64)
+
+    def contracted(self, X, weight):
+        """Nodes as rows, the weighted means of their rows, and their weights."""
+        sizes = self.sizes(weight)
+        if len(sizes) == X.shape[0]:
+            return X, sizes
+        w = np.ones(X.shape[0]) if weight is None else weight
+        share = np.divide(w, sizes[self.groups], out=np.ones(len(w)), where=w > 0)
+        at = self.groups, np.arange(len(w))
+        return csr_array((share, at), (len(sizes), len(w))) @ X, sizes
+
+    def check_number(self, most, name):
+        """Raise if more nodes exclude each other than ``most``, the value of the parameter."""
+        if math.isfinite(self.price) or most is None or not len(self.cannot):
+            return
+        graph = _graph(self.cannot, len(self.first))
+        degree = np.diff(graph.indptr)
+        # a large clique: from each node on, the neighbors that are linked to all before
+        for start in np.argsort(-degree, kind="stable"):
+            if degree[start] < most:
+                return
+            clique, left = [start], graph.indices[graph.indptr[start] : graph.indptr[start + 1]]
+            while len(left):
+                best = left[np.lexsort((left, -degree[left]))[0]]
+                clique.append(best)
+                near = graph.indices[graph.indptr[best] : graph.indptr[best + 1]]
+                left = np.intersect1d(left, near)
+            if len(clique) > most:
+                rows = _listed(np.sort(self.first[clique[: int(most) + 1]]), ", ")
+                raise ValueError(
+                    f"{name} must be at least {most + 1}, as cannot_link links each two of the "
+                    f"rows {rows}, or rows that must_link joins to them, got {most}"
+                )
+
+    def check_found(self, n_violated, k):
+        """Raise if links are violated that may not be."""
+        if n_violated and not math.isfinite(self.price):
+            raise ValueError(
+                f"no clustering into {k} clusters without a violated link was found, though there "
+                "may be one: allow more clusters, or set a finite link_penalty"
+            )
+
+    def nodes(self, rank, more=()):
+        """The LinkedNodes of a start, visited by ascending ``rank``; ``more`` nodes are in it."""
+        return LinkedNodes(self, rank, more)
+
+
+class LinkedNodes:
+    """The linked nodes of a start: ``rows`` are their numbers, ``labels`` their clusters, -1: none.
+
+    Nodes of one of the ``colors`` are not linked to each other, so that they are assigned at once.
+    """
+
+    def __init__(self, links, rank, more):
+        self.price = links.price
+        ends = [np.ravel(links.must), np.ravel(links.cannot), np.asarray(more, dtype=np.intp)]
+        self.rows, index = np.unique(np.concatenate(ends), return_inverse=True)
+        n, m = len(self.rows), len(links.must)
+        pairs = index[: 2 * (m + len(links.cannot))].reshape(-1, 2)
+        self.must, self.cannot = pairs[:m], pairs[m:]
+        self.graph = _graph(pairs, n)
+        # its product with the labels counts violated cannot-links less must-links that are kept
+        self.signed = _graph(self.cannot, n) + _graph(self.must, n, -1.0)
+        self.labels = np.full(n, -1, dtype=np.int32)
+        self.colors = self._colored(rank[self.rows])
+
+    def _colored(self, rank):
+        """Nodes of each color: the first one that no neighbor has, most neighbors first."""
+        start, color = self.graph.indptr, np.full(len(rank), -1)
+        for i in np.lexsort((rank, -np.diff(start))):
+            taken = set(color[self.graph.indices[start[i] : start[i + 1]]].tolist())
+            color[i] = next(c for c in range(len(taken) + 1) if c not in taken)
+        order = np.argsort(rank)
+        return [order[color[order] == c] for c in range(color.max(initial=-1) + 1)]
+
+    @property
+    def n_violated(self):
+        """Number of violated links."""
+        must, cannot = self.labels[self.must], self.labels[self.cannot]
+        return int((must[:, 0] != must[:, 1]).sum() + (cannot[:, 0] == cannot[:, 1]).sum())
+
+    @property
+    def penalty(self):
+        """Price of the violated links."""
+        n_violated = self.n_violated
+        return self.price * n_violated if n_violated else 0.0
+
+    def assign(self, costs, to_node, opens_beyond, cap, tie=0.0):
+        """Assign each node to the cluster of least cost, links included, or let it open one.
+
+        ``costs`` (n, k) are weighted squared distances, ``to_node(i)`` those of all nodes to node
+        i, ``opens_beyond`` (n,) is what opens a cluster. Costs that differ by less than ``tie``
+        (n,) tie. If no link may be violated, the fewest are, whatever the distances; so it is only
+        until a cluster is free. Returns the costs with columns for clusters opened, and the nodes
+        at which these are.
+        """
+        opened, k, tie = [], costs.shape[1], np.broadcast_to(tie, len(costs))
+        for color in self.colors:
+            present = np.flatnonzero(self.labels >= 0)
+            at = present, self.labels[present]
+            members = csr_array((np.ones(len(present)), at), (len(costs), k))
+            # violated links, less those of a node that is alone: all its must-links
+            more = (self.signed[color] @ members).toarray()
+            if math.isfinite(self.price):
+                cost = costs[color] + self.price * more
+                least = cost.min(axis=1)
+            else:
+                fewest = more.min(axis=1)
+                cost = np.where(more == fewest[:, None], costs[color], np.inf)
+                least = np.where(fewest > 0, np.inf, cost.min(axis=1))
+            tied = cost <= (cost.min(axis=1) + tie[color])[:, None]
+            label, first = tied.argmax(axis=1).astype(np.int32), 0
+            while k < cap:
+                beyond = np.flatnonzero(least[first:] > opens_beyond[color][first:])
+                if not len(beyond):
+                    break
+                first += beyond[0] + 1
+                i = color[first - 1]
+                label[first - 1] = k
+                column = to_node(i)
+                costs = np.column_stack([costs, column])
+                closer = column[color[first:]] < least[first:] - tie[color][first:]
+                label[first:][closer], least[first:][closer] = k, column[color[first:]][closer]
+                opened.append(i)
+                k += 1
+            self.labels[color] = label
+        return costs, opened
+
+    def exchange(self, costs):
+        """Nodes of two clusters that links connect change sides where that lowers the costs.
+
+        They change together, so that links stay kept or violated as they are. A single node cannot
+        move where the one it is linked to is in its way.
+        """
+        ends = np.sort(self.labels[np.concatenate([self.must, self.cannot])], axis=1)
+        for a, b in np.unique(ends[ends[:, 0] < ends[:, 1]], axis=0):
+            inside = np.flatnonzero((self.labels == a) | (self.labels == b))
+            set_of = connected_components(self.graph[inside][:, inside], directed=False)[1]
+            other = np.where(self.labels[inside] == a, b, a)
+            here, there = costs[inside, self.labels[inside]], costs[inside, other]
+            change = np.bincount(set_of, there - here)
+            lower = change < -EXCHANGE_TIE * np.bincount(set_of, there + here)
+            moving = lower[set_of]
+            self.labels[inside[moving]] = other[moving]
