@@ -163,15 +163,17 @@ class _LinkedPoints:
         inner = self.clusters.weight[own] @ self.clusters.gram.block(own, self.members)
         return self.sums @ inner / (self.size * self.size[i])
 
-    def assign(self, label, k, lam, cap, rounding):
-        """Assign the groups, and write their labels; returns the number of clusters."""
+    def assign(self, label, to_opened, lam, cap, rounding):
+        """Assign the groups, and write their labels; returns the number of clusters.
+
+        ``to_opened`` has the squared distances of all points to each cluster opened in this sweep.
+        """
         nodes, at = self.nodes, self.members
-        cost = (self.clusters.costs(at) + self.clusters.diagonal[at]).T
+        cost = self.clusters.costs(at) + self.clusters.diagonal[at]
+        cost = np.vstack([cost, *(distances[at] for distances in to_opened)]).T
         size = np.abs(cost).max(axis=1) + np.abs(self.clusters.diagonal[at])
         tie = TABLE_TIE * (self.sums @ size)
         cost = np.maximum(self.sums @ cost - self.inside[:, None], 0.0)
-        if k > cost.shape[1]:  # groups do not see what points have opened in this sweep
-            cost = np.pad(cost, ((0, 0), (0, k - cost.shape[1])), constant_values=np.inf)
 
         def to_node(i):
             squares = self.norms + self.norms[i] - 2.0 * self._inner(i)
@@ -183,18 +185,19 @@ class _LinkedPoints:
         if np.array_equal(before, nodes.labels):
             nodes.exchange(costs)
         label[at] = nodes.labels[self.node]
-        return k + len(opened)
+        return cost.shape[1] + len(opened)
 
 
 class _KernelStart(PartitionStart):
     """One start of kernel DP-means."""
 
     def __init__(self, clusters, order, lam, algorithm, max_clusters, rounding, links=None):
-        self.linked = None if links is None else _LinkedPoints(links, clusters, order)
+        self.linked, visited = None, order
         order = clusters.active if order is None else order[clusters.weight[order] > 0]
-        if self.linked is not None:
-            order = order[~np.isin(order, self.linked.members)]
         super().__init__(clusters, order, rounding)
+        if links is not None:
+            self.linked = _LinkedPoints(links, self.clusters, visited)
+            self.order = order[~np.isin(order, self.linked.members)]
         self.lam, self.cap = lam, NO_CAP if max_clusters is None else max_clusters
         self.collapsed = algorithm == "collapsed"
 
@@ -282,14 +285,17 @@ class _KernelStart(PartitionStart):
         least, tie = least[order], tie[order]
         limit = np.maximum(self.lam, weight * self.rounding) + weight * tie
         remaining = np.flatnonzero(weight * least > limit)
-        k = clusters.k
+        k, to_opened = clusters.k, []
         # each iteration opens a cluster at the first remaining point, whose mean is that point, and
         # moves later points that are nearer to it
         while len(remaining) and k < self.cap:
             i = remaining[0]
             row = clusters.gram.rows(order[i : i + 1])[0]
-            distance = clusters.distances_to(order[i], row)[order[i + 1 :]]
+            to_opened.append(clusters.distances_to(order[i], row))
             new[i], later = k, np.s_[i + 1 :]
+            distance = to_opened[-1][order[later]]
+            if self.linked is None:
+                to_opened.clear()
             closer = distance < least[later] - tie[later]
             new[later][closer] = k
             least[later][closer] = distance[closer]
@@ -298,7 +304,7 @@ class _KernelStart(PartitionStart):
             remaining = remaining[weight[remaining] * least[remaining] > limit[remaining]]
         label[order] = new
         if self.linked is not None:
-            k = self.linked.assign(label, k, self.lam, self.cap, self.rounding)
+            k = self.linked.assign(label, to_opened, self.lam, self.cap, self.rounding)
         active = clusters.active
         moved = int(np.count_nonzero(label[active] != clusters.label[active]))
         return label, moved, k - clusters.k
