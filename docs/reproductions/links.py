@@ -100,7 +100,7 @@ def main():
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     warnings.filterwarnings("ignore")  # means of no draw
-    for draws in ([range(1)] if quick else [range(5), range(5, 10)]):
+    for draws in [range(1)] if quick else [range(5), range(5, 10)]:
         print(f"\ndraws {draws[0]} to {draws[-1]}")
         print(f"{'set':7} {'pairs':>5}  {'method':18} {'ARI':>6} {'NMI':>6} {'ARI of free':>11}"
               f" {'seconds':>8} failed")  # fmt: skip

@@ -5,7 +5,6 @@ updates (Broderick, Kulis & Jordan 2013, eq. 8-9) and merge paths. ``RowsProblem
 the starts (``starts``) with the compiled sweeps, also for other estimators. The estimator follows.
 """
 
-import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Self
@@ -21,7 +20,7 @@ from smallvar._centers.starts import DPFit, DPProblem, Start, run_starts
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.identifiers import warn_of_identifiers
-from smallvar._core.links import check_links
+from smallvar._core.links import LinkedNodes, check_links
 from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
     Data,
@@ -33,7 +32,6 @@ from smallvar._core.validation import (
     check_weights,
     exact_number,
     shown,
-    some_rows,
     sparse_rows,
 )
 from smallvar._core.warning_fields import warn_in_fields
@@ -59,9 +57,11 @@ class RowsProblem(DPProblem):
     ``asked`` is the least size of a cluster as the user gave it; the rows are nodes of ``links``.
     """
 
-    def __init__(self, fit, X, weight, n_threads, asked=None, links=None, **options):
+    links = None
+
+    def __init__(self, fit, X, weight, n_threads, asked=None, **options):
         super().__init__(fit)
-        self.asked, self.links = asked, links
+        self.asked = asked
         self.X, self.weight, self.n_threads, self.options = X, weight, n_threads, options
 
     def start(self, point):
@@ -81,7 +81,7 @@ class RowsProblem(DPProblem):
         kind = CollapsedSweep if point.algorithm == "collapsed" else DPSweep
         if self.links is not None:
             rank = np.arange(len(weight)) if point.order is None else np.argsort(point.order)
-            kind, kind_of_start = partial(LinkedSweep, self.links.nodes(rank)), LinkedStart
+            kind, kind_of_start = partial(LinkedSweep, LinkedNodes(self.links, rank)), LinkedStart
             if not point.exact:  # links may need more clusters than a path has
                 point = replace(point, max_clusters=self.fit.max_clusters)
         frame = RowsFrame(rows, weight, self.n_threads, centers)
@@ -195,6 +195,9 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         clusters are elongated in common directions, that may be a path in a metric that makes them
         round (see :func:`cluster_path`); the labels are then those for which the number of clusters
         was chosen. Dense data only.
+    link_penalty : float, default=inf
+        Price of each violated link of ``fit``, in the unit of ``lam``, > 0. Infinite: no link may
+        be violated, and an error says so where no such clustering is found; see Notes.
     init : "mean" or array-like of shape (n_centers, n_features), default="mean"
         Starting centers; "mean" is the (weighted) mean of the data. With "auto" and "merge" the
         merge path begins at given centers, so that the result has no more clusters than these,
@@ -233,6 +236,9 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         Weighted sum of squared distances to the assigned centers.
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
+    n_violated_ : int
+        With links only: the number of violated ones. ``objective_`` is higher by ``link_penalty``
+        for each.
     objective_path_ : ndarray of shape (n_sweeps,), float64
         The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
         ended the fit; it never rises.
@@ -294,6 +300,18 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     cluster that falls below the size in these sweeps is left out. ``cluster_centers_`` are means of
     the other rows.
 
+    Links between rows, ``must_link`` and ``cannot_link`` of ``fit``, add ``link_penalty`` to the
+    objective for each must-link between two clusters and each cannot-link within one. After the
+    rows without links, a sweep assigns those with links in turn, by their distances and the links
+    to the present labels of others; where none moves, rows that links connect change sides between
+    two clusters together, if that is better. With an infinite price the rows that must-links join
+    are one row at their mean, ``lam="auto"`` and ``n_clusters`` begin at the merge path of these
+    rows, which ``path_`` is of, and each sweep violates the fewest links. ``n_clusters`` is kept.
+    If "auto" chooses the number, rows with links may open more clusters, up to ``max_clusters``,
+    where that lowers the objective for the ``lam_`` of the path. A pair counts once; links of rows
+    of weight zero do not count. Only for "serial"; not with ``min_cluster_size`` or a metric.
+    ``predict`` knows no links: of the rows of the fit it need not return ``labels_``.
+
     ``fit`` warns if it ends with a single cluster because ``lam`` exceeds every squared distance
     from the mean, while merging would find a much lower objective.
 
@@ -301,7 +319,8 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     ----------
     Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics,
     Algorithm 1. Delayed creation after Dinari & Freifeld (2022). "collapsed" and the cap:
-    Broderick, Kulis & Jordan (2013), MAD-Bayes, eq. 8-9 and 12.
+    Broderick, Kulis & Jordan (2013), MAD-Bayes, eq. 8-9 and 12. Links at a price: Khashabi,
+    Wieting, Liu & Liang (2015), Clustering with side information (RDP-means).
 
     Examples
     --------
@@ -329,6 +348,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     lam: float | Literal["auto", "farthest-first"] | None
     objective_path_: NDArray[np.float64]
     lam_: float
+    n_violated_: int
     path_: ClusterPath
     # for subclasses without the parameters
     metric: Literal["euclidean", "auto"] = "euclidean"
@@ -446,7 +466,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
                 "sklearn.decomposition.TruncatedSVD"
             )
         weight = check_weights(sample_weight, X.shape[0])
-        links = self._links(must_link, cannot_link, weight, X.shape[0])
+        links = check_links(self, must_link, cannot_link, weight, X.shape[0])
         if self.algorithm in ("collapsed", "merge"):
             check_ratio(weight, LARGEST_WEIGHT_RATIO, self.algorithm)
         given = check_init(self.init, X.shape[1], self.max_clusters)
@@ -468,25 +488,6 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         warn_if_unclear(self)
         return self
 
-    def _links(self, must_link, cannot_link, weight, n):
-        """The Links of a fit of n rows, None without links."""
-        links = check_links(must_link, cannot_link, weight, n, self.link_penalty)
-        if links is None:
-            return None
-        required = {"algorithm": "serial", "metric": "euclidean", "min_cluster_size": None}
-        for name, value in required.items():
-            if getattr(self, name) != value:
-                raise ValueError(f"{name} must be {value!r} with links, got {getattr(self, name)!r}")
-        for name in ("n_clusters", "max_clusters"):
-            number = exact_number(getattr(self, name))
-            links.check_number(number, name)
-            if name == "n_clusters" and number is not None and number > len(links.first):
-                raise ValueError(
-                    f"n_clusters must be at most {len(links.first)}, the rows that must_link "
-                    f"leaves apart, got {number}"
-                )
-        return links
-
     def _described(self, n_samples, lam, given):
         """The settings of a fit with this penalty (None: from a path) and the user's centers."""
         numbers = self.max_clusters, exact_number(self.n_clusters)
@@ -495,8 +496,6 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
 
     def _fit(self, X, weight, given, rng, n_threads, least, links):
         """Fit checked data, with clusters of the ``least`` weight; returns the best start."""
-        if links is not None:
-            return self._fit_linked(X, weight, given, rng, n_threads, links)
         lam = None
         if self.lam != "auto":
             lam = resolve_lam(self.lam, X, self.guess, weight, n_threads)
@@ -506,7 +505,10 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         if least is not None:
             options |= {"least": least, "asked": self.min_cluster_size}
         problem = RowsProblem(fit, X, weight, n_threads, **options)
-        best = self._learn(run_starts(problem, rng))
+        fitted = (
+            run_starts(problem, rng) if links is None else self._run_linked(problem, rng, links)
+        )
+        best = self._learn(fitted)
         for name in ("metric_", "_metric_centers"):
             vars(self).pop(name, None)
         # centers of the fit are in the metric; the public ones are means of the data
@@ -515,45 +517,25 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
             if self.metric_ is not None:
                 self._metric_centers = best.centers
                 self.cluster_centers_ = means_of(X, weight, self.labels_, n_threads)
-        if self.algorithm == "collapsed" and weight is not None and not weight.all():
+        visits_all = self.algorithm != "collapsed" and links is None
+        if not visits_all and weight is not None and not weight.all():
             # rows of weight zero are not visited: they get the label of predict
             idle = np.flatnonzero(weight == 0)
             rows, centers = self._measured(X[idle])
             self.labels_[idle] = nearest_sweep(rows, None, centers, n_threads).labels
         return best
 
-    def _fit_linked(self, X, weight, given, rng, n_threads, links):
-        """Fit rows with links, those that must-links join as one; returns the best start."""
+    def _run_linked(self, problem, rng, links):
+        """The best start on rows with links; those that must-links join are one row."""
         links.price /= self._unit
-        rows, sizes = links.contracted(X, weight)
-        rows = sparse_rows(rows) if issparse(rows) else rows
-        lam = None
-        if self.lam != "auto":
-            lam = resolve_lam(self.lam, X, self.guess, weight, n_threads)
-        fit = self._described(len(sizes), lam, given)
-        problem = RowsProblem(fit, rows, sizes, n_threads, links=links, select=True)
+        rows, weight, inside = links.contracted(problem.X, problem.weight)
+        problem.X, problem.weight = sparse_rows(rows) if issparse(rows) else rows, weight
+        problem.fit, problem.links = replace(problem.fit, n_samples=len(weight)), links
         best = run_starts(problem, rng)
-        nodes = best.sweep.nodes
-        links.check_found(nodes.n_violated, best.n_clusters)
-        # squares about the means of the groups are in the error of any clustering
-        inside, own = 0.0, links.groups
-        if len(sizes) < len(own):
-            several = np.flatnonzero(np.bincount(own)[own] > 1)
-            apart = some_rows(X, several) - some_rows(rows, own[several])
-            squares = np.asarray(apart.multiply(apart).sum(axis=1)).ravel() if issparse(X) else (
-                np.square(apart).sum(axis=1)
-            )
-            inside = math.fsum(squares if weight is None else squares * weight[several])
-        self.n_violated_ = nodes.n_violated
-        return self._learn(
-            replace(
-                best,
-                labels=best.labels[own],
-                inertia=best.inertia + inside,
-                objective=best.objective + inside,
-                objective_path=best.objective_path + inside,
-            )
-        )
+        self.n_violated_ = best.sweep.nodes.n_violated
+        links.check_found(self.n_violated_, best.n_clusters)
+        labels, costs = best.labels[links.groups], ("inertia", "objective", "objective_path")
+        return replace(best, labels=labels, **{n: getattr(best, n) + inside for n in costs})
 
     def _measured(self, X):
         """Rows and centers in the metric of the fit, in which nearest centers are found."""

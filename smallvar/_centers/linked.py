@@ -6,6 +6,7 @@ The rows are the nodes of a Links: see ``smallvar/_core/links.py``.
 import math
 
 import numpy as np
+from scipy.sparse import issparse
 
 from smallvar._centers.starts import Start
 from smallvar._core.validation import some_rows
@@ -16,21 +17,18 @@ from smallvar._sweeps.sums import Sums
 
 
 class LinkedSweep(DPSweep):
-    """A sweep over all rows in which those of a LinkedNodes, ``nodes``, have no weight of their own.
+    """A sweep over all rows in which those of a LinkedNodes, ``nodes``, count as weightless.
 
     ``assign_linked`` assigns these; means are those of all rows.
     """
 
     def __init__(self, nodes, X, weight, order, labels, frame, *settings):
-        at = nodes.rows
-        if order is not None:
-            at = np.argsort(order)[at]
-        self.nodes, self.at, self.frame_of_all = nodes, at, frame
-        self.linked, self.linked_weight = some_rows(X, nodes.rows), weight[at]
-        rows = self.linked
-        self.points = rows.toarray() if hasattr(rows, "toarray") else rows
-        free = weight.copy()
-        free[at] = 0.0
+        rows = some_rows(X, nodes.rows)
+        self.points = (rows.toarray() if issparse(rows) else rows).astype(np.float64)
+        self.nodes, self.layout, self.rounding = nodes, frame.layout, frame.rounding
+        self.at = nodes.rows if order is None else np.argsort(order)[nodes.rows]
+        self.weight, free = weight[self.at], weight.copy()
+        free[self.at] = 0.0
         super().__init__(X, free, order, labels, frame, *settings)
 
     @property
@@ -49,27 +47,24 @@ class LinkedSweep(DPSweep):
         """Weighted squared distances of the linked rows to these centers."""
         costs = np.empty((len(self.points), len(centers)))
         distances_to_centers(self.points, centers, costs, self.n_threads, squared=True)
-        return costs * self.linked_weight[:, None]
+        return costs * self.weight[:, None]
 
     def assign_linked(self, opens_beyond, cap):
         """Assign the linked rows; returns how many moved, and the number of clusters opened."""
-        before, nodes = self.nodes.labels.copy(), self.nodes
-        if not len(before):
-            return 0, 0
-        points = self.points.astype(np.float64)
-        least = np.maximum(opens_beyond, self.linked_weight * self.frame_of_all.rounding)
-        costs, opened = nodes.assign(
-            self._costs(self.centers), lambda i: self._costs(points[[i]])[:, 0], least, cap
+        nodes, before = self.nodes, self.nodes.labels.copy()
+        least, costs = np.maximum(opens_beyond, self.weight * self.rounding), self._costs
+        table, opened = nodes.assign(
+            costs(self.centers), lambda i: costs(self.points[[i]])[:, 0], least, cap
         )
         if np.array_equal(before, nodes.labels):
-            nodes.exchange(costs)
-        self.append(points[opened])
+            nodes.exchange(table)
+        self.append(self.points[opened])
         return int((before != nodes.labels).sum()), len(opened)
 
     def move_centers(self):
         """End the sweep as DPSweep does; returns the error."""
-        sums = Sums(self.frame_of_all.layout, self.k)
-        sums.add(self.linked, self.nodes.labels, self.linked_weight, self.n_threads)
+        sums = Sums(self.layout, self.k)
+        sums.add(self.points, self.nodes.labels, self.weight, self.n_threads)
         sums.merge(self.present_sums())
         centers, number, _, _ = next_centers(sums, self.centers, 0.0, False)
         self.nodes.labels = number[self.nodes.labels]

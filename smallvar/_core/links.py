@@ -6,10 +6,13 @@ nodes that are linked, and moves these, given what each costs in each cluster.
 """
 
 import math
+from itertools import pairwise
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array, csr_array, issparse
 from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+from smallvar._core.validation import exact_number
 
 EXCHANGE_TIE = 1e-12  # exchanges that lower the costs by less than this share of them tie
 SHOWN_ROWS = 10  # rows of a chain or a set that an error names
@@ -42,84 +45,94 @@ def _listed(rows, sign):
     return sign.join(words if len(words) <= SHOWN_ROWS else [*words[:half], "...", *words[-half:]])
 
 
-def check_links(must_link, cannot_link, weight, n, price):
-    """The Links of n rows of these weights (None: 1 each); None if there is no link.
+def check_links(estimator, must_link, cannot_link, weight, n):
+    """The Links of a fit of n rows of these weights (None: 1 each); None if there is no link.
 
     Links of rows of weight zero are left out, as these take no part in a fit.
     """
+    vars(estimator).pop("n_violated_", None)  # of the fit before
     must, cannot = _pairs(must_link, "must_link", n), _pairs(cannot_link, "cannot_link", n)
     for i, j in cannot[cannot[:, 0] == cannot[:, 1]][:1]:
         raise ValueError(f"cannot_link must link two different rows, got ({i}, {j})")
     must = must[must[:, 0] != must[:, 1]]
     if weight is not None:
         must, cannot = (pairs[(weight[pairs] > 0).all(axis=1)] for pairs in (must, cannot))
-    return Links(must, cannot, n, float(price)) if len(must) or len(cannot) else None
+    if not len(must) and not len(cannot):
+        return None
+    required = {"algorithm": "serial", "metric": "euclidean", "min_cluster_size": None}
+    for name, value in required.items():
+        got = getattr(estimator, name, value)
+        if got != value:
+            raise ValueError(f"{name} must be {value!r} with links, got {got!r}")
+    links = Links(must, cannot, n, float(estimator.link_penalty))
+    for name in ("n_clusters", "max_clusters"):
+        links.check_number(exact_number(getattr(estimator, name, None)), name)
+    return links
 
 
 class Links:
     """Links between nodes; ``price`` is that of a violated link, ``groups`` the node of each row.
 
     Nodes are numbered by their first rows, ``first``; with a finite price each row is one. ``must``
-    and ``cannot`` are pairs of nodes, there are no must-links if the price is infinite.
+    and ``cannot`` are pairs of nodes; there are no must-links if the price is infinite.
     """
 
     def __init__(self, must, cannot, n, price):
-        self.price = price
+        self.price, self.must, self.cannot = price, must, cannot
         self.groups = self.first = np.arange(n)
-        self.must, self.cannot = must, cannot
-        if not math.isfinite(price):
-            graph = _graph(must, n)
-            groups = connected_components(graph, directed=False)[1]
-            self.first, self.groups = np.unique(groups, return_index=True, return_inverse=True)[1:]
-            order = np.argsort(self.first)
-            self.first, self.groups = self.first[order], np.argsort(order)[self.groups]
-            self.must, ends = must[:0], np.sort(self.groups[cannot], axis=1)
-            for i, j in cannot[ends[:, 0] == ends[:, 1]][:1]:
-                chain, before = [j], breadth_first_order(graph, i, directed=False)[1]
-                while chain[-1] != i:
-                    chain.append(before[chain[-1]])
-                raise ValueError(
-                    f"cannot_link must not link rows that must_link joins, got ({i}, {j}), which "
-                    f"are joined by {_listed(chain[::-1], ' - ')}: leave out one of these links, "
-                    "or set a finite link_penalty"
-                )
-            self.cannot = np.unique(ends, axis=0)
-
-    def sizes(self, weight):
-        """Weight of each node; ``weight`` is that of the rows."""
-        return np.bincount(self.groups, weight, len(self.first)).astype(np.float64)
+        if math.isfinite(price):
+            return
+        graph = _graph(must, n)
+        groups = connected_components(graph, directed=False)[1]
+        first, groups = np.unique(groups, return_index=True, return_inverse=True)[1:]
+        order = np.argsort(first)
+        self.first, self.groups = first[order], np.argsort(order)[groups]
+        ends = np.sort(self.groups[cannot], axis=1)
+        for i, j in cannot[ends[:, 0] == ends[:, 1]][:1]:
+            chain, before = [j], breadth_first_order(graph, i, directed=False)[1]
+            while chain[-1] != i:
+                chain.append(before[chain[-1]])
+            raise ValueError(
+                f"cannot_link must not link rows that must_link joins, got ({i}, {j}), joined by "
+                f"{_listed(chain[::-1], ' - ')}: leave out a link or set a finite link_penalty"
+            )
+        self.must, self.cannot = must[:0], np.unique(ends, axis=0)
 
     def contracted(self, X, weight):
-        """Nodes as rows, the weighted means of their rows, and their weights."""
-        sizes = self.sizes(weight)
-        if len(sizes) == X.shape[0]:
-            return X, sizes
+        """Nodes as rows, the means of theirs; their weights; the squares about these means."""
         w = np.ones(X.shape[0]) if weight is None else weight
+        sizes = np.bincount(self.groups, w, len(self.first))
+        if len(sizes) == X.shape[0]:
+            return X, sizes, 0.0
         share = np.divide(w, sizes[self.groups], out=np.ones(len(w)), where=w > 0)
-        at = self.groups, np.arange(len(w))
-        return csr_array((share, at), (len(sizes), len(w))) @ X, sizes
+        rows = csr_array((share, (self.groups, np.arange(len(w)))), (len(sizes), len(w))) @ X
+        apart = X - rows[self.groups]
+        squares = apart.multiply(apart) if issparse(X) else np.square(apart)
+        return rows, sizes, math.fsum(w * np.ravel(squares.sum(axis=1)))
 
     def check_number(self, most, name):
-        """Raise if more nodes exclude each other than ``most``, the value of the parameter."""
-        if math.isfinite(self.price) or most is None or not len(self.cannot):
+        """Raise if there are too few nodes, or more exclude each other than this parameter says."""
+        if math.isfinite(self.price) or most is None:
             return
-        graph = _graph(self.cannot, len(self.first))
+        n = len(self.first)
+        if name == "n_clusters" and most > n:
+            raise ValueError(
+                f"n_clusters must be at most {n}, what must_link leaves apart, got {most}"
+            )
+        graph = _graph(self.cannot, n)
+        near = [graph.indices[a:b] for a, b in pairwise(graph.indptr)]
         degree = np.diff(graph.indptr)
-        # a large clique: from each node on, the neighbors that are linked to all before
-        for start in np.argsort(-degree, kind="stable"):
-            if degree[start] < most:
-                return
-            clique, left = [start], graph.indices[graph.indptr[start] : graph.indptr[start + 1]]
+        # cliques: from each node on, the neighbor with most neighbors among those of all before
+        for start in np.flatnonzero(degree >= most):
+            clique, left = [start], near[start]
             while len(left):
-                best = left[np.lexsort((left, -degree[left]))[0]]
-                clique.append(best)
-                near = graph.indices[graph.indptr[best] : graph.indptr[best + 1]]
-                left = np.intersect1d(left, near)
+                clique.append(left[degree[left].argmax()])
+                left = np.intersect1d(left, near[clique[-1]])
             if len(clique) > most:
                 rows = _listed(np.sort(self.first[clique[: int(most) + 1]]), ", ")
                 raise ValueError(
-                    f"{name} must be at least {most + 1}, as cannot_link links each two of the "
-                    f"rows {rows}, or rows that must_link joins to them, got {most}"
+                    f"{name} must be at least {most + 1}, as cannot_link links each two of rows "
+                    f"{rows}, or rows that must_link joins to them, got {most}"
                 )
 
     def check_found(self, n_violated, k):
@@ -130,18 +143,15 @@ class Links:
                 "may be one: allow more clusters, or set a finite link_penalty"
             )
 
-    def nodes(self, rank, more=()):
-        """The LinkedNodes of a start, visited by ascending ``rank``; ``more`` nodes are in it."""
-        return LinkedNodes(self, rank, more)
-
 
 class LinkedNodes:
     """The linked nodes of a start: ``rows`` are their numbers, ``labels`` their clusters, -1: none.
 
     Nodes of one of the ``colors`` are not linked to each other, so that they are assigned at once.
+    They are visited by ascending ``rank``. ``more`` are other nodes that belong to them.
     """
 
-    def __init__(self, links, rank, more):
+    def __init__(self, links, rank, more=()):
         self.price = links.price
         ends = [np.ravel(links.must), np.ravel(links.cannot), np.asarray(more, dtype=np.intp)]
         self.rows, index = np.unique(np.concatenate(ends), return_inverse=True)
@@ -179,10 +189,9 @@ class LinkedNodes:
         """Assign each node to the cluster of least cost, links included, or let it open one.
 
         ``costs`` (n, k) are weighted squared distances, ``to_node(i)`` those of all nodes to node
-        i, ``opens_beyond`` (n,) is what opens a cluster. Costs that differ by less than ``tie``
-        (n,) tie. If no link may be violated, the fewest are, whatever the distances; so it is only
-        until a cluster is free. Returns the costs with columns for clusters opened, and the nodes
-        at which these are.
+        i, ``opens_beyond`` (n,) is what opens a cluster. Costs that differ by at most ``tie`` (n,)
+        tie. If no link may be violated, the fewest are, whatever the distances. Returns the costs,
+        with columns for clusters opened, and the nodes at which these are.
         """
         opened, k, tie = [], costs.shape[1], np.broadcast_to(tie, len(costs))
         for color in self.colors:
@@ -207,11 +216,11 @@ class LinkedNodes:
                 first += beyond[0] + 1
                 i = color[first - 1]
                 label[first - 1] = k
-                column = to_node(i)
-                costs = np.column_stack([costs, column])
-                closer = column[color[first:]] < least[first:] - tie[color][first:]
-                label[first:][closer], least[first:][closer] = k, column[color[first:]][closer]
                 opened.append(i)
+                costs = np.column_stack([costs, to_node(i)])
+                column = costs[color[first:], k]
+                closer = column < least[first:] - tie[color][first:]
+                label[first:][closer], least[first:][closer] = k, column[closer]
                 k += 1
             self.labels[color] = label
         return costs, opened
@@ -219,8 +228,7 @@ class LinkedNodes:
     def exchange(self, costs):
         """Nodes of two clusters that links connect change sides where that lowers the costs.
 
-        They change together, so that links stay kept or violated as they are. A single node cannot
-        move where the one it is linked to is in its way.
+        They change together, so that links stay kept or violated. No node of them could move alone.
         """
         ends = np.sort(self.labels[np.concatenate([self.must, self.cannot])], axis=1)
         for a, b in np.unique(ends[ends[:, 0] < ends[:, 1]], axis=0):
@@ -230,5 +238,4 @@ class LinkedNodes:
             here, there = costs[inside, self.labels[inside]], costs[inside, other]
             change = np.bincount(set_of, there - here)
             lower = change < -EXCHANGE_TIE * np.bincount(set_of, there + here)
-            moving = lower[set_of]
-            self.labels[inside[moving]] = other[moving]
+            self.labels[inside] = np.where(lower[set_of], other, self.labels[inside])

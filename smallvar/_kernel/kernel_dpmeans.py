@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import LabelsMixin, keywords_only, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
-from smallvar._core.links import check_links
+from smallvar._core.links import LinkedNodes, check_links
 from smallvar._core.validation import (
     check_flag,
     check_lam,
@@ -147,7 +147,7 @@ class _LinkedPoints:
         order = np.arange(n) if order is None else order
         rank = np.empty(len(links.first), dtype=np.intp)
         rank[links.groups[order[::-1]]] = np.arange(n)[::-1]  # of its first point visited
-        self.nodes = links.nodes(rank, np.flatnonzero(np.bincount(links.groups) > 1))
+        self.nodes = LinkedNodes(links, rank, np.flatnonzero(np.bincount(links.groups) > 1))
         self.members = np.flatnonzero(np.isin(links.groups, self.nodes.rows))
         self.node = np.searchsorted(self.nodes.rows, links.groups[self.members])
         w = clusters.weight[self.members]
@@ -382,6 +382,9 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         "serial" is Algorithm 1 of the paper: points in order, each one beyond ``lam`` opens a
         cluster at once. "collapsed" moves the means with each point: slower, and stops only at
         stronger optima.
+    link_penalty : float, default=inf
+        Price of each violated link of ``fit``, in the unit of ``lam``, > 0. Infinite: no link may
+        be violated, and an error says so where no such clustering is found.
     init : "mean" or array-like of shape (n_samples,), default="mean"
         Starting labels, integers; "mean" is one cluster of all points.
     shuffle : bool, default=False
@@ -416,6 +419,9 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         Weighted sum of squared distances to the assigned means, in feature space.
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
+    n_violated_ : int
+        With links only: the number of violated ones. ``objective_`` is higher by ``link_penalty``
+        for each.
     objective_path_ : ndarray of shape (n_sweeps,), float64
         The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
         ended the fit; it never rises, unless the Gram matrix is indefinite.
@@ -460,6 +466,9 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
     one is found, for kernels that may be; the objective may then rise, and the sweeps go on until
     nothing changes or ``max_iter`` ends them.
 
+    Links of rows, ``must_link`` and ``cannot_link`` of ``fit``, are as in :class:`DPMeans`, for
+    "serial" only.
+
     With ``kernel="precomputed"``, ``predict`` takes the kernel between new and training points, of
     shape (n_new, n_samples); ``transform`` and ``score`` are not available.
 
@@ -485,6 +494,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
     """
 
     lam_: float
+    n_violated_: int
 
     @keywords_only
     def __init__(
@@ -568,11 +578,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         weight = check_weights(sample_weight, n)
         if self.algorithm == "collapsed":
             check_ratio(weight, WEIGHTS, self.algorithm)
-        links = check_links(must_link, cannot_link, weight, n, self.link_penalty)
-        if links is not None:
-            if self.algorithm != "serial":
-                raise ValueError(f"algorithm must be 'serial' with links, got {self.algorithm!r}")
-            links.check_number(self.max_clusters, "max_clusters")
+        links = check_links(self, must_link, cannot_link, weight, n)
         label = check_labels(self.init, weight, n, self.max_clusters)
         guess = cut_guess(self.guess, n) if isinstance(self.lam, str) else None
         weight = self._relative(weight, isinstance(self.lam, str))
@@ -591,8 +597,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
             for order in orders
         )
         best = self._best_start(starts, self.n_init)
-        self.n_violated_ = 0 if links is None else best.linked.nodes.n_violated
         if links is not None:
+            self.n_violated_ = best.linked.nodes.n_violated
             links.check_found(self.n_violated_, best.k)
         self._store_means(X, best.center_label, clusters.weight, best.cluster_weight, best.norm)
         self.labels_ = best.label
