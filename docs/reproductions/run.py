@@ -64,6 +64,7 @@ SCRIPTS = {
     "kulis_jordan": Script(data=True),
     "kulis_jordan_figure": Script(figure=True),
     "kulis_jordan_patches": Script(),
+    "links": Script(),
     "mad_bayes": Script(figure=True, data=True),
     "many_machines": Script(),
     "memberships": Script(),

@@ -369,7 +369,9 @@ default="squared_euclidean"
         )
         self.divergence = divergence
 
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(  # type: ignore[override]  # without links
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Cluster the data.
 
         Parameters

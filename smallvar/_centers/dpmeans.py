@@ -20,7 +20,7 @@ from smallvar._centers.starts import DPFit, DPProblem, Start, run_starts
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.identifiers import warn_of_identifiers
-from smallvar._core.links import LinkedNodes, check_links
+from smallvar._core.links import LinkedLabelsMixin, LinkedNodes, check_links
 from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
     Data,
@@ -141,7 +141,7 @@ def means_of(X, weight, labels, n_threads):
     return sweep.centers
 
 
-class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
+class DPMeans(LinkedLabelsMixin, NearestCenters, RowModelMixin, CenterEstimator):
     """DP-means clustering: the number of clusters follows from a penalty.
 
     Minimizes, over labels, centers and their number K,

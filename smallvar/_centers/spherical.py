@@ -430,7 +430,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         warn_of_zero_rows(n - len(used), first)
         return X, None if weight is None else check_weights(weight[used], len(used)), used
 
-    def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(  # type: ignore[override]  # without links
+        self, X: Data, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Cluster the data.
 
         Parameters

@@ -442,7 +442,7 @@ class LabelsMixin(ClusterMixin):
     """An estimator whose ``fit`` sets ``labels_``."""
 
     def fit_predict(
-        self, X: Any, y: object = None, sample_weight: ArrayLike | None = None, **options: Any
+        self, X: Any, y: object = None, sample_weight: ArrayLike | None = None
     ) -> NDArray[np.int32]:
         """Fit and return the labels of the data.
 
@@ -454,12 +454,10 @@ class LabelsMixin(ClusterMixin):
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights, as for ``fit``.
-        **options : dict
-            More arguments of ``fit``, if it has any.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,), int32
             ``labels_`` of the fit.
         """
-        return self.fit(X, sample_weight=sample_weight, **options).labels_
+        return self.fit(X, sample_weight=sample_weight).labels_

@@ -7,11 +7,14 @@ nodes that are linked, and moves these, given what each costs in each cluster.
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array, csr_array, issparse
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
+from smallvar._core.estimator import LabelsMixin
 from smallvar._core.validation import exact_number
 
 EXCHANGE_TIE = 1e-12  # exchanges that lower the costs by less than this share of them tie
@@ -142,6 +145,41 @@ class Links:
                 f"no clustering into {k} clusters without a violated link was found, though there "
                 "may be one: allow more clusters, or set a finite link_penalty"
             )
+
+
+class LinkedLabelsMixin(LabelsMixin):
+    """An estimator whose ``fit`` takes links of rows, and sets ``labels_``."""
+
+    def fit_predict(
+        self,
+        X: Any,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        must_link: ArrayLike | None = None,
+        cannot_link: ArrayLike | None = None,
+    ) -> NDArray[np.int32]:
+        """Fit and return the labels of the data.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Data, as for ``fit``.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, as for ``fit``.
+        must_link, cannot_link : array-like of shape (n_pairs, 2), default=None
+            Links of rows, as for ``fit``, if that takes any.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            ``labels_`` of the fit.
+        """
+        options = {"must_link": must_link, "cannot_link": cannot_link}
+        options = {name: pairs for name, pairs in options.items() if pairs is not None}
+        return self.fit(X, sample_weight=sample_weight, **options).labels_
 
 
 class LinkedNodes:

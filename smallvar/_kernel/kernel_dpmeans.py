@@ -13,9 +13,9 @@ from scipy.sparse import csr_array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import LabelsMixin, keywords_only, warn_not_converged
+from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
-from smallvar._core.links import LinkedNodes, check_links
+from smallvar._core.links import LinkedLabelsMixin, LinkedNodes, check_links
 from smallvar._core.validation import (
     check_flag,
     check_lam,
@@ -341,7 +341,9 @@ class _KernelStart(PartitionStart):
         return state.label, moved, state.k - clusters.k
 
 
-class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMixin, KernelClusters):
+class KernelDPMeans(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, LinkedLabelsMixin, KernelClusters
+):
     """DP-means in the feature space of a kernel: clusters that need not be round.
 
     Minimizes, over labels and the number of clusters K,

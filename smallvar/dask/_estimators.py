@@ -211,7 +211,7 @@ class _DirectionsProblem(_PartitionsProblem):
         return self.started(point, frame, centers, False, ERROR_SHARE, spherical=True)
 
 
-class DPMeans(DaskEstimator, smallvar.DPMeans):
+class DPMeans(DaskEstimator, smallvar.DPMeans):  # type: ignore[misc]  # without links
     """DP-means on dask collections: labels and centers are those of one machine.
 
     Minimizes, over labels, centers and their number K,
@@ -372,7 +372,7 @@ class DPMeans(DaskEstimator, smallvar.DPMeans):
         return self._learn(run_starts(problem, rng)).ended
 
 
-class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):
+class SphericalDPMeans(DaskEstimator, smallvar.SphericalDPMeans):  # type: ignore[misc]
     """Spherical DP-means on dask collections: labels and centers are those of one machine.
 
     Minimizes, over labels, unit vectors mu and their number K,
