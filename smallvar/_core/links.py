@@ -271,9 +271,11 @@ class LinkedNodes:
         ends = np.sort(self.labels[np.concatenate([self.must, self.cannot])], axis=1)
         for a, b in np.unique(ends[ends[:, 0] < ends[:, 1]], axis=0):
             inside = np.flatnonzero((self.labels == a) | (self.labels == b))
-            set_of = connected_components(self.graph[inside][:, inside], directed=False)[1]
             other = np.where(self.labels[inside] == a, b, a)
             here, there = costs[inside, self.labels[inside]], costs[inside, other]
+            if not (there < here).any():
+                continue
+            set_of = connected_components(self.graph[inside][:, inside], directed=False)[1]
             change = np.bincount(set_of, there - here)
             lower = change < -EXCHANGE_TIE * np.bincount(set_of, there + here)
             self.labels[inside] = np.where(lower[set_of], other, self.labels[inside])
