@@ -200,6 +200,7 @@ MODULES = (
     "dynamic",
     "exchange",
     "hdp",
+    "topics",
     "segments",
     "direct",
     "direct_dynamic",

@@ -34,6 +34,7 @@ from smallvar._centers.minibatch import MiniBatchDPMeans
 from smallvar._centers.robust import RobustDPMeans
 from smallvar._centers.shapes import ShapeMeans
 from smallvar._centers.spherical import SphericalDPMeans
+from smallvar._centers.topics import TopicMeans
 from smallvar._core.config import get_include, show_config
 from smallvar._core.identifiers import IdentifierWarning
 from smallvar._core.progress import progress_callback
@@ -93,6 +94,7 @@ __all__ = [
     "SpectralDPMeans",
     "SpectralDynamicMeans",
     "SphericalDPMeans",
+    "TopicMeans",
     "TrackDisplay",
     "UnclearNumberWarning",
     "__version__",

@@ -109,6 +109,13 @@ MODELS = {
     ),
     "SpectralDPMeans": Model(few={"lam": 5.0, "n_init": 2}, stages="start"),
     "SpectralDynamicMeans": Model(few={"lam": 1.0}, stages="time step"),
+    "TopicMeans": Model(
+        {"lam_local": 0.2},
+        few={"lam_local": 20.0, "lam_global": 20.0},
+        stages="sweep",
+        long={"n_init": MANY},
+        shape=(10**5, 20),
+    ),
     "SphericalDPMeans": Model(
         {"min_cosine": 0.9},
         few={"lam": 0.5},

@@ -136,6 +136,7 @@ LAYERS = {
             "hdp",
             "hdp_bound",
         ),
+        *("topic_path", "topics"),
     ),
     "_mixed": (
         *("reading", "kinds", "order", "columns", "profiles"),

@@ -1,0 +1,307 @@
+"""Documents of hard topics: the sweeps of a start, and the path on which the number is chosen.
+
+``Corpus`` holds the words of documents, ``TopicStart`` repeats sweeps of them. ``TopicPath``
+chooses the number of topics and ``lam_local`` by the length of a code for the words.
+"""
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import gammaln, xlogy
+
+from smallvar._core.fit_loop import LoopSettings, Progress, RecordedStart
+from smallvar._sweeps.topics import TopicSweep
+
+FIRST_TOPICS = 32  # document clusters at the beginning; twice as many while over half are of use
+DOCUMENT_SWEEPS = 10  # sweeps, at most, in which documents move as a whole
+COMPARED = LoopSettings(10, 1e-3)  # sweeps by which penalties and numbers are compared
+HALVINGS = 5  # of the first local penalty, which divides an average document in two
+EXCESS_TIE = 1e-9  # relative accuracy of the cost of a document beyond that by its own shares
+LEAST_DISPERSION = 1e-9  # of counts that are not whole, where topics explain all
+STEP_RATIO = 1.25  # of neighboring numbers in the first comparison
+
+
+class Corpus:
+    """Documents X (CSR, entries >= 0), as entries of positive mass: a word of a document each.
+
+    ``weight`` is that of each document, ``smoothing`` the pseudo-counts a of a topic. ``shares``
+    are the pooled shares of the words (None: those of X); words of share 0 are left out.
+    """
+
+    def __init__(self, X, weight, smoothing, n_threads, shares=None):
+        self.n, self.n_words = X.shape
+        self.weight = np.ones(self.n) if weight is None else weight
+        doc = np.repeat(np.arange(self.n), np.diff(X.indptr))
+        if shares is None:
+            shares = np.bincount(X.indices, self.weight[doc] * X.data, self.n_words)
+            shares = shares / (shares.sum() or 1.0)
+        self.shares, self.n_threads = shares, n_threads
+        self.smoothing = 0.5 * (shares > 0.0).sum() if smoothing == "auto" else float(smoothing)
+        self.prior = self.smoothing * shares
+        # the stored entries that take part
+        self.entries = np.flatnonzero((X.data > 0.0) & (shares[X.indices] > 0.0))
+        self.doc, self.word = doc[self.entries], X.indices[self.entries].astype(np.int32)
+        self.mass = X.data[self.entries].astype(np.float64)
+        self.begin = np.append(0, np.bincount(self.doc, minlength=self.n).cumsum())
+        self.rows = csr_array((self.mass, self.word, self.begin), shape=X.shape)
+        self.weighted = self.weight[self.doc] * self.mass
+
+    def sweep(self, labels, lam_local, lam_global):
+        """The sweep from these labels of entries."""
+        parts = self.begin, self.word, self.mass, self.weight, self.prior
+        return TopicSweep(*parts, labels, lam_local, lam_global, self.n_threads)
+
+    def counts(self, labels, k):
+        """Weighted counts of words in topics, (words, k); entries are added in their order."""
+        cells = self.word * np.int64(k) + labels
+        return np.bincount(cells, self.weighted, self.n_words * k).reshape(-1, k)
+
+    def costs(self, counts):
+        """-log phi_kw for phi_k = (counts_k + a p0) / (n_k + a); 0 for words of share 0."""
+        smoothed = counts + self.prior[:, None]
+        total = counts.sum(axis=0) + self.smoothing
+        return np.log(np.divide(total, smoothed, out=np.ones_like(counts), where=smoothed > 0.0))
+
+    def error(self, counts, costs):
+        """The objective without penalties: -log phi of all words, and a KL(p0 || phi_k)."""
+        prior = self.prior @ costs + xlogy(self.prior, self.shares).sum()
+        return float((counts * costs).sum() + prior.sum())
+
+    def shares_of_topics(self, labels, k):
+        """Mass of each document in each topic, (documents, k)."""
+        cells = self.doc * k + labels
+        return np.bincount(cells, self.mass, self.n * k).reshape(-1, k)
+
+    def dispersion(self, labels, k):
+        """How many times the variance of counts is their mean, given topics of entries; >= 1.
+
+        sum (X_dw - E_dw)^2 / (sum X_dw (1 - K / n)), where E = sum_k n_dk phi_kw, and K of the n
+        numbers of each word are fitted. Less than 1 only where counts are no whole numbers.
+        """
+        counts, mass = self.counts(labels, k), self.shares_of_topics(labels, k)
+        topics = np.where(self.shares[:, None] > 0.0, np.exp(-self.costs(counts)), 0.0)
+        weighted = self.weight[:, None] * mass
+        squares = (self.weighted * self.mass).sum() - 2.0 * (weighted * (self.rows @ topics)).sum()
+        squares += ((weighted.T @ mass) * (topics.T @ topics)).sum()
+        ratio = float(squares / self.weighted.sum() / max(1.0 - k / self.n, 0.5))
+        return (
+            max(1.0, ratio)
+            if (self.mass == np.rint(self.mass)).all()
+            else max(LEAST_DISPERSION, ratio)
+        )
+
+    def code(self, labels, k, dispersion):
+        """Length in nats of a code for the words, and its part that is for topics alone.
+
+        Counts are divided by the dispersion. The words in a topic are coded in turn, each by the
+        shares of those before it and a p0 (a Polya urn, so the code has the parameters in it). The
+        code for the topics of a document of N words, n_k in each of its m topics, says which
+        these are, and which words are where:
+        log C(K, m) + log C(N - 1, m - 1) + log(N! / prod n_k!).
+        """
+        counts, prior = self.counts(labels, k) / dispersion, self.prior[:, None]
+        prior = np.where(prior > 0.0, prior, 1.0)
+        n, a = counts.sum(axis=0), self.smoothing
+        urn = (gammaln(n + a) - gammaln(a)).sum() - (gammaln(counts + prior) - gammaln(prior)).sum()
+        parts, entry = np.unique(self.doc * np.int64(k) + labels, return_inverse=True)
+        mass, doc = np.bincount(entry, self.mass), parts // k
+        n, m = np.bincount(doc, mass, self.n), np.bincount(doc, minlength=self.n).astype(float)
+        n = np.maximum(n, m)  # masses below 1 may sum to less than m
+        names = (gammaln(n + 1.0) - np.bincount(doc, gammaln(mass + 1.0), self.n)) / dispersion
+        names += _log_choices(float(k), m) + _log_choices(n - 1.0, m - 1.0)
+        plain = self.error(self.counts(labels, k), self.costs(self.counts(labels, k))) / dispersion
+        return float(urn + self.weight @ names), max(0.0, float(urn - plain)) / k
+
+    def document_clusters(self, k, rng):
+        """Labels of entries whose documents are in up to k clusters as a whole.
+
+        Sweeps of step 5 alone from k documents, drawn as by k-means++: with a probability
+        proportional to the cost of a document beyond that by its own shares.
+        """
+        n = np.bincount(self.doc, self.mass, self.n)
+        own = -np.bincount(self.doc, xlogy(self.mass, self.mass / n[self.doc]), self.n)
+        least, columns = np.full(self.n, np.inf), []
+        excess = self.weight * n
+        while len(columns) < k and excess.any():
+            total = excess.cumsum()
+            d = min(
+                int(np.searchsorted(total, rng.random_sample() * total[-1], "right")), self.n - 1
+            )
+            entries = slice(self.begin[d], self.begin[d + 1])
+            counts = np.bincount(self.word[entries], self.weighted[entries], self.n_words)
+            columns.append(self.costs(counts[:, None])[:, 0])
+            least = np.minimum(least, self.rows @ columns[-1])
+            # what is left by rounding is no reason to draw a document
+            excess = self.weight * np.where(least - own > EXCESS_TIE * least, least - own, 0.0)
+            excess[d] = 0.0
+        costs, labels = np.column_stack(columns), None
+        for _ in range(DOCUMENT_SWEEPS):
+            moved = (self.rows @ costs).argmin(axis=1)
+            if labels is not None and (moved == labels).all():
+                break
+            labels = moved
+            entry_labels, k = without_gaps(labels[self.doc])
+            costs = self.costs(self.counts(entry_labels, k))
+            labels = np.zeros(self.n, dtype=np.int64)
+            labels[self.doc] = entry_labels
+        return entry_labels
+
+    def merged(self, labels, k, target, lam_local):
+        """Labels after topics were merged, two at a time, at the least increase of the objective.
+
+        Two topics that the same document uses save it ``lam_local``.
+        """
+        counts, used = self.counts(labels, k), self.shares_of_topics(labels, k) > 0.0
+        used, topic_of = used.astype(float), np.arange(k)
+        convex = self._convex(counts)
+        increase = np.full((k, k), np.inf)
+
+        def compare(i, others):
+            """Set the increase by merging topic i with others."""
+            joint = self._convex(counts[:, [i]] + counts[:, others]) - convex[i] - convex[others]
+            joint -= lam_local * ((self.weight * used[:, i]) @ used[:, others])
+            increase[i, others] = increase[others, i] = joint
+
+        for i in range(k - 1):
+            compare(i, np.arange(i + 1, k))
+        left = np.arange(k)
+        while len(left) > target:
+            i, j = sorted(divmod(int(increase.argmin()), k))
+            counts[:, i] += counts[:, j]
+            used[:, i] = np.maximum(used[:, i], used[:, j])
+            topic_of[topic_of == j] = i
+            increase[j] = increase[:, j] = np.inf
+            left = left[left != j]
+            convex[i] = self._convex(counts[:, [i]])[0]
+            if len(left) > 1:
+                compare(i, left[left != i])
+        return without_gaps(topic_of[labels])[0]
+
+    def _convex(self, counts):
+        """The share of each topic in the objective, at its best phi, less a constant.
+
+        f(c) = (n + a) log(n + a) - sum_w (c_w + a p0_w) log(c_w + a p0_w), and f(0) = 0.
+        """
+        a, total = self.smoothing, counts.sum(axis=0) + self.smoothing
+        smoothed = counts + self.prior[:, None]
+        zero = xlogy(a, a) - xlogy(self.prior, self.prior).sum()
+        logs = np.log(np.maximum(smoothed, np.finfo(float).tiny))  # much faster than xlogy
+        return xlogy(total, total) - (smoothed * logs).sum(axis=0) - zero
+
+
+def _log_choices(n, m):
+    """Logarithm of the binomial coefficient C(n, m)."""
+    return gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0)
+
+
+def without_gaps(labels):
+    """Labels of the topics that are in use, and their number."""
+    used, labels = np.unique(labels, return_inverse=True)
+    return labels.astype(np.int32), len(used)
+
+
+class TopicStart(RecordedStart):
+    """One start: sweeps until nothing changes, from the given labels of entries."""
+
+    def __init__(self, corpus, labels, lam_local, lam_global=np.inf):
+        self.corpus, self.lam_local, self.lam_global = corpus, lam_local, lam_global
+        (self.labels, self.k), self.numbers = without_gaps(labels), []
+
+    def run(self, loop):
+        """Sweep to the end; at an infinite ``lam_global`` objectives are those without it."""
+        corpus, progress = self.corpus, Progress(loop, len(self.labels))
+        sweep = corpus.sweep(self.labels, self.lam_local, self.lam_global)
+        costs = corpus.costs(corpus.counts(self.labels, self.k))
+        price = self.lam_global if np.isfinite(self.lam_global) else 0.0
+        while progress.should_continue:
+            before = self.k
+            labels, self.n_local, moved, k = sweep.sweep(costs, self.labels)
+            self.labels, self.k = without_gaps(labels)
+            counts = corpus.counts(self.labels, self.k)
+            costs = corpus.costs(counts)
+            objective = corpus.error(counts, costs) + price * self.k
+            objective += self.lam_local * float(corpus.weight @ self.n_local)
+            progress.record(
+                objective,
+                f"{self.k} topics, {self.n_local.sum()} local ones, {{}}",
+                changed=moved > 0,
+                opened=k - before,
+                n_clusters=self.k,
+                n_open=self.k,
+            )
+            self.numbers.append(self.k)
+        self.progress = progress
+        return self
+
+
+class TopicPath:
+    """Starts at merged document clusters, by their number of topics, each with its code.
+
+    ``number`` is an exact number of topics or None; ``like`` is a path of the same documents, whose
+    size and dispersion this one has, so that codes can be compared.
+    """
+
+    def __init__(self, corpus, number, lam_local, rng, like=None):
+        self.corpus, self.number, self.rng, self.lam_local = corpus, number, rng, lam_local
+        first = (
+            max(FIRST_TOPICS, 2 * number) if number else min(FIRST_TOPICS, max(1, corpus.n // 2))
+        )
+        self.size = like.size if like else first
+        self._begin(self.size, like and like.dispersion)
+        if number is not None:
+            self._descend(self.longest, number, STEP_RATIO)
+            return
+        self._choose()
+        while like is None and 4 * self.size <= corpus.n:
+            before = self.fits, self.dispersion, self.longest
+            best = self.best[1]
+            self._begin(2 * self.size, None)
+            # the best one so far in the same unit
+            code = corpus.code(best.labels, best.k, self.dispersion)[0]
+            if 2 * best.k <= self.size and not self.fits[self.longest][0] < code:
+                self.fits, self.dispersion, self.longest = before
+                return
+            self.size *= 2
+            self._choose()
+
+    def _begin(self, size, dispersion):
+        """Cluster documents as a whole, and sweep at the local penalty with the shortest code."""
+        corpus, penalties = self.corpus, [self.lam_local]
+        if self.lam_local == "auto":
+            # naming the topic of each word of a divided document costs up to log(2) a word
+            most = np.log(2.0) * corpus.mass.sum() / corpus.n
+            penalties = [most / 2.0**j for j in range(HALVINGS + 1)]
+        labels, self.fits = corpus.document_clusters(size, self.rng), {}
+        starts = [TopicStart(corpus, labels, lam).run(COMPARED) for lam in penalties]
+        first = min(starts, key=lambda start: corpus.code(start.labels, start.k, 1.0)[0])
+        self.dispersion = dispersion or corpus.dispersion(first.labels, first.k)
+        self.longest = self._add(first)
+
+    def _add(self, start):
+        """Keep a start with the shortest code of its number of topics, which is returned."""
+        code = self.corpus.code(start.labels, start.k, self.dispersion)[0]
+        if start.k not in self.fits or code < self.fits[start.k][0]:
+            self.fits[start.k] = code, start
+        return start.k
+
+    def _descend(self, k, low, ratio):
+        """Merge topics from k on down to ``low``, by this ratio, with sweeps at each number."""
+        while k > low:
+            start, target = self.fits[k][1], max(low, min(k - 1, int(k / ratio)))
+            labels = self.corpus.merged(start.labels, k, target, start.lam_local)
+            # sweeps may leave a topic without words, so fewer may remain
+            k = self._add(TopicStart(self.corpus, labels, start.lam_local).run(COMPARED))
+
+    def _choose(self):
+        """Compare numbers in a geometric sequence, and then those between neighbors of the best."""
+        self._descend(self.longest, 1, STEP_RATIO)
+        numbers = sorted(self.fits)
+        i = numbers.index(self.best[1].k)
+        low, high = numbers[max(0, i - 1)], numbers[min(i + 1, len(numbers) - 1)]
+        self._descend(high, low + 1, 1.0)
+
+    @property
+    def best(self):
+        """Code and start of the number that was asked for (None: not found), or of the best."""
+        if self.number is not None:
+            return self.fits.get(self.number)
+        return min(self.fits.values(), key=lambda fit: fit[0])

@@ -1,0 +1,462 @@
+"""TopicMeans: hard topics, of documents whose words are points of several topics.
+
+Kulis & Jordan (2012), Algorithm 2, where a data set is a document, and squared distances are the
+divergences of exponential families (section 7 there): of words, -log phi_kw.
+"""
+
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from smallvar._centers.topic_path import Corpus, TopicPath, TopicStart
+from smallvar._core.config import at_most_blas_threads
+from smallvar._core.estimator import (
+    Estimator,
+    LabelsMixin,
+    check_fitted,
+    keywords_only,
+    warn_not_converged,
+)
+from smallvar._core.fit_loop import best_of
+from smallvar._core.validation import (
+    Data,
+    check_lam,
+    check_number,
+    check_reach,
+    check_weights,
+    exact_number,
+    learned,
+    some_rows,
+)
+from smallvar._selection.penalty import check_exact_number
+
+PREDICT_SWEEPS = 100  # sweeps of new documents, at most; some three are mostly enough
+
+
+class TopicMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+    """Hard topics: groups of words that documents share, their number from the data.
+
+    Minimizes, over the topic z_dw of each word w in each document d, the topics phi_k (shares of
+    words) and their number K,
+
+        sum_dw X_dw (-log phi_{z_dw, w}) + lam_local * (number of pairs of a document and a topic
+        in use) + lam_global * K + a sum_k KL(p0 || phi_k),
+
+    where X_dw counts the word in the document, and p0 are the shares of words in all documents
+    together. All occurrences of a word in a document are in one topic. With a pseudo-counts
+    (``smoothing``) no share is 0: phi_k = (counts_k + a p0) / (n_k + a), for n_k occurrences in
+    topic k. A document of weight w has its words, and its topics, w times in the sum.
+
+    Parameters
+    ----------
+    lam_local : float or "auto", default="auto"
+        Penalty for each topic of a document, in nats, > 0. "auto" takes the one with the shortest
+        code: see Notes.
+    lam_global : float or "auto", default="auto"
+        Penalty for each topic, in nats, > 0. "auto" chooses the number of topics. With a number
+        Algorithm 2 starts from a single topic.
+    n_clusters : int, "auto" or None, default=None
+        The exact number of topics, if ``lam_global`` is "auto". None or "auto": the data choose.
+    smoothing : float or "auto", default="auto"
+        Pseudo-counts of a topic in all, > 0. "auto" is half a count for each word that there is.
+    n_init : int, default=1
+        Number of starts. With "auto" each begins at other documents, and that with the shortest
+        code is kept. Otherwise the first visits documents in their order, the others in random
+        orders, and that with the lowest objective is kept.
+    max_iter : int, default=300
+        Largest number of sweeps of a start; those that open topics do not count.
+    tol : float, default=0.0
+        Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
+        sweep. 0 runs to a fixed point.
+    random_state : int, RandomState instance or None, default=None
+        Generator of the first documents, and of random orders.
+    n_threads : int, default=None
+        Threads; None means all that this process may use. The result does not depend on it.
+    verbose : int, default=0
+        Print a line a sweep.
+
+    Attributes
+    ----------
+    topics_ : ndarray of shape (n_clusters, n_features), float64
+        Shares phi of the words in each topic, the largest topic first; 0 for words that no
+        document has.
+    labels_ : ndarray of shape (n_samples,), int32
+        The topic that most of each document is in; -1 for a document without words.
+    token_labels_ : ndarray of int32
+        Topic of each stored entry of X as CSR, or of each entry that is not 0, row by row, of
+        dense X; -1 for stored zeros.
+    local_clusters_ : list of ndarray
+        The topics that each document uses, ascending.
+    n_local_clusters_ : ndarray of shape (n_samples,), int64
+        How many these are.
+    n_clusters_ : int
+        Number of topics.
+    objective_ : float
+        The objective.
+    objective_path_ : ndarray of shape (n_iter,)
+        The objective after every sweep; it never rises.
+    lam_local_, lam_global_ : float
+        The penalties used. With ``lam_global="auto"`` it is the mean length of the code for the
+        shares of a topic.
+    n_iter_ : int
+        Sweeps, the last, unchanging one included.
+    n_features_in_ : int
+        Number of words.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The words, if X is a table.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From ``fit``, for data below 0, not finite or without a count, and for parameters out of
+        their bounds. The estimator is then as it was before.
+
+    See Also
+    --------
+    HDPMeans : The same for points, by squared distances.
+    BregmanDPMeans : Clusters of whole rows of counts.
+    GroupDisplay : Picture of the topics in classes of documents.
+
+    Notes
+    -----
+    A sweep visits documents in order. In each, words move to the cheapest topic (step 4 of
+    Algorithm 2), where one that the document does not use costs ``lam_local`` more; the document
+    takes up topics that save more than ``lam_local``, and gives up those that save less, one after
+    the other, as in facility location (Jiang, Sra & Kulis 2017); then its words in each topic move
+    together, or open a topic (step 5). Topics then become the shares of their words (step 6). No
+    step raises the objective.
+
+    With "auto", documents as a whole are put into 32 clusters (more while over half are of use).
+    Sweeps follow. Topics are merged where the objective rises least, down to one, with sweeps at
+    each number that is compared. The number kept has the shortest code: a Polya urn for the words
+    in each topic, whose base is a p0, and for each document of N words in m topics of n_k words ::
+
+        log C(K, m) + log C(N - 1, m - 1) + log(N! / prod n_k!) nats.
+
+    Words of real texts come in bursts: their counts vary by a factor f more than those of a
+    multinomial distribution. So counts in the urns and log(N! / ...) are divided by f =
+    sum (X - E)^2 / sum X, for the counts E expected at the beginning of the path (at least 1 for
+    whole numbers). ``lam_local`` is half of log(2) times the words of a document, or less, by
+    factors of 2 and at the end sqrt(2): that with the shortest code.
+
+    References
+    ----------
+    Kulis & Jordan (2012), Revisiting k-means: new algorithms via Bayesian nonparametrics, sections
+    4 and 7. Jiang, Sra & Kulis (2017), Combinatorial topic models using small-variance asymptotics.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from smallvar import TopicMeans
+    >>> X = np.array([[9, 8, 0, 0], [7, 9, 0, 1], [0, 0, 8, 9], [9, 9, 8, 7]])
+    >>> model = TopicMeans(n_clusters=2, lam_local=5.0, random_state=0).fit(X)
+    >>> model.labels_
+    array([1, 1, 0, 0], dtype=int32)
+    """
+
+    topics_: NDArray[np.float64]
+    labels_: NDArray[np.int32]
+    token_labels_: NDArray[np.int32]
+    local_clusters_: list[NDArray[np.int32]]
+    n_local_clusters_: NDArray[np.int64]
+    n_clusters_: int
+    objective_: float
+    objective_path_: NDArray[np.float64]
+    lam_local_: float
+    lam_global_: float
+    n_iter_: int
+    _takes_sparse = True
+
+    @keywords_only
+    def __init__(
+        self,
+        *,
+        lam_local: float | Literal["auto"] = "auto",
+        lam_global: float | Literal["auto"] = "auto",
+        n_clusters: int | Literal["auto"] | None = None,
+        smoothing: float | Literal["auto"] = "auto",
+        n_init: int = 1,
+        max_iter: int = 300,
+        tol: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_threads: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lam_local = lam_local
+        self.lam_global = lam_global
+        self.n_clusters = n_clusters
+        self.smoothing = smoothing
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float64"]
+        return tags
+
+    @property
+    def _n_features_out(self):
+        return self.n_clusters_
+
+    def _check_parameters(self):
+        for name in ("lam_local", "lam_global", "smoothing"):
+            check_lam(getattr(self, name), finite=True, name=name, options=("auto",))
+        check_exact_number(self, ("lam_global",))
+        self._check_starts()
+
+    def _counts(self, X, reset):
+        """Checked counts as CSR rows."""
+        X = self._validate(X, reset=reset)
+        check_reach(X)
+        least = (X.data if issparse(X) else X).min(initial=0.0)
+        if least < 0.0:
+            raise ValueError(
+                f"Negative values in data passed to {type(self).__name__}: X must hold counts "
+                f">= 0, got {least:.6g}"
+            )
+        return X if issparse(X) else csr_array(X)
+
+    def fit(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Find the topics of documents.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts >= 0 of words (columns) in documents (rows); they need not be whole.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of documents >= 0, not all zero; None means 1 each. Those of weight zero take
+            no part, and get the labels of ``predict``.
+
+        Returns
+        -------
+        self : TopicMeans
+            The fitted estimator.
+        """
+        self._check_parameters()
+        rng, n_threads = self._rng(), self._threads()
+        X = self._counts(X, True)
+        weight = check_weights(sample_weight, X.shape[0])
+        # documents without words take no part
+        has_words = np.bincount(_documents(X), X.data, X.shape[0]) > 0.0
+        active = np.flatnonzero(has_words if weight is None else has_words & (weight > 0.0))
+        if not len(active):
+            raise ValueError("X must have a count > 0 in a document of positive weight, got none")
+        relative = self._relative(weight, "auto" in (self.lam_local, self.lam_global))
+        with at_most_blas_threads(n_threads):
+            best, order = self._fit(X, relative, active, rng, n_threads)
+        self._set_result(X, best, order)
+        if not best.progress.ended:
+            warn_not_converged(self, self.n_iter_)
+        return self
+
+    def _fit(self, X, weight, active, rng, n_threads):
+        """The best start, and the order of its documents."""
+        loop, number = self._loop(), exact_number(self.n_clusters)
+
+        def corpus_of(order):
+            some = None if weight is None else weight[order]
+            return Corpus(some_rows(X, order), some, self.smoothing, n_threads)
+
+        corpus, lam_local, lam_global = corpus_of(active), self.lam_local, self.lam_global
+        if "auto" in (lam_local, lam_global):
+            path = TopicPath(corpus, number, lam_local, rng)
+            paths = [
+                path,
+                *(TopicPath(corpus, number, lam_local, rng, path) for _ in range(self.n_init - 1)),
+            ]
+            fits = [p.best for p in paths if p.best is not None]
+            if not fits:
+                raise ValueError(
+                    f"n_clusters={number} topics are not found: {path.longest} at most"
+                )
+            first = min(fits, key=lambda fit: fit[0])[1]
+            lam_local = first.lam_local
+        if lam_global == "auto":
+            start = TopicStart(corpus, first.labels, lam_local).run(loop)
+            # nats of the code become those of the objective
+            price = path.dispersion * corpus.code(start.labels, start.k, path.dispersion)[1]
+            start.lam_global = max(price, np.finfo(float).tiny)
+            start.progress.path += start.lam_global * np.array(start.numbers)
+            return start, active
+        orders = [active, *(rng.permutation(active) for _ in range(self.n_init - 1))]
+        starts = [
+            TopicStart(c, np.zeros(len(c.mass)), lam_local, float(lam_global))
+            for c in map(corpus_of, orders)
+        ]
+        best = best_of((s.run(loop) for s in starts), total=self.n_init, callback=loop.callback)
+        return best, orders[starts.index(best)]
+
+    def _set_result(self, X, start, order):
+        """Set what is learned, the largest topic first."""
+        corpus, k, path = start.corpus, start.k, np.array(start.progress.path)
+        counts = corpus.counts(start.labels, k)
+        rank = np.argsort(-counts.sum(axis=0), kind="stable")
+        known = corpus.shares > 0.0
+        topics = np.exp(-corpus.costs(counts[:, rank])) * known[:, None]
+        self.topics_, self.n_clusters_ = np.ascontiguousarray(topics.T), k
+        self._shares, self._smoothing = corpus.shares, corpus.smoothing
+        self.lam_local_, self.lam_global_ = float(start.lam_local), float(start.lam_global)
+        self.objective_path_, self.objective_ = path, float(path[-1])
+        self.n_iter_ = start.progress.n_iter
+        # documents of weight zero, and words that only they have, are as in ``predict``
+        labels = np.full(len(X.data), -1, dtype=np.int32)
+        if len(order) < X.shape[0]:
+            labels[:] = self._token_labels(X)[0]
+        entries = np.arange(len(X.data))
+        position = np.repeat(X.indptr[:-1][order], np.diff(X.indptr)[order])
+        begin = np.append(0, np.diff(X.indptr)[order].cumsum())
+        position = position + np.arange(begin[-1]) - np.repeat(begin[:-1], np.diff(begin))
+        labels[entries[position]] = -1
+        labels[position[corpus.entries]] = np.argsort(rank)[start.labels]
+        self.token_labels_ = labels
+        self._multiply("objective_", "objective_path_", "lam_global_")
+        mass = self._mass(X, labels)
+        self.labels_ = _main_topic(mass)
+        pairs = np.unique(_documents(X)[labels >= 0] * np.int64(k) + labels[labels >= 0])
+        self.n_local_clusters_ = np.bincount(pairs // k, minlength=X.shape[0])
+        ends = self.n_local_clusters_.cumsum()[:-1]
+        self.local_clusters_ = np.split((pairs % k).astype(np.int32), ends)
+
+    def _mass(self, X, labels):
+        """Counts of each document in each topic."""
+        k, used = self.n_clusters_, labels >= 0
+        cells = _documents(X)[used] * np.int64(k) + labels[used]
+        return np.bincount(cells, X.data[used], X.shape[0] * k).reshape(-1, k)
+
+    def _token_labels(self, X):
+        """Topics of the stored entries of counts at the fitted topics, -1 for none; the cost."""
+        topics = learned(self, "topics_", self.n_clusters_, X.shape[1])
+        corpus = Corpus(X, None, self._smoothing, self._threads(), self._shares)
+        labels = np.full(len(X.data), -1, dtype=np.int32)
+        if not len(corpus.mass):
+            return labels, 0.0
+        costs = -np.log(np.where(topics > 0.0, topics, 1.0)).T
+        # each document begins in its cheapest topic
+        current = (corpus.rows @ costs).argmin(axis=1)[corpus.doc].astype(np.int32)
+        sweep = corpus.sweep(current, self.lam_local_, np.inf)
+        for _ in range(PREDICT_SWEEPS):
+            current, n_local, moved, _ = sweep.sweep(np.ascontiguousarray(costs), current)
+            if not moved:
+                break
+        labels[corpus.entries] = current
+        return labels, (corpus.mass * costs[corpus.word, current], n_local)
+
+    def transform(self, X: Data) -> NDArray[np.float64]:
+        """Return the share of each topic in each document, at the fitted topics.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts of words in documents. Words that the fit has not seen are left out.
+
+        Returns
+        -------
+        shares : ndarray of shape (n_samples, n_clusters), float64
+            Shares of words, whose sum is 1; 1 / n_clusters each for a document without words.
+        """
+        mass = self._predict(X)
+        total = mass.sum(axis=1, keepdims=True)
+        even = np.full_like(mass, 1.0 / mass.shape[1])
+        return np.divide(mass, total, out=even, where=total > 0.0)
+
+    def predict(self, X: Data) -> NDArray[np.int32]:
+        """Return the topic that most of each document is in, at the fitted topics.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts of words in documents, each of which is visited by itself: it starts in the
+            cheapest topic, and then does as in a sweep.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Index into ``topics_``, the first at a tie; -1 for a document without words.
+        """
+        return _main_topic(self._predict(X))
+
+    def _predict(self, X):
+        check_fitted(self)
+        X = self._counts(X, False)
+        return self._mass(X, self._token_labels(X)[0])
+
+    def score(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> float:
+        """Return minus the cost of documents at the fitted topics.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Counts of words in documents.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the documents.
+
+        Returns
+        -------
+        score : float
+            ``-(sum of w * (-log phi of the words + lam_local_ * number of topics))``. Words that
+            the fit has not seen are left out.
+        """
+        check_fitted(self)
+        X = self._counts(X, False)
+        weight = check_weights(sample_weight, X.shape[0])
+        weight = np.ones(X.shape[0]) if weight is None else weight
+        labels, parts = self._token_labels(X)
+        if not (labels >= 0).any():
+            return 0.0
+        costs, n_local = parts
+        error = (weight[_documents(X)[labels >= 0]] * costs).sum()
+        return -float(error + self.lam_local_ * (weight @ n_local))
+
+    def top_words(self, n: int = 10, names: ArrayLike | None = None) -> list[list[str]]:
+        """Return the words that tell each topic from all documents together.
+
+        Parameters
+        ----------
+        n : int, default=10
+            Number of words.
+        names : array-like of shape (n_features,), default=None
+            The words; None: ``feature_names_in_``, or x0, x1 and so on.
+
+        Returns
+        -------
+        words : list of list of str
+            For each topic, the words with the largest phi log(phi / p0), the summands of its
+            divergence from the shares p0 in all documents, in descending order.
+        """
+        check_fitted(self)
+        check_number(n, "n", low=1, integer=True)
+        if names is None:
+            names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(len(self._shares))])
+        words = np.asarray(names, dtype=object)
+        if words.shape != (self.n_features_in_,):
+            raise ValueError(
+                f"names must have shape ({self.n_features_in_},), one word for each column of X, "
+                f"got {words.shape}"
+            )
+        ratio = np.divide(
+            self.topics_, self._shares, out=np.ones_like(self.topics_), where=self.topics_ > 0.0
+        )
+        order = np.argsort(-self.topics_ * np.log(ratio), axis=1, kind="stable")
+        return [[str(word) for word in words[row[:n]]] for row in order]
+
+
+def _documents(X):
+    """Document of each stored entry of CSR rows."""
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+
+
+def _main_topic(mass):
+    """The topic with the most counts, the first at a tie; -1 for rows without any."""
+    return np.where(mass.any(axis=1), mass.argmax(axis=1), -1).astype(np.int32)

@@ -1,0 +1,182 @@
+"""TopicMeans: labels of the twin, the optimum of tiny problems, the number of topics."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_array, csr_array
+from sklearn.metrics import normalized_mutual_info_score
+from twins.topics import objective, topic_means
+
+from smallvar import GroupDisplay, TopicMeans
+from smallvar._centers.topic_path import Corpus
+
+
+def corpus(seed, n=300, words=300, k=5, length=100, alpha=0.1):
+    """Counts drawn as by LDA, the topic of each entry (of most occurrences), and of documents."""
+    rng = np.random.default_rng(seed)
+    phi, X, labels = rng.dirichlet(np.full(words, 0.05), k), np.zeros((n, words)), []
+    for d in range(n):
+        sizes = rng.multinomial(length, rng.dirichlet(np.full(k, alpha)))
+        counts = np.array([rng.multinomial(size, p) for size, p in zip(sizes, phi, strict=True)])
+        X[d] = counts.sum(axis=0)
+        labels.append(counts.argmax(axis=0)[X[d] > 0])
+    return X, np.concatenate(labels)
+
+
+def problem(seed, n=8, words=7):
+    """Random counts (every second: real numbers), weights, pseudo-counts and penalties."""
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(rng.choice([0.3, 3.0], size=(n, words))) * (rng.random(n) > 0.1)[:, None] * 1.0
+    X[0, 0] += 1.0
+    if seed % 2:
+        X *= rng.uniform(0.5, 1.5, X.shape)
+    weight = rng.uniform(0.5, 2.0, n) if seed % 3 else np.ones(n)
+    a, lams = rng.uniform(0.2, 5.0), rng.uniform([0.1, 0.1], [3.0, 5.0])
+    shares = weight @ X / (weight @ X).sum()
+    return X, weight, a, a * shares, *map(float, lams)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_labels_of_the_twin(seed):
+    X, weight, a, prior, lam_local, lam_global = problem(seed)
+    z, path = topic_means(X, weight, prior, lam_local, lam_global)
+    model = TopicMeans(lam_local=lam_local, lam_global=lam_global, smoothing=a)
+    model.fit(csr_array(X) if seed % 5 else X, sample_weight=weight)
+    np.testing.assert_allclose(model.objective_path_, path, rtol=1e-9)
+    assert (np.diff(model.objective_path_) <= 1e-9 * path[0]).all()
+    if seed % 2:  # without ties
+        pairs = set(zip(model.token_labels_.tolist(), z[X > 0].tolist(), strict=True))
+        assert len(pairs) == model.n_clusters_ == len(np.unique(z[X > 0]))
+    used = [len(np.unique(row[row >= 0])) for row in z]
+    np.testing.assert_array_equal(model.n_local_clusters_, used)
+    assert (model.labels_ < 0).tolist() == (~X.any(axis=1)).tolist()
+    np.testing.assert_allclose(model.topics_.sum(axis=1), 1.0)
+
+
+def test_the_optimum_is_never_passed():
+    """60 problems of up to six entries: the least objective over all partitions of them."""
+    reached = 0
+    for seed in range(60):
+        X, weight, a, _, lam_local, lam_global = problem(seed, n=3, words=3)
+        X[np.cumsum(X > 0).reshape(X.shape) > 6] = 0.0
+        prior = a * (weight @ X) / (weight @ X).sum()
+        z, least = np.full(X.shape, -1), np.inf
+        for labels in itertools.product(*(range(i + 1) for i in range((X > 0).sum()))):
+            z[X > 0] = labels
+            least = min(least, objective(X, z, weight, prior, lam_local, lam_global))
+        model = TopicMeans(lam_local=lam_local, lam_global=lam_global, smoothing=a, n_init=5)
+        found = model.set_params(random_state=0).fit(X, sample_weight=weight).objective_
+        assert found >= least * (1 - 1e-9)
+        reached += found <= least * (1 + 1e-9)
+    assert reached >= 30
+
+
+@pytest.mark.parametrize("k", [1, 3, 8])
+@pytest.mark.parametrize("seed", range(3))
+def test_number_of_topics(k, seed):
+    X, truth = corpus(seed, k=k)
+    model = TopicMeans(random_state=seed).fit(X)
+    assert model.n_clusters_ == k
+    # labels of the fit, or of each document by itself; the objective has all that is said
+    assert normalized_mutual_info_score(truth, model.token_labels_) > 0.6 or k == 1
+    assert (np.diff(model.objective_path_) <= 1e-9 * model.objective_).all()
+    assert np.mean(model.predict(X) == model.labels_) > 0.95
+    z = np.where(X > 0, 0, -1)
+    z[X > 0] = model.token_labels_
+    words = X.sum(axis=0) > 0
+    prior = 0.5 * words.sum() * X.sum(axis=0) / X.sum()
+    expected = objective(X, z, np.ones(len(X)), prior, model.lam_local_, model.lam_global_)
+    assert model.objective_ == pytest.approx(expected, rel=1e-9)
+    assert [len(used) for used in model.local_clusters_] == model.n_local_clusters_.tolist()
+    assert TopicMeans(n_clusters=4, random_state=0).fit(X).n_clusters_ == 4
+
+
+def test_same_bits_for_threads_types_and_formats():
+    X, _ = corpus(0, n=1500, k=6)
+    for lams in ({}, {"lam_local": 20.0, "lam_global": 60.0}):
+        first = TopicMeans(**lams, n_threads=1, random_state=0).fit(X)
+        assert first.n_clusters_ > 3
+        for Y in (X, csr_array(X.astype(np.float32)), csc_array(X.astype(int))):
+            model = TopicMeans(**lams, n_threads=3, random_state=0).fit(Y)
+            model = pickle.loads(pickle.dumps(model))
+            np.testing.assert_array_equal(model.token_labels_, first.token_labels_)
+            assert model.objective_path_.tobytes() == first.objective_path_.tobytes()
+            assert model.transform(Y).tobytes() == first.transform(X).tobytes()
+
+
+def test_weights_and_what_is_empty():
+    """Weight 2 is two documents; weight 0, empty documents and unknown words take no part."""
+    X, _ = corpus(1, n=60, words=30, k=3)
+    X[5] = 0.0
+    weight = np.where(np.arange(60) % 4, 1.0, 2.0)
+    weight[7], X[7] = 0.0, 1.0
+    given = {"lam_local": 10.0, "lam_global": 40.0, "smoothing": 3.0}
+    once = TopicMeans(**given).fit(X, sample_weight=weight)
+    kept = weight > 0
+    same = TopicMeans(**given).fit(X[kept], sample_weight=weight[kept])
+    np.testing.assert_array_equal(once.labels_[kept], same.labels_)
+    assert once.objective_ == same.objective_ and once.labels_[7] == once.predict(X[7:8])[0]
+    assert once.labels_[5] == -1 and (once.transform(X)[5] == 1 / once.n_clusters_).all()
+    assert once.score(X, sample_weight=weight) == pytest.approx(
+        sum(w * once.score(X[[d]]) for d, w in enumerate(weight))
+    )
+    # repeated documents have the objective of weights, and auto does not know the unit of weights
+    z = np.where(X > 0, 0, -1)
+    z[X > 0] = once.token_labels_
+    twice, count = np.repeat(z, weight.astype(int), axis=0), weight.astype(int)
+    prior = 3.0 * (weight @ X) / (weight @ X).sum()
+    ones, rows = np.ones(len(twice)), np.repeat(X, count, axis=0)
+    assert objective(rows, twice, ones, prior, 10.0, 40.0) == pytest.approx(once.objective_)
+    light, heavy = (TopicMeans(random_state=0).fit(X, sample_weight=c * weight) for c in (1.0, 4.0))
+    np.testing.assert_array_equal(light.token_labels_, heavy.token_labels_)
+    assert heavy.objective_ == pytest.approx(4 * light.objective_)
+
+
+def test_bursts_are_no_topics():
+    """Counts that vary three times as much as multinomial ones, without topics."""
+    X = np.random.default_rng(0).negative_binomial(0.6, 1 / 3, size=(400, 60))
+    assert TopicMeans(random_state=0).fit(X).n_clusters_ == 1
+    rows = csr_array(X.astype(float))
+    ratio = Corpus(rows, None, "auto", 1).dispersion(np.zeros(rows.nnz, dtype=np.int32), 1)
+    assert ratio == pytest.approx(3.0, rel=0.05)
+
+
+def test_words_and_classes():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(
+        [[9, 8, 0, 0, 5], [0, 0, 8, 9, 5]] * 5, columns=["goal", "match", "tax", "law", "say"]
+    )
+    model = TopicMeans(n_clusters=2, lam_local=6.0, random_state=0).fit(table)
+    assert sorted(map(sorted, model.top_words(2))) == [["goal", "match"], ["law", "tax"]]
+    assert model.top_words(1, list("abcde"))[0][0] in "abcd"
+    assert model.get_feature_names_out().tolist() == ["topicmeans0", "topicmeans1"]
+    with pytest.raises(ValueError, match=r"names must have shape \(5,\)"):
+        model.top_words(names=["a"])
+    pytest.importorskip("matplotlib").use("Agg")
+    display = GroupDisplay.from_estimator(model, ["sport", "politics"] * 5)
+    assert sorted(display.counts.tolist()) == [[0, 5], [5, 0]]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "X", "message"),
+    [
+        ({}, [[1, -2], [3, 4]], "X must hold counts >= 0, got -2"),
+        ({}, [[0, 0], [0, 0]], "X must have a count > 0 in a document of positive weight"),
+        ({"smoothing": 0}, [[1, 2]], "smoothing must be > 0, got 0"),
+        ({"n_clusters": 5}, [[1, 2], [2, 1]], "n_clusters=5 topics are not found"),
+        (
+            {"n_clusters": 2, "lam_global": 3.0},
+            [[1, 2]],
+            "n_clusters must be None where lam_global",
+        ),
+    ],
+)
+def test_refused(parameters, X, message):
+    model = TopicMeans(lam_local=1.0, lam_global=1.0).fit([[1, 2]])
+    before = {**vars(model)}
+    model.set_params(**{"lam_global": "auto", **parameters})
+    with pytest.raises(ValueError, match=message):
+        model.fit(X)
+    assert vars(model)["topics_"] is before["topics_"]
