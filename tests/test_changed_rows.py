@@ -37,6 +37,7 @@ from smallvar import (
     RobustDPMeans,
     SegmentMeans,
     SphericalDPMeans,
+    TopicMeans,
     cluster_path,
     progress_callback,
 )
@@ -97,6 +98,8 @@ FITS = {name: (with_seed(name, **model.few), FEW) for name, model in MODELS.item
     "SphericalDPMeans": (SphericalDPMeans(lam=0.1), BLOBS),
     "SphericalDPMeans auto": (SphericalDPMeans(lam="auto", **SEED), BLOBS),
     "SphericalDPMeans sparse": (SphericalDPMeans(lam=0.5), SPARSE),
+    "TopicMeans": (TopicMeans(lam_local=20.0, lam_global=20.0), POSITIVE),
+    "TopicMeans auto": (TopicMeans(**SEED), POSITIVE),
 }
 VALUES = {"NaN": np.nan, "huge": 1e200, "random": None}
 EVERY = pytest.mark.parametrize("key", FITS)

@@ -59,6 +59,7 @@ HAVE_NUMBER_TOO = [
     smallvar.RobustDPMeans,
     smallvar.SegmentMeans,
     smallvar.ShapeMeans,
+    smallvar.TopicMeans,
 ]
 DEFAULT_GUESSES = {smallvar.SpectralDPMeans: None}
 HAVE_GUESS = [
@@ -375,7 +376,7 @@ def test_none_and_auto_are_the_same_in_batches(estimator):
 def test_none_and_auto_are_the_same(name):
     """Two words for a number that the data choose, in every estimator that can be given one."""
     model = getattr(smallvar, name)(random_state=0) if name != "SegmentMeans" else SegmentMeans()
-    X = CLOUD
+    X = np.abs(CLOUD) if name == "TopicMeans" else CLOUD
     if name == "PenalizedCut":
         links = kneighbors_graph(CLOUD, 10)
         X = links + links.T

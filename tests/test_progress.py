@@ -31,6 +31,7 @@ SAID = {
     **{name: f"start 2: {CLUSTERS}" for name, stages in FITS.items() if "start" in stages},
     **dict.fromkeys(("BPMeans", "KFeatures"), FEATURES),
     **dict.fromkeys(("HDPMeans", "KernelHDPMeans"), GLOBAL),
+    "TopicMeans": r"sweep \d+: {k} topics, \d+ local ones, objective \S+",
     "MiniBatchDPMeans": r"pass \d+: {k} clusters, cost \S+",
     "RobustDPMeans": r"sweep \d+: {k} clusters, \d+ noise, objective \S+, \d+ points moved, .*",
     "ShapeMeans": r"path: 60 rows, \d+ clusters and fewer, best \d+",
@@ -42,7 +43,8 @@ def refit(model):
     name = type(model).__name__
     if name.endswith("DynamicMeans"):
         return model.fit(X, times=TIMES)
-    return model.fit(GRAPH if name == "PenalizedCut" else X)
+    given = {"PenalizedCut": GRAPH, "TopicMeans": np.abs(X)}
+    return model.fit(given.get(name, X))
 
 
 def fit(name, **options):

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import smallvar
 from smallvar import DPMeans, MiniBatchDPMeans, PenalizedCut, SpectralDPMeans, cluster_path
 
-X = blobs(np.random.default_rng(0), 60, 3, 4)
+X = np.abs(blobs(np.random.default_rng(0), 60, 3, 4))  # also of those that take counts only
 NAMES = ["width", "height", "mass"]
 OTHERS = {"PenalizedCut", "MixedDPMeans"}  # graphs; tables of test_mixed.py in each library
 MODELS = [made(estimator) for estimator in ESTIMATORS if estimator.__name__ not in OTHERS]

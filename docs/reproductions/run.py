@@ -60,6 +60,7 @@ SCRIPTS = {
     "feature_quality": Script(figure=True, data=True),
     "first_example": Script(figure=True),
     "gaussian_processes": Script(),
+    "hard_topics": Script(data=True),
     "hdp_toy": Script(),
     "kulis_jordan": Script(data=True),
     "kulis_jordan_figure": Script(figure=True),

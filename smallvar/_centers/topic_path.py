@@ -14,6 +14,7 @@ from smallvar._sweeps.topics import TopicSweep
 FIRST_TOPICS = 32  # document clusters at the beginning; twice as many while over half are of use
 DOCUMENT_SWEEPS = 10  # sweeps, at most, in which documents move as a whole
 COMPARED = LoopSettings(10, 1e-3)  # sweeps by which penalties and numbers are compared
+PENALTY_FACTORS = 2.0**-0.5, 2.0**0.5  # of local penalties that are compared at the end
 HALVINGS = 5  # of the first local penalty, which divides an average document in two
 EXCESS_TIE = 1e-9  # relative accuracy of the cost of a document beyond that by its own shares
 LEAST_DISPERSION = 1e-9  # of counts that are not whole, where topics explain all
@@ -249,9 +250,17 @@ class TopicPath:
         self._begin(self.size, like and like.dispersion)
         if number is not None:
             self._descend(self.longest, number, STEP_RATIO)
-            return
-        self._choose()
-        while like is None and 4 * self.size <= corpus.n:
+        else:
+            self._choose()
+            if like is None:
+                self._lengthen()
+        if lam_local == "auto" and self.best is not None:
+            self._choose_penalty()
+
+    def _lengthen(self):
+        """Begin at twice as many clusters, while over half are of use or the code is shorter."""
+        corpus = self.corpus
+        while 4 * self.size <= corpus.n:
             before = self.fits, self.dispersion, self.longest
             best = self.best[1]
             self._begin(2 * self.size, None)
@@ -298,6 +307,15 @@ class TopicPath:
         i = numbers.index(self.best[1].k)
         low, high = numbers[max(0, i - 1)], numbers[min(i + 1, len(numbers) - 1)]
         self._descend(high, low + 1, 1.0)
+
+    def _choose_penalty(self):
+        """Sweep at other local penalties, as long as the code of the best start gets shorter."""
+        for factor in PENALTY_FACTORS:
+            code = np.inf
+            while self.best[0] < code:
+                code, start = self.best
+                other = TopicStart(self.corpus, start.labels, factor * start.lam_local)
+                self._add(other.run(COMPARED))
 
     @property
     def best(self):

@@ -15,7 +15,6 @@ from smallvar._centers.topic_path import Corpus, TopicPath, TopicStart
 from smallvar._core.config import at_most_blas_threads
 from smallvar._core.estimator import (
     Estimator,
-    LabelsMixin,
     check_fitted,
     keywords_only,
     warn_not_converged,
@@ -36,7 +35,7 @@ from smallvar._selection.penalty import check_exact_number
 PREDICT_SWEEPS = 100  # sweeps of new documents, at most; some three are mostly enough
 
 
-class TopicMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Hard topics: groups of words that documents share, their number from the data.
 
     Minimizes, over the topic z_dw of each word w in each document d, the topics phi_k (shares of
@@ -98,9 +97,10 @@ class TopicMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         The objective.
     objective_path_ : ndarray of shape (n_iter,)
         The objective after every sweep; it never rises.
-    lam_local_, lam_global_ : float
-        The penalties used. With ``lam_global="auto"`` it is the mean length of the code for the
-        shares of a topic.
+    lam_local_ : float
+        The local penalty used.
+    lam_global_ : float
+        The global penalty used; with "auto" the mean length of the code for the shares of a topic.
     n_iter_ : int
         Sweeps, the last, unchanging one included.
     n_features_in_ : int
