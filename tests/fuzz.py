@@ -743,7 +743,14 @@ class Case:
         """A call of a function, and what one may do with its result."""
         more = self.arguments()
         comma = ", " if more else ""
-        weighted = ("cluster_path", "feature_path", "coreset", "boundary_evidence", "tune_dynamic", "hdp_bound")
+        weighted = (
+            "cluster_path",
+            "feature_path",
+            "coreset",
+            "boundary_evidence",
+            "tune_dynamic",
+            "hdp_bound",
+        )
         if self.name in weighted and self.weight("w", "X"):
             more, comma = more + comma + "sample_weight=w", ", "
         if self.name == "farthest_first_lambda":
