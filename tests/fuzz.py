@@ -171,6 +171,7 @@ VALUES = {
     "k_tau": (["None", "None", "1.5", "1", "4"], [*NO_NUMBER, "0.5", "np.inf", "1e300", "10**400"]),
     "q": (["None", "None", "0.5", "0"], [*NO_NUMBER, "np.inf", "1e300", "1e-300"]),
     "tau": (["None", "None", "0.5", "0", "2"], [*NO_NUMBER, "np.inf", "1e300", "10**400"]),
+    "directions": FLAG,
     "divergence": (["'squared_euclidean'", "'kl'", "'itakura_saito'", "'logistic'"], ["'x'", "None"]),
     "price": ([*LAM, "'auto'"], LAM_ODD), "batch_size": (["4096", "1", "2", "5", "10**30"], NO_COUNT),
     "min_cosine": (["None", "0.5", "0.9", "-0.5", "np.float32(0.7)"], ["1", "-1.0", "'auto'", *NO_NUMBER]),
