@@ -177,15 +177,13 @@ default="squared_euclidean"
     zero are left out, and times that have only such rows are no steps. Their labels are those of
     ``predict`` after the step of their time or the last one before it, -1 if no cluster lives.
 
-    With a divergence or directions, D takes the place of the squared distance. The best theta is
-    (gamma phi + sum w y) / (gamma + sum w), for directions divided by its length, and a row of
-    weight w revives a cluster at Q D_k + gamma D(phi, m) + w D(y, m), m = (gamma phi + w y) /
-    (gamma + w). gamma is exact for squared distances, to second order of small moves for others.
-    ``lam`` and ``q`` are in units of D; the path is that of :class:`BregmanDPMeans` or
-    :class:`SphericalDPMeans`. A center on the border of the domain is infinitely far from rows that
-    differ there. Where a row opens or revives a cluster, such components are w / (10 (gamma + w))
-    of the way to the mean of the batch until the sweep ends, unless that is dearer than another
-    choice of the row; "farthest-first" takes such centers, too.
+    With a divergence or directions, D takes the place of the squared distance, in ``lam`` and ``q``
+    too. The best theta is (gamma phi + sum w y) / (gamma + sum w), for directions at length 1, and
+    a row revives a cluster at Q D_k + gamma D(phi, m) + w D(y, m), m = (gamma phi + w y) / (gamma +
+    w). For other than squared distances gamma is right to second order of small moves. A component
+    on the border of the domain is infinitely far from rows that differ there. Where a row opens or
+    revives a cluster, it is w / (10 (gamma + w)) of the way to the mean of the batch until the
+    sweep ends, unless that is dearer than another choice; "farthest-first" has such centers, too.
 
     To tune: first ``lam`` on single batches, then ``t_q`` and ``k_tau`` on the sequence.
 

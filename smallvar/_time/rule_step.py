@@ -1,9 +1,7 @@
 """D-Means by a Bregman divergence D or by directions: the rule of either, and a time step.
 
-For every Bregman divergence the best center is the mean (Banerjee et al. 2005): with gamma rows at
-phi it is (gamma phi + sum w y) / (gamma + sum w), so that a row y of weight w revives a cluster at
-Q times its age + gamma D(phi, m) + w D(y, m), m = (gamma phi + w y) / (gamma + w). For directions
-D = 1 - cos, and centers are divided by their length.
+For every Bregman divergence the best center is the mean of rows, gamma of them at the old center
+(Banerjee et al. 2005). For directions D = 1 - cos, and centers are divided by their length.
 """
 
 import numpy as np
@@ -43,7 +41,7 @@ class Rule:
         return self.divergence.between(X, centers)
 
     def center(self, phi, gamma, mean, weight, other):
-        """The best center for gamma rows at phi and others; ``other`` if all directions are."""
+        """The best center for gamma rows at phi and others; ``other`` if all are as good."""
         share = gamma / (gamma + weight)
         center = share * phi + (1.0 - share) * mean
         if self.divergence is not None:
@@ -72,10 +70,8 @@ class Rule:
             about = (first_row(X, weight)[0], length_rounding(X))
             return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
         mean, X = SumsFrame(X, weight, n_threads).mean, X.astype(np.float64, copy=False)
-        add_seed = among(
-            self.between(X, mean), lambda i: self.between(X, self.off_border(X[i], mean))
-        )
-        return farthest_by(add_seed, guess, 0.0) or 1.0
+        far = self.between(X, mean), lambda i: self.between(X, self.off_border(X[i], mean))
+        return farthest_by(among(*far), guess, 0.0) or 1.0
 
     def off_border(self, center, mean):
         """The center, components on the border of the domain a tenth of the way to the mean."""

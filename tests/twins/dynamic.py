@@ -1,11 +1,4 @@
-"""Moving clusters: D-Means of Campbell, Kulis & How, also with a divergence or directions for D.
-
-In all of them gamma points at phi and points y of weights w have their best center at
-
-    theta = (gamma phi + sum w y) / (gamma + sum w),    of directions divided by its length,
-
-and a point of weight w revives an old cluster at Q D_k + gamma D(phi, theta) + w D(y, theta).
-"""
+"""Moving clusters: D-Means of Campbell, Kulis & How, also with a divergence or directions for D."""
 
 import math
 from dataclasses import dataclass
