@@ -97,7 +97,7 @@ def planted(name, seed, sets=30, per=12):
     if name == "kl":
         X = rng.poisson(rng.gamma(1.0, 5.0, size=(6, 6))[truth]).astype(float)
     elif name == "logistic":
-        X = (rng.random((len(truth), 24)) < rng.uniform(0.05, 0.95, (6, 24))[truth]).astype(float)
+        X = (rng.random((len(truth), 40)) < rng.uniform(0.05, 0.95, (6, 40))[truth]).astype(float)
     else:
         X = rng.exponential(np.exp(rng.normal(0, 1.8, (6, 8)))[truth]) + 1e-9
     return X, np.arange(sets).repeat(per), truth
