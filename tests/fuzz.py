@@ -219,6 +219,7 @@ OWN = {
         "init": (["'auto'", "'merge'", "'k-means++'", *START[0][2:]], START[1]),
     },
     "HDPMeans": {"lam_local": AUTO, "lam_global": AUTO},
+    "TopicMeans": dict.fromkeys(("lam_local", "lam_global", "smoothing"), ([*LAM, "'auto'", "'auto'"], LAM_ODD)),
     "SegmentMeans": {"lam": ([*LAM, "'auto'", "'auto'"], LAM_ODD)},
     "KernelHDPMeans": {
         "lam_global": ([*PENALTY[0], "'points'"], PENALTY[1]),
@@ -305,7 +306,7 @@ DEFAULTS = {
     "DynamicMeans": {"lam": LAM}, "feature_path": {"max_components": ["2", "3"], "n_init": ["1"]},
     "cut_path": {"n_lams": ["4"], "n_init": ["1"]},
 }  # fmt: skip
-HAVE_NOISE = "RobustDPMeans", "ShapeMeans", "SphericalDPMeans"  # label -1
+HAVE_NOISE = "RobustDPMeans", "ShapeMeans", "SphericalDPMeans", "TopicMeans"  # label -1
 READS = {
     "predict", "predict_proba", "score_samples", "outlier_scores", "transform", "score", "impute", "inverse_transform", "get_feature_names_out", "get_params",
     "to_sklearn_kmeans", "other",
@@ -542,6 +543,8 @@ class Case:
             "'itakura_saito'": "np.abs({0}) + 0.1",
             "'logistic'": self.pick("np.clip(np.abs({0}) / 9, 0, 1)", "({0} > 1) * 1.0"),
         }.get(self.chosen.get("divergence"))
+        if self.name == "TopicMeans":
+            change = self.pick("np.abs({0})", "np.round(np.abs({0}))")
         if change and not self.strange():
             self.set(name, change.format(name))
 
@@ -1326,7 +1329,8 @@ class Run:
                 or m.tol > 0  # ended before its labels were a fixed point, too
             )
             need(
-                few or len(np.unique(labels[labels >= 0])) == K,
+                # a topic need not be the main one of a document
+                few or name == "TopicMeans" or len(np.unique(labels[labels >= 0])) == K,
                 f"{K - len(np.unique(labels))} of {K} clusters are empty",
             )
         if name == "ShapeMeans":

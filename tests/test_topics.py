@@ -143,6 +143,12 @@ def test_bursts_are_no_topics():
     assert ratio == pytest.approx(3.0, rel=0.05)
 
 
+def test_a_saving_within_rounding_opens_no_topic():
+    """The pseudo-counts are many times the counts, so that f is mostly rounding."""
+    X = np.outer([0.0, 1e-8, 2e-8], np.ones(17))
+    assert TopicMeans(lam_global=3e-16, random_state=2).fit(X).n_clusters_ == 1
+
+
 def test_words_and_classes():
     pd = pytest.importorskip("pandas")
     table = pd.DataFrame(

@@ -41,6 +41,7 @@ from smallvar import (
     SpectralDPMeans,
     SpectralDynamicMeans,
     SphericalDPMeans,
+    TopicMeans,
 )
 
 from .common import blobs, penalty
@@ -197,6 +198,15 @@ class Divergence(Scaling):
 
     def rival(self, n, d, k):
         return KMeans(k, n_init=1, random_state=0)
+
+
+class Topics(Divergence):
+    """The same counts, as words in documents of a topic each."""
+
+    names = ("TopicMeans", "KMeans")
+
+    def ours(self, n, d, k):
+        return TopicMeans(random_state=0, n_threads=1)
 
 
 class Shapes(Scaling):
@@ -577,7 +587,19 @@ class Graphs(Scaling):
 
 
 FAMILIES = (
-    *(Points, Batches, Directions, Divergence, Shapes, Tables, Noise, Moons, Record, Features),
+    *(
+        Points,
+        Batches,
+        Directions,
+        Divergence,
+        Topics,
+        Shapes,
+        Tables,
+        Noise,
+        Moons,
+        Record,
+        Features,
+    ),
     *(GivenFeatures, DataSets, Steps, Kernels, Spectrum, KernelSets, KernelSteps, SpectralSteps),
     Graphs,
 )

@@ -9,7 +9,7 @@ document alone, and the others when the topic is there. So the result is that of
 """
 
 from cython.parallel cimport prange
-from libc.math cimport HUGE_VAL, log
+from libc.math cimport HUGE_VAL, fabs, log
 from libc.stdint cimport int64_t
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
@@ -55,6 +55,12 @@ cdef struct Scratch:            # of a thread, for one document at a time
 
 cdef inline double xlogx(double x) noexcept nogil:
     return x * log(x) if x > 0.0 else 0.0
+
+
+cdef inline double share_of_totals(const Corpus* corpus, double n) noexcept nogil:
+    """(n + a) log(n + a) - a log a, and as much more as rounding may take from it."""
+    cdef double total = xlogx(n + corpus.total_prior), empty = xlogx(corpus.total_prior)
+    return total - empty + COST_TIE * (fabs(total) + fabs(empty))
 
 
 cdef void list_used(const Corpus* corpus, Scratch* own) noexcept nogil:
@@ -115,7 +121,7 @@ cdef bint move_word(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t d
     if corpus.lam_global < HUGE_VAL and corpus.weight[d] * (least - corpus.lam_local) > corpus.lam_global:
         mass *= corpus.weight[d]
         t = corpus.prior[corpus.word[i]]
-        t = xlogx(mass + corpus.total_prior) - xlogx(corpus.total_prior) - (xlogx(mass + t) - xlogx(t))
+        t = share_of_totals(corpus, mass) - (xlogx(mass + t) - xlogx(t))
         if corpus.weight[d] * (least - corpus.lam_local) > (corpus.lam_global + t) * (1.0 + COST_TIE):
             return True
     if best != label[i]:
@@ -215,7 +221,7 @@ cdef bint move_part(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t d
                 mass, t = corpus.weight[d] * corpus.mass[i], corpus.prior[corpus.word[i]]
                 n += mass
                 f -= xlogx(mass + t) - xlogx(t)
-        f += xlogx(n + corpus.total_prior) - xlogx(corpus.total_prior)
+        f += share_of_totals(corpus, n)
         if corpus.weight[d] * (least - corpus.lam_local) > (corpus.lam_global + f) * (1.0 + COST_TIE):
             return True
     if best != part:

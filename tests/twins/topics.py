@@ -51,6 +51,8 @@ def visit(x, z, C, w_d, prior, lam_local, lam_global):
 
     def pays(cost, members):
         new = lam_global + convex(np.bincount(members, w_d * x[members], len(x)), prior)
+        n, a = w_d * x[members].sum(), prior.sum()
+        new += TIE * (abs((n + a) * np.log(n + a)) + abs(a * np.log(a)))  # what rounding may take
         return w_d * (cost - lam_local) > new * (1 + TIE)
 
     for w in words:  # step 4
