@@ -154,7 +154,11 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     >>> X = np.array([[9, 8, 0, 0], [7, 9, 0, 1], [0, 0, 8, 9], [9, 9, 8, 7]])
     >>> model = TopicMeans(n_clusters=2, lam_local=5.0, random_state=0).fit(X)
     >>> model.labels_
-    array([1, 1, 0, 0], dtype=int32)
+    array([0, 0, 1, 0], dtype=int32)
+    >>> model.transform(X)[3].round(2)
+    array([0.55, 0.45])
+    >>> model.top_words(2, names=["goal", "match", "tax", "law"])
+    [['match', 'goal'], ['tax', 'law']]
     """
 
     topics_: NDArray[np.float64]
@@ -219,8 +223,8 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         least = (X.data if issparse(X) else X).min(initial=0.0)
         if least < 0.0:
             raise ValueError(
-                f"Negative values in data passed to {type(self).__name__}: X must hold counts "
-                f">= 0, got {least:.6g}"
+                f"X must hold counts >= 0, got {least:.6g}: Negative values in data passed to "
+                f"{type(self).__name__}"
             )
         return X if issparse(X) else csr_array(X)
 
