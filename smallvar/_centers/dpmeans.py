@@ -477,9 +477,8 @@ class DPMeans(LinkedLabelsMixin, NearestCenters, RowModelMixin, CenterEstimator)
         best = self._fit(X, relative, given, rng, n_threads, least, links)
         self._remember_rows(X, weight)
         warn_of_identifiers(self, X)
-        reachable = None
-        if given is None and links is None:
-            reachable = self._reachable(X, weight, n_threads)
+        plain = given is None and links is None
+        reachable = self._reachable(X, weight, n_threads) if plain else None
         if reachable:
             advised = {"merge": ("algorithm", "merge"), "auto": ("lam", "auto")}
             warn_in_fields(UserWarning, reachable, **advised)
@@ -505,10 +504,8 @@ class DPMeans(LinkedLabelsMixin, NearestCenters, RowModelMixin, CenterEstimator)
         if least is not None:
             options |= {"least": least, "asked": self.min_cluster_size}
         problem = RowsProblem(fit, X, weight, n_threads, **options)
-        fitted = (
-            run_starts(problem, rng) if links is None else self._run_linked(problem, rng, links)
-        )
-        best = self._learn(fitted)
+        run = run_starts if links is None else partial(self._run_linked, links)
+        best = self._learn(run(problem, rng))
         for name in ("metric_", "_metric_centers"):
             vars(self).pop(name, None)
         # centers of the fit are in the metric; the public ones are means of the data
@@ -525,7 +522,7 @@ class DPMeans(LinkedLabelsMixin, NearestCenters, RowModelMixin, CenterEstimator)
             self.labels_[idle] = nearest_sweep(rows, None, centers, n_threads).labels
         return best
 
-    def _run_linked(self, problem, rng, links):
+    def _run_linked(self, links, problem, rng):
         """The best start on rows with links; those that must-links join are one row."""
         links.price /= self._unit
         rows, weight, inside = links.contracted(problem.X, problem.weight)

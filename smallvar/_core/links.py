@@ -151,13 +151,7 @@ class LinkedLabelsMixin(LabelsMixin):
     """An estimator whose ``fit`` takes links of rows, and sets ``labels_``."""
 
     def fit_predict(
-        self,
-        X: Any,
-        y: object = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        must_link: ArrayLike | None = None,
-        cannot_link: ArrayLike | None = None,
+        self, X: Any, y: object = None, sample_weight: ArrayLike | None = None, **links: Any
     ) -> NDArray[np.int32]:
         """Fit and return the labels of the data.
 
@@ -169,17 +163,15 @@ class LinkedLabelsMixin(LabelsMixin):
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights, as for ``fit``.
-        must_link, cannot_link : array-like of shape (n_pairs, 2), default=None
-            Links of rows, as for ``fit``, if that takes any.
+        **links : dict
+            ``must_link`` and ``cannot_link``, where ``fit`` takes them.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,), int32
             ``labels_`` of the fit.
         """
-        options = {"must_link": must_link, "cannot_link": cannot_link}
-        options = {name: pairs for name, pairs in options.items() if pairs is not None}
-        return self.fit(X, sample_weight=sample_weight, **options).labels_
+        return self.fit(X, sample_weight=sample_weight, **links).labels_
 
 
 class LinkedNodes:
