@@ -27,7 +27,7 @@ class LinkedSweep(DPSweep):
         self.points = (rows.toarray() if issparse(rows) else rows).astype(np.float64)
         self.nodes, self.layout, self.rounding = nodes, frame.layout, frame.rounding
         self.at = nodes.rows if order is None else np.argsort(order)[nodes.rows]
-        self.weight, free = weight[self.at], weight.copy()
+        self.weight, free, self.squares = weight[self.at], weight.copy(), None
         free[self.at] = 0.0
         super().__init__(X, free, order, labels, frame, *settings)
 
@@ -66,10 +66,14 @@ class LinkedSweep(DPSweep):
         sums = Sums(self.layout, self.k)
         sums.add(self.points, self.nodes.labels, self.weight, self.n_threads)
         sums.merge(self.present_sums())
-        centers, number, _, _ = next_centers(sums, self.centers, 0.0, False)
+        # sum w ||x - origin||^2, which the error follows from, is found once, by the exact error
+        centers, number, error, _ = next_centers(sums, self.centers, self.squares or 0.0, False)
         self.nodes.labels = number[self.nodes.labels]
         self.move_to(centers, number)
-        return self.squared_error()
+        if self.squares is None:
+            exact = self.squared_error()
+            self.squares, error = exact - error, exact
+        return error
 
     def squared_error(self):
         """Weighted error about the assigned centers, row by row."""
