@@ -46,10 +46,10 @@ class Corpus:
         self.rows = csr_array((self.mass, self.word, self.begin), shape=X.shape)
         self.weighted = self.weight[self.doc] * self.mass
 
-    def sweep(self, labels, lam_local, lam_global):
-        """The sweep from these labels of entries."""
+    def sweep(self, lam_local, lam_global):
+        """The sweep at these penalties."""
         parts = self.begin, self.word, self.mass, self.weight, self.prior
-        return TopicSweep(*parts, labels, lam_local, lam_global, self.n_threads)
+        return TopicSweep(*parts, lam_local, lam_global, self.n_threads)
 
     def counts(self, labels, k):
         """Weighted counts of words in topics, (words, k); entries are added in their order."""
@@ -210,7 +210,7 @@ class TopicStart(RecordedStart):
     def run(self, loop):
         """Sweep to the end; at an infinite ``lam_global`` objectives are those without it."""
         corpus, progress = self.corpus, Progress(loop, len(self.labels))
-        sweep = corpus.sweep(self.labels, self.lam_local, self.lam_global)
+        sweep = corpus.sweep(self.lam_local, self.lam_global)
         costs = corpus.costs(corpus.counts(self.labels, self.k))
         price = self.lam_global if np.isfinite(self.lam_global) else 0.0
         while progress.should_continue:

@@ -347,7 +347,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         costs = -np.log(np.where(topics > 0.0, topics, 1.0)).T
         # each document begins in its cheapest topic
         current = (corpus.rows @ costs).argmin(axis=1)[corpus.doc].astype(np.int32)
-        sweep = corpus.sweep(current, self.lam_local_, np.inf)
+        sweep = corpus.sweep(self.lam_local_, np.inf)
         for _ in range(PREDICT_SWEEPS):
             current, n_local, moved, _ = sweep.sweep(np.ascontiguousarray(costs), current)
             if not moved:

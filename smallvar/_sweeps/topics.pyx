@@ -4,13 +4,14 @@ A document is a data set, and its words are points. Entry i of a document is a w
 whole; it costs X_dw C_wk in topic k, where C_wk = -log phi_kw. A document pays lam_local for each topic that it uses.
 
 Topics do not change while documents move, except that new ones open. So documents are visited in parallel, each to
-labels beside those before the sweep. If one would open a topic, it and those after it are visited once more: that
-document alone, and the others when the topic is there. So the result is that of one document after the other.
+labels beside those before the sweep. If one would open a topic, its visit goes on alone, and those after it are visited
+once more with that topic. So the result is that of one document after the other.
 """
 
 from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL, fabs, log
 from libc.stdint cimport int64_t
+from libc.string cimport memset
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport poll_signals
@@ -43,6 +44,12 @@ cdef struct Corpus:
     const double* cost          # words x capacity: C_wk
     Py_ssize_t capacity
     Py_ssize_t k                # number of topics
+
+
+cdef struct Part:               # entries that move together: those of first..last - 1 in a topic
+    Py_ssize_t first
+    Py_ssize_t last
+    int topic
 
 
 cdef struct Scratch:            # of a thread, for one document at a time
@@ -95,37 +102,72 @@ cdef void enter(const Corpus* corpus, Scratch* own, const int* label, Py_ssize_t
     list_used(corpus, own)
 
 
-cdef bint move_word(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t d, Py_ssize_t i) noexcept nogil:
-    """Step 4: move entry i to the cheapest topic, the first at a tie; returns whether it is to open a topic instead.
+cdef inline const double* costs_of(const Corpus* corpus, Py_ssize_t i) noexcept nogil:
+    """C_wk of the word of entry i, by topic."""
+    return corpus.cost + corpus.word[i] * corpus.capacity
 
-    A topic that no other entry of the document uses costs lam_local, also the present one. A new topic of the entry
-    alone costs lam_local, and in all (lam_global + f) / weight, where f is its share of the objective:
+
+cdef inline Part part_of(const Corpus* corpus, const int* label, Py_ssize_t d, Py_ssize_t step) noexcept nogil:
+    """The entries of a step of a document: one each (step 4), and then all in a topic, by topic (step 5)."""
+    cdef Py_ssize_t first = corpus.begin[d], last = corpus.begin[d + 1]
+    if step < last - first:
+        return Part(first + step, first + step + 1, label[first + step])
+    return Part(first, last, <int> (step - (last - first)))
+
+
+cdef bint pays(const Corpus* corpus, const int* label, Py_ssize_t d, Part part, double cost) noexcept nogil:
+    """Whether a topic of a part alone saves more than (lam_global + f) / weight, cost being that of now less lam_local.
+
+    f is its share of the objective:
     f(c) = (n + a) log(n + a) - a log a - sum_w [(c_w + a p0_w) log(c_w + a p0_w) - a p0_w log(a p0_w)].
     """
-    cdef Py_ssize_t k, m, best = label[i]
-    cdef const double* cost = corpus.cost + corpus.word[i] * corpus.capacity
-    cdef double mass = corpus.mass[i], least, t
-    cdef double alone = corpus.lam_local if own.used[label[i]] == 1 else 0.0
-    least = mass * cost[label[i]] + alone
-    t = least - COST_TIE * least
-    if least > corpus.lam_local:
+    cdef Py_ssize_t i
+    cdef double n = 0.0, f = 0.0, mass, prior
+    if not (corpus.lam_global < HUGE_VAL and corpus.weight[d] * cost > corpus.lam_global):
+        return False
+    for i in range(part.first, part.last):
+        if label[i] == part.topic:
+            mass, prior = corpus.weight[d] * corpus.mass[i], corpus.prior[corpus.word[i]]
+            n += mass
+            f -= xlogx(mass + prior) - xlogx(prior)
+    f += share_of_totals(corpus, n)
+    return corpus.weight[d] * cost > (corpus.lam_global + f) * (1.0 + COST_TIE)
+
+
+cdef bint move(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t d, Part part) noexcept nogil:
+    """Move a part to the cheapest topic, the first at a tie; returns whether it is to open a topic instead.
+
+    A topic that no other entry of the document uses costs lam_local, also the present one.
+    """
+    cdef Py_ssize_t i, k, m, n = 0
+    cdef int best = part.topic
+    cdef double cost = 0.0, t
+    for i in range(part.first, part.last):
+        if label[i] == part.topic:
+            cost += corpus.mass[i] * costs_of(corpus, i)[part.topic]
+            n += 1
+    cost += corpus.lam_local if n == own.used[part.topic] else 0.0
+    t = cost - COST_TIE * cost
+    if cost > corpus.lam_local or part.last - part.first > 1:
+        memset(own.sum, 0, corpus.k * sizeof(double))
+        for i in range(part.first, part.last):
+            if label[i] == part.topic:
+                for k in range(corpus.k):
+                    own.sum[k] += corpus.mass[i] * costs_of(corpus, i)[k]
         for k in range(corpus.k):
-            if k != label[i] and mass * cost[k] + own.offset[k] < t:
-                t, best = mass * cost[k] + own.offset[k], k
+            if k != part.topic and own.sum[k] + own.offset[k] < t:
+                t, best = own.sum[k] + own.offset[k], <int> k
     else:  # costs are not below 0, so a topic that the document does not use is no cheaper
         for m in range(own.n_used):
             k = own.name[m]
-            if k != label[i] and mass * cost[k] < t:
-                t, best = mass * cost[k], k
-    least = min(least, t) if best != label[i] else least
-    if corpus.lam_global < HUGE_VAL and corpus.weight[d] * (least - corpus.lam_local) > corpus.lam_global:
-        mass *= corpus.weight[d]
-        t = corpus.prior[corpus.word[i]]
-        t = share_of_totals(corpus, mass) - (xlogx(mass + t) - xlogx(t))
-        if corpus.weight[d] * (least - corpus.lam_local) > (corpus.lam_global + t) * (1.0 + COST_TIE):
-            return True
-    if best != label[i]:
-        relabel(corpus, own, &label[i], <int> best)
+            if k != part.topic and corpus.mass[part.first] * costs_of(corpus, part.first)[k] < t:
+                t, best = corpus.mass[part.first] * costs_of(corpus, part.first)[k], <int> k
+    if pays(corpus, label, d, part, (cost if best == part.topic else t) - corpus.lam_local):
+        return True
+    if best != part.topic:
+        for i in range(part.first, part.last):
+            if label[i] == part.topic:
+                relabel(corpus, own, &label[i], best)
     return False
 
 
@@ -137,10 +179,9 @@ cdef bint add_topic(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t d
     cdef Py_ssize_t i, k, best = NONE
     cdef const double* cost
     cdef double present, t, total = 0.0, most
-    for k in range(corpus.k):
-        own.sum[k] = 0.0
+    memset(own.sum, 0, corpus.k * sizeof(double))
     for i in range(corpus.begin[d], corpus.begin[d + 1]):
-        cost = corpus.cost + corpus.word[i] * corpus.capacity
+        cost = costs_of(corpus, i)
         present = corpus.mass[i] * cost[label[i]]
         total += present
         for k in range(corpus.k):
@@ -153,7 +194,7 @@ cdef bint add_topic(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t d
     if best == NONE:
         return False
     for i in range(corpus.begin[d], corpus.begin[d + 1]):
-        cost = corpus.cost + corpus.word[i] * corpus.capacity
+        cost = costs_of(corpus, i)
         if cost[best] < cost[label[i]]:
             relabel(corpus, own, &label[i], <int> best)
     return True
@@ -162,7 +203,7 @@ cdef bint add_topic(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t d
 cdef Py_ssize_t second_topic(const Corpus* corpus, const Scratch* own, Py_ssize_t i, int label) noexcept nogil:
     """The cheapest topic for entry i of those that its document uses, except the present one; NONE: there is none."""
     cdef Py_ssize_t m, best = NONE
-    cdef const double* cost = corpus.cost + corpus.word[i] * corpus.capacity
+    cdef const double* cost = costs_of(corpus, i)
     for m in range(own.n_used):
         if own.name[m] != label and (best == NONE or cost[own.name[m]] < cost[best]):
             best = own.name[m]
@@ -177,10 +218,9 @@ cdef bint drop_topic(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t 
     cdef Py_ssize_t i, k, second, least = NONE
     cdef const double* cost
     cdef double total = 0.0
-    for k in range(corpus.k):
-        own.sum[k] = 0.0
+    memset(own.sum, 0, corpus.k * sizeof(double))
     for i in range(corpus.begin[d], corpus.begin[d + 1]):
-        cost = corpus.cost + corpus.word[i] * corpus.capacity
+        cost = costs_of(corpus, i)
         second = second_topic(corpus, own, i, label[i])
         if second == NONE:
             return False
@@ -197,59 +237,23 @@ cdef bint drop_topic(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t 
     return True
 
 
-cdef bint move_part(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t d, Py_ssize_t part) noexcept nogil:
-    """Step 5: move the document's entries in one topic together; returns whether they are to open a topic instead."""
-    cdef Py_ssize_t i, k, best = part
-    cdef const double* cost
-    cdef double n = 0.0, f = 0.0, mass, least, t
-    for k in range(corpus.k):
-        own.sum[k] = 0.0
-    for i in range(corpus.begin[d], corpus.begin[d + 1]):
-        if label[i] == part:
-            cost = corpus.cost + corpus.word[i] * corpus.capacity
-            for k in range(corpus.k):
-                own.sum[k] += corpus.mass[i] * cost[k]
-    least = own.sum[part] + corpus.lam_local
-    t = least - COST_TIE * least
-    for k in range(corpus.k):
-        if k != part and own.sum[k] + own.offset[k] < t:
-            t, best = own.sum[k] + own.offset[k], k
-    least = t if best != part else least
-    if corpus.lam_global < HUGE_VAL and corpus.weight[d] * (least - corpus.lam_local) > corpus.lam_global:
-        for i in range(corpus.begin[d], corpus.begin[d + 1]):
-            if label[i] == part:
-                mass, t = corpus.weight[d] * corpus.mass[i], corpus.prior[corpus.word[i]]
-                n += mass
-                f -= xlogx(mass + t) - xlogx(t)
-        f += share_of_totals(corpus, n)
-        if corpus.weight[d] * (least - corpus.lam_local) > (corpus.lam_global + f) * (1.0 + COST_TIE):
-            return True
-    if best != part:
-        for i in range(corpus.begin[d], corpus.begin[d + 1]):
-            if label[i] == part:
-                relabel(corpus, own, &label[i], <int> best)
-    return False
-
-
 cdef Py_ssize_t visit(
     const Corpus* corpus, Scratch* own, int* label, Py_ssize_t d, Py_ssize_t step
 ) noexcept nogil:
     """Steps of a document from this one on; returns the step at which a topic is to open, NONE at the end.
 
-    The first steps are its entries, one each; the others are topics, of which its parts move.  INOUT label
+    INOUT label
     """
     cdef Py_ssize_t size = corpus.begin[d + 1] - corpus.begin[d]
-    while step < size:
-        if move_word(corpus, own, label, d, corpus.begin[d] + step):
-            return step
-        step += 1
-    if step == size:
-        while add_topic(corpus, own, label, d):
-            pass
-        while drop_topic(corpus, own, label, d):
-            pass
+    cdef Part part
     while step < size + corpus.k:
-        if own.used[step - size] and move_part(corpus, own, label, d, step - size):
+        if step == size:
+            while add_topic(corpus, own, label, d):
+                pass
+            while drop_topic(corpus, own, label, d):
+                pass
+        part = part_of(corpus, label, d, step)
+        if own.used[part.topic] and move(corpus, own, label, d, part):
             return step
         step += 1
     return NONE
@@ -259,7 +263,7 @@ cdef class TopicSweep:
     """Labels of the entries of documents, and the sweep that moves them.
 
     begin, word, mass : IN arrays, CSR rows of positive entries;  weight : IN array (documents,)
-    prior : IN array (words,), a p0;  label : IN array (entries,) int32: the topics at the beginning
+    prior : IN array (words,), a p0
     """
 
     cdef Corpus corpus
@@ -271,29 +275,23 @@ cdef class TopicSweep:
     cdef int[:, ::1] used               # 2 rows for each thread
     cdef double[:, :, ::1] sums         # threads x 2 x capacity
     cdef int64_t[::1] n_local           # documents: the number of topics that it uses
-    cdef unsigned char[::1] opens       # documents: whether it would open a topic
+    cdef Py_ssize_t[::1] opens          # documents: the step at which it would open a topic, or NONE
 
     def __init__(
         self, const int64_t[::1] begin, const int[::1] word, const double[::1] mass, const double[::1] weight,
-        const double[::1] prior, label, double lam_local, double lam_global, int n_threads,
+        const double[::1] prior, double lam_local, double lam_global, int n_threads,
     ):
         cdef Corpus* corpus = &self.corpus
         self.n, self.threads = weight.shape[0], n_threads
-        if begin.shape[0] != self.n + 1 or not begin[self.n] == word.shape[0] == mass.shape[0] == len(label) > 0:
-            raise ValueError("documents must have entries, each with a word, a mass and a label")
+        if begin.shape[0] != self.n + 1 or not begin[self.n] == word.shape[0] == mass.shape[0] > 0:
+            raise ValueError("documents must have entries, each with a word and a mass")
         corpus.begin, corpus.word, corpus.mass, corpus.weight = &begin[0], &word[0], &mass[0], &weight[0]
         corpus.prior, corpus.total_prior = &prior[0], np.sum(prior)
         corpus.lam_local, corpus.lam_global = lam_local, lam_global
         self.arrays = [begin, word, mass, weight, prior]
-        self.label = np.array(label, dtype=np.int32)
-        self.staged = np.array(label, dtype=np.int32)
-        self.opens = np.zeros(self.n, dtype=np.uint8)
+        self.label, self.staged = np.zeros((2, len(word)), dtype=np.int32)
+        self.opens = np.zeros(self.n, dtype=np.intp)
         self.n_local = np.zeros(self.n, dtype=np.int64)
-
-    @property
-    def labels(self):
-        """Topic of each entry, (entries,) int32: a copy."""
-        return np.array(self.label)
 
     cdef reserve(self, const double[:, :] cost, Py_ssize_t capacity):
         """Make memory for so many topics, with these costs (IN, words x topics)."""
@@ -308,14 +306,15 @@ cdef class TopicSweep:
         cdef int* used = &self.used[2 * thread, 0]
         return Scratch(used, used + self.corpus.capacity, 0, &self.sums[thread, 0, 0], &self.sums[thread, 1, 0])
 
-    cdef void visit_in_parallel(self, Py_ssize_t d, int thread) noexcept nogil:
-        """Visit a document, whose staged labels are then final if it opens no topic."""
+    cdef void visit(self, Py_ssize_t d, int thread, Py_ssize_t step) noexcept nogil:
+        """Visit a document from this step on; its staged labels are final if it opens no topic."""
         cdef Scratch own = self.scratch(thread)
         cdef Py_ssize_t i
-        for i in range(self.corpus.begin[d], self.corpus.begin[d + 1]):
-            self.staged[i] = self.label[i]
+        if step == 0:
+            for i in range(self.corpus.begin[d], self.corpus.begin[d + 1]):
+                self.staged[i] = self.label[i]
         enter(&self.corpus, &own, &self.staged[0], d)
-        self.opens[d] = visit(&self.corpus, &own, &self.staged[0], d, 0) != NONE
+        self.opens[d] = visit(&self.corpus, &own, &self.staged[0], d, step)
         self.n_local[d] = own.n_used
 
     def sweep(self, const double[:, ::1] cost, const int[::1] labels):
@@ -323,7 +322,7 @@ cdef class TopicSweep:
 
         cost : IN array (words, topics), C;  labels : IN array (entries,), below the number of topics
         """
-        cdef Py_ssize_t d, start = 0, stop, size = FIRST_ROUND, work = 0, products, i, moved = 0
+        cdef Py_ssize_t d, start = 0, stop, size = FIRST_ROUND, work = 0, products
         cdef ParallelLoop loop
         self.label[:] = labels
         self.corpus.k = cost.shape[1]
@@ -334,49 +333,32 @@ cdef class TopicSweep:
                 products = 4 * (self.corpus.begin[stop] - self.corpus.begin[start]) * self.corpus.k
                 loop = begin_loop(stop - start, self.threads if products > PAYS else 1)
                 for d in prange(start, stop, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    self.visit_in_parallel(d, begin_chunk(&loop))
+                    self.visit(d, begin_chunk(&loop), 0)
                 end_loop(&loop)
                 poll_signals(&work, products, TOPIC_WORK)
                 size = min(2 * size, <Py_ssize_t> MOST_DOCUMENTS)
                 for d in range(start, stop):
-                    if self.opens[d]:
-                        self.visit_alone(d)
+                    if self.opens[d] != NONE:
+                        while self.opens[d] != NONE:
+                            self.open_topic(d, part_of(&self.corpus, &self.staged[0], d, self.opens[d]))
+                            self.visit(d, 0, self.opens[d] + 1)
                         stop, size = d + 1, FIRST_ROUND
                         break
                 start = stop
-            for i in range(self.label.shape[0]):
-                moved += self.staged[i] != self.label[i]
-        self.label[:] = self.staged
-        return np.array(self.staged), np.array(self.n_local), moved, self.corpus.k
+        found = np.array(self.staged)
+        return found, np.array(self.n_local), np.count_nonzero(found != labels), self.corpus.k
 
-    cdef int visit_alone(self, Py_ssize_t d) except -1 nogil:
-        """Visit a document that opens topics."""
-        cdef Scratch own = self.scratch(0)
-        cdef Py_ssize_t i, step = 0, size = self.corpus.begin[d + 1] - self.corpus.begin[d]
-        for i in range(self.corpus.begin[d], self.corpus.begin[d + 1]):
-            self.staged[i] = self.label[i]
-        enter(&self.corpus, &own, &self.staged[0], d)
-        while True:
-            step = visit(&self.corpus, &own, &self.staged[0], d, step)
-            if step == NONE:
-                self.n_local[d] = own.n_used
-                return 0
-            self.open_topic(d, step if step < size else NONE, step - size)
-            own = self.scratch(0)  # memory may have moved
-            enter(&self.corpus, &own, &self.staged[0], d)
-            step += 1
-
-    cdef int open_topic(self, Py_ssize_t d, Py_ssize_t entry, Py_ssize_t part) except -1 nogil:
-        """Open a topic at one entry of a document or, if that is NONE, at its entries in one topic."""
-        cdef Py_ssize_t i, w, k = self.corpus.k, begin = self.corpus.begin[d]
+    cdef int open_topic(self, Py_ssize_t d, Part part) except -1 nogil:
+        """Open a topic of a part of a document."""
+        cdef Py_ssize_t i, w, k = self.corpus.k
         cdef double n = self.corpus.total_prior, mass
         with gil:
             if k == self.corpus.capacity:
                 self.reserve(np.array(self.cost), 2 * k)
             for w in range(self.cost.shape[0]):
                 self.cost[w, k] = self.corpus.prior[w]
-        for i in range(begin, self.corpus.begin[d + 1]):
-            if i - begin == entry or (entry == NONE and self.staged[i] == part):
+        for i in range(part.first, part.last):
+            if self.staged[i] == part.topic:
                 mass = self.corpus.weight[d] * self.corpus.mass[i]
                 self.cost[self.corpus.word[i], k] += mass
                 n += mass
