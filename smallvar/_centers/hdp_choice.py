@@ -30,12 +30,12 @@ def label_code(counts, sets, n_clusters):
     n_rows, n_local = np.bincount(sets, counts), np.bincount(sets).astype(float)
     n_rows = np.maximum(n_rows, n_local)  # weights below 1 may sum to less than n_local
     # which clusters, and how many rows in each: compositions of N into m positive parts
-    code = _log_choices(n_clusters, n_local) + _log_choices(n_rows - 1.0, n_local - 1.0)
+    code = log_choices(n_clusters, n_local) + log_choices(n_rows - 1.0, n_local - 1.0)
     code += gammaln(np.bincount(sets, counts) + 1.0)
     return float(code.sum() - gammaln(counts + 1.0).sum())
 
 
-def _log_choices(n, m):
+def log_choices(n, m):
     """Logarithm of the binomial coefficient C(n, m)."""
     return gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0)
 

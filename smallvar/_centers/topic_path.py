@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import gammaln, xlogy
 
+from smallvar._centers.hdp_choice import log_choices
 from smallvar._core.fit_loop import LoopSettings, Progress, RecordedStart
 from smallvar._sweeps.topics import TopicSweep
 
@@ -67,10 +68,9 @@ class Corpus:
         prior = self.prior @ costs + xlogy(self.prior, self.shares).sum()
         return float((counts * costs).sum() + prior.sum())
 
-    def shares_of_topics(self, labels, k):
+    def mass_of_topics(self, labels, k):
         """Mass of each document in each topic, (documents, k)."""
-        cells = self.doc * k + labels
-        return np.bincount(cells, self.mass, self.n * k).reshape(-1, k)
+        return np.bincount(self.doc * k + labels, self.mass, self.n * k).reshape(-1, k)
 
     def dispersion(self, labels, k):
         """How many times the variance of counts is their mean, given topics of entries; >= 1.
@@ -78,38 +78,31 @@ class Corpus:
         sum (X_dw - E_dw)^2 / (sum X_dw (1 - K / n)), where E = sum_k n_dk phi_kw, and K of the n
         numbers of each word are fitted. Less than 1 only where counts are no whole numbers.
         """
-        counts, mass = self.counts(labels, k), self.shares_of_topics(labels, k)
+        counts, mass = self.counts(labels, k), self.mass_of_topics(labels, k)
         topics = np.where(self.shares[:, None] > 0.0, np.exp(-self.costs(counts)), 0.0)
         weighted = self.weight[:, None] * mass
         squares = (self.weighted * self.mass).sum() - 2.0 * (weighted * (self.rows @ topics)).sum()
         squares += ((weighted.T @ mass) * (topics.T @ topics)).sum()
         ratio = float(squares / self.weighted.sum() / max(1.0 - k / self.n, 0.5))
-        return (
-            max(1.0, ratio)
-            if (self.mass == np.rint(self.mass)).all()
-            else max(LEAST_DISPERSION, ratio)
-        )
+        return max(1.0 if (self.mass == np.rint(self.mass)).all() else LEAST_DISPERSION, ratio)
 
     def code(self, labels, k, dispersion):
         """Length in nats of a code for the words, and its part that is for topics alone.
 
         Counts are divided by the dispersion. The words in a topic are coded in turn, each by the
         shares of those before it and a p0 (a Polya urn, so the code has the parameters in it). The
-        code for the topics of a document of N words, n_k in each of its m topics, says which
-        these are, and which words are where:
-        log C(K, m) + log C(N - 1, m - 1) + log(N! / prod n_k!).
+        topics of the words have the code of ``hdp_choice.label_code``, log(N! / ...) divided, too.
         """
-        counts, prior = self.counts(labels, k) / dispersion, self.prior[:, None]
-        prior = np.where(prior > 0.0, prior, 1.0)
-        n, a = counts.sum(axis=0), self.smoothing
+        counts, a = self.counts(labels, k), self.smoothing
+        prior = np.where(self.prior > 0.0, self.prior, 1.0)[:, None]
+        plain, counts = self.error(counts, self.costs(counts)) / dispersion, counts / dispersion
+        n = counts.sum(axis=0)
         urn = (gammaln(n + a) - gammaln(a)).sum() - (gammaln(counts + prior) - gammaln(prior)).sum()
-        parts, entry = np.unique(self.doc * np.int64(k) + labels, return_inverse=True)
-        mass, doc = np.bincount(entry, self.mass), parts // k
-        n, m = np.bincount(doc, mass, self.n), np.bincount(doc, minlength=self.n).astype(float)
-        n = np.maximum(n, m)  # masses below 1 may sum to less than m
-        names = (gammaln(n + 1.0) - np.bincount(doc, gammaln(mass + 1.0), self.n)) / dispersion
-        names += _log_choices(float(k), m) + _log_choices(n - 1.0, m - 1.0)
-        plain = self.error(self.counts(labels, k), self.costs(self.counts(labels, k))) / dispersion
+        mass = self.mass_of_topics(labels, k)
+        m = (mass > 0.0).sum(axis=1).astype(float)
+        n = np.maximum(mass.sum(axis=1), m)  # masses below 1 may sum to less than m
+        names = (gammaln(n + 1.0) - gammaln(mass + 1.0).sum(axis=1)) / dispersion
+        names += log_choices(float(k), m) + log_choices(n - 1.0, m - 1.0)
         return float(urn + self.weight @ names), max(0.0, float(urn - plain)) / k
 
     def document_clusters(self, k, rng):
@@ -124,9 +117,8 @@ class Corpus:
         excess = self.weight * n
         while len(columns) < k and excess.any():
             total = excess.cumsum()
-            d = min(
-                int(np.searchsorted(total, rng.random_sample() * total[-1], "right")), self.n - 1
-            )
+            drawn = np.searchsorted(total, rng.random_sample() * total[-1], "right")
+            d = min(int(drawn), self.n - 1)
             entries = slice(self.begin[d], self.begin[d + 1])
             counts = np.bincount(self.word[entries], self.weighted[entries], self.n_words)
             columns.append(self.costs(counts[:, None])[:, 0])
@@ -134,27 +126,24 @@ class Corpus:
             # what is left by rounding is no reason to draw a document
             excess = self.weight * np.where(least - own > EXCESS_TIE * least, least - own, 0.0)
             excess[d] = 0.0
-        costs, labels = np.column_stack(columns), None
+        costs, labels = np.column_stack(columns), np.full(len(self.doc), -1)
         for _ in range(DOCUMENT_SWEEPS):
-            moved = (self.rows @ costs).argmin(axis=1)
-            if labels is not None and (moved == labels).all():
+            moved = (self.rows @ costs).argmin(axis=1)[self.doc]
+            if (moved == labels).all():
                 break
-            labels = moved
-            entry_labels, k = without_gaps(labels[self.doc])
-            costs = self.costs(self.counts(entry_labels, k))
-            labels = np.zeros(self.n, dtype=np.int64)
-            labels[self.doc] = entry_labels
-        return entry_labels
+            labels, k = without_gaps(moved)
+            costs = self.costs(self.counts(labels, k))
+        return labels
 
     def merged(self, labels, k, target, lam_local):
         """Labels after topics were merged, two at a time, at the least increase of the objective.
 
         Two topics that the same document uses save it ``lam_local``.
         """
-        counts, used = self.counts(labels, k), self.shares_of_topics(labels, k) > 0.0
+        counts, used = self.counts(labels, k), self.mass_of_topics(labels, k) > 0.0
         used, topic_of = used.astype(float), np.arange(k)
         convex = self._convex(counts)
-        increase = np.full((k, k), np.inf)
+        increase, left = np.full((k, k), np.inf), np.arange(k)
 
         def compare(i, others):
             """Set the increase by merging topic i with others."""
@@ -163,8 +152,7 @@ class Corpus:
             increase[i, others] = increase[others, i] = joint
 
         for i in range(k - 1):
-            compare(i, np.arange(i + 1, k))
-        left = np.arange(k)
+            compare(i, left[i + 1 :])
         while len(left) > target:
             i, j = sorted(divmod(int(increase.argmin()), k))
             counts[:, i] += counts[:, j]
@@ -187,11 +175,6 @@ class Corpus:
         zero = xlogy(a, a) - xlogy(self.prior, self.prior).sum()
         logs = np.log(np.maximum(smoothed, np.finfo(float).tiny))  # much faster than xlogy
         return xlogy(total, total) - (smoothed * logs).sum(axis=0) - zero
-
-
-def _log_choices(n, m):
-    """Logarithm of the binomial coefficient C(n, m)."""
-    return gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0)
 
 
 def without_gaps(labels):
@@ -221,14 +204,9 @@ class TopicStart(RecordedStart):
             costs = corpus.costs(counts)
             objective = corpus.error(counts, costs) + price * self.k
             objective += self.lam_local * float(corpus.weight @ self.n_local)
-            progress.record(
-                objective,
-                f"{self.k} topics, {self.n_local.sum()} local ones, {{}}",
-                changed=moved > 0,
-                opened=k - before,
-                n_clusters=self.k,
-                n_open=self.k,
-            )
+            line = f"{self.k} topics, {self.n_local.sum()} local ones, {{}}"
+            opened = k - before
+            progress.record(objective, line, changed=moved > 0, opened=opened, n_clusters=self.k)
             self.numbers.append(self.k)
         self.progress = progress
         return self
@@ -243,38 +221,30 @@ class TopicPath:
 
     def __init__(self, corpus, number, lam_local, rng, like=None):
         self.corpus, self.number, self.rng, self.lam_local = corpus, number, rng, lam_local
-        first = (
-            max(FIRST_TOPICS, 2 * number) if number else min(FIRST_TOPICS, max(1, corpus.n // 2))
-        )
-        self.size = like.size if like else first
-        self._begin(self.size, like and like.dispersion)
-        if number is not None:
-            self._descend(self.longest, number, STEP_RATIO)
-        else:
-            self._choose()
-            if like is None:
-                self._lengthen()
-        if lam_local == "auto" and self.best is not None:
-            self._choose_penalty()
-
-    def _lengthen(self):
-        """Begin at twice as many clusters, while over half are of use or the code is shorter."""
-        corpus = self.corpus
-        while 4 * self.size <= corpus.n:
-            before = self.fits, self.dispersion, self.longest
-            best = self.best[1]
+        size = max(1, min(FIRST_TOPICS, corpus.n // 2))
+        if like or number:
+            size = like.size if like else max(FIRST_TOPICS, 2 * number)
+        self._begin(size, like and like.dispersion)
+        self._descend(self.longest, number or 1, STEP_RATIO)
+        if number is None:
+            self._compare_neighbors()
+        # begin at twice as many clusters, while over half are of use or the code is shorter
+        while like is None and number is None and 4 * self.size <= corpus.n:
+            before, (_, best) = vars(self).copy(), self.best
             self._begin(2 * self.size, None)
             # the best one so far in the same unit
             code = corpus.code(best.labels, best.k, self.dispersion)[0]
-            if 2 * best.k <= self.size and not self.fits[self.longest][0] < code:
-                self.fits, self.dispersion, self.longest = before
-                return
-            self.size *= 2
-            self._choose()
+            if 4 * best.k <= self.size and not self.fits[self.longest][0] < code:
+                vars(self).update(before)
+                break
+            self._descend(self.longest, 1, STEP_RATIO)
+            self._compare_neighbors()
+        if lam_local == "auto" and self.best is not None:
+            self._choose_penalty()
 
     def _begin(self, size, dispersion):
         """Cluster documents as a whole, and sweep at the local penalty with the shortest code."""
-        corpus, penalties = self.corpus, [self.lam_local]
+        corpus, penalties, self.size = self.corpus, [self.lam_local], size
         if self.lam_local == "auto":
             # naming the topic of each word of a divided document costs up to log(2) a word
             most = np.log(2.0) * corpus.mass.sum() / corpus.n
@@ -300,9 +270,8 @@ class TopicPath:
             # sweeps may leave a topic without words, so fewer may remain
             k = self._add(TopicStart(self.corpus, labels, start.lam_local).run(COMPARED))
 
-    def _choose(self):
-        """Compare numbers in a geometric sequence, and then those between neighbors of the best."""
-        self._descend(self.longest, 1, STEP_RATIO)
+    def _compare_neighbors(self):
+        """Compare the numbers between the neighbors of the best."""
         numbers = sorted(self.fits)
         i = numbers.index(self.best[1].k)
         low, high = numbers[max(0, i - 1)], numbers[min(i + 1, len(numbers) - 1)]
