@@ -32,7 +32,7 @@ class Corpus:
     def __init__(self, X, weight, smoothing, n_threads, shares=None):
         self.n, self.n_words = X.shape
         self.weight = np.ones(self.n) if weight is None else weight
-        doc = np.repeat(np.arange(self.n), np.diff(X.indptr))
+        doc = document_of_entry(X)
         if shares is None:
             shares = np.bincount(X.indices, self.weight[doc] * X.data, self.n_words)
             shares = shares / (shares.sum() or 1.0)
@@ -175,6 +175,11 @@ class Corpus:
         zero = xlogy(a, a) - xlogy(self.prior, self.prior).sum()
         logs = np.log(np.maximum(smoothed, np.finfo(float).tiny))  # much faster than xlogy
         return xlogy(total, total) - (smoothed * logs).sum(axis=0) - zero
+
+
+def document_of_entry(X):
+    """Document of each stored entry of CSR rows."""
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
 
 
 def without_gaps(labels):

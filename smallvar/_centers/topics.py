@@ -11,14 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from smallvar._centers.topic_path import Corpus, TopicPath, TopicStart
+from smallvar._centers.topic_path import Corpus, TopicPath, TopicStart, document_of_entry
 from smallvar._core.config import at_most_blas_threads
-from smallvar._core.estimator import (
-    Estimator,
-    check_fitted,
-    keywords_only,
-    warn_not_converged,
-)
+from smallvar._core.estimator import Estimator, check_fitted, keywords_only, warn_not_converged
 from smallvar._core.fit_loop import best_of
 from smallvar._core.validation import (
     Data,
@@ -62,14 +57,12 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     smoothing : float or "auto", default="auto"
         Pseudo-counts of a topic in all, > 0. "auto" is half a count for each word that there is.
     n_init : int, default=1
-        Number of starts. With "auto" each begins at other documents, and that with the shortest
-        code is kept. Otherwise the first visits documents in their order, the others in random
-        orders, and that with the lowest objective is kept.
+        Starts: with "auto" from other documents each, of which the shortest code wins; otherwise
+        in the order of the documents, then in random orders, and the lowest objective wins.
     max_iter : int, default=300
         Largest number of sweeps of a start; those that open topics do not count.
     tol : float, default=0.0
-        Stop when a sweep lowers the objective by at most ``tol`` times its value after the first
-        sweep. 0 runs to a fixed point.
+        Stop when a sweep lowers the objective by at most ``tol`` times that after the first one.
     random_state : int, RandomState instance or None, default=None
         Generator of the first documents, and of random orders.
     n_threads : int, default=None
@@ -80,13 +73,11 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     Attributes
     ----------
     topics_ : ndarray of shape (n_clusters, n_features), float64
-        Shares phi of the words in each topic, the largest topic first; 0 for words that no
-        document has.
+        Shares phi of words, the largest topic first; 0 for words that no document has.
     labels_ : ndarray of shape (n_samples,), int32
         The topic that most of each document is in; -1 for a document without words.
     token_labels_ : ndarray of int32
-        Topic of each stored entry of X as CSR, or of each entry that is not 0, row by row, of
-        dense X; -1 for stored zeros.
+        Topic of each stored entry of X as CSR (dense X: entry that is not 0, row by row), -1 for 0.
     local_clusters_ : list of ndarray
         The topics that each document uses, ascending.
     n_local_clusters_ : ndarray of shape (n_samples,), int64
@@ -111,8 +102,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     Raises
     ------
     ValueError, TypeError
-        From ``fit``, for data below 0, not finite or without a count, and for parameters out of
-        their bounds. The estimator is then as it was before.
+        From ``fit``, for data below 0, not finite or without a count, and parameters out of bounds.
 
     See Also
     --------
@@ -251,8 +241,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         X = self._counts(X, True)
         weight = check_weights(sample_weight, X.shape[0])
         # documents without words take no part
-        has_words = np.bincount(_documents(X), X.data, X.shape[0]) > 0.0
-        active = np.flatnonzero(has_words if weight is None else has_words & (weight > 0.0))
+        active = np.flatnonzero((X @ np.ones(X.shape[1]) * (1.0 if weight is None else weight)) > 0)
         if not len(active):
             raise ValueError("X must have a count > 0 in a document of positive weight, got none")
         relative = self._relative(weight, "auto" in (self.lam_local, self.lam_global))
@@ -271,21 +260,17 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             some = None if weight is None else weight[order]
             return Corpus(some_rows(X, order), some, self.smoothing, n_threads)
 
-        corpus, lam_local, lam_global = corpus_of(active), self.lam_local, self.lam_global
-        if "auto" in (lam_local, lam_global):
+        corpus, lam_local = corpus_of(active), self.lam_local
+        if "auto" in (lam_local, self.lam_global):
             path = TopicPath(corpus, number, lam_local, rng)
-            paths = [
-                path,
-                *(TopicPath(corpus, number, lam_local, rng, path) for _ in range(self.n_init - 1)),
-            ]
-            fits = [p.best for p in paths if p.best is not None]
+            more = [TopicPath(corpus, number, lam_local, rng, path) for _ in range(self.n_init - 1)]
+            fits = [each.best for each in (path, *more) if each.best is not None]
             if not fits:
-                raise ValueError(
-                    f"n_clusters={number} topics are not found: {path.longest} at most"
-                )
+                message = f"n_clusters={number} topics are not found: {path.longest} at most"
+                raise ValueError(message)
             first = min(fits, key=lambda fit: fit[0])[1]
             lam_local = first.lam_local
-        if lam_global == "auto":
+        if self.lam_global == "auto":
             start = TopicStart(corpus, first.labels, lam_local).run(loop)
             # nats of the code become those of the objective
             price = path.dispersion * corpus.code(start.labels, start.k, path.dispersion)[1]
@@ -293,10 +278,8 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             start.progress.path += start.lam_global * np.array(start.numbers)
             return start, active
         orders = [active, *(rng.permutation(active) for _ in range(self.n_init - 1))]
-        starts = [
-            TopicStart(c, np.zeros(len(c.mass)), lam_local, float(lam_global))
-            for c in map(corpus_of, orders)
-        ]
+        zeros, penalties = np.zeros(len(corpus.mass)), (lam_local, float(self.lam_global))
+        starts = [TopicStart(corpus_of(order), zeros, *penalties) for order in orders]
         best = best_of((s.run(loop) for s in starts), total=self.n_init, callback=loop.callback)
         return best, orders[starts.index(best)]
 
@@ -305,55 +288,48 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         corpus, k, path = start.corpus, start.k, np.array(start.progress.path)
         counts = corpus.counts(start.labels, k)
         rank = np.argsort(-counts.sum(axis=0), kind="stable")
-        known = corpus.shares > 0.0
-        topics = np.exp(-corpus.costs(counts[:, rank])) * known[:, None]
+        topics = np.exp(-corpus.costs(counts[:, rank])) * (corpus.shares > 0.0)[:, None]
         self.topics_, self.n_clusters_ = np.ascontiguousarray(topics.T), k
         self._shares, self._smoothing = corpus.shares, corpus.smoothing
         self.lam_local_, self.lam_global_ = float(start.lam_local), float(start.lam_global)
         self.objective_path_, self.objective_ = path, float(path[-1])
         self.n_iter_ = start.progress.n_iter
-        # documents of weight zero, and words that only they have, are as in ``predict``
-        labels = np.full(len(X.data), -1, dtype=np.int32)
-        if len(order) < X.shape[0]:
-            labels[:] = self._token_labels(X)[0]
-        entries = np.arange(len(X.data))
-        position = np.repeat(X.indptr[:-1][order], np.diff(X.indptr)[order])
-        begin = np.append(0, np.diff(X.indptr)[order].cumsum())
-        position = position + np.arange(begin[-1]) - np.repeat(begin[:-1], np.diff(begin))
-        labels[entries[position]] = -1
-        labels[position[corpus.entries]] = np.argsort(rank)[start.labels]
-        self.token_labels_ = labels
         self._multiply("objective_", "objective_path_", "lam_global_")
+        # documents of weight zero, and words that only they have, are as in ``predict``
+        all_fitted = len(order) == X.shape[0]
+        labels = np.full(len(X.data), -1, dtype=np.int32) if all_fitted else self._token_labels(X)
+        numbers = csr_array((np.arange(len(X.data)), X.indices, X.indptr), shape=X.shape)
+        fitted = some_rows(numbers, order).data
+        labels[fitted] = -1
+        labels[fitted[corpus.entries]] = np.argsort(rank)[start.labels]
+        self.token_labels_ = labels
         mass = self._mass(X, labels)
-        self.labels_ = _main_topic(mass)
-        pairs = np.unique(_documents(X)[labels >= 0] * np.int64(k) + labels[labels >= 0])
-        self.n_local_clusters_ = np.bincount(pairs // k, minlength=X.shape[0])
-        ends = self.n_local_clusters_.cumsum()[:-1]
-        self.local_clusters_ = np.split((pairs % k).astype(np.int32), ends)
+        self.labels_, self.n_local_clusters_ = _main_topic(mass), (mass > 0.0).sum(axis=1)
+        used = np.nonzero(mass)[1].astype(np.int32)
+        self.local_clusters_ = np.split(used, self.n_local_clusters_.cumsum()[:-1])
 
     def _mass(self, X, labels):
         """Counts of each document in each topic."""
         k, used = self.n_clusters_, labels >= 0
-        cells = _documents(X)[used] * np.int64(k) + labels[used]
+        cells = document_of_entry(X)[used] * np.int64(k) + labels[used]
         return np.bincount(cells, X.data[used], X.shape[0] * k).reshape(-1, k)
 
     def _token_labels(self, X):
-        """Topics of the stored entries of counts at the fitted topics, -1 for none; the cost."""
+        """Topics of the stored entries of counts at the fitted topics, -1 for none."""
         topics = learned(self, "topics_", self.n_clusters_, X.shape[1])
         corpus = Corpus(X, None, self._smoothing, self._threads(), self._shares)
         labels = np.full(len(X.data), -1, dtype=np.int32)
-        if not len(corpus.mass):
-            return labels, 0.0
-        costs = -np.log(np.where(topics > 0.0, topics, 1.0)).T
-        # each document begins in its cheapest topic
-        current = (corpus.rows @ costs).argmin(axis=1)[corpus.doc].astype(np.int32)
-        sweep = corpus.sweep(self.lam_local_, np.inf)
-        for _ in range(PREDICT_SWEEPS):
-            current, n_local, moved, _ = sweep.sweep(np.ascontiguousarray(costs), current)
-            if not moved:
-                break
-        labels[corpus.entries] = current
-        return labels, (corpus.mass * costs[corpus.word, current], n_local)
+        if len(corpus.mass):
+            costs = np.ascontiguousarray(-np.log(np.where(topics > 0.0, topics, 1.0)).T)
+            # each document begins in its cheapest topic
+            current = (corpus.rows @ costs).argmin(axis=1)[corpus.doc].astype(np.int32)
+            sweep = corpus.sweep(self.lam_local_, np.inf)
+            for _ in range(PREDICT_SWEEPS):
+                current, _, moved, _ = sweep.sweep(costs, current)
+                if not moved:
+                    break
+            labels[corpus.entries] = current
+        return labels
 
     def transform(self, X: Data) -> NDArray[np.float64]:
         """Return the share of each topic in each document, at the fitted topics.
@@ -368,7 +344,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         shares : ndarray of shape (n_samples, n_clusters), float64
             Shares of words, whose sum is 1; 1 / n_clusters each for a document without words.
         """
-        mass = self._predict(X)
+        mass = self._mass(*self._predict(X))
         total = mass.sum(axis=1, keepdims=True)
         even = np.full_like(mass, 1.0 / mass.shape[1])
         return np.divide(mass, total, out=even, where=total > 0.0)
@@ -387,12 +363,13 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         labels : ndarray of shape (n_samples,), int32
             Index into ``topics_``, the first at a tie; -1 for a document without words.
         """
-        return _main_topic(self._predict(X))
+        return _main_topic(self._mass(*self._predict(X)))
 
     def _predict(self, X):
+        """Checked counts, and the topics of their stored entries."""
         check_fitted(self)
         X = self._counts(X, False)
-        return self._mass(X, self._token_labels(X)[0])
+        return X, self._token_labels(X)
 
     def score(self, X: Data, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Return minus the cost of documents at the fitted topics.
@@ -412,16 +389,13 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             ``-(sum of w * (-log phi of the words + lam_local_ * number of topics))``. Words that
             the fit has not seen are left out.
         """
-        check_fitted(self)
-        X = self._counts(X, False)
+        X, labels = self._predict(X)
         weight = check_weights(sample_weight, X.shape[0])
         weight = np.ones(X.shape[0]) if weight is None else weight
-        labels, parts = self._token_labels(X)
-        if not (labels >= 0).any():
-            return 0.0
-        costs, n_local = parts
-        error = (weight[_documents(X)[labels >= 0]] * costs).sum()
-        return -float(error + self.lam_local_ * (weight @ n_local))
+        n_local, known = (self._mass(X, labels) > 0.0).sum(axis=1), labels >= 0
+        costs = X.data[known] * -np.log(self.topics_[labels[known], X.indices[known]])
+        error = (weight[document_of_entry(X)[known]] * costs).sum()
+        return 0.0 - float(error + self.lam_local_ * (weight @ n_local))
 
     def top_words(self, n: int = 10, names: ArrayLike | None = None) -> list[list[str]]:
         """Return the words that tell each topic from all documents together.
@@ -449,16 +423,10 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 f"names must have shape ({self.n_features_in_},), one word for each column of X, "
                 f"got {words.shape}"
             )
-        ratio = np.divide(
-            self.topics_, self._shares, out=np.ones_like(self.topics_), where=self.topics_ > 0.0
-        )
+        ones, known = np.ones_like(self.topics_), self.topics_ > 0.0
+        ratio = np.divide(self.topics_, self._shares, out=ones, where=known)
         order = np.argsort(-self.topics_ * np.log(ratio), axis=1, kind="stable")
         return [[str(word) for word in words[row[:n]]] for row in order]
-
-
-def _documents(X):
-    """Document of each stored entry of CSR rows."""
-    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
 
 
 def _main_topic(mass):
