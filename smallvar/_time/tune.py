@@ -1,11 +1,9 @@
 """The choice of lam, t_q and k_tau of D-Means (Campbell, Kulis & How, 2017, 4.2.3) from a record.
 
-``RecordCriterion`` says how well the tracks of a labeling predict each step from those before it;
-``tune_dynamic`` searches the parameters whose labels have the lowest one.
+``tune_dynamic`` searches the parameters whose labels have the lowest ``RecordCriterion``.
 """
 
 import itertools
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +14,8 @@ from scipy.special import gammaln, xlogy
 from sklearn.utils import check_random_state
 
 from smallvar._centers.hdp_choice import label_code
+from smallvar._core.config import resolve_threads
+from smallvar._core.estimator import check_parameters
 from smallvar._core.validation import check_number, mean_weight, shown
 from smallvar._selection.columns import recorded
 from smallvar._selection.penalty import farthest_first
@@ -27,28 +27,18 @@ FIRST_T_Q, FIRST_K_TAU = 3.0, 1.05  # with which lam is tried first
 # MOST_GUESSED, in steps of at least LAM_RATIO
 MOST_LAMS, LAM_RATIO, MOST_GUESSED = 12, 1.5, 64
 TUNING_ROUNDS = 3  # of the search, at most
-MOST_STEP_ROWS, MOST_ROWS_USED = (
-    1000,
-    30_000,
-)  # rows of a step, and of all steps, that are used at most
+MOST_STEP_ROWS, MOST_ROWS_USED = 1000, 30_000  # rows of a step, and of all, that are used at most
 LOG_RATIOS = (-14.0, 8.0)  # of the squared motion to the variance, searched
 LEAST_VARIANCE = 1e-12  # relative to that of all rows
 
 
 class RecordCriterion:
-    """How well the clusters of a record predict each step from those before it.
+    """Minus twice the log-likelihood of rows and labels of a record: see :func:`tune_dynamic`.
 
     ``steps`` are the rows of each time step, ``weights`` their weights, ``numbers`` the numbers of
-    the steps. For given labels, minus twice the log-likelihood of rows and labels, where
-
-    - the rows of a cluster are isotropic Gaussian, variance s^2, about a center that takes Gaussian
-      steps of variance r s^2; each sight is predicted from the earlier ones (Kalman, 1960). s^2 and
-      r are those of the greatest likelihood. A new center is Gaussian like all rows together;
-    - the numbers of new clusters are Poisson; a cluster ends with one probability after each of its
-      steps, and is unseen with another; a step's labels have the code of ``label_code``.
-
-    Squared lengths count as in (tr C)^2 / tr C^2 independent columns, C the covariance of all rows
-    (Satterthwaite, 1946), for columns that repeat each other are no further evidence.
+    the steps. A new center is Gaussian like all rows together. The numbers of new clusters are
+    Poisson; a cluster ends with one probability after each of its steps, and is unseen with
+    another; a step's labels have the code of ``label_code``.
     """
 
     def __init__(self, steps, weights, numbers):
@@ -71,12 +61,8 @@ class RecordCriterion:
     def __call__(self, labels):
         """The criterion of labels, one for each row: the lower, the better."""
         self._find_sights(labels)
-        best = minimize_scalar(
-            lambda log_r: self._rows(np.exp(log_r)),
-            bounds=LOG_RATIOS,
-            method="bounded",
-            options={"xatol": 0.05},
-        )
+        options = {"bounds": LOG_RATIOS, "method": "bounded", "options": {"xatol": 0.05}}
+        best = minimize_scalar(lambda log_r: self._rows(np.exp(log_r)), **options)
         return float(best.fun + 2.0 * self._labels())
 
     def _find_sights(self, labels):
@@ -138,15 +124,6 @@ def _binary_code(a, b):
 class _Reader(DynamicMeans):
     """Checks what is given as DynamicMeans does, and takes the part of a record that is used."""
 
-    def check(self):
-        """Raise if parameters are out of their bounds."""
-        self._check_parameters()
-
-    @property
-    def threads(self):
-        """Number of threads."""
-        return self._threads()
-
     def read(self, X, times, sample_weight, step, seed):
         """Rows, weights and step numbers of the part that is used, and its criterion."""
         X, weight, steps = self._checked_record(X, sample_weight, times, step)
@@ -168,7 +145,7 @@ class _Reader(DynamicMeans):
         mass = np.ones(len(rows)) if weight is None else weight / mean_weight(weight)
         parts = np.split(np.arange(len(rows)), np.cumsum(sizes)[:-1])
         criterion = RecordCriterion([X[p] for p in parts], [mass[p] for p in parts], numbers)
-        return X, weight, np.repeat(np.array(numbers, dtype=np.int64), sizes), criterion
+        return X, weight, np.repeat(numbers, sizes), criterion
 
 
 @dataclass(frozen=True)
@@ -180,11 +157,10 @@ class DynamicTuning:
     lam, t_q, k_tau : float
         The parameters with the lowest criterion.
     criterion : float
-        Minus twice the log-likelihood of the record with the clusters found: see
-        :func:`tune_dynamic`.
+        That criterion, see :func:`tune_dynamic`.
     tried : dict of str to ndarray of shape (n_tried,)
-        Everything that was tried, in order: "lam", "t_q", "k_tau", "criterion" and "n_clusters",
-        the number of clusters of the whole record.
+        What was tried, in order: "lam", "t_q", "k_tau", "criterion", and "n_clusters" of the whole
+        record.
     estimator : DynamicMeans
         Fitted to all rows with the parameters found.
     """
@@ -213,13 +189,9 @@ def tune_dynamic(
 ) -> DynamicTuning:
     """Choose ``lam``, ``t_q`` and ``k_tau`` of :class:`DynamicMeans` by a record.
 
-    Minimizes, over the parameters that are tried, the criterion
-
-        -2 log p(rows, labels),
-
-    of the labels that ``DynamicMeans`` finds with them. In p each step is predicted from the steps
-    before it; its own parameters are fitted to the labels (see Notes). Nothing has to be known of
-    the true clusters.
+    Minimizes -2 log p(rows, labels) over the parameters that are tried, for the labels that
+    ``DynamicMeans`` finds with them. In p each step is predicted from the steps before it; its own
+    parameters are fitted to the labels (see Notes). True clusters need not be known.
 
     Parameters
     ----------
@@ -239,20 +211,19 @@ def tune_dynamic(
     random_state : int, RandomState instance or None, default=None
         Generator of a seed for all fits, and of the rows used.
     n_threads : int, default=None
-        Threads; None means all that this process may use. The result does not depend on it.
+        Threads; None: all that this process may use. The result does not depend on it.
     verbose : int, default=0
         Print a line for each setting tried.
 
     Returns
     -------
     tuning : DynamicTuning
-        ``lam``, ``t_q``, ``k_tau``, the ``estimator`` fitted with them, and all that was ``tried``.
+        The parameters, the estimator fitted with them, and all that was tried.
 
     Raises
     ------
     ValueError, TypeError
-        For rows, times and weights as ``DynamicMeans.fit``, for values out of the bounds of the
-        parameters, for a single time step, and for rows that are all equal.
+        As from ``DynamicMeans.fit``; also for a single time step, and for rows that are all equal.
 
     See Also
     --------
@@ -266,11 +237,11 @@ def tune_dynamic(
 
     In p the rows of a cluster are Gaussian about its center, with one variance s^2 for all
     directions and clusters, and centers take Gaussian steps of variance r s^2, which gives a
-    density of each step's rows given the earlier ones (Kalman filter). s^2, r, and the rates at
+    density of each step's rows given the earlier ones (Kalman, 1960). s^2, r, and the rates at
     which clusters are born, end and pause are those of the greatest likelihood. Correlated columns
-    count as (tr C)^2 / tr C^2, with C the covariance of all rows. So clusters have to be about
-    round and alike: the finer a cloud without clusters is divided, the better or worse is it
-    described, and then ``lam`` is better given.
+    count as (tr C)^2 / tr C^2 (Satterthwaite, 1946), with C the covariance of all rows. So clusters
+    have to be about round and alike: the finer a cloud without clusters is divided, the better or
+    worse is it described, and then ``lam`` is better given.
 
     References
     ----------
@@ -293,8 +264,9 @@ def tune_dynamic(
     settings: dict[str, Any] = {"n_init": n_init, "random_state": seed, "n_threads": n_threads}
     reader = _Reader(lam=1.0, verbose=verbose, **settings)
     X_used, weight, time, criterion = reader.read(X, times, sample_weight, step, seed)
+    n_threads = resolve_threads(n_threads)
     options = {
-        "lam": _values(lam, "lam", lambda: _lams(X_used, weight, time, reader.threads)),
+        "lam": _values(lam, "lam", lambda: _lams(X_used, weight, time, n_threads)),
         "t_q": _values(t_q, "t_q", lambda: T_QS),
         "k_tau": _values(k_tau, "k_tau", lambda: K_TAUS),
     }
@@ -328,32 +300,20 @@ def tune_dynamic(
     estimator = DynamicMeans(**best, **settings, verbose=verbose)
     estimator.fit(X, sample_weight=sample_weight, times=times, step=step)
     columns = np.array([(*key, *found) for key, found in tried.items()]).T
-    names = (*best, "criterion", "n_clusters")
-    return DynamicTuning(
-        **best,
-        criterion=tried[tuple(best.values())][0],
-        tried=dict(zip(names, columns, strict=True)),
-        estimator=estimator,
-    )
+    table = dict(zip((*best, "criterion", "n_clusters"), columns, strict=True))
+    return DynamicTuning(**best, criterion=rate(best), tried=table, estimator=estimator)
 
 
 def _values(given, name, default):
-    """The values of a parameter to try, ascending."""
-    values: Iterable[Any] = default() if given is None else np.atleast_1d(np.asarray(given))
-    values = sorted({float(check_number(value, name, low=0)) for value in _plain(values, name)})
-    # the bounds of the parameters are those of the estimator
-    for value in values:
-        setting = {"lam": 1.0, "t_q": FIRST_T_Q, "k_tau": FIRST_K_TAU, name: value}
-        _Reader(**setting).check()
-    return values
-
-
-def _plain(values, name):
-    """Numbers as Python has them."""
-    values = np.asarray(values)
+    """The values of a parameter to try, ascending, in the bounds that the estimator has."""
+    values = np.asarray(default() if given is None else np.atleast_1d(given))
     if values.ndim != 1 or not len(values) or values.dtype.kind not in "iuf":
-        raise ValueError(f"{name} must be None, a number or numbers, got {shown(values.tolist())}")
-    return values.tolist()
+        given = shown(values.tolist())
+        raise ValueError(f"{name} must be None, a number or numbers, got {given}")
+    values = sorted(set(values.astype(float).tolist()))
+    for value in values:
+        check_parameters(DynamicMeans(**{"lam": 1.0, "t_q": 2.0, "k_tau": 1.0, name: value}))
+    return values
 
 
 def _nearest(values, value):
