@@ -20,7 +20,7 @@ from smallvar._centers.starts import DPFit, DPProblem, Start, run_starts
 from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.identifiers import warn_of_identifiers
-from smallvar._core.links import LinkedLabelsMixin, LinkedNodes, check_links
+from smallvar._core.links import LinkedNodes, check_links
 from smallvar._core.row_model import RowModelMixin
 from smallvar._core.validation import (
     Data,
@@ -141,7 +141,7 @@ def means_of(X, weight, labels, n_threads):
     return sweep.centers
 
 
-class DPMeans(LinkedLabelsMixin, NearestCenters, RowModelMixin, CenterEstimator):
+class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     """DP-means clustering: the number of clusters follows from a penalty.
 
     Minimizes, over labels, centers and their number K,
@@ -529,8 +529,7 @@ class DPMeans(LinkedLabelsMixin, NearestCenters, RowModelMixin, CenterEstimator)
         problem.X, problem.weight = sparse_rows(rows) if issparse(rows) else rows, weight
         problem.fit, problem.links = replace(problem.fit, n_samples=len(weight)), links
         best = run_starts(problem, rng)
-        self.n_violated_ = best.sweep.nodes.n_violated
-        links.check_found(self.n_violated_, best.n_clusters)
+        self.n_violated_ = links.n_violated(best.sweep.nodes, best.n_clusters)
         labels, costs = best.labels[links.groups], ("inertia", "objective", "objective_path")
         return replace(best, labels=labels, **{n: getattr(best, n) + inside for n in costs})
 

@@ -51,15 +51,12 @@ class LinkedSweep(DPSweep):
 
     def assign_linked(self, opens_beyond, cap):
         """Assign the linked rows; returns how many moved, and the number of clusters opened."""
-        nodes, before = self.nodes, self.nodes.labels.copy()
         least, costs = np.maximum(opens_beyond, self.weight * self.rounding), self._costs
-        table, opened = nodes.assign(
+        moved, opened = self.nodes.assign(
             costs(self.centers), lambda i: costs(self.points[[i]])[:, 0], least, cap
         )
-        if np.array_equal(before, nodes.labels):
-            nodes.exchange(table)
         self.append(self.points[opened])
-        return int((before != nodes.labels).sum()), len(opened)
+        return moved, len(opened)
 
     def move_centers(self):
         """End the sweep as DPSweep does; returns the error."""

@@ -442,7 +442,7 @@ class LabelsMixin(ClusterMixin):
     """An estimator whose ``fit`` sets ``labels_``."""
 
     def fit_predict(
-        self, X: Any, y: object = None, sample_weight: ArrayLike | None = None
+        self, X: Any, y: object = None, sample_weight: ArrayLike | None = None, **others: Any
     ) -> NDArray[np.int32]:
         """Fit and return the labels of the data.
 
@@ -454,10 +454,12 @@ class LabelsMixin(ClusterMixin):
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights, as for ``fit``.
+        **others : dict
+            ``must_link`` and ``cannot_link``, or ``groups``, where ``fit`` takes them.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,), int32
             ``labels_`` of the fit.
         """
-        return self.fit(X, sample_weight=sample_weight).labels_
+        return self.fit(X, sample_weight=sample_weight, **others).labels_

@@ -6,15 +6,11 @@ nodes that are linked, and moves these, given what each costs in each cluster.
 """
 
 import math
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array, csr_array, issparse
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from smallvar._core.estimator import LabelsMixin
 from smallvar._core.validation import exact_number
 
 EXCHANGE_TIE = 1e-12  # exchanges that lower the costs by less than this share of them tie
@@ -123,8 +119,7 @@ class Links:
                 f"n_clusters must be at most {n}, what must_link leaves apart, got {most}"
             )
         graph = _graph(self.cannot, n)
-        near = [graph.indices[a:b] for a, b in pairwise(graph.indptr)]
-        degree = np.diff(graph.indptr)
+        near, degree = np.split(graph.indices, graph.indptr[1:-1]), np.diff(graph.indptr)
         # cliques: from each node on, the neighbor with most neighbors among those of all before
         for start in np.flatnonzero(degree >= most):
             clique, left = [start], near[start]
@@ -138,40 +133,14 @@ class Links:
                     f"{rows}, or rows that must_link joins to them, got {most}"
                 )
 
-    def check_found(self, n_violated, k):
-        """Raise if links are violated that may not be."""
-        if n_violated and not math.isfinite(self.price):
+    def n_violated(self, nodes, k):
+        """Number of violated links of the LinkedNodes of a result; raise if none may be."""
+        if nodes.n_violated and not math.isfinite(self.price):
             raise ValueError(
                 f"no clustering into {k} clusters without a violated link was found, though there "
                 "may be one: allow more clusters, or set a finite link_penalty"
             )
-
-
-class LinkedLabelsMixin(LabelsMixin):
-    """An estimator whose ``fit`` takes links of rows, and sets ``labels_``."""
-
-    def fit_predict(
-        self, X: Any, y: object = None, sample_weight: ArrayLike | None = None, **links: Any
-    ) -> NDArray[np.int32]:
-        """Fit and return the labels of the data.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Data, as for ``fit``.
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights, as for ``fit``.
-        **links : dict
-            ``must_link`` and ``cannot_link``, where ``fit`` takes them.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,), int32
-            ``labels_`` of the fit.
-        """
-        return self.fit(X, sample_weight=sample_weight, **links).labels_
+        return nodes.n_violated
 
 
 class LinkedNodes:
@@ -220,42 +189,39 @@ class LinkedNodes:
 
         ``costs`` (n, k) are weighted squared distances, ``to_node(i)`` those of all nodes to node
         i, ``opens_beyond`` (n,) is what opens a cluster. Costs that differ by at most ``tie`` (n,)
-        tie. If no link may be violated, the fewest are, whatever the distances. Returns the costs,
-        with columns for clusters opened, and the nodes at which these are.
+        tie. If no link may be violated, the fewest are, whatever the distances. Where no node
+        moves, ``_exchange`` follows. Returns how many moved, and at which nodes clusters opened.
         """
-        opened, k, tie = [], costs.shape[1], np.broadcast_to(tie, len(costs))
+        opened, k, before = [], costs.shape[1], self.labels.copy()
+        tie = np.broadcast_to(tie, len(costs))
         for color in self.colors:
             present = np.flatnonzero(self.labels >= 0)
             at = present, self.labels[present]
             members = csr_array((np.ones(len(present)), at), (len(costs), k))
             # violated links, less those of a node that is alone: all its must-links
             more = (self.signed[color] @ members).toarray()
-            if math.isfinite(self.price):
-                cost = costs[color] + self.price * more
-                least = cost.min(axis=1)
-            else:
-                fewest = more.min(axis=1)
-                cost = np.where(more == fewest[:, None], costs[color], np.inf)
-                least = np.where(fewest > 0, np.inf, cost.min(axis=1))
-            tied = cost <= (cost.min(axis=1) + tie[color])[:, None]
-            label, first = tied.argmax(axis=1).astype(np.int32), 0
-            while k < cap:
-                beyond = np.flatnonzero(least[first:] > opens_beyond[color][first:])
-                if not len(beyond):
-                    break
-                first += beyond[0] + 1
-                i = color[first - 1]
-                label[first - 1] = k
+            fewest = more.min(axis=1) if math.isinf(self.price) else np.zeros(len(color))
+            more -= fewest[:, None]
+            cost = costs[color] + np.multiply(self.price, more, out=more, where=more != 0.0)
+            least = cost.min(axis=1)
+            tied = cost <= (least + tie[color])[:, None]
+            label, least[fewest > 0.0] = tied.argmax(axis=1).astype(np.int32), np.inf
+            for at in np.flatnonzero(least > opens_beyond[color]):
+                i, later = color[at], color[at + 1 :]
+                if k == cap or least[at] <= opens_beyond[i]:
+                    continue
+                label[at] = k
                 opened.append(i)
                 costs = np.column_stack([costs, to_node(i)])
-                column = costs[color[first:], k]
-                closer = column < least[first:] - tie[color][first:]
-                label[first:][closer], least[first:][closer] = k, column[closer]
+                closer = at + 1 + np.flatnonzero(costs[later, k] < least[at + 1 :] - tie[later])
+                label[closer], least[closer] = k, costs[color[closer], k]
                 k += 1
             self.labels[color] = label
-        return costs, opened
+        if np.array_equal(before, self.labels):
+            self._exchange(costs)
+        return int((before != self.labels).sum()), opened
 
-    def exchange(self, costs):
+    def _exchange(self, costs):
         """Nodes of two clusters that links connect change sides where that lowers the costs.
 
         They change together, so that links stay kept or violated. No node of them could move alone.

@@ -13,9 +13,9 @@ from scipy.sparse import csr_array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import keywords_only, warn_not_converged
+from smallvar._core.estimator import LabelsMixin, keywords_only, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
-from smallvar._core.links import LinkedLabelsMixin, LinkedNodes, check_links
+from smallvar._core.links import LinkedNodes, check_links
 from smallvar._core.validation import (
     check_flag,
     check_lam,
@@ -166,11 +166,11 @@ class _LinkedPoints:
     def assign(self, label, to_opened, lam, cap, rounding):
         """Assign the groups, and write their labels; returns the number of clusters.
 
-        ``to_opened`` has the squared distances of all points to each cluster opened in this sweep.
+        ``to_opened`` has the squared distances of linked points to clusters opened in this sweep.
         """
         nodes, at = self.nodes, self.members
         cost = self.clusters.costs(at) + self.clusters.diagonal[at]
-        cost = np.vstack([cost, *(distances[at] for distances in to_opened)]).T
+        cost = np.vstack([cost, *to_opened]).T
         size = np.abs(cost).max(axis=1) + np.abs(self.clusters.diagonal[at])
         tie = TABLE_TIE * (self.sums @ size)
         cost = np.maximum(self.sums @ cost - self.inside[:, None], 0.0)
@@ -179,11 +179,8 @@ class _LinkedPoints:
             squares = self.norms + self.norms[i] - 2.0 * self._inner(i)
             return self.size * np.maximum(squares, 0.0)
 
-        before = nodes.labels.copy()
         opens_beyond = np.maximum(lam, self.size * rounding) + tie
-        costs, opened = nodes.assign(cost, to_node, opens_beyond, cap, tie)
-        if np.array_equal(before, nodes.labels):
-            nodes.exchange(costs)
+        _, opened = nodes.assign(cost, to_node, opens_beyond, cap, tie)
         label[at] = nodes.labels[self.node]
         return cost.shape[1] + len(opened)
 
@@ -291,11 +288,11 @@ class _KernelStart(PartitionStart):
         while len(remaining) and k < self.cap:
             i = remaining[0]
             row = clusters.gram.rows(order[i : i + 1])[0]
-            to_opened.append(clusters.distances_to(order[i], row))
+            distance = clusters.distances_to(order[i], row)
+            if self.linked is not None:
+                to_opened.append(distance[self.linked.members])
             new[i], later = k, np.s_[i + 1 :]
-            distance = to_opened[-1][order[later]]
-            if self.linked is None:
-                to_opened.clear()
+            distance = distance[order[later]]
             closer = distance < least[later] - tie[later]
             new[later][closer] = k
             least[later][closer] = distance[closer]
@@ -341,9 +338,7 @@ class _KernelStart(PartitionStart):
         return state.label, moved, state.k - clusters.k
 
 
-class KernelDPMeans(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, LinkedLabelsMixin, KernelClusters
-):
+class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMixin, KernelClusters):
     """DP-means in the feature space of a kernel: clusters that need not be round.
 
     Minimizes, over labels and the number of clusters K,
@@ -600,8 +595,7 @@ class KernelDPMeans(
         )
         best = self._best_start(starts, self.n_init)
         if links is not None:
-            self.n_violated_ = best.linked.nodes.n_violated
-            links.check_found(self.n_violated_, best.k)
+            self.n_violated_ = links.n_violated(best.linked.nodes, best.k)
         self._store_means(X, best.center_label, clusters.weight, best.cluster_weight, best.norm)
         self.labels_ = best.label
         self.n_clusters_ = len(best.norm)

@@ -458,34 +458,6 @@ class SegmentMeans(CenterEstimator):
         choice = None if number is not None else _choice(description, best.k, record)
         return best, choice, least, price
 
-    def fit_predict(
-        self,
-        X: ArrayLike,
-        y: object = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        groups: ArrayLike | None = None,
-    ) -> NDArray[np.int32]:
-        """Fit and return the labels of the data.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Data, as for ``fit``.
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights, as for ``fit``.
-        groups : array-like of shape (n_samples,), default=None
-            Sequences, as for ``fit``.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,), int32
-            ``labels_`` of the fit.
-        """
-        return self.fit(X, groups=groups, sample_weight=sample_weight).labels_
-
     def predict(
         self, X: ArrayLike, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> NDArray[np.int32]:

@@ -151,7 +151,9 @@ class LazyLabels(LocalCounterpart):
             return _call_method(method, model, X)
         return lazy_result(model, method, CollectionParts(X))
 
-    def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
+    def fit_predict(
+        self, X: Any, y: object = None, sample_weight: Any = None, **others: Any
+    ) -> Any:
         """Fit and return the labels of the data.
 
         Parameters
@@ -162,13 +164,15 @@ class LazyLabels(LocalCounterpart):
             Ignored.
         sample_weight : dask Array or Series, or array-like, of shape (n_samples,), default=None
             Weights, as for ``fit``.
+        **others : dict
+            ``fit`` takes none.
 
         Returns
         -------
         labels : dask Array of shape (n_samples,), int32
             ``labels_`` of the fit.
         """
-        return self.fit(X, sample_weight=sample_weight).labels_
+        return self.fit(X, sample_weight=sample_weight, **others).labels_
 
 
 class LazyMethods(LazyLabels):
