@@ -422,7 +422,7 @@ default="squared_euclidean"
             # the rule starts from the mean of active rows, each counted once
             equal = None if active is None else (weight > 0).astype(np.float64)
             center = frame.mean if weight is None else SumsFrame(X, equal, n_threads).mean
-            lam = mean_weight(weight) * farthest_first(rule, X, active, center, guess)
+            lam = mean_weight(weight) * (farthest_first(rule, X, active, center, guess) or 1.0)
         reference = checked_reference(rule, X, weight, frame)
         fit = self._described(n, None if lam is None else float(lam), given)
         problem = DivergenceProblem(fit, rule, X, weight, active, reference, n_threads)

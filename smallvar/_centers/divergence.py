@@ -702,7 +702,7 @@ class SumsFrame:
 
 
 def farthest_first(rule, X, rows, mean, n_clusters):
-    """The penalty of the farthest-first rule (KJ12, 6.1), with a divergence; ``rows`` None: all."""
+    """D of the farthest-first rule (KJ12, 6.1), for a divergence; ``rows`` None: all."""
     n = X.shape[0] if rows is None else len(rows)
 
     def divergences_from(seed):
@@ -715,7 +715,7 @@ def farthest_first(rule, X, rows, mean, n_clusters):
     def to_row(i):
         return divergences_from(X[i if rows is None else rows[i]].astype(np.float64))
 
-    return farthest_by(among(divergences_from(mean), to_row), n_clusters, 0.0) or 1.0
+    return farthest_by(among(divergences_from(mean), to_row), n_clusters, 0.0)
 
 
 def sweep_at(rule, X, weight, rows, centers, n_threads=1):

@@ -10,11 +10,11 @@ from functools import cached_property
 import numpy as np
 
 from smallvar._centers.bregman import DivergenceProblem, checked_reference
-from smallvar._centers.divergence import SumsFrame, blocks
+from smallvar._centers.divergence import SumsFrame, blocks, farthest_first
 from smallvar._centers.divergence_path import Family
 from smallvar._centers.hdp_problem import LOCAL_PENALTY, HDPProblem, LocalClusters
 from smallvar._core.frame import check_means
-from smallvar._selection.penalty import among, farthest_by, global_lambda, local_lambda
+from smallvar._selection.penalty import global_lambda, local_lambda
 from smallvar._sweeps.divergences import within_members
 from smallvar._sweeps.sums import Sums
 
@@ -52,10 +52,8 @@ class DivergenceHDPSweep:
         self.X = np.ascontiguousarray(problem.X[order], dtype=np.float64)
         self.weight = None if problem.weight is None else problem.weight[order]
         self.group, self.n_sets = problem.sets.number[order], len(problem.sets)
-        last = np.append(self.group[1:] != self.group[:-1], True)
-        # of each row: the place of its data set in the order of visit, and the row after that set
-        self.turn = np.append(0, np.cumsum(last)[:-1])
-        self.stop = (np.flatnonzero(last) + 1)[self.turn]
+        # of each row: the place of its data set in the order of visit
+        self.turn = np.append(0, np.cumsum(self.group[1:] != self.group[:-1]))
         self.labels = np.zeros(len(order), dtype=np.int32)
         self.centers = problem.reference.frame.mean[None]
         self.used = np.ones((self.n_sets, 1), dtype=bool)  # local clusters: data sets x centers
@@ -121,7 +119,7 @@ class DivergenceHDPSweep:
                 self._open(self.X[row], weight, least[at], limit)
                 best[at], stop = self.k - 1, len(best)
             else:
-                stop = min(self.stop[block.start + at] - block.start, len(best))
+                stop = at + np.count_nonzero(group[at:] == group[at])
             p = best[at]
             self.used[group[at], p] = True
             at += 1
@@ -214,11 +212,10 @@ class DivergenceHDPSweep:
 
     def result(self):
         """Labels, local labels, centers, and number and list of what each data set uses."""
-        labels, local_labels = np.empty((2, len(self.order)), dtype=np.int32)
-        number = self.used.cumsum(axis=1) - 1
-        labels[self.order], local_labels[self.order] = self.labels, number[self.group, self.labels]
-        lists = [np.flatnonzero(row).astype(np.int32) for row in self.used]
-        return labels, local_labels, self.centers.copy(), self.used.sum(axis=1), lists
+        labels = np.empty(len(self.order), dtype=np.int32)
+        labels[self.order] = self.labels
+        local_labels, lists, n_local = self.problem.sets.local(labels, self.k)
+        return labels, local_labels, self.centers.copy(), n_local, lists
 
 
 def _amend(best, least, new, p):
@@ -238,13 +235,8 @@ class DivergenceHDPProblem(HDPProblem):
         frame = SumsFrame(self.X, self.weight, self.n_threads)
         return checked_reference(self.rule, self.X, self.weight, frame)
 
-    @cached_property
-    def criterion(self):
-        """The criterion of labels of these rows, in the columns that vary; None if none does."""
-        varying = self.reference.frame.layout.high > self.reference.frame.layout.low
-        if not varying.any():
-            return None
-        X = self.X if varying.all() else np.ascontiguousarray(self.X[:, varying])
+    def criterion_of(self, X):
+        """The likelihood of the family."""
         return Family(self.rule)(X, self.weight, self.n_threads)[0]
 
     def pooling(self, fit):
@@ -271,9 +263,8 @@ class DivergenceHDPProblem(HDPProblem):
         """The local penalty of the farthest-first rule, for this guess of the clusters of a set."""
 
         def of_set(rows):
-            X = self.X[rows].astype(np.float64)
-            add_seed = among(self.distances(X, X.mean(axis=0)), lambda i: self.distances(X, X[i]))
-            return farthest_by(add_seed, min(number, len(rows)), 0.0)
+            mean = np.clip(self.X[rows].astype(np.float64).mean(axis=0), 0.0, self.rule.high)
+            return farthest_first(self.rule, self.X, rows, mean, min(number, len(rows)))
 
         return local_lambda(self.sets, of_set)
 

@@ -191,10 +191,13 @@ class HDPProblem:
     @cached_property
     def criterion(self):
         """The criterion of labels of these rows, in the columns that vary; None if none does."""
-        varying = self.frame.spread > 0.0
+        varying = np.ptp(self.X, axis=0) > 0.0
         if not varying.any():
             return None
-        X = self.X if varying.all() else np.ascontiguousarray(self.X[:, varying])
+        return self.criterion_of(self.X if varying.all() else self.X[:, varying].copy("C"))
+
+    def criterion_of(self, X):
+        """The criterion of a merge path of rows."""
         return DensityCriterion(RowsFrame(X, self.weight, self.n_threads))
 
     def labels_by_set(self, pooled):
@@ -238,12 +241,9 @@ class HDPProblem:
     def sweep(self, order, lam_local, lam_global):
         """The sweep of these rows, visited in this order."""
         weight = None if self.weight is None else self.weight[order]
-        sets, frame = (
-            (self.sets.number[order], len(self.sets)),
-            (self.frame.layout, self.frame.mean),
-        )
-        penalties = lam_local, lam_global
-        return HDPSweep(self.X, order, *sets, *penalties, *frame, self.n_threads, weight)
+        sets = self.sets.number[order], len(self.sets)
+        frame = self.frame.layout, self.frame.mean
+        return HDPSweep(self.X, order, *sets, lam_local, lam_global, *frame, self.n_threads, weight)
 
     def from_mean(self, order, lam_local, lam_global, loop):
         """Run Algorithm 2 from the mean of all rows, which are visited in this order."""
