@@ -56,7 +56,6 @@ cdef struct Scratch:            # of a thread, for one document at a time
     int* used                   # by topic: the number of the document's entries there
     int* name                   # the topics that the document uses, ascending
     Py_ssize_t n_used           # how many these are
-    double* offset              # by topic: lam_local where the document does not use it, else 0
     double* sum                 # by topic
 
 
@@ -85,20 +84,16 @@ cdef inline void relabel(const Corpus* corpus, Scratch* own, int* label, int top
     own.used[label[0]] -= 1
     own.used[topic] += 1
     if own.used[label[0]] == 0 or own.used[topic] == 1:
-        own.offset[label[0]] = 0.0 if own.used[label[0]] else corpus.lam_local
-        own.offset[topic] = 0.0
         list_used(corpus, own)
     label[0] = topic
 
 
 cdef void enter(const Corpus* corpus, Scratch* own, const int* label, Py_ssize_t d) noexcept nogil:
     """Set the scratch memory to a document."""
-    cdef Py_ssize_t i, k
-    for k in range(corpus.k):
-        own.used[k], own.offset[k] = 0, corpus.lam_local
+    cdef Py_ssize_t i
+    memset(own.used, 0, corpus.k * sizeof(int))
     for i in range(corpus.begin[d], corpus.begin[d + 1]):
         own.used[label[i]] += 1
-        own.offset[label[i]] = 0.0
     list_used(corpus, own)
 
 
@@ -141,7 +136,7 @@ cdef bint move(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t d, Par
     """
     cdef Py_ssize_t i, k, m, n = 0
     cdef int best = part.topic
-    cdef double cost = 0.0, t
+    cdef double cost = 0.0, other, t
     for i in range(part.first, part.last):
         if label[i] == part.topic:
             cost += corpus.mass[i] * costs_of(corpus, i)[part.topic]
@@ -155,13 +150,15 @@ cdef bint move(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t d, Par
                 for k in range(corpus.k):
                     own.sum[k] += corpus.mass[i] * costs_of(corpus, i)[k]
         for k in range(corpus.k):
-            if k != part.topic and own.sum[k] + own.offset[k] < t:
-                t, best = own.sum[k] + own.offset[k], <int> k
+            other = own.sum[k] + (0.0 if own.used[k] else corpus.lam_local)
+            if k != part.topic and other < t:
+                t, best = other, <int> k
     else:  # costs are not below 0, so a topic that the document does not use is no cheaper
         for m in range(own.n_used):
             k = own.name[m]
-            if k != part.topic and corpus.mass[part.first] * costs_of(corpus, part.first)[k] < t:
-                t, best = corpus.mass[part.first] * costs_of(corpus, part.first)[k], <int> k
+            other = corpus.mass[part.first] * costs_of(corpus, part.first)[k]
+            if k != part.topic and other < t:
+                t, best = other, <int> k
     if pays(corpus, label, d, part, (cost if best == part.topic else t) - corpus.lam_local):
         return True
     if best != part.topic:
@@ -273,7 +270,7 @@ cdef class TopicSweep:
     cdef int[::1] label, staged         # before and after the sweep
     cdef double[:, ::1] cost
     cdef int[:, ::1] used               # 2 rows for each thread
-    cdef double[:, :, ::1] sums         # threads x 2 x capacity
+    cdef double[:, ::1] sums            # threads x capacity
     cdef int64_t[::1] n_local           # documents: the number of topics that it uses
     cdef Py_ssize_t[::1] opens          # documents: the step at which it would open a topic, or NONE
 
@@ -298,13 +295,13 @@ cdef class TopicSweep:
         self.cost = np.zeros((cost.shape[0], capacity))
         self.cost[:, :cost.shape[1]] = cost
         self.used = np.zeros((2 * self.threads, capacity), dtype=np.int32)
-        self.sums = np.zeros((self.threads, 2, capacity))
+        self.sums = np.zeros((self.threads, capacity))
         self.corpus.cost, self.corpus.capacity = &self.cost[0, 0], capacity
 
     cdef Scratch scratch(self, int thread) noexcept nogil:
         """Scratch memory of a thread."""
         cdef int* used = &self.used[2 * thread, 0]
-        return Scratch(used, used + self.corpus.capacity, 0, &self.sums[thread, 0, 0], &self.sums[thread, 1, 0])
+        return Scratch(used, used + self.corpus.capacity, 0, &self.sums[thread, 0])
 
     cdef void visit(self, Py_ssize_t d, int thread, Py_ssize_t step) noexcept nogil:
         """Visit a document from this step on; its staged labels are final if it opens no topic."""
