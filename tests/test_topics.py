@@ -38,6 +38,13 @@ def problem(seed, n=8, words=7):
     return X, weight, a, a * shares, *map(float, lams)
 
 
+def table_of_labels(model, X):
+    """Topics of the entries of X (documents x words), -1 where X is 0."""
+    z = np.where(X > 0, 0, -1)
+    z[X > 0] = model.token_labels_
+    return z
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_labels_of_the_twin(seed):
     X, weight, a, prior, lam_local, lam_global = problem(seed)
@@ -83,11 +90,9 @@ def test_number_of_topics(k, seed):
     assert normalized_mutual_info_score(truth, model.token_labels_) > 0.6 or k == 1
     assert (np.diff(model.objective_path_) <= 1e-9 * model.objective_).all()
     assert np.mean(model.predict(X) == model.labels_) > 0.95
-    z = np.where(X > 0, 0, -1)
-    z[X > 0] = model.token_labels_
-    words = X.sum(axis=0) > 0
-    prior = 0.5 * words.sum() * X.sum(axis=0) / X.sum()
-    expected = objective(X, z, np.ones(len(X)), prior, model.lam_local_, model.lam_global_)
+    prior = 0.5 * X.any(axis=0).sum() * X.sum(axis=0) / X.sum()
+    given = np.ones(len(X)), prior, model.lam_local_, model.lam_global_
+    expected = objective(X, table_of_labels(model, X), *given)
     assert model.objective_ == pytest.approx(expected, rel=1e-9)
     assert [len(used) for used in model.local_clusters_] == model.n_local_clusters_.tolist()
     assert TopicMeans(n_clusters=4, random_state=0).fit(X).n_clusters_ == 4
@@ -123,12 +128,10 @@ def test_weights_and_what_is_empty():
         sum(w * once.score(X[[d]]) for d, w in enumerate(weight))
     )
     # repeated documents have the objective of weights, and auto does not know the unit of weights
-    z = np.where(X > 0, 0, -1)
-    z[X > 0] = once.token_labels_
-    twice, count = np.repeat(z, weight.astype(int), axis=0), weight.astype(int)
-    prior = 3.0 * (weight @ X) / (weight @ X).sum()
-    ones, rows = np.ones(len(twice)), np.repeat(X, count, axis=0)
-    assert objective(rows, twice, ones, prior, 10.0, 40.0) == pytest.approx(once.objective_)
+    both = X, table_of_labels(once, X)
+    rows, twice = (np.repeat(table, weight.astype(int), axis=0) for table in both)
+    given = np.ones(len(rows)), 3.0 * (weight @ X) / (weight @ X).sum(), 10.0, 40.0
+    assert objective(rows, twice, *given) == pytest.approx(once.objective_)
     light, heavy = (TopicMeans(random_state=0).fit(X, sample_weight=c * weight) for c in (1.0, 4.0))
     np.testing.assert_array_equal(light.token_labels_, heavy.token_labels_)
     assert heavy.objective_ == pytest.approx(4 * light.objective_)
@@ -151,9 +154,8 @@ def test_a_saving_within_rounding_opens_no_topic():
 
 def test_words_and_classes():
     pd = pytest.importorskip("pandas")
-    table = pd.DataFrame(
-        [[9, 8, 0, 0, 5], [0, 0, 8, 9, 5]] * 5, columns=["goal", "match", "tax", "law", "say"]
-    )
+    words = ["goal", "match", "tax", "law", "say"]
+    table = pd.DataFrame([[9, 8, 0, 0, 5], [0, 0, 8, 9, 5]] * 5, columns=words)
     model = TopicMeans(n_clusters=2, lam_local=6.0, random_state=0).fit(table)
     assert sorted(map(sorted, model.top_words(2))) == [["goal", "match"], ["law", "tax"]]
     assert model.top_words(1, list("abcde"))[0][0] in "abcd"
@@ -172,11 +174,7 @@ def test_words_and_classes():
         ({}, [[0, 0], [0, 0]], "X must have a count > 0 in a document of positive weight"),
         ({"smoothing": 0}, [[1, 2]], "smoothing must be > 0, got 0"),
         ({"n_clusters": 5}, [[1, 2], [2, 1]], "n_clusters=5 topics are not found"),
-        (
-            {"n_clusters": 2, "lam_global": 3.0},
-            [[1, 2]],
-            "n_clusters must be None where lam_global",
-        ),
+        ({"n_clusters": 2, "lam_global": 3.0}, [[1, 2]], "n_clusters must be None where lam_gl"),
     ],
 )
 def test_refused(parameters, X, message):

@@ -28,8 +28,7 @@ def coherence(X, tops):
     used, values = (X > 0).astype(float), []
     for words in tops:
         joint = (used[:, words].T @ used[:, words]).toarray() / X.shape[0]
-        alone = joint.diagonal()
-        i, j = np.triu_indices(len(words), 1)
+        alone, (i, j) = joint.diagonal(), np.triu_indices(len(words), 1)
         p = joint[i, j]
         with np.errstate(divide="ignore", invalid="ignore"):
             npmi = np.log(p / (alone[i] * alone[j])) / -np.log(p)
@@ -55,10 +54,8 @@ def line(name, X, y, fit):
     labels, topics = fit()
     seconds = time.process_time() - begin
     tops = np.argsort(-topics, axis=1, kind="stable")[:, :10]
-    print(
-        f"{name:24s}{len(topics):7d}{nmi(y, labels):7.2f}{coherence(X, tops):7.2f}{seconds:8.1f}",
-        flush=True,
-    )
+    good = f"{nmi(y, labels):7.2f}{coherence(X, tops):7.2f}"
+    print(f"{name:24s}{len(topics):7d}{good}{seconds:8.1f}", flush=True)
 
 
 def news(X, y, quick):

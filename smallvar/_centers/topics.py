@@ -120,9 +120,9 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     step raises the objective.
 
     With "auto", documents as a whole are put into 32 clusters (more while over half are of use).
-    Sweeps follow. Topics are merged where the objective rises least, down to one, with sweeps at
-    each number that is compared. The number kept has the shortest code: a Polya urn for the words
-    in each topic, whose base is a p0, and for each document of N words in m topics of n_k words ::
+    Topics are merged where the objective rises least, down to one, with sweeps at each number that
+    is compared. The number kept has the shortest code: a Polya urn for the words in each topic,
+    whose base is a p0, and for each document of N words in m topics of n_k words ::
 
         log C(K, m) + log C(N - 1, m - 1) + log(N! / prod n_k!) nats.
 
@@ -355,8 +355,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Counts of words in documents, each of which is visited by itself: it starts in the
-            cheapest topic, and then does as in a sweep.
+            Counts of words in documents. Each starts in its cheapest topic, and then is swept.
 
         Returns
         -------
@@ -410,8 +409,8 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         Returns
         -------
         words : list of list of str
-            For each topic, the words with the largest phi log(phi / p0), the summands of its
-            divergence from the shares p0 in all documents, in descending order.
+            For each topic, the words with the largest summands phi log(phi / p0) of its divergence
+            from all documents, in descending order.
         """
         check_fitted(self)
         check_number(n, "n", low=1, integer=True)
@@ -419,10 +418,8 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(len(self._shares))])
         words = np.asarray(names, dtype=object)
         if words.shape != (self.n_features_in_,):
-            raise ValueError(
-                f"names must have shape ({self.n_features_in_},), one word for each column of X, "
-                f"got {words.shape}"
-            )
+            shape = f"({self.n_features_in_},), one word for each column of X, got {words.shape}"
+            raise ValueError(f"names must have shape {shape}")
         ones, known = np.ones_like(self.topics_), self.topics_ > 0.0
         ratio = np.divide(self.topics_, self._shares, out=ones, where=known)
         order = np.argsort(-self.topics_ * np.log(ratio), axis=1, kind="stable")

@@ -33,9 +33,8 @@ def objective(X, z, weight, prior, lam_local, lam_global):
     total = lam_global * len(used)
     for k in used:
         total += convex((weight[:, None] * X * (z == k)).sum(axis=0), prior)
-    return total + lam_local * sum(
-        weight[d] * len(np.unique(z[d][z[d] >= 0])) for d in range(len(X))
-    )
+    n_local = [len(np.unique(row[row >= 0])) for row in z]
+    return total + lam_local * (weight @ n_local)
 
 
 def visit(x, z, C, w_d, prior, lam_local, lam_global):
