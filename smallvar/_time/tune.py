@@ -29,7 +29,7 @@ MOST_LAMS, LAM_RATIO, MOST_GUESSED = 12, 1.5, 64
 TUNING_ROUNDS = 3  # of the search, at most
 MOST_STEP_ROWS, MOST_ROWS_USED = 1000, 30_000  # rows of a step, and of all, that are used at most
 LOG_RATIOS = (-14.0, 8.0)  # of the squared motion to the variance, searched
-LEAST_VARIANCE = 1e-12  # relative to that of all rows
+LEAST_ROW_VARIANCE = 1e-12  # relative to that of all rows
 
 
 class RecordCriterion:
@@ -56,7 +56,7 @@ class RecordCriterion:
         self.variance = total / self.d
         # values recorded in steps tell nothing finer
         within_steps = recorded(self.X, self.w).variance.sum() / self.d
-        self.least = max(LEAST_VARIANCE * self.variance, within_steps)
+        self.least = max(LEAST_ROW_VARIANCE * self.variance, within_steps)
 
     def __call__(self, labels):
         """The criterion of labels, one for each row: the lower, the better."""
