@@ -1682,6 +1682,28 @@ def test_tuned_parameters_have_the_lowest_criterion_tried(scale):
     np.testing.assert_array_equal(twice.tried["criterion"], tried["criterion"])
 
 
+def test_tuning_finds_clusters_that_a_step_does_not_show():
+    """Steps of one cluster each, and of one row each: the range of lam and the memory must do."""
+    rng = np.random.default_rng(0)
+    times = np.arange(40).repeat(3)
+    X = np.column_stack((20.0 * (times % 2), 0.0 * times)) + 0.3 * rng.standard_normal((120, 2))
+    assert len(np.unique(tune_dynamic(X, times, random_state=0).estimator.labels_)) == 2
+    X = np.array([[0, 0], [3.0, 0], [0, 3]])[np.arange(120) % 3] + 0.3 * rng.standard_normal(
+        (120, 2)
+    )
+    assert len(np.unique(tune_dynamic(X, np.arange(120), random_state=0).estimator.labels_)) == 3
+
+
+def test_tuning_knows_no_unit_of_weights():
+    X, times, _ = moving_record(3)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, size=len(X))
+    found = [
+        tune_dynamic(X, times, sample_weight=unit * weight, lam=[0.05, 0.1], random_state=0)
+        for unit in (1.0, 2.0**-20)
+    ]
+    np.testing.assert_array_equal(found[0].tried["criterion"], found[1].tried["criterion"])
+
+
 def test_tuning_of_a_long_record_uses_a_part_of_it(monkeypatch):
     X, times, _ = moving_record(2)
     monkeypatch.setattr(tune, "MOST_STEP_ROWS", 10)

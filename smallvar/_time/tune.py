@@ -22,10 +22,10 @@ from smallvar._selection.penalty import farthest_first
 from smallvar._time.dynamic import DynamicMeans
 
 T_QS, K_TAUS = (1.5, 2.0, 3.0, 5.0, 8.0, 15.0), (1.0, 1.05, 1.2, 1.6, 2.5)
-FIRST_T_Q, FIRST_K_TAU = 3.0, 1.05  # with which lam is tried first
+FIRST_T_QS, FIRST_K_TAU = (2.0, 8.0), 1.05  # with which lam is tried first
 # lams tried: from the penalty for one cluster in a step to that for half as many as rows, at most
 # MOST_GUESSED, in steps of at least LAM_RATIO
-MOST_LAMS, LAM_RATIO, MOST_GUESSED = 12, 1.5, 64
+MOST_LAMS, LAM_RATIO, MOST_GUESSED = 16, 1.5, 64
 TUNING_ROUNDS = 3  # of the search, at most
 MOST_STEP_ROWS, MOST_ROWS_USED = 1000, 30_000  # rows of a step, and of all, that are used at most
 LOG_RATIOS = (-14.0, 8.0)  # of the squared motion to the variance, searched
@@ -125,8 +125,10 @@ class _Reader(DynamicMeans):
     """Checks what is given as DynamicMeans does, and takes the part of a record that is used."""
 
     def read(self, X, times, sample_weight, step, seed):
-        """Rows, weights and step numbers of the part that is used, and its criterion."""
+        """Rows, weights, step numbers and criterion of the part that is used; weights of all."""
         X, weight, steps = self._checked_record(X, sample_weight, times, step)
+        # tau has the unit of one over a weight, so it is chosen for weights of mean 1
+        scaled = None if weight is None else weight / mean_weight(weight)
         rng, used, numbers, now, n_rows = np.random.RandomState(seed), [], [], -1, 0
         for each in steps:
             now += each.elapsed
@@ -141,11 +143,11 @@ class _Reader(DynamicMeans):
         if len(used) < 2:
             raise ValueError("times must have at least two steps, got 1")
         sizes, rows = [len(step) for step in used], np.concatenate(used)
-        X, weight = X[rows], None if weight is None else weight[rows]
-        mass = np.ones(len(rows)) if weight is None else weight / mean_weight(weight)
+        X, weight = X[rows], None if scaled is None else scaled[rows]
+        mass = np.ones(len(rows)) if weight is None else weight
         parts = np.split(np.arange(len(rows)), np.cumsum(sizes)[:-1])
         criterion = RecordCriterion([X[p] for p in parts], [mass[p] for p in parts], numbers)
-        return X, weight, np.repeat(numbers, sizes), criterion
+        return X, weight, np.repeat(numbers, sizes), criterion, scaled
 
 
 @dataclass(frozen=True)
@@ -200,10 +202,11 @@ def tune_dynamic(
     times : array-like of shape (n_samples,)
         The time of each row, as for ``DynamicMeans.fit``. At least two steps.
     lam, t_q, k_tau : float or array-like of float, default=None
-        A value to keep, or values to try. None: up to twelve penalties from the distances between
-        the rows of a step, 1.5 to 15 steps, and 1 to 2.5.
+        A value to keep, or values to try. None: up to 16 penalties from the distances between rows,
+        1.5 to 15 steps, and 1 to 2.5.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weights >= 0, not all zero; None means 1 each.
+        Weights >= 0, not all zero; None means 1 each. They are divided by their mean: the
+        parameters are for weights of mean 1.
     step : int, default=None
         Length of a time step, as for ``DynamicMeans.fit``.
     n_init : int, default=3
@@ -231,9 +234,9 @@ def tune_dynamic(
 
     Notes
     -----
-    ``lam`` is tried first, then all pairs of ``t_q`` and ``k_tau`` with the best one, until nothing
-    changes, at most three times: some 60 fits. Of a step at most 1,000 rows are used, drawn at
-    random, and of a record the first steps with 30,000 rows together.
+    ``lam`` is tried first, for a short and a long memory, then all pairs of ``t_q`` and ``k_tau``
+    with the best one, until nothing changes, at most three times: some 80 fits. Of a step at most
+    1,000 rows are used, drawn at random, and of a record the first steps with 30,000 rows together.
 
     In p the rows of a cluster are Gaussian about its center, with one variance s^2 for all
     directions and clusters, and centers take Gaussian steps of variance r s^2, which gives a
@@ -262,11 +265,13 @@ def tune_dynamic(
     check_number(n_init, "n_init", low=1, integer=True)
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     settings: dict[str, Any] = {"n_init": n_init, "random_state": seed, "n_threads": n_threads}
-    reader = _Reader(lam=1.0, verbose=verbose, **settings)
-    X_used, weight, time, criterion = reader.read(X, times, sample_weight, step, seed)
+    record = X, times, sample_weight, step, seed
+    X_used, weight, time, criterion, scaled = _Reader(lam=1.0, **settings, verbose=verbose).read(
+        *record
+    )
     n_threads = resolve_threads(n_threads)
     options = {
-        "lam": _values(lam, "lam", lambda: _lams(X_used, weight, time, n_threads)),
+        "lam": _values(lam, "lam", lambda: _lams(X_used, time, n_threads)),
         "t_q": _values(t_q, "t_q", lambda: T_QS),
         "k_tau": _values(k_tau, "k_tau", lambda: K_TAUS),
     }
@@ -284,21 +289,22 @@ def tune_dynamic(
                 print(f"{words}: criterion {tried[key][0]:.8g}, {tried[key][1]} clusters")
         return tried[key][0]
 
-    best = {
-        "lam": options["lam"][len(options["lam"]) // 2],
-        "t_q": _nearest(options["t_q"], FIRST_T_Q),
-        "k_tau": _nearest(options["k_tau"], FIRST_K_TAU),
-    }
+    def lowest(t_qs, k_taus, lams):
+        """The setting of the lowest criterion; at a tie the first one, of the smallest values."""
+        values = itertools.product(lams, t_qs, k_taus)
+        return min((dict(zip(options, setting, strict=True)) for setting in values), key=rate)
+
+    t_qs, k_taus = list(options.values())[1:]
+    # clusters that are seen in every step, or pause
+    first = sorted({_nearest(t_qs, value) for value in FIRST_T_QS})
+    best, before = lowest(first, [_nearest(k_taus, FIRST_K_TAU)], options["lam"]), None
     for _ in range(TUNING_ROUNDS):
-        before = dict(best)
-        # at a tie the first setting: the smallest values
-        best = min(({**best, "lam": value} for value in options["lam"]), key=rate)
-        pairs = itertools.product(options["t_q"], options["k_tau"])
-        best = min(({**best, "t_q": one, "k_tau": other} for one, other in pairs), key=rate)
         if best == before:
             break
+        before, best = best, lowest(t_qs, k_taus, [best["lam"]])
+        best = lowest([best["t_q"]], [best["k_tau"]], options["lam"])
     estimator = DynamicMeans(**best, **settings, verbose=verbose)
-    estimator.fit(X, sample_weight=sample_weight, times=times, step=step)
+    estimator.fit(X, sample_weight=scaled, times=times, step=step)
     columns = np.array([(*key, *found) for key, found in tried.items()]).T
     table = dict(zip((*best, "criterion", "n_clusters"), columns, strict=True))
     return DynamicTuning(**best, criterion=rate(best), tried=table, estimator=estimator)
@@ -321,14 +327,13 @@ def _nearest(values, value):
     return min(values, key=lambda other: abs(np.log(other / value)))
 
 
-def _lams(X, weight, time, n_threads):
-    """Penalties to try, from the distances within the step with the most rows."""
+def _lams(X, time, n_threads):
+    """Penalties to try: from one for the rows of a step to one for a single cluster in all."""
     numbers, sizes = np.unique(time, return_counts=True)
     rows = X[time == numbers[sizes.argmax()]]
     if not np.ptp(rows, axis=0).any():  # a row a step: the distances of all of them
         rows = X[:MOST_STEP_ROWS]
     most = max(1, min(MOST_GUESSED, len(rows) // 2))
-    unit = mean_weight(weight)
-    high, low = (unit * farthest_first(rows, k, None, n_threads) for k in (1, most))
+    low, high = farthest_first(rows, most, None, n_threads), farthest_first(X, 1, None, n_threads)
     n = int(np.clip(np.log(high / low) / np.log(LAM_RATIO), 1, MOST_LAMS - 1)) + 1
     return np.geomspace(low, high, n)
