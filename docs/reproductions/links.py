@@ -13,6 +13,7 @@ rules were chosen on the first five draws.
 
 import sys
 import time
+from functools import partial
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
@@ -54,25 +55,21 @@ def cop_kmeans(X, k, must, cannot, seed):
     return None
 
 
-def dp_means(X, k, must, cannot, seed, price=np.inf):
-    """Labels of DPMeans with k clusters; None if it finds none."""
-    model = DPMeans(n_clusters=k, link_penalty=price, random_state=seed)
+def dp_means(X, k, must, cannot, seed, at_price=False):
+    """Labels of DPMeans with k clusters, by request at a price of links; None if it finds none."""
+    model = DPMeans(n_clusters=k, random_state=seed)
+    if at_price:
+        model.link_penalty = model.fit(X).lam_ / 10
     try:
         return model.fit_predict(X, must_link=must, cannot_link=cannot)
     except ValueError:
         return None
 
 
-def at_price(X, k, must, cannot, seed):
-    """Labels of DPMeans where a violated link costs a tenth of lam_."""
-    price = DPMeans(n_clusters=k, random_state=seed).fit(X).lam_ / 10
-    return dp_means(X, k, must, cannot, seed, price)
-
-
 METHODS = {
     "no links": lambda X, k, must, cannot, seed: dp_means(X, k, None, None, seed),
     "DPMeans": dp_means,
-    "price": at_price,
+    "price": partial(dp_means, at_price=True),
     "COP-KMeans": cop_kmeans,
 }
 

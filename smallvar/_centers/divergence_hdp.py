@@ -270,12 +270,10 @@ class DivergenceHDPProblem(HDPProblem):
 
     def farthest_global(self, number):
         """The global penalty of the farthest-first rule, for this guess of all clusters."""
-        X = self.X.astype(np.float64)
-        from_mean = self.distances(X, SumsFrame(X, None, self.n_threads).mean)
-        return global_lambda(self.sets, from_mean, lambda i: self.distances(X, X[i]), number, 0.0)
+        X, between = self.X.astype(np.float64), self.rule.between
+        from_mean = between(X, SumsFrame(X, None, self.n_threads).mean)
+        return global_lambda(self.sets, from_mean, lambda i: between(X, X[i]), number, 0.0)
 
     def distances(self, means, centers):
-        """Divergences of means from one center, or a table of those from several."""
-        # means may be outside of the domain by rounding
-        means, centers = (np.clip(part, 0.0, self.rule.high) for part in (means, centers))
-        return self.rule.between(means[:, None] if centers.ndim == 2 else means, centers)
+        """Divergences of means, which rounding may put outside of the domain, from centers."""
+        return self.rule.between(np.clip(means, 0.0, self.rule.high)[:, None], centers)

@@ -52,8 +52,7 @@ def _dp_bounds(X, weight, lam, shares):
         order = squares.argsort(axis=1, kind="stable")
         half = 0.5 * weight[order] * np.take_along_axis(squares, order, axis=1)
         half, total = half.cumsum(axis=1), weight[order].cumsum(axis=1)
-        for s, share in enumerate(shares):
-            by_pairs[s] += weight[rows] @ ((share * half + lam) / total).min(axis=1)
+        by_pairs += [weight[rows] @ ((a * half + lam) / total).min(axis=1) for a in shares]
     return np.maximum(by_values, by_pairs)
 
 

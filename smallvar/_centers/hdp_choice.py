@@ -85,7 +85,9 @@ class _HDPSample:
         """The criterion that data sets reach from pooled centers; infinite for too many."""
         if len(centers) > max(1, self.criterion.cap):
             return np.inf
-        labels, k = self.problem.labels_by_set(self.problem.pooled(centers, POOLED_SWEEPS))
+        pooled = self.problem.pooled(centers, POOLED_SWEEPS)
+        sweep = self.problem.from_pooled(pooled).sweep  # data sets leave clusters: fewer may remain
+        labels, k = sweep.result()[0], sweep.k
         return shared_criterion(self.criterion, labels, k, self.problem.sets)
 
 

@@ -200,15 +200,6 @@ class HDPProblem:
         """The criterion of a merge path of rows."""
         return DensityCriterion(RowsFrame(X, self.weight, self.n_threads))
 
-    def labels_by_set(self, pooled):
-        """Global labels after the sweeps that start from pooled clusters, and the number of these.
-
-        In the sweeps each data set leaves the clusters that save it less than the local penalty, so
-        fewer may remain.
-        """
-        sweep = self.from_pooled(pooled, LoopSettings(self.max_iter)).sweep
-        return sweep.result()[0], sweep.k
-
     def farthest_local(self, number):
         """The local penalty of the farthest-first rule, for this guess of the clusters of a set."""
         return local_of_rows(self.X, self.sets, number, self.n_threads)
@@ -251,13 +242,13 @@ class HDPProblem:
         start = HDPStart(self.sweep(order, lam_local, least), lam_local, lam_global)
         return start.run(self.X.shape[0], loop)
 
-    def from_pooled(self, pooled, loop):
+    def from_pooled(self, pooled, loop=None):
         """Run the sweeps from pooled clusters, in which data sets drop local clusters.
 
         A data set drops a local cluster that saves it less than the local penalty. No global
         cluster opens, as the global penalty is infinite.
         """
-        lam_local = self.local_penalty(pooled)
+        lam_local, loop = self.local_penalty(pooled), loop or LoopSettings(self.max_iter)
         sweep = self.sweep(self.sets.order(), lam_local, np.inf)
         sweep.start(pooled.centers, pooled.labels)
         return HDPStart(sweep, lam_local, 0.0, drops=True).run(self.X.shape[0], loop)
