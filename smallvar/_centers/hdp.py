@@ -360,19 +360,15 @@ default="squared_euclidean"
         self.labels_, self.local_labels_ = labels.T.copy()
         return ended
 
-    def _problem(self, X, weight, sets, n_threads):
-        """The rows, measured by the divergence."""
-        rows = X, weight, sets, self.lam_local, mean_weight(weight), self.max_iter, n_threads
-        rule = self._rule()
-        return HDPProblem(*rows) if rule is None else DivergenceHDPProblem(*rows, rule)
-
     def _fit(self, X, weight, sets, rng, n_threads):
         """Fit rows that all have weight; returns whether the sweeps came to an end."""
         lam_global, loop = self.lam_global, self._loop()
         for name in ("path_", "lam_global_range_"):
             vars(self).pop(name, None)
+        rule, settings = self._rule(), (self.lam_local, mean_weight(weight), self.max_iter)
+        kind = HDPProblem if rule is None else DivergenceHDPProblem
+        problem, pooled = kind(X, weight, sets, *settings, n_threads, rule), None
         # merge path of all rows as one data set: pooled clusters to start from, and their variance
-        pooled, problem = None, self._problem(X, weight, sets, n_threads)
         if "auto" in (self.lam_local, lam_global):
             pooling = LoopSettings(self.max_iter, callback=loop.callback)
             number = exact_number(self.n_clusters)

@@ -143,10 +143,8 @@ class _LinkedPoints:
     """
 
     def __init__(self, links, clusters, order):
-        self.clusters, n = clusters, len(links.groups)
-        order = np.arange(n) if order is None else order
-        rank = np.empty(len(links.first), dtype=np.intp)
-        rank[links.groups[order[::-1]]] = np.arange(n)[::-1]  # of its first point visited
+        self.clusters, rank = clusters, np.zeros(len(links.first), dtype=np.intp)
+        rank[links.groups[order[::-1]]] = np.arange(len(order))[::-1]  # of its first point visited
         self.nodes = LinkedNodes(links, rank, np.flatnonzero(np.bincount(links.groups) > 1))
         self.members = np.flatnonzero(np.isin(links.groups, self.nodes.rows))
         self.node = np.searchsorted(self.nodes.rows, links.groups[self.members])
@@ -189,11 +187,11 @@ class _KernelStart(PartitionStart):
     """One start of kernel DP-means."""
 
     def __init__(self, clusters, order, lam, algorithm, max_clusters, rounding, links=None):
-        self.linked, visited = None, order
+        self.linked = None
         order = clusters.active if order is None else order[clusters.weight[order] > 0]
         super().__init__(clusters, order, rounding)
         if links is not None:
-            self.linked = _LinkedPoints(links, self.clusters, visited)
+            self.linked = _LinkedPoints(links, self.clusters, order)
             self.order = order[~np.isin(order, self.linked.members)]
         self.lam, self.cap = lam, NO_CAP if max_clusters is None else max_clusters
         self.collapsed = algorithm == "collapsed"
