@@ -18,19 +18,20 @@ from smallvar._sweeps.sums import Sums, exact_total
 
 
 class Rule:
-    """The rule of a divergence; None: of directions, rows of length 1."""
+    """A divergence of ``DIVERGENCES``, or "directions", whose rows have length 1."""
 
-    def __init__(self, divergence):
-        self.divergence, self.path_options, self.top = divergence, PATH_OPTIONS, np.inf
-        if divergence is not None:
-            self.path_options = {"family": Family(divergence), "transforms": False}
-            self.top = divergence.high
+    def __init__(self, name):
+        self.name, self.divergence = name, DIVERGENCES.get(name)
+        self.path_options, self.top = PATH_OPTIONS, np.inf
+        if self.divergence is not None:
+            self.path_options = {"family": Family(self.divergence), "transforms": False}
+            self.top = self.divergence.high
 
     def checked(self, X, n_threads):
         """The rows, which must be in the domain or have a direction."""
         if self.divergence is None:
             return unit_rows(X, n_threads)
-        self.divergence.check(X, "X", self.divergence.name)
+        self.divergence.check(X, "X", self.name)
         return X
 
     def between(self, X, centers):
@@ -89,12 +90,12 @@ def rule_of(divergence, directions):
     """The Rule of these parameters, None for squared distances."""
     check_option(divergence, "divergence", ("squared_euclidean", *DIVERGENCES))
     check_flag(directions, "directions")
-    rule = DIVERGENCES.get(divergence)
-    if directions and rule is not None:
+    if directions and divergence in DIVERGENCES:
         raise ValueError(
             f"divergence must be 'squared_euclidean' with directions=True, got {divergence!r}"
         )
-    return Rule(rule) if directions or rule is not None else None
+    name = "directions" if directions else divergence
+    return None if name == "squared_euclidean" else Rule(name)
 
 
 class RuleStep:

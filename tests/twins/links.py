@@ -91,11 +91,9 @@ def serial(X, lam, must, cannot, price, *, weights=None, cap=np.inf, order=None,
         for i in visited:
             cost, price_of = [], []
             for c in range(len(centers)):
-                bad = 0  # violated links, less those of a row that is alone
-                for p in links_of[i]:
-                    j = p[0] + p[1] - i
-                    bad += (labels[j] == c) * (1 if p in cannot else 0)
-                    bad -= (labels[j] == c) * (1 if p in must else 0)
+                # violated links, less those of a row that is alone
+                near = [p for p in links_of[i] if labels[sum(p) - i] == c]
+                bad = sum(p in cannot for p in near) - sum(p in must for p in near)
                 distance = w[i] * squared_distances(x[[i]], centers[[c]])[0, 0]
                 cost.append(distance if np.isinf(price) else distance + price * bad)
                 price_of.append(bad if np.isinf(price) else 0)
