@@ -184,3 +184,31 @@ def test_refused(parameters, X, message):
     with pytest.raises(ValueError, match=message):
         model.fit(X)
     assert vars(model)["topics_"] is before["topics_"]
+
+
+def test_unit_of_weights():
+    """The lightest document is no unit; penalties that are given are kept."""
+    rng = np.random.default_rng(0)
+    topics, shares = rng.dirichlet(np.full(60, 0.1), 4), rng.dirichlet(np.full(4, 0.2), 100)
+    X = np.array([rng.multinomial(40, share @ topics) for share in shares])
+    numbers = {
+        TopicMeans(random_state=0).fit(X, sample_weight=np.append(np.ones(99), w)).n_clusters_
+        for w in (1.0, 1e-3, 1e-6)
+    }
+    assert max(numbers) <= 10
+    for weight in (1.0, 0.1):
+        model = TopicMeans(lam_global=20.0, random_state=0).fit(
+            X, sample_weight=np.full(100, weight)
+        )
+        assert model.lam_global_ == 20.0
+    one, two = (TopicMeans(random_state=0).fit(X, sample_weight=np.full(100, w)) for w in (1, 4))
+    assert np.array_equal(one.labels_, two.labels_)
+    assert two.objective_ == pytest.approx(4.0 * one.objective_)
+
+
+def test_transform_of_unknown_words():
+    X = np.array([[3.0, 2, 0, 0], [0, 0, 0, 0], [1, 4, 2, 0]])
+    model = TopicMeans(n_clusters=1, random_state=0).fit(X)
+    for rows in (np.zeros((2, 4)), [[0.0, 0, 0, 5]]):
+        np.testing.assert_array_equal(model.transform(rows), np.ones((len(rows), 1)))
+        assert (model.predict(rows) == -1).all()

@@ -118,7 +118,7 @@ def video(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=int, default=12, help="records of each kind")
+    parser.add_argument("--records", type=int, default=6, help="records of each kind")
     parser.add_argument("--quick", action="store_true", help="one record of one kind")
     options = parser.parse_args()
     kinds, n = (KINDS[4:5], 1) if options.quick else (KINDS, options.records)

@@ -12,7 +12,9 @@ from smallvar._centers.hdp_choice import log_choices
 from smallvar._core.fit_loop import LoopSettings, Progress, RecordedStart
 from smallvar._sweeps.topics import TopicSweep
 
-FIRST_TOPICS = 32  # document clusters at the beginning; twice as many while over half are of use
+# document clusters at the beginning, twice as many while over half are of use, up to the most:
+# tables have so many columns, and mergers compare all pairs
+FIRST_TOPICS, MOST_TOPICS = 32, 512
 DOCUMENT_SWEEPS = 10  # sweeps, at most, in which documents move as a whole
 COMPARED = LoopSettings(10, 1e-3)  # sweeps by which penalties and numbers are compared
 PENALTY_FACTORS = 2.0**-0.5, 2.0**0.5  # of local penalties that are compared at the end
@@ -234,7 +236,7 @@ class TopicPath:
         if number is None:
             self._compare_neighbors()
         # begin at twice as many clusters, while over half are of use or the code is shorter
-        while like is None and number is None and 4 * self.size <= corpus.n:
+        while like is None and number is None and 4 * self.size <= min(corpus.n, 2 * MOST_TOPICS):
             before, (_, best) = vars(self).copy(), self.best
             self._begin(2 * self.size, None)
             # the best one so far in the same unit

@@ -37,11 +37,11 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     words) and their number K,
 
         sum_dw X_dw (-log phi_{z_dw, w}) + lam_local * (number of pairs of a document and a topic
-        in use) + lam_global * K + a sum_k KL(p0 || phi_k),
+        in use) + lam_global * K + a * sum_k KL(p0 || phi_k),
 
     where X_dw counts the word in the document, and p0 are the shares of words in all documents
     together. All occurrences of a word in a document are in one topic. With a pseudo-counts
-    (``smoothing``) no share is 0: phi_k = (counts_k + a p0) / (n_k + a), for n_k occurrences in
+    (``smoothing``) no share is 0: phi_k = (counts_k + a * p0) / (n_k + a), for n_k occurrences in
     topic k. A document of weight w has its words, and its topics, w times in the sum.
 
     Parameters
@@ -56,6 +56,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         The exact number of topics, if ``lam_global`` is "auto". None or "auto": the data choose.
     smoothing : float or "auto", default="auto"
         Pseudo-counts of a topic in all, > 0. "auto" is half a count for each word that there is.
+        If ``lam_global`` is "auto", they are in documents of the mean weight.
     n_init : int, default=1
         Starts: with "auto" from other documents each, of which the shortest code wins; otherwise
         in the order of the documents, then in random orders, and the lowest objective wins.
@@ -75,9 +76,10 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     topics_ : ndarray of shape (n_clusters, n_features), float64
         Shares phi of words, the largest topic first; 0 for words that no document has.
     labels_ : ndarray of shape (n_samples,), int32
-        The topic that most of each document is in; -1 for a document without words.
+        The topic that most of each document is in; -1 for one without words of a topic.
     token_labels_ : ndarray of int32
-        Topic of each stored entry of X as CSR (dense X: entry that is not 0, row by row), -1 for 0.
+        Topic of each stored entry of X as CSR (dense X: entry that is not 0, row by row). -1 for 0,
+        and for words that no document of positive weight has.
     local_clusters_ : list of ndarray
         The topics that each document uses, ascending.
     n_local_clusters_ : ndarray of shape (n_samples,), int64
@@ -119,18 +121,18 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     together, or open a topic (step 5). Topics then become the shares of their words (step 6). No
     step raises the objective.
 
-    With "auto", documents as a whole are put into 32 clusters (more while over half are of use).
-    Topics are merged where the objective rises least, down to one, with sweeps at each number that
-    is compared. The number kept has the shortest code: a Polya urn for the words in each topic,
-    whose base is a p0, and for each document of N words in m topics of n_k words ::
+    With "auto", documents as a whole are put into 32 clusters (up to 512, while over half are of
+    use). Topics are merged where the objective rises least, down to one, with sweeps at each number
+    that is compared. The number kept has the shortest code: a Polya urn for the words in each
+    topic, whose base is a * p0, and for each document of N words in m topics of n_k words ::
 
         log C(K, m) + log C(N - 1, m - 1) + log(N! / prod n_k!) nats.
 
     Words of real texts come in bursts: their counts vary by a factor f more than those of a
     multinomial distribution. So counts in the urns and log(N! / ...) are divided by f =
     sum (X - E)^2 / sum X, for the counts E expected at the beginning of the path (at least 1 for
-    whole numbers). ``lam_local`` is half of log(2) times the words of a document, or less, by
-    factors of 2 and at the end sqrt(2): that with the shortest code.
+    whole numbers). ``lam_local`` is log(2) times the mean number of words in a document, over a
+    power of 2, and at the number found changes by factors of sqrt(2): that with the shortest code.
 
     References
     ----------
@@ -244,7 +246,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         active = np.flatnonzero((X @ np.ones(X.shape[1]) * (1.0 if weight is None else weight)) > 0)
         if not len(active):
             raise ValueError("X must have a count > 0 in a document of positive weight, got none")
-        relative = self._relative(weight, "auto" in (self.lam_local, self.lam_global))
+        relative = self._relative(weight, self.lam_global == "auto", to_mean=True)
         with at_most_blas_threads(n_threads):
             best, order = self._fit(X, relative, active, rng, n_threads)
         self._set_result(X, best, order)
@@ -266,8 +268,10 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             more = [TopicPath(corpus, number, lam_local, rng, path) for _ in range(self.n_init - 1)]
             fits = [each.best for each in (path, *more) if each.best is not None]
             if not fits:
-                message = f"n_clusters={number} topics are not found: {path.longest} at most"
-                raise ValueError(message)
+                raise ValueError(
+                    f"n_clusters={number} topics are not found, {path.longest} at most: try a "
+                    "smaller lam_local, a larger n_init or another random_state"
+                )
             first = min(fits, key=lambda fit: fit[0])[1]
             lam_local = first.lam_local
         if self.lam_global == "auto":
@@ -312,7 +316,8 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """Counts of each document in each topic."""
         k, used = self.n_clusters_, labels >= 0
         cells = document_of_entry(X)[used] * np.int64(k) + labels[used]
-        return np.bincount(cells, X.data[used], X.shape[0] * k).reshape(-1, k)
+        mass = np.bincount(cells, X.data[used], X.shape[0] * k).astype(np.float64)  # also of none
+        return mass.reshape(-1, k)
 
     def _token_labels(self, X):
         """Topics of the stored entries of counts at the fitted topics, -1 for none."""
