@@ -11,7 +11,7 @@ rules were chosen on the first five draws.
 ``python docs/reproductions/links.py`` takes minutes; ``--quick`` takes iris and one draw.
 """
 
-import sys
+import argparse
 import time
 from functools import partial
 
@@ -90,7 +90,9 @@ def measured(method, X, y, k, share, seed):
 
 def main():
     """Print the table."""
-    quick = "--quick" in sys.argv
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one draw of iris")
+    quick = parser.parse_args().quick
     iris, wine, digits = (load(return_X_y=True) for load in (load_iris, load_wine, load_digits))
     sets = {"iris": (*iris, 3), "wine": (scale(wine[0]), wine[1], 3), "digits": (*digits, 10)}
     print(f"{'set':6} {'pairs':>5} draws", *(f"{name:>16}" + 13 * " " for name in METHODS))
