@@ -136,10 +136,10 @@ def best_of(starts, *, total=None, callback=None, rounding=None):
             if total is not None and elapsed >= PACE_PATIENCE:
                 line += f" (about {span(elapsed / number * (total - number))} left)"
             callback(ProgressEvent("start", number, line, start.k, start.objective))
-        if best is not None and math.isfinite(best.objective):
+        if best is not None:
             # a later start must be better by more than rounding
             tie = OBJECTIVE_TIE * abs(best.objective) if rounding is None else rounding
-            if not start.objective < best.objective - tie:
+            if not start.objective < best.objective - (tie if math.isfinite(tie) else 0.0):
                 continue
         best = start
     return best
