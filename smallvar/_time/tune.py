@@ -33,7 +33,7 @@ LEAST_ROW_VARIANCE = 1e-12  # relative to that of all rows
 
 
 class RecordCriterion:
-    """Minus twice the log-likelihood of rows and labels of a record: see :func:`tune_dynamic`.
+    """Minus twice the log-likelihood of rows and labels of a record: see :func:`.tune_dynamic`.
 
     ``steps`` are the rows of each time step, ``weights`` their weights, ``numbers`` the numbers of
     the steps. A new center is Gaussian like all rows together. The numbers of new clusters are
@@ -152,14 +152,14 @@ class _Reader(DynamicMeans):
 
 @dataclass(frozen=True)
 class DynamicTuning:
-    """What :func:`tune_dynamic` has found.
+    """What :func:`.tune_dynamic` has found.
 
     Attributes
     ----------
     lam, t_q, k_tau : float
         The parameters with the lowest criterion.
     criterion : float
-        That criterion, see :func:`tune_dynamic`.
+        That criterion, see :func:`.tune_dynamic`.
     tried : dict of str to ndarray of shape (n_tried,)
         What was tried, in order: "lam", "t_q", "k_tau", "criterion", and "n_clusters" of the whole
         record.
