@@ -123,6 +123,7 @@ class DivergenceHDPSweep:
             p = best[at]
             self.used[group[at], p] = True
             at += 1
+            # cluster p has become cheaper: for all later rows, or for those of the same data set
             later, g = slice(block.start + at, block.start + stop), group[at:stop]
             new = self._costs(later, self.centers[p : p + 1])[:, 0]
             new += self.lam_local * ~self.used[g, p]
@@ -147,6 +148,7 @@ class DivergenceHDPSweep:
         for block in blocks(len(pairs), self.centers.size):
             cost = compare(block)
             best[block], least[block] = cost.argmin(axis=1), cost.min(axis=1)
+        # an event: a local cluster that moves or opens a global one; the others stay, in any order
         event, at, joined = (best != own) | (least > limit), 0, np.arange(len(pairs))
         while event[at:].any():
             at += int(event[at:].argmax())
@@ -165,6 +167,7 @@ class DivergenceHDPSweep:
                     best[other], least[other] = cost.argmin(), cost.min()
                     event[other] = best[other] != own[other] or least[other] > limit
             at += 1
+        # rows that joined a later local cluster went where that one did, the last of a chain first
         for at in np.flatnonzero(joined > np.arange(len(pairs)))[::-1]:
             best[at] = best[joined[at]]
         self.split = float(least.max())

@@ -1,6 +1,6 @@
 """Starts of DP-means on rows with links: compiled sweeps for rows without links, numpy for others.
 
-The rows are the nodes of a Links: see ``smallvar/_core/links.py``.
+The rows are the nodes of RowLinks: see ``smallvar/_core/links.py``.
 """
 
 import math

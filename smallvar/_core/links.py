@@ -1,6 +1,6 @@
 """Links between rows: pairs that are to be in one cluster, or in two, at a price for each violated.
 
-``check_links`` makes a ``Links`` of the arrays of a user. Its nodes are the rows or, where no link
+``check_links`` makes ``RowLinks`` of the arrays of a user. Its nodes are the rows or, where no link
 may be violated, the groups of rows that must-links join. ``LinkedNodes`` has the labels of the
 nodes that are linked, and moves these, given what each costs in each cluster.
 """
@@ -45,7 +45,7 @@ def _listed(rows, sign):
 
 
 def check_links(estimator, must_link, cannot_link, weight, n):
-    """The Links of a fit of n rows of these weights (None: 1 each); None if there is no link.
+    """The RowLinks of a fit of n rows of these weights (None: 1 each); None if there is no link.
 
     Links of rows of weight zero are left out, as these take no part in a fit.
     """
@@ -63,13 +63,13 @@ def check_links(estimator, must_link, cannot_link, weight, n):
         got = getattr(estimator, name, value)
         if got != value:
             raise ValueError(f"{name} must be {value!r} with links, got {got!r}")
-    links = Links(must, cannot, n, float(estimator.link_penalty))
+    links = RowLinks(must, cannot, n, float(estimator.link_penalty))
     for name in ("n_clusters", "max_clusters"):
         links.check_number(exact_number(getattr(estimator, name, None)), name)
     return links
 
 
-class Links:
+class RowLinks:
     """Links between nodes; ``price`` is that of a violated link, ``groups`` the node of each row.
 
     Nodes are numbered by their first rows, ``first``; with a finite price each row is one. ``must``
@@ -165,6 +165,7 @@ class LinkedNodes:
 
     def _colored(self, rank):
         """Nodes of each color: the first one that no neighbor has, most neighbors first."""
+        # few colors (greedy, by degree) are few rounds, in each of which nodes are decided together
         start, color = self.graph.indptr, np.full(len(rank), -1)
         for i in np.lexsort((rank, -np.diff(start))):
             taken = set(color[self.graph.indices[start[i] : start[i + 1]]].tolist())
