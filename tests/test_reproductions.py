@@ -283,12 +283,14 @@ class TestScaling:
 
     def test_without_the_rival(self, scaling, family, capsys):
         """Exponents are of ours, ratios of nothing."""
-        times = dict.fromkeys(itertools.product(family.cases, family.names), (math.nan,) * 3)
-        times |= {(case, "DPMeans"): (n * 1.0, k, 1.0) for case, (n, d, k) in family.cases.items()}
+        times = dict.fromkeys(itertools.product(family.cases, family.names), scaling.NOTHING)
+        times |= {
+            (case, "DPMeans"): (n * 1.0, k, 1.0, 0.0) for case, (n, d, k) in family.cases.items()
+        }
         scaling.table(family, times)
         scaling.summary({family: times})
-        last = capsys.readouterr().out.splitlines()[-1].split()
-        assert last[2:4] == ["1.00", "nan"] and last[-2:] == ["nan", "nan"]
+        last = capsys.readouterr().out.splitlines()[-2].split()
+        assert last[:3] == ["DPMeans", "1.00", "0.00"] and last[-2:] == ["nan", "nan"]
 
     def test_cases_vary_one_number(self, scaling, family):
         names = {
@@ -312,30 +314,47 @@ class TestScaling:
         found["1000 x 16, 5 clusters", "DPMeans"] = (float("nan"), 5, 1.0)
         assert math.isnan(scaling.exponent(family, found, "columns", "DPMeans"))
 
-    def test_numbers_of_asv(self, scaling, family, tmp_path):
-        """The newest results that have all fits of ours; the rival's may be missing."""
+    def test_a_series_ends(self, scaling, family, monkeypatch):
+        """After a fit that takes too long or needs too much, and where a process is killed."""
+        long = {
+            "seconds": (61.0, 3, 1.0, 0.0),
+            "bytes": (1.0, 3, 1.0, 9e9),
+            "killed": scaling.NOTHING,
+        }
+        for end in long.values():
+            shown = {"100 x 4, 5 clusters": (1.0, 3, 1.0, 0.0), "1000 x 4, 5 clusters": end}
+            monkeypatch.setattr(scaling, "in_a_process", lambda work, f, case, *_: shown[case])  # noqa: B023
+            found = scaling.measure(family, "DPMeans")
+            assert set(found) == {(case, "DPMeans") for case in family.cases}
+            left = [numbers for (case, _), numbers in found.items() if case not in shown]
+            assert len(left) == 3 and np.isnan(left).all()
 
-        def entry(offset, missing):
-            numbers = [
-                offset + i for i in range(2 * len(family.cases))
-            ]  # the estimator varies first
-            numbers[missing] = None
-            return [numbers, [[f"'{name}'" for name in names] for names in family.params], "hash"]
+    def test_a_killed_process(self, scaling):
+        assert scaling.in_a_process(abs, -3) == 3
+        assert np.isnan(scaling.in_a_process(os._exit, 1)).all()
 
-        for date, missing in ((1, 1), (2, 1), (3, 0)):  # 0: a fit of ours
-            results = {f"scaling.Few.{m}": entry(100 * date, missing) for m in scaling.METHODS}
-            run = {"date": 86_400_000 * date, "params": {"machine": "it"}, "results": results}
-            run |= {"commit_hash": "0123456789", "result_columns": ["result", "params", "version"]}
-            (tmp_path / "it").mkdir(exist_ok=True)
-            (tmp_path / "it" / f"{date}.json").write_text(json.dumps(run))
-        (tmp_path / "it" / "machine.json").write_text("{}")
-        found, source = scaling.from_asv(tmp_path, [family])
-        assert source == "asv, it, 01234567, 1970-01-03"
-        first, second, *_ = family.cases
-        assert found[family][first, "DPMeans"] == [200, 200, 200]
-        assert np.isnan(found[family][first, "KMeans"]).all()
-        assert found[family][second, "KMeans"] == [203, 203, 203]
-        assert scaling.from_asv(tmp_path / "none", [family]) == (None, "measured here")
+    def test_what_is_kept(self, scaling, family, monkeypatch, tmp_path):
+        """A series is measured once; the files of two processes become one."""
+        calls = []
+
+        def measure(family, name, enough):
+            calls.append(name)
+            return {(case, name): (1.0, 2, 1.0, len(case)) for case in family.cases}
+
+        monkeypatch.setattr(scaling, "measure", measure)
+        first = scaling.measured(family, tmp_path / "kept.json", 0.1)
+        assert scaling.measured(family, tmp_path / "kept.json", 0.1) == first
+        assert calls == ["DPMeans", "KMeans"]
+
+    def test_without_arguments(self, scaling):
+        family = scaling.larger(next(f for f in scaling.FAMILIES if f.__name__ == "DataSets"))
+        assert family.names == ("HDPMeans", "HDPMeans()", "KMeans")
+        assert family.base[0] == 100_000 and family.rows[-1] == 10_000_000
+        one = type("Few", (family,), {"base": (200, 4, 5), "rows": (200,)})()
+        for name, lam in (("HDPMeans", None), ("HDPMeans()", "auto")):
+            one.setup("200 x 4, 5 clusters", name)
+            found = one.estimator.model.lam_global
+            assert found == lam if lam else found > 0
 
     def test_a_measured_case(self, scaling, family):
         """The classes of the benchmark, on the smallest case: seconds, K and NMI of both."""
@@ -344,10 +363,13 @@ class TestScaling:
             (family,),
             {"base": (100, 4, 5), "rows": (100,), "columns": (4,), "clusters": (5,)},
         )
-        found = scaling.measure(small, 1)
-        assert list(found) == [("100 x 4, 5 clusters", name) for name in ("DPMeans", "KMeans")]
-        (seconds, k, quality), (_, rival, _) = found.values()
-        assert seconds > 0 and rival == 5 and 0.8 < quality <= 1 + 1e-9 and 4 <= k <= 8
+        found = {name: scaling.measure(small, name, 0.0) for name in small.names}
+        assert [list(series) for series in found.values()] == [
+            [("100 x 4, 5 clusters", name)] for name in ("DPMeans", "KMeans")
+        ]
+        ((seconds, k, quality, memory),), ((_, rival, *_),) = (f.values() for f in found.values())
+        assert seconds >= 0 and rival == 5 and 0.8 < quality <= 1 + 1e-9 and 4 <= k <= 8
+        assert sys.platform != "linux" or 0 < memory < 1e9
 
 
 def script(folder, name, body):
