@@ -62,6 +62,7 @@ SCRIPTS = {
     "gaussian_processes": Script(),
     "hard_topics": Script(data=True),
     "hdp_toy": Script(),
+    "hundred_million": Script(),
     "kulis_jordan": Script(data=True),
     "kulis_jordan_figure": Script(figure=True),
     "kulis_jordan_patches": Script(),
