@@ -699,6 +699,9 @@ def test_number_at_the_minimum_or_at_the_bend():
     assert sharpest(criteria([0, -400, -800, -810, -830, -845, -844, -843]), 10.0).k == 3
     # falls by less than a price count as one: 30 / 10 at four clusters, 5 / 3 at two
     assert sharpest(criteria([0, -50, -80, -110, -111, -111]), 10.0).k == 4
+    # the rise is that to a quarter more clusters: at the minimum itself V may be level
+    level = criteria([0, -90, -120, -140, -150, -155, -158, -160, -159, -149, -139])
+    assert sharpest(level, 10.0).k == 8 and sharpest(level, 20.0).k == 2
     # nothing is known beyond the last one
     assert sharpest(criteria([0, -400, -800, -810]), 10.0).k == 4
     assert sharpest(criteria([0, 1, 2]), 10.0).k == 1

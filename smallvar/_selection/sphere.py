@@ -30,9 +30,10 @@ SUBSPACE_ROWS = 1024  # rows that these directions are found from
 PRIOR_ROWS = 6
 # price of a coordinate of a center, times log(distinct rows): that of an integrated likelihood
 PER_COORDINATE = 1.0
-# where the criterion rises, beyond its minimum, by less than this share of the price of a cluster,
-# clusters are worth their price only because they describe what the density of a cluster misses
-RISE = 0.5
+# where the criterion rises, from its minimum to a quarter more clusters, by less than this share of
+# their price, clusters are worth that only because they describe what the density of one misses. (At
+# the minimum itself the slope is small in any case, where pieces become clusters little by little)
+RISE, BEYOND = 0.5, 1.25
 OPPOSITE = 1e-12  # least value of (1 + c) / 2, which is 0 for rows opposite of their center
 
 
@@ -211,7 +212,10 @@ def sharpest(clusterings, price):
         hull.append(clustering)
     at = int(np.argmin([clustering.criterion for clustering in hull]))
     slopes = [_slope(*pair) for pair in pairwise(hull)]
-    if at == 0 or at == len(slopes) or slopes[at] >= RISE * price:
+    if at == 0 or at == len(slopes):
+        return hull[at]
+    more = next((c for c in hull[at + 1 :] if c.k >= BEYOND * hull[at].k), hull[-1])
+    if _slope(hull[at], more) >= RISE * price:
         return hull[at]
     bends = [slopes[j - 1] / min(slopes[j], -price) for j in range(1, at + 1)]
     return hull[1 + int(np.argmax(bends))]
