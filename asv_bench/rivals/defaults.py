@@ -20,6 +20,7 @@ from smallvar import (
     MahalanobisMeans,
     MixedDPMeans,
     ScaleWarning,
+    ShapeMeans,
     SphericalDPMeans,
     UnclearNumberWarning,
 )
@@ -69,6 +70,7 @@ def comparisons():
     yield from small_tables()
     yield from wide_tables()
     yield from other_estimators()
+    yield from beside_the_fit()
 
 
 def of_default(name, X, truth, rivals, bound, turns=9):
@@ -157,3 +159,24 @@ def other_estimators():
         quality(truth),
         2.9,
     )
+
+
+def beside_the_fit():
+    """What is found beside the number, and clusters of any shape, in multiples of a fit."""
+    for n, d, k in ((1000, 2, 5), (100_000, 16, 20)):
+        X, truth = mixture(n, d, k)
+        fit = {"the fit": lambda X=X: DPMeans(random_state=0, n_threads=1).fit_predict(X)}
+        for name in ("probabilities_", "outlier_scores_", "profiles_"):
+
+            def ours(X=X, name=name):
+                model = DPMeans(random_state=0, n_threads=1).fit(X)
+                getattr(model, name)
+                return model.labels_
+
+            yield Comparison(f"DPMeans(), {name}, {n} x {d}", ours, fit, quality(truth))
+        yield Comparison(
+            f"ShapeMeans() {n} x {d}, beside DPMeans()",
+            lambda X=X: ShapeMeans(random_state=0, n_threads=1).fit_predict(X),
+            {"DPMeans()": fit["the fit"]},
+            quality(truth),
+        )

@@ -309,9 +309,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     each cluster that has an inverse Wishart prior at v I, of the weight of 6 d rows, over which the
     likelihood is integrated (of more than 128 columns, in the 128 of the largest second moments;
     in others it is spherical). A coordinate of a center costs log(u). If the criterion rises
-    beyond its minimum by less than half the price of a cluster for each, pieces of clusters lower
-    it. Then K is where it bends most: on its lower convex hull, where the fall to K is the largest
-    multiple of that beyond K, or of the price if that is more.
+    from its minimum to a quarter more clusters by less than half the price of each, pieces of
+    clusters lower it. Then K is where it bends most: on its lower convex hull, where the fall to K
+    is the largest multiple of that beyond K, or of the price if that is more.
 
     The price of a cluster grows with the number of directions in which the rows vary. In tf-idf
     rows these are hundreds or thousands, most of them words of few texts, so the price is more than

@@ -31,8 +31,8 @@ PRIOR_ROWS = 6
 # price of a coordinate of a center, times log(distinct rows): that of an integrated likelihood
 PER_COORDINATE = 1.0
 # where the criterion rises, from its minimum to a quarter more clusters, by less than this share of
-# their price, clusters are worth that only because they describe what the density of one misses. (At
-# the minimum itself the slope is small in any case, where pieces become clusters little by little)
+# their price, clusters are worth that only because they describe what the density of one misses
+# (at the minimum the slope is small in any case, where pieces become clusters little by little)
 RISE, BEYOND = 0.5, 1.25
 OPPOSITE = 1e-12  # least value of (1 + c) / 2, which is 0 for rows opposite of their center
 
