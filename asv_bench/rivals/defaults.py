@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+from benchmarks.common import blobs, penalty
 from benchmarks.hdp import shared
 from benchmarks.mixed import table
 from scipy.cluster.hierarchy import linkage
@@ -51,6 +52,12 @@ def counts(n, d, k):
     return rng.poisson(rng.gamma(2.0, 5.0, (k, d))[truth]).astype(float), truth
 
 
+def begun(X, lam):
+    """Labels for a penalty, from the centers that the data choose."""
+    first = DPMeans(random_state=0, n_threads=1).fit(X)
+    return DPMeans(lam=lam, init=first.cluster_centers_, n_threads=1).fit_predict(X)
+
+
 def quality(truth):
     """The number of clusters, and how well they agree with the true ones."""
 
@@ -68,6 +75,7 @@ def comparisons():
     for warning in (UnclearNumberWarning, ScaleWarning, ConvergenceWarning):
         warnings.simplefilter("ignore", warning)
     yield from small_tables()
+    yield from a_given_penalty()
     yield from wide_tables()
     yield from other_estimators()
     yield from beside_the_fit()
@@ -89,6 +97,22 @@ def small_tables():
         X, truth = mixture(n, d, k)
         rivals = {"Ward's tree": lambda X=X: linkage(X, "ward") is None or None}
         yield of_default(f"DPMeans() {n} x {d}, beside Ward's tree", X, truth, rivals, 1.3)
+
+
+def a_given_penalty():
+    """Algorithm 1 from the mean in many rows, where it opens too many, beside the path's centers."""
+    X, truth = blobs(1_000_000, 16, 20)
+    lam = penalty(16)
+    yield Comparison(
+        "DPMeans(lam) 1000000 x 16, K 20, beside other starts",
+        lambda: DPMeans(lam=lam, n_threads=1).fit_predict(X),
+        {
+            "DPMeans(lam, init=centers of DPMeans())": lambda: begun(X, lam),
+            "DPMeans()": lambda: DPMeans(random_state=0, n_threads=1).fit_predict(X),
+        },
+        quality(truth),
+        turns=3,
+    )
 
 
 def wide_tables():
