@@ -100,7 +100,7 @@ def small_tables():
 
 
 def a_given_penalty():
-    """Algorithm 1 from the mean in many rows, where it opens too many, beside the path's centers."""
+    """Algorithm 1 in many rows, where it opens too many, beside the centers of a path."""
     X, truth = blobs(1_000_000, 16, 20)
     lam = penalty(16)
     yield Comparison(
