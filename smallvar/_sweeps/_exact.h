@@ -21,6 +21,7 @@ SV_CHOOSE(sc_roots_f)
 SV_CHOOSE(sc_roots_d)
 SV_CHOOSE(sc_least)
 SV_CHOOSE(sc_least_block)
+SV_CHOOSE(sc_ward)
 SV_CHOOSE(sc_cheapest)
 
 #endif
@@ -192,25 +193,35 @@ static void SV_(sc_least_block)(const double *SV_RESTRICT x, ptrdiff_t d, const 
 #undef TAKE
 }
 
-/* Ward's costs w_self w_k / (w_self + w_k) ||x - c_k||^2 of cluster self with all others of weight > 0; returns the
- * first one that has the least (-1: there is no other).
- * IN x: d, its mean; columns: d x capacity, the means; weight: k.
+/* Ward's costs w_self w_k / (w_self + w_k) square_k of cluster self with all others of weight > 0; returns the first one
+ * that has the least (-1: there is no other).
+ * IN square: k, squared distances of the means (may be cost); weight: k.
  * OUT cost: k, infinite for itself and those of weight 0; least. */
-static ptrdiff_t SV_(sc_cheapest)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
-                                  ptrdiff_t capacity, ptrdiff_t k, const double *SV_RESTRICT weight, ptrdiff_t self,
-                                  double *SV_RESTRICT cost, double *least)
+static ptrdiff_t SV_(sc_ward)(const double *square, ptrdiff_t k, const double *SV_RESTRICT weight, ptrdiff_t self,
+                              double *cost, double *least)
 {
     ptrdiff_t i, arg = -1;
     const double w = weight[self];
     double best;
-    SV_(sc_squares)(x, d, columns, capacity, k, cost);
-    for (i = 0; i < k; i++) cost[i] = weight[i] > 0.0 ? w * weight[i] / (w + weight[i]) * cost[i] : HUGE_VAL;
+    for (i = 0; i < k; i++) { /* the quotient for all, so that the loop has no branch */
+        const double paid = w * weight[i] / (w + weight[i]) * square[i];
+        cost[i] = weight[i] > 0.0 ? paid : HUGE_VAL;
+    }
     cost[self] = HUGE_VAL;
     best = SV_(sc_min)(cost, k);
     if (best < HUGE_VAL)
         for (arg = 0; cost[arg] != best; arg++) {}
     *least = best;
     return arg;
+}
+
+/* sc_ward with the squared distances ||x - c_k||^2.  IN x: d, the mean of self; columns: d x capacity, the means. */
+static ptrdiff_t SV_(sc_cheapest)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
+                                  ptrdiff_t capacity, ptrdiff_t k, const double *SV_RESTRICT weight, ptrdiff_t self,
+                                  double *SV_RESTRICT cost, double *least)
+{
+    SV_(sc_squares)(x, d, columns, capacity, k, cost);
+    return SV_(sc_ward)(cost, k, weight, self, cost, least);
 }
 
 #endif

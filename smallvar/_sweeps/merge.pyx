@@ -19,6 +19,21 @@ still make the union cheaper than the partner of c, or as cheap and of a lower n
 costs of the union with all clusters are computed anyway, to find its own partner. Between calls of ``merge`` centers
 move, and a cluster that has moved may be cheaper for any other one: ``prepare`` compares them in the same way.
 
+*Known squares.* In many columns the squared distances Q of all pairs of means are kept. Those of a union follow from
+Lance and Williams' equation: with p = w_a / (w_a + w_b) and q = 1 - p,
+
+    Q(union, c) = p Q(a, c) + q Q(b, c) - p q Q(a, b).
+
+Costs made of these are off by rounding; what is off by more than the bound below is decided by them, and among the
+others costs are computed from the means. So partners, and the costs of mergers, have the same bits as without Q.
+
+*Error bound.* Let Q(a, c) be off by e_a + e_c at most, e_a being ``error`` of cluster a. By the equation Q(union, c) is
+off by e_union + e_c, with e_union = p e_a + q e_b + p q (e_a + e_b) + r, where r stands for the rounding of the
+equation and of the means. No distance is above 2 sqrt(d) / scale (see Frame), and u is the unit roundoff: a squared
+distance that is computed from the means is off by (d + 2) u times its value at most, and the three products of the
+equation, the weights and p and q by some 10 u. A mean is off by ``rounding``, a squared distance; that of the union is
+compared with one made of two other means.
+
 *Numbers.* During a call of ``merge`` clusters keep their numbers, and the union has that of a < b. The row of b stays
 in the tables, with weight 0: rows without weight count as infinitely expensive. At the end of the call the unions are
 numbered in their order, without gaps.
@@ -36,7 +51,7 @@ other, and which number of clusters is best, is decided in smallvar/_selection.
 """
 
 from cython.parallel cimport prange
-from libc.math cimport HUGE_VAL
+from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcpy
 
 from smallvar._sweeps.dpmeans cimport DPSweep
@@ -49,20 +64,27 @@ from smallvar._sweeps.state cimport (
     BIG, CHUNK, WORK, Bounds, State, memory_of, record_move, squared_distance, upper_bound
 )
 from smallvar._sweeps.sums cimport sums_copy, sums_t, sums_total, sums_unite, sums_weight
+from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE
 
 import numpy as np
 
 cdef extern from "_exact.h" nogil:
     # returns the first cluster that is cheapest to merge with cluster ``self``, whose mean is x; -1, and HUGE_VAL as
     # least, if there is no other.  OUT costs: k, HUGE_VAL for the cluster itself and for rows without weight; least
+    void sc_squares(const double* x, Py_ssize_t d, const double* columns, Py_ssize_t capacity, Py_ssize_t k, double* cost)
+    # the same with squared distances that are known: square, k
+    Py_ssize_t sc_ward(const double* square, Py_ssize_t k, const double* weight, Py_ssize_t self, double* costs,
+                       double* least)
     Py_ssize_t sc_cheapest(const double* x, Py_ssize_t d, const double* columns, Py_ssize_t capacity, Py_ssize_t k,
                            const double* weight, Py_ssize_t self, double* costs, double* least)
 
 cdef enum:
-    # clusters, at most, whose costs with each other are all kept: also for each column, so that they take less time to
-    # be read than to be computed, and not much more memory than the means
+    # clusters, at most, whose squared distances from each other are all kept: 32 MB; in fewer columns than these, they
+    # take less time to be computed than to be read and written
     MOST_PAIRED = 2048
-    PAIRED = 16
+    PAIRED_COLUMNS = 16
+    BLOCK = 64          # means that are compared with all others while they are in the cache
+    CLOSE = 16          # where more than one in CLOSE clusters may be the cheapest, all costs are computed from the means
     SEEDS = 256         # centers opened before all points are compared with them
 
 cdef extern from *:
@@ -82,29 +104,105 @@ cdef struct MergeClusters:  # what mergers need to know of the clusters, those m
     int* partner            # capacity; -1: there is no other cluster
     double* partner_cost    # capacity: Ward's cost of merging with the partner
     double* scratch_costs   # threads x capacity: costs of merging one cluster with each of the others
-    double* pair_costs      # capacity x capacity: the same for each cluster; NULL: computed again when they are needed
+    double* squares         # capacity x capacity: squared distances of the means; NULL: computed when they are needed
+    double* error           # capacity: bounds on the error of squares, see above
+    double largest_error    # of a cluster that is a union; 0: squares are those of the means
+    double first_error      # e_a of a cluster whose squares are those of the means
+    double error_of_union   # r above
+
+
+cdef double cost_of_pair(MergeClusters* clusters, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
+    """Ward's cost of two clusters of weight > 0, computed from their means."""
+    cdef double w = clusters.weight[a], v = clusters.weight[b]
+    return w * v / (w + v) * squared_distance(
+        clusters.mean + a * clusters.d, 1, clusters.mean + b * clusters.d, clusters.d
+    )
+
+
+cdef inline double cost_error(MergeClusters* clusters, double weight) noexcept nogil:
+    """Bound on the difference of a cost by ``squares`` from that by means, where one cluster has this weight."""
+    # the factor of Q is below either weight; Q is off by twice largest_error, the cost by means by first_error
+    return 4.0 * weight * clusters.largest_error
+
+
+cdef void find_partner_by_means(MergeClusters* clusters, Py_ssize_t k, double* costs) noexcept nogil:
+    """Find the partner of cluster k among all others by their means.  OUT costs."""
+    clusters.partner[k] = <int> sc_cheapest(
+        clusters.mean + k * clusters.d, clusters.d, clusters.columns, clusters.capacity, clusters.k, clusters.weight, k,
+        costs, &clusters.partner_cost[k]
+    )
 
 
 cdef void find_partner(MergeClusters* clusters, Py_ssize_t k, int thread) noexcept nogil:
     """Find the partner of cluster k among all others; scratch_costs of the thread get its costs with them."""
     cdef double* costs = clusters.scratch_costs + thread * clusters.capacity
-    clusters.partner[k] = <int> sc_cheapest(
-        clusters.mean + k * clusters.d, clusters.d, clusters.columns, clusters.capacity, clusters.k, clusters.weight, k,
-        costs, &clusters.partner_cost[k]
-    )
-    if clusters.pair_costs != NULL:
-        memcpy(clusters.pair_costs + k * clusters.capacity, costs, clusters.k * sizeof(double))
-
-
-cdef void find_partner_by_costs(MergeClusters* clusters, Py_ssize_t k) noexcept nogil:
-    """Find the partner of cluster k, by costs that are known."""
-    cdef const double* costs = clusters.pair_costs + k * clusters.capacity
-    cdef Py_ssize_t c, best = -1
-    cdef double least = HUGE_VAL
+    cdef double least, cost, limit
+    cdef Py_ssize_t c, first, close = 0
+    if clusters.squares == NULL:
+        find_partner_by_means(clusters, k, costs)
+        return
+    first = sc_ward(clusters.squares + k * clusters.capacity, clusters.k, clusters.weight, k, costs, &least)
+    clusters.partner[k], clusters.partner_cost[k] = <int> first, least
+    if clusters.largest_error == 0.0 or first < 0:
+        return
+    limit = least + 2.0 * cost_error(clusters, clusters.weight[k])
     for c in range(clusters.k):
-        if costs[c] < least:
-            least, best = costs[c], c
-    clusters.partner[k], clusters.partner_cost[k] = <int> best, least
+        close += costs[c] <= limit
+    if close * CLOSE > clusters.k:
+        find_partner_by_means(clusters, k, costs)
+        return
+    clusters.partner_cost[k] = cost_of_pair(clusters, k, first)
+    if close == 1:
+        return
+    for c in range(clusters.k):
+        if costs[c] <= limit:
+            cost = cost_of_pair(clusters, k, c)
+            if cost < clusters.partner_cost[k] or (cost == clusters.partner_cost[k] and c < clusters.partner[k]):
+                clusters.partner[k], clusters.partner_cost[k] = <int> c, cost
+
+
+cdef void find_squares(MergeClusters* clusters, Py_ssize_t k) noexcept nogil:
+    """Set the squared distances of cluster k from all others by the means."""
+    cdef double* squares = clusters.squares + k * clusters.capacity
+    cdef Py_ssize_t c
+    sc_squares(
+        clusters.mean + k * clusters.d, clusters.d, clusters.columns, clusters.capacity, clusters.k, squares
+    )
+    for c in range(clusters.k):
+        clusters.squares[c * clusters.capacity + k] = squares[c]
+    clusters.error[k] = clusters.first_error
+
+
+cdef void find_squares_of_block(MergeClusters* clusters, Py_ssize_t block) noexcept nogil:
+    """Set the squared distances of the clusters of a block from each other and from those of later blocks."""
+    cdef Py_ssize_t start = block * BLOCK, size = min(<Py_ssize_t> BLOCK, clusters.k - start), k, c
+    cdef double* squares
+    for k in range(start, clusters.k):
+        squares = clusters.squares + k * clusters.capacity + start
+        sc_squares(
+            clusters.mean + k * clusters.d, clusters.d, clusters.columns + start, clusters.capacity, size, squares
+        )
+        for c in range(size):
+            clusters.squares[(start + c) * clusters.capacity + k] = squares[c]
+    for c in range(start, start + size):
+        clusters.error[c] = clusters.first_error
+
+
+cdef void unite_squares(MergeClusters* clusters, Py_ssize_t a, Py_ssize_t b, double p) noexcept nogil:
+    """Set the squared distances of cluster a to those of the union of a and b, by Lance and Williams' equation."""
+    cdef double* of_a = clusters.squares + a * clusters.capacity
+    cdef const double* of_b = clusters.squares + b * clusters.capacity
+    cdef double q = 1.0 - p, between = p * q * of_a[b]
+    cdef double* error = clusters.error
+    cdef Py_ssize_t c
+    for c in range(clusters.k):
+        of_a[c] = p * of_a[c] + q * of_b[c] - between
+    of_a[a] = 0.0
+    for c in range(clusters.k):
+        if clusters.weight[c] > 0.0:
+            clusters.squares[c * clusters.capacity + a] = of_a[c]
+    error[a] = p * error[a] + q * error[b] + p * q * (error[a] + error[b]) + clusters.error_of_union
+    clusters.largest_error = max(clusters.largest_error, error[a])
 
 
 cdef void set_mean(MergeClusters* clusters, Py_ssize_t k, const double* mean) noexcept nogil:
@@ -345,20 +443,32 @@ cdef class MergeSweep(DPSweep):
         if self.merge_arrays is not None and k <= self.clusters.capacity:
             return
         self.merge_arrays = (
-            np.zeros((2 * d + 2 + self.n_threads) * k), np.zeros(2 * k, dtype=np.float32),
+            np.zeros((2 * d + 3 + self.n_threads) * k), np.zeros(2 * k, dtype=np.float32),
             np.zeros(3 * k, dtype=np.int32), np.zeros(k, dtype=np.uint8),
-            np.empty(k * k if k <= min(<Py_ssize_t> MOST_PAIRED, PAIRED * d) else 1),
+            np.empty(k * k if k <= MOST_PAIRED and d >= PAIRED_COLUMNS else 1),
         )
         doubles, floats, ints, flags, pairs = self.merge_arrays
         # with k = 0 clusters in the tables, take_clusters counts all as changed
         self.clusters = MergeClusters(
             0, d, k, &doubles[0], &doubles[d * k], &doubles[2 * d * k], &ints[0], &doubles[(2 * d + 1) * k],
-            &doubles[(2 * d + 2) * k], NULL
+            &doubles[(2 * d + 3) * k], NULL, &doubles[(2 * d + 2) * k], 0.0, 0.0, 0.0
         )
         if pairs.shape[0] == k * k:
-            self.clusters.pair_costs = &pairs[0]
+            self.clusters.squares = &pairs[0]
+        self.bound_errors()
         self.listed, self.merged_into, self.is_changed = &ints[k], &ints[2 * k], &flags[0]
         self.shared_drift, self.extra_drift = &floats[0], &floats[k]
+
+    cdef void bound_errors(self) noexcept nogil:
+        """Set first_error and error_of_union, see Error bound above."""
+        cdef MergeClusters* clusters = &self.clusters
+        cdef double farthest = 4.0 * clusters.d / (self.state.frame.scale * self.state.frame.scale)  # a square
+        cdef double rounding = self.state.frame.rounding
+        # also the rounding of costs and of limits, a few u
+        clusters.first_error = (clusters.d + 16) * ROUNDOFF_DOUBLE * farthest
+        clusters.error_of_union = (
+            16.0 * ROUNDOFF_DOUBLE * farthest + 4.0 * sqrt(rounding * farthest) + 4.0 * rounding
+        )
 
     cdef prepare(self):
         """Bring means, weights and partners of all clusters up to date with the sweep.
@@ -383,11 +493,15 @@ cdef class MergeSweep(DPSweep):
                 ):
                     self.listed[n_listed] = <int> k
                     n_listed += 1
-            if not all_listed:
+            if all_listed:
+                self.find_all_squares()
+            else:
                 for k in range(clusters.k):
                     if self.is_changed[k]:
+                        if clusters.squares != NULL:
+                            find_squares(clusters, k)
                         self.offer_partner(k)  # and find its own, which no later offer changes: costs are symmetric
-            self.find_partners(n_listed, not all_listed)
+            self.find_partners(n_listed)
             self.check_signals((clusters.k if all_listed else n_changed + n_listed) * clusters.k)
 
     cdef Py_ssize_t take_clusters(self) noexcept nogil:
@@ -410,17 +524,29 @@ cdef class MergeSweep(DPSweep):
         clusters.k = self.state.centers.n
         return n_changed
 
-    cdef void find_partners(self, Py_ssize_t size, bint by_costs) noexcept nogil:
-        """Find the partner of each of the ``size`` listed clusters among all others; by costs that are known, if any.
-        """
+    cdef void find_all_squares(self) noexcept nogil:
+        """Set the squared distances of all pairs, if they are kept, by the means."""
         cdef MergeClusters* clusters = &self.clusters
-        cdef Py_ssize_t i
+        cdef Py_ssize_t block, n_blocks = (clusters.k + BLOCK - 1) // BLOCK
         cdef ParallelLoop loop
-        if by_costs and clusters.pair_costs != NULL:
-            for i in range(size):
-                find_partner_by_costs(clusters, self.listed[i])
+        if clusters.squares == NULL:
             return
-        loop = begin_loop(size, self.n_threads if size * clusters.k * clusters.d > PAYS else 1)
+        clusters.largest_error = 0.0
+        loop = begin_loop(n_blocks, self.n_threads if clusters.k * clusters.k * clusters.d > PAYS else 1)
+        if loop.threads == 1:
+            for block in range(n_blocks):
+                find_squares_of_block(clusters, block)
+        else:
+            for block in prange(n_blocks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                begin_chunk(&loop)
+                find_squares_of_block(clusters, block)
+        end_loop(&loop)
+
+    cdef void find_partners(self, Py_ssize_t size) noexcept nogil:
+        """Find the partner of each of the ``size`` listed clusters among all others."""
+        cdef MergeClusters* clusters = &self.clusters
+        cdef Py_ssize_t i, work = size * clusters.k * (clusters.d if clusters.squares == NULL else 4)
+        cdef ParallelLoop loop = begin_loop(size, self.n_threads if work > PAYS else 1)
         if loop.threads == 1:
             for i in range(size):
                 find_partner(clusters, self.listed[i], 0)
@@ -436,16 +562,16 @@ cdef class MergeSweep(DPSweep):
         """
         cdef MergeClusters* clusters = &self.clusters
         cdef const double* costs = clusters.scratch_costs
+        cdef double cost, error = 0.0
         cdef Py_ssize_t c
+        if clusters.squares != NULL:
+            error = cost_error(clusters, clusters.weight[k])
         find_partner(clusters, k, 0)
         for c in range(clusters.k):
-            if clusters.pair_costs != NULL:
-                clusters.pair_costs[c * clusters.capacity + k] = costs[c]
-            if costs[c] < clusters.partner_cost[c] or (
-                costs[c] == clusters.partner_cost[c] and k < clusters.partner[c]
-            ):
-                clusters.partner_cost[c] = costs[c]
-                clusters.partner[c] = <int> k
+            if costs[c] - error <= clusters.partner_cost[c] and costs[c] < HUGE_VAL:
+                cost = costs[c] if error == 0.0 else cost_of_pair(clusters, k, c)
+                if cost < clusters.partner_cost[c] or (cost == clusters.partner_cost[c] and k < clusters.partner[c]):
+                    clusters.partner_cost[c], clusters.partner[c] = cost, <int> k
 
     cdef void unite(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
         """Make cluster a the union of a and b, and b a row without weight; find the partners that this changes."""
@@ -453,6 +579,8 @@ cdef class MergeSweep(DPSweep):
         cdef const sums_t* sums = &self.sums.table
         cdef Py_ssize_t j, k, n_listed = 0
         cdef double* mean = clusters.mean + a * clusters.d
+        if clusters.squares != NULL:
+            unite_squares(clusters, a, b, clusters.weight[a] / (clusters.weight[a] + clusters.weight[b]))
         sums_unite(sums, a, sums, b)
         clusters.weight[a] = sums_weight(sums, a)
         for j in range(clusters.d):
@@ -462,13 +590,11 @@ cdef class MergeSweep(DPSweep):
         clusters.partner_cost[b] = HUGE_VAL
         self.merged_into[b] = <int> a
         for k in range(clusters.k):
-            if clusters.pair_costs != NULL:
-                clusters.pair_costs[k * clusters.capacity + b] = HUGE_VAL
             if clusters.weight[k] > 0.0 and k != a and (clusters.partner[k] == a or clusters.partner[k] == b):
                 self.listed[n_listed] = <int> k
                 n_listed += 1
         self.offer_partner(a)
-        self.find_partners(n_listed, True)
+        self.find_partners(n_listed)
 
     cdef void end_mergers(self) noexcept nogil:
         """Make the unions the clusters of the sweep: centers, sums, labels and bounds follow."""
@@ -531,8 +657,8 @@ cdef class MergeSweep(DPSweep):
                 state.bounds.center_shift[kept] = self.shared_drift[k] * <float> SLACK
                 memcpy(state.centers.coordinates + kept * d, clusters.mean + kept * d, d * sizeof(double))
                 kept += 1
-        if clusters.pair_costs != NULL:
-            self.number_costs()
+        if clusters.squares != NULL:
+            self.number_squares()
         for k in range(kept):
             if clusters.partner[k] >= 0:
                 clusters.partner[k] = self.remap[clusters.partner[k]] if kept > 1 else -1
@@ -540,18 +666,17 @@ cdef class MergeSweep(DPSweep):
             self.remap[k] = self.remap[self.merged_into[k]]
         return kept
 
-    cdef void number_costs(self) noexcept nogil:
-        """Bring the costs of pairs to the new numbers of the unions."""
+    cdef void number_squares(self) noexcept nogil:
+        """Bring the squared distances, and bounds on their errors, to the new numbers of the unions."""
         cdef MergeClusters* clusters = &self.clusters
         cdef Py_ssize_t k, c, capacity = clusters.capacity
         for k in range(self.state.centers.n):
             if self.merged_into[k] == k:
+                # new numbers are not above old ones: nothing is overwritten that is still to be read
+                clusters.error[self.remap[k]] = clusters.error[k]
                 for c in range(self.state.centers.n):
                     if self.merged_into[c] == c:
-                        # new numbers are not above old ones: nothing is overwritten that is still to be read
-                        clusters.pair_costs[self.remap[k] * capacity + self.remap[c]] = (
-                            clusters.pair_costs[k * capacity + c]
-                        )
+                        clusters.squares[self.remap[k] * capacity + self.remap[c]] = clusters.squares[k * capacity + c]
 
     cdef void renumber_points(self) noexcept nogil:
         """Bring upper bounds and labels of all points up to date after mergers."""
