@@ -21,6 +21,7 @@ SV_CHOOSE(sc_roots_f)
 SV_CHOOSE(sc_roots_d)
 SV_CHOOSE(sc_least)
 SV_CHOOSE(sc_least_block)
+SV_CHOOSE(sc_first)
 SV_CHOOSE(sc_ward)
 SV_CHOOSE(sc_cheapest)
 
@@ -121,6 +122,17 @@ SV_INLINE double SV_(sc_min)(const double *cost, ptrdiff_t k)
     return best;
 }
 
+/* The first of k costs that is the least, which is stored in least; -1 if all are infinite. */
+static ptrdiff_t SV_(sc_first)(const double *cost, ptrdiff_t k, double *least)
+{
+    ptrdiff_t arg = -1;
+    const double best = SV_(sc_min)(cost, k);
+    if (best < HUGE_VAL)
+        for (arg = 0; cost[arg] != best; arg++) {}
+    *least = best;
+    return arg;
+}
+
 /* The least of the costs offset_k + factor_k ||x - c_k||^2; returns the first k that has it (-1: all are infinite).
  * IN x: d; columns: d x capacity, the centers; offset: k; factor: k, or NULL: all 1.
  * OUT cost: k, scratch, infinite for the returned one; least; second: the least of the others. */
@@ -200,19 +212,14 @@ static void SV_(sc_least_block)(const double *SV_RESTRICT x, ptrdiff_t d, const 
 static ptrdiff_t SV_(sc_ward)(const double *square, ptrdiff_t k, const double *SV_RESTRICT weight, ptrdiff_t self,
                               double *cost, double *least)
 {
-    ptrdiff_t i, arg = -1;
     const double w = weight[self];
-    double best;
+    ptrdiff_t i;
     for (i = 0; i < k; i++) { /* the quotient for all, so that the loop has no branch */
         const double paid = w * weight[i] / (w + weight[i]) * square[i];
         cost[i] = weight[i] > 0.0 ? paid : HUGE_VAL;
     }
     cost[self] = HUGE_VAL;
-    best = SV_(sc_min)(cost, k);
-    if (best < HUGE_VAL)
-        for (arg = 0; cost[arg] != best; arg++) {}
-    *least = best;
-    return arg;
+    return SV_(sc_first)(cost, k, least);
 }
 
 /* sc_ward with the squared distances ||x - c_k||^2.  IN x: d, the mean of self; columns: d x capacity, the means. */

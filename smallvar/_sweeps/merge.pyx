@@ -9,14 +9,15 @@ that is not merged is a union of itself alone.
 
 *Partners.* Each cluster has a partner, the one that is cheapest to merge with, the lowest number at a tie; so the
 cheapest pair is a cluster and its partner. When b is merged into a, costs between other clusters stay what they are.
-Clusters whose partner was a or b search all clusters again. Another cluster c keeps its partner, as Ward's cost is
-reducible: with W the sum of the three weights,
+Ward's cost is reducible: with W the sum of the three weights,
 
     W cost(union, c) = (w_a + w_c) cost(a, c) + (w_b + w_c) cost(b, c) - w_c cost(a, b),
 
-and where a and b are the cheapest pair, this is at least W times the cheaper of cost(a, c) and cost(b, c). Rounding may
-still make the union cheaper than the partner of c, or as cheap and of a lower number, so the two are compared: the
-costs of the union with all clusters are computed anyway, to find its own partner. Between calls of ``merge`` centers
+and where a and b are the cheapest pair, this is at least W times the cheaper of cost(a, c) and cost(b, c). So another
+cluster c keeps its partner, and where that was a or b its cost is a bound, which no cost of c is below: c searches all
+clusters again only if that is the least cost of all clusters. Rounding may still make the union cheaper than the
+partner of c or the bound, or as cheap as the partner and of a lower number, so the two are compared: the costs of the
+union with all clusters are computed anyway, to find its own partner. Between calls of ``merge`` centers
 move, and a cluster that has moved may be cheaper for any other one: ``prepare`` compares them in the same way.
 
 *Known squares.* In many columns the squared distances Q of all pairs of means are kept. Those of a union follow from
@@ -72,6 +73,7 @@ cdef extern from "_exact.h" nogil:
     # returns the first cluster that is cheapest to merge with cluster ``self``, whose mean is x; -1, and HUGE_VAL as
     # least, if there is no other.  OUT costs: k, HUGE_VAL for the cluster itself and for rows without weight; least
     void sc_squares(const double* x, Py_ssize_t d, const double* columns, Py_ssize_t capacity, Py_ssize_t k, double* cost)
+    Py_ssize_t sc_first(const double* cost, Py_ssize_t k, double* least)
     # the same with squared distances that are known: square, k
     Py_ssize_t sc_ward(const double* square, Py_ssize_t k, const double* weight, Py_ssize_t self, double* costs,
                        double* least)
@@ -101,8 +103,8 @@ cdef struct MergeClusters:  # what mergers need to know of the clusters, those m
     double* mean            # capacity x d
     double* columns         # d x capacity: the means in columns, for vector instructions
     double* weight          # capacity; 0: merged into another one
-    int* partner            # capacity; -1: there is no other cluster
-    double* partner_cost    # capacity: Ward's cost of merging with the partner
+    int* partner            # capacity; -1: to be found
+    double* partner_cost    # capacity: Ward's cost of merging with the partner; no cost is below it where that is unknown
     double* scratch_costs   # threads x capacity: costs of merging one cluster with each of the others
     double* squares         # capacity x capacity: squared distances of the means; NULL: computed when they are needed
     double* error           # capacity: bounds on the error of squares, see above
@@ -136,7 +138,7 @@ cdef void find_partner_by_means(MergeClusters* clusters, Py_ssize_t k, double* c
 cdef void find_partner(MergeClusters* clusters, Py_ssize_t k, int thread) noexcept nogil:
     """Find the partner of cluster k among all others; scratch_costs of the thread get its costs with them."""
     cdef double* costs = clusters.scratch_costs + thread * clusters.capacity
-    cdef double least, cost, limit
+    cdef double least, second, cost, limit
     cdef Py_ssize_t c, first, close = 0
     if clusters.squares == NULL:
         find_partner_by_means(clusters, k, costs)
@@ -146,13 +148,16 @@ cdef void find_partner(MergeClusters* clusters, Py_ssize_t k, int thread) noexce
     if clusters.largest_error == 0.0 or first < 0:
         return
     limit = least + 2.0 * cost_error(clusters, clusters.weight[k])
+    clusters.partner_cost[k] = cost_of_pair(clusters, k, first)
+    costs[first] = HUGE_VAL
+    sc_first(costs, clusters.k, &second)
+    costs[first] = least
+    if second > limit:
+        return
     for c in range(clusters.k):
         close += costs[c] <= limit
     if close * CLOSE > clusters.k:
         find_partner_by_means(clusters, k, costs)
-        return
-    clusters.partner_cost[k] = cost_of_pair(clusters, k, first)
-    if close == 1:
         return
     for c in range(clusters.k):
         if costs[c] <= limit:
@@ -402,6 +407,7 @@ cdef class MergeSweep(DPSweep):
         """
         cdef MergeClusters* clusters = &self.clusters
         cdef Py_ssize_t k, a, b, m
+        cdef double least
         if not 0 <= count < self.state.centers.n:
             raise ValueError(f"count must be >= 0 and < {self.state.centers.n}, got {count}")
         pair_array = np.empty((count, 2), dtype=np.intp)
@@ -416,13 +422,14 @@ cdef class MergeSweep(DPSweep):
             for k in range(clusters.k):
                 self.merged_into[k] = <int> k
             for m in range(count):
-                a = 0  # the cheapest pair is the cluster with the least partner_cost and its partner
-                for k in range(1, clusters.k):
-                    if clusters.partner_cost[k] < clusters.partner_cost[a]:
-                        a = k
-                merger_cost[m] = clusters.partner_cost[a]
-                if not merger_cost[m] < HUGE_VAL:  # there is another cluster, and Frame keeps costs finite
+                # the cheapest pair is the cluster with the least partner_cost and its partner
+                a = sc_first(clusters.partner_cost, clusters.k, &least)
+                while a >= 0 and clusters.partner[a] < 0:
+                    find_partner(clusters, a, 0)
+                    a = sc_first(clusters.partner_cost, clusters.k, &least)
+                if a < 0:  # no cost is finite: Frame keeps costs finite, and there is another cluster
                     refuse_rows()
+                merger_cost[m] = least
                 b = clusters.partner[a]
                 if b < a:
                     a, b = b, a
@@ -486,8 +493,6 @@ cdef class MergeSweep(DPSweep):
             n_changed = self.take_clusters()
             all_listed = 4 * n_changed > clusters.k  # so many that comparing all with all takes less time
             for k in range(clusters.k):
-                # of rows as they were checked, a partner is -1 only where there was a single cluster before, and then
-                # all have changed
                 if all_listed or (
                     not self.is_changed[k] and (clusters.partner[k] < 0 or self.is_changed[clusters.partner[k]])
                 ):
@@ -574,10 +579,10 @@ cdef class MergeSweep(DPSweep):
                     clusters.partner_cost[c], clusters.partner[c] = cost, <int> k
 
     cdef void unite(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-        """Make cluster a the union of a and b, and b a row without weight; find the partners that this changes."""
+        """Make cluster a the union of a and b, and b a row without weight; find the partner of a."""
         cdef MergeClusters* clusters = &self.clusters
         cdef const sums_t* sums = &self.sums.table
-        cdef Py_ssize_t j, k, n_listed = 0
+        cdef Py_ssize_t j, k
         cdef double* mean = clusters.mean + a * clusters.d
         if clusters.squares != NULL:
             unite_squares(clusters, a, b, clusters.weight[a] / (clusters.weight[a] + clusters.weight[b]))
@@ -590,11 +595,9 @@ cdef class MergeSweep(DPSweep):
         clusters.partner_cost[b] = HUGE_VAL
         self.merged_into[b] = <int> a
         for k in range(clusters.k):
-            if clusters.weight[k] > 0.0 and k != a and (clusters.partner[k] == a or clusters.partner[k] == b):
-                self.listed[n_listed] = <int> k
-                n_listed += 1
+            if clusters.partner[k] == a or clusters.partner[k] == b:
+                clusters.partner[k] = -1
         self.offer_partner(a)
-        self.find_partners(n_listed)
 
     cdef void end_mergers(self) noexcept nogil:
         """Make the unions the clusters of the sweep: centers, sums, labels and bounds follow."""
