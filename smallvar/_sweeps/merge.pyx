@@ -35,9 +35,9 @@ distance that is computed from the means is off by (d + 2) u times its value at 
 equation, the weights and p and q by some 10 u. A mean is off by ``rounding``, a squared distance; that of the union is
 compared with one made of two other means.
 
-*Numbers.* During a call of ``merge`` clusters keep their numbers, and the union has that of a < b. The row of b stays
-in the tables, with weight 0: rows without weight count as infinitely expensive. At the end of the call the unions are
-numbered in their order, without gaps.
+*Numbers.* The union has the number of a < b. The row of b stays in the tables, with weight 0, which counts as infinitely
+expensive, until half of the rows are such: then they are dropped. At the end of the call the unions are numbered in
+their order, without gaps. ``merge`` and the sweep know clusters by their numbers before the call (``number``).
 
 *Bounds.* Bounds refer to the centers as they were at the last sweep. Let the *drift* e_k be how far the center of the
 union U of cluster k is from where that of k was then: the distance from the center that k has now, plus the shift of
@@ -106,7 +106,9 @@ cdef struct MergeClusters:  # what mergers need to know of the clusters, those m
     int* partner            # capacity; -1: to be found
     double* partner_cost    # capacity: Ward's cost of merging with the partner; no cost is below it where that is unknown
     double* scratch_costs   # threads x capacity: costs of merging one cluster with each of the others
-    double* squares         # capacity x capacity: squared distances of the means; NULL: computed when they are needed
+    int* number             # capacity: the number of each before the call of merge
+    Py_ssize_t pitch        # >= k: columns of squares
+    double* squares         # k x pitch: squared distances of the means; NULL: computed when they are needed
     double* error           # capacity: bounds on the error of squares, see above
     double largest_error    # of a cluster that is a union; 0: squares are those of the means
     double first_error      # e_a of a cluster whose squares are those of the means
@@ -143,7 +145,7 @@ cdef void find_partner(MergeClusters* clusters, Py_ssize_t k, int thread) noexce
     if clusters.squares == NULL:
         find_partner_by_means(clusters, k, costs)
         return
-    first = sc_ward(clusters.squares + k * clusters.capacity, clusters.k, clusters.weight, k, costs, &least)
+    first = sc_ward(clusters.squares + k * clusters.pitch, clusters.k, clusters.weight, k, costs, &least)
     clusters.partner[k], clusters.partner_cost[k] = <int> first, least
     if clusters.largest_error == 0.0 or first < 0:
         return
@@ -168,13 +170,13 @@ cdef void find_partner(MergeClusters* clusters, Py_ssize_t k, int thread) noexce
 
 cdef void find_squares(MergeClusters* clusters, Py_ssize_t k) noexcept nogil:
     """Set the squared distances of cluster k from all others by the means."""
-    cdef double* squares = clusters.squares + k * clusters.capacity
+    cdef double* squares = clusters.squares + k * clusters.pitch
     cdef Py_ssize_t c
     sc_squares(
         clusters.mean + k * clusters.d, clusters.d, clusters.columns, clusters.capacity, clusters.k, squares
     )
     for c in range(clusters.k):
-        clusters.squares[c * clusters.capacity + k] = squares[c]
+        clusters.squares[c * clusters.pitch + k] = squares[c]
     clusters.error[k] = clusters.first_error
 
 
@@ -183,20 +185,20 @@ cdef void find_squares_of_block(MergeClusters* clusters, Py_ssize_t block) noexc
     cdef Py_ssize_t start = block * BLOCK, size = min(<Py_ssize_t> BLOCK, clusters.k - start), k, c
     cdef double* squares
     for k in range(start, clusters.k):
-        squares = clusters.squares + k * clusters.capacity + start
+        squares = clusters.squares + k * clusters.pitch + start
         sc_squares(
             clusters.mean + k * clusters.d, clusters.d, clusters.columns + start, clusters.capacity, size, squares
         )
         for c in range(size):
-            clusters.squares[(start + c) * clusters.capacity + k] = squares[c]
+            clusters.squares[(start + c) * clusters.pitch + k] = squares[c]
     for c in range(start, start + size):
         clusters.error[c] = clusters.first_error
 
 
 cdef void unite_squares(MergeClusters* clusters, Py_ssize_t a, Py_ssize_t b, double p) noexcept nogil:
     """Set the squared distances of cluster a to those of the union of a and b, by Lance and Williams' equation."""
-    cdef double* of_a = clusters.squares + a * clusters.capacity
-    cdef const double* of_b = clusters.squares + b * clusters.capacity
+    cdef double* of_a = clusters.squares + a * clusters.pitch
+    cdef const double* of_b = clusters.squares + b * clusters.pitch
     cdef double q = 1.0 - p, between = p * q * of_a[b]
     cdef double* error = clusters.error
     cdef Py_ssize_t c
@@ -205,7 +207,7 @@ cdef void unite_squares(MergeClusters* clusters, Py_ssize_t a, Py_ssize_t b, dou
     of_a[a] = 0.0
     for c in range(clusters.k):
         if clusters.weight[c] > 0.0:
-            clusters.squares[c * clusters.capacity + a] = of_a[c]
+            clusters.squares[c * clusters.pitch + a] = of_a[c]
     error[a] = p * error[a] + q * error[b] + p * q * (error[a] + error[b]) + clusters.error_of_union
     clusters.largest_error = max(clusters.largest_error, error[a])
 
@@ -420,8 +422,10 @@ cdef class MergeSweep(DPSweep):
         self.prepare()
         with nogil:
             for k in range(clusters.k):
-                self.merged_into[k] = <int> k
+                self.merged_into[k] = clusters.number[k] = <int> k
             for m in range(count):
+                if 2 * (self.state.centers.n - m) <= clusters.k:
+                    self.drop_merged()
                 # the cheapest pair is the cluster with the least partner_cost and its partner
                 a = sc_first(clusters.partner_cost, clusters.k, &least)
                 while a >= 0 and clusters.partner[a] < 0:
@@ -433,7 +437,7 @@ cdef class MergeSweep(DPSweep):
                 b = clusters.partner[a]
                 if b < a:
                     a, b = b, a
-                pair[m, 0], pair[m, 1] = a, b
+                pair[m, 0], pair[m, 1] = clusters.number[a], clusters.number[b]
                 self.unite(a, b)
                 self.check_signals(4 * clusters.k)
             self.end_mergers()
@@ -451,14 +455,14 @@ cdef class MergeSweep(DPSweep):
             return
         self.merge_arrays = (
             np.zeros((2 * d + 3 + self.n_threads) * k), np.zeros(2 * k, dtype=np.float32),
-            np.zeros(3 * k, dtype=np.int32), np.zeros(k, dtype=np.uint8),
+            np.zeros(4 * k, dtype=np.int32), np.zeros(k, dtype=np.uint8),
             np.empty(k * k if k <= MOST_PAIRED and d >= PAIRED_COLUMNS else 1),
         )
         doubles, floats, ints, flags, pairs = self.merge_arrays
         # with k = 0 clusters in the tables, take_clusters counts all as changed
         self.clusters = MergeClusters(
             0, d, k, &doubles[0], &doubles[d * k], &doubles[2 * d * k], &ints[0], &doubles[(2 * d + 1) * k],
-            &doubles[(2 * d + 3) * k], NULL, &doubles[(2 * d + 2) * k], 0.0, 0.0, 0.0
+            &doubles[(2 * d + 3) * k], &ints[3 * k], k, NULL, &doubles[(2 * d + 2) * k], 0.0, 0.0, 0.0
         )
         if pairs.shape[0] == k * k:
             self.clusters.squares = &pairs[0]
@@ -536,7 +540,7 @@ cdef class MergeSweep(DPSweep):
         cdef ParallelLoop loop
         if clusters.squares == NULL:
             return
-        clusters.largest_error = 0.0
+        clusters.largest_error, clusters.pitch = 0.0, clusters.k
         loop = begin_loop(n_blocks, self.n_threads if clusters.k * clusters.k * clusters.d > PAYS else 1)
         if loop.threads == 1:
             for block in range(n_blocks):
@@ -582,35 +586,60 @@ cdef class MergeSweep(DPSweep):
         """Make cluster a the union of a and b, and b a row without weight; find the partner of a."""
         cdef MergeClusters* clusters = &self.clusters
         cdef const sums_t* sums = &self.sums.table
-        cdef Py_ssize_t j, k
+        cdef Py_ssize_t j, k, into = clusters.number[a]
         cdef double* mean = clusters.mean + a * clusters.d
         if clusters.squares != NULL:
             unite_squares(clusters, a, b, clusters.weight[a] / (clusters.weight[a] + clusters.weight[b]))
-        sums_unite(sums, a, sums, b)
-        clusters.weight[a] = sums_weight(sums, a)
+        sums_unite(sums, into, sums, clusters.number[b])
+        clusters.weight[a] = sums_weight(sums, into)
         for j in range(clusters.d):
-            mean[j] = sums.origin[j] + sums_total(sums, a, j) / clusters.weight[a]
+            mean[j] = sums.origin[j] + sums_total(sums, into, j) / clusters.weight[a]
         set_mean(clusters, a, mean)  # from row a itself: this sets the column
         clusters.weight[b] = 0.0
         clusters.partner_cost[b] = HUGE_VAL
-        self.merged_into[b] = <int> a
+        self.merged_into[clusters.number[b]] = <int> into
         for k in range(clusters.k):
             if clusters.partner[k] == a or clusters.partner[k] == b:
                 clusters.partner[k] = -1
         self.offer_partner(a)
 
+    cdef void drop_merged(self) noexcept nogil:
+        """Drop the rows without weight from the tables of clusters; the others keep their order."""
+        cdef MergeClusters* clusters = &self.clusters
+        cdef int* kept = self.listed  # numbers of the rows that are kept
+        cdef Py_ssize_t i, j, k, n = 0, pitch = clusters.pitch
+        for k in range(clusters.k):
+            if self.merged_into[clusters.number[k]] == clusters.number[k]:
+                self.remap[k], kept[n] = <int> n, <int> k
+                n += 1
+        clusters.pitch = n
+        for i in range(n):
+            k = kept[i]  # >= i, so that nothing is overwritten that is still to be read
+            clusters.number[i], clusters.weight[i] = clusters.number[k], clusters.weight[k]
+            clusters.partner_cost[i] = clusters.partner_cost[k]
+            clusters.partner[i] = self.remap[clusters.partner[k]] if clusters.partner[k] >= 0 else -1
+            set_mean(clusters, i, clusters.mean + k * clusters.d)
+            if clusters.squares != NULL:
+                clusters.error[i] = clusters.error[k]
+                for j in range(n):
+                    clusters.squares[i * n + j] = clusters.squares[k * pitch + kept[j]]
+        clusters.k = n
+
     cdef void end_mergers(self) noexcept nogil:
         """Make the unions the clusters of the sweep: centers, sums, labels and bounds follow."""
         cdef State* state = &self.state
-        cdef Py_ssize_t k, kept
+        cdef Py_ssize_t k
         # ascending: a cluster is merged into a lower number, whose own union is known by then
         for k in range(state.centers.n):
             self.merged_into[k] = self.merged_into[self.merged_into[k]]
+        self.drop_merged()
+        for k in range(self.clusters.k):
+            self.remap[self.clusters.number[k]] = <int> k
         self.measure_drift()  # from the centers and shifts that number_unions overwrites
-        kept = self.number_unions()
+        self.number_unions()
         clear_fast_centers(state)  # they are listed by their old numbers
         self.renumber_points()
-        state.centers.n = self.clusters.k = self.n_before = kept
+        state.centers.n = self.n_before = self.clusters.k
         self.farthest_point = -1  # update_tables takes no center for a new one
         if state.bounds.opened:  # lower bounds may not have taken in what the last sweep opened
             state.bounds.valid = False
@@ -626,7 +655,7 @@ cdef class MergeSweep(DPSweep):
         cdef double squared
         for k in range(state.centers.n):
             squared = squared_distance(
-                state.centers.coordinates + k * d, 1, self.clusters.mean + self.merged_into[k] * d, d
+                state.centers.coordinates + k * d, 1, self.clusters.mean + self.remap[self.merged_into[k]] * d, d
             )
             self.extra_drift[k] = upper_bound(squared, state.frame.scale)
             if not state.bounds.shifts_taken:  # there was no sweep since the last move
@@ -638,48 +667,23 @@ cdef class MergeSweep(DPSweep):
         for k in range(state.centers.n):
             self.extra_drift[k] = (self.extra_drift[k] - self.shared_drift[self.merged_into[k]]) * <float> SLACK
 
-    cdef Py_ssize_t number_unions(self) noexcept nogil:
-        """Number the unions 0, 1, ... in their order, in all tables; returns how many there are.
+    cdef void number_unions(self) noexcept nogil:
+        """Number the unions 0, 1, ... in their order, as in the tables of clusters, in those of the sweep.
 
-        OUT ``remap``: the new number of each cluster's union. Centers become those of the unions, and center_shift is
-        shared_drift.
+        INOUT ``remap``: of the numbers of unions, the new ones; then of all clusters that of their union. Centers become
+        those of the unions, and center_shift is shared_drift.
         """
         cdef State* state = &self.state
         cdef MergeClusters* clusters = &self.clusters
-        cdef Py_ssize_t k, kept = 0, d = state.points.d
-        for k in range(state.centers.n):
-            if self.merged_into[k] == k:
-                self.remap[k] = <int> kept
-                # kept <= k, so that nothing is overwritten that is still to be read
-                clusters.weight[kept] = clusters.weight[k]
-                clusters.partner_cost[kept] = clusters.partner_cost[k]
-                clusters.partner[kept] = clusters.partner[k]
-                set_mean(clusters, kept, clusters.mean + k * d)
-                sums_copy(&self.sums.table, kept, k)
-                # with the last shift in it, shared_drift is a float32 sum, which may have been rounded down
-                state.bounds.center_shift[kept] = self.shared_drift[k] * <float> SLACK
-                memcpy(state.centers.coordinates + kept * d, clusters.mean + kept * d, d * sizeof(double))
-                kept += 1
-        if clusters.squares != NULL:
-            self.number_squares()
-        for k in range(kept):
-            if clusters.partner[k] >= 0:
-                clusters.partner[k] = self.remap[clusters.partner[k]] if kept > 1 else -1
+        cdef Py_ssize_t k, i, d = state.points.d
+        for i in range(clusters.k):
+            k = clusters.number[i]  # >= i, so that nothing is overwritten that is still to be read
+            sums_copy(&self.sums.table, i, k)
+            # with the last shift in it, shared_drift is a float32 sum, which may have been rounded down
+            state.bounds.center_shift[i] = self.shared_drift[k] * <float> SLACK
+        memcpy(state.centers.coordinates, clusters.mean, clusters.k * d * sizeof(double))
         for k in range(state.centers.n):
             self.remap[k] = self.remap[self.merged_into[k]]
-        return kept
-
-    cdef void number_squares(self) noexcept nogil:
-        """Bring the squared distances, and bounds on their errors, to the new numbers of the unions."""
-        cdef MergeClusters* clusters = &self.clusters
-        cdef Py_ssize_t k, c, capacity = clusters.capacity
-        for k in range(self.state.centers.n):
-            if self.merged_into[k] == k:
-                # new numbers are not above old ones: nothing is overwritten that is still to be read
-                clusters.error[self.remap[k]] = clusters.error[k]
-                for c in range(self.state.centers.n):
-                    if self.merged_into[c] == c:
-                        clusters.squares[self.remap[k] * capacity + self.remap[c]] = clusters.squares[k * capacity + c]
 
     cdef void renumber_points(self) noexcept nogil:
         """Bring upper bounds and labels of all points up to date after mergers."""
