@@ -85,7 +85,7 @@ cdef enum:
     # take less time to be computed than to be read and written
     MOST_PAIRED = 2048
     PAIRED_COLUMNS = 16
-    BLOCK = 64          # means that are compared with all others while they are in the cache
+    BLOCK = 32          # means that are compared with all others while they are in the cache
     CLOSE = 16          # where more than one in CLOSE clusters may be the cheapest, all costs are computed from the means
     SEEDS = 256         # centers opened before all points are compared with them
 
