@@ -14,7 +14,7 @@ from smallvar._core.config import one_blas_thread, resolve_threads
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.validation import Data, check_data, check_number
 from smallvar._selection.boundaries import count_without_gap
-from smallvar._selection.columns import BLOCK_ROWS
+from smallvar._selection.columns import BLOCK_ROWS, PowerTransform
 from smallvar._selection.confidence import shares, weighed
 from smallvar._selection.descent import Metric
 from smallvar._selection.envelope import Path, coarsest_number, envelope, penalty_within, ratios
@@ -104,7 +104,6 @@ class ClusterPath(Path):
     confidence: float
     confidences: NDArray[np.float64]
     few_valued: NDArray[np.intp]
-    skewed: NDArray[np.intp]
     wide: Wide
     noise_columns: NDArray[np.intp]
     longest: int
@@ -122,7 +121,7 @@ class ClusterPath(Path):
         single = len(clusterings) == 1
         self.confidence = 1.0 if single else np.nan
         self.confidences = np.full(len(clusterings), self.confidence)
-        self.few_valued = self.skewed = np.empty(0, dtype=np.intp)
+        self.few_valued, self._skewed = np.empty(0, dtype=np.intp), None
         self.wide, self.rare, self.found_confidence = NONE_WIDE, False, self.confidence
         self.noise_columns, self.noise_error = problem.noise, problem.noise_error
         self.plausible = True
@@ -153,6 +152,20 @@ class ClusterPath(Path):
         i = int(np.searchsorted(self.counts, self.best))
         most = high[i] if high[i] > 0.0 else np.inf  # fewer clusters have no larger error
         self.lam = penalty_within(low[i], most, 2.0 * error[0] or 1.0)
+
+    @property
+    def skewed(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
+        """The columns with a long tail."""
+        if self._skewed is None:
+            return np.empty(0, dtype=np.intp)
+        columns, transform = self._skewed
+        return columns[transform.columns]
+
+    def set_skewed(
+        self, columns: NDArray[np.intp], transform: PowerTransform
+    ) -> None:  # numpydoc ignore=PR01
+        """Say that those of these columns are skewed that the transform has."""
+        self._skewed = columns, transform
 
     def weigh(self, scores: NDArray[np.float64], sample: Sample) -> None:  # numpydoc ignore=PR01
         """Set the confidences, after the descent on this sample."""
@@ -323,7 +336,7 @@ class ClusterPath(Path):
         best = clusterings[int(np.searchsorted(counts, self.best))]
         options = self.linkage, self.tie, self.n_samples, metric
         path = ClusterPath(problem, clusterings, best, ranges, *options)
-        names = ("confidence", "found_confidence", "confidences", "few_valued", "skewed")
+        names = ("confidence", "found_confidence", "confidences", "few_valued", "_skewed")
         for name in (*names, "wide", "rare"):
             value = getattr(self, name)
             setattr(path, name, value[: len(counts)] if name == "confidences" else value)

@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,8 +65,11 @@ class Values:
 def distinct_values(column, weight):
     """Return the Values of a column; values that differ by rounding or jitter are one."""
     n = len(column)
-    order = np.argsort(column, kind="stable")
-    v, w = column[order], weight[order]
+    if (weight == weight[0]).all():  # then the order of equal values does not matter
+        v, w = np.sort(column), weight
+    else:
+        order = np.argsort(column, kind="stable")
+        v, w = column[order], weight[order]
     # the range of the middle nine tenths, or of all rows if that is zero
     spread = v[n - 1 - n // 20] - v[n // 20] or v[-1] - v[0]
     bounds = np.flatnonzero(np.concatenate(([True], v[1:] - v[:-1] > SAME_VALUE * spread, [True])))
@@ -143,7 +147,7 @@ def count_different(X):
     for j in np.flatnonzero(spread == 0.0):
         spread[j] = float(X[:, j].max()) - float(X[:, j].min()) or 1.0
     same = np.maximum(SAME_VALUE * spread, np.finfo(float).tiny)  # not zero by underflow
-    direction = np.random.default_rng(0).uniform(0.5, 1.0, size=d) / same
+    direction = _uniform(d) / same
     shift, line = sampled[0], np.empty(n)
     for start in range(0, n, CACHED):
         rows = slice(start, start + CACHED)
@@ -160,6 +164,12 @@ def count_different(X):
             first, second = X[order[i]], X[order[i + step]]
             repeated[i + step] |= (np.abs(second - first) <= same).all(axis=1)
     return n - int(repeated.sum())
+
+
+@lru_cache(maxsize=16)
+def _uniform(d):
+    """Random numbers, the same at each call, for a generator takes longer than small fits do."""
+    return np.random.default_rng(0).uniform(0.5, 1.0, size=d)
 
 
 def _quantile(ascending, share):
@@ -334,12 +344,13 @@ class PowerTransform:
     """Yeo-Johnson transforms of the one-sided columns of X, which keep their standard deviation.
 
     The origin of each is the median or the least value of the column, whichever is likelier.
-    ``columns`` are the indices of these columns.
+    ``columns`` are the indices of these columns, ``parts`` origin, unit, power and spread of each.
+    They are fitted when they are first asked for.
     """
 
     def __init__(self, X, weight):
         X, weight = evenly_spaced_rows(X, weight)
-        self.columns, self.parts, step = [], [], max(1, SORTED_NUMBERS // len(X))
+        self.fitted, self._one_sided, step = None, [], max(1, SORTED_NUMBERS // len(X))
         for start in range(0, X.shape[1], step):
             part = X[:, start : start + step]
             low, size = part.min(axis=0), np.ptp(part, axis=0)
@@ -349,21 +360,41 @@ class PowerTransform:
                 for j in np.flatnonzero((size > 0.0) & (np.abs(_skewness(scaled)) >= SKEWED_COLUMN))
                 if len(distinct_values(part[:, j], weight).value) >= FEW_VALUES
             ]
-            x = part[:, one_sided]
-            unit = size[one_sided] * scaled[:, one_sided].std(axis=0)
-            origins = np.median(x, axis=0), low[one_sided]
-            fitted = np.array([fit_powers(x, origin, unit) for origin in origins])
-            best = np.where(fitted[0, 0] > fitted[1, 0], fitted[0], fitted[1])
-            usable = np.flatnonzero(best[0] > -np.inf)
-            self.columns += [start + one_sided[i] for i in usable]
-            self.parts += best[1:, usable].T.tolist()
+            if one_sided:
+                unit = size[one_sided] * scaled[:, one_sided].std(axis=0)
+                x = part[:, one_sided]
+                self._one_sided.append((start + np.array(one_sided), x, low[one_sided], unit))
+
+    def _fit(self):
+        """Fit the transforms, if that is not done yet; returns ``columns`` and ``parts``."""
+        if self.fitted is None:
+            columns, parts = [], []
+            for numbers, x, low, unit in self._one_sided:
+                origins = np.median(x, axis=0), low
+                fitted = np.array([fit_powers(x, origin, unit) for origin in origins])
+                best = np.where(fitted[0, 0] > fitted[1, 0], fitted[0], fitted[1])
+                usable = np.flatnonzero(best[0] > -np.inf)
+                columns += numbers[usable].tolist()
+                parts += best[1:, usable].T.tolist()
+            self.fitted, self._one_sided = (columns, parts), []
+        return self.fitted
+
+    @property
+    def columns(self):
+        """The indices of the columns."""
+        return self._fit()[0]
+
+    @property
+    def parts(self):
+        """Origin, unit, power and spread of each column."""
+        return self._fit()[1]
 
     def of(self, kept):
         """The transforms of rows in these columns only."""
         new = copy(self)
         parts = dict(zip(self.columns, self.parts, strict=True))
-        new.columns = [i for i, j in enumerate(kept) if j in parts]
-        new.parts = [parts[j] for j in kept if j in parts]
+        columns = [i for i, j in enumerate(kept) if j in parts]
+        new.fitted = columns, [parts[j] for j in kept if j in parts]
         return new
 
     def __call__(self, X):

@@ -60,7 +60,7 @@ class DirectionSearch:
     def __init__(self, d, u, beyond=0.0):
         self.d, self.u, self.beyond = d, u, beyond
         self.none = True  # whether none was worth its price before
-        self.rng = np.random.default_rng(0)
+        self.rng = None  # made when it is needed
         self.vectors = None  # leading eigenvectors of the covariance before, and a few more
 
     def __call__(self, S, most):
@@ -146,6 +146,8 @@ class DirectionSearch:
 
     def _more(self, X, size):
         """The columns of X, followed by ``size`` random ones."""
+        if self.rng is None:
+            self.rng = np.random.default_rng(0)
         return np.hstack([X, self.rng.standard_normal((len(X), size))])
 
     def _certified(self, S, e, U, trace, logdet, most):

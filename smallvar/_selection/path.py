@@ -152,7 +152,7 @@ def _find_in_other_rows(search, found, select):
     problem, plain = search.problem, found.sample.plain
     few_valued = found.sample.criterion.few_valued
     transform = PowerTransform(plain.X, plain.weight)
-    if transform.columns and not is_sure(found.path):
+    if not is_sure(found.path) and transform.columns:
         search.begin(TRANSFORMED)
         problem.transform = transform
         new = find_in_metrics(search, compared=True)
@@ -167,7 +167,7 @@ def _find_in_other_rows(search, found, select):
         found = _find_in_columns(search, found)
     problem.transform = None
     columns, path = np.flatnonzero(problem.varying), found.path
-    path.skewed = columns[transform.columns]
+    path.set_skewed(columns, transform)
     path.few_valued = columns[few_valued]
     return found, transform
 

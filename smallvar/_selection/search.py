@@ -281,11 +281,18 @@ def _is_past(problem, clusterings, least):
     Only if the best has at least ``least`` clusters: then a finer descent follows, which comes to
     all lower numbers.
     """
-    if problem.lam is not None or problem.number is not None:
-        return False
     clusterings = list(clusterings)
+    # the first one has the most clusters
+    if problem.lam is not None or problem.number is not None or clusterings[0].k < least:
+        return False
     best = min(problem.allowed(clusterings), key=problem.value, default=clusterings[-1]).k
     return best >= least and clusterings[-1].k <= PAST * best
+
+
+def _lowest(problem, sample, clusterings):
+    """``lowest`` of the problem; infinite if the criterion makes no estimates, which need it."""
+    small = getattr(sample.criterion, "small", None)
+    return np.inf if small is not None else problem.lowest(clusterings)
 
 
 def _top(counts, best):
@@ -340,7 +347,7 @@ def _survey_down(search, sample, fine_grained=False, every=2):
     for number, k in enumerate(descent.down(coarse, COARSE_SWEEPS)):
         centers[k] = descent.sweep.centers
         if problem.number is None and (k == 1 or number % every == 0):
-            lowest = problem.lowest(list(clusterings.values()))
+            lowest = _lowest(problem, sample, list(clusterings.values()))
             clusterings[k] = sample.clustering(problem.lam is None, problem.lam is not None, lowest)
             if _is_past(problem, clusterings.values(), 2 * FEW_CLUSTERS):
                 break
@@ -369,7 +376,7 @@ def _descend(problem, sample, start, step, first=False):
     free = problem.family is squared_euclidean and problem.lam is problem.number is None
     visited, lowest, with_metric = [], np.inf, []
     for k in descent.down(step, FINE_SWEEPS):
-        bound = problem.lowest(visited) if k != problem.number else np.inf
+        bound = _lowest(problem, sample, visited) if k != problem.number else np.inf
         visited.append(sample.clustering(True, True, bound, free and k <= MOST_JUDGED))
         lowest = min(lowest, visited[-1].criterion)
         if first and _is_past(problem, visited, 2 * CLUSTERS_A_MERGER):
