@@ -15,6 +15,8 @@ import numpy as np
 
 from smallvar._core.lapack import all_pairs, cholesky, is_positive_definite, solve_lower
 
+KRYLOV = 2  # blocks N', D N', ... of the subspace in which leading eigenpairs are sought
+
 
 class Covariance:
     """A covariance in full; ``centers`` are those of the clusters in its coordinates, if known."""
@@ -106,6 +108,26 @@ class LowRankCovariance(Covariance):
         small = (P / E) @ P.T
         small.flat[:: len(small) + 1] += 1.0
         return int((all_pairs(small)[0] < 0.0).sum()) == int((E < 0.0).sum())
+
+    def in_subspace(self, m):
+        """Eigenpairs in a subspace (Rayleigh-Ritz), falling; as values, and a basis and vectors in it.
+
+        The subspace has the m axes of the largest D, and in all other axes, with the parts T of D
+        and M of N, the Krylov space M', T M'. An eigenvector of an eigenvalue e above T is
+        (e I - T)^-1 M' y there, for some y.
+        """
+        split = len(self.D) - m
+        T, M = self.D[:split, None], self.N[:, :split]
+        blocks = [M.T]
+        for _ in range(KRYLOV - 1):
+            blocks.append(T * blocks[-1])
+        basis = np.linalg.qr(np.hstack(blocks))[0]
+        N = np.hstack([self.N[:, split:], M @ basis])
+        A = -(N.T @ N)
+        A[m:, m:] += basis.T @ (T * basis)
+        A.flat[: m * (len(A) + 1) : len(A) + 1] += self.D[split:]
+        e, rotation = all_pairs(A)
+        return e[::-1], basis, rotation[:, ::-1]
 
     def in_full(self):
         """The matrix."""

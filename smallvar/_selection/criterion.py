@@ -4,7 +4,7 @@ import numpy as np
 
 from smallvar._selection.columns import recorded
 from smallvar._selection.confidence import LEAST_LOGARITHM, SPREAD
-from smallvar._selection.coordinates import Coordinates, RoundMetric, SpanCoordinates
+from smallvar._selection.coordinates import ROTATED, Coordinates, RoundMetric, SpanCoordinates
 from smallvar._selection.directions import (
     PARAMETER_PRICE,
     ZERO_VARIANCE,
@@ -20,7 +20,9 @@ from smallvar._sweeps.residual_density import (
 
 # prices, times log(distinct rows): of a coordinate of a center, and of a cluster besides
 PER_COLUMN, PER_CLUSTER = 1.6, 3.0
-SHORT = 1e2  # up to this ratio of the longest to the shortest variance float32 is enough
+# up to this ratio of the longest to the shortest variance float32 is enough; from ROTATED columns on,
+# of the mean to the shortest one
+SHORT = 1e2
 # price of a transformed column besides its parameters, times the distinct rows
 TRANSFORM_MARGIN = 0.3
 # products of a covariance of all rows up to which calls of numpy take longer
@@ -223,7 +225,9 @@ class DensityCriterion:
         if long is None:
             return sweep.residuals()[0], None
         e, rest, floor = long.variances, long.rest, self.total_floor
-        if e[0] < SHORT * rest and not isinstance(self.coordinates, SpanCoordinates):
+        # rounding is relative to the squared length, so that in many columns their mean tells
+        size = e[0] if self.d < ROTATED else (e.sum() + (self.rank - len(e)) * rest) / self.rank
+        if size < SHORT * rest and not isinstance(self.coordinates, SpanCoordinates):
             # float32 is enough for the products
             U, unit = self.coordinates.lifted(long.vectors), np.sqrt(e[0])
             W = np.ascontiguousarray((U * np.sqrt(1.0 / rest - 1.0 / e)).T * unit, dtype=np.float32)

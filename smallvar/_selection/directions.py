@@ -24,13 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallvar._core.lapack import all_pairs, need_finite
-from smallvar._selection.covariance import Covariance
+from smallvar._selection.covariance import KRYLOV, Covariance, LowRankCovariance
 
 PARAMETER_PRICE = 2.0  # of a parameter, in log(distinct rows)
 ZERO_VARIANCE = 1e-9  # of the largest eigenvalue, or of a determinant: less is rounding
 CERTIFIED = 48  # columns from which a Cholesky factor takes less time than all eigenvalues
 ITERATED = 256  # columns from which an iteration for the leading eigenvectors takes less time
-FEW_VECTORS = 4  # the iteration is for fewer vectors than a quarter of the columns
+FEW_VECTORS = 16  # the iteration is for fewer vectors than this part of the columns
+# of a covariance of low rank, more vectors are sought in a subspace: at first of so many axes, of
+# half as many more as long as they do not do, up to this share of the columns
+FIRST_AXES, MORE_AXES, LARGEST_SUBSPACE = 64, 1.5, 0.6
+SUBSPACE_ERROR = 1e-3  # of the cost by vectors of a subspace, in the price of a parameter
 SPARE = 8  # vectors of the iteration beyond those that are wanted
 ITERATIONS = 12  # at most; then all eigenpairs are computed at once
 # residual of an eigenpair, of its eigenvalue; errors of eigenvalues and likelihoods are its square
@@ -62,6 +66,7 @@ class DirectionSearch:
         self.none = True  # whether none was worth its price before
         self.rng = None  # made when it is needed
         self.vectors = None  # leading eigenvectors of the covariance before, and a few more
+        self.n_axes = FIRST_AXES
 
     def __call__(self, S, most):
         """The long directions of S, at most ``most``; None if there are none.
@@ -82,6 +87,10 @@ class DirectionSearch:
                 iterated = self._iterated(S, trace, logdet, most)
                 if iterated is not None:
                     return self._kept(*iterated, trace, most)
+            if isinstance(S, LowRankCovariance):
+                found = self._in_subspace(S, trace, logdet, most)
+                if found is not None:
+                    return self._kept(*found, trace, most)
         e, U = all_pairs(S.in_full())
         return self._kept(e[::-1].clip(0.0), U[:, ::-1], trace, most)
 
@@ -143,6 +152,53 @@ class DirectionSearch:
             lengths = np.append(length[wrong], np.linalg.norm(P, axis=0))
             B = np.hstack([X, np.hstack([R[:, wrong], P]) / lengths.clip(SMALLEST_LENGTH)])
         return None
+
+    def _in_subspace(self, S, trace, logdet, most):
+        """Leading eigenpairs in a subspace of S = D - N' N, where that changes the cost by little.
+
+        Of those of more and more axes the first that do; None if there are none.
+        """
+        rank, price = len(S.N), PARAMETER_PRICE * math.log(self.u)
+        largest = int(LARGEST_SUBSPACE * len(S)) - KRYLOV * rank
+        m = max(self.n_axes, self.vectors.shape[1] + rank)
+        while m <= largest:
+            self.n_axes, n = m, min(m - rank, most)
+            e, basis, rotation = S.in_subspace(m)
+            if n > 0 and e[n - 1] > 0.0:
+                costs, rest = self._costs(e[:n], trace)
+                q = int(costs.argmin())
+                X = rotation[:, : q + SPARE]
+                X = np.vstack([basis @ X[m:], X[:m]])
+                R = np.square(S @ X[:, :q] - X[:, :q] * e[:q]).sum(axis=0)
+                # an eigenvalue e is too small by at most R / (e - D): no further axis has a larger D
+                gap = e[:q] - S.D[-m - 1]
+                exact = (gap > 0.0).all() and self.u * (R / gap).sum() <= (
+                    SUBSPACE_ERROR * price * rest[q]
+                )
+                # S <= D, so none of the other eigenvalues is above the n-th but one of D
+                if exact and self._no_more(e[:n], S.D[-n - 1], trace, logdet, most, costs):
+                    return e[:n], X
+            m = max(min(int(MORE_AXES * m), largest), m + 1)
+        return None
+
+    def _no_more(self, e, level, trace, logdet, most, costs):
+        """Whether no more directions than these, with variances e, can lower the least cost.
+
+        No other variance is above the ``level``.
+        """
+        n, N = len(e), self.d - len(e)
+        rest = trace - e.sum()
+        c = rest / N
+        p = np.arange(1, most - n + 1)
+        if not c > ZERO_VARIANCE * e[0]:
+            return False
+        level = max(level, c)
+        # beyond p * level = rest the determinant alone bounds the gain
+        left = np.maximum((rest - p * level) / ((N - p) * c), SMALLEST_LENGTH)
+        gain = -p * np.log(level / c) - (N - p) * np.log(left)
+        gain = np.minimum(gain, N * math.log(c) - logdet + np.log(e).sum())
+        price = PARAMETER_PRICE * math.log(self.u) * p * (N - (p - 1) / 2)
+        return bool((costs[n] - self.u * gain + price >= costs.min()).all())
 
     def _more(self, X, size):
         """The columns of X, followed by ``size`` random ones."""
