@@ -182,6 +182,7 @@ MODULES = (
     "new_centers",
     "affine",
     "divergences",
+    "divergence_merge",
     "means",
     "dpmeans",
     "collapsed",

@@ -19,6 +19,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from smallvar._sweeps.divergence_merge import merge_cheapest
+from smallvar._sweeps.sums import Sums
 from threadpoolctl import threadpool_limits
 
 from smallvar import BregmanDPMeans, DPMeans, DynamicMeans, HDPMeans, MahalanobisMeans
@@ -115,6 +117,43 @@ def test_equals_twin(name, algorithm, seed):
     check_state(model, X, name, weights)
     if algorithm != "collapsed":
         assert np.array_equal(model.predict(X), model.labels_)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(24))
+def test_mergers_equal_twin(name, seed):
+    rng = np.random.default_rng([seed, len(name)])
+    n, d, kind = int(rng.integers(2, 120)), int(rng.integers(1, 9)), seed % 4
+    X = draw(rng, name, n, d, int(rng.integers(1, 6)))
+    if kind == 1:  # a grid: many costs are equal, or 0
+        step = 4.0 if name == "logistic" else 1.0
+        X = np.maximum(np.round(X * step) / step, 1.0 if name == "itakura_saito" else 0.0)
+    elif kind == 2:  # differences near the rounding of the values
+        X = np.where(rng.random(X.shape) < 0.5, X[0], X[0] * (1 - 2.0 ** -rng.integers(20, 53)))
+    elif kind == 3:  # values of all sizes
+        X = X * 10.0 ** -rng.integers(0, 320, size=X.shape)
+        X = np.maximum(X, 1e-300 if name == "itakura_saito" else 0.0)
+    weight = None if rng.random() < 0.5 else rng.gamma(0.3, size=n) + 1e-3
+    frame, outcomes = SumsFrame(X, weight, 1), []
+    count = int(rng.integers(1, n))
+    for merge in (merge_cheapest, twins.bregman.merge_cheapest):
+        sums, mean = Sums(frame.layout, n), X.copy()
+        sums.add(X, np.arange(n, dtype=np.int32), weight)
+        w = np.ones(n) if weight is None else weight.copy()
+        rule = DIVERGENCES[name]
+        first = rule.kind if merge is merge_cheapest else rule.between
+        pairs, costs = merge(first, mean, w, sums, count)
+        kept = np.setdiff1d(np.arange(n), pairs[:, 1])
+        outcomes.append((pairs, costs, mean[kept], w[kept]))
+    for ours, twin in zip(*outcomes, strict=True):
+        np.testing.assert_array_equal(ours, twin)
+
+
+def test_mergers_of_clusters_that_cannot_be_compared():
+    mean = np.array([[1.0], [np.nan], [2.0]])
+    layout = SumsFrame(np.ones((3, 1)), None, 1).layout
+    with pytest.raises(ValueError, match="finite"):
+        merge_cheapest(DIVERGENCES["kl"].kind, mean, np.ones(3), Sums(layout, 3), 1)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

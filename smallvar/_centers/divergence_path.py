@@ -14,8 +14,7 @@ from scipy.special import digamma, gammaln, xlogy
 from smallvar._centers.divergence import DivergenceSweep, Reference, SumsFrame, nearest_centers
 from smallvar._selection.columns import recorded
 from smallvar._selection.descent import MergeDescent
-from smallvar._sweeps.rows import UNSOUND
-from smallvar._sweeps.sums import SMALLEST_POSITIVE
+from smallvar._sweeps.divergence_merge import merge_cheapest
 
 # absolute bounds for the gamma law: of the mean divergence to which its shape is fitted, and of the
 # shape
@@ -82,44 +81,18 @@ class _DivergenceMergeSweep(DivergenceSweep):
         A merger costs w_a D(mu_a, m) + w_b D(mu_b, m), m the joint mean: the information lost.
         Pairs are in the numbers of the clusters before; the union keeps the number a.
         """
-        k = self.k
-        mean, weights, target = self.centers.copy(), self.weights.copy(), np.arange(k)
-        table = np.full((k, k), np.inf)
-        for a in range(k - 1):
-            table[a, a + 1 :] = self._merge_costs(mean, weights, a, slice(a + 1, k))
-        pairs, costs = np.empty((count, 2), dtype=np.intp), np.empty(count)
-        for m in range(count):
-            # the cheapest pair, a < b; at a tie the first
-            a, b = np.unravel_index(table.argmin(), table.shape)
-            if not table[a, b] < np.inf:
-                raise ValueError(UNSOUND)
-            pairs[m], costs[m] = (a, b), table[a, b]
-            self.sums.unite(a, b)
-            mean[a], weights[a] = self.sums.center(a)
+        target = np.arange(self.k)
+        mean, weights = self.centers.copy(), np.array(self.weights)
+        pairs, costs = merge_cheapest(self.rule.kind, mean, weights, self.sums, count)
+        for a, b in pairs.tolist():
             target[target == b] = a
-            table[b], table[:, b] = np.inf, np.inf
-            # only costs of pairs with the union change
-            kept = np.flatnonzero(target == np.arange(k))
-            cost = self._merge_costs(mean, weights, a, kept)
-            table[a, kept[kept > a]] = cost[kept > a]
-            table[kept[kept < a], a] = cost[kept < a]
-        kept = np.flatnonzero(target == np.arange(k))
-        number = np.cumsum(target == np.arange(k)) - 1
+        kept = np.flatnonzero(target == np.arange(self.k))
+        number = np.cumsum(target == np.arange(self.k)) - 1
         self._renumber(number[target].astype(np.int32))
         self.sums.keep(kept)
         self.set_centers(mean[kept])
         self.move_centers()
         return pairs, costs
-
-    def _merge_costs(self, mean, weights, a, candidates):
-        """Costs of merging cluster a with each of the others."""
-        w = weights[candidates, None]
-        joint = mean[a] + w / (weights[a] + w) * (mean[candidates] - mean[a])
-        # a joint mean is 0 only if both means are; if it underflows, the divergence is infinite
-        joint[(joint == 0.0) & (mean[a] != mean[candidates])] = SMALLEST_POSITIVE
-        between = self.rule.between
-        lost = weights[a] * between(mean[a], joint)
-        return lost + weights[candidates] * between(mean[candidates], joint)
 
 
 class _FamilyCriterion:

@@ -13,6 +13,7 @@ dense, sparse                        distances of dense and of sparse rows, appr
 nearest, fast_centers, new_centers   the sweep over nearest centers, by bounds on distances
 exact                                all distances to all centers, for transform and for few rows
 divergences, affine                  Bregman divergences, and the sweep over nearest centers by them
+divergence_merge                     mergers of clusters by a Bregman divergence
 means                                sums and means of clusters, and how centers move to them
 dpmeans, collapsed, noise, merge     sweeps of DP-means and its variants; mergers of clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed

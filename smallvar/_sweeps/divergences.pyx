@@ -16,8 +16,6 @@ LOGISTIC = 2                # x log(x / mu) + (1 - x) log((1 - x) / (1 - mu))
 OFF_BORDER, OPENED_OFF_BORDER = C_OFF_BORDER, C_OPENED_OFF_BORDER     # the same numbers for Python
 
 cdef enum:
-    C_KULLBACK_LEIBLER = 0
-    C_ITAKURA_SAITO = 1
     RANGE_ROWS = 1024       # rows whose range is taken before means are compared with it, at least
 
 cdef extern from *:
@@ -26,21 +24,6 @@ cdef extern from *:
     """
     # of the largest value: a mean from exact sums, which keep 50 bits of each value, is no further off
     const double MEAN_ERROR "SMALLVAR_MEAN_ERROR"
-
-
-cdef inline double relative_entropy(double x, double mu, double delta) noexcept nogil:
-    """x log(x / mu) - x + mu."""
-    return x * log_ratio(x, mu, delta) - delta if x > 0.0 else -delta
-
-
-cdef inline double summand(int kind, double x, double mu) noexcept nogil:
-    """The divergence in one column."""
-    cdef double delta = x - mu
-    if kind == C_KULLBACK_LEIBLER:
-        return relative_entropy(x, mu, delta)
-    if kind == C_ITAKURA_SAITO:
-        return delta / mu - log_ratio(x, mu, delta)
-    return relative_entropy(x, mu, delta) + relative_entropy(1.0 - x, 1.0 - mu, mu - x)
 
 
 cdef together(x, mu):

@@ -162,3 +162,33 @@ def bregman(
     all_labels = divergences(X_all, centers, name).argmin(axis=1)
     all_labels[rows] = labels
     return Result(all_labels, centers, path[-1], np.array(path), n_iter, fixed)
+
+
+def merge_cheapest(between, mean, weights, sums, count):
+    """Merge the cheapest pair ``count`` times, by a table of all costs; pairs and costs.
+
+    A merger costs w_a D(mu_a, m) + w_b D(mu_b, m), m the joint mean; at a tie it is the first pair.
+    """
+    k = len(mean)
+    alive, table = np.ones(k, dtype=bool), np.full((k, k), np.inf)
+
+    def costs_of(a, others):
+        w = weights[others, None]
+        joint = mean[a] + w / (weights[a] + w) * (mean[others] - mean[a])
+        joint[(joint == 0.0) & (mean[a] != mean[others])] = 5e-324
+        return weights[a] * between(mean[a], joint) + weights[others] * between(mean[others], joint)
+
+    for a in range(k - 1):
+        table[a, a + 1 :] = costs_of(a, np.arange(a + 1, k))
+    pairs, costs = [], []
+    for _ in range(count):
+        a, b = np.unravel_index(table.argmin(), table.shape)
+        pairs.append((a, b))
+        costs.append(table[a, b])
+        sums.unite(a, b)
+        mean[a], weights[a] = sums.center(a)
+        alive[b] = False
+        table[b], table[:, b] = np.inf, np.inf
+        before, after = np.flatnonzero(alive[:a]), a + 1 + np.flatnonzero(alive[a + 1 :])
+        table[before, a], table[a, after] = costs_of(a, before), costs_of(a, after)
+    return np.array(pairs), np.array(costs)
