@@ -263,6 +263,21 @@ def test_convergence_warning_names_the_remedy():
     assert np.array_equal(model.predict(X), model.labels_)
 
 
+def test_convergence_warning_names_a_shared_cluster():
+    """Two centers in one of two groups: named at max_iter; the advised start has one in each."""
+    X = np.concatenate([np.linspace(0, 1, 50), np.linspace(10, 11, 50)]).reshape(-1, 1)
+    model = DPMeans(lam=30, max_iter=2)
+    told = r"shared by centers 0 and 2, whose .* of 0\.26 is small beside lam=30; .*begin at init="
+    with pytest.warns(ConvergenceWarning, match=told):
+        model.fit(X)
+    assert model.n_clusters_ == 3
+    merged = DPMeans(lam=30, max_iter=2, init=DPMeans().fit(X).cluster_centers_)
+    assert not fit(merged, X)
+    assert merged.cluster_centers_.ravel().tolist() == pytest.approx([0.5, 10.5])
+    with pytest.warns(ConvergenceWarning, match=r"increase max_iter or tol\.$"):
+        model.set_params(lam=45).fit(X, sample_weight=np.full(100, 1.5))
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("tol", [1e-2, 1e-4])
 def test_tolerance(algorithm, tol):

@@ -48,6 +48,8 @@ from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 if TYPE_CHECKING:
     pass
 
+# of lam: two centers nearer to each other than half the distance at which a row opens a cluster
+SHARED = 0.25
 MUCH_BETTER = 0.9  # an objective below this times that of one cluster is worth a warning
 
 
@@ -139,6 +141,17 @@ def means_of(X, weight, labels, n_threads):
     sweep.labels[:] = labels
     sweep.move_centers()
     return sweep.centers
+
+
+def nearest_pair(centers):
+    """The two centers nearest to each other, and their squared distance (None, inf: one center)."""
+    least, pair = np.inf, None
+    for i in range(len(centers) - 1):
+        squares = np.square(centers[i + 1 :] - centers[i]).sum(axis=1)
+        j = int(squares.argmin())
+        if squares[j] < least:
+            least, pair = float(squares[j]), (i, i + 1 + j)
+    return pair, least
 
 
 class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
@@ -483,7 +496,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
             advised = {"merge": ("algorithm", "merge"), "auto": ("lam", "auto")}
             warn_in_fields(UserWarning, reachable, **advised)
         if not best.ended:
-            warn_not_converged(self, self.n_iter_)
+            warn_not_converged(self, self.n_iter_, **self._shared_cluster(weight))
         warn_if_unclear(self)
         return self
 
@@ -551,6 +564,23 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         self.cluster_centers_ = fitted.centers
         self._learn_common(fitted)
         return fitted
+
+    def _shared_cluster(self, weight):
+        """What a warning says of two centers that seem to lie in one cluster.
+
+        Sweeps move the boundary between the two through the rows that they share, in ever smaller
+        steps. Weighted rows open clusters at other distances: nothing is said of them.
+        """
+        if hasattr(self, "path_") or weight is not None:
+            return {}
+        pair, square = nearest_pair(self.cluster_centers_)
+        if not square < SHARED * self.lam_:
+            return {}
+        cause = (
+            f": one cluster seems to be shared by centers {pair[0]} and {pair[1]}, whose squared "
+            f"distance of {square:.3g} is small beside lam={self.lam_:.6g}"
+        )
+        return {"cause": cause, "remedy": ", or begin at init=DPMeans().fit(X).cluster_centers_"}
 
     def _reachable(self, X, weight, n_threads):
         """Text for `warn_in_fields` if a single cluster misses a much lower objective, or None.

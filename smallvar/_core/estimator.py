@@ -241,13 +241,13 @@ class FitMixin(CallbackMixin):
                 setattr(cls, name, _of_one_fit(method))
 
 
-def warn_not_converged(estimator, n_iter, where=""):
-    """Warn that ``max_iter`` ended the loop; ``n_iter`` counts all sweeps, ``where`` is added."""
+def warn_not_converged(estimator, n_iter, where="", cause="", remedy=""):
+    """Warn that ``max_iter`` ended the loop; ``n_iter`` counts all sweeps, the texts are added."""
     most = estimator.max_iter
     note = f" ({n_iter} with those that opened clusters or features)" if n_iter > most else ""
     warnings.warn(
-        f"{type(estimator).__name__} did not converge in max_iter={most} sweeps{where}{note}; "
-        f"increase max_iter{' or tol' if hasattr(estimator, 'tol') else ''}.",
+        f"{type(estimator).__name__} did not converge in max_iter={most} sweeps{where}{note}"
+        f"{cause}; increase max_iter{' or tol' if hasattr(estimator, 'tol') else ''}{remedy}.",
         ConvergenceWarning,
         stacklevel=level_of_caller(),
     )
