@@ -405,3 +405,14 @@ def test_names_of_columns():
 
 def test_a_public_name():
     assert "renumber" in smallvar.__all__
+
+
+@pytest.mark.parametrize("width", [1e80, 1e130])
+def test_squares_of_variances_leave_no_float64(width):
+    """A column so wide that its variance squared is infinite: a move it may hide is by chance."""
+    X, _ = table({"a": (0, 0)})
+    X = (X - X.mean(axis=0)) * [1.0, width]
+    first, second = (DPMeans(lam=1e290).fit(rows) for rows in (X, X + [100.0, 0.0]))
+    ids = renumber(second, X + [100.0, 0.0], like=renumber(first, X), max_move=1e6)
+    assert ids.event.tolist() == ["same"]
+    assert ids.distance.tolist() == pytest.approx([100.0])

@@ -646,10 +646,11 @@ def has_moved(compared, k, old):
         for clusters, i in ((compared.new, k), (compared.old, old))
     )
     # The square of the move of a mean is a sum of v_j chi^2_1, near v chi^2_f / f with the mean and
-    # variance of it (Satterthwaite). Relative to the move, as its fourth power may leave float64.
+    # variance of it (Satterthwaite). Relative to the move, and to their sum, as the fourth power of
+    # either may leave float64.
     variances = variances / distance / distance
     total = variances.sum()
     if not total > 0.0:
         return True
-    freedom = total**2 / np.square(variances).sum()
+    freedom = 1.0 / np.square(variances / total).sum()
     return bool(total * chdtri(freedom, CHANCE) / freedom < 1.0)
