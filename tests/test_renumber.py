@@ -412,7 +412,8 @@ def test_squares_of_variances_leave_no_float64(width):
     """A column so wide that its variance squared is infinite: a move it may hide is by chance."""
     X, _ = table({"a": (0, 0)})
     X = (X - X.mean(axis=0)) * [1.0, width]
-    first, second = (DPMeans(lam=1e290).fit(rows) for rows in (X, X + [100.0, 0.0]))
-    ids = renumber(second, X + [100.0, 0.0], like=renumber(first, X), max_move=1e6)
+    later = X + np.array([100.0, 0.0])
+    first, second = (DPMeans(lam=1e290).fit(rows) for rows in (X, later))
+    ids = renumber(second, later, like=renumber(first, X), max_move=1e6)
     assert ids.event.tolist() == ["same"]
     assert ids.distance.tolist() == pytest.approx([100.0])
