@@ -12,6 +12,7 @@
 #include "_sets.h"
 
 #define SC_POINTS 8 /* points of a tile */
+#define SC_AT_ONCE 32 /* costs that are compared before the first one is looked for */
 
 #define SV_KERNELS "_exact.h"
 #include "_each.h"
@@ -22,6 +23,7 @@ SV_CHOOSE(sc_roots_d)
 SV_CHOOSE(sc_least)
 SV_CHOOSE(sc_least_block)
 SV_CHOOSE(sc_first)
+SV_CHOOSE(sc_not_above)
 SV_CHOOSE(sc_ward)
 SV_CHOOSE(sc_cheapest)
 
@@ -125,12 +127,33 @@ SV_INLINE double SV_(sc_min)(const double *cost, ptrdiff_t k)
 /* The first of k costs that is the least, which is stored in least; -1 if all are infinite. */
 static ptrdiff_t SV_(sc_first)(const double *cost, ptrdiff_t k, double *least)
 {
-    ptrdiff_t arg = -1;
+    ptrdiff_t arg = 0, l;
     const double best = SV_(sc_min)(cost, k);
-    if (best < HUGE_VAL)
-        for (arg = 0; cost[arg] != best; arg++) {}
     *least = best;
+    if (!(best < HUGE_VAL)) return -1;
+    for (; arg + SC_AT_ONCE <= k; arg += SC_AT_ONCE) {
+        int any = 0;
+        for (l = 0; l < SC_AT_ONCE; l++) any |= cost[arg + l] == best;
+        if (any) break;
+    }
+    while (cost[arg] != best) arg++;
     return arg;
+}
+
+/* Lists the k whose cost, less error, is finite and not above that in bound; returns how many. */
+static ptrdiff_t SV_(sc_not_above)(const double *SV_RESTRICT cost, double error, const double *SV_RESTRICT bound,
+                                   ptrdiff_t k, int *SV_RESTRICT list)
+{
+    ptrdiff_t i, l, n = 0;
+    for (i = 0; i < k; i += SC_AT_ONCE) {
+        const ptrdiff_t size = k - i < SC_AT_ONCE ? k - i : SC_AT_ONCE;
+        int any = size < SC_AT_ONCE;
+        if (!any)
+            for (l = 0; l < SC_AT_ONCE; l++) any |= cost[i + l] - error <= bound[i + l];
+        for (l = 0; any && l < size; l++)
+            if (cost[i + l] - error <= bound[i + l] && cost[i + l] < HUGE_VAL) list[n++] = (int)(i + l);
+    }
+    return n;
 }
 
 /* The least of the costs offset_k + factor_k ||x - c_k||^2; returns the first k that has it (-1: all are infinite).

@@ -35,9 +35,10 @@ distance that is computed from the means is off by (d + 2) u times its value at 
 equation, the weights and p and q by some 10 u. A mean is off by ``rounding``, a squared distance; that of the union is
 compared with one made of two other means.
 
-*Numbers.* The union has the number of a < b. The row of b stays in the tables, with weight 0, which counts as infinitely
-expensive, until half of the rows are such: then they are dropped. At the end of the call the unions are numbered in
-their order, without gaps. ``merge`` and the sweep know clusters by their numbers before the call (``number``).
+*Numbers.* The union has the number of a < b. The row of b stays in the tables, with weight 0, which counts as
+infinitely expensive, until half of the rows are such: then they are dropped. At the end of the call the unions are
+numbered in their order, without gaps. ``merge`` and the sweep know clusters by their numbers before the call
+(``number``).
 
 *Bounds.* Bounds refer to the centers as they were at the last sweep. Let the *drift* e_k be how far the center of the
 union U of cluster k is from where that of k was then: the distance from the center that k has now, plus the shift of
@@ -72,7 +73,10 @@ import numpy as np
 cdef extern from "_exact.h" nogil:
     # returns the first cluster that is cheapest to merge with cluster ``self``, whose mean is x; -1, and HUGE_VAL as
     # least, if there is no other.  OUT costs: k, HUGE_VAL for the cluster itself and for rows without weight; least
-    void sc_squares(const double* x, Py_ssize_t d, const double* columns, Py_ssize_t capacity, Py_ssize_t k, double* cost)
+    void sc_squares(const double* x, Py_ssize_t d, const double* columns, Py_ssize_t capacity, Py_ssize_t k,
+                    double* squares)
+    # OUT list: the clusters whose cost, less error, is finite and not above bound; returns how many
+    Py_ssize_t sc_not_above(const double* cost, double error, const double* bound, Py_ssize_t k, int* list)
     Py_ssize_t sc_first(const double* cost, Py_ssize_t k, double* least)
     # the same with squared distances that are known: square, k
     Py_ssize_t sc_ward(const double* square, Py_ssize_t k, const double* weight, Py_ssize_t self, double* costs,
@@ -86,7 +90,7 @@ cdef enum:
     MOST_PAIRED = 2048
     PAIRED_COLUMNS = 16
     BLOCK = 32          # means that are compared with all others while they are in the cache
-    CLOSE = 16          # where more than one in CLOSE clusters may be the cheapest, all costs are computed from the means
+    CLOSE = 16          # where more than one in CLOSE clusters may be the cheapest, all costs are those of the means
     SEEDS = 256         # centers opened before all points are compared with them
 
 cdef extern from *:
@@ -104,7 +108,7 @@ cdef struct MergeClusters:  # what mergers need to know of the clusters, those m
     double* columns         # d x capacity: the means in columns, for vector instructions
     double* weight          # capacity; 0: merged into another one
     int* partner            # capacity; -1: to be found
-    double* partner_cost    # capacity: Ward's cost of merging with the partner; no cost is below it where that is unknown
+    double* partner_cost    # capacity: Ward's cost of merging with the partner, or a bound that no cost is below
     double* scratch_costs   # threads x capacity: costs of merging one cluster with each of the others
     int* number             # capacity: the number of each before the call of merge
     Py_ssize_t pitch        # >= k: columns of squares
@@ -290,6 +294,7 @@ cdef class MergeSweep(DPSweep):
 
     cdef MergeClusters clusters          # as they were after the last mergers, until prepare brings them up to date
     cdef int* listed                # scratch: clusters whose partner is to be found among all others
+    cdef int* offered               # scratch: clusters that another one may be cheaper for than their partner
     # in a call of merge, the lower number that each cluster was merged into, its own if none; end_mergers follows these
     # to the union and stores its number
     cdef int* merged_into
@@ -455,7 +460,7 @@ cdef class MergeSweep(DPSweep):
             return
         self.merge_arrays = (
             np.zeros((2 * d + 3 + self.n_threads) * k), np.zeros(2 * k, dtype=np.float32),
-            np.zeros(4 * k, dtype=np.int32), np.zeros(k, dtype=np.uint8),
+            np.zeros(5 * k, dtype=np.int32), np.zeros(k, dtype=np.uint8),
             np.empty(k * k if k <= MOST_PAIRED and d >= PAIRED_COLUMNS else 1),
         )
         doubles, floats, ints, flags, pairs = self.merge_arrays
@@ -468,6 +473,7 @@ cdef class MergeSweep(DPSweep):
             self.clusters.squares = &pairs[0]
         self.bound_errors()
         self.listed, self.merged_into, self.is_changed = &ints[k], &ints[2 * k], &flags[0]
+        self.offered = &ints[4 * k]
         self.shared_drift, self.extra_drift = &floats[0], &floats[k]
 
     cdef void bound_errors(self) noexcept nogil:
@@ -572,15 +578,15 @@ cdef class MergeSweep(DPSweep):
         cdef MergeClusters* clusters = &self.clusters
         cdef const double* costs = clusters.scratch_costs
         cdef double cost, error = 0.0
-        cdef Py_ssize_t c
+        cdef Py_ssize_t i, c
         if clusters.squares != NULL:
             error = cost_error(clusters, clusters.weight[k])
         find_partner(clusters, k, 0)
-        for c in range(clusters.k):
-            if costs[c] - error <= clusters.partner_cost[c] and costs[c] < HUGE_VAL:
-                cost = costs[c] if error == 0.0 else cost_of_pair(clusters, k, c)
-                if cost < clusters.partner_cost[c] or (cost == clusters.partner_cost[c] and k < clusters.partner[c]):
-                    clusters.partner_cost[c], clusters.partner[c] = cost, <int> k
+        for i in range(sc_not_above(costs, error, clusters.partner_cost, clusters.k, self.offered)):
+            c = self.offered[i]
+            cost = costs[c] if error == 0.0 else cost_of_pair(clusters, k, c)
+            if cost < clusters.partner_cost[c] or (cost == clusters.partner_cost[c] and k < clusters.partner[c]):
+                clusters.partner_cost[c], clusters.partner[c] = cost, <int> k
 
     cdef void unite(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
         """Make cluster a the union of a and b, and b a row without weight; find the partner of a."""
@@ -670,8 +676,8 @@ cdef class MergeSweep(DPSweep):
     cdef void number_unions(self) noexcept nogil:
         """Number the unions 0, 1, ... in their order, as in the tables of clusters, in those of the sweep.
 
-        INOUT ``remap``: of the numbers of unions, the new ones; then of all clusters that of their union. Centers become
-        those of the unions, and center_shift is shared_drift.
+        INOUT ``remap``: of the numbers of unions, the new ones; then of all clusters that of their union. Centers
+        become those of the unions, and center_shift is shared_drift.
         """
         cdef State* state = &self.state
         cdef MergeClusters* clusters = &self.clusters
