@@ -237,9 +237,16 @@ static ptrdiff_t SV_(sc_ward)(const double *square, ptrdiff_t k, const double *S
 {
     const double w = weight[self];
     ptrdiff_t i;
-    for (i = 0; i < k; i++) { /* the quotient for all, so that the loop has no branch */
-        const double paid = w * weight[i] / (w + weight[i]) * square[i];
-        cost[i] = weight[i] > 0.0 ? paid : HUGE_VAL;
+    int equal = 1; /* as before the first merger: then one division is enough */
+    for (i = 0; i < k; i++) equal &= weight[i] == w;
+    if (equal) {
+        const double factor = w * w / (w + w);
+        for (i = 0; i < k; i++) cost[i] = factor * square[i];
+    } else {
+        for (i = 0; i < k; i++) { /* the quotient for all, so that the loop has no branch */
+            const double paid = w * weight[i] / (w + weight[i]) * square[i];
+            cost[i] = weight[i] > 0.0 ? paid : HUGE_VAL;
+        }
     }
     cost[self] = HUGE_VAL;
     return SV_(sc_first)(cost, k, least);
