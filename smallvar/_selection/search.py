@@ -26,6 +26,9 @@ FINE_PATH_ROWS, WIDE_COLUMNS, PATH_ROWS_A_CLUSTER = 20_000, 3500, 20
 # or fewer, so that rows * columns <= FINE_NUMBERS, but at least those of the coarse one: in many
 # columns, more rows of clusters with covariances of their own find pieces of these
 FINE_NUMBERS = 2 * COARSE_NUMBERS
+# where the coarse sample has too few clusters, and there are more columns than this, a sample of
+# COARSE_PATH_ROWS is tried before one of FINE_PATH_ROWS
+MANY_COLUMNS = 256
 # a fine descent merges k // CLUSTERS_A_MERGER clusters at a time; where FEW_CLUSTERS are left, one
 CLUSTERS_A_MERGER, FEW_CLUSTERS = 50, 32
 # seeds drawn are WIDER times the capacity; there may be more clusters than the capacity if the last
@@ -191,7 +194,7 @@ def _find(search):
     """The path in the metric of the rows, the metric of its best clusters, and the sample.
 
     In a small sample, clusters of few rows are lost. If it has only one or two clusters, a larger
-    sample is tried.
+    sample is tried; in many columns, where that takes long, one in between before.
     """
     problem, coarse_rows = search.problem, search.coarse_rows
     if coarse_rows is None:
@@ -208,9 +211,15 @@ def _find(search):
     again = free and few and size < fine
     if again:
         search.enlarge()
-        larger = _find_from(search, fine, FEWEST_CLUSTERS)
-        if larger is not None and larger.path.value_per_row < found.path.value_per_row:
-            return larger
+        sizes = [fine]
+        if problem.X.shape[1] > MANY_COLUMNS and size < COARSE_PATH_ROWS < fine:
+            sizes = [COARSE_PATH_ROWS, fine]
+        for rows in sizes:
+            larger = _find_from(search, rows, FEWEST_CLUSTERS)
+            if larger is None or not larger.path.value_per_row < found.path.value_per_row:
+                continue
+            if rows == fine or larger.path.best > FEWEST_CLUSTERS:
+                return larger
     return found
 
 

@@ -34,6 +34,7 @@ PER_COORDINATE = 1.0
 # their price, clusters are worth that only because they describe what the density of one misses
 # (at the minimum the slope is small in any case, where pieces become clusters little by little)
 RISE, BEYOND = 0.5, 1.25
+TANGENT_ROWS = 1024  # rows at a time, so that blocks stay in the cache
 OPPOSITE = 1e-12  # least value of (1 + c) / 2, which is 0 for rows opposite of their center
 
 
@@ -85,7 +86,10 @@ class DirectionCriterion:
         squares = sweep.residuals()[0]
         error = float(squares.sum() if self.weight is None else self.weight @ squares)
         p = sweep.weights / n
-        tangents, lengths, bend = self._tangents(sweep, squares)
+        mu, apart, half = self._angles(sweep, squares)
+        lengths, bends = 2.0 * apart, np.log(half)
+        # the mean of d log((1 + c) / 2), d directions of the plane but one: -2 log of areas' ratio
+        bend = float(bends.mean() if self.weight is None else self.weight @ bends / n) * (d - 2)
         V = -2.0 * u * float(p @ np.log(p)) + (K - 1) * self.price_of_cluster
         V += np.log(u) * PARAMETER_PRICE * d + u * bend
         floor = float(self.floor.mean()) / self.length**2
@@ -96,7 +100,8 @@ class DirectionCriterion:
         variance = total / n / d * u / max(u - K, 1) + floor
         if not variance > ZERO_VARIANCE:
             return V + round_value, None, error
-        along = np.square(tangents).sum(axis=1)
+        tangents = _Tangents(self.rows, sweep.labels, K, mu, apart, half, np.sqrt(variance))
+        along = tangents.squares * variance
         S = _OwnCovariances(self, sweep, tangents, floor, self._variance(along, K) + floor)
         own, logdet = S.squares, S.log_determinant
         if self.others:
@@ -120,11 +125,10 @@ class DirectionCriterion:
         deviance, is_t = fit_residual_density(squares, self.weight, labels, back, self.n, d)
         return u * (deviance + logdet) + np.log(u) * PARAMETER_PRICE * (1 + is_t)
 
-    def _tangents(self, sweep, squares):
-        """Tangent vectors in the directions of ``rows``, their squared lengths, and the bend.
+    def _angles(self, sweep, squares):
+        """The directions of centers in the columns of ``rows``; 1 - c and (1 + c) / 2 of each row.
 
-        ``squares`` are squared distances from the means. The bend is the mean of
-        (d - 2) log((1 + c) / 2), d directions of the plane: -2 log of the ratio of areas.
+        ``squares`` are squared distances from the means.
         """
         means, labels = sweep.centers / self.length, sweep.labels
         size = np.sqrt(np.square(means).sum(axis=1))
@@ -135,12 +139,35 @@ class DirectionCriterion:
         apart = np.clip(apart, 0.0, 2.0)
         half = np.maximum(1.0 - 0.5 * apart, OPPOSITE)
         mu = means / size[:, None]
-        mu = mu if self.columns is None else mu[:, self.columns]
-        tangents = self.rows - (1.0 - apart)[:, None] * mu[labels]
-        tangents /= np.sqrt(half)[:, None]
-        bends = np.log(half)
-        bend = float(bends.mean() if self.weight is None else self.weight @ bends / self.n)
-        return tangents, 2.0 * apart, (self.rank - 2) * bend
+        return mu if self.columns is None else mu[:, self.columns], apart, half
+
+
+class _Tangents:
+    """Tangent vectors of rows, over the length ``unit``, in the order of their clusters.
+
+    Their differences are of float64, what is kept is float32: no covariance that they are measured
+    by has a variance below a fixed share of the pooled one, see PRIOR_ROWS.
+    """
+
+    def __init__(self, rows, labels, k, mu, apart, half, unit):
+        self.order, self.unit = np.argsort(labels, kind="stable"), unit
+        self.ends = np.append(0, np.cumsum(np.bincount(labels, minlength=k)))
+        self.rows, self.squares = np.empty(rows.shape, dtype=np.float32), np.empty(len(rows))
+        cosine, factor = 1.0 - apart, 1.0 / (unit * np.sqrt(half))
+        for j, (first, end) in enumerate(pairwise(self.ends)):
+            for start in range(first, end, TANGENT_ROWS):
+                part = slice(start, min(start + TANGENT_ROWS, end))
+                i = self.order[part]
+                t = rows[i]
+                t -= cosine[i, None] * mu[j]
+                t *= factor[i, None]
+                self.squares[i] = np.einsum("ij,ij->i", t, t)
+                self.rows[part] = t
+
+    def of(self, k):
+        """Numbers of the rows of cluster k, and their tangent vectors."""
+        part = slice(self.ends[k], self.ends[k + 1])
+        return self.order[part], self.rows[part]
 
 
 class _OwnCovariances:
@@ -158,23 +185,22 @@ class _OwnCovariances:
     def __init__(self, criterion, sweep, tangents, floor, variance):
         u, n, d = criterion.distinct, criterion.n, criterion.own
         m = PRIOR_ROWS * d + 2
-        prior, unit = m + d + 1, np.sqrt(variance)  # degrees of freedom of the prior; a length
+        prior, scale = m + d + 1, tangents.unit**2 / variance  # degrees of freedom of the prior
         halves = 0.5 * (prior - np.arange(d))
-        order = np.argsort(sweep.labels, kind="stable")
-        ends = np.append(0, np.cumsum(np.bincount(sweep.labels, minlength=sweep.k)))
-        self.squares, self.price, self.log_determinant = np.empty(len(tangents)), 0.0, 0.0
-        size = tangents.shape[1]
+        self.squares, self.price, self.log_determinant = np.empty(len(sweep.labels)), 0.0, 0.0
+        size = tangents.rows.shape[1]
         for k, weight in enumerate(sweep.weights):
-            rows, count = order[ends[k] : ends[k + 1]], u * weight / n
-            Z = tangents[rows] / unit
-            W = Z if criterion.weight is None else Z * criterion.weight[rows, None]
+            (rows, Z), count = tangents.of(k), u * weight / n
+            W = Z if criterion.weight is None else Z * criterion.weight[rows, None].astype(Z.dtype)
             # count - 1 degrees of freedom; the variance within steps is not seen by the rows
-            A = Z.T @ W * (u / n * count / max(count - 1.0, 1.0))
+            A = (Z.T @ W).astype(np.float64)
+            A *= u / n * count / max(count - 1.0, 1.0) * scale
             A.flat[:: size + 1] += count * floor / variance
             S = A / (m + count)
             S.flat[:: size + 1] += m / (m + count)
             inverse = dtrtri(np.linalg.cholesky(S), lower=1)[0]
-            self.squares[rows] = np.square(Z @ inverse.T).sum(axis=1)
+            P = Z @ (inverse.T * np.sqrt(scale)).astype(Z.dtype)
+            self.squares[rows] = np.einsum("ij,ij->i", P, P)
             self.squares[rows] += np.square(inverse).sum() * floor / variance
             logdet = -2.0 * np.log(np.diag(inverse)).sum()
             if size > d:  # the direction of the center, in which S is that of the prior
