@@ -39,7 +39,7 @@ class GaussianNumber:
             X, slope = transform(data.X)
             price = 2.0 * len(self.skewed) * PARAMETER_PRICE * self._log_rows(data)
             price -= 2.0 * float(data.w @ slope)
-            table = self._table(Data(X, data.w, data.layout.weighted))
+            table = self._table(Data(X, data.w, data.layout.weighted, data.stand_for))
             self.transformed = {k: V + price for k, V in table.items()}
         self.n, self.lam = float(data.w.sum()), self.state_of(data).lam
 

@@ -106,6 +106,11 @@ def cut_path(state, begin, number):
     return best
 
 
+def rows_for(k, d):
+    """How many rows a sample has in which there are k clusters."""
+    return k * max(ROWS_A_CLUSTER, ROWS_A_COLUMN * d)
+
+
 def begin_path(state, seeds, n_seeds, number, rng):
     """Labels at the top of a path on ``state``, and the number of their clusters.
 
@@ -114,7 +119,7 @@ def begin_path(state, seeds, n_seeds, number, rng):
     k-means begins; None: ``n_seeds`` are drawn. ``number`` is as for ``promising``.
     """
     n_seeds = n_seeds if seeds is None else len(seeds)
-    data = state.data.sample(n_seeds * max(ROWS_A_CLUSTER, ROWS_A_COLUMN * state.X.shape[1]), rng)
+    data = state.data.sample(rows_for(n_seeds, state.X.shape[1]), rng)
     if seeds is None:
         seeds = distant_rows(data.X, n_seeds, data.w, rng)
     begin = plain_clusters(

@@ -59,10 +59,13 @@ def need_finite(squares, X):
 
 
 class Data:
-    """Rows, their weights > 0, the layout of their sums, an order that follows from the values."""
+    """Rows, their weights > 0, the layout of their sums, an order that follows from the values.
 
-    def __init__(self, X, w, weighted):
-        self.X, self.w = X, w
+    ``stand_for`` : for how many rows each of them stands: more than 1 in a sample
+    """
+
+    def __init__(self, X, w, weighted, stand_for=1.0):
+        self.X, self.w, self.stand_for = X, w, stand_for
         self.layout = Layout(X, w if weighted else None, 1)
         # products are added in this order, so that covariances do not depend on that of the rows
         self.order = _order_of_values(X, w)
@@ -74,7 +77,7 @@ class Data:
             return self
         rows = np.sort(rng.choice(n, size, replace=False))
         share = exact_total(self.w) / exact_total(self.w[rows])
-        return Data(self.X[rows], self.w[rows] * share, True)
+        return Data(self.X[rows], self.w[rows] * share, True, self.stand_for * n / size)
 
 
 class Gaussians:

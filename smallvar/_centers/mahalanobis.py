@@ -11,7 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._centers.divergence import blocks
 from smallvar._centers.gaussian_number import GaussianNumber
-from smallvar._centers.gaussian_path import begin_path, cut_path, distant_rows, until_some_agree
+from smallvar._centers.gaussian_path import (
+    begin_path,
+    cut_path,
+    distant_rows,
+    rows_for,
+    until_some_agree,
+)
 from smallvar._centers.gaussians import (
     Data,
     Gaussians,
@@ -46,6 +52,11 @@ from smallvar._sweeps.sums import exact_total
 PRIOR = 0.1  # of the variance of all rows: that of the points a covariance is pulled toward
 FIRST = 30  # clusters that mergers begin with, at least
 PATH_ROWS = 10_000  # of more rows, mergers see a sample
+START_ROWS = 2 * PATH_ROWS  # of more rows, starts see a sample, larger if many clusters are given
+# added to the lam of BIC in a sample, for each parameter of a cluster and each row that a row of
+# the sample stands for besides itself: parameters fitted to the sample make its objective lower
+# than that of other rows, by about this much (Akaike 1974)
+SAMPLE_PRICE = 2.0
 
 
 class MahalanobisMeans(RowModelMixin, CenterEstimator):
@@ -199,7 +210,11 @@ default="auto"
     Each half of a sweep, labels given the rest and the rest given labels, lowers the objective or
     leaves it. A cluster that would lose its last row keeps the one for which staying costs least.
     Of more than 10,000 rows the mergers see a random sample; the first of them a smaller one, down
-    to 1.5 times the number of clusters that it has.
+    to 1.5 times the number of clusters that it has. Of more than 20,000 rows (or 100, and 4 for
+    each column, a cluster, if that is more and ``n_clusters`` is given) all starts see a sample,
+    and the best one goes on with all rows. In a sample ``lam=None`` is more, by twice the number of
+    parameters for each row that is not in it: so much lower is the objective of the rows to which
+    parameters were fitted than that of others, in units of a row (Akaike 1974).
 
     The objective takes tails, skewness and recorded steps of a cluster for more clusters. So where
     the data alone choose K, clusterings of merge paths are compared by the objective with -2 log of
@@ -413,9 +428,12 @@ default="auto"
         """The penalty of a cluster: ``lam`` if it is given, else that of BIC; None with K fixed."""
         if not self._number_is_free or self.lam is not None:
             return None if self.lam is None else float(self.lam)
-        # parameters of a cluster: its share, its mean and, unless it is known, its covariance
-        parameters = 1 + d + (d * (d + 1) / 2 if known is None else 0)
-        return parameters * math.log(max(exact_total(data.w), 2.0))
+        return self._parameters(d, known) * math.log(max(exact_total(data.w), 2.0))
+
+    @staticmethod
+    def _parameters(d, known):
+        """Those of a cluster: its share, its mean and, unless it is known, its covariance."""
+        return 1 + d + (d * (d + 1) / 2 if known is None else 0)
 
     def _opening_cost(self, d, reg, given_covariances):
         """What a cluster costs that begins at a point; None with K fixed."""
@@ -524,20 +542,26 @@ default="auto"
 
     def _best_start(self, data, setting, free):
         """The best start, and the NumberChoice of its number of clusters (None: not ``free``)."""
-        _, known, _, lam, _, total, rng = setting
+        _, known, reg, lam, _, total, rng = setting
+        if not self._merges(known):
+            starts = self._begun(data, *setting)
+            return best_of(starts, total=total, callback=self._callback()), None
+        d = data.X.shape[1]
+        size = START_ROWS if self._finds_number else max(START_ROWS, rows_for(self.n_clusters, d))
+        part = data.sample(size, rng)
 
-        def best(starts):
+        def best(number=None):
             # paths mostly end at the same clustering, so not all n_init of them are made
-            starts = until_some_agree(starts, data.w) if self._merges(known) else starts
+            starts = until_some_agree(self._merged(part, *setting, number), part.w)
             return best_of(starts, total=total, callback=self._callback())
 
-        make = self._merged if self._merges(known) else self._begun
-        found = best(make(data, *setting))
-        if not free or known is not None:
-            return found, None
-        choice = self._choice(data, lam, found.k, rng)
-        if choice.best != found.k:
-            found = best(self._merged(data, *setting, choice.best))
+        found, choice = best(), None
+        if free and known is None:
+            choice = self._choice(part, lam, found.k, rng)
+            if choice.best != found.k:
+                found = best(choice.best)
+        if part is not data:  # the best start goes on with all rows
+            found = self._joined(data, found.state, found.k, known, reg, lam)
         return found, choice
 
     def _choice(self, data, lam, found, rng):
@@ -578,8 +602,11 @@ default="auto"
         )
 
     def _gaussians(self, X, w, lam, reg, given_covariances, data=None):
-        kind = PointGaussians if self.volume == "points" else Gaussians
-        return kind(X, w, lam or 0.0, float(self.scale), reg, given_covariances, data)
+        kind, lam = PointGaussians if self.volume == "points" else Gaussians, lam or 0.0
+        if data is not None and self._finds_number and self.lam is None:
+            parameters = self._parameters(X.shape[1], given_covariances)
+            lam += SAMPLE_PRICE * (data.stand_for - 1.0) * parameters
+        return kind(X, w, lam, float(self.scale), reg, given_covariances, data)
 
     def _merged(self, data, seeds, given_covariances, reg, lam, cost, total, rng, number=None):
         """Starts from merge paths; of samples where there are many rows.
@@ -605,15 +632,21 @@ default="auto"
                 drawn = distant_rows(data.X, number, data.w, rng)
                 yield self._start(data, drawn, given_covariances, reg, lam, cost, None, rng)
                 continue
-            state = self._gaussians(data.X, data.w, lam, reg, given_covariances, data)
-            start = GaussianStart(state, k, label)
-            if part is not data:  # all rows join the clusters of the sample
+            if part is data:
+                state = self._gaussians(data.X, data.w, lam, reg, given_covariances, data)
+                yield GaussianStart(state, k, label).run(False, self._loop())
+            else:
                 path.refit(label, k)
-                state.take(path)
-                label, least = state.assign()
-                start = GaussianStart(state, k, label)
-                start.restart(least)
-            yield start.run(False, self._loop())
+                yield self._joined(data, path, k, given_covariances, reg, lam)
+
+    def _joined(self, data, found, k, given_covariances, reg, lam):
+        """The start of all rows from the k clusters of a state ``found`` of a sample."""
+        state = self._gaussians(data.X, data.w, lam, reg, given_covariances, data)
+        state.take(found)
+        label, least = state.assign()
+        start = GaussianStart(state, k, label)
+        start.restart(least)
+        return start.run(False, self._loop())
 
     def _begun(self, data, seeds, given_covariances, reg, lam, cost, total, rng):
         """Starts from seeds, or from one cluster of all rows."""
