@@ -203,6 +203,7 @@ MODULES = (
     "hdp",
     "topics",
     "segments",
+    "direct_sweep",
     "direct",
     "direct_dynamic",
     "graph",

@@ -79,6 +79,64 @@ def test_dp_means_is_the_estimator(kind):
         assert np.array_equal(labels, model.predict(X))
 
 
+@pytest.mark.parametrize("kind", KINDS[:5])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sweeps_by_bounds_are_the_estimator(kind, dtype):
+    """From 100,000 distances on sweeps are by bounds: fits cross that number as clusters open."""
+    rng = np.random.default_rng(KINDS.index(kind))
+    crossed = 0
+    for delayed, cap, max_iter, weighted in (
+        *((False, 0, 300, False), (False, 0, 1, True), (False, 60, 300, False)),
+        *((True, 70, 300, False), (True, 80, 300, True), (True, 0, 2, False)),
+    ):
+        n, d = int(rng.integers(1500, 3500)), int(rng.integers(2, 6))
+        X = rng.normal(size=(n, d)) + (1e4 if kind == "far from 0" else 0.0)
+        if kind == "whole numbers":
+            X = np.round(3 * X)
+        elif kind == "few values":
+            X = rng.integers(0, 5, size=(n, d)).astype(float)
+        elif kind == "clusters":
+            X += 6 * rng.integers(0, 9, size=(n, d))
+        X = X.astype(dtype)
+        weight = rng.integers(0, 3, size=n).astype(float) if weighted else None
+        lam = float(X.var(axis=0).sum() * 0.05)
+        settings = {"delayed": delayed, "cap": cap, "max_iter": max_iter, "weight": weight}
+        outcome, labels, centers, objective, n_iter = c.dp_means(X, lam, **settings)
+        algorithm = "delayed" if delayed else "serial"
+        model = DPMeans(lam=lam, algorithm=algorithm, max_clusters=cap or None, max_iter=max_iter)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what they say is in the outcome
+            model.fit(X, sample_weight=weight)
+        assert outcome in (OUTCOME.OK, OUTCOME.NOT_CONVERGED)
+        assert np.array_equal(labels, model.labels_)
+        assert np.array_equal(centers, model.cluster_centers_)
+        assert (objective, n_iter) == (model.objective_, model.n_iter_)
+        crossed += n * len(centers) > 100_000
+        if cap == 0 and len(centers) > 9:
+            small = c.dp_means(X, lam, capacity=len(centers) // 2, **settings)
+            assert small[0] == OUTCOME.FULL
+        some = np.unique(X[:200].astype(float), axis=0)
+        outcome, labels, squares = c.nearest_centers(X, some)
+        assert outcome == OUTCOME.OK
+        exact = np.zeros((n, len(some)))
+        for j in range(d):  # in the order of the columns
+            exact += np.square(X[:, j, np.newaxis].astype(float) - some[:, j])
+        assert np.array_equal(labels, exact.argmin(axis=1))
+        assert np.array_equal(squares, exact.min(axis=1))
+    assert crossed >= 3
+
+
+def test_nearest_of_many_rows_of_any_size():
+    """Numbers beyond the range of approximate distances are compared exactly; then refused."""
+    X = np.append(np.zeros(60_000), [1e145, 2e145]).reshape(-1, 1)
+    outcome, labels, squares = c.nearest_centers(X, np.array([[0.0], [1e145]]))
+    assert outcome == OUTCOME.OK
+    assert labels[-2:].tolist() == [1, 1] and not labels[:-2].any()
+    assert squares[-2:].tolist() == [0.0, 1e145**2]
+    X[-1] = 1e200
+    assert c.nearest_centers(X, np.array([[0.0], [1e145]]))[0] == OUTCOME.OUT_OF_RANGE
+
+
 def test_nearest_centers_by_hand():
     X = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]])
     centers = np.array([[0.0, 0.0], [2.0, 0.0]])

@@ -1,5 +1,6 @@
-"""Clustering of small tables in C memory, for callers that hold no Python objects. See direct.pyx."""
+"""Clustering of tables in C memory, for callers that hold no Python objects. See direct.pyx."""
 
+from smallvar._sweeps.direct_memory cimport Memory
 from smallvar._sweeps.rows cimport Rows
 from smallvar._sweeps.sums cimport sums_t
 
@@ -11,18 +12,13 @@ cdef enum:                  # outcomes of the functions, see smallvar/cython_api
     OUT_OF_RANGE = -3
     FULL = -4
     NO_MEMORY = -5
-    MAX_BLOCKS = 16
     SQUARES = 512           # squared distances that are added up at a time
-
-
-cdef struct Memory:         # blocks that are freed together
-    int n
-    void* blocks[MAX_BLOCKS]
 
 
 cdef struct DirectTable:    # checked rows, the frame they are computed in, and sums of clusters
     Rows rows
     double* origin          # d: taken from rows before they are summed
+    double reach            # the largest difference of a number of the rows from the origin
     double rounding         # squared distance up to which a row may be as far from a mean by rounding alone
     sums_t sums
     Py_ssize_t capacity     # clusters that sums have memory for
@@ -37,9 +33,6 @@ cdef struct DirectCenters:
     double* zero            # capacity: costs beside the distance, all 0
 
 
-cdef void* take(Memory* memory, Py_ssize_t n, Py_ssize_t m, size_t size) noexcept nogil
-cdef bint extend(Memory* memory, void** block, Py_ssize_t old, Py_ssize_t new) noexcept nogil
-cdef void free_all(Memory* memory) noexcept nogil
 cdef Rows plain_rows(
     const void* x, bint single, Py_ssize_t n, Py_ssize_t d, Py_ssize_t stride, const double* weight
 ) noexcept nogil

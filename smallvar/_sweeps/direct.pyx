@@ -1,19 +1,20 @@
-"""Clustering of small tables in C memory: nearest centers, means of labels, and DP-means, without Python objects.
+"""Clustering of tables in C memory: nearest centers, means of labels, and DP-means, without Python objects.
 
 These functions are for callers that cluster many tables in loops of their own, without the GIL (see
 smallvar/cython_api.pxd). They give the bits of the estimators: the same exact distances, the same exact sums, the same
-rule for when sweeps end. But they keep no bounds on distances: each sweep computes the n k distances of all rows to all
-centers, eight rows side by side. For many thousand rows the sweeps of dpmeans.pyx are faster.
+rule for when sweeps end. Sweeps over few rows and centers compute the n k distances of all rows to all centers, eight
+rows side by side, without bounds. From MANY_DISTANCES on they are those of the estimators (direct_sweep.pyx).
 
 A function returns OK, or a negative number that says what is wrong with its arguments, and frees what it allocates.
 """
 
-from cpython.pyport cimport PY_SSIZE_T_MAX
 from libc.limits cimport INT_MAX
 from libc.math cimport HUGE_VAL, INFINITY, fabs
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
+from smallvar._sweeps cimport direct_sweep
+from smallvar._sweeps.direct_memory cimport Memory, extend, free_all, overflows, take
+from smallvar._sweeps.direct_sweep cimport DirectSweep
 from smallvar._sweeps.means cimport center_of
 from smallvar._sweeps.ranges cimport chunks_of, count_small_of_chunk, range_of_values
 from smallvar._sweeps.rows cimport Rows, point, read_row, real_x, weight_of
@@ -55,48 +56,9 @@ cdef extern from "_exact.h" nogil:
 
 cdef enum:
     AT_FIRST = 8                # clusters that there is memory for at first
-
-
-# ---- memory ----------------------------------------------------------------------------------------------------------
-
-
-cdef inline bint overflows(Py_ssize_t n, Py_ssize_t m) noexcept nogil:
-    """Whether n m numbers of 8 bytes are more than can be addressed; n, m >= 0."""
-    return m > 0 and n > PY_SSIZE_T_MAX // 8 // m
-
-
-cdef void* take(Memory* memory, Py_ssize_t n, Py_ssize_t m, size_t size) noexcept nogil:
-    """A new block of n m elements of up to 8 bytes, all 0; NULL: there is no memory."""
-    cdef void* block = NULL
-    if memory.n < MAX_BLOCKS and not overflows(n, m):
-        block = calloc(max(<Py_ssize_t> 1, n * m), size)
-    if block != NULL:
-        memory.blocks[memory.n] = block
-        memory.n += 1
-    return block
-
-
-cdef bint extend(Memory* memory, void** block, Py_ssize_t old, Py_ssize_t new) noexcept nogil:
-    """Make a block of ``old`` bytes longer, with 0 behind them; returns whether there was memory for it."""
-    cdef void* longer
-    cdef int m
-    for m in range(memory.n):
-        if memory.blocks[m] == block[0]:
-            longer = realloc(block[0], new)
-            if longer == NULL:
-                return False
-            memset(<char*> longer + old, 0, new - old)
-            memory.blocks[m] = block[0] = longer
-            return True
-    return False
-
-
-cdef void free_all(Memory* memory) noexcept nogil:
-    """Free all blocks."""
-    cdef int m
-    for m in range(memory.n):
-        free(memory.blocks[m])
-    memory.n = 0
+    # of all rows to all centers, from which a sweep is by bounds and approximate distances: to set that up, and to
+    # update its tables, takes less than a tenth of the time of these exact distances
+    MANY_DISTANCES = 100000
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
@@ -114,16 +76,24 @@ cdef Rows plain_rows(
 
 cdef bint are_finite(const Rows* rows, const real_x* x) noexcept nogil:
     """Whether no number of the rows is NaN or infinite."""
-    cdef Py_ssize_t i, j
+    cdef bint one_piece = rows.row == rows.d
+    cdef Py_ssize_t size = rows.n * rows.d if one_piece else rows.d, i, j, l
     cdef const real_x* row
-    cdef real_x zero
-    for i in range(rows.n):
-        row = point(x, rows, i)
-        zero = 0
-        for j in range(rows.d):
-            zero += row[j] - row[j]  # NaN where a number is not finite
-        if zero != 0:
-            return False
+    cdef real_x[8] zero                 # x - x is NaN where x is not finite; eight sums do not wait for each other
+    for i in range(1 if one_piece else rows.n):
+        row, j = point(x, rows, i), 0
+        for l in range(8):
+            zero[l] = 0
+        while j + 8 <= size:
+            for l in range(8):
+                zero[l] += row[j + l] - row[j + l]
+            j += 8
+        while j < size:
+            zero[0] += row[j] - row[j]
+            j += 1
+        for l in range(8):
+            if zero[l] != 0:
+                return False
     return True
 
 
@@ -193,6 +163,7 @@ cdef int begin_table(DirectTable* table, const Rows* rows, const double* sums_fr
     else:
         for j in range(d):
             reach = max(reach, max(high[j] - table.origin[j], table.origin[j] - low[j]))
+    table.reach = reach
     if (reach > 0.0 and not C_SMALLEST_REACH < reach < C_LARGEST_REACH) or total * reach * reach > C_LARGEST_ERROR:
         return OUT_OF_RANGE
     return begin_sums(table, low, high, n_used, lightest, heaviest, capacity)
@@ -340,6 +311,8 @@ cdef int nearest_centers(
     status = check_rows(&of_centers)
     if status != OK:
         return status
+    if rows.n > MANY_DISTANCES // k and nearest_by_sweep(rows, centers, k, labels, squares):
+        return OK
     memset(&memory, 0, sizeof(memory))
     memset(&table, 0, sizeof(table))
     table.d = rows.d
@@ -361,6 +334,36 @@ cdef int nearest_centers(
             start += size
     free_all(&memory)
     return status
+
+
+cdef bint nearest_by_sweep(
+    const Rows* rows, const double* centers, Py_ssize_t k, int* labels, double* squares
+) noexcept nogil:
+    """The same by approximate distances first; returns whether there was memory, and numbers were in their range."""
+    cdef Memory memory
+    cdef DirectSweep sweep
+    cdef Py_ssize_t c, j, d = rows.d
+    cdef double reach = 0.0
+    cdef bint done = False
+    memset(&memory, 0, sizeof(memory))
+    cdef double* low = <double*> take(&memory, 3, d, sizeof(double))
+    if low != NULL:
+        range_of_values(rows, False, low, low + d)
+        for j in range(d):
+            low[2 * d + j] = origin_of_column(low[j], low[d + j])
+            reach = max(reach, max(low[d + j] - low[2 * d + j], low[2 * d + j] - low[j]))
+            for c in range(k):
+                reach = max(reach, fabs(centers[c * d + j] - low[2 * d + j]))
+        if C_SMALLEST_REACH < reach < C_LARGEST_REACH:
+            memset(labels, 0, rows.n * sizeof(int))
+            done = direct_sweep.begin_sweep(&sweep, &memory, rows, labels, low + 2 * d, reach, 0.0, False)
+            done = done and direct_sweep.set_centers(&sweep, centers, k)
+    if done:
+        direct_sweep.assign(&sweep)
+        if squares != NULL:
+            direct_sweep.write_squares(&sweep, squares)
+    free_all(&memory)
+    return done
 
 
 # ---- means of labels -------------------------------------------------------------------------------------------------
@@ -412,6 +415,8 @@ cdef struct DirectFit:
     bint moved              # whether a row of positive weight got another label in this sweep
     Py_ssize_t farthest     # row farthest beyond the penalty, -1: there is none
     double farthest_distance
+    bint by_bounds          # sweeps are those of ``sweep``, which has the centers; centers.n is their number
+    DirectSweep sweep
 
 
 cdef int dp_means(
@@ -449,7 +454,7 @@ cdef int dp_means(
         n_clusters[0] = fit.centers.n
         for k in range(fit.centers.n):
             for j in range(rows.d):
-                centers[k * rows.d + j] = fit.centers.columns[j * fit.centers.capacity + k]
+                centers[k * rows.d + j] = coordinate(&fit, k, j)
     free_all(&fit.table.memory)
     return status
 
@@ -476,6 +481,13 @@ cdef int begin_fit(DirectFit* fit) noexcept nogil:
     return OK
 
 
+cdef inline double coordinate(const DirectFit* fit, Py_ssize_t k, Py_ssize_t j) noexcept nogil:
+    """Value j of center k."""
+    if fit.by_bounds:
+        return fit.sweep.state.centers.coordinates[k * fit.centers.d + j]
+    return fit.centers.columns[j * fit.centers.capacity + k]
+
+
 cdef int run(DirectFit* fit, bint delayed, int max_iter, double* objective, int* n_iter) noexcept nogil:
     """Sweeps until nothing changes, or max_iter ends them, as Start.run has them."""
     cdef Stopping stopping
@@ -486,17 +498,16 @@ cdef int run(DirectFit* fit, bint delayed, int max_iter, double* objective, int*
     begin_sweeps(&stopping, max_iter, 0.0, fit.table.rows.n)
     while should_continue(&stopping):
         k_before = fit.centers.n
-        memcpy(fit.before, fit.labels, fit.table.rows.n * sizeof(int))
-        status = assign(fit, not delayed, delayed and k_before < fit.cap)
-        if status == OK and fit.farthest >= 0:
-            status = open_at(fit, fit.farthest)
+        if not fit.by_bounds and fit.table.rows.n > MANY_DISTANCES // k_before:
+            status = begin_bounds(fit)
+        if status == OK:
+            status = sweep_by_bounds(fit, delayed) if fit.by_bounds else sweep_all(fit, delayed)
         if status != OK:
             return status
         opened = fit.centers.n > k_before
         changed = fit.moved or opened
         if changed or stopping.n_iter == 0:  # else the objective is that of the sweep before
-            move_points(&fit.table.rows, 0, fit.table.rows.n, fit.before, fit.labels, &fit.table.sums)
-            value = move_centers(fit)
+            value = end_by_bounds(fit, k_before, delayed) if fit.by_bounds else move_centers(fit)
             if not value > C_CANCELLATION * fit.total:
                 value = squared_error(fit, NULL)
             value += fit.lam * fit.centers.n
@@ -505,11 +516,7 @@ cdef int run(DirectFit* fit, bint delayed, int max_iter, double* objective, int*
         record_sweep(&stopping, value, previous, first, changed, opened, not changed, fit.centers.n)
         previous = value
     if not stopping.converged:  # labels of the nearest centers, and no empty cluster
-        memcpy(fit.before, fit.labels, fit.table.rows.n * sizeof(int))
-        status = assign(fit, False, False)
-        move_points(&fit.table.rows, 0, fit.table.rows.n, fit.before, fit.labels, &fit.table.sums)
-        if drop_empty(fit) and status == OK:
-            status = assign(fit, False, False)
+        status = finish_by_bounds(fit) if fit.by_bounds else finish(fit)
         if status != OK:
             return status
     if n_iter != NULL:
@@ -517,6 +524,85 @@ cdef int run(DirectFit* fit, bint delayed, int max_iter, double* objective, int*
     if objective != NULL:
         objective[0] = squared_error(fit, NULL) + fit.lam * fit.centers.n
     return OK if stopping.converged else NOT_CONVERGED
+
+
+# ---- sweeps by bounds ------------------------------------------------------------------------------------------------
+
+
+cdef int begin_bounds(DirectFit* fit) noexcept nogil:
+    """Sweeps are by bounds from now on."""
+    cdef DirectTable* table = &fit.table
+    cdef Py_ssize_t k, j, d = fit.centers.d
+    cdef double* centers = <double*> take(&table.memory, fit.centers.n, d, sizeof(double))
+    if centers == NULL:
+        return NO_MEMORY
+    for k in range(fit.centers.n):
+        for j in range(d):
+            centers[k * d + j] = coordinate(fit, k, j)
+    if not direct_sweep.begin_sweep(
+        &fit.sweep, &table.memory, &table.rows, fit.labels, table.origin, table.reach, table.rounding, True
+    ) or not direct_sweep.set_centers(&fit.sweep, centers, fit.centers.n):
+        return NO_MEMORY
+    fit.by_bounds = True
+    return OK
+
+
+cdef int sweep_by_bounds(DirectFit* fit, bint delayed) noexcept nogil:
+    """Rows join their nearest centers, or open clusters."""
+    cdef DirectSweep* sweep = &fit.sweep
+    cdef bint opened = False
+    cdef bint there_is_memory = True
+    if not delayed:
+        there_is_memory = direct_sweep.create(sweep, fit.lam, min(fit.cap, fit.allowed + 1))
+    elif fit.centers.n < fit.cap:
+        there_is_memory = direct_sweep.assign_and_open(sweep, fit.lam, &opened)
+    else:
+        direct_sweep.assign(sweep)
+    if not there_is_memory:
+        return NO_MEMORY
+    fit.centers.n = sweep.state.centers.n
+    fit.moved = direct_sweep.count_moves(sweep) > 0
+    return FULL if fit.centers.n > fit.allowed else reserve_sums(&fit.table, fit.centers.n)
+
+
+cdef double end_by_bounds(DirectFit* fit, Py_ssize_t n_before, bint delayed) noexcept nogil:
+    """Centers become the means of their rows, empty clusters are dropped; returns the error, a difference of sums."""
+    cdef double error
+    cdef bint opened = fit.centers.n > n_before
+    direct_sweep.add_to_sums(&fit.sweep, delayed or not opened, &fit.table.sums)
+    error = direct_sweep.move_centers(&fit.sweep, &fit.table.sums, fit.total, fit.mean, n_before, delayed and opened)
+    fit.centers.n = fit.sweep.state.centers.n
+    return error
+
+
+cdef int finish_by_bounds(DirectFit* fit) noexcept nogil:
+    """Labels of the nearest centers, and no empty cluster."""
+    direct_sweep.assign(&fit.sweep)
+    direct_sweep.add_to_sums(&fit.sweep, True, &fit.table.sums)
+    if direct_sweep.drop_empty(&fit.sweep, &fit.table.sums):
+        direct_sweep.assign(&fit.sweep)
+    fit.centers.n = fit.sweep.state.centers.n
+    return OK
+
+
+# ---- sweeps over all distances ---------------------------------------------------------------------------------------
+
+
+cdef int sweep_all(DirectFit* fit, bint delayed) noexcept nogil:
+    """Rows join their nearest centers, or open clusters."""
+    cdef int status
+    memcpy(fit.before, fit.labels, fit.table.rows.n * sizeof(int))
+    status = assign(fit, not delayed, delayed and fit.centers.n < fit.cap)
+    return open_at(fit, fit.farthest) if status == OK and fit.farthest >= 0 else status
+
+
+cdef int finish(DirectFit* fit) noexcept nogil:
+    """Labels of the nearest centers, and no empty cluster."""
+    cdef int status
+    memcpy(fit.before, fit.labels, fit.table.rows.n * sizeof(int))
+    status = assign(fit, False, False)
+    move_points(&fit.table.rows, 0, fit.table.rows.n, fit.before, fit.labels, &fit.table.sums)
+    return assign(fit, False, False) if drop_empty(fit) and status == OK else status
 
 
 cdef int assign(DirectFit* fit, bint create, bint seek) noexcept nogil:
@@ -583,6 +669,7 @@ cdef double move_centers(DirectFit* fit) noexcept nogil:
     """Centers become the means of their rows, empty clusters are dropped; returns the error, a difference of sums."""
     cdef double error = fit.total
     cdef Py_ssize_t k, kept = 0, n = fit.centers.n
+    move_points(&fit.table.rows, 0, fit.table.rows.n, fit.before, fit.labels, &fit.table.sums)
     for k in range(n):
         fit.remap[k] = -1
         if center_of(&fit.table.sums, k, False, fit.mean, &error) > 0:
@@ -632,6 +719,9 @@ cdef double squared_error(DirectFit* fit, const double* place) noexcept nogil:
     cdef const double* c = place
     cdef Py_ssize_t i, j, m = 0
     memset(&total, 0, sizeof(total))
+    if place == NULL and fit.by_bounds:
+        direct_sweep.add_squares(&fit.sweep, total.digit)
+        return accumulator_round(total.digit, 0, ACCUMULATOR_DIGITS)
     for i in range(rows.n):
         if place == NULL:
             for j in range(rows.d):

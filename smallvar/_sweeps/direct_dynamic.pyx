@@ -18,14 +18,11 @@ from smallvar._sweeps.direct cimport (
     OUT_OF_RANGE,
     SQUARES,
     DirectTable,
-    Memory,
     begin_table,
     check_rows,
-    extend,
-    free_all,
     reserve_sums,
-    take,
 )
+from smallvar._sweeps.direct_memory cimport Memory, extend, free_all, take
 from smallvar._sweeps.in_order cimport sc_least, squared_distance
 from smallvar._sweeps.rows cimport Rows, read_row, value_of, weight_of
 from smallvar._sweeps.sums cimport (

@@ -9,16 +9,14 @@ KJ12 is Kulis & Jordan (2012), MB13 Broderick, Kulis & Jordan (2013).
 from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.means cimport MeansSweep
-from smallvar._sweeps.nearest cimport exceeds_penalty
+from smallvar._sweeps.means cimport MeansSweep, reduce_to_nearest
+from smallvar._sweeps.nearest cimport exceeds_penalty, pack_centers, threads_worth
 from smallvar._sweeps.new_centers cimport assign_to_new_centers, reduce_bounds_to_last
 from smallvar._sweeps.rows cimport read_row
 from smallvar._sweeps.state cimport (
     BIG,
     CHUNK,
-    Backend,
     Bounds,
-    ChunkResults,
     Penalty,
     State,
     knows_center_distances,
@@ -31,13 +29,166 @@ from smallvar._sweeps.sums cimport sums_clear
 from smallvar._sweeps.tolerances cimport BOUND_AT_CENTER, DISTANCE_MARGIN, LIMIT_MARGIN
 
 cdef enum:
-    NEW_CENTERS = 64        # centers that an ordered pass opens before later points are compared with them
     MANY_COLUMNS = 4096     # columns from which memory is made for only one such batch of centers in advance, not four
 
 
 cdef float penalty_limit(const State* state, double lam) noexcept nogil:
     """The penalty as a scaled distance, less LIMIT_MARGIN: points whose upper bound is below it do not exceed it."""
     return <float> min(<double> BIG, sqrt(lam) * state.frame.scale * (1.0 - LIMIT_MARGIN))
+
+
+cdef Py_ssize_t next_step(Py_ssize_t step, Py_ssize_t opened) noexcept nogil:
+    """Points of the next stretch: few where many clusters are opened, as fewer see centers that are out of date."""
+    if opened > NEW_CENTERS:
+        return max(<Py_ssize_t> CHUNK, step // 2 // CHUNK * CHUNK)
+    return min(2 * step, <Py_ssize_t> 1 << 40) if opened < NEW_CENTERS // 4 else step
+
+
+# ---- clusters that points beyond the penalty open --------------------------------------------------------------------
+
+
+cdef Listed listed_points(Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+    """The points start..stop-1 that are listed as beyond the penalty, from the first one on."""
+    return Listed(start // CHUNK, (stop + CHUNK - 1) // CHUNK, stop, 0)
+
+
+cdef bint has_next(const State* state, Listed* listed) noexcept nogil:
+    """Go on to the next point listed, if need be; whether there is one."""
+    while listed.chunk < listed.last and listed.m == state.results.n_exceeding[listed.chunk]:
+        listed.chunk, listed.m = listed.chunk + 1, 0
+    return listed.chunk < listed.last
+
+
+cdef bint open_batch(State* state, Listed* listed, Py_ssize_t max_clusters, int n_threads) noexcept nogil:
+    """Visit points that exceed the penalty until these have opened a batch of clusters; whether to go on after it.
+
+    There must be memory for NEW_CENTERS more. The points after them are compared with the new centers.
+    """
+    cdef Py_ssize_t[NEW_CENTERS] opened_at
+    cdef Py_ssize_t first_new = state.centers.n
+    cdef bint done = False
+    # until the batch is full, or no cluster may be opened any more, or no point is left
+    while has_next(state, listed):
+        done = state.centers.n >= max_clusters
+        if done or state.centers.n - first_new == NEW_CENTERS:
+            break
+        join_or_open(
+            state, listed.chunk * CHUNK + state.results.exceeding[listed.chunk * CHUNK + listed.m], first_new,
+            opened_at, n_threads
+        )
+        listed.m += 1
+    if state.centers.n == first_new:
+        return False  # the last points have opened none
+    record_opened(state, first_new, n_threads)
+    assign_to_new_centers(
+        state, opened_at[0] + 1, listed.stop, first_new, opened_at,
+        threads_worth(state, listed.stop - opened_at[0], n_threads)
+    )
+    return not done
+
+
+cdef void record_opened(State* state, Py_ssize_t first_new, int n_threads) noexcept nogil:
+    """Centers from ``first_new`` on are a batch opened in this sweep: bounds take them into account from now on."""
+    state.bounds.opened = True
+    if knows_center_distances(state):
+        update_new_center_distances(state, first_new, n_threads)
+    else:
+        state.bounds.valid = False  # they say nothing about the new centers
+
+
+cdef void update_new_center_distances(State* state, Py_ssize_t first_new, int n_threads) noexcept nogil:
+    """Take the distances of all centers to those from ``first_new`` on, a new batch, into the tables."""
+    cdef Bounds* bounds = &state.bounds
+    cdef Py_ssize_t k
+    for k in range(state.centers.n):
+        bounds.batch_distances[k] = BIG
+    reduce_to_nearest(state, first_new, bounds.batch_distances, n_threads)
+    for k in range(state.centers.n):
+        bounds.new_center_half_distances[k] = min(
+            bounds.new_center_half_distances[k], <float> 0.5 * bounds.batch_distances[k]
+        )
+
+
+cdef void join_or_open(
+    State* state, Py_ssize_t i, Py_ssize_t first_new, Py_ssize_t* opened_at, int n_threads
+) noexcept nogil:
+    """Point i exceeds the penalty from all known centers: it joins one opened since, or opens its own."""
+    cdef double[NEW_CENTERS] distance
+    cdef double[NEW_CENTERS] error
+    cdef double least, least_error, second = HUGE_VAL
+    cdef double square = state.frame.scale * state.frame.scale * (1.0 - DISTANCE_MARGIN)
+    cdef Py_ssize_t k, n_new = state.centers.n - first_new, nearest = state.points.labels[i]
+    if not exceeds_penalty(state, i, nearest, HUGE_VAL, 0):
+        return  # it has joined a center of an earlier batch
+    state.backend.distances(state, i, nearest, nearest + 1, &least, &least_error)
+    state.backend.distances(state, i, first_new, state.centers.n, distance, error)
+    for k in range(n_new):
+        if distance[k] + error[k] < least - least_error or (
+            distance[k] - error[k] <= least + least_error
+            and is_exactly_nearer(state, i, first_new + k, nearest)
+        ):
+            second = min(second, least - least_error)
+            nearest, least, least_error = first_new + k, distance[k], error[k]
+        else:
+            second = min(second, distance[k] - error[k])
+    if exceeds_penalty(state, i, nearest, HUGE_VAL, 0):
+        opened_at[n_new] = i
+        open_at(state, i, n_threads)
+        state.points.labels[i] = <int> state.centers.n - 1
+        state.bounds.upper_bounds[i] = <float> BOUND_AT_CENTER
+        set_lower_bounds(state, i, lower_bound((least - least_error) * square))
+    else:  # nearest is a new center, since the assigned one is too far
+        state.points.labels[i] = <int> nearest
+        state.bounds.upper_bounds[i] = upper_bound(least + least_error, state.frame.scale)
+        reduce_lower_bounds(state, i, lower_bound(second * square))
+
+
+cdef bint is_exactly_nearer(const State* state, Py_ssize_t i, Py_ssize_t k, Py_ssize_t other) noexcept nogil:
+    """Whether center k is nearer to point i than another one, by exact distances."""
+    return state.backend.exact_distance(state, i, k, 0) < state.backend.exact_distance(state, i, other, 0)
+
+
+cdef void open_at(State* state, Py_ssize_t i, int n_threads) noexcept nogil:
+    """A new center at point i; there must be memory for it."""
+    read_row(&state.points.rows, i, state.centers.coordinates + state.centers.n * state.points.d, 1)
+    add_center(state, n_threads)
+
+
+cdef void add_center(State* state, int n_threads) noexcept nogil:
+    """Add the center whose coordinates have been written behind those of the others."""
+    cdef Py_ssize_t k = state.centers.n
+    state.bounds.new_center_half_distances[k] = BIG
+    state.bounds.last_new_center_distances[k] = BIG
+    state.bounds.center_half_distances[k] = 0.0  # not known before update_half_distances
+    state.centers.n += 1
+    pack_centers(state, k, n_threads)
+
+
+cdef Py_ssize_t farthest_listed(const State* state, double* distance) noexcept nogil:
+    """The point with the largest weighted distance beyond the penalty that chunks have found, -1: there is none."""
+    cdef Py_ssize_t c, i = -1
+    distance[0] = state.penalty.lam
+    for c in range((state.points.n + CHUNK - 1) // CHUNK):
+        if state.results.farthest[c] >= 0 and state.results.farthest_distance[c] > distance[0]:
+            distance[0], i = state.results.farthest_distance[c], state.results.farthest[c]
+    return i
+
+
+cdef void open_alone(State* state, Py_ssize_t i, int n_threads) noexcept nogil:
+    """Point i opens the one cluster of a sweep of delayed creation; there must be memory for it."""
+    cdef double scale = state.frame.scale
+    cdef double distance = state.backend.exact_distance(state, i, state.points.labels[i], 0)
+    state.bounds.upper_bounds[i] = <float> BOUND_AT_CENTER
+    set_lower_bounds(state, i, lower_bound(distance * scale * scale * (1.0 - DISTANCE_MARGIN)))
+    open_at(state, i, n_threads)
+    state.points.labels[i] = <int> state.centers.n - 1
+    if knows_center_distances(state):
+        update_new_center_distances(state, state.centers.n - 1, n_threads)
+    else:
+        reduce_bounds_to_last(state, threads_worth(state, state.points.n, n_threads))
+
+
+# ---- the sweep -------------------------------------------------------------------------------------------------------
 
 
 cdef class DPSweep(MeansSweep):
@@ -87,11 +238,7 @@ cdef class DPSweep(MeansSweep):
                     opened = self.open_in_order(position, end, max_clusters)
                     if self.state.centers.n >= max_clusters:
                         penalty.find_exceeding, penalty.limit = False, BIG
-                # where many clusters are opened, short stretches: fewer points see centers that are out of date
-                if opened > NEW_CENTERS:
-                    self.step = max(<Py_ssize_t> CHUNK, self.step // 2 // CHUNK * CHUNK)
-                elif opened < NEW_CENTERS // 4:
-                    self.step = min(2 * self.step, <Py_ssize_t> 1 << 40)
+                self.step = next_step(self.step, opened)
                 self.check_signals((end - position) * (self.state.centers.n + 2))
                 position = end
         penalty.find_exceeding, penalty.limit = False, BIG
@@ -105,108 +252,15 @@ cdef class DPSweep(MeansSweep):
     cdef Py_ssize_t open_in_order(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t max_clusters) except -1 nogil:
         """Ordered pass over the points of a stretch that exceed the penalty; returns how many clusters it opened."""
         cdef State* state = &self.state
-        cdef const ChunkResults* results = &self.state.results
-        cdef Py_ssize_t[NEW_CENTERS] opened_at
-        cdef Py_ssize_t chunk = start // CHUNK, last = (stop + CHUNK - 1) // CHUNK
-        cdef Py_ssize_t m = 0, first_new, n_before = state.centers.n
-        cdef bint done = False
-        while not done:
-            while chunk < last and m == results.n_exceeding[chunk]:
-                chunk, m = chunk + 1, 0
-            if chunk == last:
-                break  # before memory is made for a batch that nothing opens
+        cdef Listed listed = listed_points(start, stop)
+        cdef Py_ssize_t n_before = state.centers.n
+        while has_next(state, &listed):  # before memory is made for a batch that nothing opens
             if self.capacity < state.centers.n + NEW_CENTERS:
                 with gil:
                     self.reserve(2 * state.centers.n + NEW_CENTERS * (4 if state.points.d < MANY_COLUMNS else 1))
-            first_new = state.centers.n
-            # one batch of new centers: until it is full, or no cluster may be opened any more, or no point is left
-            while chunk < last:
-                if m == results.n_exceeding[chunk]:
-                    chunk, m = chunk + 1, 0
-                    continue
-                done = state.centers.n >= max_clusters
-                if done or state.centers.n - first_new == NEW_CENTERS:
-                    break
-                self.join_or_open(chunk * CHUNK + results.exceeding[chunk * CHUNK + m], first_new, opened_at)
-                m += 1
-            if state.centers.n == first_new:
-                break  # the last points have opened none
-            self.record_opened(first_new)
-            assign_to_new_centers(state, opened_at[0] + 1, stop, first_new, opened_at, self.threads_for(stop - start))
+            if not open_batch(state, &listed, max_clusters, self.n_threads):
+                break
         return state.centers.n - n_before
-
-    cdef void record_opened(self, Py_ssize_t first_new) noexcept nogil:
-        """Centers from ``first_new`` on are a batch opened in this sweep: bounds take them into account from now on."""
-        self.state.bounds.opened = True
-        if knows_center_distances(&self.state):
-            self.update_new_center_distances(first_new)
-        else:
-            self.state.bounds.valid = False  # they say nothing about the new centers
-
-    cdef void update_new_center_distances(self, Py_ssize_t first_new) noexcept nogil:
-        """Take the distances of all centers to those from ``first_new`` on, a new batch, into the tables."""
-        cdef Bounds* bounds = &self.state.bounds
-        cdef Py_ssize_t k
-        for k in range(self.state.centers.n):
-            bounds.batch_distances[k] = BIG
-        self.reduce_to_nearest(first_new, bounds.batch_distances)
-        for k in range(self.state.centers.n):
-            bounds.new_center_half_distances[k] = min(
-                bounds.new_center_half_distances[k], <float> 0.5 * bounds.batch_distances[k]
-            )
-
-    cdef void join_or_open(self, Py_ssize_t i, Py_ssize_t first_new, Py_ssize_t* opened_at) noexcept nogil:
-        """Point i exceeds the penalty from all known centers: it joins one opened since, or opens its own."""
-        cdef State* state = &self.state
-        cdef double[NEW_CENTERS] distance
-        cdef double[NEW_CENTERS] error
-        cdef double least, least_error, second = HUGE_VAL
-        cdef double square = state.frame.scale * state.frame.scale * (1.0 - DISTANCE_MARGIN)
-        cdef Py_ssize_t k, n_new = state.centers.n - first_new, nearest = state.points.labels[i]
-        if not exceeds_penalty(state, i, nearest, HUGE_VAL, 0):
-            return  # it has joined a center of an earlier batch
-        state.backend.distances(state, i, nearest, nearest + 1, &least, &least_error)
-        state.backend.distances(state, i, first_new, state.centers.n, distance, error)
-        for k in range(n_new):
-            if distance[k] + error[k] < least - least_error or (
-                distance[k] - error[k] <= least + least_error
-                and self.is_exactly_nearer(i, first_new + k, nearest)
-            ):
-                second = min(second, least - least_error)
-                nearest, least, least_error = first_new + k, distance[k], error[k]
-            else:
-                second = min(second, distance[k] - error[k])
-        if exceeds_penalty(state, i, nearest, HUGE_VAL, 0):
-            opened_at[n_new] = i
-            self.open_at(i)
-            state.points.labels[i] = <int> state.centers.n - 1
-            state.bounds.upper_bounds[i] = <float> BOUND_AT_CENTER
-            set_lower_bounds(state, i, lower_bound((least - least_error) * square))
-        else:  # nearest is a new center, since the assigned one is too far
-            state.points.labels[i] = <int> nearest
-            state.bounds.upper_bounds[i] = upper_bound(least + least_error, state.frame.scale)
-            reduce_lower_bounds(state, i, lower_bound(second * square))
-
-    cdef bint is_exactly_nearer(self, Py_ssize_t i, Py_ssize_t k, Py_ssize_t other) noexcept nogil:
-        """Whether center k is nearer to point i than another one, by exact distances."""
-        cdef const Backend* backend = self.state.backend
-        return backend.exact_distance(&self.state, i, k, 0) < backend.exact_distance(&self.state, i, other, 0)
-
-    cdef void open_at(self, Py_ssize_t i) noexcept nogil:
-        """A new center at point i; there must be memory for it."""
-        cdef State* state = &self.state
-        cdef Py_ssize_t k = state.centers.n
-        read_row(&state.points.rows, i, state.centers.coordinates + k * state.points.d, 1)
-        self.add_center()
-
-    cdef void add_center(self) noexcept nogil:
-        """Add the center whose coordinates have been written behind those of the others."""
-        cdef Py_ssize_t k = self.state.centers.n
-        self.state.bounds.new_center_half_distances[k] = BIG
-        self.state.bounds.last_new_center_distances[k] = BIG
-        self.state.bounds.center_half_distances[k] = 0.0  # not known before update_tables
-        self.state.centers.n += 1
-        self.pack(k)
 
     def seek_farthest(self, double lam, bint seek):
         """Say whether ``assign`` is to look for the point with the largest weighted squared distance beyond lam."""
@@ -217,18 +271,13 @@ cdef class DPSweep(MeansSweep):
 
     def farthest_found(self):
         """The point that open_farthest would open a cluster at, and its weighted distance; None if there is none."""
-        cdef double best = self.state.penalty.lam
-        cdef Py_ssize_t c, i = -1
-        for c in range(self.n_chunks):
-            if self.state.results.farthest[c] >= 0 and self.state.results.farthest_distance[c] > best:
-                best = self.state.results.farthest_distance[c]
-                i = self.state.results.farthest[c]
-        return None if i < 0 else (i, best)
+        cdef double distance = 0.0
+        cdef Py_ssize_t i = farthest_listed(&self.state, &distance)
+        return None if i < 0 else (i, distance)
 
     def open_farthest(self):
         """Delayed creation (after Dinari & Freifeld 2022): the point that ``assign`` found opens a cluster, if any."""
         cdef State* state = &self.state
-        cdef double scale = state.frame.scale, distance
         cdef Py_ssize_t i
         point_and_distance = self.farthest_found()
         if point_and_distance is None:
@@ -238,16 +287,8 @@ cdef class DPSweep(MeansSweep):
         self.farthest_point = i
         self.farthest_is_added = False
         self.farthest_left = state.points.labels[i]
-        distance = state.backend.exact_distance(state, i, self.farthest_left, 0)
-        state.bounds.upper_bounds[i] = <float> BOUND_AT_CENTER
-        set_lower_bounds(state, i, lower_bound(distance * scale * scale * (1.0 - DISTANCE_MARGIN)))
-        self.open_at(i)
-        state.points.labels[i] = <int> state.centers.n - 1
         with nogil:
-            if knows_center_distances(state):
-                self.update_new_center_distances(state.centers.n - 1)
-            else:
-                reduce_bounds_to_last(state, self.threads_for(state.points.n))
+            open_alone(state, i, self.n_threads)
         return True
 
     # ---- a sweep over some of the rows, whose centers have members elsewhere too -----------------------------
@@ -266,9 +307,9 @@ cdef class DPSweep(MeansSweep):
         self.reserve(first_new + centers.shape[0])
         for c in range(centers.shape[0]):
             memcpy(state.centers.coordinates + state.centers.n * d, &centers[c, 0], d * sizeof(double))
-            self.add_center()
+            add_center(state, self.n_threads)
         with nogil:
-            self.record_opened(first_new)
+            record_opened(state, first_new, self.n_threads)
         if self.have_sums:
             self.reserve_sums(state.centers.n)
             sums_clear(&self.sums.table, first_new, state.centers.n)

@@ -1,9 +1,25 @@
 """Sums and means of clusters, for the sweeps that build on them. See means.pyx."""
 
+from libc.stdint cimport int64_t
+
 from smallvar._sweeps.nearest cimport NearestSweep
+from smallvar._sweeps.state cimport State
 from smallvar._sweeps.sums cimport Sums, sums_t
 
 cdef int center_of(const sums_t* sums, Py_ssize_t k, bint spherical, double* center, double* error) noexcept nogil
+cdef void add_squares_of_chunk(
+    const State* state, Py_ssize_t chunk, const double* place, int64_t* digits, int thread
+) noexcept nogil
+cdef void add_chunk(const State* state, Py_ssize_t chunk, bint moves, const sums_t* sums) noexcept nogil
+cdef void shift_center(
+    State* state, const sums_t* sums, int* remap, Py_ssize_t k, Py_ssize_t kept, const double* center
+) noexcept nogil
+cdef void follow_centers(
+    State* state, const int* remap, Py_ssize_t kept, Py_ssize_t n_before, bint one_is_new, int n_threads
+) noexcept nogil
+cdef Py_ssize_t drop_empty_centers(State* state, const sums_t* sums, int* remap, int n_threads) noexcept nogil
+cdef void reduce_to_nearest(State* state, Py_ssize_t first, float* table, int n_threads) noexcept nogil
+cdef void update_half_distances(State* state, int n_threads) noexcept nogil
 
 cdef class MeansSweep(NearestSweep):
     cdef Py_ssize_t n_before        # centers at the start of the sweep
@@ -40,5 +56,3 @@ cdef class MeansSweep(NearestSweep):
     cdef void update_tables(self) noexcept nogil
     cdef void reserve_fast_bounds(self) noexcept nogil
     cdef make_fast_bounds(self)
-    cdef void relabel(self) noexcept nogil
-    cdef void reduce_to_nearest(self, Py_ssize_t first, float* table) noexcept nogil

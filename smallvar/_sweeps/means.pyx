@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.fast_centers cimport choose_fast_centers, clear_fast_centers
-from smallvar._sweeps.nearest cimport NearestSweep
+from smallvar._sweeps.nearest cimport NearestSweep, pack_centers, threads_worth
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport is_sparse, poll_signals, refuse_rows, start_of
 from smallvar._sweeps.sparse cimport exact_distances_of_chunk
@@ -15,7 +15,6 @@ from smallvar._sweeps.state cimport (
     CHUNK,
     WORK,
     Bounds,
-    Centers,
     ChunkResults,
     State,
     knows_center_distances,
@@ -154,6 +153,98 @@ cdef int center_of(
     return 1
 
 
+cdef void shift_center(
+    State* state, const sums_t* sums, int* remap, Py_ssize_t k, Py_ssize_t kept, const double* center
+) noexcept nogil:
+    """Cluster k goes on as number kept, not above k, with this center."""
+    cdef double* coordinates = state.centers.coordinates
+    cdef double t, shift = 0.0
+    cdef Py_ssize_t j, d = state.points.d
+    for j in range(d):
+        t = center[j] - coordinates[k * d + j]
+        shift += t * t
+        coordinates[kept * d + j] = center[j]
+    remap[k] = <int> kept
+    sums_copy(sums, kept, k)
+    state.bounds.center_shift[kept] = upper_bound(shift, state.frame.scale)
+    state.bounds.last_new_center_distances[kept] = <float> 2.0 * state.bounds.new_center_half_distances[k]
+
+
+cdef void follow_centers(
+    State* state, const int* remap, Py_ssize_t kept, Py_ssize_t n_before, bint one_is_new, int n_threads
+) noexcept nogil:
+    """All centers have moved, and so many are left: labels and bounds follow, but not the tables over centers.
+
+    n_before : centers at the start of the sweep;  one_is_new : the last center was opened by open_farthest
+    """
+    cdef Py_ssize_t n = state.centers.n
+    state.centers.n = kept
+    pack_centers(state, 0, n_threads)
+    if kept < n:
+        clear_fast_centers(state)
+        relabel(state, remap, n_threads)
+    state.bounds.opened = n > n_before
+    # only if a sweep has taken the last shifts off: there is one column of shifts, that of this move
+    state.bounds.valid = state.bounds.upper_bounds != NULL and state.bounds.shifts_taken
+    if state.bounds.opened and not one_is_new and not knows_center_distances(state):
+        state.bounds.valid = False
+    state.bounds.shifts_taken = False
+
+
+cdef void relabel(State* state, const int* remap, int n_threads) noexcept nogil:
+    """Labels after clusters were dropped. Points of such a cluster get label 0 and no bound."""
+    cdef Py_ssize_t chunk, n_chunks = (state.points.n + CHUNK - 1) // CHUNK
+    cdef ParallelLoop loop = begin_loop(n_chunks, threads_worth(state, state.points.n, n_threads))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            relabel_chunk(state, chunk, remap)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            begin_chunk(&loop)
+            relabel_chunk(state, chunk, remap)
+    end_loop(&loop)
+
+
+cdef Py_ssize_t drop_empty_centers(State* state, const sums_t* sums, int* remap, int n_threads) noexcept nogil:
+    """Forget clusters without a member of positive weight; returns how many are left. The sums keep their numbers."""
+    cdef Py_ssize_t k, d = state.points.d, kept = 0, n = state.centers.n
+    cdef double* coordinates = state.centers.coordinates
+    for k in range(n):
+        remap[k] = <int> kept if sums.count[k] > 0.0 else -1
+        if sums.count[k] > 0.0:
+            memcpy(coordinates + kept * d, coordinates + k * d, d * sizeof(double))
+            kept += 1
+    if kept < n:
+        state.centers.n = kept
+        relabel(state, remap, n_threads)
+        pack_centers(state, 0, n_threads)
+        clear_fast_centers(state)
+        state.bounds.valid = False
+    return kept
+
+
+cdef void reduce_to_nearest(State* state, Py_ssize_t first, float* table, int n_threads) noexcept nogil:
+    """table[k] = min(table[k], distance from center k to the nearest other one from ``first`` on), for all k."""
+    cdef Py_ssize_t n = state.centers.n
+    state.backend.reduce_to_nearest(state, first, n, table, threads_worth(state, n, n_threads))
+
+
+cdef void update_half_distances(State* state, int n_threads) noexcept nogil:
+    """The tables of half the distances between centers, after all centers have moved."""
+    cdef Bounds* bounds = &state.bounds
+    cdef Py_ssize_t k, n = state.centers.n
+    # with very many centers the table would take as long as a sweep
+    cdef bint pays = bounds.upper_bounds != NULL and knows_center_distances(state) and 4 * n <= state.points.n
+    for k in range(n):
+        bounds.new_center_half_distances[k] = BIG
+        # BIG: to be reduced, or there is no other center; 0: not known
+        bounds.center_half_distances[k] = BIG if pays or n == 1 else <float> 0.0
+    if pays:
+        reduce_to_nearest(state, 0, bounds.center_half_distances, n_threads)
+    for k in range(n):
+        bounds.center_half_distances[k] *= <float> 0.5
+
+
 def next_centers(Sums sums, const double[:, ::1] centers, double total, bint spherical):
     """Centers, remap, error and number of unassigned points, as move_centers would have them from these sums.
 
@@ -246,20 +337,9 @@ cdef class MeansSweep(NearestSweep):
 
     def drop_empty(self):
         """Forget clusters without a member of positive weight; the other centers stay where they are."""
-        cdef Centers* centers = &self.state.centers
-        cdef Py_ssize_t k, d = self.state.points.d, kept = 0, n = centers.n
+        cdef Py_ssize_t kept, n = self.state.centers.n
         self.add_all()
-        for k in range(n):
-            self.remap[k] = <int> kept if self.sums.table.count[k] > 0.0 else -1
-            if self.sums.table.count[k] > 0.0:
-                memcpy(centers.coordinates + kept * d, centers.coordinates + k * d, d * sizeof(double))
-                kept += 1
-        if kept < n:
-            centers.n = kept
-            self.relabel()
-            self.pack(0)
-            clear_fast_centers(&self.state)
-            self.state.bounds.valid = False
+        kept = drop_empty_centers(&self.state, &self.sums.table, self.remap, self.n_threads)
         self.n_before = kept
         self.have_sums = False  # they have the old numbers, and moves that are still listed are in them already
         return kept < n
@@ -510,53 +590,20 @@ cdef class MeansSweep(NearestSweep):
 
     cdef void move_center(self, Py_ssize_t k, Py_ssize_t kept, const double* center) noexcept nogil:
         """Cluster k goes on as number kept, not above k, with this center."""
-        cdef State* state = &self.state
-        cdef double* coordinates = state.centers.coordinates
-        cdef double t, shift = 0.0
-        cdef Py_ssize_t j, d = state.points.d
-        for j in range(d):
-            t = center[j] - coordinates[k * d + j]
-            shift += t * t
-            coordinates[kept * d + j] = center[j]
-        self.remap[k] = <int> kept
-        sums_copy(&self.sums.table, kept, k)
-        state.bounds.center_shift[kept] = upper_bound(shift, state.frame.scale)
-        state.bounds.last_new_center_distances[kept] = <float> 2.0 * state.bounds.new_center_half_distances[k]
+        shift_center(&self.state, &self.sums.table, self.remap, k, kept, center)
 
     cdef void end_move(self, Py_ssize_t kept) noexcept nogil:
         """All centers have moved, and so many are left: labels, tables and bounds follow."""
-        cdef State* state = &self.state
-        cdef Py_ssize_t n = state.centers.n
-        state.centers.n = kept
-        self.pack(0)
-        if kept < n:
-            clear_fast_centers(state)
-            self.relabel()
-        state.bounds.opened = n > self.n_before
-        # only if a sweep has taken the last shifts off: there is one column of shifts, that of this move
-        state.bounds.valid = state.bounds.upper_bounds != NULL and state.bounds.shifts_taken
-        if state.bounds.opened and self.farthest_point < 0 and not knows_center_distances(state):
-            state.bounds.valid = False
-        state.bounds.shifts_taken = False
+        follow_centers(&self.state, self.remap, kept, self.n_before, self.farthest_point >= 0, self.n_threads)
         self.update_tables()
 
     cdef void update_tables(self) noexcept nogil:
         """The tables over centers, and the fast centers, after all centers have moved."""
         cdef State* state = &self.state
-        cdef Bounds* bounds = &state.bounds
-        cdef Py_ssize_t k, n = state.centers.n
-        # with very many centers the table would take as long as a sweep
+        cdef Py_ssize_t n = state.centers.n
         cdef bint one_is_new = self.farthest_point >= 0
-        cdef bint pays = bounds.upper_bounds != NULL and knows_center_distances(state) and 4 * n <= state.points.n
-        for k in range(n):
-            bounds.new_center_half_distances[k] = BIG
-            # BIG: to be reduced, or there is no other center; 0: not known
-            bounds.center_half_distances[k] = BIG if pays or n == 1 else <float> 0.0
-        if pays:
-            self.reduce_to_nearest(0, bounds.center_half_distances)
-        for k in range(n):
-            bounds.center_half_distances[k] *= <float> 0.5
-        if bounds.valid and (one_is_new or n >= self.min_fast_centers):
+        update_half_distances(state, self.n_threads)
+        if state.bounds.valid and (one_is_new or n >= self.min_fast_centers):
             self.reserve_fast_bounds()
         choose_fast_centers(state, n - 1 if one_is_new else -1, self.min_fast_centers)
 
@@ -574,25 +621,6 @@ cdef class MeansSweep(NearestSweep):
         cdef float[::1] bound = self.keep(np.full(self.state.points.n, BIG, dtype=np.float32))
         self.state.bounds.lower_bounds_fast = &bound[0]
 
-    cdef void relabel(self) noexcept nogil:
-        """Labels after clusters were dropped. Points of such a cluster get label 0 and no bound."""
-        cdef State* state = &self.state
-        cdef Py_ssize_t chunk
-        cdef ParallelLoop loop = begin_loop(self.n_chunks, self.threads_for(state.points.n))
-        if loop.threads == 1:
-            for chunk in range(self.n_chunks):
-                relabel_chunk(state, chunk, self.remap)
-        else:
-            for chunk in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                begin_chunk(&loop)
-                relabel_chunk(state, chunk, self.remap)
-        end_loop(&loop)
-
     def recount(self):
         """The next sums are made of all points: moves of more than one sweep are not listed."""
         self.have_sums = False
-
-    cdef void reduce_to_nearest(self, Py_ssize_t first, float* table) noexcept nogil:
-        """table[k] = min(table[k], distance from center k to the nearest other one from ``first`` on), for all k."""
-        cdef Py_ssize_t n = self.state.centers.n
-        self.state.backend.reduce_to_nearest(&self.state, first, n, table, self.threads_for(n))

@@ -56,10 +56,11 @@ from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcpy
 
-from smallvar._sweeps.dpmeans cimport DPSweep
+from smallvar._sweeps.dpmeans cimport DPSweep, open_at
 from smallvar._sweeps.kernels cimport LANES_SINGLE, PANEL, sv_images
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.fast_centers cimport clear_fast_centers
+from smallvar._sweeps.means cimport reduce_to_nearest
 from smallvar._sweeps.rows cimport is_sparse, point, real_x, refuse_rows
 from smallvar._sweeps.new_centers cimport assign_to_new_centers
 from smallvar._sweeps.state cimport (
@@ -327,12 +328,12 @@ cdef class MergeSweep(DPSweep):
             while done < size:
                 first_new = state.centers.n
                 while done < size and state.centers.n - first_new < SEEDS:
-                    self.open_at(rows[done])
+                    open_at(state, rows[done], self.n_threads)
                     done += 1
                 # t of new_centers.pyx, for all centers: most points have 2 u < t, so that they need not be compared
                 for k in range(state.centers.n):
                     bounds.batch_distances[k] = BIG
-                self.reduce_to_nearest(first_new, bounds.batch_distances)
+                reduce_to_nearest(state, first_new, bounds.batch_distances, self.n_threads)
                 assign_to_new_centers(
                     state, 0, state.points.n, first_new, opened_at, self.threads_for(state.points.n)
                 )

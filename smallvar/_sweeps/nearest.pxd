@@ -2,7 +2,15 @@
 
 from smallvar._sweeps.state cimport State
 
+cdef enum:
+    MIN_FAST_CENTERS = 96   # measured: with fewer, comparing a point with all of them costs little
+
+
 cdef bint exceeds_penalty(const State* state, Py_ssize_t i, Py_ssize_t k, double distance, int thread) noexcept nogil
+cdef void assign_chunk(State* state, Py_ssize_t number, int thread) noexcept nogil
+cdef Py_ssize_t tiles_of_batch(Py_ssize_t d) noexcept nogil
+cdef int threads_worth(const State* state, Py_ssize_t points, int n_threads) noexcept nogil
+cdef void pack_centers(State* state, Py_ssize_t first, int n_threads) noexcept nogil
 
 cdef class NearestSweep:
     cdef State state

@@ -427,6 +427,23 @@ cdef void find_farthest(State* state, const Chunk* chunk) noexcept nogil:
 # ---- the sweep -------------------------------------------------------------------------------------------------------
 
 
+cdef Py_ssize_t tiles_of_batch(Py_ssize_t d) noexcept nogil:
+    """Tiles of float32 rows of d columns that are compared with the centers together."""
+    return max(<Py_ssize_t> 1, min(<Py_ssize_t> BATCH // LANES_SINGLE,
+                                   BATCH_BYTES // (LANES_SINGLE * <Py_ssize_t> sizeof(float) * d)))
+
+
+cdef int threads_worth(const State* state, Py_ssize_t points, int n_threads) noexcept nogil:
+    """One thread where waking others would cost more time than it saves; 16: what the test of a point costs."""
+    return n_threads if points * (state.centers.n * state.points.d + 16) > PAYS else 1
+
+
+cdef void pack_centers(State* state, Py_ssize_t first, int n_threads) noexcept nogil:
+    """Bring what approximate distances are computed from up to date, for the centers from ``first`` on."""
+    cdef Py_ssize_t size = (state.centers.n - first) * state.points.d
+    state.backend.pack(state, first, n_threads if size > PAYS else 1)
+
+
 def check_memory(k, d):
     """Raise where the dense centers of sparse rows, and what is computed from them, would not fit this machine."""
     wanted = FLOAT64_PER_COORDINATE * 8 * int(k) * int(d)
@@ -476,7 +493,7 @@ cdef class NearestSweep:
         state.penalty.lam, state.penalty.limit = np.inf, BIG
         self.n_threads = n_threads
         self.n_chunks = (n + CHUNK - 1) // CHUNK
-        self.min_fast_centers = 96  # measured: with fewer, comparing a point with all of them costs little
+        self.min_fast_centers = MIN_FAST_CENTERS
         self.allocate_results()
         self.allocate_scratch()
         if bounds:
@@ -513,7 +530,7 @@ cdef class NearestSweep:
         cdef State* state = &self.state
         # a float64 tile takes as much, for half the points; and so does one of exact distances of sparse rows
         cdef Py_ssize_t tile_bytes = LANES_SINGLE * <Py_ssize_t> sizeof(float) * state.points.d
-        cdef Py_ssize_t tiles = max(<Py_ssize_t> 1, min(<Py_ssize_t> BATCH // LANES_SINGLE, BATCH_BYTES // tile_bytes))
+        cdef Py_ssize_t tiles = tiles_of_batch(state.points.d)
         cdef unsigned char[::1] memory
         state.scratch.size = tile_bytes * tiles + 64
         state.scratch.batch = LANES_SINGLE * tiles
@@ -588,8 +605,7 @@ cdef class NearestSweep:
 
     cdef void pack(self, Py_ssize_t first) noexcept nogil:
         """Bring what approximate distances are computed from up to date, for the centers from ``first`` on."""
-        cdef Py_ssize_t size = (self.state.centers.n - first) * self.state.points.d
-        self.state.backend.pack(&self.state, first, self.n_threads if size > PAYS else 1)
+        pack_centers(&self.state, first, self.n_threads)
 
     @property
     def k(self):
@@ -692,5 +708,5 @@ cdef class NearestSweep:
         return poll_signals(&self.work, rows * self.state.points.d, WORK)
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
-        """One thread where waking others would cost more time than it saves; 16: what the test of a point costs."""
-        return self.n_threads if points * (self.state.centers.n * self.state.points.d + 16) > PAYS else 1
+        """One thread where waking others would cost more time than it saves."""
+        return threads_worth(&self.state, points, self.n_threads)
