@@ -52,11 +52,10 @@ def shared_criterion(criterion, labels, n_clusters, sets):
     V = criterion(sweep)[0]
     distinct_share = criterion.distinct / criterion.n
     # a pair is a local cluster: data set * n_clusters + global cluster
-    pairs, pair_of_row = np.unique(
-        sets.number.astype(np.int64) * n_clusters + labels, return_inverse=True
-    )
+    pair_of_row = sets.number.astype(np.int64) * n_clusters + labels
+    pairs = np.flatnonzero(np.bincount(pair_of_row))
     # repeated rows count once, as in the criterion
-    counts = distinct_share * np.bincount(pair_of_row, criterion.weight)
+    counts = distinct_share * np.bincount(pair_of_row, criterion.weight)[pairs]
     code = label_code(counts, pairs // n_clusters, n_clusters)
     pooled = np.bincount(pairs % n_clusters, counts, n_clusters)
     # ``code`` is now sum_j L_j - L

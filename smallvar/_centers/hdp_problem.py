@@ -218,13 +218,18 @@ class HDPProblem:
             return float(self.lam_local)
         return float((pooled.inertia > 0.0 and self.derived_penalty(pooled)) or self.unit)
 
+    @cached_property
+    def n_distinct(self):
+        """The number of distinct rows."""
+        return count_distinct(self.X)
+
     def derived_penalty(self, pooled):
         """The local penalty 3 s^2 log(u), for u distinct rows.
 
         s^2 = inertia / (u d), where d is the number of columns that vary, is the variance within
         the pooled clusters.
         """
-        n_distinct = count_distinct(self.X)
+        n_distinct = self.n_distinct
         n_varying = int((self.frame.spread > 0.0).sum())
         variance = LOCAL_PENALTY * pooled.inertia / (n_distinct * n_varying)
         return variance * float(np.log(n_distinct))
