@@ -269,10 +269,8 @@ class HDPProblem:
         X, weight, sets, k = self.X, self.weight, self.sets, len(centers)
         if k == 1:
             return np.inf
-        # a pair is a local cluster: data set * k + global cluster
-        pairs, pair_of_row = np.unique(
-            sets.number.astype(np.int64) * k + labels, return_inverse=True
-        )
+        # a pair is a local cluster
+        pairs, pair_of_row = sets.pairs(labels, k)
         weights, assigned = np.bincount(pair_of_row, weight), pairs % k
         means = np.empty((len(pairs), X.shape[1]))
         for j in range(X.shape[1]):

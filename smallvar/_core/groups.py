@@ -62,10 +62,19 @@ class Groups:
         numbers = np.array([index.get(name, len(index)) for name in names.tolist()], np.int32)
         return numbers[self.number]
 
+    def pairs(self, labels, k):
+        """The pairs, data set * k + global cluster, that rows have, sorted; each row's index."""
+        pair_of_row = self.number.astype(np.int64) * k + labels
+        if len(self) * k > len(pair_of_row):
+            return np.unique(pair_of_row, return_inverse=True)
+        there = np.zeros(len(self) * k, dtype=bool)  # faster than to sort the rows, and smaller
+        there[pair_of_row] = True
+        return np.flatnonzero(there), (np.cumsum(there, dtype=np.int32) - 1)[pair_of_row]
+
     def local(self, labels, k):
         """Local label of each row; the global clusters of each data set, ascending; how many."""
         # the sorted pairs (data set, global cluster) are the local clusters, data set by data set
-        pairs, row = np.unique(self.number.astype(np.int64) * k + labels, return_inverse=True)
+        pairs, row = self.pairs(labels, k)
         data_set = pairs // k
         first = np.searchsorted(data_set, np.arange(len(self) + 1))
         lists = np.split((pairs % k).astype(np.int32), first[1:-1])
