@@ -1,5 +1,6 @@
 """What makes merge paths of few rows fast: the same numbers as by the longer way."""
 
+import pickle
 import subprocess
 import sys
 
@@ -11,10 +12,11 @@ from problems import PATH_FAMILIES, path_problem
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.residual_density import eigenpairs
 
-from smallvar import DPMeans
+from smallvar import DPMeans, cluster_path
 from smallvar._core.frame import RowsFrame
 from smallvar._selection import columns
 from smallvar._selection import sample as sample_module
+from smallvar._selection.descent import descent_by_squares
 
 # the longer way has lengths by the covariance in float32: off by 1e-7 of the longest direction's
 # variance over the shortest one's, a row
@@ -133,3 +135,95 @@ def test_same_fit_with_the_longer_way(monkeypatch):
     np.testing.assert_allclose(
         model.path_.criterion, other_model.path_.criterion, rtol=FLOAT32_OF_V
     )
+
+
+def rows_to_merge(kind, n, seed=0):
+    rng = np.random.default_rng(seed)
+    X, w = rng.normal(size=(n, 4)), None
+    if kind in ("grid", "flags"):
+        X = rng.integers(0, 2 if kind == "flags" else 5, size=(n, 4)) + 1e-9 * X
+        X[: n // 2] = np.round(X[: n // 2])
+    elif kind == "lattice":
+        X = np.stack(np.meshgrid(*[np.arange(5)] * 4), axis=-1).reshape(-1, 4)
+        X = 0.1 * X[rng.permutation(625)]
+    elif kind == "offset":
+        X += 1e7
+    elif kind == "pairs":
+        X[1::2] = X[::2] + 1e-8 * X[1::2]
+    elif kind == "weighted":
+        w = rng.lognormal(0.0, 3.0, size=n)
+    elif kind == "heavy tails":
+        X = X / rng.uniform(size=(n, 1)) ** 3
+    elif kind == "tiny":
+        X *= 1e-130
+    elif kind == "float32":
+        X = X.astype(np.float32)
+    return X, w
+
+
+KINDS = ("round", "grid", "flags", "offset", "pairs", "weighted", "heavy tails", "tiny", "float32")
+# of these, costs are equal in exact arithmetic, and differ by rounding
+LATTICES = (("lattice", 0), ("lattice", 2))
+
+
+def all_mergers(X, w, n_threads):
+    """Pairs and costs of mergers from single rows to one cluster, with sweeps in between."""
+    descent = descent_by_squares(RowsFrame(X, w, n_threads))
+    descent.start()
+    for part in (0.5, 0.3, 0.02, 0.02, 0.5):
+        descent.merge(int(part * descent.sweep.k))
+        descent.run_lloyd(2)
+    descent.merge(descent.sweep.k - 1)
+    return [np.concatenate(column) for column in zip(*descent.mergers, strict=True)]
+
+
+@pytest.mark.parametrize(("kind", "seed"), [*((kind, 0) for kind in KINDS), *LATTICES])
+def test_mergers_in_many_columns(kind, seed):
+    """In many columns distances of unions are updated, in few ones they are computed again.
+
+    The mergers and their costs have the same bits, whatever is nearly equal. Columns of zeros
+    change no distance.
+    """
+    X, w = rows_to_merge(kind, 400, seed)
+    pairs, costs = all_mergers(X, w, 1)
+    wide_pairs, wide_costs = all_mergers(np.hstack([X, np.zeros((len(X), 16), X.dtype)]), w, 1)
+    np.testing.assert_array_equal(wide_pairs, pairs)
+    np.testing.assert_array_equal(wide_costs, costs)
+
+
+@pytest.mark.parametrize("columns", [4, 20])
+def test_mergers_by_threads(columns):
+    X, w = rows_to_merge("grid", 600)
+    X = np.tile(X, columns // 4)
+    assert 600 * 600 * columns > 1 << 20  # enough work for threads
+    pairs, costs = all_mergers(X, w, 1)
+    shared_pairs, shared_costs = all_mergers(X, w, 3)
+    np.testing.assert_array_equal(shared_pairs, pairs)
+    np.testing.assert_array_equal(shared_costs, costs)
+
+
+def test_powers_are_not_fitted_where_the_number_is_sure(monkeypatch):
+    """Skewed columns are still named, when they are asked for."""
+    rng = np.random.default_rng(0)
+    X = 100.0 * rng.integers(3, size=(300, 1)) + rng.normal(size=(300, 3))
+    X[:, 2] = rng.exponential(size=300)
+    with monkeypatch.context() as patched:
+        patched.setattr(columns, "fit_powers", None)
+        path = cluster_path(X, random_state=0)
+    assert path.best == 3
+    assert path.confidence > 0.95
+    kept = pickle.loads(pickle.dumps(path))
+    assert path.skewed.tolist() == kept.skewed.tolist() == [2]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_distinct_values_of_equal_weights(seed):
+    """Rows of equal weight are sorted in another way than others."""
+    rng = np.random.default_rng(seed)
+    column = rng.integers(-9, 9, size=200) * 0.1 + 1e-9 * rng.normal(size=200)
+    equal = columns.distinct_values(column, np.full(200, 0.25))
+    weight = np.full(200, 0.25)
+    weight[0] += 1e-9
+    other = columns.distinct_values(column, weight)
+    np.testing.assert_array_equal(equal.value, other.value)
+    np.testing.assert_allclose(equal.weights, other.weights, atol=1e-8)
