@@ -103,6 +103,50 @@ def test_directions_from_those_before(kind, seed, monkeypatch):
     assert len(whole) <= (1 if kind == "long" else 3)
 
 
+def of_low_rank(rng, d, long, k):
+    """D - N' N in d columns, with many long directions, and means of k clusters along all axes."""
+    D = np.append(rng.uniform(0.5, 1.5, d - long), rng.uniform(6.0, 60.0, long))
+    D.sort()
+    N = rng.normal(size=(k, d)) * np.sqrt(D)
+    return LowRankCovariance(D, N * 0.95 / np.linalg.norm(N / np.sqrt(D), 2), N)
+
+
+@pytest.mark.parametrize("long", [30, 100])
+@seeds(4)
+def test_directions_in_a_subspace(long, seed, monkeypatch):
+    """As by all eigenpairs: the number of directions, and their cost but for the share allowed."""
+    monkeypatch.setattr(LowRankCovariance, "in_full", lambda self: pytest.fail("all eigenpairs"))
+    rng = np.random.default_rng(seed)
+    d, u, k = 400, int(rng.integers(1500, 4000)), int(rng.integers(2, 20))
+    S, search = of_low_rank(rng, d, long, k), DirectionSearch(d, u)
+    found = search(S, d - 1)
+    e = np.linalg.eigvalsh(np.diag(S.D) - S.N.T @ S.N)[::-1]
+    q, rest = best_by_all(e, d, u, d - 1)
+    assert len(found.variances) == q > search.n_axes // 4
+    cost = np.log(found.variances).sum() + (d - q) * np.log(found.rest)
+    expected = np.log(e[:q]).sum() + (d - q) * np.log(rest)
+    error = u * (cost - expected) / (PARAMETER_PRICE * np.log(u))
+    assert -1e-9 < error < directions_module.SUBSPACE_ERROR
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(q), atol=1e-10)
+
+
+@seeds(6)
+def test_no_more_directions(seed):
+    """If the next ones pay, variances before them are not said to be all."""
+    rng = np.random.default_rng(seed)
+    d, u = 300, 4000
+    e = np.sort(np.append(np.full(40, rng.uniform(8.0, 20.0)), rng.uniform(0.5, 1.5, d - 40)))[::-1]
+    search, price = DirectionSearch(d, u), PARAMETER_PRICE * np.log(u)
+    logdet, q = np.log(e).sum(), best_by_all(e, d, u, d - 1)[0]
+    for n in (10, 30, q, q + 60):
+        costs, _ = search._costs(e[:n], e.sum())
+        whole = search._costs(e[: d - 1], e.sum())[0]
+        if search._no_more(e[:n], e[n], e.sum(), logdet, d - 1, costs):
+            assert whole.min() > costs.min() - 1e-6 * price
+    assert search._no_more(e[:n], e[n], e.sum(), logdet, d - 1, costs)
+    assert q == 40
+
+
 @pytest.mark.parametrize("k", [1, 7, 40])
 @seeds(3)
 def test_covariance_of_low_rank_equals_that_in_full(k, seed):

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from smallvar import DPMeans, SphericalDPMeans, UnclearNumberWarning
 from smallvar._centers import unit_rows
 from smallvar._selection.sample import PathClustering
-from smallvar._selection.sphere import directions, sharpest
+from smallvar._selection.sphere import _Tangents, directions, sharpest
 
 FAMILIES = (
     "plain",
@@ -686,6 +686,27 @@ def test_more_columns_than_have_covariances_of_their_own():
     model = SphericalDPMeans(random_state=0).fit(X)
     assert model.n_clusters_ == 5
     assert adjusted_rand_score(y, model.labels_) == 1.0
+
+
+@pytest.mark.parametrize("tight", [False, True])
+def test_tangent_vectors(tight):
+    """In float32, of differences in float64: rows may be nearer to their center than float32 tells."""
+    rng = np.random.default_rng(1)
+    centers = np.linalg.qr(rng.normal(size=(5, 5)))[0][:3]
+    labels = rng.integers(3, size=90)
+    rows = centers[labels] + rng.normal(size=(90, 5)) * (1e-8 if tight else 0.3)
+    rows /= np.linalg.norm(rows, axis=1)[:, None]
+    c = 1.0 - 0.5 * np.square(rows - centers[labels]).sum(axis=1)
+    expected = (rows - c[:, None] * centers[labels]) / np.sqrt(0.5 * (1.0 + c))[:, None]
+    unit = np.sqrt(np.square(expected).mean())
+    tangents = _Tangents(rows, labels, 3, centers, 1.0 - c, 0.5 * (1.0 + c), unit)
+    np.testing.assert_allclose(
+        tangents.squares * unit**2, np.square(expected).sum(axis=1), rtol=1e-9
+    )
+    for k in range(3):
+        i, vectors = tangents.of(k)
+        np.testing.assert_array_equal(i, np.flatnonzero(labels == k))
+        np.testing.assert_allclose(vectors, expected[i] / unit, rtol=1e-6, atol=1e-6)
 
 
 def criteria(values):

@@ -12,6 +12,7 @@ sphere. A von Mises-Fisher density is a spherical Gaussian there.
 from itertools import pairwise
 
 import numpy as np
+from scipy.linalg.blas import strmm, strsm
 from scipy.linalg.lapack import dtrtri
 from scipy.special import gammaln
 
@@ -34,7 +35,9 @@ PER_COORDINATE = 1.0
 # their price, clusters are worth that only because they describe what the density of one misses
 # (at the minimum the slope is small in any case, where pieces become clusters little by little)
 RISE, BEYOND = 0.5, 1.25
-TANGENT_ROWS = 1024  # rows at a time, so that blocks stay in the cache
+# rows for each direction from which multiplying by an inverse takes less time than solving
+INVERTED = 2
+TANGENT_ROWS = 256  # rows at a time, so that blocks stay in the cache
 OPPOSITE = 1e-12  # least value of (1 + c) / 2, which is 0 for rows opposite of their center
 
 
@@ -187,30 +190,41 @@ class _OwnCovariances:
         m = PRIOR_ROWS * d + 2
         prior, scale = m + d + 1, tangents.unit**2 / variance  # degrees of freedom of the prior
         halves = 0.5 * (prior - np.arange(d))
+        gammas, unit = gammaln(halves).sum(), np.sqrt(scale)
         self.squares, self.price, self.log_determinant = np.empty(len(sweep.labels)), 0.0, 0.0
         size = tangents.rows.shape[1]
         for k, weight in enumerate(sweep.weights):
             (rows, Z), count = tangents.of(k), u * weight / n
-            W = Z if criterion.weight is None else Z * criterion.weight[rows, None].astype(Z.dtype)
+            w = None if criterion.weight is None else criterion.weight[rows]
+            W = Z if w is None else Z * w[:, None].astype(Z.dtype)
             # count - 1 degrees of freedom; the variance within steps is not seen by the rows
+            factor = u / n * count / max(count - 1.0, 1.0)
             A = (Z.T @ W).astype(np.float64)
-            A *= u / n * count / max(count - 1.0, 1.0) * scale
-            A.flat[:: size + 1] += count * floor / variance
-            S = A / (m + count)
-            S.flat[:: size + 1] += m / (m + count)
-            inverse = dtrtri(np.linalg.cholesky(S), lower=1)[0]
-            P = Z @ (inverse.T * np.sqrt(scale)).astype(Z.dtype)
-            self.squares[rows] = np.einsum("ij,ij->i", P, P)
-            self.squares[rows] += np.square(inverse).sum() * floor / variance
-            logdet = -2.0 * np.log(np.diag(inverse)).sum()
+            A *= factor * scale / (m + count)
+            A.flat[:: size + 1] += (m + count * floor / variance) / (m + count)
+            L = np.linalg.cholesky(A)  # of S
+            # Z is not needed any more: its place is taken by Z L^-T
+            if floor or len(Z) > INVERTED * size:
+                inverse = dtrtri(L, lower=1)[0]
+                P = strmm(unit, inverse.T.astype(Z.dtype), Z.T, trans_a=1, overwrite_b=1).T
+            else:
+                P = strsm(unit, L.T.astype(Z.dtype), Z.T, trans_a=1, overwrite_b=1).T
+            squares = np.einsum("ij,ij->i", P, P).astype(np.float64)
+            # of A S^-1
+            trace = factor * float(squares.sum() if w is None else w @ squares)
+            if floor:
+                within = np.square(inverse).sum() * floor / variance
+                squares += within
+                trace += count * within
+            self.squares[rows] = squares
+            logdet = 2.0 * np.log(L.diagonal()).sum()
             if size > d:  # the direction of the center, in which S is that of the prior
                 logdet -= np.log((m + count * floor / variance) / (m + count)) * (size - d)
             self.log_determinant += weight / n * logdet
             # the ratio of multivariate gamma functions
-            gammas = gammaln(halves + 0.5 * count) - gammaln(halves)
-            self.price -= 2.0 * float(gammas.sum()) + prior * d * np.log(m)
+            self.price -= 2.0 * float(gammaln(halves + 0.5 * count).sum() - gammas)
+            self.price -= prior * d * np.log(m)
             self.price += (prior + count) * (logdet + d * np.log(m + count))
-            trace = float((inverse @ A * inverse).sum())  # of A S^-1
             self.price -= count * (logdet + d * np.log(2.0)) + trace
         self.log_determinant += d * np.log(variance)
 
