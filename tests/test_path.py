@@ -4,6 +4,7 @@ import copy
 import pickle
 import warnings
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -52,6 +53,7 @@ from smallvar._selection.columns import (
     rows_filled,
 )
 from smallvar._selection.envelope import Path, coarsest_number, envelope
+from smallvar._selection.sample import PathProblem
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
 # before scipy 1.15, fcluster makes fewer or more clusters of some trees than it is asked for
@@ -727,6 +729,34 @@ def test_centers_beyond_room_are_not_kept(monkeypatch):
     assert np.array_equal(path.centers(kept), whole.centers(kept))
     with pytest.raises(ValueError, match=f"k must be <= {kept}, got k={kept + 1}"):
         path.labels(kept + 1)
+
+
+@pytest.mark.parametrize(
+    ("d", "numbers", "expected", "best"),
+    [
+        (512, {2500: 1, 20_000: 4}, [2500, 20_000], 4),
+        (513, {2500: 3}, [2500], 3),
+        (513, {2500: 2, 5000: 3}, [2500, 5000], 3),
+        (513, {2500: 1, 5000: None, 20_000: 4}, [2500, 5000, 20_000], 4),
+        (513, {2500: 1, 5000: 2, 20_000: 4}, [2500, 5000, 20_000], 4),
+        (513, {2500: 1, 5000: 2, 20_000: None}, [2500, 5000, 20_000], 1),
+        (3501, {2500: 1, 5000: 4}, [2500, 5000], 4),
+    ],
+)
+def test_larger_samples_of_many_columns(d, numbers, expected, best, monkeypatch):
+    sizes = []
+
+    def find(search, size, above=0):
+        sizes.append(size)
+        number = numbers[size]
+        path = SimpleNamespace(best=number, value_per_row=-size)
+        return None if number is None else SimpleNamespace(path=path)
+
+    monkeypatch.setattr(search_module, "_find_from", find)
+    problem = PathProblem(np.broadcast_to(np.arange(d) % 2.0, (30_000, d)), None, 1)
+    search = search_module.PathSearch(problem, np.random.RandomState(0), None, False, None, None)
+    assert search_module._find(search).path.best == best
+    assert sizes == expected
 
 
 # Bad input ----------------------------------------------------------------------------------

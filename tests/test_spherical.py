@@ -690,7 +690,7 @@ def test_more_columns_than_have_covariances_of_their_own():
 
 @pytest.mark.parametrize("tight", [False, True])
 def test_tangent_vectors(tight):
-    """In float32, of differences in float64: rows may be nearer to their center than float32 tells."""
+    """In float32, of differences in float64: rows may be too near to their center for float32."""
     rng = np.random.default_rng(1)
     centers = np.linalg.qr(rng.normal(size=(5, 5)))[0][:3]
     labels = rng.integers(3, size=90)

@@ -110,11 +110,12 @@ class LowRankCovariance(Covariance):
         return int((all_pairs(small)[0] < 0.0).sum()) == int((E < 0.0).sum())
 
     def in_subspace(self, m):
-        """Eigenpairs in a subspace (Rayleigh-Ritz), falling; as values, and a basis and vectors in it.
+        """Approximate eigenpairs, falling: the Rayleigh-Ritz values and vectors of a subspace.
 
-        The subspace has the m axes of the largest D, and in all other axes, with the parts T of D
-        and M of N, the Krylov space M', T M'. An eigenvector of an eigenvalue e above T is
-        (e I - T)^-1 M' y there, for some y.
+        It has the m axes of the largest D, and in all other axes, with the parts T of D and M of N,
+        the Krylov space M', T M', since an eigenvector of an eigenvalue e above T is there
+        (e I - T)^-1 M' y, for some y. Returned are the values, an orthonormal basis of the Krylov
+        space, in columns, and the vectors by their coordinates along the m axes and this basis.
         """
         split = len(self.D) - m
         T, M = self.D[:split, None], self.N[:, :split]

@@ -20,8 +20,8 @@ from smallvar._sweeps.residual_density import (
 
 # prices, times log(distinct rows): of a coordinate of a center, and of a cluster besides
 PER_COLUMN, PER_CLUSTER = 1.6, 3.0
-# up to this ratio of the longest to the shortest variance float32 is enough; from ROTATED columns on,
-# of the mean to the shortest one
+# up to this ratio of the longest to the shortest variance float32 is enough; from ROTATED columns
+# on, of the mean to the shortest one
 SHORT = 1e2
 # price of a transformed column besides its parameters, times the distinct rows
 TRANSFORM_MARGIN = 0.3

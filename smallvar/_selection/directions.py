@@ -15,6 +15,11 @@ They also lower it by at most u (N log(c) - sum_{j > q} log e_j), which follows 
 of S. So L need not be known, but only that no eigenvalue exceeds the largest L for which no p is
 worth its price: L I - S, the q eigenpairs taken out, has a Cholesky factor. For q = 0 that is all
 there is to compute.
+
+*A subspace.* Of S = D - N' N, with D known beforehand, many eigenpairs are found in a subspace that
+holds the axes of the largest elements of D (covariance.py). As S <= D, no eigenvalue of S exceeds
+the one of D of the same number, so L is known there for any q, and the bounds above say whether
+more directions can be worth their price. Residuals say how much the values of C are off.
 """
 
 import math
@@ -170,7 +175,7 @@ class DirectionSearch:
                 X = rotation[:, : q + SPARE]
                 X = np.vstack([basis @ X[m:], X[:m]])
                 R = np.square(S @ X[:, :q] - X[:, :q] * e[:q]).sum(axis=0)
-                # an eigenvalue e is too small by at most R / (e - D): no further axis has a larger D
+                # an eigenvalue e is too small by at most R / (e - D), D that of the next axis
                 gap = e[:q] - S.D[-m - 1]
                 exact = (gap > 0.0).all() and self.u * (R / gap).sum() <= (
                     SUBSPACE_ERROR * price * rest[q]

@@ -340,10 +340,10 @@ def cluster_path(
     clusters as distinct rows are chosen (all, where all columns are recorded in steps). Up to 2,000
     rows are merged from single rows on, so that the number does not depend on ``random_state``.
     More rows begin at some 4 sqrt(n) of them, drawn far apart: of 5,000, and where no more than two
-    clusters are found, of 20,000. Of more than 20,000 rows a random sample is used, and in more
-    than 26 columns a smaller one: 524,288 numbers, but at least 2,500 rows, and 20 for each cluster
-    in any case (of more than 3,500 columns 5,000 rows at most where no more than two clusters are
-    found). Penalties and inertia are those of all rows.
+    clusters are found, of 20,000 (in more than 512 columns of 5,000 first). Of more than 20,000
+    rows a random sample is used, and in more than 26 columns a smaller one: 524,288 numbers, but at
+    least 2,500 rows, and 20 for each cluster in any case (of more than 3,500 columns 5,000 rows at
+    most where no more than two clusters are found). Penalties and inertia are those of all rows.
 
     *Many columns.* Where there are eight columns and more for each cluster, distances on the way
     down, after its first sweeps, are those in the space of the centers that it begins at.
