@@ -28,7 +28,7 @@ FINE_PATH_ROWS, WIDE_COLUMNS, PATH_ROWS_A_CLUSTER = 20_000, 3500, 20
 FINE_NUMBERS = 2 * COARSE_NUMBERS
 # where the coarse sample has too few clusters, and there are more columns than this, a sample of
 # COARSE_PATH_ROWS is tried before one of FINE_PATH_ROWS
-MANY_COLUMNS = 512
+SAMPLED_TWICE = 512
 # a fine descent merges k // CLUSTERS_A_MERGER clusters at a time; where FEW_CLUSTERS are left, one
 CLUSTERS_A_MERGER, FEW_CLUSTERS = 50, 32
 # seeds drawn are WIDER times the capacity; there may be more clusters than the capacity if the last
@@ -212,7 +212,7 @@ def _find(search):
     if again:
         search.enlarge()
         sizes = [fine]
-        if problem.X.shape[1] > MANY_COLUMNS and size < COARSE_PATH_ROWS < fine:
+        if problem.X.shape[1] > SAMPLED_TWICE and size < COARSE_PATH_ROWS < fine:
             sizes = [COARSE_PATH_ROWS, fine]
         for rows in sizes:
             larger = _find_from(search, rows, FEWEST_CLUSTERS)
