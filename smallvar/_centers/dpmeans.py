@@ -39,7 +39,12 @@ from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.least_size import check_least_size, least_weight, no_such_number
 from smallvar._selection.path import dense_bytes, find_path
-from smallvar._selection.penalty import LAM_RULES, check_number_asked, resolve_lam
+from smallvar._selection.penalty import (
+    LAM_RULES,
+    check_number_asked,
+    largest_saving,
+    resolve_lam,
+)
 from smallvar._selection.sample import DENSE_BYTES
 from smallvar._sweeps.collapsed import CollapsedSweep
 from smallvar._sweeps.dpmeans import DPSweep
@@ -51,6 +56,9 @@ if TYPE_CHECKING:
 # of lam: two centers nearer to each other than half the distance at which a row opens a cluster
 SHARED = 0.25
 MUCH_BETTER = 0.9  # an objective below this times that of one cluster is worth a warning
+# sparse rows up to which eigenvalues say first whether there can be such an objective; rounding of
+# these
+BOUNDED_ROWS, BOUND_ROUNDING = 2500, 1e-6
 
 
 class RowsProblem(DPProblem):
@@ -592,8 +600,14 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         single = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
         if not single or not self.lam_ < self.inertia_:
             return None
-        if issparse(X) and dense_bytes(X, rough=True) > DENSE_BYTES:
-            return None
+        if issparse(X):
+            if dense_bytes(X, rough=True) > DENSE_BYTES:
+                return None
+            # the path makes rows dense; where it cannot find such an objective, it is not needed
+            if X.shape[0] <= min(X.shape[1], BOUNDED_ROWS):
+                most = largest_saving(X, weight, self.lam_)
+                if most < (1.0 - MUCH_BETTER) * self.objective_ * (1.0 - BOUND_ROUNDING):
+                    return None
         options = {"lam": self.lam_, "most": self.max_clusters, "rough": True}
         path = find_path(X, weight, np.random.RandomState(0), n_threads, **options)
         objective = path.found_error + self.lam_ * path.n_clusters
