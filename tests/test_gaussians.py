@@ -11,11 +11,13 @@ from smallvar._sweeps.gaussians import (
     gaussian_costs,
     inverse_roots,
     union_log_determinants,
+    without_entry,
 )
 from smallvar._sweeps.parallel import guard_loops
 
 from smallvar import MahalanobisMeans, UnclearNumberWarning, progress_callback
 from smallvar._centers import mahalanobis
+from smallvar._centers.gaussians import _Pairs
 from smallvar._core.config import openmp_enabled
 
 
@@ -294,3 +296,43 @@ def test_number_that_mergers_pass_over(monkeypatch):
         lambda path, begin, number: cut(path, begin, None) if number is None else (None, None),
     )
     assert MahalanobisMeans(random_state=0).fit(X).n_clusters_ == given
+
+
+@seeds(24)
+def test_cheapest_pair_is_that_of_the_whole_table(seed):
+    """While costs change and clusters go, with many ties; a cost that is NaN raises."""
+    rng = np.random.default_rng(seed)
+    k = int(rng.integers(3, 30))
+    table, pairs, numbers = np.full((k, k), np.inf), _Pairs(k), np.arange(k)
+    a, b = np.triu_indices(k, 1)
+    while True:
+        costs = rng.integers(0, 12, size=len(a)).astype(float)
+        table[numbers[a], numbers[b]] = costs
+        found = pairs.cheapest(a, b, costs)
+        now = table[np.ix_(numbers, numbers)]
+        assert found == np.unravel_index(now.argmin(), now.shape)
+        if len(numbers) == 3:
+            break
+        kept = np.delete(np.arange(len(numbers)), [found[1], 0] if seed % 3 == 0 else found[1])
+        pairs.keep(kept)
+        numbers = numbers[kept]
+        if len(numbers) < 3:
+            break
+        pick = rng.random((len(numbers), len(numbers))) < rng.choice([0.02, 0.3])
+        a, b = np.nonzero(np.triu(pick, 1))
+    a, b = np.triu_indices(len(numbers), 1)
+    with pytest.raises(ValueError, match="finite"):
+        pairs.cheapest(a, b, np.full(len(a), np.nan))
+
+
+@pytest.mark.parametrize("k", [0, 2, 4])
+def test_an_entry_is_removed_in_place(k):
+    array = np.arange(30.0).reshape(5, 3, 2)
+    expected, memory = np.delete(array, k, axis=0), array.ctypes.data
+    out = without_entry(array, k)
+    assert np.array_equal(out, expected) and out.ctypes.data == memory
+    flags = np.array([True, False, True, True, False])
+    expected = np.delete(flags, k)
+    assert np.array_equal(without_entry(flags, k), expected)
+    with pytest.raises(ValueError, match="< 4"):
+        without_entry(flags[:4], 4)

@@ -64,8 +64,10 @@ class GaussianNumber:
         squares = np.empty(len(label))
         apart = -2.0 * float(state.weights @ np.log(state.shares))
         factors = np.linalg.cholesky(state.covariances + np.diag(floor))
-        for j, inverse in enumerate(np.linalg.inv(factors)):
-            rows = np.flatnonzero(label == j)
+        members = np.split(
+            np.argsort(label, kind="stable"), np.cumsum(np.bincount(label, minlength=k))[:-1]
+        )
+        for j, (inverse, rows) in enumerate(zip(np.linalg.inv(factors), members, strict=True)):
             squares[rows] = np.square((state.rows(rows) - state.centers[j]) @ inverse.T).sum(axis=1)
             squares[rows] += np.square(inverse).sum(axis=0) @ floor
             apart -= 2.0 * state.weights[j] * float(np.log(np.diag(inverse)).sum())

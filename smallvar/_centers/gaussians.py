@@ -11,6 +11,8 @@ from smallvar._sweeps.gaussians import (
     gaussian_costs,
     inverse_roots,
     union_log_determinants,
+    update_partners,
+    without_entry,
 )
 from smallvar._sweeps.rows import UNSOUND
 from smallvar._sweeps.sums import Layout, Sums, exact_total
@@ -117,7 +119,7 @@ class Gaussians:
         self.weights, self.logdet, self.within = np.empty(k), np.empty(k), np.empty(k)
         self.charges = np.zeros(k)
         self.moved, self.changed, self.stale = (np.ones(k, dtype=bool) for _ in range(3))
-        self.merge_costs = None
+        self.pairs = None
 
     def move(self, label, k):
         """Update the sums of the clusters to these labels, below k."""
@@ -142,10 +144,15 @@ class Gaussians:
 
     def keep(self, kept):
         """Keep the clusters with the numbers ``kept``, and drop the others."""
+        is_kept = np.zeros(len(self.centers), dtype=bool)
+        is_kept[kept] = True
+        gone = np.flatnonzero(~is_kept)
         for name in OF_CLUSTERS:
-            setattr(self, name, getattr(self, name)[kept])
-        if self.merge_costs is not None:
-            self.merge_costs = self.merge_costs[np.ix_(kept, kept)]
+            array = getattr(self, name)
+            # after a merger only one is gone: a copy of the others would take most of the time
+            setattr(self, name, without_entry(array, gone[0]) if len(gone) == 1 else array[kept])
+        if self.pairs is not None:
+            self.pairs.keep(kept)
 
     def _renumber(self, kept):
         """Drop all clusters but ``kept``, as they have no members; returns the new labels."""
@@ -354,18 +361,39 @@ class PointGaussians(Gaussians):
 
     def cheapest_pair(self):
         """The two clusters whose merger costs least."""
-        k = len(self.stale)
-        if self.merge_costs is None:
-            self.merge_costs = np.full((k, k), np.inf)
+        k, stale = len(self.stale), np.flatnonzero(self.stale)
+        if self.pairs is None:
+            self.pairs = _Pairs(k)
         # costs of two clusters that have not changed since the last call are still right
-        pairs = np.argwhere(np.triu(self.stale[:, None] | self.stale, 1))
-        a, b = np.ascontiguousarray(pairs.T)
-        self.merge_costs[a, b] = self._union_costs(a, b)
+        one, other = np.repeat(stale, k), np.tile(np.arange(k), len(stale))
+        once = (one != other) & ~(self.stale[other] & (other < one))
+        one, other = one[once], other[once]
+        a, b = np.minimum(one, other), np.maximum(one, other)
         self.stale[:] = False
-        a, b = divmod(int(self.merge_costs.argmin()), k)
-        if not np.isfinite(self.merge_costs[a, b]):
+        return self.pairs.cheapest(a, b, self._union_costs(a, b))
+
+
+class _Pairs:
+    """The costs of merging pairs of clusters, and the cheapest one.
+
+    Tables have the clusters as numbered at first; ``used`` are the numbers of those still there.
+    """
+
+    def __init__(self, k):
+        self.used, self.costs = np.arange(k), np.empty((k, k))
+        self.least, self.partner = np.empty(k), np.full(k, -1)
+
+    def keep(self, kept):
+        self.used = self.used[kept]
+
+    def cheapest(self, a, b, costs):
+        """The cheapest pair, of equal ones the first, with new costs of the pairs a < b."""
+        used = self.used
+        update_partners(self.costs, costs, used[a], used[b], used, self.least, self.partner)
+        best = int(self.least[used].argmin())
+        if not np.isfinite(self.least[used[best]]):
             raise ValueError(UNSOUND)
-        return a, b
+        return best, int(np.searchsorted(used, self.partner[used[best]]))
 
 
 class GaussianStart(RecordedStart):

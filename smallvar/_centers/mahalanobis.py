@@ -52,11 +52,11 @@ from smallvar._sweeps.sums import exact_total
 PRIOR = 0.1  # of the variance of all rows: that of the points a covariance is pulled toward
 FIRST = 30  # clusters that mergers begin with, at least
 PATH_ROWS = 10_000  # of more rows, mergers see a sample
-START_ROWS = 2 * PATH_ROWS  # of more rows, starts see a sample, larger if many clusters are given
-# added to the lam of BIC in a sample, for each parameter of a cluster and each row that a row of
-# the sample stands for besides itself: parameters fitted to the sample make its objective lower
-# than that of other rows, by about this much (Akaike 1974)
-SAMPLE_PRICE = 2.0
+START_ROWS = 5 * PATH_ROWS  # of more rows, starts see a sample, larger if many clusters are given
+# times the number of rows that a row of the sample stands for, the least price of a parameter where
+# lam is that of BIC: the objective is lower for the rows to which parameters are fitted than for
+# others. AIC3, the criterion of Bozdogan (1993) for mixtures
+SAMPLE_PRICE = 3.0
 
 
 class MahalanobisMeans(RowModelMixin, CenterEstimator):
@@ -210,11 +210,11 @@ default="auto"
     Each half of a sweep, labels given the rest and the rest given labels, lowers the objective or
     leaves it. A cluster that would lose its last row keeps the one for which staying costs least.
     Of more than 10,000 rows the mergers see a random sample; the first of them a smaller one, down
-    to 1.5 times the number of clusters that it has. Of more than 20,000 rows (or 100, and 4 for
+    to 1.5 times the number of clusters that it has. Of more than 50,000 rows (or 100, and 4 for
     each column, a cluster, if that is more and ``n_clusters`` is given) all starts see a sample,
-    and the best one goes on with all rows. In a sample ``lam=None`` is more, by twice the number of
-    parameters for each row that is not in it: so much lower is the objective of the rows to which
-    parameters were fitted than that of others, in units of a row (Akaike 1974).
+    and the best one goes on with all rows. In a sample of one row in r, a parameter of a cluster
+    costs at least 3 r with ``lam=None``, since the objective is lower for the rows to which it was
+    fitted (AIC3, Bozdogan 1993).
 
     The objective takes tails, skewness and recorded steps of a cluster for more clusters. So where
     the data alone choose K, clusterings of merge paths are compared by the objective with -2 log of
@@ -603,9 +603,10 @@ default="auto"
 
     def _gaussians(self, X, w, lam, reg, given_covariances, data=None):
         kind, lam = PointGaussians if self.volume == "points" else Gaussians, lam or 0.0
-        if data is not None and self._finds_number and self.lam is None:
+        is_sample = data is not None and data.stand_for > 1.0
+        if is_sample and self._finds_number and self.lam is None:
             parameters = self._parameters(X.shape[1], given_covariances)
-            lam += SAMPLE_PRICE * (data.stand_for - 1.0) * parameters
+            lam = max(lam, SAMPLE_PRICE * data.stand_for * parameters)
         return kind(X, w, lam, float(self.scale), reg, given_covariances, data)
 
     def _merged(self, data, seeds, given_covariances, reg, lam, cost, total, rng, number=None):
