@@ -702,3 +702,27 @@ def test_sums_are_exact():
         rows = measure.rows(packed.numbers, packed.codes)
         totals.append(float(sums_of(rows, measure, 1).total[0, 0]))
     assert totals[0] == totals[1] == totals[2]
+
+
+def test_sums_are_those_of_the_present_labels():
+    """Sums are kept until a label, or the number of clusters, is another one."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=60), "word": rng.choice(list("abc"), size=60)})
+    packed = pack(table, {})
+    sweep = MixedSweep(measure_of(packed, None, 1), packed.numbers, packed.codes)
+    sweep.start(sweep.rows.centers_at(np.array([0, 1, 2]), 1.0))
+    sweep.assign()
+    sweep.move_centers()
+    first = sweep.present_sums(3)
+    assert sweep.present_sums(3) is first
+    moved = int(np.flatnonzero(sweep.labels == 0)[0])
+    sweep.labels[moved] = 1
+    now = sweep.present_sums(3)
+    assert (now.size - first.size).tolist() == [-1, 1, 0]
+    assert sweep.present_sums(4).size.tolist() == [*now.size, 0.0]
+    # a cluster that is left without members
+    sweep.labels[sweep.labels == 0] = 2
+    sweep.move_centers()
+    expected = sums_of(sweep.rows, sweep.measure, 2)
+    for name, array in vars(sweep.present_sums(2)).items():
+        np.testing.assert_array_equal(array, getattr(expected, name))

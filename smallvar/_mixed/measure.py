@@ -261,6 +261,17 @@ class MixedSweep:
         self.measure, self.weight = measure, weight
         self.rows = measure.rows(numbers, codes, weight, order, n_threads)
         self.limit, self.n_moved, self._overall_errors = np.inf, 0, None
+        self._summed = None  # labels, and their sums
+
+    def present_sums(self, k):
+        """The sums of the first k clusters; added up only if labels are not those of last time."""
+        if (
+            self._summed is None
+            or len(self._summed[1].size) != k
+            or not np.array_equal(self._summed[0], self.labels)
+        ):
+            self._summed = self.labels.copy(), sums_of(self.rows, self.measure, k)
+        return self._summed[1]
 
     @property
     def labels(self):
@@ -363,7 +374,7 @@ class MixedSweep:
 
     def collapse(self, lam, cap):
         """One collapsed sweep; ``move_centers`` ends it."""
-        sums = sums_of(self.rows, self.measure, self.k)
+        sums = self.present_sums(self.k)
         facts = sums.weights, sums.total, sums.count, sums.level, sums.size
         return MixedClusters(self.rows, *facts).collapse(lam, min(cap, len(self.labels) + 1))
 
@@ -384,12 +395,13 @@ class MixedSweep:
     def _kept_sums(self):
         """Sums of the clusters that have members; labels are renumbered, ``remap`` says how."""
         k = max(self.k, int(self.labels.max()) + 1)
-        sums = sums_of(self.rows, self.measure, k)
+        sums = self.present_sums(k)
         kept = sums.size > 0.0
         self.remap = np.where(kept, np.cumsum(kept) - 1, -1)
         if not kept.all():
             self.labels[:] = self.remap[self.labels]
             sums = sums.kept(kept)
+            self._summed = self.labels.copy(), sums
         return sums
 
     def drop_empty(self):
@@ -403,7 +415,7 @@ class MixedSweep:
 
     def errors(self):
         """Errors by column: of numbers, not divided by s_j^2, and of codes, with the prior."""
-        sums = sums_of(self.rows, self.measure, self.k)
+        sums = self.present_sums(self.k)
         shares = self.centers[:, len(self.measure.kind) :]
         return self.rows.column_errors(), code_errors(self.measure, sums.level, shares).sum(axis=0)
 

@@ -18,7 +18,7 @@ from smallvar._centers.starts import DPProblem, Start
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import check_number
 from smallvar._mixed.columns import repack
-from smallvar._mixed.measure import LEAST_WEIGHT, SEED_COUNT, MixedSweep, sums_of, variances
+from smallvar._mixed.measure import LEAST_WEIGHT, SEED_COUNT, MixedSweep, variances
 from smallvar._mixed.single import lowest
 from smallvar._selection.confidence import weighed
 from smallvar._selection.descent import MergeDescent, check_distinct, draw
@@ -260,7 +260,7 @@ class MixedDescent(MergeDescent):
         """The present clustering, whose variances count from here on if they are ``moving``."""
         sweep = self.sweep
         of_clusters, (raw, codes) = sweep.rows.cluster_errors(), sweep.errors()
-        sums = sums_of(sweep.rows, sweep.measure, sweep.k)
+        sums = sweep.present_sums(sweep.k)
         variance = sweep.measure.variance
         if self.moving:
             variance = variances(sweep.measure, raw, sums.weights.sum(axis=0))

@@ -127,14 +127,15 @@ cdef inline void find_least(
     const double* score, Py_ssize_t n, Py_ssize_t* best, double* least, double* second
 ) noexcept nogil:
     """The two least scores, and the center of the least, the first one at a tie."""
-    cdef Py_ssize_t k
-    least[0] = second[0] = HUGE_VAL
-    best[0] = 0
+    cdef Py_ssize_t k, first = 0
+    cdef double low = HUGE_VAL, above = HUGE_VAL
     for k in range(n):
-        if score[k] < least[0]:
-            second[0], least[0], best[0] = least[0], score[k], k
-        elif score[k] < second[0]:
-            second[0] = score[k]
+        if score[k] < above:    # seldom: most scores take one comparison
+            if score[k] < low:
+                above, low, first = low, score[k], k
+            else:
+                above = score[k]
+    best[0], least[0], second[0] = first, low, above
 
 
 cdef Py_ssize_t nearest(

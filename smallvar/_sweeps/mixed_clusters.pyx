@@ -40,6 +40,7 @@ cdef struct MixedStatistics:
     double* level_weights   # k x q: and at any
     double* size            # k: members
     double* phi             # k x q: the costs of codes
+    const double* prior     # q: a sum_v p_v log p_v
 
 
 cdef double joining(
@@ -95,17 +96,16 @@ cdef void move_row(
 
 
 cdef double phi_of(
-    const MixedTable* table, Py_ssize_t j, const double* levels_a, const double* levels_b
+    const MixedTable* table, Py_ssize_t j, const double* levels_a, const double* levels_b, double prior
 ) noexcept nogil:
     """The cost of the codes of a column, of the members of one cluster, or of two."""
-    cdef double total = 0.0, n = 0.0, n_v, cost = 0.0, a = table.pseudo_count
+    cdef double n = 0.0, n_v, cost = 0.0, a = table.pseudo_count
     cdef Py_ssize_t v
     for v in range(table.begin[j], table.begin[j + 1]):
         n_v = levels_a[v] if levels_b == NULL else levels_a[v] + levels_b[v]
         n += n_v
         cost -= times_log(n_v + a * table.shares[v])
-        total += a * times_log(table.shares[v])
-    return cost + times_log(n + a) + total
+    return cost + times_log(n + a) + prior
 
 
 cdef double merging(
@@ -128,7 +128,7 @@ cdef double merging(
                 cost += table.factor[j] * weight_a * divergence(table.kind[j], mean_a, joint)
                 cost += table.factor[j] * weight_b * divergence(table.kind[j], mean_b, joint)
     for j in range(table.q):
-        cost += phi_of(table, j, clusters.level + a * levels, clusters.level + b * levels)
+        cost += phi_of(table, j, clusters.level + a * levels, clusters.level + b * levels, clusters.prior[j])
         cost -= clusters.phi[a * table.q + j] + clusters.phi[b * table.q + j]
     return cost
 
@@ -155,15 +155,20 @@ cdef class MixedClusters:
     cdef MixedStatistics clusters
     cdef object arrays
     cdef object column
+    cdef double[::1] prior
     cdef Py_ssize_t k, capacity, work
 
     def __init__(self, MixedRows rows, weights, total, count, level, size):
+        cdef Py_ssize_t j, v
         begin = np.asarray([rows.table.begin[j] for j in range(rows.table.q + 1)], dtype=np.intp)
         self.rows, self.k, self.capacity = rows, len(size), len(size)
         self.column = np.repeat(np.arange(rows.table.q), np.diff(begin)).astype(np.intp)
+        self.prior = np.zeros(rows.table.q + 1)
         level_weights = np.zeros((len(size), rows.table.q))
         for j in range(rows.table.q):
             level_weights[:, j] = level[:, begin[j]:begin[j + 1]].sum(axis=1)
+            for v in range(rows.table.begin[j], rows.table.begin[j + 1]):
+                self.prior[j] += rows.table.pseudo_count * times_log(rows.table.shares[v])
         self.arrays = [weights, total, count, level, level_weights, size[:, None], np.zeros((len(size), rows.table.q))]
         self.reserve(self.k)
 
@@ -181,7 +186,7 @@ cdef class MixedClusters:
             at[m] = &array[0, 0]
             kept.append(flat[0, : (k + 1) * size].reshape(k + 1, size))
         self.arrays, self.capacity = kept, k
-        self.clusters = MixedStatistics(at[0], at[1], at[2], at[3], at[4], at[5], at[6])
+        self.clusters = MixedStatistics(at[0], at[1], at[2], at[3], at[4], at[5], at[6], &self.prior[0])
 
     def collapse(self, double lam, Py_ssize_t cap):
         """One collapsed sweep (MB13 eq. 8-9): each row goes where the objective is lowest, and means move with it.
@@ -257,7 +262,7 @@ cdef class MixedClusters:
         per_pair = 4 * table.p + 16 * levels
         for a in range(k):
             for j in range(table.q):
-                clusters.phi[a * table.q + j] = phi_of(table, j, clusters.level + a * levels, NULL)
+                clusters.phi[a * table.q + j] = phi_of(table, j, clusters.level + a * levels, NULL, clusters.prior[j])
         with nogil:
             loop = begin_loop(k, self.rows.n_threads if k * k * per_pair > PAYS else 1)
             if loop.threads == 1:
@@ -307,7 +312,7 @@ cdef class MixedClusters:
             clusters.level[a * levels + j] += clusters.level[b * levels + j]
         for j in range(q):
             clusters.level_weights[a * q + j] += clusters.level_weights[b * q + j]
-            clusters.phi[a * q + j] = phi_of(table, j, clusters.level + a * levels, NULL)
+            clusters.phi[a * q + j] = phi_of(table, j, clusters.level + a * levels, NULL, clusters.prior[j])
         clusters.size[a] += clusters.size[b]
         clusters.size[b] = 0.0
 
