@@ -9,6 +9,7 @@ criterion, the sample on which numbers are compared, and the search over the pat
 import numpy as np
 from scipy.special import gammaln
 
+from smallvar._core.fit_loop import LoopSettings
 from smallvar._core.groups import Groups
 from smallvar._core.validation import check_weights, unit_of
 from smallvar._selection.search import FEW_CLUSTERS
@@ -17,6 +18,9 @@ COMPARED_ROWS = 20_000  # rows, at most, of the data sets on which numbers of cl
 # of neighboring numbers in the first comparison (all numbers below 1 / (NUMBERS_RATIO - 1))
 NUMBERS_RATIO = 1.25
 POOLED_SWEEPS = 5  # Lloyd sweeps of the pooled rows before data sets drop local clusters
+# sweeps per data set, at most, before numbers are compared: numbers too large converge slowly, and
+# what later sweeps gain is small beside the differences of the criterion
+COMPARED_SWEEPS = 10
 
 
 def label_code(counts, sets, n_clusters):
@@ -85,7 +89,9 @@ class _HDPSample:
         if len(centers) > max(1, self.criterion.cap):
             return np.inf
         pooled = self.problem.pooled(centers, POOLED_SWEEPS)
-        sweep = self.problem.from_pooled(pooled).sweep  # data sets leave clusters: fewer may remain
+        loop = LoopSettings(min(self.problem.max_iter, COMPARED_SWEEPS))
+        # data sets leave clusters: fewer may remain
+        sweep = self.problem.from_pooled(pooled, loop).sweep
         labels, k = sweep.result()[0], sweep.k
         return shared_criterion(self.criterion, labels, k, self.problem.sets)
 
