@@ -90,8 +90,8 @@ cdef enum:
     # take less time to be computed than to be read and written
     MOST_PAIRED = 2048
     PAIRED_COLUMNS = 16
-    BLOCK = 32          # means that are compared with all others while they are in the cache
-    CLOSE = 16          # where more than one in CLOSE clusters may be the cheapest, all costs are those of the means
+    PAIRED_BLOCK = 32   # means that are compared with all others while they are in the cache
+    NEARLY_CHEAPEST = 16    # where more than one in so many may be the cheapest, all costs are those of the means
     SEEDS = 256         # centers opened before all points are compared with them
 
 cdef extern from *:
@@ -163,7 +163,7 @@ cdef void find_partner(MergeClusters* clusters, Py_ssize_t k, int thread) noexce
         return
     for c in range(clusters.k):
         close += costs[c] <= limit
-    if close * CLOSE > clusters.k:
+    if close * NEARLY_CHEAPEST > clusters.k:
         find_partner_by_means(clusters, k, costs)
         return
     for c in range(clusters.k):
@@ -187,7 +187,7 @@ cdef void find_squares(MergeClusters* clusters, Py_ssize_t k) noexcept nogil:
 
 cdef void find_squares_of_block(MergeClusters* clusters, Py_ssize_t block) noexcept nogil:
     """Set the squared distances of the clusters of a block from each other and from those of later blocks."""
-    cdef Py_ssize_t start = block * BLOCK, size = min(<Py_ssize_t> BLOCK, clusters.k - start), k, c
+    cdef Py_ssize_t start = block * PAIRED_BLOCK, size = min(<Py_ssize_t> PAIRED_BLOCK, clusters.k - start), k, c
     cdef double* squares
     for k in range(start, clusters.k):
         squares = clusters.squares + k * clusters.pitch + start
@@ -543,7 +543,7 @@ cdef class MergeSweep(DPSweep):
     cdef void find_all_squares(self) noexcept nogil:
         """Set the squared distances of all pairs, if they are kept, by the means."""
         cdef MergeClusters* clusters = &self.clusters
-        cdef Py_ssize_t block, n_blocks = (clusters.k + BLOCK - 1) // BLOCK
+        cdef Py_ssize_t block, n_blocks = (clusters.k + PAIRED_BLOCK - 1) // PAIRED_BLOCK
         cdef ParallelLoop loop
         if clusters.squares == NULL:
             return
