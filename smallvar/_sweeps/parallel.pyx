@@ -5,7 +5,8 @@ has its core: up to some ten milliseconds, which beside busy processes makes loo
 slower than one thread. So loops are timed. The chunks of the caller tell how long it would have taken alone. What a
 loop took longer than that is added to a debt, what it saved is taken off. While there is debt the caller works alone,
 which pays off 1 / DEBT_SHARE of the time that it works: beside busy processes at most that share of the time is lost.
-The number of threads never changes a result.
+A single short fit would lose more: where threads have not just paid, the caller asks Linux first whether other threads
+are waiting for a core, and works alone then. The number of threads never changes a result.
 """
 
 cdef extern from *:
@@ -22,6 +23,31 @@ cdef extern from *:
     #endif
 
     #define SMALLVAR_MOST_THREADS 1024      /* of one loop */
+
+    /* Whether more threads of all processes want to run than there are cores, as far as the system tells at once. */
+    #ifdef __linux__
+    #include <fcntl.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    static int smallvar_cores_are_busy(void) {
+        char text[128], *number;
+        int file = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+        ssize_t size = 0;
+        if (file >= 0) {
+            size = read(file, text, sizeof(text) - 1);
+            close(file);
+        }
+        if (size <= 0) return 0;
+        text[size] = 0;
+        number = strchr(text, '/');     /* "0.20 0.18 0.12 running/all last": running, this one included */
+        if (number == NULL) return 0;
+        while (number > text && number[-1] != ' ') number--;
+        return atol(number) > sysconf(_SC_NPROCESSORS_ONLN);
+    }
+    #else
+    static int smallvar_cores_are_busy(void) { return 0; }
+    #endif
 
     /* atomic operations, each of which all threads see in the same order */
     #if defined(_MSC_VER) && !defined(__clang__)
@@ -109,6 +135,7 @@ cdef extern from *:
     int smallvar_is_forked
     void smallvar_watch_forks()
     bint smallvar_make_team(int) nogil
+    bint smallvar_cores_are_busy() nogil
     int SMALLVAR_MOST_THREADS
 
 MOST_THREADS = SMALLVAR_MOST_THREADS
@@ -117,11 +144,14 @@ cdef extern from *:
     """
     #define SMALLVAR_MOST_SAVED 0.002
     #define SMALLVAR_MOST_LOST 0.2
+    #define SMALLVAR_ASK_AGAIN 0.002
     """
     # seconds: what was saved counts up to here, so that a core that is taken away is noticed after a few loops
     const double MOST_SAVED "SMALLVAR_MOST_SAVED"
     # seconds: what was lost counts up to here, so that threads are tried again after a few seconds
     const double MOST_LOST "SMALLVAR_MOST_LOST"
+    # seconds: the debt where cores are busy, so that the caller asks again after DEBT_SHARE times that
+    const double ASK_AGAIN "SMALLVAR_ASK_AGAIN"
 
 cdef enum:
     DEBT_SHARE = 20
@@ -157,13 +187,16 @@ cdef ParallelLoop begin_loop(Py_ssize_t n_chunks, int threads) noexcept nogil:
     whose size changes.
     """
     cdef ParallelLoop loop = ParallelLoop(1, n_chunks, 0, 0.0, 0.0, 0.0)
+    cdef double* debt = smallvar_debt_of_caller()
     if SMALLVAR_OPENMP == 0 or threads < 2 or n_chunks < 2 or smallvar_is_forked or omp_in_parallel():
         return loop
-    if not guarded or smallvar_debt_of_caller()[0] <= 0.0:
+    if guarded and debt[0] == 0.0 and smallvar_cores_are_busy():  # below 0 threads have just paid
+        debt[0] = ASK_AGAIN
+    elif not guarded or debt[0] <= 0.0:
         if smallvar_make_team(threads):
             loop.threads = threads
         else:
-            smallvar_debt_of_caller()[0] = MOST_LOST
+            debt[0] = MOST_LOST
     loop.start = omp_get_wtime()
     return loop
 
@@ -188,7 +221,7 @@ cdef void end_loop(ParallelLoop* loop) noexcept nogil:
     debt = smallvar_debt_of_caller()
     elapsed = omp_get_wtime() - loop.start
     if loop.threads == 1:
-        debt[0] -= elapsed / DEBT_SHARE
+        debt[0] = max(0.0, debt[0] - elapsed / DEBT_SHARE)
     elif loop.caller_chunks != 1:  # of one chunk there is no telling how long it took
         saved = -elapsed
         if loop.caller_chunks > 1:
