@@ -1052,9 +1052,9 @@ def test_price_of_a_cluster_where_their_number_is_found():
 def test_many_rows_are_merged_by_a_sample(monkeypatch):
     """And all of them are fitted, those that no start has seen included."""
     X, z = fan(1, n=400)
-    monkeypatch.setattr("smallvar._centers.mahalanobis.PATH_ROWS", 300)
+    monkeypatch.setattr("smallvar._centers.gaussian_starts.PATH_ROWS", 300)
     for K, start_rows in (("auto", 400), (3, 400), ("auto", 350), (3, 350)):
-        monkeypatch.setattr("smallvar._centers.mahalanobis.START_ROWS", start_rows)
+        monkeypatch.setattr("smallvar._centers.gaussian_starts.START_ROWS", start_rows)
         model = MahalanobisMeans(K, n_init=2, random_state=0).fit(X)
         assert model.n_clusters_ == 3 and adjusted_rand_score(z, model.labels_) > 0.95
         assert falls(model.objective_path_)
@@ -1064,8 +1064,8 @@ def test_many_rows_are_merged_by_a_sample(monkeypatch):
 def test_a_sample_does_not_find_more_clusters(monkeypatch):
     """Though BIC alone would, as its price is small for all rows."""
     X, z = gaussians(np.random.default_rng(1), 20_000, 3, 4)
-    monkeypatch.setattr("smallvar._centers.mahalanobis.PATH_ROWS", 500)
-    monkeypatch.setattr("smallvar._centers.mahalanobis.START_ROWS", 1000)
+    monkeypatch.setattr("smallvar._centers.gaussian_starts.PATH_ROWS", 500)
+    monkeypatch.setattr("smallvar._centers.gaussian_starts.START_ROWS", 1000)
     model = MahalanobisMeans(random_state=0).fit(X)
     assert model.n_clusters_ == 4 and adjusted_rand_score(z, model.labels_) > 0.9
     # the objective is that of all rows, with their lam
@@ -1075,7 +1075,7 @@ def test_a_sample_does_not_find_more_clusters(monkeypatch):
         X, w, model.labels_, model.reg_covar_, 1.0, None
     )
     assert model.objective_ == pytest.approx(own + 4 * price, rel=1e-10)
-    monkeypatch.setattr("smallvar._centers.mahalanobis.SAMPLE_PRICE", 0.0)
+    monkeypatch.setattr("smallvar._centers.gaussian_starts.SAMPLE_PRICE", 0.0)
     assert MahalanobisMeans(n_init=1, random_state=0).fit(X).n_clusters_ > 20
 
 

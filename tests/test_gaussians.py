@@ -16,7 +16,7 @@ from smallvar._sweeps.gaussians import (
 from smallvar._sweeps.parallel import guard_loops
 
 from smallvar import MahalanobisMeans, UnclearNumberWarning, progress_callback
-from smallvar._centers import mahalanobis
+from smallvar._centers import gaussian_starts
 from smallvar._centers.gaussians import _Pairs
 from smallvar._core.config import openmp_enabled
 
@@ -288,10 +288,10 @@ def test_weights_and_units_do_not_change_the_confidence():
 def test_number_that_mergers_pass_over(monkeypatch):
     """The clusters then begin at rows that are drawn."""
     X = np.random.default_rng(0).gamma(1.5, size=(200, 2))
-    cut = mahalanobis.cut_path
+    cut = gaussian_starts.cut_path
     given = MahalanobisMeans(random_state=0).fit(X).n_clusters_
     monkeypatch.setattr(
-        mahalanobis,
+        gaussian_starts,
         "cut_path",
         lambda path, begin, number: cut(path, begin, None) if number is None else (None, None),
     )

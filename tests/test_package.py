@@ -129,6 +129,7 @@ LAYERS = {
         *(
             "gaussian_path",
             "gaussian_number",
+            "gaussian_starts",
             "mahalanobis",
             "hdp_problem",
             "divergence_hdp",

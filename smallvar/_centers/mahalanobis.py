@@ -10,24 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._centers.divergence import blocks
-from smallvar._centers.gaussian_number import GaussianNumber
-from smallvar._centers.gaussian_path import (
-    begin_path,
-    cut_path,
-    distant_rows,
-    rows_for,
-    until_some_agree,
-)
+from smallvar._centers.gaussian_starts import GaussianStarts
 from smallvar._centers.gaussians import (
     Data,
     Gaussians,
-    GaussianStart,
     PointGaussians,
     need_finite,
     roots_of,
 )
 from smallvar._core.estimator import named_parameters, warn_not_converged
-from smallvar._core.fit_loop import best_of
 from smallvar._core.identifiers import warn_of_identifiers
 from smallvar._core.profiles import mean_differences, parts_of_squares
 from smallvar._core.row_model import RowModelMixin, model_of_rows
@@ -50,13 +41,6 @@ from smallvar._selection.penalty import GUESS, check_guess
 from smallvar._sweeps.sums import exact_total
 
 PRIOR = 0.1  # of the variance of all rows: that of the points a covariance is pulled toward
-FIRST = 30  # clusters that mergers begin with, at least
-PATH_ROWS = 10_000  # of more rows, mergers see a sample
-START_ROWS = 5 * PATH_ROWS  # of more rows, starts see a sample, larger if many clusters are given
-# times the number of rows that a row of the sample stands for, the least price of a parameter where
-# lam is that of BIC: the objective is lower for the rows to which parameters are fitted than for
-# others. AIC3, the criterion of Bozdogan (1993) for mixtures
-SAMPLE_PRICE = 3.0
 
 
 class MahalanobisMeans(RowModelMixin, CenterEstimator):
@@ -510,9 +494,16 @@ default="auto"
         reg = self._resolve_reg(data)
         cost = self._opening_cost(d, reg, given_covariances)
         lam = self._resolve_lam(data.X.shape[1], data, given_covariances)
-        total = 1 if seeds is not None and cost is None else self.n_init
-        setting = seeds, given_covariances, reg, lam, cost, total, rng
-        best, choice = self._best_start(data, setting, by_data and by_point and seeds is None)
+        starts = GaussianStarts(
+            *(self, seeds, given_covariances, self._finds_number, (reg, lam, cost)),
+            *(self._parameters(data.X.shape[1], given_covariances), self._resolve_reg),
+            *(self._loop(), rng),
+        )
+        best, choice = starts.best(data, by_data and by_point and seeds is None)
+        if choice is not None and self._varying is not None:
+            columns = np.flatnonzero(self._varying)
+            few_valued, skewed = columns[choice.few_valued], columns[choice.skewed]
+            choice = choice._replace(few_valued=few_valued, skewed=skewed)
         self._keep(best.state, used[0], reg)
         self.weights_ = best.state.shares if best.state.by_point else None
         self.lam_ = lam
@@ -540,45 +531,6 @@ default="auto"
             warn_if_unclear(self, choice)
         return self
 
-    def _best_start(self, data, setting, free):
-        """The best start, and the NumberChoice of its number of clusters (None: not ``free``)."""
-        _, known, reg, lam, _, total, rng = setting
-        if not self._merges(known):
-            starts = self._begun(data, *setting)
-            return best_of(starts, total=total, callback=self._callback()), None
-        d = data.X.shape[1]
-        size = START_ROWS if self._finds_number else max(START_ROWS, rows_for(self.n_clusters, d))
-        part = data.sample(size, rng)
-
-        def best(number=None):
-            # paths mostly end at the same clustering, so not all n_init of them are made
-            starts = until_some_agree(self._merged(part, *setting, number), part.w)
-            return best_of(starts, total=total, callback=self._callback())
-
-        found, choice = best(), None
-        if free and known is None:
-            choice = self._choice(part, lam, found.k, rng)
-            if choice.best != found.k:
-                found = best(choice.best)
-        if part is not data:  # the best start goes on with all rows
-            found = self._joined(data, found.state, found.k, known, reg, lam)
-        return found, choice
-
-    def _choice(self, data, lam, found, rng):
-        """The number of clusters that describes the rows best; ``found`` have the objective."""
-        part = data.sample(PATH_ROWS, rng)
-        begin = max(1, min(len(part.w) // (part.X.shape[1] + 2), max(FIRST, 2 * found)))
-
-        def state_of(part):
-            return self._gaussians(part.X, part.w, lam, self._resolve_reg(part), None, part)
-
-        choice = GaussianNumber(part, state_of, begin, rng).choice()
-        if self._varying is None:
-            return choice
-        columns = np.flatnonzero(self._varying)
-        few_valued, skewed = columns[choice.few_valued], columns[choice.skewed]
-        return choice._replace(few_valued=few_valued, skewed=skewed)
-
     def _keep(self, state, X, reg):
         """Learn centers and covariances, those of constant columns included."""
         self.cluster_centers_, self.covariances_ = state.centers, state.covariances
@@ -590,94 +542,6 @@ default="auto"
         self.cluster_centers_[:, self._varying] = state.centers
         self.covariances_ = np.tile(reg / float(self.scale) * np.eye(d), (k, 1, 1))
         self.covariances_[np.ix_(range(k), self._varying, self._varying)] = state.covariances
-
-    def _merges(self, given_covariances):
-        """Whether starts come down a merge path."""
-        if self.volume == "clusters" or not (self._finds_number or isinstance(self.init, str)):
-            return False
-        return (
-            self._finds_number
-            or self.init == "merge"
-            or (self.init == "auto" and np.ndim(given_covariances) != 3)
-        )
-
-    def _gaussians(self, X, w, lam, reg, given_covariances, data=None):
-        kind, lam = PointGaussians if self.volume == "points" else Gaussians, lam or 0.0
-        is_sample = data is not None and data.stand_for > 1.0
-        if is_sample and self._finds_number and self.lam is None:
-            parameters = self._parameters(X.shape[1], given_covariances)
-            lam = max(lam, SAMPLE_PRICE * data.stand_for * parameters)
-        return kind(X, w, lam, float(self.scale), reg, given_covariances, data)
-
-    def _merged(self, data, seeds, given_covariances, reg, lam, cost, total, rng, number=None):
-        """Starts from merge paths; of samples where there are many rows.
-
-        ``number`` of clusters: None for ``n_clusters`` or, where that is not given, the best.
-        """
-        n, d = data.X.shape
-        rows = min(n, PATH_ROWS)
-        number = self.n_clusters if number is None and not self._finds_number else number
-        # a covariance needs d + 2 rows, so there are no more clusters to begin with
-        most = max(1, rows // (d + 2)) if number is None else rows
-        many = min(most, FIRST if number is None else max(FIRST, 2 * number))
-        for _ in range(total):
-            part = data.sample(PATH_ROWS, rng)
-            path = self._gaussians(part.X, part.w, lam, reg, given_covariances, part)
-            while True:
-                k, label = cut_path(path, begin_path(path, seeds, many, number, rng), number)
-                if number is not None or seeds is not None or k <= many // 2 or many == most:
-                    break
-                # the best number is among the first mergers: begin with twice as many
-                many = min(2 * many, most)  # for the starts to come, too
-            if k is None:  # mergers passed over the number of clusters that is wanted
-                drawn = distant_rows(data.X, number, data.w, rng)
-                yield self._start(data, drawn, given_covariances, reg, lam, cost, None, rng)
-                continue
-            if part is data:
-                state = self._gaussians(data.X, data.w, lam, reg, given_covariances, data)
-                yield GaussianStart(state, k, label).run(False, self._loop())
-            else:
-                path.refit(label, k)
-                yield self._joined(data, path, k, given_covariances, reg, lam)
-
-    def _joined(self, data, found, k, given_covariances, reg, lam):
-        """The start of all rows from the k clusters of a state ``found`` of a sample."""
-        state = self._gaussians(data.X, data.w, lam, reg, given_covariances, data)
-        state.take(found)
-        label, least = state.assign()
-        start = GaussianStart(state, k, label)
-        start.restart(least)
-        return start.run(False, self._loop())
-
-    def _begun(self, data, seeds, given_covariances, reg, lam, cost, total, rng):
-        """Starts from seeds, or from one cluster of all rows."""
-        n = len(data.w)
-        for start in range(total):
-            order = None
-            if cost is not None:
-                order = np.arange(n) if start == 0 else rng.permutation(n)
-            yield self._start(data, seeds, given_covariances, reg, lam, cost, order, rng)
-
-    def _start(self, data, seeds, given_covariances, reg, lam, cost, order, rng):
-        X, w = data.X, data.w
-        state = self._gaussians(X, w, lam, reg, given_covariances, data)
-        if seeds is None and cost is not None:
-            label = np.zeros(len(w), dtype=np.int32)
-            return GaussianStart(state, 1, label, cost, order).run(False, self._loop())
-        if seeds is None:
-            seeds = distant_rows(X, self.n_clusters, w, rng)
-        k, first = len(seeds), state.identity if given_covariances is None else given_covariances
-        shares = np.full(k, 1.0 / k) if state.by_point else None
-        covariances = np.broadcast_to(first, (k, *state.identity.shape))
-        state.set_clusters(seeds.astype(np.float64), covariances, shares)
-        label, least = state.assign()
-        if cost is None:
-            start = GaussianStart(state, k, label)
-            start.restart(least)
-        else:
-            kept, label = np.unique(label, return_inverse=True)
-            start = GaussianStart(state, len(kept), label.astype(np.int32), cost, order)
-        return start.run(True, self._loop())
 
     def _fitted(self, X, reg, w=None):
         """The clusters found, and other data."""
