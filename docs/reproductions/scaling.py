@@ -6,8 +6,8 @@ takes some hours of one core and prints the tables of docs/reproductions/scaling
 are those of asv_bench/benchmarks/scaling.py, with 1,000 to 10,000,000 rows and 10 to 1,000
 clusters; where all pairs of rows are needed, as many as there. Each problem has a process of its
 own with one thread, in which short fits are repeated; seconds are those of the processor, as other
-processes may be busy. A series ends at the first fit that takes more than 60 seconds or 8 GB.
---keep FILE writes what is measured to that file and takes from it what is there, so that a family
+processes may be busy. A series ends at the first fit that takes more than 60 seconds or 8 GB, and
+before data of more than 2 GB. --keep FILE writes what is measured to that file and takes from it what is there, so that a family
 can be measured again alone, and several at the same time. --figure draws time over rows to FILE,
 and over columns and clusters beside it, with _columns and _clusters added to the name. --quick
 takes small problems.
@@ -48,6 +48,7 @@ CLUSTERS = (10, 30, 100, 300, 1000)
 MIDDLE = (100_000, None, 30)  # rows and clusters where another number varies
 ENOUGH = 0.3  # seconds of the fits of a problem after which no other one begins
 SECONDS, BYTES = 60, 8e9  # of the last fit of a series
+LARGEST = 2e9  # bytes of the data
 LEAST = 10_000  # rows, from which on the exponents over them are taken
 DEFAULTS = (
     "Points",
@@ -71,7 +72,8 @@ def larger(family):
         few = family.clusters[-1] <= 20 or family.rival_from == "networkx"
         clusters = family.clusters if few else CLUSTERS
         middle = family.base[2] if few else MIDDLE[2]
-        sizes = {"rows": ROWS, "clusters": clusters, "base": (MIDDLE[0], family.base[1], middle)}
+        rows = tuple(n for n in ROWS if 8 * n * family.base[1] <= LARGEST)
+        sizes = {"rows": rows, "clusters": clusters, "base": (MIDDLE[0], family.base[1], middle)}
     return with_default(type(family.__name__, (family,), {**sizes, "rival_rows": ROWS[-1]}))
 
 
