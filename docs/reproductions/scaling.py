@@ -7,10 +7,10 @@ are those of asv_bench/benchmarks/scaling.py, with 1,000 to 10,000,000 rows and 
 clusters; where all pairs of rows are needed, as many as there. Each problem has a process of its
 own with one thread, in which short fits are repeated; seconds are those of the processor, as other
 processes may be busy. A series ends at the first fit that takes more than 60 seconds or 8 GB, and
-before data of more than 2 GB. --keep FILE writes what is measured to that file and takes from it what is there, so that a family
-can be measured again alone, and several at the same time. --figure draws time over rows to FILE,
-and over columns and clusters beside it, with _columns and _clusters added to the name. --quick
-takes small problems.
+before data of more than 2 GB. --keep FILE writes what is measured to that file and takes from it
+what is there, so that a family can be measured again alone, and several at the same time. --figure
+draws time over rows to FILE, and over columns and clusters beside it, with _columns and _clusters
+added to the name. --quick takes small problems.
 
 It is no figure of a paper: the papers say what a sweep costs, O(n d K) for DP-means and k-means
 alike, and this is what fits cost. The first of a family is given a penalty (or the true number,
