@@ -35,6 +35,7 @@ from smallvar import (
 )
 from smallvar._centers import divergence as divergence_module
 from smallvar._core import config
+from smallvar._sweeps import parallel
 
 needs_openmp = pytest.mark.skipif(not config.openmp_enabled(), reason="one thread without OpenMP")
 
@@ -356,9 +357,11 @@ import os, sys, threading, time, warnings
 import numpy as np
 from smallvar import BPMeans, DPMeans
 from smallvar._core import config
+from smallvar._sweeps.parallel import guard_loops
 
 warnings.simplefilter("ignore")
 config._cores = lambda: 4
+guard_loops(False)  # threads, also where other processes are busy
 X = np.random.default_rng(0).random((20_000, 6))
 
 def fit(n_threads=3):
@@ -628,6 +631,50 @@ def test_a_fit_under_a_limit_of_one_starts_no_thread(tmp_path):
     """
     found = in_a_process(tmp_path, script, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="3")
     assert found == ["0", "True", "2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (b"0.20 0.18 0.12 3/98 18536\n", 3),
+        (b"120.00 90.10 88.00 128/4000 7", 128),
+        (b"5/98", 5),
+        (b"0.20 0.18 0.12", 0),
+        (b"0.20 0.18 0.12 /98", 0),
+        (b"", 0),
+    ],
+)
+def test_running_threads(text, count):
+    assert parallel.running_threads(text) == count
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells who is running")
+@needs_openmp
+def test_a_short_fit_beside_busy_threads_starts_none(tmp_path):
+    """It would wait for them; the first loop asks."""
+    script = """
+    import hashlib
+    guard_loops(True)
+    data, done = bytes(10**7), threading.Event()
+    def work():
+        while not done.is_set():
+            hashlib.sha256(data)  # without the GIL
+    busy = [threading.Thread(target=work) for _ in range(4 * os.cpu_count())]
+    for thread in busy:
+        thread.start()
+    time.sleep(0.1)
+    before = threads()
+    DPMeans(lam=100.0, n_threads=3, max_iter=1).fit(X)
+    print(threads() - before)
+    done.set()
+    for thread in busy:
+        thread.join()
+    guard_loops(False)
+    before = threads()
+    DPMeans(lam=100.0, n_threads=3, max_iter=1).fit(X)
+    print(threads() - before)
+    """
+    assert in_a_process(tmp_path, script, OPENBLAS_NUM_THREADS="1") == ["0", "2"]
 
 
 @needs_openmp

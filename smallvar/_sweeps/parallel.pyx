@@ -6,7 +6,9 @@ slower than one thread. So loops are timed. The chunks of the caller tell how lo
 loop took longer than that is added to a debt, what it saved is taken off. While there is debt the caller works alone,
 which pays off 1 / DEBT_SHARE of the time that it works: beside busy processes at most that share of the time is lost.
 A single short fit would lose more: where threads have not just paid, the caller asks Linux first whether other threads
-are waiting for a core, and works alone then. The number of threads never changes a result.
+are waiting for a core, and works alone then. Linux counts threads of low priority, and of the whole host of a
+container: so after MOST_ASKED such answers threads are tried all the same. The number of threads never changes a
+result.
 """
 
 cdef extern from *:
@@ -24,14 +26,23 @@ cdef extern from *:
 
     #define SMALLVAR_MOST_THREADS 1024      /* of one loop */
 
+    #include <stdlib.h>
+    #include <string.h>
+    /* Threads that run or wait for a core, the caller included, from the text of Linux's /proc/loadavg:
+       "0.20 0.18 0.12 running/all last". 0 if there is no such number. */
+    static long smallvar_running(const char *text) {
+        const char *number = strchr(text, '/');
+        if (number == NULL) return 0;
+        while (number > text && number[-1] != ' ') number--;
+        return atol(number);
+    }
+
     /* Whether more threads of all processes want to run than there are cores, as far as the system tells at once. */
     #ifdef __linux__
     #include <fcntl.h>
-    #include <stdlib.h>
-    #include <string.h>
     #include <unistd.h>
     static int smallvar_cores_are_busy(void) {
-        char text[128], *number;
+        char text[128];
         int file = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
         ssize_t size = 0;
         if (file >= 0) {
@@ -40,10 +51,7 @@ cdef extern from *:
         }
         if (size <= 0) return 0;
         text[size] = 0;
-        number = strchr(text, '/');     /* "0.20 0.18 0.12 running/all last": running, this one included */
-        if (number == NULL) return 0;
-        while (number > text && number[-1] != ' ') number--;
-        return atol(number) > sysconf(_SC_NPROCESSORS_ONLN);
+        return smallvar_running(text) > sysconf(_SC_NPROCESSORS_ONLN);
     }
     #else
     static int smallvar_cores_are_busy(void) { return 0; }
@@ -66,10 +74,12 @@ cdef extern from *:
     #endif
 
     static SMALLVAR_THREAD_LOCAL double smallvar_debt;          /* seconds, of this caller */
+    static SMALLVAR_THREAD_LOCAL int smallvar_asked;            /* times in a row that cores were busy */
     static SMALLVAR_THREAD_LOCAL int smallvar_team_size;        /* threads of the last loop of this caller */
     static volatile int smallvar_is_forked;
 
     static double *smallvar_debt_of_caller(void) { return &smallvar_debt; }
+    static int *smallvar_asked_by_caller(void) { return &smallvar_asked; }
 
     #ifdef _WIN32
     static void smallvar_watch_forks(void) {}
@@ -132,9 +142,11 @@ cdef extern from *:
     double omp_get_wtime() nogil
     Py_ssize_t smallvar_atomic_add(Py_ssize_t*, Py_ssize_t) nogil
     double* smallvar_debt_of_caller() nogil
+    int* smallvar_asked_by_caller() nogil
     int smallvar_is_forked
     void smallvar_watch_forks()
     bint smallvar_make_team(int) nogil
+    long smallvar_running(const char*)
     bint smallvar_cores_are_busy() nogil
     int SMALLVAR_MOST_THREADS
 
@@ -155,6 +167,7 @@ cdef extern from *:
 
 cdef enum:
     DEBT_SHARE = 20
+    MOST_ASKED = 100  # MOST_LOST / ASK_AGAIN: the caller works alone as long as after the largest debt
 
 cdef bint guarded = True
 
@@ -174,6 +187,11 @@ def is_forked():
     return bool(smallvar_is_forked)
 
 
+def running_threads(bytes text):
+    """The number of threads that run or wait for a core, from the text of /proc/loadavg; 0 if it has none."""
+    return smallvar_running(text)
+
+
 def guard_loops(bint on):
     """Let the caller work alone while there is debt, as at first, or never: for tests of loops with threads."""
     global guarded
@@ -188,11 +206,15 @@ cdef ParallelLoop begin_loop(Py_ssize_t n_chunks, int threads) noexcept nogil:
     """
     cdef ParallelLoop loop = ParallelLoop(1, n_chunks, 0, 0.0, 0.0, 0.0)
     cdef double* debt = smallvar_debt_of_caller()
+    cdef int* asked = smallvar_asked_by_caller()
     if SMALLVAR_OPENMP == 0 or threads < 2 or n_chunks < 2 or smallvar_is_forked or omp_in_parallel():
         return loop
-    if guarded and debt[0] == 0.0 and smallvar_cores_are_busy():  # below 0 threads have just paid
+    # below 0 threads have just paid
+    if guarded and debt[0] == 0.0 and asked[0] < MOST_ASKED and smallvar_cores_are_busy():
         debt[0] = ASK_AGAIN
+        asked[0] += 1
     elif not guarded or debt[0] <= 0.0:
+        asked[0] = 0
         if smallvar_make_team(threads):
             loop.threads = threads
         else:
