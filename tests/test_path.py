@@ -566,6 +566,18 @@ def test_pickled_path_has_no_rows():
     assert np.array_equal(model.path_.labels(3, X_SMALL), model.predict(X_SMALL))
 
 
+def test_pickled_path_of_skewed_columns_has_no_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 30)) + 8.0 * rng.normal(size=(3, 30))[rng.integers(3, size=500)]
+    X[:, :10] = rng.gamma(1.0, size=(500, 10))
+    path = cluster_path(X, random_state=0)
+    size = len(pickle.dumps(path))
+    assert size < 30_000 < X[:, :10].nbytes
+    other = pickle.loads(pickle.dumps(path))
+    assert np.array_equal(other.skewed, path.skewed) and len(path.skewed) > 5
+    assert len(pickle.dumps(path)) == size
+
+
 def test_tables():
     path = cluster_path(X_SMALL, random_state=0)
     table = path.to_pandas()

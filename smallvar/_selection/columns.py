@@ -379,6 +379,11 @@ class PowerTransform:
             self.fitted, self._one_sided = (columns, parts), []
         return self.fitted
 
+    def __getstate__(self):
+        """What a pickle holds: the transforms, and not the rows that they are fitted to."""
+        self._fit()
+        return self.__dict__
+
     @property
     def columns(self):
         """The indices of the columns."""

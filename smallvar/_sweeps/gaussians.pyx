@@ -545,7 +545,9 @@ def update_partners(double[:, ::1] costs, const double[::1] fresh, const Py_ssiz
                 search[a] = True
         for q in range(fresh.shape[0]):
             a, b = first[q], second[q]
-            if not search[a] and (not fresh[q] >= least[a] or fresh[q] == least[a] and b < partner[a]):
+            if search[a]:
+                continue
+            if fresh[q] < least[a] or fresh[q] != fresh[q] or fresh[q] == least[a] and b < partner[a]:
                 least[a], partner[a] = fresh[q], b
         for j in range(size):
             a = used[j]
@@ -554,7 +556,7 @@ def update_partners(double[:, ::1] costs, const double[::1] fresh, const Py_ssiz
             least[a], partner[a] = HUGE_VAL, -1
             for m in range(j + 1, size):
                 b = used[m]
-                if not costs[a, b] >= least[a]:
+                if costs[a, b] < least[a] or costs[a, b] != costs[a, b]:
                     least[a], partner[a] = costs[a, b], b
             poll_signals(&work, size, GAUSSIAN_WORK)
 
