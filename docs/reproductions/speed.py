@@ -177,22 +177,27 @@ def draw(family, found, file):
         fig.savefig(file, dpi=130)
 
 
-def write_names(ax, ends, gap=1.28):
+def write_names(ax, ends, gap=1.5):
     """Names at the ends of lines, one above the other where these are close together."""
-    place, right = 0.0, max(x for x, _ in ends.values())
-    for name, (x, y) in sorted(ends.items(), key=lambda end: (-end[1][0], end[1][1])):
-        place = max(y, gap * place) if x == right else y
-        ax.annotate(
-            name,
-            (x, place),
-            xytext=(8, 0 if x == right else 6),
-            textcoords="offset points",
-            color="black" if name in OURS else "0.45",
-            fontsize=7.5,
-            va="center" if x == right else "bottom",
-            ha="left" if x == right else "center",
-            annotation_clip=False,
+    right = max(x for x, _ in ends.values())
+    for at_right in (True, False):
+        place, inside = (
+            0.0,
+            [(y, x, name) for name, (x, y) in ends.items() if (x == right) == at_right],
         )
+        for y, x, name in sorted(inside):
+            place = max(y, gap * place)
+            ax.annotate(
+                name,
+                (x, place),
+                xytext=(8 if at_right else -6, 0 if at_right else 3),
+                textcoords="offset points",
+                color="black" if name in OURS else "0.45",
+                fontsize=7.5,
+                va="center",
+                ha="left" if at_right else "right",
+                annotation_clip=False,
+            )
 
 
 def main():
