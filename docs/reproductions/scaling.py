@@ -59,6 +59,7 @@ DEFAULTS = (
     "Tables",
     "DataSets",
     "Steps",
+    "Graphs",
 )
 KEPT = ("random_state", "n_threads", "divergence", "columns", "max_iter")  # not defaults
 WIDE, COLORS = 4, ("C0", "C2", "C1")  # panels side by side; ours given a penalty, not, the rival
