@@ -365,24 +365,28 @@ class PowerTransform:
                 x = part[:, one_sided]
                 self._one_sided.append((start + np.array(one_sided), x, low[one_sided], unit))
 
+    def _powers(self):
+        """Fit the transforms, if that is not done yet: ``columns`` and ``parts``."""
+        if self.fitted is not None:
+            return self.fitted
+        columns, parts = [], []
+        for numbers, x, low, unit in self._one_sided:
+            origins = np.median(x, axis=0), low
+            fitted = np.array([fit_powers(x, origin, unit) for origin in origins])
+            best = np.where(fitted[0, 0] > fitted[1, 0], fitted[0], fitted[1])
+            usable = np.flatnonzero(best[0] > -np.inf)
+            columns += numbers[usable].tolist()
+            parts += best[1:, usable].T.tolist()
+        return columns, parts
+
     def _fit(self):
-        """Fit the transforms, if that is not done yet; returns ``columns`` and ``parts``."""
-        if self.fitted is None:
-            columns, parts = [], []
-            for numbers, x, low, unit in self._one_sided:
-                origins = np.median(x, axis=0), low
-                fitted = np.array([fit_powers(x, origin, unit) for origin in origins])
-                best = np.where(fitted[0, 0] > fitted[1, 0], fitted[0], fitted[1])
-                usable = np.flatnonzero(best[0] > -np.inf)
-                columns += numbers[usable].tolist()
-                parts += best[1:, usable].T.tolist()
-            self.fitted, self._one_sided = (columns, parts), []
+        """``columns`` and ``parts``; the rows that they are fitted to are no longer needed."""
+        self.fitted, self._one_sided = self._powers(), []
         return self.fitted
 
     def __getstate__(self):
-        """What a pickle holds: the transforms, and not the rows that they are fitted to."""
-        self._fit()
-        return self.__dict__
+        """What a copy has: the transforms, and not the rows that they are fitted to."""
+        return {**vars(self), "fitted": self._powers(), "_one_sided": []}
 
     @property
     def columns(self):
