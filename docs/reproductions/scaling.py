@@ -320,7 +320,7 @@ def draw(shown, axis, file):
         for ax in np.ravel(axes)[len(shown) :]:
             ax.set_axis_off()
         keys = (
-            ("o", "-", COLORS[0], "smallvar"),
+            ("o", "-", COLORS[0], "smallvar, given a penalty or the number"),
             ("o", "-", COLORS[1], "told nothing"),
             ("s", "--", COLORS[2], "rival"),
             ("", ":", "0.6", "in proportion to the number below"),
