@@ -53,6 +53,22 @@ def weights(n, rng):
             return None
 
 
+def same_as_the_estimator(X, lam, delayed, cap, max_iter, weight):
+    """The fitted DPMeans, of which dp_means has all results."""
+    settings = {"delayed": delayed, "cap": cap, "max_iter": max_iter, "weight": weight}
+    outcome, labels, centers, objective, n_iter = c.dp_means(X, lam, **settings)
+    algorithm = "delayed" if delayed else "serial"
+    model = DPMeans(lam=lam, algorithm=algorithm, max_clusters=cap or None, max_iter=max_iter)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what they say is in the outcome
+        model.fit(X, sample_weight=weight)
+    assert outcome in (OUTCOME.OK, OUTCOME.NOT_CONVERGED)
+    assert np.array_equal(labels, model.labels_)
+    assert np.array_equal(centers, model.cluster_centers_)
+    assert (objective, n_iter) == (model.objective_, model.n_iter_)
+    return model
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("kind", KINDS)
 def test_dp_means_is_the_estimator(kind):
@@ -64,16 +80,7 @@ def test_dp_means_is_the_estimator(kind):
         delayed, cap = bool(rng.integers(2)), int(rng.choice([0, 0, 1, 2, 5]))
         max_iter = int(rng.choice([1, 2, 3, 300]))
         settings = {"delayed": delayed, "cap": cap, "max_iter": max_iter, "weight": weight}
-        outcome, labels, centers, objective, n_iter = c.dp_means(X, lam, **settings)
-        algorithm = "delayed" if delayed else "serial"
-        model = DPMeans(lam=lam, algorithm=algorithm, max_clusters=cap or None, max_iter=max_iter)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what they say is in the outcome
-            model.fit(X, sample_weight=weight)
-        assert outcome in (OUTCOME.OK, OUTCOME.NOT_CONVERGED)
-        assert np.array_equal(labels, model.labels_)
-        assert np.array_equal(centers, model.cluster_centers_)
-        assert (objective, n_iter) == (model.objective_, model.n_iter_)
+        model = same_as_the_estimator(X, lam, **settings)
         outcome, labels, _ = c.nearest_centers(X, model.cluster_centers_)
         assert outcome == OUTCOME.OK
         assert np.array_equal(labels, model.predict(X))
@@ -101,16 +108,7 @@ def test_sweeps_by_bounds_are_the_estimator(kind, dtype):
         weight = rng.integers(0, 3, size=n).astype(float) if weighted else None
         lam = float(X.var(axis=0).sum() * 0.05)
         settings = {"delayed": delayed, "cap": cap, "max_iter": max_iter, "weight": weight}
-        outcome, labels, centers, objective, n_iter = c.dp_means(X, lam, **settings)
-        algorithm = "delayed" if delayed else "serial"
-        model = DPMeans(lam=lam, algorithm=algorithm, max_clusters=cap or None, max_iter=max_iter)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what they say is in the outcome
-            model.fit(X, sample_weight=weight)
-        assert outcome in (OUTCOME.OK, OUTCOME.NOT_CONVERGED)
-        assert np.array_equal(labels, model.labels_)
-        assert np.array_equal(centers, model.cluster_centers_)
-        assert (objective, n_iter) == (model.objective_, model.n_iter_)
+        centers = same_as_the_estimator(X, lam, **settings).cluster_centers_
         crossed += n * len(centers) > 100_000
         if cap == 0 and len(centers) > 9:
             small = c.dp_means(X, lam, capacity=len(centers) // 2, **settings)
