@@ -143,6 +143,7 @@ cdef bint reserve(DirectSweep* sweep, Py_ssize_t capacity) noexcept nogil:
         elif not extend(sweep.memory, &sweep.blocks[m], old * size + LINE, capacity * size + LINE):
             return False
         if TABLES <= m < INDICES:
+            # nothing is known of centers to come: no bound that is made of these excludes one
             table = <float*> sweep.blocks[m]
             for k in range(old, capacity):
                 table[k] = BIG
@@ -223,6 +224,7 @@ cdef bint create(DirectSweep* sweep, double lam, Py_ssize_t max_clusters) noexce
         end, before = min(state.points.n, position + sweep.step), state.centers.n
         assign_chunks(sweep, position // CHUNK, (end + CHUNK - 1) // CHUNK)
         if state.penalty.find_exceeding:
+            # in the order of the points, as each new center may be near to points that come later
             listed = listed_points(position, end)
             while has_next(state, &listed):
                 if sweep.capacity < state.centers.n + NEW_CENTERS:
@@ -297,6 +299,7 @@ cdef double move_centers(
     cdef double error = total
     cdef Py_ssize_t k, kept = 0, n = state.centers.n
     for k in range(n):
+        # centers that are left move up to the places of empty ones, so that labels have no gaps
         sweep.remap[k] = -1
         if center_of(sums, k, False, mean, &error) > 0:
             shift_center(state, sums, sweep.remap, k, kept, mean)
