@@ -9,6 +9,7 @@ from libc.string cimport memcpy
 
 from smallvar._sweeps cimport direct, direct_dynamic
 from smallvar._sweeps.direct_dynamic cimport DynamicMeans
+from smallvar._sweeps.direct_table cimport plain_rows
 from smallvar._sweeps.rows cimport Rows
 
 API_VERSION = 1
@@ -18,7 +19,7 @@ cdef int nearest_centers_f(
     const float* x, Py_ssize_t n, Py_ssize_t d, Py_ssize_t stride, const double* centers, Py_ssize_t k, int* labels,
     double* squares
 ) noexcept nogil:
-    cdef Rows rows = direct.plain_rows(x, True, n, d, stride, NULL)
+    cdef Rows rows = plain_rows(x, True, n, d, stride, NULL)
     return direct.nearest_centers(&rows, centers, k, labels, squares)
 
 
@@ -26,7 +27,7 @@ cdef int nearest_centers_d(
     const double* x, Py_ssize_t n, Py_ssize_t d, Py_ssize_t stride, const double* centers, Py_ssize_t k, int* labels,
     double* squares
 ) noexcept nogil:
-    cdef Rows rows = direct.plain_rows(x, False, n, d, stride, NULL)
+    cdef Rows rows = plain_rows(x, False, n, d, stride, NULL)
     return direct.nearest_centers(&rows, centers, k, labels, squares)
 
 
@@ -34,7 +35,7 @@ cdef int means_of_labels_f(
     const float* x, Py_ssize_t n, Py_ssize_t d, Py_ssize_t stride, const double* weight, const int* labels,
     Py_ssize_t k, double* means, double* weights
 ) noexcept nogil:
-    cdef Rows rows = direct.plain_rows(x, True, n, d, stride, weight)
+    cdef Rows rows = plain_rows(x, True, n, d, stride, weight)
     return direct.means_of_labels(&rows, labels, k, means, weights)
 
 
@@ -42,7 +43,7 @@ cdef int means_of_labels_d(
     const double* x, Py_ssize_t n, Py_ssize_t d, Py_ssize_t stride, const double* weight, const int* labels,
     Py_ssize_t k, double* means, double* weights
 ) noexcept nogil:
-    cdef Rows rows = direct.plain_rows(x, False, n, d, stride, weight)
+    cdef Rows rows = plain_rows(x, False, n, d, stride, weight)
     return direct.means_of_labels(&rows, labels, k, means, weights)
 
 
@@ -51,7 +52,7 @@ cdef int dp_means_f(
     Py_ssize_t max_clusters, int max_iter, int* labels, double* centers, Py_ssize_t capacity, Py_ssize_t* n_clusters,
     double* objective, int* n_iter
 ) noexcept nogil:
-    cdef Rows rows = direct.plain_rows(x, True, n, d, stride, weight)
+    cdef Rows rows = plain_rows(x, True, n, d, stride, weight)
     return direct.dp_means(&rows, lam, delayed != 0, max_clusters, max_iter, labels, centers, capacity, n_clusters,
                            objective, n_iter)
 
@@ -61,7 +62,7 @@ cdef int dp_means_d(
     Py_ssize_t max_clusters, int max_iter, int* labels, double* centers, Py_ssize_t capacity, Py_ssize_t* n_clusters,
     double* objective, int* n_iter
 ) noexcept nogil:
-    cdef Rows rows = direct.plain_rows(x, False, n, d, stride, weight)
+    cdef Rows rows = plain_rows(x, False, n, d, stride, weight)
     return direct.dp_means(&rows, lam, delayed != 0, max_clusters, max_iter, labels, centers, capacity, n_clusters,
                            objective, n_iter)
 
@@ -78,7 +79,7 @@ cdef int dynamic_means_step_f(
     void* state, const float* x, Py_ssize_t n, Py_ssize_t stride, const double* weight, int64_t elapsed, int max_iter,
     int64_t* ids, double* objective, int* n_iter
 ) noexcept nogil:
-    cdef Rows rows = direct.plain_rows(x, True, n, columns_of(state), stride, weight)
+    cdef Rows rows = plain_rows(x, True, n, columns_of(state), stride, weight)
     return direct_dynamic.step(<DynamicMeans*> state, &rows, elapsed, max_iter, ids, objective, n_iter)
 
 
@@ -86,7 +87,7 @@ cdef int dynamic_means_step_d(
     void* state, const double* x, Py_ssize_t n, Py_ssize_t stride, const double* weight, int64_t elapsed, int max_iter,
     int64_t* ids, double* objective, int* n_iter
 ) noexcept nogil:
-    cdef Rows rows = direct.plain_rows(x, False, n, columns_of(state), stride, weight)
+    cdef Rows rows = plain_rows(x, False, n, columns_of(state), stride, weight)
     return direct_dynamic.step(<DynamicMeans*> state, &rows, elapsed, max_iter, ids, objective, n_iter)
 
 

@@ -20,7 +20,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_array, gen_batches
 
 from smallvar._core.tables import GAPS_ALLOWED, naming_columns, opened, types_of
-from smallvar._sweeps.nearest import check_memory
+from smallvar._sweeps.nearest_sweep import check_memory
 from smallvar._sweeps.rows import (
     LARGEST_ERROR,
     LARGEST_REACH,

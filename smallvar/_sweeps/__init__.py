@@ -10,12 +10,14 @@ rows, ranges, sums                   any rows; ranges of columns; sums that depe
 state                                points, centers, and bounds on the distances between them
 kernels, simd.h, _tile.h             inner loops: bounds, distances of tiles of points
 dense, sparse                        distances of dense and of sparse rows, approximate and exact
-nearest, fast_centers, new_centers   the sweep over nearest centers, by bounds on distances
+nearest, fast_centers, new_centers   the nearest center of each point, by bounds on distances
+nearest_sweep                        the sweep of an estimator over nearest centers
 exact                                all distances to all centers, for transform and for few rows
 divergences, affine                  Bregman divergences, and the sweep over nearest centers by them
 divergence_merge                     mergers of clusters by a Bregman divergence
 means                                sums and means of clusters, and how centers move to them
 dpmeans, collapsed, noise, merge     sweeps of DP-means and its variants; mergers of clusters
+merge_clusters                       what mergers need to know of the clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed
 boundary, projections                two densities fitted to a histogram; rows on lines
 gaussians                            sweeps over clusters with covariances, moments, mergers
@@ -23,7 +25,8 @@ mixed_rows, mixed, mixed_clusters    rows of several kinds of columns: nearest c
 draws                                systematic draws of rows
 in_order, dynamic, hdp, segments     sweeps in which a point sees what points before have changed
 direct, direct_dynamic               tables in C memory, for cython_api
-direct_memory, direct_sweep          their memory, and the sweep over many rows of theirs
+direct_table, direct_memory          checks, frame and sums of such a table; its memory
+direct_sweep                         the sweep over nearest centers of many rows in C memory
 exchange                             the same for points that are known by a kernel alone
 features                             sweeps over the rows of Z: several features a point
 graph, stopping                      sweeps over the nodes of a graph; when sweeps end

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from smallvar._sweeps.direct cimport Memory
+from smallvar._sweeps.direct_memory cimport Memory
 from smallvar._sweeps.rows cimport Rows
 
 cdef struct OldClusters:    # the clusters that live after a step

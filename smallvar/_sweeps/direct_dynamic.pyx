@@ -9,7 +9,8 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.direct cimport (
+from smallvar._sweeps.direct_memory cimport Memory, extend, free_all, take
+from smallvar._sweeps.direct_table cimport (
     BAD_SIZE,
     BAD_VALUE,
     NO_MEMORY,
@@ -22,7 +23,6 @@ from smallvar._sweeps.direct cimport (
     check_rows,
     reserve_sums,
 )
-from smallvar._sweeps.direct_memory cimport Memory, extend, free_all, take
 from smallvar._sweeps.in_order cimport sc_least, squared_distance
 from smallvar._sweeps.rows cimport Rows, read_row, value_of, weight_of
 from smallvar._sweeps.sums cimport (

@@ -32,7 +32,7 @@ from smallvar._sweeps.means cimport (
     shift_center,
     update_half_distances,
 )
-from smallvar._sweeps.nearest cimport MIN_FAST_CENTERS, assign_chunk, pack_centers, tiles_of_batch
+from smallvar._sweeps.nearest cimport MIN_FAST_CENTERS, assign_chunk, float64_pays, pack_centers, tiles_of_batch
 from smallvar._sweeps.state cimport BIG, CHUNK, ChunkResults, record_move
 from smallvar._sweeps.sums cimport sums_clear
 
@@ -196,11 +196,8 @@ cdef void assign_chunks(DirectSweep* sweep, Py_ssize_t first, Py_ssize_t last) n
 cdef void end_pass(DirectSweep* sweep) noexcept nogil:
     """Shifts are taken off the bounds; approximate distances in float64 from now on, if too many are ambiguous."""
     cdef State* state = &sweep.state
-    cdef Py_ssize_t c, ambiguous = 0
     state.bounds.shifts_taken = True
-    for c in range(chunks(sweep)):
-        ambiguous += state.results.n_ambiguous[c]
-    if state.centers.single and 50 * ambiguous > state.points.n:
+    if float64_pays(state, chunks(sweep)):
         state.centers.single = False
         state.scratch.batch //= 2  # in the same memory
         pack_all(sweep)

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from smallvar._sweeps.nearest cimport NearestSweep
+from smallvar._sweeps.nearest_sweep cimport NearestSweep
 from smallvar._sweeps.state cimport State
 from smallvar._sweeps.sums cimport Sums, sums_t
 

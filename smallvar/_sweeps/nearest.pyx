@@ -24,15 +24,10 @@ centers that were opened since the bounds were made (new_centers.pyx), and point
 a cluster. How distances are computed, for dense and for sparse rows, is in dense.pyx and sparse.pyx.
 """
 
-from cython.parallel cimport prange
-from libc.stdint cimport uintptr_t
 from libc.string cimport memchr, memset
 
-from smallvar._sweeps.dense cimport dense_backend
-from smallvar._sweeps.fast_centers cimport clear_fast_centers
 from smallvar._sweeps.kernels cimport (
     LANES_SINGLE,
-    PANEL,
     SMALLVAR_COMPILER,
     sv_filter,
     sv_filter_again,
@@ -44,14 +39,11 @@ from smallvar._sweeps.kernels cimport (
     sv_set_names,
     sv_upper,
 )
-from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport is_sparse, poll_signals, rows_of
-from smallvar._sweeps.sparse cimport SPARSE_PAD, sparse_backend
+from smallvar._sweeps.parallel cimport PAYS
 from smallvar._sweeps.state cimport (
     BATCH,
     BIG,
     CHUNK,
-    WORK,
     Batch,
     State,
     add_to_batch,
@@ -65,17 +57,12 @@ from smallvar._sweeps.state cimport (
 )
 from smallvar._sweeps.tolerances cimport DISTANCE_MARGIN, FARTHEST_MARGIN
 
-import os
-
-import numpy as np
-
 cdef enum:
     BATCH_BYTES = 1 << 18   # of all tiles of a batch, at most, unless there is only one: a part of the cache
     LISTED_POINTS = 128     # points whose distances to their assigned centers are computed together
     ALMOST_ALL = 16         # a second test that fewer than one in so many pass is not made for the rest of a chunk
     LITTLE = 768            # work of comparing a point with all centers, below which there is no second test;
     OVERHEAD = 6            # a center counts as its columns and so many more
-    FLOAT64_PER_COORDINATE = 6  # memory for one coordinate of a center, in all tables, sums and copies, at most
 
 cdef enum:                  # a chunk's flag of a point
     EXCEEDS = 2             # beyond the penalty from every center; the filters set 0 or 1
@@ -438,275 +425,15 @@ cdef int threads_worth(const State* state, Py_ssize_t points, int n_threads) noe
     return n_threads if points * (state.centers.n * state.points.d + 16) > PAYS else 1
 
 
+cdef bint float64_pays(const State* state, Py_ssize_t n_chunks) noexcept nogil:
+    """Whether so many points were ambiguous in the last sweep that float64 pays: more than one in 50."""
+    cdef Py_ssize_t c, total = 0
+    for c in range(n_chunks):
+        total += state.results.n_ambiguous[c]
+    return state.centers.single and 50 * total > state.points.n
+
+
 cdef void pack_centers(State* state, Py_ssize_t first, int n_threads) noexcept nogil:
     """Bring what approximate distances are computed from up to date, for the centers from ``first`` on."""
     cdef Py_ssize_t size = (state.centers.n - first) * state.points.d
     state.backend.pack(state, first, n_threads if size > PAYS else 1)
-
-
-def check_memory(k, d):
-    """Raise where the dense centers of sparse rows, and what is computed from them, would not fit this machine."""
-    wanted = FLOAT64_PER_COORDINATE * 8 * int(k) * int(d)
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not on every system
-        return
-    if wanted > memory:
-        raise MemoryError(
-            f"{k} clusters of {d} columns take {wanted} bytes, more than the {memory} of this machine, since centers "
-            "are dense: take a larger lam, set max_clusters, or make fewer columns (sklearn's TruncatedSVD)"
-        )
-
-
-cdef void* aligned(const unsigned char[::1] array) noexcept:
-    """The first cache line of an array that has 64 bytes more than are needed."""
-    return <void*> ((<uintptr_t> &array[0] + 63) // 64 * 64)
-
-
-cdef class NearestSweep:
-    """Points, centers and bounds of a fit, and the sweep that assigns each point to its nearest center.
-
-    X : IN array (n, d), float32 or float64, any strides, may be read-only; or sparse rows, as rows_of takes them
-    weight : IN array (n,) float64 in visiting order, or None
-    order : IN array (n,) intp, a permutation: the i-th point visited is row order[i]; None: as given
-    label : INOUT array (n,) int32 in visiting order
-    frame : has ``origin``, array (d,) float64, and ``scale``, a power of two, so that (X - origin) scale is in [-1, 1],
-        and ``rounding``, the squared distance up to which two points may be the same
-    capacity : int, memory for this many centers
-    bounds : bool, keep bounds of the points (else every sweep computes all distances)
-    """
-
-    def __init__(self, X, weight, order, int[::1] label, frame, int n_threads, Py_ssize_t capacity, bint bounds):
-        cdef const double[::1] origin = frame.origin
-        cdef State* state = &self.state
-        cdef Py_ssize_t n = X.shape[0], d = X.shape[1]
-        cdef float[::1] bound
-        if label.shape[0] != n or origin.shape[0] != d:
-            raise ValueError("label and origin must match X")
-        self.label_array, self.frame = np.asarray(label), frame
-        self.arrays = [X, weight, order, np.asarray(origin)]
-        state.points.rows = rows_of(X, weight, order)
-        state.points.n, state.points.d, state.points.labels = n, d, &label[0]
-        state.frame.origin, state.frame.scale, state.frame.rounding = &origin[0], frame.scale, frame.rounding
-        state.backend = sparse_backend() if is_sparse(&state.points.rows) else dense_backend()
-        state.centers.single = True
-        state.penalty.lam, state.penalty.limit = np.inf, BIG
-        self.n_threads = n_threads
-        self.n_chunks = (n + CHUNK - 1) // CHUNK
-        self.min_fast_centers = MIN_FAST_CENTERS
-        self.allocate_results()
-        self.allocate_scratch()
-        if bounds:
-            bound = self.keep(np.full(2 * n, BIG, dtype=np.float32))
-            state.bounds.upper_bounds = &bound[0]
-            state.bounds.lower_bounds = &bound[n]
-        self.reserve(capacity)
-
-    cdef keep(self, array):
-        self.arrays.append(array)
-        return array
-
-    cdef allocate_results(self):
-        """Memory for what each chunk finds."""
-        cdef State* state = &self.state
-        cdef Py_ssize_t chunks = self.n_chunks
-        cdef int[::1] ints = self.keep(np.zeros(3 * chunks, dtype=np.int32))
-        cdef double[::1] doubles = self.keep(np.zeros(chunks))
-        cdef Py_ssize_t[::1] sizes = self.keep(np.zeros(2 * chunks, dtype=np.intp))
-        cdef unsigned short[::1] offsets = self.keep(np.empty(2 * chunks * CHUNK, dtype=np.uint16))
-        cdef int[::1] moved_from = self.keep(np.empty(chunks * CHUNK, dtype=np.int32))
-        state.results.n_moved = &ints[0]
-        state.results.n_exceeding = &ints[chunks]
-        state.results.n_ambiguous = &ints[2 * chunks]
-        state.results.farthest_distance = &doubles[0]
-        state.results.farthest = &sizes[0]
-        state.results.n_approximate = &sizes[chunks]
-        state.results.moved = &offsets[0]
-        state.results.exceeding = &offsets[chunks * CHUNK]
-        state.results.moved_from = &moved_from[0]
-
-    cdef allocate_scratch(self):
-        """Memory of each thread for the tiles of a batch; of sparse rows zeros, for expanded rows."""
-        cdef State* state = &self.state
-        # a float64 tile takes as much, for half the points; and so does one of exact distances of sparse rows
-        cdef Py_ssize_t tile_bytes = LANES_SINGLE * <Py_ssize_t> sizeof(float) * state.points.d
-        cdef Py_ssize_t tiles = tiles_of_batch(state.points.d)
-        cdef unsigned char[::1] memory
-        state.scratch.size = tile_bytes * tiles + 64
-        state.scratch.batch = LANES_SINGLE * tiles
-        memory = self.keep(np.zeros(state.scratch.size * self.n_threads + 64, dtype=np.uint8))
-        state.scratch.memory = <char*> aligned(memory)
-
-    cpdef reserve(self, Py_ssize_t capacity):
-        """Make memory for this many centers; those that are there stay."""
-        cdef State* state = &self.state
-        cdef Py_ssize_t k = min(state.centers.n, self.capacity), d = state.points.d
-        cdef double[:, ::1] coordinates
-        cdef float[:, ::1] tables
-        cdef int[::1] fast
-        cdef unsigned char[::1] is_fast
-        if capacity <= self.capacity:
-            return
-        if is_sparse(&state.points.rows):
-            check_memory(capacity, d)
-        capacity = (capacity // PANEL + 2) * PANEL  # full panels, as dense.pyx packs centers, and some to spare
-        arrays = {
-            "coordinates": np.zeros((capacity, d)),
-            "tables": np.full((7, capacity), BIG, dtype=np.float32),
-            "fast": np.zeros(capacity, dtype=np.int32),
-            "is_fast": np.zeros(capacity, dtype=np.uint8),
-        }
-        if self.center_arrays is not None:
-            arrays["coordinates"][:k] = self.center_arrays["coordinates"][:k]
-            arrays["tables"][:, :k] = self.center_arrays["tables"][:, :k]
-            arrays["fast"][:state.fast.n] = self.center_arrays["fast"][:state.fast.n]
-            arrays["is_fast"][:k] = self.center_arrays["is_fast"][:k]
-        self.center_arrays, self.capacity = arrays, capacity
-        coordinates, tables = arrays["coordinates"], arrays["tables"]
-        fast, is_fast = arrays["fast"], arrays["is_fast"]
-        state.centers.coordinates = &coordinates[0, 0]
-        state.bounds.center_shift, state.bounds.max_other_shift = &tables[0, 0], &tables[1, 0]
-        state.bounds.max_other_shift_fast, state.bounds.center_half_distances = &tables[2, 0], &tables[3, 0]
-        state.bounds.new_center_half_distances = &tables[4, 0]
-        state.bounds.last_new_center_distances, state.bounds.batch_distances = &tables[5, 0], &tables[6, 0]
-        state.fast.indices, state.fast.is_fast = &fast[0], &is_fast[0]
-        self.reserve_packed()
-
-    cdef reserve_packed(self):
-        """Memory for what approximate distances are computed from, filled anew."""
-        cdef State* state = &self.state
-        cdef Py_ssize_t d = state.points.d, stride = self.capacity, bytes_each = 4 if state.centers.single else 8
-        cdef bint sparse = is_sparse(&state.points.rows)
-        cdef Py_ssize_t pad = SPARSE_PAD if sparse else 0
-        cdef unsigned char[::1] values, norms
-        cdef double[::1] doubles
-        if sparse:
-            stride = (self.capacity + SPARSE_PAD - 1) // SPARSE_PAD * SPARSE_PAD
-        self.packed_arrays = []
-        for table in range(1 if sparse else 2):  # of all centers, and of dense rows that of the fast ones
-            values = np.zeros(bytes_each * (d * stride + pad) + 64, dtype=np.uint8)
-            norms = np.zeros(bytes_each * (stride + pad) + 64, dtype=np.uint8)
-            self.packed_arrays += [np.asarray(values), np.asarray(norms)]
-            if table == 0:
-                state.centers.packed.values, state.centers.packed.norms = aligned(values), aligned(norms)
-                state.centers.packed.stride = stride
-            else:
-                state.fast.packed.values, state.fast.packed.norms = aligned(values), aligned(norms)
-                state.fast.packed.stride = stride
-        if sparse:
-            state.scratch.stride = stride + SPARSE_PAD
-            doubles = np.zeros(stride + self.n_threads * state.scratch.stride)
-            self.packed_arrays.append(np.asarray(doubles))
-            state.centers.squared_norms, state.scratch.distances = &doubles[0], &doubles[stride]
-        with nogil:
-            self.pack(0)
-            if state.fast.n > 0:
-                state.backend.copy_fast(state)
-
-    cdef void pack(self, Py_ssize_t first) noexcept nogil:
-        """Bring what approximate distances are computed from up to date, for the centers from ``first`` on."""
-        pack_centers(&self.state, first, self.n_threads)
-
-    @property
-    def k(self):
-        """Number of centers."""
-        return self.state.centers.n
-
-    @property
-    def centers(self):
-        """Copy of the centers, (k, d)."""
-        return self.center_arrays["coordinates"][:self.state.centers.n].copy()
-
-    @property
-    def labels(self):
-        """Labels in visiting order, the caller's array."""
-        return self.label_array
-
-    @property
-    def n_approximate(self):
-        """Distances that were approximated in the last sweep."""
-        cdef Py_ssize_t c, total = 0
-        for c in range(self.n_chunks):
-            total += self.state.results.n_approximate[c]
-        return total
-
-    @property
-    def needs_float64(self):
-        """Whether so many points were ambiguous in the last sweep that float64 pays: more than one in 50."""
-        cdef Py_ssize_t c, total = 0
-        for c in range(self.n_chunks):
-            total += self.state.results.n_ambiguous[c]
-        return self.state.centers.single and 50 * total > self.state.points.n
-
-    def use_float64(self):
-        """Approximate distances in float64 from now on; bounds still hold."""
-        if self.state.centers.single:
-            self.state.centers.single = False
-            self.state.scratch.batch = self.state.scratch.batch // 2  # in the same memory
-            self.reserve_packed()
-
-    def set_centers(self, const double[:, ::1] centers):
-        """Replace all centers; bounds no longer hold."""
-        cdef State* state = &self.state
-        cdef Py_ssize_t k, j, d = state.points.d
-        if centers.shape[1] != d:
-            raise ValueError(f"centers must have {d} columns, got {centers.shape[1]}")
-        clear_fast_centers(state)
-        state.centers.n = 0
-        self.reserve(centers.shape[0])
-        state.centers.n = centers.shape[0]
-        for k in range(state.centers.n):
-            for j in range(d):
-                state.centers.coordinates[k * d + j] = centers[k, j]
-        self.pack(0)
-        state.bounds.valid = False
-        state.bounds.shifts_taken = False
-        state.bounds.opened = False
-
-    def assign(self):
-        """One sweep: the nearest center of every point; opens none."""
-        cdef Py_ssize_t first = 0, last
-        with nogil:
-            while first < self.n_chunks:
-                last = min(self.n_chunks, first + self.chunks_at_once())
-                self.assign_chunks(first, last)
-                # + 2: the row itself is read once or twice
-                self.check_signals((last - first) * CHUNK * (self.state.centers.n + 2))
-                first = last
-        self.state.bounds.shifts_taken = True
-
-    cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-        cdef State* state = &self.state
-        cdef Py_ssize_t chunk
-        cdef ParallelLoop loop = begin_loop(last - first, self.threads_for((last - first) * CHUNK))
-        if loop.threads == 1:
-            for chunk in range(first, last):
-                assign_chunk(state, chunk, 0)
-        else:
-            for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                assign_chunk(state, chunk, begin_chunk(&loop))
-        end_loop(&loop)
-
-    cdef Py_ssize_t chunks_at_once(self) noexcept nogil:
-        """Chunks between two checks for signals, in a sweep that may need every distance.
-
-        At least two for each thread; the rest of the work on a point counts as 64 distances.
-        """
-        return max(
-            <Py_ssize_t> 2 * self.n_threads, WORK // (CHUNK * (self.state.centers.n + 64) * self.state.points.d)
-        )
-
-    cdef Py_ssize_t chunks_of_rows(self) noexcept nogil:
-        """Chunks between two checks for signals, where each row is read once."""
-        return max(<Py_ssize_t> 1, WORK // (CHUNK * self.state.points.d))
-
-    cdef int check_signals(self, Py_ssize_t rows) except -1 nogil:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed, after some tenths of a second of work.
-
-        rows : distances computed, or rows read, since the last call
-        """
-        return poll_signals(&self.work, rows * self.state.points.d, WORK)
-
-    cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
-        """One thread where waking others would cost more time than it saves."""
-        return threads_worth(&self.state, points, self.n_threads)
