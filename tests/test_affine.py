@@ -8,7 +8,8 @@ from smallvar._sweeps.affine import UNSURE, AffineSweep
 from smallvar._sweeps.divergences import divergences, summands, within_members
 
 from smallvar import BregmanDPMeans
-from smallvar._centers.divergence import DIVERGENCES, DivergenceSweep, Reference, SumsFrame
+from smallvar._centers.divergence import DivergenceSweep, Reference, SumsFrame
+from smallvar._centers.divergence_rules import DIVERGENCES
 
 NAMES = ("kl", "itakura_saito", "logistic")
 

@@ -27,8 +27,9 @@ from smallvar import BregmanDPMeans, DPMeans, DynamicMeans, HDPMeans, Mahalanobi
 from smallvar._centers import divergence as divergence_module
 from smallvar._centers import gaussian_path
 from smallvar._centers import gaussians as gaussians_module
-from smallvar._centers.divergence import DIVERGENCES, DivergenceSweep, Reference, SumsFrame
+from smallvar._centers.divergence import DivergenceSweep, Reference, SumsFrame
 from smallvar._centers.divergence_path import poisson_deviance
+from smallvar._centers.divergence_rules import DIVERGENCES
 
 NAMES = ("kl", "itakura_saito", "logistic")
 ALGORITHMS = ("serial", "delayed", "collapsed")

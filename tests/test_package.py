@@ -125,7 +125,7 @@ LAYERS = {
             "minibatch",
         ),
         *("noise", "uniform_noise", "robust", "shapes"),
-        *("divergence", "divergence_path", "bregman", "spherical", "gaussians"),
+        *("divergence_rules", "divergence", "divergence_path", "bregman", "spherical", "gaussians"),
         *(
             "gaussian_path",
             "gaussian_number",
@@ -144,7 +144,15 @@ LAYERS = {
         *("measure", "deviances", "single", "mixed_path", "families", "imputing", "mixed_dpmeans"),
     ),
     "_features": ("feature_estimator", "feature_path", "bpmeans"),
-    "_kernel": ("gram", "partition", "kernel_dpmeans", "kernel_hdp", "relaxation", "spectral"),
+    "_kernel": (
+        "gram",
+        "partition",
+        "collapsed_sums",
+        "kernel_dpmeans",
+        "kernel_hdp",
+        "relaxation",
+        "spectral",
+    ),
     "_time": (
         *("moving", "rule_step", "dynamic", "tune", "exchange", "dynamic_kernel"),
         *("record", "description", "visit", "segment_start", "segments"),

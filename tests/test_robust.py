@@ -29,7 +29,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import smallvar
 from smallvar import BPMeans, BregmanDPMeans, DPMeans, HDPMeans, KernelDPMeans
-from smallvar._centers.divergence import DIVERGENCES
+from smallvar._centers.divergence_rules import DIVERGENCES
 from smallvar._core import config
 from smallvar._core.estimator import _changing
 from smallvar._core.lapack import eigh, stoppable

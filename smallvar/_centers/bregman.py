@@ -13,7 +13,6 @@ from scipy.spatial.distance import cdist
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.divergence import (
-    DIVERGENCES,
     DivergenceSweep,
     Reference,
     SumsFrame,
@@ -23,6 +22,7 @@ from smallvar._centers.divergence import (
     sweep_at,
 )
 from smallvar._centers.divergence_path import Family
+from smallvar._centers.divergence_rules import DIVERGENCES
 from smallvar._centers.dpmeans import DPMeans, RowsProblem
 from smallvar._centers.starts import Start, run_starts
 from smallvar._core.config import at_most_blas_threads

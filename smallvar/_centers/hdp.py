@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.bregman import DivergenceMixin
 from smallvar._centers.center_estimator import NearestCenters
-from smallvar._centers.divergence import DIVERGENCES
 from smallvar._centers.divergence_hdp import DivergenceHDPProblem
+from smallvar._centers.divergence_rules import DIVERGENCES
 from smallvar._centers.hdp_choice import choose_number
 from smallvar._centers.hdp_problem import HDPProblem, LocalClusters
 from smallvar._centers.starts import DPFit, run_starts

@@ -539,5 +539,10 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         fitted = self._fitted_rows
         # a pickle leaves the rows out, so what they are needed for is computed before
         if fitted is not None and fitted.are_there:
-            copy_of(self)._row_model()
+            one = copy_of(self)
+            try:
+                one._threads()
+            except (TypeError, ValueError):  # a parameter set since, which the next fit refuses
+                one.n_threads = 1
+            one._row_model()
         return super().__getstate__()
