@@ -21,7 +21,7 @@ and the convexity of 1 / y, a column costs at least 1.5 K t^2 over
     s (3 - s) / 3                      for fractions, the sum of 1 / s and 1 / (3 - s) being 3 / (s (3 - s)).
 """
 
-from libc.math cimport HUGE_VAL, fabs
+from libc.math cimport HUGE_VAL
 
 from smallvar._sweeps.divergences cimport C_ITAKURA_SAITO, C_KULLBACK_LEIBLER, summand
 from smallvar._sweeps.rows cimport poll_signals, refuse_rows
@@ -31,21 +31,20 @@ import numpy as np
 
 from smallvar._sweeps.sums import SMALLEST_POSITIVE
 
+cdef extern from "_divergence_bounds.h" nogil:
+    # OUT the last argument: the sum over columns of the bounds above, divided by K
+    void sd_counts(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*)
+    void sd_positive(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*)
+    void sd_fractions(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*)
+
 cdef enum:
     DIVERGENCE_MERGE_WORK = 1 << 26     # summands between two checks for signals
 
 cdef extern from *:
     """
-    #define SMALLVAR_TERM_ROUNDING 0x1p-40
     #define SMALLVAR_BOUND_ROUNDING (1.0 - 0x1p-30)
-    #define SMALLVAR_LEAST_DIVISOR 1e-300
-    #define SMALLVAR_FRACTION_ROUNDING 0x1p-50
     """
-    # of t (of t / m for positive values): a summand of an exact cost may be too low by this
-    const double TERM_ROUNDING "SMALLVAR_TERM_ROUNDING"
     const double BOUND_ROUNDING "SMALLVAR_BOUND_ROUNDING"   # a factor: makes up for the rounding of sums
-    const double LEAST_DIVISOR "SMALLVAR_LEAST_DIVISOR"     # absolute: added to divisors that are 0 where t is 0
-    const double FRACTION_ROUNDING "SMALLVAR_FRACTION_ROUNDING"     # absolute: of 1 - m for a fraction m
 
 
 cdef struct DivergenceClusters:
@@ -87,33 +86,21 @@ cdef double cost_of(const DivergenceClusters* clusters, Py_ssize_t a, Py_ssize_t
 
 cdef void bound_costs(const DivergenceClusters* clusters, Py_ssize_t a, Py_ssize_t first) noexcept nogil:
     """Lower bounds of the costs of merging cluster a with those from ``first`` on; NaN beyond float64."""
-    cdef Py_ssize_t j, b, k = clusters.k
-    cdef double x, y, t, m, s, w = clusters.weight[a]
-    cdef const double* column
+    cdef Py_ssize_t b, k = clusters.k, d = clusters.d
+    cdef double w = clusters.weight[a]
+    cdef const double* mean = clusters.mean + a * d
+    cdef const double* columns = clusters.columns + first
     cdef const double* weight = clusters.weight
     cdef double* bounds = clusters.bounds
     cdef double* shares = clusters.shares
     for b in range(first, k):
-        bounds[b], shares[b] = 0.0, weight[b] / (w + weight[b])
-    for j in range(clusters.d):
-        x, column = clusters.mean[a * clusters.d + j], clusters.columns + j * k
-        if clusters.kind == C_KULLBACK_LEIBLER:
-            for b in range(first, k):
-                y = column[b]
-                t, m = fabs(y - x), x + shares[b] * (y - x)
-                bounds[b] += t * (1.5 * t / (x + y + m + LEAST_DIVISOR) - TERM_ROUNDING)
-        elif clusters.kind == C_ITAKURA_SAITO:
-            for b in range(first, k):
-                y = column[b]
-                m = x + shares[b] * (y - x)
-                t = fabs(y - x) / m
-                bounds[b] += t * (1.5 * t * (m / (2.0 * (x + y) - m)) - TERM_ROUNDING)
-        else:
-            for b in range(first, k):
-                y = column[b]
-                t, m = fabs(y - x), x + shares[b] * (y - x)
-                s = (1.0 - x) + (1.0 - y) + (1.0 - m) + FRACTION_ROUNDING
-                bounds[b] += t * (4.5 * t / ((x + y + m + LEAST_DIVISOR) * s) - TERM_ROUNDING)
+        shares[b] = weight[b] / (w + weight[b])
+    if clusters.kind == C_KULLBACK_LEIBLER:
+        sd_counts(mean, d, columns, k, k - first, shares + first, bounds + first)
+    elif clusters.kind == C_ITAKURA_SAITO:
+        sd_positive(mean, d, columns, k, k - first, shares + first, bounds + first)
+    else:
+        sd_fractions(mean, d, columns, k, k - first, shares + first, bounds + first)
     for b in range(first, k):
         bounds[b] = w * shares[b] * bounds[b] * BOUND_ROUNDING if b != a and weight[b] > 0.0 else HUGE_VAL
 
