@@ -8,7 +8,8 @@ import ctypes
 import threading
 
 import numpy as np
-from scipy.linalg import LinAlgError, cython_lapack, solve_triangular
+from scipy.linalg import LinAlgError, cython_lapack
+from scipy.linalg.lapack import dtrtrs
 
 from smallvar._sweeps.rows import UNSOUND
 
@@ -109,8 +110,14 @@ def cholesky(A):
 
 def solve_lower(L, B):
     """The solution X of L X = B, L lower triangular."""
-    options = {"lower": True, "check_finite": False}
-    return stoppable_if_large(solve_triangular, L, B, quick=QUICK_FACTOR, **options)
+    # as solve_triangular, whose checks take longer than small systems; LAPACK reads columns
+    by_rows = int(not L.flags.f_contiguous)
+    triangle = L.T if by_rows else L
+    options = {"lower": 1 - by_rows, "trans": by_rows}
+    X, singular = stoppable_if_large(dtrtrs, triangle, B, quick=QUICK_FACTOR, **options)
+    if singular:
+        raise LinAlgError(f"row {singular - 1} of the factor has a diagonal of 0")
+    return X
 
 
 def svd(A, **options):

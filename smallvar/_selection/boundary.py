@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cholesky
 from scipy.sparse import issparse
 
+from smallvar._core.lapack import solve_lower
 from smallvar._core.validation import some_rows
 from smallvar._sweeps.boundary import distribution, fit, valley
 from smallvar._sweeps.projections import histogram, places_without_itself
@@ -161,15 +162,15 @@ def _products(X, R, added, difference):
         A = R.T @ R
         A.flat[:: len(A) + 1] += added
         L = cholesky(A, lower=True)
-        x = solve_triangular(L, X.T, lower=True)
-        y = solve_triangular(L, difference, lower=True)
+        x = solve_lower(L, X.T)
+        y = solve_lower(L, difference)
         return np.square(x).sum(axis=0), y @ x, y @ y
     # Woodbury: added A^-1 = I - R' (R R' + added I)^-1 R
     G = R @ R.T
     G.flat[:: len(G) + 1] += added
     L = cholesky(G, lower=True)
-    x = solve_triangular(L, R @ X.T, lower=True)
-    y = solve_triangular(L, R @ difference, lower=True)
+    x = solve_lower(L, R @ X.T)
+    y = solve_lower(L, R @ difference)
     out = np.square(X).sum(axis=1) - np.square(x).sum(axis=0), X @ difference - y @ x
     return *(product / added for product in out), (difference @ difference - y @ y) / added
 
