@@ -12,11 +12,12 @@ from helpers import fit, never_rises, seeds
 from numpy.testing import assert_allclose
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
+from smallvar._sweeps.residual_density import tangent_vectors
 
 from smallvar import DPMeans, SphericalDPMeans, UnclearNumberWarning
 from smallvar._centers import unit_rows
 from smallvar._selection.sample import PathClustering
-from smallvar._selection.sphere import _Tangents, directions, sharpest
+from smallvar._selection.sphere import OFTEN, _Cluster, directions, sharpest
 
 FAMILIES = (
     "plain",
@@ -699,14 +700,32 @@ def test_tangent_vectors(tight):
     c = 1.0 - 0.5 * np.square(rows - centers[labels]).sum(axis=1)
     expected = (rows - c[:, None] * centers[labels]) / np.sqrt(0.5 * (1.0 + c))[:, None]
     unit = np.sqrt(np.square(expected).mean())
-    tangents = _Tangents(rows, labels, 3, centers, 1.0 - c, 0.5 * (1.0 + c), unit)
-    np.testing.assert_allclose(
-        tangents.squares * unit**2, np.square(expected).sum(axis=1), rtol=1e-9
-    )
     for k in range(3):
-        i, vectors = tangents.of(k)
-        np.testing.assert_array_equal(i, np.flatnonzero(labels == k))
-        np.testing.assert_allclose(vectors, expected[i] / unit, rtol=1e-6, atol=1e-6)
+        i = np.flatnonzero(labels == k)
+        for length in (1.0, 3.0):
+            X = rows * length
+            vectors = tangent_vectors(X, i, centers[k], 1.0 - c, 0.5 * (1.0 + c), length)
+            np.testing.assert_allclose(vectors / unit, expected[i] / unit, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 5, 40])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_squared_lengths_by_the_covariance_of_a_cluster(n, weighted):
+    """By a factor of the matrix, and by the eigenvectors of clusters that stay as they are."""
+    rng = np.random.default_rng(n)
+    vectors, a, b = rng.normal(size=(n, 10)).astype(np.float32), 0.6, 0.3
+    weight = rng.uniform(0.5, 2.0, size=n) if weighted else None
+    w = np.ones(n) if weight is None else weight
+    S = a * np.eye(10) + b * (vectors.T * w) @ vectors
+    expected = w * np.einsum("ij,ij->i", vectors @ np.linalg.inv(S), vectors)
+    cluster = _Cluster(vectors.copy(), weight, True)
+    np.testing.assert_allclose(cluster.lengths, np.square(vectors).sum(axis=1), rtol=1e-6)
+    for _ in range(OFTEN + 1):
+        squares, logdet, trace = cluster.measure(a, b, True)
+        np.testing.assert_allclose(squares, expected, rtol=1e-5)
+        assert logdet == pytest.approx(np.linalg.slogdet(S)[1])
+        assert trace == pytest.approx(np.trace(np.linalg.inv(S)))
+    assert cluster.values is not None
 
 
 def criteria(values):

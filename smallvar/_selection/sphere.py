@@ -12,8 +12,8 @@ sphere. A von Mises-Fisher density is a spherical Gaussian there.
 from itertools import pairwise
 
 import numpy as np
-from scipy.linalg.blas import strmm, strsm
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg.blas import strsm
+from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import gammaln
 
 from smallvar._core.frame import RowsFrame
@@ -21,7 +21,9 @@ from smallvar._selection.columns import recorded
 from smallvar._selection.criterion import PER_CLUSTER, Relabeled
 from smallvar._selection.descent import descent_by_squares
 from smallvar._selection.directions import PARAMETER_PRICE, ZERO_VARIANCE
-from smallvar._sweeps.residual_density import fit_residual_density
+from smallvar._sweeps.projections import sort_rows
+from smallvar._sweeps.residual_density import fit_residual_density, tangent_vectors
+from smallvar._sweeps.rows import UNSOUND
 
 # directions in which clusters have covariances of their own: of more columns, the longest ones
 OWN_DIRECTIONS = 128
@@ -35,9 +37,12 @@ PER_COORDINATE = 1.0
 # their price, clusters are worth that only because they describe what the density of one misses
 # (at the minimum the slope is small in any case, where pieces become clusters little by little)
 RISE, BEYOND = 0.5, 1.25
-# rows for each direction from which multiplying by an inverse takes less time than solving
-INVERTED = 2
-TANGENT_ROWS = 256  # rows at a time, so that blocks stay in the cache
+# rows for each direction up to which a matrix of products of rows takes less time than one of
+# products of directions
+FEW_ROWS = 0.6
+# clusterings with the same cluster from which its eigenvectors take less time than a Cholesky
+# factor for each of them
+OFTEN = 6
 OPPOSITE = 1e-12  # least value of (1 + c) / 2, which is 0 for rows opposite of their center
 
 
@@ -69,11 +74,11 @@ class DirectionCriterion:
         # constant columns are left out, so rows may have another length than 1, all the same
         self.length = np.sqrt(np.square(X[0], dtype=np.float64).sum()) or 1.0
         self.columns = self._long_columns()
-        rows = X if self.columns is None else X[:, self.columns]
-        self.rows = np.asarray(rows, dtype=np.float64) / self.length
+        self.rows = np.ascontiguousarray(X if self.columns is None else X[:, self.columns])
         # of tangent vectors, the directions with covariances of clusters, and all others
         self.own = min(self.rank, self.rows.shape[1])
         self.others = self.rank - self.own
+        self.clusters = {}  # of the clustering before, by the numbers of their rows
 
     def _long_columns(self):
         """The columns of the largest second moments, at most OWN_DIRECTIONS; None for all."""
@@ -103,9 +108,12 @@ class DirectionCriterion:
         variance = total / n / d * u / max(u - K, 1) + floor
         if not variance > ZERO_VARIANCE:
             return V + round_value, None, error
-        tangents = _Tangents(self.rows, sweep.labels, K, mu, apart, half, np.sqrt(variance))
-        along = tangents.squares * variance
-        S = _OwnCovariances(self, sweep, tangents, floor, self._variance(along, K) + floor)
+        clusters, along = self._clusters(sweep, mu, apart, half), lengths
+        if self.others:
+            along = np.empty_like(lengths)
+            for rows, cluster in clusters:
+                along[rows] = cluster.lengths
+        S = _OwnCovariances(self, sweep, clusters, floor, self._variance(along, K) + floor)
         own, logdet = S.squares, S.log_determinant
         if self.others:
             rest = np.maximum(lengths - along, 0.0)
@@ -128,6 +136,24 @@ class DirectionCriterion:
         deviance, is_t = fit_residual_density(squares, self.weight, labels, back, self.n, d)
         return u * (deviance + logdet) + np.log(u) * PARAMETER_PRICE * (1 + is_t)
 
+    def _clusters(self, sweep, mu, apart, half):
+        """The numbers of the rows of each cluster, and the _Cluster of their tangent vectors.
+
+        That is the one of the clustering before, if it has a cluster of the same rows.
+        """
+        order, first = sort_rows(sweep.labels.astype(np.intp), None, sweep.k)
+        all_rows, clusters = [order[i:j] for i, j in pairwise(first)], {}
+        for center, rows in zip(mu, all_rows, strict=True):
+            key = rows.tobytes()
+            if key in self.clusters:
+                clusters[key] = self.clusters[key]
+                continue
+            vectors = tangent_vectors(self.rows, rows, center, apart, half, self.length)
+            weight = None if self.weight is None else self.weight[rows]
+            clusters[key] = _Cluster(vectors, weight, self.others > 0)
+        self.clusters = clusters
+        return list(zip(all_rows, clusters.values(), strict=True))
+
     def _angles(self, sweep, squares):
         """The directions of centers in the columns of ``rows``; 1 - c and (1 + c) / 2 of each row.
 
@@ -142,35 +168,63 @@ class DirectionCriterion:
         apart = np.clip(apart, 0.0, 2.0)
         half = np.maximum(1.0 - 0.5 * apart, OPPOSITE)
         mu = means / size[:, None]
-        return mu if self.columns is None else mu[:, self.columns], apart, half
+        return mu if self.columns is None else mu.take(self.columns, axis=1), apart, half
 
 
-class _Tangents:
-    """Tangent vectors of rows, over the length ``unit``, in the order of their clusters.
+class _Cluster:
+    """Tangent vectors of the rows of a cluster, and their squared lengths by matrices a I + b A.
 
-    Their differences are of float64, what is kept is float32: no covariance that they are measured
-    by has a variance below a fixed share of the pooled one, see PRIOR_ROWS.
+    A is their scatter. The vectors are float32: no covariance that they are measured by has a
+    variance below a fixed share of the pooled one, see PRIOR_ROWS. With the matrix Z of vectors
+    times roots of weights, A = Z' Z; of few rows the products Z Z' are used, as
+
+        Z (a I + b A)^-1 Z' = (I - a (a I + b Z Z')^-1) / b.
     """
 
-    def __init__(self, rows, labels, k, mu, apart, half, unit):
-        self.order, self.unit = np.argsort(labels, kind="stable"), unit
-        self.ends = np.append(0, np.cumsum(np.bincount(labels, minlength=k)))
-        self.rows, self.squares = np.empty(rows.shape, dtype=np.float32), np.empty(len(rows))
-        cosine, factor = 1.0 - apart, 1.0 / (unit * np.sqrt(half))
-        for j, (first, end) in enumerate(pairwise(self.ends)):
-            for start in range(first, end, TANGENT_ROWS):
-                part = slice(start, min(start + TANGENT_ROWS, end))
-                i = self.order[part]
-                t = rows[i]
-                t -= cosine[i, None] * mu[j]
-                t *= factor[i, None]
-                self.squares[i] = np.einsum("ij,ij->i", t, t)
-                self.rows[part] = t
+    def __init__(self, vectors, weight, with_lengths):
+        self.lengths = None
+        if with_lengths:
+            self.lengths = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+        self.weight, self.seen, self.values = weight, 0, None
+        if weight is not None:
+            vectors *= np.sqrt(weight, dtype=vectors.dtype)[:, None]
+        self.Z, self.few = vectors, len(vectors) < FEW_ROWS * vectors.shape[1]
+        self.products = vectors @ vectors.T if self.few else vectors.T @ vectors
+        # of a I + b A, so many more eigenvalues are a
+        self.others = vectors.shape[1] - len(self.products)
 
-    def of(self, k):
-        """Numbers of the rows of cluster k, and their tangent vectors."""
-        part = slice(self.ends[k], self.ends[k + 1])
-        return self.order[part], self.rows[part]
+    def measure(self, a, b, trace):
+        """Weighted squared lengths, and log determinant and trace of the inverse of the matrix.
+
+        The trace may be None unless it is wanted.
+        """
+        self.seen += 1
+        if self.seen == OFTEN:
+            self._decompose()
+        if self.values is not None:
+            e = a + b * self.values
+            logdet, trace = np.log(e).sum(), (1.0 / e).sum() + self.others / a
+            return self.Z @ (1.0 / e).astype(np.float32), logdet + self.others * np.log(a), trace
+        M = self.products.astype(np.float64)
+        M *= b
+        M.flat[:: len(M) + 1] += a
+        R, failed = dpotrf(M.T, overwrite_a=1)  # M = R' R
+        if failed:
+            raise ValueError(UNSOUND)
+        logdet = 2.0 * np.log(R.diagonal()).sum() + self.others * np.log(a)
+        inverse = dtrtri(R)[0] if self.few or trace else None
+        trace = None if inverse is None else np.square(inverse).sum() + self.others / a
+        if self.few:
+            return (1.0 - a * np.einsum("ij,ij->i", inverse, inverse)) / b, logdet, trace
+        P = strsm(1.0, R.astype(np.float32), self.Z.T, trans_a=1)
+        return np.einsum("ij,ij->j", P, P), logdet, trace
+
+    def _decompose(self):
+        """Find eigenvalues of A, and replace Z by its squares along the eigenvectors."""
+        values, vectors = np.linalg.eigh(self.products.astype(np.float64))
+        self.values = values.clip(0.0)
+        parts = np.square(vectors) * self.values if self.few else np.square(self.Z @ vectors)
+        self.Z, self.products = parts.astype(np.float32), None
 
 
 class _OwnCovariances:
@@ -185,48 +239,38 @@ class _OwnCovariances:
     the likelihood of Gaussian rows integrated over S_k, less that at S_k.
     """
 
-    def __init__(self, criterion, sweep, tangents, floor, variance):
+    def __init__(self, criterion, sweep, clusters, floor, variance):
         u, n, d = criterion.distinct, criterion.n, criterion.own
         m = PRIOR_ROWS * d + 2
-        prior, scale = m + d + 1, tangents.unit**2 / variance  # degrees of freedom of the prior
-        halves = 0.5 * (prior - np.arange(d))
-        gammas, unit = gammaln(halves).sum(), np.sqrt(scale)
-        self.squares, self.price, self.log_determinant = np.empty(len(sweep.labels)), 0.0, 0.0
-        size = tangents.rows.shape[1]
-        for k, weight in enumerate(sweep.weights):
-            (rows, Z), count = tangents.of(k), u * weight / n
-            w = None if criterion.weight is None else criterion.weight[rows]
-            W = Z if w is None else Z * w[:, None].astype(Z.dtype)
-            # count - 1 degrees of freedom; the variance within steps is not seen by the rows
-            factor = u / n * count / max(count - 1.0, 1.0)
-            A = (Z.T @ W).astype(np.float64)
-            A *= factor * scale / (m + count)
-            A.flat[:: size + 1] += (m + count * floor / variance) / (m + count)
-            L = np.linalg.cholesky(A)  # of S
-            # Z is not needed any more: its place is taken by Z L^-T
-            if floor or len(Z) > INVERTED * size:
-                inverse = dtrtri(L, lower=1)[0]
-                P = strmm(unit, inverse.T.astype(Z.dtype), Z.T, trans_a=1, overwrite_b=1).T
-            else:
-                P = strsm(unit, L.T.astype(Z.dtype), Z.T, trans_a=1, overwrite_b=1).T
-            squares = np.einsum("ij,ij->i", P, P).astype(np.float64)
-            # of A S^-1
-            trace = factor * float(squares.sum() if w is None else w @ squares)
+        counts, size = u * sweep.weights / n, criterion.rows.shape[1]
+        # count - 1 degrees of freedom; the variance within steps is not seen by the rows
+        factors = u / n * counts / np.maximum(counts - 1.0, 1.0)
+        a = (m + counts * floor / variance) / (m + counts)  # S_k / v = a I + b A_k
+        b = factors / variance / (m + counts)
+        self.squares = np.empty(len(sweep.labels))
+        # of S_k / v, and of A_k S_k^-1
+        logdets, traces = np.empty(sweep.k), np.empty(sweep.k)
+        for k, (rows, cluster) in enumerate(clusters):
+            squares, logdets[k], inverse = cluster.measure(a[k], b[k], floor > 0.0)
+            squares = squares.astype(np.float64) / variance
+            traces[k] = factors[k] * squares.sum()
+            if cluster.weight is not None:
+                squares /= cluster.weight
             if floor:
-                within = np.square(inverse).sum() * floor / variance
+                within = inverse * floor / variance
                 squares += within
-                trace += count * within
+                traces[k] += counts[k] * within
             self.squares[rows] = squares
-            logdet = 2.0 * np.log(L.diagonal()).sum()
-            if size > d:  # the direction of the center, in which S is that of the prior
-                logdet -= np.log((m + count * floor / variance) / (m + count)) * (size - d)
-            self.log_determinant += weight / n * logdet
-            # the ratio of multivariate gamma functions
-            self.price -= 2.0 * float(gammaln(halves + 0.5 * count).sum() - gammas)
-            self.price -= prior * d * np.log(m)
-            self.price += (prior + count) * (logdet + d * np.log(m + count))
-            self.price -= count * (logdet + d * np.log(2.0)) + trace
-        self.log_determinant += d * np.log(variance)
+        # the direction of the center, in which S is that of the prior
+        logdets -= np.log(a) * (size - d)
+        self.log_determinant = sweep.weights @ logdets / n + d * np.log(variance)
+        prior = m + d + 1  # degrees of freedom
+        halves = 0.5 * (prior - np.arange(d))
+        # the ratio of multivariate gamma functions
+        gammas = gammaln(halves + 0.5 * counts[:, None]).sum() - sweep.k * gammaln(halves).sum()
+        self.price = -2.0 * gammas - sweep.k * prior * d * np.log(m)
+        self.price += (prior + counts) @ (logdets + d * np.log(m + counts))
+        self.price -= counts @ (logdets + d * np.log(2.0)) + traces.sum()
 
 
 def directions(X, weight, n_threads):

@@ -14,7 +14,7 @@ from libc.math cimport HUGE_VAL, M_PI as pi, fabs, frexp, hypot, ldexp, lgamma, 
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from smallvar._sweeps.rows cimport Rows, refuse_rows, rows_of, value_of, weight_of
+from smallvar._sweeps.rows cimport Rows, real_x, refuse_rows, rows_of, value_of, weight_of
 
 import numpy as np
 
@@ -151,6 +151,28 @@ cpdef (double, bint) fit_residual_density(double[::1] squares, const double[::1]
         t_density = best_t_deviance(table, table + size, used, d)
     free(table)
     return min(gaussian, t_density) + d * log(unit), t_density < gaussian
+
+
+def tangent_vectors(const real_x[:, ::1] X, const Py_ssize_t[::1] rows, const double[::1] mu, const double[::1] apart,
+                    const double[::1] half, double length):
+    """Tangent vectors of some rows over ``length``, in the plane at mu (sphere.py): an array (m, d).
+
+    Differences are of float64; the result is float32.
+
+    rows : IN array (m,), numbers of rows;  apart, half : IN arrays (n,), 1 - c and (1 + c) / 2 for a row at cosine c
+    """
+    cdef Py_ssize_t m = rows.shape[0], d = X.shape[1], i, j
+    out = np.empty((m, d), dtype=np.float32)
+    cdef float[:, ::1] t = out
+    cdef const real_x* x
+    cdef double cosine, factor, unit = 1.0 / length
+    with nogil:
+        for i in range(m):
+            x = &X[rows[i], 0]
+            cosine, factor = 1.0 - apart[rows[i]], 1.0 / sqrt(half[rows[i]])
+            for j in range(d):
+                t[i, j] = <float> ((x[j] * unit - cosine * mu[j]) * factor)
+    return out
 
 
 def own_covariance_distances(X, const double[::1] weight, const int[::1] label, const double[:, ::1] centers,
