@@ -50,6 +50,7 @@ ROWS_COMPARED = 1024  # rows that Algorithm 1 compares at a time where clusters 
 OPENED = 64  # clusters that it opens before all rows are compared with them
 # of the variance of a column: the least within clusters, so that divergences stay finite
 LEAST_VARIANCE_SHARE = 1e-10
+FEW_MOVED = 3  # sums change by the rows that have moved if these are at most n / FEW_MOVED
 LEAST_WEIGHT = 1e-300  # absolute: what sums of no weight are divided by
 
 
@@ -236,7 +237,12 @@ class MixedSums:
 
 def sums_of(rows, measure, k):
     """The sums of the clusters of the labels of some rows."""
-    raw, p, levels = rows.sums(k), len(measure.kind), int(measure.begin[-1])
+    return sums_in(rows.sums(k), measure)
+
+
+def sums_in(raw, measure):
+    """The sums of clusters, of which a MixedAssignment has returned high and low parts."""
+    p, levels = len(measure.kind), int(measure.begin[-1])
     at = np.cumsum([0, p, p, p, p, p, levels, levels, 1, 1, 1])
     part = np.split(raw, at[1:-1], axis=1)
     return MixedSums(
@@ -261,17 +267,29 @@ class MixedSweep:
         self.measure, self.weight = measure, weight
         self.rows = measure.rows(numbers, codes, weight, order, n_threads)
         self.limit, self.n_moved, self._overall_errors = np.inf, 0, None
-        self._summed = None  # labels, and their sums
+        self._summed = None  # labels, their sums, and the high and low parts of these
 
     def present_sums(self, k):
-        """The sums of the first k clusters; added up only if labels are not those of last time."""
+        """The sums of the first k clusters; of the rows only those are added that have moved."""
+        labels = self.labels
+        if self._summed is not None:
+            before, sums, raw = self._summed
+            n_moved = np.count_nonzero(before != labels)
+            if n_moved == 0 and len(raw) == k:
+                return sums
         if (
             self._summed is None
-            or len(self._summed[1].size) != k
-            or not np.array_equal(self._summed[0], self.labels)
+            or self.weight is not None
+            or len(raw) > k
+            or FEW_MOVED * n_moved > len(labels)
         ):
-            self._summed = self.labels.copy(), sums_of(self.rows, self.measure, k)
-        return self._summed[1]
+            raw = self.rows.sums(k)
+        else:
+            raw = np.concatenate([raw, np.zeros((k - len(raw), raw.shape[1]))])
+            self.rows.move_sums(raw, before)
+        sums = sums_in(raw, self.measure)
+        self._summed = labels.copy(), sums, raw
+        return sums
 
     @property
     def labels(self):
@@ -401,7 +419,7 @@ class MixedSweep:
         if not kept.all():
             self.labels[:] = self.remap[self.labels]
             sums = sums.kept(kept)
-            self._summed = self.labels.copy(), sums
+            self._summed = self.labels.copy(), sums, self._summed[2][kept]
         return sums
 
     def drop_empty(self):
@@ -415,9 +433,13 @@ class MixedSweep:
 
     def errors(self):
         """Errors by column: of numbers, not divided by s_j^2, and of codes, with the prior."""
+        return self.rows.column_errors(), self.errors_of_codes()
+
+    def errors_of_codes(self):
+        """Errors by column of codes, with the prior."""
         sums = self.present_sums(self.k)
         shares = self.centers[:, len(self.measure.kind) :]
-        return self.rows.column_errors(), code_errors(self.measure, sums.level, shares).sum(axis=0)
+        return code_errors(self.measure, sums.level, shares).sum(axis=0)
 
     def squared_error(self):
         """The error from the assigned centers, and the prior."""

@@ -259,8 +259,8 @@ class MixedDescent(MergeDescent):
     def clustering(self):
         """The present clustering, whose variances count from here on if they are ``moving``."""
         sweep = self.sweep
-        of_clusters, (raw, codes) = sweep.rows.cluster_errors(), sweep.errors()
-        sums = sweep.present_sums(sweep.k)
+        of_clusters, codes = sweep.rows.cluster_errors(), sweep.errors_of_codes()
+        raw, sums = of_clusters.sum(axis=0), sweep.present_sums(sweep.k)
         variance = sweep.measure.variance
         if self.moving:
             variance = variances(sweep.measure, raw, sums.weights.sum(axis=0))

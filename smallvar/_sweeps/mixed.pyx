@@ -218,35 +218,39 @@ cdef inline Py_ssize_t sums_width(const MixedTable* table) noexcept nogil:
     return 5 * table.p + 2 * table.begin[table.q] + 3
 
 
-cdef void add_part(
-    const MixedTable* table, Py_ssize_t start, Py_ssize_t stop, MixedRow* row, const int* labels, double* sums
+cdef void add_row(
+    const MixedTable* table, const MixedRow* row, double w, double count, double* sums
 ) noexcept nogil:
-    """Add points to the sums of their clusters.
+    """Add a row to the sums of its cluster, or take it out (w and count negative).
 
     These are: w x (high p, low p), w (high p, low p), members (p), weights of the levels (high, low), and weight (high,
     low) and members of the cluster.
     """
-    cdef Py_ssize_t i, m, j, p = table.p, levels = table.begin[table.q], width = sums_width(table)
-    cdef double w
-    cdef double* cell
-    cdef double* of_level
+    cdef Py_ssize_t m, j, p = table.p, levels = table.begin[table.q]
+    cdef double* cell = sums
     # the layout of a cluster's numbers is that of the docstring, part after part
+    for m in range(row.n_numbers):
+        j = row.at[m]
+        add_exactly(cell + j, cell + p + j, w * row.x[m])
+        add_exactly(cell + 2 * p + j, cell + 3 * p + j, w)
+        cell[4 * p + j] += count
+    cell += 5 * p
+    for m in range(row.n_levels):
+        j = row.level[m]
+        add_exactly(cell + j, cell + levels + j, w)
+    cell += 2 * levels
+    add_exactly(cell, cell + 1, w)
+    cell[2] += count
+
+
+cdef void add_part(
+    const MixedTable* table, Py_ssize_t start, Py_ssize_t stop, MixedRow* row, const int* labels, double* sums
+) noexcept nogil:
+    """Add points to the sums of their clusters."""
+    cdef Py_ssize_t i, width = sums_width(table)
     for i in range(start, stop):
         read_point(table, i, row)
-        w = weight_of_point(table, i)
-        cell = sums + labels[i] * width
-        of_level = cell + 5 * p
-        for m in range(row.n_numbers):
-            j = row.at[m]
-            add_exactly(cell + j, cell + p + j, w * row.x[m])
-            add_exactly(cell + 2 * p + j, cell + 3 * p + j, w)
-            cell[4 * p + j] += 1.0
-        for m in range(row.n_levels):
-            j = row.level[m]
-            add_exactly(of_level + j, of_level + levels + j, w)
-        cell = of_level + 2 * levels
-        add_exactly(cell, cell + 1, w)
-        cell[2] += 1.0
+        add_row(table, row, weight_of_point(table, i), 1.0, sums + labels[i] * width)
 
 
 cdef void unite_parts(double* sums, const double* part, Py_ssize_t k, const MixedTable* table) noexcept nogil:
@@ -527,6 +531,34 @@ cdef class MixedAssignment(MixedRows):
                 unite_parts(&sums[0, 0], &sums[part, 0], k, table)
         poll_signals(&self.work, MIXED_WORK, 0)
         return np.asarray(sums)[0].reshape(k, width)
+
+    def move_sums(self, double[:, ::1] sums, const int[::1] before):
+        """Make the sums of the clusters of the labels ``before`` those of the labels (INOUT); rows have no weights.
+
+        Then all but w x are whole numbers, of which nothing is left where there are no members.
+        """
+        cdef const MixedTable* table = &self.table
+        cdef MixedRow* row = &self.rows[0]
+        cdef const int[::1] labels = self.labels
+        cdef Py_ssize_t i, j, m, p = table.p, k = sums.shape[0]
+        cdef double* own
+        if before.shape[0] != table.n or table.weight != NULL or sums.shape[1] != sums_width(table):
+            raise ValueError("sums and labels must be those of these rows, without weights")
+        if table.n and not (min(np.min(labels), np.min(before)) >= 0 and max(np.max(labels), np.max(before)) < k):
+            raise ValueError(f"labels must be >= 0 and < {k}")
+        with nogil:
+            for i in range(table.n):
+                if labels[i] == before[i]:
+                    continue
+                read_point(table, i, row)
+                own = &sums[before[i], 0]
+                add_row(table, row, -1.0, -1.0, own)
+                for m in range(row.n_numbers):
+                    j = row.at[m]
+                    if own[4 * p + j] == 0.0:
+                        own[j] = own[p + j] = 0.0
+                add_row(table, row, 1.0, 1.0, &sums[labels[i], 0])
+        poll_signals(&self.work, MIXED_WORK, 0)
 
     def column_errors(self):
         """Weighted sums of the divergences of each column of numbers, without factors, from the own centers."""
