@@ -28,6 +28,7 @@ from smallvar._selection.search import (
     CLUSTERS_A_MERGER,
     COARSE_PATH_ROWS,
     COARSE_SWEEPS,
+    FEWEST_CLUSTERS,
     FINE_PATH_ROWS,
     FINE_SWEEPS,
     FIRST_SWEEPS,
@@ -597,26 +598,16 @@ def _find_path(problem, rng, init, wanted=None):
     None where no clustering of the given number has clusters of the least size.
     """
     number, callback = problem.fit.n_clusters, problem.fit.loop.callback
-    # a coarse descent on a sample; again, with more rows and seeds, while the best number is near
-    # the top
     size = min(problem.n, COARSE_PATH_ROWS if number is None else max(COARSE_PATH_ROWS, 4 * number))
-    n_seeds = max(20, int(4 * np.sqrt(size)), 0 if number is None else 2 * number)
-    while True:
-        descent = problem.descent(size, rng)
-        n_seeds = min(n_seeds, size)
-        if init is None:
-            descent.seed(n_seeds, rng)
-            descent.start(descent.sweep.centers)
-        else:
-            descent.start(init)
-        top = descent.sweep.k
-        descent.run_lloyd(FIRST_SWEEPS)
-        clusterings = problem.clusterings(descent, coarse, COARSE_SWEEPS)
-        best = problem.best(clusterings)
-        _tell(callback, "coarse path", descent, clusterings, best)
-        if best.k <= 0.5 * top or init is not None or (n_seeds == size == problem.n):
-            break
-        size, n_seeds = min(problem.n, 4 * size), 2 * n_seeds
+    descent, clusterings, best = _coarse(problem, rng, init, size)
+    larger = min(problem.n, FINE_PATH_ROWS)
+    free = problem.moving and number is init is None and problem.most > FEWEST_CLUSTERS
+    if free and best.k <= FEWEST_CLUSTERS and descent.n < larger:
+        # clusters of few rows are lost in a small sample
+        found = _coarse(problem, rng, init, larger)
+        if found[2].k > FEWEST_CLUSTERS:
+            descent, clusterings, best = found
+    size = descent.n
     # then a fine one from somewhat more clusters than the best number, on more rows
     above = [c for c in clusterings if c.k >= best.k + best.k // 4 + 10] or clusterings[-1:]
     fine_size = min(problem.n, max(size, FINE_PATH_ROWS, PATH_ROWS_A_CLUSTER * above[0].k))
@@ -649,6 +640,31 @@ def _find_path(problem, rng, init, wanted=None):
         clusterings = _kept(clusterings, best)
     _tell(callback, "path", descent, clusterings, best)
     return MixedPath(problem, clusterings, best, descent)
+
+
+def _coarse(problem, rng, init, size):
+    """A coarse descent on ``size`` rows and more, its clusterings, and the best one of these.
+
+    Again, with more rows and seeds, while the best number is near the top.
+    """
+    number, callback = problem.fit.n_clusters, problem.fit.loop.callback
+    n_seeds = max(20, int(4 * np.sqrt(size)), 0 if number is None else 2 * number)
+    while True:
+        descent = problem.descent(size, rng)
+        n_seeds = min(n_seeds, size)
+        if init is None:
+            descent.seed(n_seeds, rng)
+            descent.start(descent.sweep.centers)
+        else:
+            descent.start(init)
+        top = descent.sweep.k
+        descent.run_lloyd(FIRST_SWEEPS)
+        clusterings = problem.clusterings(descent, coarse, COARSE_SWEEPS)
+        best = problem.best(clusterings)
+        _tell(callback, "coarse path", descent, clusterings, best)
+        if best.k <= 0.5 * top or init is not None or (n_seeds == size == problem.n):
+            return descent, clusterings, best
+        size, n_seeds = min(problem.n, 4 * size), 2 * n_seeds
 
 
 def _kept(clusterings, best):
