@@ -10,6 +10,10 @@ is looked up, so that all clusters are compared by one pass over the cells (_mix
 than rounding are not decided by that: there divergences are computed as above, in the order of the columns, numbers
 before codes; of equal ones the lowest cluster wins. So labels depend neither on threads nor on chunks.
 
+Where there are many centers, and few of them have moved since the last pass, each point is compared with these and its
+own. The others are compared by a bound, the least divergence of them in the last pass or before: it falls at most by
+the smallest ratio of a factor to the one before. So Hamerly's bound (2010) needs no triangle inequality.
+
 A share is that of the members and of ``pseudo_count`` more, which are distributed over the levels as all rows are. A
 row alone in a cluster so has a cost of its own, ``cost_alone``, and a point opens a cluster where
 
@@ -20,7 +24,7 @@ from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL, fabs, log
 
 from smallvar._sweeps.mixed_rows cimport (
-    C_EXPONENTIAL, C_NORMAL, C_POISSON, MixedRow, MixedRows, MixedTable, cost_alone, divergence, read_point,
+    C_EXPONENTIAL, C_NORMAL, C_POISSON, SUM_CHUNKS, SUM_ROWS, MixedRow, MixedRows, MixedTable, cost_alone, divergence, read_point,
     weight_of_point,
 )
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
@@ -37,10 +41,9 @@ cdef extern from "_mixed.h" nogil:
 
 cdef enum:
     MIXED_CHUNK = 1024      # points that a thread handles at a time; results do not depend on it
+    BOUNDED = 32            # centers from which on there are bounds,
+    MOST_MOVED = 2          # used where at most k / MOST_MOVED have moved
     MIXED_WORK = 1 << 27    # multiply-adds between two checks for signals
-    SUM_ROWS = 4096         # points that are added up one after the other, at least
-    SUM_CHUNKS = 32         # parts of the points, each of which is added up one point after the other, at most
-    SUM_NUMBERS = 1 << 22   # numbers that the sums of all parts take, at most
 
 cdef extern from *:
     """
@@ -65,7 +68,17 @@ cdef struct MixedCenters:
     const double* most_slope    # p: of all centers
     const double* most_offset   # p
     const double* most_cost     # of each level
+    double most_error           # ``rounding`` of any row
     const unsigned char* zero_means  # k: whether a poisson mean is 0; or NULL: none is
+
+
+cdef struct MixedBounds:        # of all points, where there are many centers
+    double* least               # n (INOUT): at most the divergence from any center but that of ``label``
+    int* label                  # n (INOUT): labels of the last pass
+    const Py_ssize_t* kept      # of each center of that pass its number now, -1: it has moved; NULL: nothing is known
+    MixedCenters moved          # slopes, offsets and costs of the centers that have moved since
+    const Py_ssize_t* number    # their numbers
+    double ratio                # that ``least`` is multiplied by
 
 
 cdef struct ChunkResult:
@@ -139,11 +152,12 @@ cdef inline void find_least(
 
 
 cdef Py_ssize_t nearest(
-    const MixedTable* table, const MixedCenters* centers, const MixedRow* row, double* score
+    const MixedTable* table, const MixedCenters* centers, const MixedRow* row, double* score, double* gap
 ) noexcept nogil:
-    """The nearest center."""
+    """The nearest center; by ``gap`` (OUT) the divergence from it, as computed, is at least lower than others."""
     cdef double least, second, error, value
     cdef Py_ssize_t k, best, n_finite
+    gap[0] = 0.0
     if centers.k == 1:
         return 0
     sm_scores(
@@ -163,10 +177,14 @@ cdef Py_ssize_t nearest(
             return 0
         find_least(score, centers.k, &best, &least, &second)
     # each of the two may be off by the error
-    error = rounding(table, centers, row)
+    error = centers.most_error
+    if not second - least > 2.0 * error:
+        error = rounding(table, centers, row)
+    gap[0] = second - least - 4.0 * error
     if second - least > 2.0 * error:
         return best
     # ambiguous: exact divergences of all centers that may be the nearest
+    gap[0] = -4.0 * error
     second = least + 4.0 * error
     least = HUGE_VAL
     best = 0
@@ -178,17 +196,71 @@ cdef Py_ssize_t nearest(
     return best
 
 
+cdef double score_of(const MixedCenters* centers, const MixedRow* row, Py_ssize_t k) noexcept nogil:
+    """The score of one center, but for rounding."""
+    cdef double total = 0.0
+    cdef Py_ssize_t m, at
+    for m in range(row.n_numbers):
+        at = row.at[m] * centers.padded + k
+        total += row.shifted[m] * centers.slopes[at] + centers.offsets[at]
+    for m in range(row.n_levels):
+        total += centers.costs[row.level[m] * centers.padded + k]
+    return total
+
+
+cdef Py_ssize_t nearest_by_bound(
+    const MixedTable* table, const MixedCenters* centers, const MixedRow* row, double* score, Py_ssize_t i,
+    MixedBounds* bounds
+) noexcept nogil:
+    """The nearest center, if it is one that has moved or that of the last pass for certain; else -1."""
+    cdef double least = HUGE_VAL, second = HUGE_VAL, error, value, distance
+    cdef Py_ssize_t kept = bounds.kept[bounds.label[i]], best = -1
+    if bounds.moved.k > 0:
+        sm_scores(
+            row.shifted, row.at, row.n_numbers, bounds.moved.slopes, bounds.moved.offsets, row.level, row.n_levels,
+            bounds.moved.costs, bounds.moved.padded, score,
+        )
+        find_least(score, bounds.moved.k, &best, &least, &second)
+        best = bounds.number[best]
+    if kept >= 0:
+        value = score_of(centers, row, kept)
+        if value < least:
+            second, least, best = least, value, kept
+        elif not value >= second:
+            second = value      # also NaN
+    if best < 0:
+        return -1
+    error = centers.most_error
+    if not second - least > 2.0 * error:
+        return -1
+    if centers.zero_means != NULL and centers.zero_means[best] and is_infinitely_far(table, centers, row, best):
+        return -1
+    distance = exact(table, centers, row, best)
+    if not distance + 4.0 * error < bounds.ratio * bounds.least[i]:
+        return -1
+    bounds.least[i] = min(bounds.ratio * bounds.least[i], distance + (second - least - 4.0 * error))
+    return best
+
+
 cdef void assign_chunk(
     const MixedTable* table, const MixedCenters* centers, Py_ssize_t start, Py_ssize_t stop, double limit,
-    MixedRow* row, double* score, int* labels, unsigned char* beyond, ChunkResult* result
+    MixedRow* row, double* score, int* labels, unsigned char* beyond, MixedBounds* bounds, ChunkResult* result
 ) noexcept nogil:
     """Labels of some points, and where opening a cluster gains more than the limit."""
     cdef Py_ssize_t i, label
-    cdef double w, gain, distance
+    cdef double w, gain, distance, gap
     result.moved, result.farthest, result.gain = 0, -1, limit
     for i in range(start, stop):
         read_point(table, i, row)
-        label = nearest(table, centers, row, score)
+        label = -1
+        if bounds != NULL and bounds.kept != NULL:
+            label = nearest_by_bound(table, centers, row, score, i, bounds)
+        if label < 0:
+            label = nearest(table, centers, row, score, &gap)
+            if bounds != NULL:
+                bounds.least[i] = exact(table, centers, row, label) + gap
+        if bounds != NULL:
+            bounds.label[i] = <int> label
         if labels[i] != label:
             labels[i] = <int> label
             result.moved += 1
@@ -202,78 +274,6 @@ cdef void assign_chunk(
                 beyond[i] = gain > limit
                 if gain > result.gain:
                     result.farthest, result.gain = i, gain
-
-
-# ---- sums ------------------------------------------------------------------------------------------------------------
-
-
-cdef inline void add_exactly(double* high, double* low, double value) noexcept nogil:
-    """high + low += value: the rounding of ``high`` goes to ``low`` (Knuth's TwoSum)."""
-    cdef double total = high[0] + value, part = total - high[0]
-    low[0] += (high[0] - (total - part)) + (value - part)
-    high[0] = total
-
-
-cdef inline Py_ssize_t sums_width(const MixedTable* table) noexcept nogil:
-    return 5 * table.p + 2 * table.begin[table.q] + 3
-
-
-cdef void add_row(
-    const MixedTable* table, const MixedRow* row, double w, double count, double* sums
-) noexcept nogil:
-    """Add a row to the sums of its cluster, or take it out (w and count negative).
-
-    These are: w x (high p, low p), w (high p, low p), members (p), weights of the levels (high, low), and weight (high,
-    low) and members of the cluster.
-    """
-    cdef Py_ssize_t m, j, p = table.p, levels = table.begin[table.q]
-    cdef double* cell = sums
-    # the layout of a cluster's numbers is that of the docstring, part after part
-    for m in range(row.n_numbers):
-        j = row.at[m]
-        add_exactly(cell + j, cell + p + j, w * row.x[m])
-        add_exactly(cell + 2 * p + j, cell + 3 * p + j, w)
-        cell[4 * p + j] += count
-    cell += 5 * p
-    for m in range(row.n_levels):
-        j = row.level[m]
-        add_exactly(cell + j, cell + levels + j, w)
-    cell += 2 * levels
-    add_exactly(cell, cell + 1, w)
-    cell[2] += count
-
-
-cdef void add_part(
-    const MixedTable* table, Py_ssize_t start, Py_ssize_t stop, MixedRow* row, const int* labels, double* sums
-) noexcept nogil:
-    """Add points to the sums of their clusters."""
-    cdef Py_ssize_t i, width = sums_width(table)
-    for i in range(start, stop):
-        read_point(table, i, row)
-        add_row(table, row, weight_of_point(table, i), 1.0, sums + labels[i] * width)
-
-
-cdef void unite_parts(double* sums, const double* part, Py_ssize_t k, const MixedTable* table) noexcept nogil:
-    """Add the sums of a part to those of the parts before."""
-    cdef Py_ssize_t c, j, p = table.p, levels = table.begin[table.q], width = sums_width(table)
-    cdef double* to
-    cdef const double* from_part
-    for c in range(k):
-        to, from_part = sums + c * width, part + c * width
-        for j in range(p):
-            add_exactly(to + j, to + p + j, from_part[j])
-            to[p + j] += from_part[p + j]
-            add_exactly(to + 2 * p + j, to + 3 * p + j, from_part[2 * p + j])
-            to[3 * p + j] += from_part[3 * p + j]
-            to[4 * p + j] += from_part[4 * p + j]
-        to, from_part = to + 5 * p, from_part + 5 * p
-        for j in range(levels):
-            add_exactly(to + j, to + levels + j, from_part[j])
-            to[levels + j] += from_part[levels + j]
-        to, from_part = to + 2 * levels, from_part + 2 * levels
-        add_exactly(to, to + 1, from_part[0])
-        to[1] += from_part[1]
-        to[2] += from_part[2]
 
 
 cdef void errors_of_part(
@@ -319,7 +319,8 @@ cdef class MixedAssignment(MixedRows):
     cdef readonly object centers
     cdef readonly object beyond
     cdef readonly Py_ssize_t n_moved, farthest
-    cdef Py_ssize_t work
+    cdef MixedBounds bounds
+    cdef object bounded         # centers and factors of the last pass, and arrays of the bounds; None: there are none
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -349,8 +350,21 @@ cdef class MixedAssignment(MixedRows):
             costs[:levels, :k] = -np.log(centers[:, p:].T)
         costs[:levels][shares == 0.0] = 0.0
         most = [np.abs(a[:, :k]).max(axis=1) for a in (slopes, offsets, costs)]
+        self.centers_.most_error = self.most_error(*most)
         has_zeros = zero_means.any(axis=1)
         self.keep_centers(centers, means, slopes, offsets, costs, most, has_zeros.view(np.uint8), has_zeros.any())
+
+    def most_error(self, most_slope, most_offset, most_cost):
+        """What ``rounding`` is at most for any row."""
+        kind, begin, place, _ = (np.asarray(a) for a in self.arrays["facts"])
+        p, q = len(kind), len(begin) - 1
+        low, high = self.arrays["range"]
+        with np.errstate(all="ignore"):
+            far = np.maximum(np.abs(high - place), np.abs(low - place))
+            own = np.where(kind == C_POISSON, high * high / place + place, high / place + place / low)
+            own = self.factor * np.where(kind == C_NORMAL, far * far, own)
+            size = far @ most_slope[:p] + most_offset[:p].sum() + own.sum() + most_cost.sum()
+        return (2.0 * (p + q) + 36.0) * EPS * size
 
     cdef keep_centers(self, centers, const double[:, ::1] means, const double[:, ::1] slopes,
                       const double[:, ::1] offsets, const double[:, ::1] costs, most,
@@ -391,6 +405,11 @@ cdef class MixedAssignment(MixedRows):
         cdef unsigned char[::1] memory = np.empty(at_once * sizeof(ChunkResult), dtype=np.uint8)
         cdef ChunkResult* results = <ChunkResult*> &memory[0]
         cdef double[:, ::1] score = np.empty((self.n_threads, centers.padded + 8))
+        cdef MixedBounds* bounds = NULL
+        known, self.bounded = self.bounded, None
+        if centers.k >= BOUNDED and limit == HUGE_VAL and n == table.n:
+            now = self.begin_bounds(known)
+            bounds = &self.bounds
         with nogil:
             while done < last:
                 n_chunks = min(at_once, (last - done + MIXED_CHUNK - 1) // MIXED_CHUNK)
@@ -399,7 +418,7 @@ cdef class MixedAssignment(MixedRows):
                     thread = begin_chunk(&loop)
                     assign_chunk(
                         table, centers, done + chunk * MIXED_CHUNK, min(last, done + (chunk + 1) * MIXED_CHUNK), limit,
-                        &self.rows[thread], &score[thread, 0], &labels[0], flags, &results[chunk],
+                        &self.rows[thread], &score[thread, 0], &labels[0], flags, bounds, &results[chunk],
                     )
                 end_loop(&loop)
                 for chunk in range(n_chunks):
@@ -408,6 +427,47 @@ cdef class MixedAssignment(MixedRows):
                         self.farthest, gain = results[chunk].farthest, results[chunk].gain
                 poll_signals(&self.work, n_chunks * MIXED_CHUNK * per_point, MIXED_WORK)
                 done += n_chunks * MIXED_CHUNK
+        if bounds != NULL:
+            self.bounded = now
+
+    cdef begin_bounds(self, known):
+        """Set ``bounds`` for a pass by what is ``known`` after the last one; returns what is known after this one."""
+        cdef MixedBounds* to = &self.bounds
+        cdef Py_ssize_t n = self.table.n, k = self.centers_.k, c
+        cdef double[::1] least
+        cdef int[::1] label
+        cdef Py_ssize_t[::1] kept, number
+        cdef const double[:, ::1] slopes, offsets, costs
+        to.kept = NULL
+        if known is None:
+            least, label = np.empty(n), np.empty(n, dtype=np.int32)
+        else:
+            before, factor, least, label = known[:4]
+        to.least, to.label = &least[0], &label[0]
+        now = self.centers, self.factor.copy(), least, label
+        if known is None:
+            return now
+        old = {center.tobytes(): c for c, center in enumerate(before)}
+        kept, moved = np.full(len(before), -1, dtype=np.intp), []
+        for c, center in enumerate(self.centers):
+            at = old.pop(center.tobytes(), -1)
+            if at < 0:
+                moved.append(c)
+            else:
+                kept[at] = c
+        if MOST_MOVED * len(moved) > k:
+            return now
+        padding = moved + [0] * (-len(moved) % SM_PAD)
+        number = np.array(padding, dtype=np.intp)
+        slopes, offsets, costs = (np.asarray(a)[:, padding].copy() for a in self.center_arrays[1:4])
+        to.moved.k, to.moved.padded = len(moved), len(padding)
+        if moved:
+            to.moved.slopes, to.moved.offsets, to.moved.costs = &slopes[0, 0], &offsets[0, 0], &costs[0, 0]
+            to.number = &number[0]
+        # less than the true ratio by more than rounding, as least divergences are multiplied again and again
+        to.ratio = (1.0 - 8.0 * EPS) * np.min(self.factor / factor, initial=1.0)
+        to.kept = &kept[0]
+        return *now, (kept, number, slopes, offsets, costs)
 
     def open_in_order(self, Py_ssize_t first, Py_ssize_t last, double lam, Py_ssize_t cap, Py_ssize_t most):
         """Algorithm 1 on points that ``assign_points`` has compared with all centers, one after the other.
@@ -504,61 +564,6 @@ cdef class MixedAssignment(MixedRows):
                     out[i] -= log((w + a * table.shares[row.level[m]]) / (w + a))
                 poll_signals(&self.work, table.p + table.q, MIXED_WORK)
         return np.asarray(out)
-
-    def sums(self, Py_ssize_t k):
-        """Sums of the clusters of the labels, (k, width), and their layout; see ``Sums`` in _mixed."""
-        cdef const MixedTable* table = &self.table
-        cdef Py_ssize_t width = sums_width(table), n = table.n, parts, size, part, n_chunks
-        cdef const int[::1] labels = self.labels
-        cdef ParallelLoop loop
-        parts = max(<Py_ssize_t> 1, min(<Py_ssize_t> SUM_CHUNKS, SUM_NUMBERS // (k * width)))
-        size = max(<Py_ssize_t> SUM_ROWS, (n + parts - 1) // parts)
-        n_chunks = max(<Py_ssize_t> 1, (n + size - 1) // size)
-        cdef double[:, ::1] sums = np.zeros((n_chunks, k * width))
-        if n and not (np.min(labels) >= 0 and np.max(labels) < k):
-            raise ValueError(f"labels must be >= 0 and < {k}")
-        if n == 0:
-            return np.asarray(sums).reshape(k, width)
-        with nogil:
-            loop = begin_loop(n_chunks, self.n_threads if 8 * n * (table.p + table.q) > PAYS else 1)
-            for part in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                add_part(
-                    table, part * size, min(n, (part + 1) * size), &self.rows[begin_chunk(&loop)], &labels[0],
-                    &sums[part, 0],
-                )
-            end_loop(&loop)
-            for part in range(1, n_chunks):
-                unite_parts(&sums[0, 0], &sums[part, 0], k, table)
-        poll_signals(&self.work, MIXED_WORK, 0)
-        return np.asarray(sums)[0].reshape(k, width)
-
-    def move_sums(self, double[:, ::1] sums, const int[::1] before):
-        """Make the sums of the clusters of the labels ``before`` those of the labels (INOUT); rows have no weights.
-
-        Then all but w x are whole numbers, of which nothing is left where there are no members.
-        """
-        cdef const MixedTable* table = &self.table
-        cdef MixedRow* row = &self.rows[0]
-        cdef const int[::1] labels = self.labels
-        cdef Py_ssize_t i, j, m, p = table.p, k = sums.shape[0]
-        cdef double* own
-        if before.shape[0] != table.n or table.weight != NULL or sums.shape[1] != sums_width(table):
-            raise ValueError("sums and labels must be those of these rows, without weights")
-        if table.n and not (min(np.min(labels), np.min(before)) >= 0 and max(np.max(labels), np.max(before)) < k):
-            raise ValueError(f"labels must be >= 0 and < {k}")
-        with nogil:
-            for i in range(table.n):
-                if labels[i] == before[i]:
-                    continue
-                read_point(table, i, row)
-                own = &sums[before[i], 0]
-                add_row(table, row, -1.0, -1.0, own)
-                for m in range(row.n_numbers):
-                    j = row.at[m]
-                    if own[4 * p + j] == 0.0:
-                        own[j] = own[p + j] = 0.0
-                add_row(table, row, 1.0, 1.0, &sums[labels[i], 0])
-        poll_signals(&self.work, MIXED_WORK, 0)
 
     def column_errors(self):
         """Weighted sums of the divergences of each column of numbers, without factors, from the own centers."""

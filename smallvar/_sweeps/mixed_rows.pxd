@@ -10,6 +10,11 @@ cdef enum:
     C_POISSON = 1
     C_EXPONENTIAL = 2
 
+cdef enum:
+    SUM_ROWS = 4096         # points that are added up one after the other, at least
+    SUM_CHUNKS = 32         # parts of the points, each of which is added up one point after the other, at most
+    SUM_NUMBERS = 1 << 22   # numbers that the sums of all parts take, at most
+
 
 cdef struct MixedTable:         # packed rows, and what they are measured by
     const void* numbers         # n x p, float32 or float64; NaN: missing
@@ -119,6 +124,7 @@ cdef class MixedRows:
     cdef MixedTable table
     cdef MixedRow* rows              # of each thread
     cdef object arrays, memory
+    cdef Py_ssize_t work             # since the last check for signals
     cdef readonly int n_threads
     cdef readonly object labels
 
