@@ -28,6 +28,7 @@ from smallvar._selection.search import (
     CLUSTERS_A_MERGER,
     COARSE_PATH_ROWS,
     COARSE_SWEEPS,
+    FEW_CLUSTERS,
     FEWEST_CLUSTERS,
     FINE_PATH_ROWS,
     FINE_SWEEPS,
@@ -659,6 +660,10 @@ def _coarse(problem, rng, init, size):
             descent.start(init)
         top = descent.sweep.k
         descent.run_lloyd(FIRST_SWEEPS)
+        if init is not None and top <= FEW_CLUSTERS:
+            # the fine descent halts at all numbers from here on
+            top = descent.clustering()
+            return descent, [top], top
         clusterings = problem.clusterings(descent, coarse, COARSE_SWEEPS)
         best = problem.best(clusterings)
         _tell(callback, "coarse path", descent, clusterings, best)

@@ -24,8 +24,8 @@ from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL, fabs, log
 
 from smallvar._sweeps.mixed_rows cimport (
-    C_EXPONENTIAL, C_NORMAL, C_POISSON, SUM_CHUNKS, SUM_ROWS, MixedRow, MixedRows, MixedTable, cost_alone, divergence, read_point,
-    weight_of_point,
+    C_EXPONENTIAL, C_NORMAL, C_POISSON, SUM_CHUNKS, SUM_ROWS, MixedRow, MixedRows, MixedTable, cost_alone, divergence,
+    read_point, weight_of_point,
 )
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport poll_signals
