@@ -141,7 +141,8 @@ LAYERS = {
     ),
     "_mixed": (
         *("reading", "kinds", "order", "columns", "profiles"),
-        *("measure", "deviances", "single", "mixed_path", "families", "imputing", "mixed_dpmeans"),
+        *("measure", "deviances", "single", "mixed_path", "mixed_search"),
+        *("families", "imputing", "mixed_dpmeans"),
     ),
     "_features": ("feature_estimator", "feature_path", "bpmeans"),
     "_kernel": (

@@ -33,7 +33,8 @@ from smallvar._mixed.deviances import MixedDeviances, MixedVolumes, RowsOfTable
 from smallvar._mixed.families import better_families
 from smallvar._mixed.imputing import imputed
 from smallvar._mixed.measure import SEED_COUNT, MixedSweep, check_values, measure_of, spreads_given
-from smallvar._mixed.mixed_path import MixedPath, MixedProblem, find_path
+from smallvar._mixed.mixed_path import MixedPath, MixedProblem
+from smallvar._mixed.mixed_search import find_path
 from smallvar._mixed.profiles import profiles
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.least_size import check_least_size, least_weight
