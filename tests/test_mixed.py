@@ -726,3 +726,59 @@ def test_sums_are_those_of_the_present_labels():
     expected = sums_of(sweep.rows, sweep.measure, 2)
     for name, array in vars(sweep.present_sums(2)).items():
         np.testing.assert_array_equal(array, getattr(expected, name))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_change_no_label(seed):
+    """Where few of many centers have moved, labels and sums are those of a sweep from scratch."""
+    rng = np.random.default_rng([25, seed])
+    n, k, weight = 600, 48, None
+    cluster = rng.integers(k, size=n)
+    table = {
+        "a": rng.normal(size=k)[cluster] + rng.normal(size=n),
+        "b": np.round(4.0 * rng.random(k)[cluster]),  # ties
+        "c": rng.poisson(rng.gamma(1.0, 2.0, k)[cluster]).astype(float),
+        "d": rng.exponential(rng.gamma(2.0, 3.0, k)[cluster]),
+        "e": np.array(list("abcd"))[(cluster + (rng.random(n) < 0.2)) % 4],
+    }
+    table["a"][rng.random(n) < 0.1 * (seed % 2)] = np.nan
+    kinds = dict(
+        zip("abcde", ("normal", "normal", "poisson", "exponential", "categorical"), strict=True)
+    )
+    packed = pack(table, kinds)
+    if seed > 3:
+        weight = rng.integers(1, 4, n).astype(float)
+    measure = measure_of(packed, weight, 1)
+    sweep = MixedSweep(measure, packed.numbers, packed.codes, weight, None, 1 + seed % 3)
+    sweep.start(sweep.rows.centers_at(np.arange(k), 0.5))
+    sweep.assign()
+    sweep.move_centers()
+    while sweep.k > 30:
+        for _ in range(2):
+            sweep.assign()
+            fresh = MixedSweep(sweep.measure, packed.numbers, packed.codes, weight)
+            fresh.start(sweep.centers)
+            fresh.assign()
+            np.testing.assert_array_equal(sweep.labels, fresh.labels)
+            sweep.move_centers()
+        expected = sums_of(sweep.rows, sweep.measure, sweep.k)
+        for name, array in vars(sweep.present_sums(sweep.k)).items():
+            np.testing.assert_array_equal(array, getattr(expected, name))
+        sweep.merge(1)
+        sweep.rescale(sweep.measure.variance * rng.uniform(0.9, 1.1, 4))
+
+
+@pytest.mark.long
+def test_many_clusters_of_few_rows():
+    """In the first sample each cluster has ten rows, which are too few."""
+    rng = np.random.default_rng(26)
+    k, n = 500, 20_000
+    cluster = rng.permutation(np.arange(n) % k)
+    numbers = 3.0 * rng.normal(size=(k, 8))[cluster] + rng.normal(size=(n, 8))
+    shares = rng.dirichlet(np.full(4, 0.4), (8, k)).cumsum(axis=-1)
+    codes = [(own[cluster] < rng.random(n)[:, None]).sum(axis=1).clip(max=3) for own in shares]
+    table = {f"x{j}": column for j, column in enumerate(numbers.T)}
+    table |= {f"word{j}": LETTERS[column] for j, column in enumerate(codes)}
+    model = fitted(table, random_state=0)
+    assert abs(model.n_clusters_ - k) <= 0.02 * k
+    assert adjusted_rand_score(cluster, model.labels_) > 0.95
