@@ -215,8 +215,8 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     with that within all clusters as if the cluster had 3 rows more of that, for 1.6 log(n) each
     beyond the first; distances have one for all. A column in which the clusters differ by less
     than that is taken to have one distribution, be it flat, skewed, with long tails (Student t), or
-    with a value that many rows share. Of more than 5,000 rows
-    (20,000 for the last part of the path) a sample is used. These laws take the columns to be
+    with a value that many rows share. Of more than 5,000 rows (20,000 for the last part of the
+    path, and where 5,000 have no more than two clusters) a sample is used. These laws take the columns to be
     independent within a cluster: where they are not, as in many measurements of the same things,
     several clusters stand for one.
 
