@@ -196,6 +196,25 @@ def test_criterion_along_axes_equals_twin(d, seed):
         np.testing.assert_allclose(error, np.square(residuals).sum(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-25, 1e25])
+@pytest.mark.parametrize("d", [270, 640])
+def test_squares_along_many_directions(d, scale):
+    """Those of the rows along the axes, by a subspace, are those of the rows as they are."""
+    rng = np.random.default_rng(0)
+    X = blobs(rng, 600, d, 3, spread=0.2) + rng.normal(size=(600, 50)) @ rng.normal(size=(50, d))
+    criterion, _ = sample_module.squared_euclidean(X * scale, None, 1)
+    coordinates = criterion.coordinates
+    labels = np.append(np.arange(5), rng.integers(5, size=595)).astype(np.int32)
+    sweep = criterion.relabeled(labels, 5)
+    S = coordinates.covariance(sweep)
+    long = criterion.search(S, 199)
+    assert len(long.variances) > 45 and long.basis is not None
+    expected = coordinates.squares_along(sweep, long)
+    for single in (True, False):
+        found = coordinates.squares_along(sweep, long, S.centers, single)
+        np.testing.assert_allclose(found, expected, rtol=1e-4 if single else 1e-10)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_criteria_far_above_the_lowest_are_computed_when_asked_for(weighted, monkeypatch):
     """They are those of a path that computes all of them at once, as is everything else."""

@@ -13,6 +13,8 @@ same in all of its directions; and as many directions more as may be long, in wh
 vary, but the floor is.
 """
 
+from functools import cached_property
+
 import numpy as np
 
 from smallvar._core.lapack import all_pairs, is_positive_definite, r_factor, svd
@@ -48,7 +50,7 @@ class Coordinates:
         self.start = frame.origin
         self.origin = self.start  # in the coordinates of centers
         self.n = float(X.shape[0] if weight is None else weight.sum())
-        self.basis, self.rank, self._axes = None, X.shape[1], None
+        self.basis, self.rank, self._axes, self._along_axes = None, X.shape[1], None, None
         self.total = self._scatter(self.origin)
         self.floor = np.diag(floor) if floor.any() else None
 
@@ -113,6 +115,21 @@ class Coordinates:
         """Directions in the coordinates, from those along the axes of the covariance."""
         return U if self.axes is None else self.axes[1] @ U
 
+    @property
+    def unit(self):
+        """The root of the mean squared difference of rows from the origin in a direction."""
+        return np.sqrt(np.trace(self.total) / self.n / self.rank)
+
+    def _rows_along_axes(self, dtype):
+        """The rows less the origin in units along the axes; in float64 once that was asked for."""
+        if self._along_axes is None or self._along_axes.dtype < dtype:
+            n, Q = self.rows.shape[0], self.axes[1].astype(dtype)
+            self._along_axes = np.empty((n, len(Q)), dtype)
+            for rows in _blocks(n, Q.size):
+                Y = (np.asarray(self.rows[rows], dtype=np.float64) - self.origin) / self.unit
+                self._along_axes[rows] = self._projected(Y).astype(dtype) @ Q
+        return self._along_axes
+
     def covariance(self, sweep, own=None):
         """The pooled covariance within clusters, with the floor, along the axes.
 
@@ -147,23 +164,33 @@ class Coordinates:
         return float(own.sum() if self.weight is None else self.weight @ own)
 
     def lifted(self, U):
-        """Directions in the space of ``rows``, from those in the coordinates; in columns."""
+        """Directions in the space of ``rows``, from those along the axes; in columns."""
+        U = self.unrotated(U)
         return U if self.basis is None else self.basis @ U
 
-    def squares_along(self, sweep, directions):
-        """Squared lengths of residuals along directions, and the same relative to the variances."""
-        U = self.lifted(directions.vectors)
-        n, images = self.rows.shape[0], self.centers(sweep) @ U
-        both = np.column_stack([np.ones(U.shape[1]), 1.0 / directions.variances])
-        squares = np.empty((n, 2))
-        size = max(1, min(COORDINATE_ROWS, PRODUCTS_AT_ONCE // U.size))
-        for start in range(0, n, size):
-            rows = slice(start, start + size)
-            P = np.asarray(self.rows[rows], dtype=np.float64) @ U - images[sweep.labels[rows]]
-            squares[rows] = np.square(P, out=P) @ both
+    def squares_along(self, sweep, long, centers=None, single=False):
+        """Squared lengths of residuals along directions, and the same relative to the variances.
+
+        With ``centers``, those along the axes, products are of rows along the axes, which are kept;
+        if ``single``, in float32.
+        """
+        dtype = np.float32 if single else np.float64
+        if centers is None:
+            U, unit, X = self.lifted(long.vectors), 1.0, self.rows
+            images, products = self.centers(sweep) @ U, lambda Y: Y @ U
+        else:
+            products, unit, X = long.products, self.unit, self._rows_along_axes(dtype)
+            images = (products(centers) / unit).astype(dtype)
+        both = np.column_stack([np.ones_like(long.variances), unit**2 / long.variances])
+        squares = np.empty((len(sweep.labels), 2))
+        for rows in _blocks(len(squares), long.vectors.size):
+            P = products(np.asarray(X[rows], dtype=dtype)) - images[sweep.labels[rows]]
+            squares[rows] = np.square(P, out=P) @ both.astype(dtype)
+        squares[:, 0] *= unit**2
         if self.floor is not None:
-            along = ((self.floor @ directions.vectors) * directions.vectors).sum(axis=0)
-            squares += along @ both
+            U = self.unrotated(long.vectors)
+            along = ((self.floor @ U) * U).sum(axis=0)
+            squares += np.column_stack([along.sum(), (along / long.variances).sum()])
         return squares.T
 
     def of(self, X):
@@ -185,7 +212,7 @@ class SpanCoordinates(Coordinates):
 
     def __init__(self, frame, floor, most):
         X, weight = self.data, self.weight = frame.X, frame.weight
-        self.start, self.basis, self._axes = frame.origin, None, None
+        self.start, self.basis, self._axes, self._along_axes = frame.origin, None, None, None
         self.rank = X.shape[1]
         self.n = float(X.shape[0] if weight is None else weight.sum())
         self.groups, parts, floors = [], [], []
@@ -264,6 +291,12 @@ class SpanCoordinates(Coordinates):
         return out
 
 
+def _blocks(n, size):
+    """Slices of n rows; a product of one with a matrix of this ``size`` takes little time."""
+    step = max(1, min(COORDINATE_ROWS, PRODUCTS_AT_ONCE // size))
+    return [slice(start, start + step) for start in range(0, n, step)]
+
+
 def _split(columns, size):
     """Lists of at most ``size`` columns."""
     return [columns[i : i + size] for i in range(0, len(columns), size)]
@@ -293,9 +326,14 @@ class RoundMetric:
         self.coordinates, self.directions = coordinates, directions
         self.origin = coordinates.start
 
+    @cached_property
+    def vectors(self):
+        """The long directions in the coordinates."""
+        return self.coordinates.unrotated(self.directions.vectors)
+
     def _stretched(self, Y):
         """Coordinates divided by the standard deviation in each direction."""
-        U, s = self.directions.vectors, np.sqrt(self.directions.rest)
+        U, s = self.vectors, np.sqrt(self.directions.rest)
         factors = 1.0 / np.sqrt(self.directions.variances) - 1.0 / s
         return Y / s + ((Y @ U) * factors) @ U.T
 

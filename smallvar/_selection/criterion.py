@@ -6,6 +6,7 @@ from smallvar._selection.columns import recorded
 from smallvar._selection.confidence import LEAST_LOGARITHM, SPREAD
 from smallvar._selection.coordinates import ROTATED, Coordinates, RoundMetric, SpanCoordinates
 from smallvar._selection.directions import (
+    FEW_VECTORS,
     PARAMETER_PRICE,
     ZERO_VARIANCE,
     DirectionSearch,
@@ -153,9 +154,7 @@ class DensityCriterion:
             return np.inf, None, n * (S.trace - self.total_floor)
         most = min(d - 1, u // 3 - K)
         long = self.search(S, most) if most > 0 else None
-        if long is not None:
-            long.vectors = self.coordinates.unrotated(long.vectors)
-        squares, rounded = self._squares(sweep, long)
+        squares, rounded = self._squares(sweep, long, S)
         weighted = squares if self.weight is None else self.weight * squares
         error, metric = float(weighted.sum()), None
         V = value(squares + self.total_floor, 0.0, 1)
@@ -216,7 +215,7 @@ class DensityCriterion:
         estimate = deviance + S.log_determinant() - ERRORS * float(gains.std()) / np.sqrt(len(i))
         return base + u * estimate > lowest + FAR_IN_TIES * self.tie
 
-    def _squares(self, sweep, long):
+    def _squares(self, sweep, long, S):
         """Squared lengths of residuals, and by the covariance of these directions.
 
         That is r' S^-1 r = (r' r - sum_j p_j^2) / e + sum_j p_j^2 / e_j, where p_j are the products
@@ -227,15 +226,19 @@ class DensityCriterion:
         e, rest, floor = long.variances, long.rest, self.total_floor
         # rounding is relative to the squared length, so that in many columns their mean tells
         size = e[0] if self.d < ROTATED else (e.sum() + (self.rank - len(e)) * rest) / self.rank
-        if size < SHORT * rest and not isinstance(self.coordinates, SpanCoordinates):
-            # float32 is enough for the products
+        many = self.coordinates.axes is not None and FEW_VECTORS * len(e) > len(S)
+        if many:  # products are of the rows less the origin, not of residuals
+            size = self.coordinates.unit**2
+        single = size < SHORT * rest  # float32 is enough for the products
+        if single and not many and not isinstance(self.coordinates, SpanCoordinates):
             U, unit = self.coordinates.lifted(long.vectors), np.sqrt(e[0])
             W = np.ascontiguousarray((U * np.sqrt(1.0 / rest - 1.0 / e)).T * unit, dtype=np.float32)
             squares, image = sweep.residuals(W, 1.0 / unit)
             image += np.float32((W.astype(float) ** 2 @ self.floor).sum() / unit**2)
             return squares, np.maximum((squares + floor) / rest - image, 0.0)
         squares = sweep.residuals()[0]
-        plain, in_units = self.coordinates.squares_along(sweep, long)
+        options = (S.centers, single) if many else ()
+        plain, in_units = self.coordinates.squares_along(sweep, long, *options)
         return squares, np.maximum(squares + floor - plain, 0.0) / rest + in_units
 
 

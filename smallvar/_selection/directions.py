@@ -38,7 +38,7 @@ ITERATED = 256  # columns from which an iteration for the leading eigenvectors t
 FEW_VECTORS = 16  # the iteration is for fewer vectors than this part of the columns
 # of a covariance of low rank, more vectors are sought in a subspace: at first of so many axes, of
 # half as many more as long as they do not do, up to this share of the columns
-FIRST_AXES, MORE_AXES, LARGEST_SUBSPACE = 64, 1.5, 0.6
+FIRST_AXES, MORE_AXES, LARGEST_SUBSPACE = 64, 1.5, 0.75
 SUBSPACE_ERROR = 1e-3  # of the cost by vectors of a subspace, in the price of a parameter
 SPARE = 8  # vectors of the iteration beyond those that are wanted
 ITERATIONS = 12  # at most; then all eigenpairs are computed at once
@@ -52,11 +52,23 @@ BISECTIONS = 40
 
 @dataclass
 class LongDirections:
-    """Directions in columns, the variance along each, falling, and that in all others."""
+    """Directions in columns, the variance along each, falling, and that in all others.
+
+    Their first rows are in the space of ``basis``, orthonormal columns, unless it is None.
+    """
 
     vectors: NDArray[np.float64]
     variances: NDArray[np.float64]
     rest: float
+    basis: NDArray[np.float64] | None = None
+
+    def products(self, X):
+        """Products of rows with the directions, in the precision of the rows."""
+        U = self.vectors.astype(X.dtype, copy=False)
+        if self.basis is None:
+            return X @ U
+        basis, split = self.basis.astype(X.dtype, copy=False), len(self.basis)
+        return X[:, split:] @ U[split:] + (X[:, :split] @ basis) @ (basis.T @ U[:split])
 
 
 class DirectionSearch:
@@ -95,11 +107,12 @@ class DirectionSearch:
             if isinstance(S, LowRankCovariance):
                 found = self._in_subspace(S, trace, logdet, most)
                 if found is not None:
-                    return self._kept(*found, trace, most)
+                    e, U, basis = found
+                    return self._kept(e, U, trace, most, basis)
         e, U = all_pairs(S.in_full())
         return self._kept(e[::-1].clip(0.0), U[:, ::-1], trace, most)
 
-    def _kept(self, e, U, trace, most):
+    def _kept(self, e, U, trace, most, basis=None):
         """The directions that are worth their price, of all eigenpairs or enough leading ones."""
         costs, rest = self._costs(e[:most], trace)
         q = int(costs.argmin())
@@ -109,7 +122,7 @@ class DirectionSearch:
             self.vectors = self._more(U, q + SPARE - U.shape[1])
         if q == 0:
             return None
-        return LongDirections(np.ascontiguousarray(U[:, :q]), e[:q], float(rest[q]))
+        return LongDirections(np.ascontiguousarray(U[:, :q]), e[:q], float(rest[q]), basis)
 
     def _costs(self, e, trace):
         """Cost of a covariance with 0, 1, ... directions of their own, (q + 1,); lower is better.
@@ -161,13 +174,14 @@ class DirectionSearch:
     def _in_subspace(self, S, trace, logdet, most):
         """Leading eigenpairs in a subspace of S = D - N' N, where that changes the cost by little.
 
-        Of those of more and more axes the first that do; None if there are none.
+        And the basis of its part in other axes. Of those of more and more axes the first that do;
+        None if there are none.
         """
         rank, price = len(S.N), PARAMETER_PRICE * math.log(self.u)
         largest = int(LARGEST_SUBSPACE * len(S)) - KRYLOV * rank
-        m = max(self.n_axes, self.vectors.shape[1] + rank)
+        m = max(self.n_axes, self.vectors.shape[1] + SPARE) + rank
         while m <= largest:
-            self.n_axes, n = m, min(m - rank, most)
+            self.n_axes, n = m - rank, min(m - rank, most)
             e, basis, rotation = S.in_subspace(m)
             if n > 0 and e[n - 1] > 0.0:
                 costs, rest = self._costs(e[:n], trace)
@@ -182,7 +196,7 @@ class DirectionSearch:
                 )
                 # S <= D, so none of the other eigenvalues is above the n-th but one of D
                 if exact and self._no_more(e[:n], S.D[-n - 1], trace, logdet, most, costs):
-                    return e[:n], X
+                    return e[:n], X, basis
             m = max(min(int(MORE_AXES * m), largest), m + 1)
         return None
 
