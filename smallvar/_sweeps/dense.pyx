@@ -58,6 +58,7 @@ cdef enum:
     CENTER_BYTES = 1 << 17  # of packed centers that tiles are compared with at a time: a part of the cache
     FEW_NUMBERS = 1024      # of all centers, up to which exact distances are faster than approximate ones first
     CENTERS = 64            # centers that a thread handles at a time
+    SIDE_BY_SIDE = 4        # rows whose exact distances are summed at a time, as additions of a row wait for each other
     PIECE = 48              # centers whose approximate distances nearest_exactly holds at a time
 
 
@@ -102,12 +103,26 @@ cdef void squares(const State* state, Py_ssize_t chunk, const double* place, dou
 cdef void squares_of_rows(
     const real_x* x, const State* state, Py_ssize_t chunk, const double* place, double* out
 ) noexcept nogil:
-    cdef Py_ssize_t d = state.points.d, start = chunk * CHUNK, i
-    cdef const double* c = place
-    for i in range(start, min(state.points.n, start + CHUNK)):
-        if place == NULL:
-            c = state.centers.coordinates + state.points.labels[i] * d
-        out[i - start] = squared_distance(point(x, &state.points.rows, i), state.points.rows.col, c, d)
+    cdef Py_ssize_t d = state.points.d, stride = state.points.rows.col, start = chunk * CHUNK
+    cdef Py_ssize_t size = min(state.points.n - start, <Py_ssize_t> CHUNK), i = 0, j, m
+    cdef const real_x* rows[SIDE_BY_SIDE]
+    cdef const double* centers[SIDE_BY_SIDE]
+    cdef double[SIDE_BY_SIDE] total
+    cdef double t
+    while i < size:
+        for m in range(SIDE_BY_SIDE):
+            rows[m] = point(x, &state.points.rows, start + min(i + m, size - 1))
+            centers[m] = place
+            if place == NULL:
+                centers[m] = state.centers.coordinates + state.points.labels[start + min(i + m, size - 1)] * d
+            total[m] = 0.0
+        for j in range(d):
+            for m in range(SIDE_BY_SIDE):
+                t = <double> rows[m][j * stride] - centers[m][j]
+                total[m] += t * t
+        for m in range(min(<Py_ssize_t> SIDE_BY_SIDE, size - i)):
+            out[i + m] = total[m]
+        i += SIDE_BY_SIDE
 
 
 cdef void assigned_distances(

@@ -53,7 +53,7 @@ cdef void compare_batch(
     State* state, Batch* batch, Py_ssize_t first_new, Py_ssize_t last_new, int thread
 ) noexcept nogil:
     """Compare points with the new centers first_new..last_new-1: labels and bounds."""
-    cdef double square = state.frame.scale * state.frame.scale, upper, distance
+    cdef double square = state.frame.scale * state.frame.scale, upper, assigned, distance
     cdef Py_ssize_t m, i
     cdef int label
     cdef unsigned short at_start = 0
@@ -67,16 +67,18 @@ cdef void compare_batch(
         if batch.least[m] - batch.error[m] > upper:
             reduce_lower_bounds(state, i, lower_bound(batch.least[m] - batch.error[m]))
             continue
-        # else the nearest new center, exactly, and then whether it is nearer than the assigned one, exactly
+        # else the nearest new center, exactly, and then whether it is nearer than the assigned one, surely or exactly
         label = batch.nearest[m]
         if not batch.second[m] - batch.least[m] > 2.0 * batch.error[m]:
             label = nearest_of_new(state, i, batch.least[m] + 2.0 * batch.error[m], first_new, last_new, thread)
-        if not is_nearer(state, i, label, state.points.labels[i], thread):
-            reduce_lower_bounds(state, i, lower_bound(batch.least[m] - batch.error[m]))
-            continue
-        # the center that is left becomes one of the others; where its distance is not known there are no lower bounds
-        upper = max(0.0, batch.assigned[m]) * square * (1.0 - DISTANCE_MARGIN)
-        reduce_lower_bounds(state, i, lower_bound(min(upper, batch.second[m] - batch.error[m])))
+        # the distance of the assigned one at least; where it is not known there are no lower bounds
+        assigned = max(0.0, batch.assigned[m]) * square * (1.0 - DISTANCE_MARGIN)
+        if not batch.least[m] + batch.error[m] < assigned:
+            if not is_nearer(state, i, label, state.points.labels[i], thread):
+                reduce_lower_bounds(state, i, lower_bound(batch.least[m] - batch.error[m]))
+                continue
+        # the center that is left becomes one of the others
+        reduce_lower_bounds(state, i, lower_bound(min(assigned, batch.second[m] - batch.error[m])))
         state.backend.assigned_distances(state, i, &at_start, 1, &label, &distance)
         state.bounds.upper_bounds[i] = upper_bound(distance, state.frame.scale)
         state.points.labels[i] = label
@@ -88,32 +90,38 @@ cdef void compare_chunk(
 ) noexcept nogil:
     """Compare points start..stop-1 of one chunk with the new centers that were opened before them."""
     cdef Batch batch
-    cdef Py_ssize_t i, n_new = state.centers.n - first_new, n_before = 0, n_batch = 0
+    cdef unsigned short listed[CHUNK]   # points that may be nearer to a new center, less start,
+    cdef int assigned[CHUNK]            # their centers,
+    cdef double distances[CHUNK]        # and the squared distances to these, if those between centers are known
+    cdef Py_ssize_t i, q, n_listed = 0, n_new = state.centers.n - first_new, n_before = 0, n_batch = 0
     cdef bint by_center_distances = knows_center_distances(state)
     cdef float* upper_bounds = state.bounds.upper_bounds
     cdef const float* batch_distances = state.bounds.batch_distances
-    cdef double distance
     cdef int z
-    batch.size = 0
     for i in range(start, stop):
+        z = state.points.labels[i]
+        if opened_at[0] >= i or z >= first_new:
+            continue  # none was opened before it, or it has opened or joined one of the batch itself
+        # 2 u < t, first with the bound at hand, then with that of the distance
+        if by_center_distances and 2.0 * upper_bounds[i] < batch_distances[z]:
+            continue
+        listed[n_listed], assigned[n_listed], distances[n_listed] = <unsigned short> (i - start), z, -1.0
+        n_listed += 1
+    if by_center_distances:
+        state.backend.assigned_distances(state, start, listed, n_listed, assigned, distances)
+    batch.size = 0
+    for q in range(n_listed):
+        i = start + listed[q]
+        if by_center_distances:
+            upper_bounds[i] = upper_bound(distances[q], state.frame.scale)
+            if 2.0 * upper_bounds[i] < batch_distances[assigned[q]]:
+                continue
         while n_before < n_new and opened_at[n_before] < i:
             n_before += 1
-        z = state.points.labels[i]
-        if n_before == 0 or z >= first_new:
-            continue  # none was opened before it, or it has opened or joined one of the batch itself
-        distance = -1.0
-        if by_center_distances:
-            # 2 u < t, first with the bound at hand, then with that of the exact distance
-            if 2.0 * upper_bounds[i] < batch_distances[z]:
-                continue
-            distance = state.backend.exact_distance(state, i, z, thread)
-            upper_bounds[i] = upper_bound(distance, state.frame.scale)
-            if 2.0 * upper_bounds[i] < batch_distances[z]:
-                continue
         if batch.size > 0 and n_batch != n_before:  # points of a batch are compared with the same centers
             compare_batch(state, &batch, first_new, first_new + n_batch, thread)
         n_batch = n_before
-        add_to_batch(&batch, i, distance)
+        add_to_batch(&batch, i, distances[q])
         if batch.size == state.scratch.batch:
             compare_batch(state, &batch, first_new, first_new + n_batch, thread)
     if batch.size > 0:
