@@ -125,7 +125,15 @@ LAYERS = {
             "minibatch",
         ),
         *("noise", "uniform_noise", "robust", "shapes"),
-        *("divergence_rules", "divergence", "divergence_path", "bregman", "spherical", "gaussians"),
+        *(
+            "divergence_rules",
+            "divergence",
+            "divergence_path",
+            "bregman",
+            "sphere_problem",
+            "spherical",
+            "gaussians",
+        ),
         *(
             "gaussian_path",
             "gaussian_number",

@@ -216,9 +216,9 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     beyond the first; distances have one for all. A column in which the clusters differ by less
     than that is taken to have one distribution, be it flat, skewed, with long tails (Student t), or
     with a value that many rows share. Of more than 5,000 rows (20,000 for the last part of the
-    path, and where 5,000 have no more than two clusters) a sample is used. These laws take the columns to be
-    independent within a cluster: where they are not, as in many measurements of the same things,
-    several clusters stand for one.
+    path, and where 5,000 have no more than two clusters) a sample is used. These laws take the
+    columns to be independent within a cluster: where they are not, as in many measurements of the
+    same things, several clusters stand for one.
 
     A mean of 0 is infinitely far from every row with a positive count. Seeds of a path and rows of
     ``init`` therefore have poisson means between theirs and those of all rows, as a conjugate gamma

@@ -9,7 +9,7 @@ import numpy as np
 from smallvar._centers.divergence import SumsFrame
 from smallvar._centers.divergence_path import Family
 from smallvar._centers.divergence_rules import DIVERGENCES
-from smallvar._centers.spherical import PATH_OPTIONS, as_directions, first_row
+from smallvar._centers.sphere_problem import PATH_OPTIONS, as_directions, first_row
 from smallvar._centers.unit_rows import length_rounding, unit_rows
 from smallvar._core.validation import check_flag, check_option, mean_weight
 from smallvar._selection.penalty import among, farthest_by, farthest_row

@@ -14,7 +14,8 @@ from scipy.sparse import csr_array, issparse
 from smallvar._centers.mahalanobis import MahalanobisMeans
 from smallvar._centers.minibatch import MiniBatchDPMeans
 from smallvar._centers.shapes import ShapeMeans
-from smallvar._centers.spherical import ERROR_SHARE, SphericalDPMeans
+from smallvar._centers.sphere_problem import ERROR_SHARE
+from smallvar._centers.spherical import SphericalDPMeans
 from smallvar._core.validation import unit_of
 from smallvar._mixed.mixed_dpmeans import MixedDPMeans
 

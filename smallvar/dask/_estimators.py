@@ -14,7 +14,7 @@ from scipy.sparse import vstack
 import smallvar
 from smallvar._centers.center_estimator import at_centers
 from smallvar._centers.dpmeans import RowsProblem
-from smallvar._centers.spherical import ERROR_SHARE, SphereProblem, as_directions
+from smallvar._centers.sphere_problem import ERROR_SHARE, SphereProblem, as_directions
 from smallvar._centers.starts import DPProblem, Start, run_starts
 from smallvar._centers.unit_rows import length_rounding, unit_rows, warn_of_zero_rows
 from smallvar._core.estimator import keywords_only, warn_not_converged
