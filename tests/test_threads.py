@@ -69,7 +69,7 @@ def test_compiled_loops_are_parallel():
         source = library.with_name(library.name.split(".")[0] + ".pyx")  # not in a wheel
         if source.exists() and " in prange(" in source.read_text():
             assert source.stem in parallel
-    assert {"parallel", "nearest", "means", "sparse", "merge", "in_order"} <= parallel
+    assert {"parallel", "nearest_sweep", "means", "sparse", "merge", "in_order"} <= parallel
     loaded = threadpoolctl.threadpool_info()
     assert any(library["user_api"] == "openmp" for library in loaded)
 
