@@ -25,9 +25,8 @@ from smallvar._selection.search import (
     coarse,
 )
 
-MANY_CLUSTERS = (
-    64  # clusters that COARSE_PATH_ROWS rows are too few for: a rough descent halts above
-)
+# clusters above which a rough descent halts: COARSE_PATH_ROWS rows may be too few for them
+MANY_CLUSTERS = 64
 
 
 def find_path(problem, rng, init):
