@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
+from smallvar._sweeps.nearest_sweep import check_memory
 from smallvar._sweeps.ranges import column_range
 from smallvar._sweeps.sums import Layout, Sums
 from twins import dpmeans as twin
@@ -31,7 +32,6 @@ from smallvar import (
     progress_callback,
 )
 from smallvar._core.validation import sparse_rows
-from smallvar._sweeps import nearest
 
 FORMATS = [
     f"{kind}_{form}" for kind in ("csr", "csc", "coo", "bsr", "lil") for form in ("array", "matrix")
@@ -256,7 +256,7 @@ def test_centers_beyond_memory(monkeypatch):
     for model in (DPMeans(lam=1.0), MiniBatchDPMeans(lam=1.0)):
         assert_refuses(model, lambda m: m.fit(wide), MemoryError, "bytes", "TruncatedSVD")
     with pytest.raises(MemoryError, match="bytes"):
-        nearest.check_memory(10**6, 10**8)
+        check_memory(10**6, 10**8)
     with pytest.raises(ValueError, match=r"lam must be a number.*bytes.*TruncatedSVD"):
         DPMeans().fit(sp.csr_array((6000, 50_000)))
     # of few rows no matrix has as many rows and columns as there are columns
