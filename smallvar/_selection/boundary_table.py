@@ -214,7 +214,7 @@ def boundary_evidence(
     k-means with six clusters cuts two half moons. Five of the boundaries are between the moons, the
     other four cut one of them:
 
-    >>> from sklearn.cluster import HDBSCAN, KMeans
+    >>> from sklearn.cluster import DBSCAN, KMeans
     >>> from sklearn.datasets import make_blobs, make_moons
     >>> from smallvar import boundary_evidence
     >>> X, _ = make_moons(2000, noise=0.1, random_state=0)
@@ -232,15 +232,15 @@ def boundary_evidence(
     2 | 5      687       145.8     -10.5    0.34  none
     4 | 5      695       177.9      32.3    0.90  gap
 
-    Here HDBSCAN labels 65 rows -1, which are left out:
+    Here DBSCAN labels 56 rows -1, which are left out:
 
     >>> X, _ = make_blobs(900, centers=3, random_state=1)
-    >>> labels = HDBSCAN(min_cluster_size=10, copy=True).fit_predict(X)
+    >>> labels = DBSCAN(eps=0.6, min_samples=10).fit_predict(X)
     >>> boundary_evidence(X, labels)
     2 boundaries of 3 clusters
     clusters  rows  merge cost  evidence  valley  verdict
-    0 | 2      576      20,331     303.4    1.00  gap
-    1 | 2      535       3,518      84.8    0.96  gap
+    0 | 1      566      20,324     328.1    1.00  gap
+    0 | 2      564       3,723      78.0    0.94  gap
     """
     X = check_data(X, sparse=True)
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
