@@ -277,6 +277,7 @@ class MixedSweep:
             n_moved = np.count_nonzero(before != labels)
             if n_moved == 0 and len(raw) == k:
                 return sums
+        # of weights, unlike counts, what is taken out again may leave a rest of rounding
         if (
             self._summed is None
             or self.weight is not None
@@ -285,6 +286,7 @@ class MixedSweep:
         ):
             raw = self.rows.sums(k)
         else:
+            # clusters that were opened since begin at zero
             raw = np.concatenate([raw, np.zeros((k - len(raw), raw.shape[1]))])
             self.rows.move_sums(raw, before)
         sums = sums_in(raw, self.measure)

@@ -246,6 +246,7 @@ def boundary_evidence(
     check_number(n_threads, "n_threads", low=1, integer=True, none=True)
     values = names_of_rows(labels, "labels", X.shape[0])
     weight = check_weights(sample_weight, X.shape[0])
+    # negative numbers are noise; names have no sign
     used = values >= 0 if values.dtype.kind in "if" else np.ones(len(values), dtype=bool)
     names, numbers = np.unique(values[used], return_inverse=True)
     number = np.full(len(values), -1, dtype=np.intp)
@@ -256,7 +257,7 @@ def boundary_evidence(
 
 def table_of(found, names, weighted):
     """The BoundaryTable of Boundaries between clusters of these names."""
-    order = np.lexsort(found.pairs.T[::-1])
+    order = np.lexsort(found.pairs.T[::-1])  # by the first cluster of a pair, then by the second
     known = found.known[order]
     evidence, valley = (np.where(known, a[order], np.nan) for a in (found.evidence, found.valley))
     verdict = np.where(

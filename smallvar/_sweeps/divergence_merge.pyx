@@ -101,6 +101,7 @@ cdef void bound_costs(const DivergenceClusters* clusters, Py_ssize_t a, Py_ssize
         sd_positive(mean, d, columns, k, k - first, shares + first, bounds + first)
     else:
         sd_fractions(mean, d, columns, k, k - first, shares + first, bounds + first)
+    # w shares[b] is K; a cluster is no partner of itself, nor one that was merged of any
     for b in range(first, k):
         bounds[b] = w * shares[b] * bounds[b] * BOUND_ROUNDING if b != a and weight[b] > 0.0 else HUGE_VAL
 
