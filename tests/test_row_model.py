@@ -1,6 +1,7 @@
 """predict_proba, score_samples, outlier_scores: mixtures about the centers of a fit."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -307,21 +308,43 @@ def test_order_of_rows_and_units(seed):
         )
 
 
+def at_given_centers(X):
+    """Estimators that take centers, with some, which no penalty changes in number; their rows."""
+    at, groups = X[[0, 1, 2]], {"groups": np.zeros(len(X), dtype=int)}
+    positive, cap = np.exp(X / 8), {"lam": 0.0, "max_clusters": 3}
+    yield DPMeans(lam=np.inf, init=at), X, {}
+    yield RobustDPMeans(lam=1e9, price=1e9, init=at), X, {}
+    yield smallvar.MahalanobisMeans(n_clusters=3, init=at), X, {}
+    yield smallvar.HDPMeans(lam_local=1e9, lam_global=1e9), X, groups
+    yield smallvar.SphericalDPMeans(**cap, init=at), X, {}
+    yield smallvar.BregmanDPMeans(divergence="kl", lam=np.inf, init=np.exp(at / 8)), positive, {}
+    kinds, whole = dict.fromkeys(range(3), "normal"), np.round(X * 3.0)  # rows on a known grid
+    yield smallvar.MixedDPMeans(lam=np.inf, init=whole[:3], columns=kinds), whole, {}
+
+
 @seeds(6)
 def test_weights_are_masses(seed):
+    """A row of weight w is w equal rows; weights that add up to less than the rows are scaled."""
     X, _, _ = blobs(seed, 200)
-    w = np.random.default_rng(seed).integers(0, 3, size=len(X))
-    weighted = DPMeans(n_clusters=3, random_state=0).fit(X, sample_weight=w)
-    repeated = DPMeans(n_clusters=3, init=weighted.cluster_centers_).fit(np.repeat(X, w, axis=0))
-    match = repeated.predict(weighted.cluster_centers_)
-    a, b = weighted._row_model().mixture, repeated._row_model().mixture
-    if a.scatter.form == b.scatter.form:  # its price is by the number of rows
-        np.testing.assert_allclose(
-            repeated.predict_proba(X)[:, match], weighted.predict_proba(X), atol=0.02
-        )
-    scaled = DPMeans(n_clusters=3, random_state=0).fit(X, sample_weight=7.0 * w)
-    assert np.array_equal(scaled.predict_proba(X), weighted.predict_proba(X))
-    assert weighted.probabilities_.shape == (len(X),)
+    w = np.random.default_rng(seed).integers(0 if seed else 1, 5, size=len(X)).astype(float)
+    rows = np.repeat(np.arange(len(X)), w.astype(int))
+    for model, given, options in at_given_centers(X):
+        weighted = clone(model).fit(given, sample_weight=w, **options)
+        few = {name: value[rows] for name, value in options.items()}
+        repeated = clone(model).fit(given[rows], **few)
+        name = type(model).__name__
+        assert np.array_equal(repeated.labels_, weighted.labels_[rows]), name
+        for method in PER_ROW:
+            found, expected = (getattr(m, method)(given) for m in (repeated, weighted))
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=name)
+        for result in ("probabilities_", "outlier_scores_"):
+            found, expected = getattr(repeated, result), getattr(weighted, result)[rows]
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=name)
+    of_mean_1, tiny = (
+        DPMeans(n_clusters=3, random_state=0).fit(X, sample_weight=w * factor)
+        for factor in (np.count_nonzero(w) / w.sum(), 1e-9)
+    )
+    np.testing.assert_allclose(tiny.predict_proba(X), of_mean_1.predict_proba(X), rtol=1e-9)
 
 
 def test_threads_give_the_same_bits():
@@ -403,11 +426,49 @@ def test_one_cluster_and_as_many_as_rows():
     assert equal.outlier_scores([[1.0, 1.0], [5.0, 1.0]]).tolist() == [0.0, 1.0]
 
 
-def test_constant_columns_do_not_matter():
-    X, _, model = blobs(0)
-    wide = np.column_stack([X[:, :1], np.full(len(X), 7.0), X[:, 1:]])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_constant_columns_do_not_matter(dtype):
+    """Unless a row has another value there, which no row of the fit had."""
+    X, _, _ = blobs(0)
+    X = X.astype(dtype)
+    model = DPMeans(n_clusters=3, random_state=0).fit(X)
+    wide = np.column_stack(
+        [X[:, :1], np.full(len(X), 0.1, dtype), np.zeros(len(X), dtype), X[:, 1:]]
+    )
     other = DPMeans(n_clusters=3, random_state=0).fit(wide)
     np.testing.assert_allclose(other.predict_proba(wide), model.predict_proba(X), rtol=1e-9)
+    scores = model.outlier_scores(X)
+    np.testing.assert_allclose(other.outlier_scores(wide), scores, rtol=1e-9)
+    near = wide.astype(np.float64)
+    near[:, 1] = 0.1 if dtype == np.float32 else np.nextafter(0.1, 1.0)
+    np.testing.assert_allclose(other.outlier_scores(near), scores, rtol=1e-5)
+    for column, value in ((1, 0.1001), (1, 0.0), (2, 1e-3)):
+        off = wide[:20].copy()
+        off[::2, column] = value
+        assert (other.outlier_scores(off)[::2] == 1.0).all()
+        assert (other.outlier_scores(sp.csr_array(off))[::2] == 1.0).all()
+        np.testing.assert_allclose(other.outlier_scores(off)[1::2], scores[1:20:2], rtol=1e-9)
+
+
+def test_memory_does_not_depend_on_squares_of_columns():
+    """Beyond the rows: tables of rows or columns by clusters, and blocks of rows."""
+    X = np.random.default_rng(0).normal(size=(40, 50_000)).astype(np.float32)
+    model = DPMeans(lam=1e9).fit(X)
+    tracemalloc.start()
+    assert (model.predict_proba(X) == 1.0).all()
+    assert model.outlier_scores_.shape == (40,)
+    assert len(pickle.dumps(model)) < 4_000_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000_000  # one table of columns by columns has 20 GB
+
+
+def test_variances_below_float64():
+    """Equal rows far below the others: the least positive number stands for their variance."""
+    for values in (np.zeros(1), np.zeros((1, 2)), np.array([1e-300, 0.0])):
+        scatter = Scatter(SCATTER_FORMS[1 if values.ndim == 2 else 0], values, 2)
+        assert np.isfinite(scatter.log_volume).all()
+        assert np.isfinite(scatter.times(1e-30).log_volume).all()
 
 
 def test_groups_of_outliers_are_strange():
@@ -464,6 +525,21 @@ def test_stream():
     assert forgetful._within[1] < stream._within[1]
 
 
+@pytest.mark.parametrize("half_life", [1, 10, 1e3])
+def test_stream_that_forgets(half_life):
+    """A cluster that has had no rows for long is still the likeliest at its center."""
+    rng = np.random.default_rng(0)
+    model = MiniBatchDPMeans(lam=60, half_life=half_life)
+    model.partial_fit(np.vstack([rng.normal(size=(20, 1)), 12.0 + rng.normal(size=(20, 1))]))
+    model.partial_fit([[-8.5]])
+    for batch in range(1000):
+        model.partial_fit(rng.normal(size=(20, 1)))
+        if batch in (0, 99, 999):
+            assert model.n_clusters_ == 3
+            chances = model.predict_proba(model.cluster_centers_)
+            assert chances.argmax(axis=1).tolist() == model.predict(model.cluster_centers_).tolist()
+
+
 def test_stream_of_directions_that_cancel():
     model = smallvar.SphericalDPMeans(lam=1000.0)
     model.partial_fit([[1.0], [1.0]]).partial_fit([[-1.0], [-1.0]])
@@ -495,16 +571,55 @@ def test_pickles_have_the_model():
         assert np.array_equal(kept.probabilities_, model.probabilities_)
 
 
-def test_changed_rows():
-    X, _, _ = blobs(1, 200)
-    model = DPMeans(random_state=0).fit(X)
-    X[:] = 0.0
+@pytest.mark.parametrize("kind", ["cell", "sign", "order", "float32", "sparse", "weight"])
+@seeds(8)
+def test_changed_rows(seed, kind):
+    """Any cell of rows or weights that has changed since the fit is noticed."""
+    rng = np.random.default_rng(seed)
+    X, weight = blobs(1, 200)[0], np.ones(200)
+    weight[0] = 2.0
+    rows = {"float32": X.astype(np.float32), "sparse": sp.csr_array(X)}.get(kind, X)
+    if seed % 2 and kind in ("cell", "sign", "order"):
+        rows = np.asfortranarray(rows)
+    model = DPMeans(n_clusters=3, random_state=0).fit(rows, sample_weight=weight)
+    cells = rows.data if kind == "sparse" else rows
+    if kind == "order":
+        rng.shuffle(rows)
+    elif kind == "sign":
+        rows *= -1.0
+    elif kind == "weight":
+        weight[rng.integers(200)] += 1e-9
+    else:
+        at = tuple(rng.integers(size) for size in cells.shape)
+        cells[at] = np.nextafter(cells[at], cells.dtype.type(np.inf))
     for ask in (model.predict_proba, model.outlier_scores):
-        with pytest.raises(ValueError, match="as it was in fit"):
+        with pytest.raises(ValueError, match="as they were in fit"):
             ask([[0.0, 0.0, 0.0]])
-    with pytest.raises(ValueError, match="as it was in fit"):
+    with pytest.raises(ValueError, match="as they were in fit"):
         _ = model.outlier_scores_
     assert pickle.loads(pickle.dumps(model)).predict([[0.0, 0.0, 0.0]]).shape == (1,)
+
+
+def test_labels_changed_by_a_user_are_not_those_of_the_fit():
+    X, _, model = blobs(1)
+    expected = clone(model).fit(X)
+    model.labels_ += 1
+    for name in ("probabilities_", "outlier_scores_"):
+        assert np.array_equal(getattr(model, name), getattr(expected, name))
+
+
+def test_changed_memory_map(tmp_path):
+    """Of rows that may be larger than memory a few are compared."""
+    X, _, _ = blobs(1, 200)
+    np.save(tmp_path / "rows.npy", X)
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r+")
+    model = DPMeans(random_state=0).fit(rows)
+    rows[1] += 1.0  # none of these
+    assert model.predict_proba(X).shape == (200, model.n_clusters_)
+    model = DPMeans(random_state=0).fit(rows)
+    rows[:] = 0.0
+    with pytest.raises(ValueError, match="as they were in fit"):
+        model.predict_proba(X)
 
 
 def test_before_fit():

@@ -298,8 +298,10 @@ class BatchEstimator(RowModelMixin, CenterEstimator):
         weights, (error, total) = getattr(self, self._given), fitted.before
         centers = learned(self, "cluster_centers_", None, self.n_features_in_)
         variance = error / (self._error_share * total * centers.shape[1])
-        total = float(weights.sum())  # 0 for directions that cancel, and where all has faded
-        shares = weights / total if total > 0.0 else np.full(len(centers), 1.0 / len(centers))
+        total = float(weights.sum())  # 0 for directions that cancel
+        shares = np.full(len(centers), 1.0 / len(centers))
+        if self.half_life is None and total > 0.0:  # weights that fade tell the age of clusters
+            shares = weights / total
         return model_of_stream(centers, shares, variance)
 
 

@@ -476,6 +476,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             rows = where @ rows
         return rows, learned(self, "cluster_centers_", None, X.shape[1])
 
+    def _constant_columns(self, fitted):
+        return None  # they are not constant in rows of length 1
+
     def _made_row_model(self, fitted):
         if fitted.before is not None:
             return super()._made_row_model(fitted)

@@ -3,7 +3,6 @@
 ``rows_with_direction`` is for data, ``unit_rows`` for centers.
 """
 
-import mmap
 import tempfile
 import warnings
 
@@ -11,7 +10,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import gen_batches
 
-from smallvar._core.validation import level_of_caller, some_rows, sparse_rows
+from smallvar._core.validation import is_mapped, level_of_caller, some_rows, sparse_rows
 from smallvar._sweeps.seeds import nearest_seed
 
 UNIT = 64  # times epsilon of the type: a row has length 1 if its squared length is so near to 1
@@ -127,10 +126,7 @@ def unit_and_zero_rows(X, n_threads):
 
 def copied(X):
     """A contiguous copy; of a memory map, which may be larger than memory, in a temporary file."""
-    owner = X
-    while isinstance(owner, np.ndarray):
-        owner = owner.base
-    if X.size <= IN_MEMORY or not isinstance(owner, mmap.mmap):
+    if X.size <= IN_MEMORY or not is_mapped(X):
         return np.array(X, order="C")
     with tempfile.TemporaryFile() as file:
         for part in gen_batches(X.shape[0], max(1, CONVERTED // X.shape[1])):

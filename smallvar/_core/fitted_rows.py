@@ -1,11 +1,12 @@
 """The rows of a fit, kept for what is computed when it is first asked for."""
 
 import numpy as np
-from scipy.sparse import issparse
 
-from smallvar._core.validation import learned
+from smallvar._core.validation import is_mapped, learned
+from smallvar._sweeps.rows import fingerprint
 
-PROBED = 8  # numbers or rows, about, by which a change of the data is noticed
+PROBED = 8  # rows, about, by which a change of a memory map is noticed
+ARRAYS = "data", "indices", "indptr", "numbers", "codes"  # of sparse rows, and of tables
 # of rows that are used to measure something: at most so many rows, and numbers in them, but at
 # least FEWEST_SAMPLED rows
 MOST_SAMPLED, NUMBERS_SAMPLED, FEWEST_SAMPLED = 10_000, 1 << 22, 1000
@@ -14,8 +15,8 @@ MOST_SAMPLED, NUMBERS_SAMPLED, FEWEST_SAMPLED = 10_000, 1 << 22, 1000
 class FittedRows:
     """The rows of a fit, their weights (None: 1 each) and labels.
 
-    The rows are not copied: a few are, to notice whether they are changed before they are used.
-    ``results`` keeps what has been computed, by name. A pickled one has no rows any more, but these
+    Rows and weights are not copied. Their fingerprints tell whether a number is changed before they
+    are used; of memory maps, which may be larger than memory, those of a few rows. ``results`` keeps what has been computed, by name. A pickled one has no rows any more, but these
     results.
 
     ``centers`` are those of the fit, of which sums are kept; ``components`` the parts of clusters
@@ -24,25 +25,27 @@ class FittedRows:
     """
 
     def __init__(self, X, weight, labels, centers=None, components=None, before=None):
-        self.X, self.weight, self.labels, self.components = X, weight, labels, components
+        self.X, self.weight, self.labels = X, weight, labels.copy()
+        self.components = None if components is None else components.copy()
         # by their sums it is noticed if a user replaces the centers
         with np.errstate(over="ignore"):
             self.center_sums = None if centers is None else centers.sum(axis=1)
         self.before, self.weighted, self.results = before, weight is not None, {}
-        self._probes = self._probed()
+        self._marks = self._marked()
 
-    def _probed(self):
-        """Copies of a few numbers or rows; None where they are not in one array."""
-        X = self.X.data if issparse(self.X) else self.X
-        return X[:: max(1, len(X) // PROBED)].copy() if isinstance(X, np.ndarray) else None
+    def _marked(self):
+        """The fingerprints of the arrays that the rows and weights are in."""
+        X, marks = self.X, []
+        arrays = [X] if isinstance(X, np.ndarray) else [getattr(X, a, None) for a in ARRAYS]
+        for array in filter(lambda array: array is not None, [*arrays, self.weight]):
+            step = max(1, len(array) // PROBED) if is_mapped(array) else 1
+            marks.append(fingerprint(array[::step]))
+        return marks
 
     @property
     def are_there(self):
         """Whether the rows are there and as they were."""
-        if self.X is None:
-            return False
-        now = self._probed()
-        return now is None or np.array_equal(now, self._probes)
+        return self.X is not None and self._marked() == self._marks
 
     def result(self, name, compute, owner):
         """What ``compute(self)`` returns, or has returned under this name."""
@@ -54,8 +57,8 @@ class FittedRows:
                 )
             if not self.are_there:
                 raise ValueError(
-                    f"X must be as it was in fit when {name} is first asked for, but it has been "
-                    "changed: ask for it before changing X, or fit a copy"
+                    f"X and sample_weight must be as they were in fit when {name} is first asked "
+                    "for, but they have been changed: ask for it before, or fit copies"
                 )
             self.results[name] = compute(self)
         return self.results[name]
@@ -73,6 +76,7 @@ class FittedRows:
         rows = np.flatnonzero(used)
         most = min(MOST_SAMPLED, max(FEWEST_SAMPLED, NUMBERS_SAMPLED // max(1, numbers)))
         if len(rows) <= most:
+            rows = slice(None) if len(rows) == len(label) else rows  # all are not copied
             return rows, None if self.weight is None else self.weight[rows], label[rows]
         rows = rows[np.lexsort((distances()[rows], label[rows]))]
         step = -(-len(rows) // most)
@@ -82,11 +86,13 @@ class FittedRows:
         k = int(label.max()) + 1
         total = np.bincount(label[rows], weight[rows], k)
         some = np.bincount(label[taken], weight[taken], k)
-        factor = np.divide(total, some, out=np.ones(k), where=some > 0.0)
-        return taken, weight[taken] * factor[label[taken]], label[taken]
+        weight = (
+            weight[taken] * np.divide(total, some, out=np.ones(k), where=some > 0.0)[label[taken]]
+        )
+        return taken, weight * (len(taken) / weight.sum()), label[taken]
 
     def __getstate__(self):
-        return vars(self) | dict.fromkeys(("X", "weight", "labels", "components", "_probes"))
+        return vars(self) | dict.fromkeys(("X", "weight", "labels", "components", "_marks"))
 
 
 class KeepsRowsMixin:

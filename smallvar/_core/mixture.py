@@ -12,9 +12,11 @@ at a price of log(rows) / 2 for each parameter. Hard labels cut clusters off whe
 makes spreads too small: a few steps of EM, which leave the centers as they are, undo that.
 
 ``DenseRows`` are rows in columns; ``RowsOfCosts`` only have a cost in each cluster, such as
-divergences, and a number of dimensions: for them the scatter is spherical.
+divergences, and a number of dimensions: for them the scatter is spherical. The costs of
+``RowsOfLikelihoods`` have no unit that could be measured.
 """
 
+from copy import copy
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -25,6 +27,7 @@ from scipy.special import betaincinv, chdtr, chdtri, fdtr, gammaln
 from smallvar._core.lapack import cholesky, solve_lower
 from smallvar._sweeps.exact import distances_to_centers
 from smallvar._sweeps.gaussians import gaussian_costs
+from smallvar._sweeps.ranges import column_range
 
 # degrees of freedom that are tried, those of the criterion for the number; infinite: the Gaussian
 FREEDOMS = (np.inf, 200.0, 50.0, 20.0, 10.0, 6.0, 4.0, 3.0)
@@ -42,6 +45,8 @@ LARGEST_PRODUCT = 4e6
 TAILS = np.unique(np.concatenate([np.logspace(-17, -0.01, 256), 1.0 - np.logspace(-9, -0.01, 128)]))
 FEW_TABLED = 32
 MOST_PRODUCTS = 1 << 30  # multiply-adds for a full scatter, beyond which it is not tried
+BLOCK = 1 << 22  # numbers of rows that are copied at a time
+LEAST = np.finfo(float).tiny  # positive variance
 
 
 class Form(NamedTuple):
@@ -109,18 +114,18 @@ class Scatter:
 
     ``values`` are of shape (m,), (m, d) or (m, d, d) by the form, m the number of clusters where
     each has its own, else 1. ``log_volume`` has the logarithms of determinants, plus ``volumes``.
-    ``is_sound`` says whether all matrices are positive definite.
+    ``is_sound`` says whether all matrices are positive definite; variances are, as those that have
+    underflowed to 0 become the least positive number.
     """
 
     def __init__(self, form, values, d, volumes=0.0):
         self.form, self.values, self.d, self.volumes = form, values, d, volumes
         self.roots = None  # matrices W_k by which x'S_k^-1 x = ||W_k x||^2
         if form.shape != "full":
-            self.is_sound = bool((values > 0.0).all())
-            if self.is_sound:
-                logs = np.log(values)
-                self.log_volume = d * logs if form.shape == "spherical" else logs.sum(axis=1)
-                self.log_volume = self.log_volume + volumes
+            self.values, self.is_sound = np.maximum(values, LEAST), True
+            logs = np.log(self.values)
+            self.log_volume = d * logs if form.shape == "spherical" else logs.sum(axis=1)
+            self.log_volume = self.log_volume + volumes
             return
         factors = [cholesky(S) for S in values]
         self.is_sound = all(
@@ -142,10 +147,11 @@ class Scatter:
             return X, centers, np.broadcast_to(1.0 / self.values, len(centers))
         if own:
             return None
-        root = self.roots[0].T if shape == "full" else np.diag(self.values[0] ** -0.5)
+        root = self.roots[0].T if shape == "full" else self.values[0] ** -0.5
+        times = np.matmul if shape == "full" else np.multiply
         X = X.toarray() if issparse(X) else X
         near = centers[0]  # products of rows far from 0 would round what rows differ by
-        return (X - near) @ root, (centers - near) @ root, np.ones(len(centers))
+        return times(X - near, root), times(centers - near, root), np.ones(len(centers))
 
     def linear(self, centers):
         """What makes squares linear functions of rows; None where their rounding would matter.
@@ -232,22 +238,53 @@ class Mixture:
         return levels, np.minimum(higher, 1.0)
 
 
+def masses(weight, n):
+    """Weights of n rows, each of which counts as so many equal rows.
+
+    Weights that add up to less than the number of rows that have any are scaled to that number.
+    """
+    if weight is None:
+        return np.ones(n)
+    return weight * max(1.0, np.count_nonzero(weight) / weight.sum())
+
+
+def blocks_of(first, last, d):
+    """Slices of the rows ``first`` to ``last`` of d columns, of BLOCK numbers at most or one row."""
+    size = max(1, BLOCK // d)
+    return [slice(i, min(i + size, last)) for i in range(first, last, size)]
+
+
 class _Rows:
-    """Rows of a fit with weights whose mean is 1."""
+    """Rows of a fit with weights; ``n`` is what these add up to, at least the number of rows."""
 
     forms, volumes = SCATTER_FORMS, 0.0
 
     def __init__(self, n, d, k, weight):
-        self.n, self.d, self.k = n, d, k
-        self.weight = np.ones(n) if weight is None else weight * (n / weight.sum())
-        # squares about means of the same rows are too small
-        self.correction = n / (n - k) if n > k else 1.0
+        self.weight = masses(weight, n)
+        self.n, self.d, self.k = float(self.weight.sum()), d, k
+
+    def mixture(self, form, row, cluster, weight, far=1.0):
+        """The mixture by pairs of row and cluster, sorted by cluster, and its log likelihood.
+
+        ``far`` are factors of the weights, by which far rows count less for the scatter. None where
+        the scatter is not positive definite.
+        """
+        sizes = np.bincount(cluster, weight, self.k)
+        scatter = self.scatter(form, row, cluster, weight * far, sizes)
+        if not scatter.is_sound:
+            return None, -np.inf
+        squares = self.squares(scatter)[row, cluster]
+        freedom, scale, value = likeliest(squares, weight, self.d)
+        value -= 0.5 * (sizes @ np.broadcast_to(scatter.log_volume, self.k))
+        return Mixture(sizes / self.n, scatter.times(scale), freedom), value
 
     def scatter(self, form, row, cluster, weight, sizes):
         """The scatter by pairs of row and cluster, sorted by cluster, of these weights."""
         k, own = self.k, form.own
         first = np.searchsorted(cluster, np.arange(k + 1)) if own else np.array([0, len(row)])
-        sums = self.sums(form.shape, row, cluster, weight, first) * self.correction
+        sums = self.sums(form.shape, row, cluster, weight, first)
+        # squares about means of the same rows are too small
+        sums *= self.n / (self.n - k) if self.n > k else 1.0
         pooled = sums.sum(axis=0) / self.n
         values = pooled[None]
         if own:
@@ -258,26 +295,41 @@ class _Rows:
 
 
 class DenseRows(_Rows):
-    """Rows in columns that all vary, with centers."""
+    """Rows and centers in ``columns`` that all vary (None: all); rows are copied in blocks only."""
 
-    def __init__(self, X, weight, centers):
-        super().__init__(*X.shape, len(centers), weight)
-        self.X, self.centers = X, centers
-        mean = self.weight @ X / self.n
-        self.variance = self.weight @ np.square(X - mean) / self.n
-        least, most = X.min(axis=0), X.max(axis=0)
-        two_values = ((least == X) | (most == X)).all(axis=0)
+    def __init__(self, X, weight, centers, columns=None):
+        super().__init__(X.shape[0], centers.shape[1], len(centers), weight)
+        self.X, self.columns, self.centers = X, columns, centers
+        self.blocks = blocks_of(0, X.shape[0], self.d)
+        parts = [(self.weight[block], block) for block in self.blocks]
+        self.mean = sum(w @ self.part(block) for w, block in parts) / self.n
+        squares = (w @ np.square(self.part(block) - self.mean) for w, block in parts)
+        self.variance = sum(squares) / self.n
+        low, high = column_range(X, None, 1)
+        if columns is not None:
+            low, high = low[columns], high[columns]
+        two_values = np.ones(self.d, dtype=bool)
+        for part in map(self.part, self.blocks):
+            two_values &= ((part == low) | (part == high)).all(axis=0)
         self.are_flags = np.mean(two_values) > 0.5
+
+    def part(self, rows):
+        """Some rows as float64."""
+        part = self.X[rows] if self.columns is None else self.X[rows][:, self.columns]
+        return np.ascontiguousarray(part, dtype=np.float64)
 
     def floor(self, shape):
         """What is added to every variance."""
-        least = np.maximum(LEAST_VARIANCE * self.variance, np.finfo(float).tiny)
-        return {"spherical": least.mean(), "columns": least, "full": np.diag(least)}[shape]
+        least = np.maximum(LEAST_VARIANCE * self.variance, LEAST)
+        if shape == "full":
+            return np.diag(least)
+        return least.mean() if shape == "spherical" else least
 
     def of_all(self, shape):
-        """The scatter of all rows about one center."""
-        row = np.arange(self.n)
-        return self.scatter(Form(shape, False), row, np.zeros_like(row), self.weight, None)
+        """The scatter of all rows about their mean."""
+        whole = copy(self)
+        whole.centers, whole.k, row = self.mean[None], 1, np.arange(len(self.weight))
+        return whole.scatter(Form(shape, False), row, np.zeros_like(row), self.weight, None)
 
     def can_have(self, form):
         """Whether there are columns and rows enough for a form of scatter.
@@ -294,19 +346,24 @@ class DenseRows(_Rows):
 
     def sums(self, shape, row, cluster, weight, first):
         """Weighted sums of squares, or products, of rows less centers, of each part."""
-        R = self.X[row] - self.centers[cluster]
-        if shape == "full":
-            W = R * weight[:, None]
-            return np.array([W[i:j].T @ R[i:j] for i, j in pairwise(first)])
-        squares = np.square(R, out=R)
+
+        def off_centers(pairs):
+            return self.part(row[pairs]) - self.centers[cluster[pairs]]
+
         if shape == "spherical":
-            squares = squares.mean(axis=1)
-        parts = [slice(i, j) for i, j in pairwise(first)]
-        return np.array([weight[part] @ squares[part] for part in parts])
+            blocks = map(off_centers, blocks_of(0, len(row), self.d))
+            squares = np.concatenate([np.square(R, out=R).mean(axis=1) for R in blocks])
+            return np.array([weight[i:j] @ squares[i:j] for i, j in pairwise(first)])
+        out = np.zeros((len(first) - 1, *(self.d,) * (2 if shape == "full" else 1)))
+        for total, (i, j) in zip(out, pairwise(first), strict=True):
+            for pairs in blocks_of(i, j, self.d):
+                R, w = off_centers(pairs), weight[pairs]
+                total += (R * w[:, None]).T @ R if shape == "full" else w @ np.square(R, out=R)
+        return out
 
     def squares(self, scatter):
         """Squared distances of all rows from all centers in units of the scatter."""
-        return scatter.squares(self.X, self.centers)
+        return np.vstack([scatter.squares(self.part(rows), self.centers) for rows in self.blocks])
 
 
 class RowsOfCosts(_Rows):
@@ -339,6 +396,17 @@ class RowsOfCosts(_Rows):
         return self.costs / scatter.values
 
 
+class RowsOfLikelihoods(RowsOfCosts):
+    """Rows whose costs are -2 log likelihood, so that their unit is 1: only shares are measured."""
+
+    forms = SPHERICAL[:1]
+
+    def mixture(self, form, row, cluster, weight, far=1.0):
+        """The mixture by pairs of row and cluster; of one form, which needs no likelihood."""
+        shares = np.bincount(cluster, weight, self.k) / self.n
+        return Mixture(shares, Scatter(form, np.ones(1), self.d), np.inf), 0.0
+
+
 def likeliest(squares, weight, d):
     """Degrees of freedom and scale of the likeliest density of squared distances.
 
@@ -353,7 +421,7 @@ def likeliest(squares, weight, d):
     for freedom in FREEDOMS:
         for _ in range(SCALE_STEPS if np.isfinite(freedom) else 0):
             mean = weight @ (squares / (freedom + squares / scale)) / n
-            scale = max((freedom + d) / d * mean, np.finfo(float).tiny)
+            scale = max((freedom + d) / d * mean, LEAST)
         value = weight @ log_density(squares / scale, d * np.log(scale), freedom, d)
         if value > best[2]:
             best = freedom, scale, value
@@ -361,25 +429,20 @@ def likeliest(squares, weight, d):
 
 
 def fit_mixture(rows, labels, forms=None):
-    """The mixture that describes rows (DenseRows, RowsOfCosts) with these labels best."""
-    n, d, k = rows.n, rows.d, rows.k
+    """The mixture that describes rows with these labels best."""
     order = np.argsort(labels, kind="stable")
     hard = order, labels[order], rows.weight[order]
-    sizes = np.bincount(labels, rows.weight, k)
     best, chosen = np.inf, None
     for form in forms or rows.forms:
-        if (form.own and k == 1 and not forms) or not rows.can_have(form):
+        if (form.own and rows.k == 1 and not forms) or not rows.can_have(form):
             continue
-        scatter = rows.scatter(form, *hard, sizes)
-        if not scatter.is_sound:
+        mixture, value = rows.mixture(form, *hard)
+        if mixture is None:
             continue
-        squares = rows.squares(scatter)[np.arange(n), labels]
-        freedom, scale, value = likeliest(squares, rows.weight, d)
-        volume = np.broadcast_to(scatter.log_volume, k)
-        value -= 0.5 * (sizes @ volume)
-        cost = -2.0 * value + np.log(n) * (form.count(k, d) + np.isfinite(freedom))
+        parameters = form.count(rows.k, rows.d) + np.isfinite(mixture.freedom)
+        cost = -2.0 * value + np.log(rows.n) * parameters
         if chosen is None or cost < best:
-            best, chosen = cost, Mixture(sizes / n, scatter.times(scale), freedom)
+            best, chosen = cost, mixture
     return None if chosen is None else _by_em(chosen, rows)
 
 
@@ -389,7 +452,7 @@ def fit_scale(rows, labels, scatter):
         return fit_mixture(rows, labels)
     costs = RowsOfCosts(rows.squares(scatter), rows.weight, rows.d, 0.0, scatter.log_volume)
     costs.least = LEAST_VARIANCE * float(rows.weight @ costs.costs.min(axis=1)) / rows.n / rows.d
-    costs.least = costs.least or np.finfo(float).tiny
+    costs.least = costs.least or LEAST
     found = fit_mixture(costs, labels, SPHERICAL[:1])
     scaled = scatter.times(found.scatter.values[0])
     return Mixture(found.shares, scaled if scaled.is_sound else scatter, found.freedom)
@@ -405,17 +468,14 @@ def _by_em(mixture, rows):
         value = float(rows.weight @ sums[:, 0]) / rows.n
         if not value > before + EM_CHANGE:
             break
-        before = value
+        before, far = value, 1.0
         memberships = np.exp(logs - sums)
         cluster, row = np.nonzero(memberships.T > LEAST_MEMBERSHIP)
-        weight = memberships[row, cluster] * rows.weight[row]
-        sizes = np.bincount(cluster, weight, rows.k)
-        part = weight
         if np.isfinite(freedom):  # far rows of a t density count less
-            part = weight * ((freedom + d) / (freedom + squares[row, cluster]))
-        scatter = rows.scatter(mixture.scatter.form, row, cluster, part, sizes)
-        if not scatter.is_sound:
+            far = (freedom + d) / (freedom + squares[row, cluster])
+        weight = memberships[row, cluster] * rows.weight[row]
+        found, _ = rows.mixture(mixture.scatter.form, row, cluster, weight, far)
+        if found is None:
             break
-        freedom, scale, _ = likeliest(rows.squares(scatter)[row, cluster], weight, d)
-        mixture = Mixture(sizes / rows.n, scatter.times(scale), freedom)
+        mixture = found
     return mixture

@@ -18,21 +18,25 @@ from smallvar._core.config import one_blas_thread
 from smallvar._core.estimator import Estimator, check_fitted, copy_of
 from smallvar._core.fitted_rows import FittedRows, KeepsRowsMixin
 from smallvar._core.mixture import (
+    LEAST,
     LEAST_VARIANCE,
     DenseRows,
     Form,
     Mixture,
     RowsOfCosts,
+    RowsOfLikelihoods,
     Scatter,
     fit_mixture,
     fit_scale,
     log_density,
     log_sums,
+    masses,
     squared_distances,
 )
 from smallvar._core.validation import Data, check_flag, learned, some_rows
 from smallvar._sweeps.exact import distances_to_centers
 from smallvar._sweeps.memberships import softmax, softmax_of_linear, softmax_of_squares
+from smallvar._sweeps.ranges import column_range
 
 TABLED_NUMBERS = 1 << 20  # numbers in the table of a block of rows,
 FEWEST_JUDGED_ROWS = 256  # which has at least so many rows
@@ -47,6 +51,7 @@ class RowModel:
     ``broad(block)`` is the log density of a row of no known cluster, whose share is ``unknown``.
     ``clusters`` are the clusters of the components of the mixture, None where these are the same.
     ``offset(block)`` is added to log densities, where costs leave out what all clusters share.
+    ``constant`` are the columns that had one value in the fit, these values, and their rounding.
     """
 
     mixture: Mixture
@@ -55,6 +60,7 @@ class RowModel:
     unknown: float = 0.0
     clusters: NDArray[np.int32] | None = None
     offset: Callable[[Any], NDArray[np.float64]] | None = None
+    constant: tuple[NDArray[Any], ...] | None = None
     order: tuple[NDArray[np.intp], ...] = field(init=False)
     levels: Any = field(init=False, default=None)
 
@@ -149,6 +155,14 @@ class RowModel:
         out = log_sums(logs)[:, 0]
         return np.interp(np.where(np.isnan(out), -np.inf, out), density, higher)
 
+    def off_constant(self, X):
+        """Whether rows differ, in a column that was constant in the fit, by more than rounding."""
+        if self.constant is None:
+            return np.zeros(X.shape[0], dtype=bool)
+        columns, value, eps = self.constant
+        X = X[:, columns].toarray() if issparse(X) else X[:, columns]
+        return (np.abs(X - value) > max(eps, np.finfo(X.dtype).eps) * np.abs(value)).any(axis=1)
+
 
 @dataclass
 class SquaredDistances:
@@ -237,53 +251,51 @@ def model_of_rows(X, weight, labels, centers, clusters=None, covariances=None):
 
     ``covariances`` are those of the clusters, if they are known but for a common factor.
     """
-    rows, columns = DenseRows(X, weight, centers), None
+    low, high = column_range(X, None, 1)
+    columns = None
     # Constant columns tell clusters by nothing, and would make every density infinite. Where all
     # are constant one stays, so that other rows are far away.
-    if not rows.variance.all():
-        columns = np.flatnonzero(rows.variance) if rows.variance.any() else np.zeros(1, np.intp)
-        X, centers = (np.ascontiguousarray(part[:, columns]) for part in (X, centers))
-        rows = DenseRows(X, weight, centers)
+    if not (low < high).all():
+        columns = np.flatnonzero(low < high) if (low < high).any() else np.zeros(1, np.intp)
+        centers = np.ascontiguousarray(centers[:, columns])
         if covariances is not None:
             covariances = covariances[:, columns][:, :, columns]
-    mean = mean_row(X, weight)
     with one_blas_thread(*X.shape):
+        rows = DenseRows(X, weight, centers, columns)
         if covariances is None:
             mixture = fit_mixture(rows, labels)
         else:
             mixture = fit_scale(rows, labels, Scatter(Form("full", True), covariances, rows.d))
-        whole = DenseRows(X, weight, mean).of_all(mixture.scatter.form.shape)
+        whole = rows.of_all(mixture.scatter.form.shape)
         if not whole.is_sound:  # fewer rows than columns
-            whole = DenseRows(X, weight, mean).of_all("columns")
+            whole = rows.of_all("columns")
     squares = _Scaled(mixture.scatter, None, centers, columns)
-    broad = _Broad(_Scaled(whole, None, mean, columns))
+    broad = _Broad(_Scaled(whole, None, rows.mean[None], columns))
     return RowModel(mixture, squares, broad, clusters=clusters)
 
 
-def model_of_costs(costs, broad_costs, rows, weight, labels, d, n_threads, **options):
+def model_of_costs(
+    costs, broad_costs, rows, weight, labels, d, n_threads, kind=RowsOfCosts, **more
+):
     """The RowModel of rows that have a cost, like a squared distance, in each cluster.
 
     ``costs(rows, n_threads)`` are those in the clusters, ``broad_costs`` in one of all rows; d is
-    the number of dimensions: the mean cost is d times the unit of the cost. ``options`` are forms
-    of the scatter, ``volumes`` of the clusters, and what RowModel has besides.
+    the number of dimensions: the mean cost is d times the unit of the cost, which RowsOfCosts
+    measure. ``more`` is what RowModel has besides.
     """
-    forms, volumes = options.get("forms"), options.get("volumes", 0.0)
     whole = broad_costs(rows, n_threads)
     total = float(np.average(whole[:, 0], weights=weight)) / d
-    least = LEAST_VARIANCE * total or np.finfo(float).tiny
-    table = RowsOfCosts(costs(rows, n_threads), weight, d, least, volumes)
-    mixture = fit_mixture(table, labels, forms)
+    least = LEAST_VARIANCE * total or LEAST
+    mixture = fit_mixture(kind(costs(rows, n_threads), weight, d, least), labels)
     form = Form("spherical", False)
     broad = _Broad(_Scaled(Scatter(form, np.array([total + least]), d), broad_costs))
-    scaled = _Scaled(mixture.scatter, costs)
-    further = {name: options.get(name) for name in ("offset", "clusters")}
-    return RowModel(mixture, scaled, broad, **further)
+    return RowModel(mixture, _Scaled(mixture.scatter, costs), broad, **more)
 
 
 def model_of_stream(centers, shares, variance):
     """The RowModel of a stream, of whose rows only the variance within clusters is known."""
     d = centers.shape[1]
-    variance = np.array([max(variance, np.finfo(float).tiny)])
+    variance = np.array([max(variance, LEAST)])
     mean = (shares @ centers)[None]
     between = float(shares @ np.square(centers - mean).mean(axis=1))
     form = Form("spherical", False)
@@ -308,7 +320,6 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         rows, weight, labels, centers = self._sample_for_model(fitted)
         clusters = vars(self).get("piece_clusters_")
         if not issparse(X):
-            rows = rows.astype(np.float64, copy=False)
             return model_of_rows(rows, weight, labels, centers, clusters)
         # sparse rows are compared by their squared distances alone, and stay sparse
         return self._model_of_distances(rows, weight, labels, centers, X.shape[1])
@@ -316,8 +327,8 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
     def _model_of_distances(self, rows, weight, labels, centers, d):
         """The RowModel by squared distances in d dimensions, with a spherical scatter."""
         costs = SquaredDistances(centers), SquaredDistances(mean_row(rows, weight))
-        options = {"clusters": vars(self).get("piece_clusters_")}
-        return model_of_costs(*costs, rows, weight, labels, d, self._threads(), **options)
+        settings = *costs, rows, weight, labels, d, self._threads()
+        return model_of_costs(*settings, clusters=vars(self).get("piece_clusters_"))
 
     def _sample_for_model(self, fitted):
         """Measured rows for a model, their weights, their components, and the centers of these."""
@@ -339,17 +350,27 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
 
     def _unknown_share(self, fitted):
         """The share of rows of no known cluster: one row more than there were, but for noise."""
-        weight = np.ones(len(fitted.labels)) if fitted.weight is None else fitted.weight
-        n = np.count_nonzero(weight) if fitted.before is None else fitted.before[1]
+        weight = masses(fitted.weight, len(fitted.labels))
+        n = float(weight.sum()) if fitted.before is None else fitted.before[1]
         noise = float(weight[fitted.labels < 0].sum() / weight.sum())
         return max(1.0 / (n + 1), noise)
+
+    def _constant_columns(self, fitted):
+        """The columns that had one value in the fit, these values, and the rounding of numbers."""
+        X = fitted.X
+        if not isinstance(X, np.ndarray) or fitted.before is not None:
+            return None
+        low, high = column_range(X, fitted.weight, self._threads())
+        columns = np.flatnonzero(low == high)
+        return (columns, low[columns], np.finfo(X.dtype).eps) if len(columns) else None
 
     def _row_model(self):
         """The RowModel, measured when it is first asked for."""
         fitted = self._fitted_rows
-        if fitted is not None and fitted.center_sums is not None and fitted.are_there:
+        if fitted is not None and fitted.center_sums is not None and fitted.X is not None:
             centers = learned(self, "cluster_centers_", None, self.n_features_in_)
-            if not np.array_equal(fitted.center_sums, centers.sum(axis=1)):  # replaced by the user
+            replaced = not np.array_equal(fitted.center_sums, centers.sum(axis=1))  # by the user
+            if replaced and fitted.are_there:
                 facts = fitted.X, fitted.weight, self.predict(fitted.X), centers
                 self._fitted_rows = FittedRows(*facts, before=fitted.before)
         return self._of_rows("model of rows", self._new_row_model, of_batches=True)
@@ -358,14 +379,16 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         """The RowModel with the share of unknown rows."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of rows far away
             model = self._made_row_model(fitted)
-        model.unknown = self._unknown_share(fitted)
+        model.unknown, model.constant = self._unknown_share(fitted), self._constant_columns(fitted)
         return model
 
     def _judged(self, X, judge, width=None):
         """The results ``judge(model, block, rows, out)`` of the RowModel for blocks of rows."""
         model, n = self._row_model(), X.shape[0]
         out = np.empty(n if width is None else (n, width(model)))
-        size = max(FEWEST_JUDGED_ROWS, TABLED_NUMBERS // len(model.mixture.shares))
+        k, d = len(model.mixture.shares), X.shape[1]
+        d = 1 if issparse(X) and model.constant is None else d  # rows that stay sparse
+        size = max(FEWEST_JUDGED_ROWS, TABLED_NUMBERS // max(k, d))
         with np.errstate(over="ignore", invalid="ignore"), one_blas_thread(size, X.shape[1]):
             for start in range(0, n, size):
                 rows = slice(start, start + size)
@@ -496,8 +519,18 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         """
         check_fitted(self)
         self._row_model()
-        X, n_threads = self._judged_rows(X), self._threads()
-        return self._judged(X, lambda model, block, *_: model.strangeness(block, n_threads))
+        return self._strangeness(self._judged_rows(X))
+
+    def _strangeness(self, X, own=None):
+        """Outlier scores of checked rows; of those of the fit with ``own`` (see RowModel)."""
+        n_threads = self._threads()
+
+        def strange(model, block, rows, _):
+            some = None if own is None else [part[rows] for part in own]
+            scores = model.strangeness(block, n_threads, some)
+            return np.where(model.off_constant(some_rows(X, rows)), 1.0, scores)
+
+        return self._judged(X, strange)
 
     @property
     def probabilities_(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
@@ -523,17 +556,15 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
 
     def _own_outlier_scores(self, fitted):
         """The outlier score of each row of the fit, as if its cluster did not have it."""
-        n_threads = self._threads()
+        if fitted.before:  # of one batch, of many
+            return self._strangeness(fitted.X)
         label = fitted.labels if fitted.components is None else fitted.components
-        weight = np.ones(len(label)) if fitted.weight is None else fitted.weight
+        weight = masses(fitted.weight, len(label))
         sizes = np.bincount(label[label >= 0], weight[label >= 0])
-        rest = np.where(label >= 0, 1.0 - weight / np.maximum(sizes[label], weight), 1.0)
-
-        def strange(model, block, rows, _):
-            own = None if fitted.before else (label[rows], rest[rows])  # of one batch, of many
-            return model.strangeness(block, n_threads, own)
-
-        return self._judged(fitted.X, strange)
+        # a heavy row stands for several rows, of which one is left out
+        one = np.minimum(weight, 1.0)
+        rest = np.where(label >= 0, 1.0 - one / np.maximum(sizes[label], one), 1.0)
+        return self._strangeness(fitted.X, (label, rest))
 
     def __getstate__(self):
         fitted = self._fitted_rows

@@ -19,6 +19,7 @@ from smallvar._core.estimator import (
     warn_not_converged,
 )
 from smallvar._core.profiles import as_table
+from smallvar._core.mixture import RowsOfCosts, RowsOfLikelihoods
 from smallvar._core.row_model import RowModelMixin, model_of_costs
 from smallvar._core.tables import opened
 from smallvar._core.validation import (
@@ -498,8 +499,10 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         # as many dimensions as make 1 the unit of divergences, which have the spreads of the fit
         d = float(np.average(own, weights=weight)) or 1.0
         overall = MixedDeviances(self._measure, self._measure.overall())
-        offset = MixedVolumes(self._measure, d)
-        return model_of_costs(costs, overall, rows, weight, labels, d, n_threads, offset=offset)
+        # Shares of levels are probabilities, whose divergences have no unit to be measured.
+        kind = RowsOfLikelihoods if rows.codes.size else RowsOfCosts
+        settings = costs, overall, rows, weight, labels, d, n_threads, kind
+        return model_of_costs(*settings, offset=MixedVolumes(self._measure, d))
 
     def predict(self, X: Any) -> NDArray[np.int32]:
         """Cluster of the least divergence from each row; no row opens a cluster.

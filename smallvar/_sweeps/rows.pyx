@@ -1,6 +1,7 @@
 """Access to dense and sparse rows in memory, see rows.pxd."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
 
 from smallvar._sweeps.tolerances cimport (
     C_LARGEST_ERROR,
@@ -41,6 +42,58 @@ def is_canonical(const begin_t[::1] begin, const column_t[::1] column):
             if column[m] <= column[m - 1]:
                 return False
     return True
+
+
+cdef enum:
+    LANES = 8               # words that are hashed side by side, each with the words at its place
+    HASHED = 1 << 25        # bytes between two checks for signals
+
+
+cdef inline uint64_t hashed(uint64_t value, const unsigned char* data, Py_ssize_t size) noexcept nogil:
+    """A hash that goes on with at most 8 bytes; no two words give the same one.
+
+    The factor is odd, and the rotation brings what changed the high bits back to the low ones: both can be undone.
+    """
+    cdef uint64_t word = 0
+    memcpy(&word, data, size)
+    value = (value ^ word) * <uint64_t> 0x9E3779B97F4A7C15
+    return value << 31 | value >> 33
+
+
+cdef uint64_t hash_of(const unsigned char* data, Py_ssize_t size) noexcept nogil:
+    """A hash of ``size`` bytes, which changes for sure if one number does."""
+    cdef uint64_t[LANES] lane
+    cdef uint64_t out = size
+    cdef Py_ssize_t i, m, words = size // 8
+    for m in range(LANES):
+        lane[m] = m
+    for i in range(words // LANES):
+        for m in range(LANES):
+            lane[m] = hashed(lane[m], data + 8 * (i * LANES + m), 8)
+    for i in range(words // LANES * LANES, words):
+        out = hashed(out, data + 8 * i, 8)
+    out = hashed(out, data + 8 * words, size % 8)
+    for m in range(LANES):
+        out = hashed(out, <const unsigned char*> &lane[m], 8)
+    return out
+
+
+def fingerprint(array):
+    """A tuple of hashes of an array of numbers, which change with any number, and its shape."""
+    cdef const unsigned char[::1] data
+    cdef uint64_t value
+    if array.flags.f_contiguous and not array.flags.c_contiguous:
+        array = array.T
+    cdef Py_ssize_t size = max(1, HASHED // max(1, array.nbytes // max(1, len(array))))
+    out = [array.shape]
+    for first in range(0, len(array), size):
+        data = np.ascontiguousarray(array[first : first + size]).reshape(-1).view(np.uint8)
+        value = 0
+        if data.shape[0] > 0:
+            with nogil:
+                value = hash_of(&data[0], data.shape[0])
+        out.append(value)
+    return tuple(out)
 
 
 cdef int refuse_rows() except -1 nogil:

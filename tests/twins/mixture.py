@@ -27,7 +27,7 @@ def squares(X, centers, scatters):
 
 def scatter(X, centers, memberships, shape, own, sizes):
     """The scatter of each cluster by these memberships, of rows whose weights add up to n."""
-    n, d, K = len(X), X.shape[1], len(centers)
+    n, d, K = sizes.sum(), X.shape[1], len(centers)
     R = X[:, None] - centers
     S = np.einsum("nk,nki,nkj->kij", memberships, R, R) * (n / (n - K))
     pooled = S.sum(axis=0) / n
@@ -63,12 +63,13 @@ def likeliest(q, weight, d):
 
 def fit(X, weight, labels, centers, shape, own):
     """Shares, scatters and degrees of freedom of this form."""
-    n, d, K = len(X), X.shape[1], len(centers)
-    w = np.ones(n) if weight is None else weight * n / weight.sum()
+    d, K = X.shape[1], len(centers)
+    w = np.ones(len(X)) if weight is None else weight * max(1.0, len(X) / weight.sum())
+    n = w.sum()
     hard = w[:, None] * (labels[:, None] == np.arange(K))
     sizes = hard.sum(axis=0)
     S = scatter(X, centers, hard, shape, own, sizes)
-    freedom, s2 = likeliest(squares(X, centers, S)[np.arange(n), labels], w, d)
+    freedom, s2 = likeliest(squares(X, centers, S)[np.arange(len(X)), labels], w, d)
     shares, S, before = sizes / n, S * s2, -np.inf
     for _ in range(100):
         L = log_joint(X, centers, shares, S, freedom)
