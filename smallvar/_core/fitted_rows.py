@@ -16,8 +16,8 @@ class FittedRows:
     """The rows of a fit, their weights (None: 1 each) and labels.
 
     Rows and weights are not copied. Their fingerprints tell whether a number is changed before they
-    are used; of memory maps, which may be larger than memory, those of a few rows. ``results`` keeps what has been computed, by name. A pickled one has no rows any more, but these
-    results.
+    are used; of memory maps, which may be larger than memory, those of a few rows. ``results``
+    keeps what has been computed, by name. A pickled one has no rows any more, but these results.
 
     ``centers`` are those of the fit, of which sums are kept; ``components`` the parts of clusters
     that the rows belong to, if there are any. Of a stream, the rows are the last batch: ``before``

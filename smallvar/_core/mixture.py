@@ -158,26 +158,15 @@ class Scatter:
 
         With m the mean of the centers and P the inverse of the scatter, squares q_k and those from
         m, q_0, have 1/2 (q_0 - q_k) = x'A_k + b_k, A_k = P (mu_k - m), b_k = -1/2 A_k'(mu_k + m).
-        Returns A (d, K), b, m, the diagonal of P, and factors of q_k by the spreads of clusters.
-        The diagonal is None where P is full. Where each cluster has a full scatter nothing is.
+        Returns A (d, K) and b; None, too, where each cluster has its own scatter.
         """
-        shape, own = self.form
-        if own and shape == "full":
+        if self.form.own:
             return None
-        mean, factor = centers.mean(axis=0), np.ones(len(centers))
-        if shape == "full":
-            A, inverse = (centers - mean) @ self.roots[0].T @ self.roots[0], None
-        else:
-            least = self.values.min(axis=0)
-            inverse = np.ones(self.d) / least
-            A = (centers - mean) * inverse
-            if own:
-                factor = least / self.values
-        reach = np.abs(centers).max(axis=0)
-        if not (np.abs(A) @ reach).max() * self.d < LARGEST_PRODUCT:
+        A = centers - centers.mean(axis=0)
+        A = A @ self.roots[0].T @ self.roots[0] if self.form.shape == "full" else A / self.values
+        if not (np.abs(A) @ np.abs(centers).max(axis=0)).max() * self.d < LARGEST_PRODUCT:
             return None
-        offset = -0.5 * (A * (centers + mean)).sum(axis=1)
-        return np.ascontiguousarray(A.T), offset, mean, inverse, factor
+        return A.T, -0.5 * (A * (centers + centers.mean(axis=0))).sum(axis=1)
 
     def squares(self, X, centers, n_threads=1):
         """Squared distances of rows from centers in units of the scatter, (n, K)."""
@@ -249,7 +238,7 @@ def masses(weight, n):
 
 
 def blocks_of(first, last, d):
-    """Slices of the rows ``first`` to ``last`` of d columns, of BLOCK numbers at most or one row."""
+    """Slices of rows of d columns, from ``first`` to ``last``, of BLOCK numbers or one row."""
     size = max(1, BLOCK // d)
     return [slice(i, min(i + size, last)) for i in range(first, last, size)]
 

@@ -24,7 +24,6 @@ from smallvar._core.mixture import (
     Form,
     Mixture,
     RowsOfCosts,
-    RowsOfLikelihoods,
     Scatter,
     fit_mixture,
     fit_scale,
@@ -35,7 +34,7 @@ from smallvar._core.mixture import (
 )
 from smallvar._core.validation import Data, check_flag, learned, some_rows
 from smallvar._sweeps.exact import distances_to_centers
-from smallvar._sweeps.memberships import softmax, softmax_of_linear, softmax_of_squares
+from smallvar._sweeps.memberships import softmax, softmax_of_squares
 from smallvar._sweeps.ranges import column_range
 
 TABLED_NUMBERS = 1 << 20  # numbers in the table of a block of rows,
@@ -97,18 +96,15 @@ class RowModel:
         # Where each component is a cluster and the table has no other column, probabilities are
         # computed in place, in one pass. Logarithms of densities are not needed then.
         if not unknown and self.clusters is None:
-            unit, power = 0.5, 0.0
             if np.isfinite(freedom):
                 unit, power = 1.0 / freedom, 0.5 * (freedom + self.mixture.scatter.d)
-            linear = self.squares.linear(block)
-            if linear is not None:  # squares are linear functions but for what all have in common
-                A, offset, origin, inverse, factor = linear
-                if power == 0.0 and (factor == 1.0).all():
-                    softmax_of_linear(block, A, offset + prices, shares, out, n_threads)
-                    return out
-                if inverse is not None:
-                    squares = origin, inverse, prices, unit * factor, power
-                    softmax_of_linear(block, A, offset, shares, out, n_threads, squares)
+            else:  # squares are linear functions but for what all have in common
+                unit, power = 0.5, 0.0
+                linear = self.squares.linear(block)
+                if linear is not None:
+                    np.matmul(block.astype(np.float64, copy=False), linear[0], out=out)
+                    out += linear[1] + prices
+                    softmax(out, shares, n_threads)
                     return out
             factor = self.squares.write(block, out, n_threads)
             softmax_of_squares(out, prices, unit * factor, power, shares, n_threads)
@@ -180,13 +176,6 @@ def mean_row(X, weight):
     return np.asarray(X.T @ w / w.sum(), dtype=np.float64).reshape(1, -1)
 
 
-def in_all(part, columns, d):
-    """An array of some of d columns, along the first axis, with zeros for the others."""
-    out = np.zeros((d, *part.shape[1:]))
-    out[columns] = part
-    return out
-
-
 @dataclass
 class _Scaled:
     """Squared distances in units of a scatter, of the columns that varied in the fit (None: all).
@@ -226,12 +215,9 @@ class _Scaled:
         found = None if self.costs is not None or issparse(X) else self.scatter.linear(self.centers)
         if found is None or self.columns is None:
             return found
-        A, offset, origin, inverse, factor = found
-        origin, inverse = (
-            None if part is None else in_all(part, self.columns, X.shape[1])
-            for part in (origin, inverse)
-        )
-        return in_all(A, self.columns, X.shape[1]), offset, origin, inverse, factor
+        A = np.zeros((X.shape[1], len(self.centers)))
+        A[self.columns] = found[0]
+        return A, found[1]
 
 
 @dataclass

@@ -18,8 +18,8 @@ from smallvar._core.estimator import (
     keywords_only,
     warn_not_converged,
 )
-from smallvar._core.profiles import as_table
 from smallvar._core.mixture import RowsOfCosts, RowsOfLikelihoods
+from smallvar._core.profiles import as_table
 from smallvar._core.row_model import RowModelMixin, model_of_costs
 from smallvar._core.tables import opened
 from smallvar._core.validation import (

@@ -13,15 +13,12 @@
 
 #define SM_LOG2_HIGH 0.69314718036912382 /* log 2: its first bits, and the rest */
 #define SM_LOG2_LOW 1.9082149292705877e-10
-#define SM_SIDE 4 /* also the rows of one step of sm_linear */
-#define SM_PADDED 8 /* clusters are padded to a multiple of so many: the lanes of the widest vectors */
+#define SM_SIDE 4 /* sums side by side */
 
 #define SV_KERNELS "_memberships.h"
 #include "_each.h"
 
 SV_CHOOSE(sm_student)
-SV_CHOOSE(sm_linear)
-SV_CHOOSE(sm_squares)
 SV_CHOOSE(sm_softmax)
 
 #endif
@@ -152,57 +149,6 @@ static void SV_(sm_student)(ptrdiff_t n, ptrdiff_t k, const double *SV_RESTRICT 
             for (i = 0; i < k; i++) table[m * k + i] = offset[i] - factor[i] * table[m * k + i];
     }
     SV_(sm_softmax)(n, k, shares, table);
-}
-
-/* The same for weights exp(offset_k + x'a_k), of at most SM_SIDE rows x[0], x[1], ..., without the last step: logarithms
- * of weights.  IN columns: d x padded, value j of a_k at columns[j * padded + k]; offset: padded.  OUT table: n x k. */
-static void SV_(sm_linear)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k, ptrdiff_t padded, const double *const *x,
-                           const double *SV_RESTRICT columns, const double *SV_RESTRICT offset,
-                           double *SV_RESTRICT table)
-{
-    const double *x0 = x[0], *x1 = x[n > 1 ? 1 : 0], *x2 = x[n > 2 ? 2 : 0], *x3 = x[n > 3 ? 3 : 0];
-    double part[SM_SIDE][V_LANES];
-    ptrdiff_t i, j, l, m;
-    for (i = 0; i < k; i += V_LANES) {
-        V sum0 = V_LOAD(offset + i), sum1 = sum0, sum2 = sum0, sum3 = sum0;
-        for (j = 0; j < d; j++) {
-            const V a = V_LOAD(columns + j * padded + i);
-            sum0 = V_MULADD(V_SPREAD(x0[j]), a, sum0);
-            sum1 = V_MULADD(V_SPREAD(x1[j]), a, sum1);
-            sum2 = V_MULADD(V_SPREAD(x2[j]), a, sum2);
-            sum3 = V_MULADD(V_SPREAD(x3[j]), a, sum3);
-        }
-        V_STORE(part[0], sum0);
-        V_STORE(part[1], sum1);
-        V_STORE(part[2], sum2);
-        V_STORE(part[3], sum3);
-        for (m = 0; m < n; m++)
-            for (l = 0; l < V_LANES && i + l < k; l++) table[m * k + i + l] = part[m][l];
-    }
-}
-
-/* Squared distances sum_j inverse_j (x_j - center_kj)^2 from t_k, half of those from an origin less half of those from
- * the center, which are linear functions of x.  IN x: n rows; origin, inverse: d.  INOUT table: n x k, t, then squares. */
-static void SV_(sm_squares)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k, const double *const *x,
-                            const double *SV_RESTRICT origin, const double *SV_RESTRICT inverse,
-                            double *SV_RESTRICT table)
-{
-    ptrdiff_t i, j, l, m;
-    for (m = 0; m < n; m++) {
-        double part[SM_SIDE] = {0.0, 0.0, 0.0, 0.0}, total;
-        const double *row = x[m];
-        for (j = 0; j + SM_SIDE <= d; j += SM_SIDE)
-            for (l = 0; l < SM_SIDE; l++) {
-                const double t = row[j + l] - origin[j + l];
-                part[l] += inverse[j + l] * t * t;
-            }
-        total = (part[0] + part[1]) + (part[2] + part[3]);
-        for (; j < d; j++) total += inverse[j] * (row[j] - origin[j]) * (row[j] - origin[j]);
-        for (i = 0; i < k; i++) {
-            const double square = total - 2.0 * table[m * k + i];
-            table[m * k + i] = square > 0.0 ? square : 0.0;
-        }
-    }
 }
 
 #endif
