@@ -1,6 +1,7 @@
 """MiniBatchDPMeans on dask: partitions as batches, the bits of one machine."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import seeds
 
@@ -8,7 +9,7 @@ import smallvar
 
 da = pytest.importorskip("dask.array")
 pytest.importorskip("distributed")
-pytest.importorskip("dask.dataframe")
+dd = pytest.importorskip("dask.dataframe")
 
 from dask_helpers import threads_as_workers  # noqa: E402
 
@@ -75,7 +76,7 @@ def test_fit_is_from_scratch():
 def test_data_frame():
     X, _, _, _ = problem(5)
     pandas = pytest.importorskip("pandas")
-    dd = pytest.importorskip("dask.dataframe")
+    dd = dd = pytest.importorskip("dask.dataframe")
     frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
     parts = dd.from_pandas(frame, npartitions=3)
     model = MiniBatchDPMeans(lam=9.0).fit(parts)
@@ -103,3 +104,28 @@ def test_bad_input():
             call()
     assert vars(model).keys() == before.keys()
     assert all(vars(model)[name] is value for name, value in before.items())
+
+
+def test_probabilities_of_collections():
+    """By partitions, and only where the names of columns are those of the fit."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        rng.normal(size=(90, 2)) + np.repeat([[0, 0], [9, 20]], 45, 0), columns=["a", "b"]
+    )
+    Y = dd.from_pandas(X, npartitions=3)
+    model = MiniBatchDPMeans(lam=60.0).fit(Y)
+    local = model.to_local()
+    for name, options in (
+        *(("predict_proba", {"unknown": flag}) for flag in (False, True)),
+        *(("score_samples", {}), ("outlier_scores", {})),
+    ):
+        ask = getattr(model, name)
+        lazy, expected = ask(Y, **options), getattr(local, name)(X, **options)
+        assert (lazy.dtype, lazy.shape[1:]) == (expected.dtype, expected.shape[1:])
+        assert np.array_equal(lazy.compute(), expected)
+        assert np.array_equal(ask(X, **options), expected)
+        assert np.array_equal(ask(Y[Y.a > 100], **options).compute(), expected[:0])
+        with pytest.raises(ValueError, match="feature names"):
+            ask(Y[["b", "a"]], **options).compute()
+    with pytest.raises(TypeError, match="unknown"):
+        model.predict_proba(Y, unknown=1)

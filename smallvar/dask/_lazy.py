@@ -18,31 +18,34 @@ from smallvar._core.validation import as_weights
 from smallvar.dask._collection import CollectionParts
 from smallvar.dask._executor import call_realigned
 
-# dtypes of the lazy results; those of other methods depend on the dtype of X
-RESULT_TYPES = {"predict": np.int32, "cosines": np.float64}
+# dtypes of the lazy results; that of "transform" depends on the dtype of X
+RESULT_TYPES = {"predict": np.int32} | dict.fromkeys(
+    ("cosines", "predict_proba", "score_samples", "outlier_scores"), np.float64
+)
 
 
-def _call_method(method, model, X):
+def _call_method(method, model, X, **options):
     """Result of a method of a local estimator; "cosines" is the second result of ``predict``."""
     if method == "cosines":
         return model.predict(X, return_cosines=True)[1]
-    return getattr(model, method)(X)
+    return getattr(model, method)(X, **options)
 
 
-def n_clusters_of(model):
-    """The number of columns of what ``transform`` returns."""
+def _width(model, method, unknown=False):
+    """The columns of what a method returns, as the end of its shape: none for an array (n,)."""
+    if method not in ("transform", "predict_proba"):
+        return ()
     centers = getattr(model, "cluster_centers_", None)
-    return model.n_clusters_ if centers is None else len(centers)
+    return ((model.n_clusters_ if centers is None else len(centers)) + unknown,)
 
 
-def _call_on_part(method, model, X):
+def _call_on_part(method, model, X, **options):
     """Result of a method of a local estimator on a partition, which may have no rows."""
     if X.shape[0]:
-        return _call_method(method, model, X)
-    if method in RESULT_TYPES:
-        return np.empty(0, dtype=RESULT_TYPES[method])
-    # "transform": float32 is the type that does not change that of the other partitions
-    return np.empty((0, n_clusters_of(model)), dtype=np.float32)
+        return _call_method(method, model, X, **options)
+    # float32 is the type that does not change that of the other partitions
+    dtype = RESULT_TYPES.get(method, np.float32)
+    return np.empty((0, *_width(model, method, **options)), dtype=dtype)
 
 
 def _error_score(model, X, weight):
@@ -144,12 +147,12 @@ class LazyLabels(LocalCounterpart):
         """
         return self._mapped("transform", X)
 
-    def _mapped(self, method, X):
+    def _mapped(self, method, X, **options):
         """Result of a method of the local estimator; lazy if X is a dask collection."""
         model = self._fitted_local()
         if not is_dask_collection(X):
-            return _call_method(method, model, X)
-        return lazy_result(model, method, CollectionParts(X))
+            return _call_method(method, model, X, **options)
+        return lazy_result(model, method, CollectionParts(X), **options)
 
     def fit_predict(
         self, X: Any, y: object = None, sample_weight: Any = None, **others: Any
@@ -223,13 +226,13 @@ def concatenate_delayed(results, sizes, dtype, *width):
     )
 
 
-def lazy_result(model, method, parts, sizes=None):
+def lazy_result(model, method, parts, sizes=None, **options):
     """Dask array of the results of a method of a local estimator on all partitions."""
     dtype = RESULT_TYPES.get(method)
-    width = (n_clusters_of(model),) if dtype is None else ()
     if dtype is None:
         types = getattr(parts.collection, "dtypes", None)
         types = [parts.collection.dtype] if types is None else types
         dtype = np.float32 if all(t == np.float32 for t in types) else np.float64
-    results = delayed_on_parts(partial(_call_on_part, method), model, parts.rows)
-    return concatenate_delayed(results, parts.sizes if sizes is None else sizes, dtype, *width)
+    results = delayed_on_parts(partial(_call_on_part, method, **options), model, parts.rows)
+    sizes = parts.sizes if sizes is None else sizes
+    return concatenate_delayed(results, sizes, dtype, *_width(model, method, **options))

@@ -18,7 +18,7 @@ from smallvar._core.estimator import (
     learned_attributes,
     with_learned,
 )
-from smallvar._core.validation import as_weights
+from smallvar._core.validation import as_weights, check_flag
 from smallvar.dask._collection import CollectionParts
 from smallvar.dask._executor import current_client, explain_failure, name_partition
 from smallvar.dask._lazy import LazyMethods, lazy_result
@@ -206,6 +206,54 @@ class MiniBatchDPMeans(LazyMethods, smallvar.MiniBatchDPMeans):
         return self._fit_partitions(
             self.to_local(labels=False) if fitted else self._as_local(), X, sample_weight
         )
+
+    def predict_proba(self, X: Any, *, unknown: bool = False) -> Any:
+        """Return the probability of each cluster for each row, as that of one machine does.
+
+        Parameters
+        ----------
+        X : dask Array or DataFrame, or array-like, of shape (n_samples, n_features)
+            New data.
+        unknown : bool, default=False
+            Add a last column: the probability that the row belongs to no known cluster.
+
+        Returns
+        -------
+        probabilities : dask Array of shape (n_samples, n_clusters) or (n_samples, n_clusters + 1)
+            Lazy; an ndarray if X is not a dask collection.
+        """
+        check_flag(unknown, "unknown")
+        return self._mapped("predict_proba", X, unknown=unknown)
+
+    def score_samples(self, X: Any) -> Any:
+        """Return the log density of each row under the mixture of ``predict_proba``.
+
+        Parameters
+        ----------
+        X : dask Array or DataFrame, or array-like, of shape (n_samples, n_features)
+            New data.
+
+        Returns
+        -------
+        log_density : dask Array of shape (n_samples,), float64
+            Lazy; an ndarray if X is not a dask collection.
+        """
+        return self._mapped("score_samples", X)
+
+    def outlier_scores(self, X: Any) -> Any:
+        """Return how strange each row is, as that of one machine does.
+
+        Parameters
+        ----------
+        X : dask Array or DataFrame, or array-like, of shape (n_samples, n_features)
+            New data.
+
+        Returns
+        -------
+        scores : dask Array of shape (n_samples,), float64
+            Lazy; an ndarray if X is not a dask collection.
+        """
+        return self._mapped("outlier_scores", X)
 
     def _fit_partitions(self, model, X, sample_weight):
         """Fit a local estimator to one partition after another, and take over its attributes."""
