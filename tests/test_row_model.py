@@ -467,6 +467,19 @@ def test_groups_of_outliers_are_strange():
     assert (np.argsort(model.outlier_scores_)[-3:] >= len(X)).all()
 
 
+@pytest.mark.parametrize("odd", [0, 1, 3, 30])
+def test_words_that_tell_clusters_nearly_exactly(odd):
+    """Divergences of words are log likelihoods: they have no unit that could be measured."""
+    words = np.array(list("abc"))[np.arange(300) % 3]
+    other = words.copy()
+    other[:odd] = np.roll(words, -1)[:odd]
+    table = {"p": words, "q": other, "r": words}
+    model = smallvar.MixedDPMeans(n_clusters=3, random_state=0).fit(table)
+    assert model.probabilities_.mean() > 0.99
+    assert (model.outlier_scores_[:odd] > 0.95).all()
+    assert (model.outlier_scores_[:odd] > np.median(model.outlier_scores_)).all()
+
+
 def test_noise():
     X, _, _ = blobs(0, 400, 2, 3)
     Z = np.vstack([X, np.random.default_rng(0).uniform(-60, 60, size=(40, 2))])

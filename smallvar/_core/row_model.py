@@ -415,18 +415,24 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
             If no rows are known from which the noise can be measured: a pickle has lost them
             where they had been changed before.
         ValueError
-            If the rows of the fit have been changed before the first call.
+            If a number in the rows of the fit, or their weights, has been changed before the first
+            call. (In a memory map, only a few rows are compared with what they were.)
 
         Notes
         -----
         The mixture is measured when it is first asked for, on at most 10,000 rows of the fit. Their
         scatter is the best of five forms: spherical or a full matrix, one for all clusters or one
         each, or one variance for each column, by likelihood and a price of log(n) / 2 for each
-        parameter; spherical if most columns are flags. Degrees of freedom are infinite (Gaussian)
-        or from 200 to 3. Hard labels cut off what reaches over to other clusters; by steps of EM,
-        with the centers as they are, shares and scatter are those of the rows by their
-        probabilities. For costs that are no distances (divergences, cosines, mixed columns) only
-        the unit of the cost is measured.
+        parameter, n being the sum of the weights; spherical if most columns are flags. Degrees of
+        freedom are infinite (Gaussian) or from 200 to 3. Hard labels cut off what reaches over to
+        other clusters; by steps of EM, with the centers as they are, shares and scatter are those
+        of the rows by their probabilities. For costs that are no distances (divergences, cosines,
+        mixed columns) only the unit of the cost is measured; with categories, whose divergences are
+        log likelihoods, that is 1. After batches, of which no rows are kept, the scatter is
+        spherical, the same for all clusters, and with a ``half_life`` all shares are equal.
+
+        A row of weight 2 counts as two equal rows. Weights that add up to less than the number of
+        rows are scaled to that.
 
         Rows of no known cluster have a t density with one degree of freedom and the scatter of all
         rows, and the share of one row more than the fit had, or that of the noise.
@@ -487,7 +493,8 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
         Returns
         -------
         scores : ndarray of shape (n_samples,), float64
-            From 0, ordinary, to 1, like no row of the fit.
+            From 0, ordinary, to 1, like no row of the fit: also where a column that was constant in
+            the fit of dense rows has another value, by more than the rounding of that.
 
         Notes
         -----
