@@ -26,12 +26,15 @@ from models import MODELS, made, with_seed
 from scipy.linalg import LinAlgError
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from smallvar._sweeps.gaussians import inverse_roots
+from smallvar._sweeps.merge import MergeSweep
 
 import smallvar
 from smallvar import BPMeans, BregmanDPMeans, DPMeans, HDPMeans, KernelDPMeans
 from smallvar._centers.divergence_rules import DIVERGENCES
-from smallvar._core import config
+from smallvar._core import config, lapack
 from smallvar._core.estimator import _changing
+from smallvar._core.frame import RowsFrame
 from smallvar._core.lapack import eigh, stoppable
 
 pytestmark = [
@@ -488,6 +491,35 @@ def test_an_error_while_it_is_waited_for():
         stoppable(np.linalg.inv, np.zeros((3, 3)))
 
 
+def test_without_another_thread(monkeypatch):
+    """As where there is no memory for one."""
+
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert stoppable(np.linalg.det, np.eye(3)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("call", "routine"),
+    [
+        (lambda X: smallvar.SegmentMeans(lam=9.0).fit(X), np.linalg.eigvalsh),
+        (lambda X: smallvar.hdp_bound(X, None, 9.0, 9.0), np.linalg.svd),
+    ],
+)
+def test_large_matrices_can_be_waited_for(call, routine, monkeypatch):
+    called = []
+
+    def run(function, *args, **options):
+        called.append(function)
+        return function(*args, **options)
+
+    monkeypatch.setattr(lapack, "stoppable", run)
+    call(np.repeat(rows(60, 520), 10, axis=0))
+    assert routine in called
+
+
 # Interruptions
 
 
@@ -789,12 +821,50 @@ def test_interrupt_of_a_fit_with_two_threads(key):
     assert process.returncode == 0
 
 
+# Calls of the compiled sweeps, and checks for signals that they make at least: between two of these
+# there are some 5e8 multiply-adds at most.
+ONCE = {"max_iter": 1, "n_threads": 1}
+WORKING = {
+    "covariance": (lambda X, sweep: inverse_roots(np.eye(1000)[np.newaxis]), 3),
+    "mergers": (lambda X, sweep: sweep.merge(1), 3),
+    "many centers": (lambda X, sweep: DPMeans(lam=1e-3, **ONCE).fit(X), 20),
+    "many global ones": (
+        lambda X, sweep: HDPMeans(lam_local=1e-3, lam_global=1e-3, **ONCE).fit(X[:250]),
+        23,
+    ),
+}
+
+
+def checks_for_signals(key, library):
+    """How often a call of WORKING looks for signals."""
+    X = np.random.default_rng(0).normal(size=(600, 6000))
+    sweep = RowsFrame(X, None, 1).sweep(len(X), bounded=True, kind=MergeSweep)
+    sweep.start(X)
+    sweep.assign()
+    sweep.move_centers()
+    checks = ctypes.CDLL(library).checks
+    before = checks()
+    WORKING[key][0](X, sweep)
+    return checks() - before
+
+
+@pytest.mark.parametrize("key", WORKING)
+def test_signals_are_looked_for_within_a_step(key, failing):
+    program = f"import test_robust as t; print(t.checks_for_signals({key!r}, {failing!r}))"
+    environment = {"LD_PRELOAD": failing, "OPENBLAS_NUM_THREADS": "1"}
+    assert int(run_with(program, **environment)) >= WORKING[key][1]
+
+
 # Memory that is not given
 
 
 FAILING = r"""
 #include <errno.h>
 #include <stddef.h>
+
+static volatile long n_checks;
+long checks(void) { return n_checks; }
+int PyErr_CheckSignals(void) { n_checks++; return 0; }
 
 void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);
 void *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
@@ -843,7 +913,7 @@ SMALL_DATA = ("Kernel", "Spectral", "Cut", "Segment")
 
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory):
-    """A library whose malloc fails when it is told to."""
+    """A library whose malloc fails when it is told to, and that counts checks for signals."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if (
         compiler is None

@@ -4,12 +4,12 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 from sklearn.utils import gen_batches
 
 from smallvar._core.config import one_blas_thread
 from smallvar._core.groups import Groups
+from smallvar._core.lapack import eigh, svd
 from smallvar._core.validation import (
     check_data,
     check_number,
@@ -21,7 +21,7 @@ from smallvar._core.validation import (
 
 ERROR_SHARES = np.linspace(0.0, 1.0, 11)  # that local clusters pay for
 MOST_PAIRED_ROWS = 5000  # of which all pairs are looked at
-PAIRS_AT_ONCE = 1 << 20
+PRODUCTS_AT_ONCE = 1 << 20  # of entries of pairs of rows
 EIGENVALUE_ROUNDING = 1e-9  # of the largest: eigenvalues within that are 0
 
 
@@ -42,12 +42,12 @@ def _embedded(K):
 def _dp_bounds(X, weight, lam, shares):
     """Lower bounds on share * (squared error of K clusters) + lam * K: see hdp_bound."""
     centered = np.sqrt(weight)[:, None] * (X - weight / weight.sum() @ X)
-    eigenvalues = np.square(np.linalg.svd(centered, compute_uv=False))
+    eigenvalues = np.square(svd(centered, compute_uv=False))
     by_values = np.minimum(np.outer(shares, eigenvalues), lam).sum(axis=1) + lam
     n, by_pairs = len(X), np.zeros(len(shares))
     if n > MOST_PAIRED_ROWS:
         return by_values
-    for rows in gen_batches(n, max(1, PAIRS_AT_ONCE // n)):
+    for rows in gen_batches(n, max(1, PRODUCTS_AT_ONCE // X.size)):
         squares = cdist(X[rows], X, "sqeuclidean")
         order = squares.argsort(axis=1, kind="stable")
         half = 0.5 * weight[order] * np.take_along_axis(squares, order, axis=1)

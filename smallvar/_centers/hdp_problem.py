@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from sklearn.utils import gen_batches
 
 from smallvar._centers.divergence import blocks
 from smallvar._centers.dpmeans import RowsProblem
@@ -277,7 +276,7 @@ class HDPProblem:
             column = X[:, j] if weight is None else weight * X[:, j]
             means[:, j] = np.bincount(pair_of_row, column) / weights
         largest = np.zeros(k)
-        for batch in gen_batches(len(pairs), 4096):
+        for batch in blocks(len(pairs), centers.size):
             distances = self.distances(means[batch], centers)
             # without the cluster itself
             distances[np.arange(len(distances)), assigned[batch]] = np.inf

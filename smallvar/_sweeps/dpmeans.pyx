@@ -260,6 +260,7 @@ cdef class DPSweep(MeansSweep):
                     self.reserve(2 * state.centers.n + NEW_CENTERS * (4 if state.points.d < MANY_COLUMNS else 1))
             if not open_batch(state, &listed, max_clusters, self.n_threads):
                 break
+            self.check_signals(NEW_CENTERS * (stop - start + state.centers.n))
         return state.centers.n - n_before
 
     def seek_farthest(self, double lam, bint seek):

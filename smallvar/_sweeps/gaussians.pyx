@@ -387,7 +387,7 @@ cdef add_clusters(const Rows* rows, const Py_ssize_t[::1] members, const Py_ssiz
                   double[:, ::1] low, double[:, ::1] high, int n_threads):
     """Add up the members of these clusters, as many of each at a time as leave time for signals."""
     cdef Py_ssize_t d = rows.d, width = products.shape[2], c, first = 0, size = clusters.shape[0], most = 0, work = 0
-    cdef Py_ssize_t step = max(<Py_ssize_t> 1024, GAUSSIAN_WORK // (size * d * (d + 16)))
+    cdef Py_ssize_t step = max(<Py_ssize_t> SG_RESIDUALS, GAUSSIAN_WORK // (size * d * (d + 16)))
     cdef int threads = n_threads if members.shape[0] * d * (d + 16) // 2 > PAYS else 1
     cdef double[:, ::1] scratch = np.zeros((threads, 2 * SG_RESIDUALS * width))
     cdef ParallelLoop loop
@@ -420,11 +420,13 @@ cdef void add_some(
 # ---- covariances -----------------------------------------------------------------------------------------------------
 
 
-cdef double invert_root(const double* S, Py_ssize_t d, double* L, double* W, double* logdet) noexcept nogil:
+cdef double invert_root(
+    const double* S, Py_ssize_t d, double* L, double* W, double* logdet, Py_ssize_t* work
+) except? -1.0 nogil:
     """Compute W = L^-1 with S = L L', lower triangular, and log det S.
 
     Returns the least part of a variance that is left once the columns before it are known; 0 where S is not positive
-    definite, and then W is not computed.  OUT L, W: d x d
+    definite, and then W is not computed.  OUT L, W: d x d;  INOUT work: see poll_signals
     """
     cdef Py_ssize_t i, j, m
     cdef double value, left = HUGE_VAL, total = 0.0
@@ -440,6 +442,7 @@ cdef double invert_root(const double* S, Py_ssize_t d, double* L, double* W, dou
         left = min(left, value / S[i * d + i])
         L[i * d + i] = sqrt(value)
         total += log(L[i * d + i])
+        poll_signals(work, i * i, GAUSSIAN_WORK)
     memset(W, 0, d * d * sizeof(double))
     for i in range(d):
         for m in range(i):
@@ -448,6 +451,7 @@ cdef double invert_root(const double* S, Py_ssize_t d, double* L, double* W, dou
         for j in range(i):
             W[i * d + j] /= L[i * d + i]
         W[i * d + i] = 1.0 / L[i * d + i]
+        poll_signals(work, i * i, GAUSSIAN_WORK)
     logdet[0] = 2.0 * total
     return left
 
@@ -463,16 +467,18 @@ def inverse_roots(const double[:, :, ::1] covariances):
     cdef double[::1] logdet = arrays[1], left = arrays[2], L = np.empty(d * d)
     with nogil:
         for k in range(size):
-            left[k] = invert_root(&covariances[k, 0, 0], d, &L[0], &roots[k, 0, 0], &logdet[k])
-            poll_signals(&work, d * d * (d + 16) // 2, GAUSSIAN_WORK)
+            left[k] = invert_root(&covariances[k, 0, 0], d, &L[0], &roots[k, 0, 0], &logdet[k], &work)
     return arrays
 
 
 # ---- mergers ---------------------------------------------------------------------------------------------------------
 
 
-cdef double log_determinant(double* A, Py_ssize_t d) noexcept nogil:
-    """log |det A| of a symmetric matrix by Cholesky's method.  INOUT A: d x d, of which the lower triangle counts."""
+cdef double log_determinant(double* A, Py_ssize_t d, Py_ssize_t* work) except? -1.0 nogil:
+    """log |det A| of a symmetric matrix by Cholesky's method.
+
+    INOUT A: d x d, of which the lower triangle counts;  work: see poll_signals
+    """
     cdef Py_ssize_t i, j, m
     cdef double total = 0.0, value, pivot
     for j in range(d):
@@ -486,6 +492,7 @@ cdef double log_determinant(double* A, Py_ssize_t d) noexcept nogil:
         pivot = sqrt(pivot)
         for i in range(j, d):
             A[i * d + j] /= pivot
+        poll_signals(work, (d - j) * (j + 16), GAUSSIAN_WORK)
     return total
 
 
@@ -513,8 +520,7 @@ def union_log_determinants(const double[::1] weights, const double[:, ::1] cente
                 for j in range(i + 1):
                     A[i * d + j] = (scatter[a, i, j] + scatter[b, i, j] + pull * way[i] * way[j]) / (total + scale)
                 A[i * d + i] += reg / (total + scale)
-            out[q] = log_determinant(&A[0], d)
-            poll_signals(&work, d * d * (d + 16) // 6, GAUSSIAN_WORK)
+            out[q] = log_determinant(&A[0], d, &work)
     return out_array
 
 

@@ -359,7 +359,7 @@ cdef class HDPSweep(InOrderSweep):
                 if not self.is_summed:
                     self.add_set(start, end)
                 self.move_locals(start, end)
-                self.check_signals((end - start + self.clusters.k * self.clusters.k) * self.points.d)
+                self.check_signals((end - start) * self.points.d)
                 start = end
         if stop == self.points.n:
             self.is_summed = True
@@ -403,6 +403,7 @@ cdef class HDPSweep(InOrderSweep):
                     end = stop = i + IN_ORDER_CHUNK
                     self.round_length = IN_ORDER_CHUNK
                 self.amend(i, end, k, start)
+                self.check_signals((end - i) * self.points.d)
         return stop
 
     cdef void amend(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t k, Py_ssize_t start) noexcept nogil:
@@ -467,6 +468,7 @@ cdef class HDPSweep(InOrderSweep):
                 p = self.choose_global(row[c], c, g, n_before)
                 if p < 0:  # none is at a finite distance
                     refuse_rows()
+                self.check_signals(self.clusters.k * self.points.d)
                 if p != c:
                     self.move_local(row, c, p)
                     moved = True
@@ -478,7 +480,7 @@ cdef class HDPSweep(InOrderSweep):
                 sums_unite(&self.total.table, p, &self.local.sums.table, row[p])
         return 0
 
-    cdef void nearest_to_locals(self, const int* row, Py_ssize_t n_before) noexcept nogil:
+    cdef int nearest_to_locals(self, const int* row, Py_ssize_t n_before) except -1 nogil:
         """Find the global cluster nearest to each mean of a data set's local clusters, before any of these moves.
 
         OUT moves.nearest, moves.least
@@ -504,7 +506,9 @@ cdef class HDPSweep(InOrderSweep):
                 )
                 for lane in range(size):
                     self.moves.nearest[local[lane]], self.moves.least[local[lane]] = <int> nearest[lane], least[lane]
+                self.check_signals(POINTS * n_before * self.points.d)
                 size = 0
+        return 0
 
     cdef Py_ssize_t choose_global(self, Py_ssize_t row, Py_ssize_t c, int g, Py_ssize_t n_before) noexcept nogil:
         """The global cluster that local cluster c of data set g goes to; it may be a new one.

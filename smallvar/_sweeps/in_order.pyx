@@ -182,7 +182,7 @@ cdef class InOrderSweep:
 
     cdef Py_ssize_t points_between_checks(self) noexcept nogil:
         """How many points may be proposed for between two checks for signals."""
-        return max(<Py_ssize_t> IN_ORDER_CHUNK, IN_ORDER_WORK // (self.points.d * (self.clusters.k + 4)))
+        return max(<Py_ssize_t> POINTS, IN_ORDER_WORK // (self.points.d * (self.clusters.k + 4)))
 
     cdef Py_ssize_t end_of_round(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
         """End of a round that begins at point ``start``, at most ``stop``; the next round will be twice as long."""

@@ -160,7 +160,7 @@ cdef class MergeSweep(DPSweep):
         """Open centers at the points with these numbers in visiting order; all points are compared with them."""
         cdef State* state = &self.state
         cdef Bounds* bounds = &self.state.bounds
-        cdef Py_ssize_t i, k, first_new, done = 0, size = rows.shape[0]
+        cdef Py_ssize_t i, k, first_new, start, stop, done = 0, size = rows.shape[0]
         cdef Py_ssize_t[SEEDS] opened_at
         self.check_bounds()
         for k in range(SEEDS):
@@ -179,10 +179,13 @@ cdef class MergeSweep(DPSweep):
                 for k in range(state.centers.n):
                     bounds.batch_distances[k] = BIG
                 reduce_to_nearest(state, first_new, bounds.batch_distances, self.n_threads)
-                assign_to_new_centers(
-                    state, 0, state.points.n, first_new, opened_at, self.threads_for(state.points.n)
-                )
-                self.check_signals(state.points.n * (state.centers.n - first_new))
+                self.check_signals(state.centers.n * (state.centers.n - first_new))
+                start = 0
+                while start < state.points.n:
+                    stop = min(state.points.n, start + self.chunks_at_once() * CHUNK)
+                    assign_to_new_centers(state, start, stop, first_new, opened_at, self.threads_for(stop - start))
+                    self.check_signals((stop - start) * (state.centers.n - first_new))
+                    start = stop
         self.n_before = state.centers.n
         self.have_sums = False
         clear_fast_centers(state)
@@ -281,6 +284,7 @@ cdef class MergeSweep(DPSweep):
                 a = sc_first(clusters.partner_cost, clusters.k, &least)
                 while a >= 0 and clusters.partner[a] < 0:
                     find_partner(clusters, a, 0)
+                    self.check_signals(clusters.k)
                     a = sc_first(clusters.partner_cost, clusters.k, &least)
                 if a < 0:  # no cost is finite: Frame keeps costs finite, and there is another cluster
                     refuse_rows()
@@ -362,8 +366,8 @@ cdef class MergeSweep(DPSweep):
                         if clusters.squares != NULL:
                             find_squares(clusters, k)
                         self.offer_partner(k)  # and find its own, which no later offer changes: costs are symmetric
+                        self.check_signals(2 * clusters.k)
             self.find_partners(n_listed)
-            self.check_signals((clusters.k if all_listed else n_changed + n_listed) * clusters.k)
 
     cdef Py_ssize_t take_clusters(self) noexcept nogil:
         """Copy means and weights from the sweep; returns how many changed: all, if there were more or fewer before."""
@@ -385,36 +389,40 @@ cdef class MergeSweep(DPSweep):
         clusters.k = self.state.centers.n
         return n_changed
 
-    cdef void find_all_squares(self) noexcept nogil:
+    cdef int find_all_squares(self) except -1 nogil:
         """Set the squared distances of all pairs, if they are kept, by the means."""
         cdef MergeClusters* clusters = &self.clusters
         cdef Py_ssize_t block, n_blocks = (clusters.k + PAIRED_BLOCK - 1) // PAIRED_BLOCK
+        cdef Py_ssize_t first = 0, last, work = PAIRED_BLOCK * clusters.k * clusters.d
         cdef ParallelLoop loop
         if clusters.squares == NULL:
-            return
+            return 0
         clusters.largest_error, clusters.pitch = 0.0, clusters.k
-        loop = begin_loop(n_blocks, self.n_threads if clusters.k * clusters.k * clusters.d > PAYS else 1)
-        if loop.threads == 1:
-            for block in range(n_blocks):
-                find_squares_of_block(clusters, block)
-        else:
-            for block in prange(n_blocks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+        while first < n_blocks:
+            last = min(n_blocks, first + max(<Py_ssize_t> self.n_threads, WORK // work))
+            loop = begin_loop(last - first, self.n_threads if (last - first) * work > PAYS else 1)
+            for block in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
                 begin_chunk(&loop)
                 find_squares_of_block(clusters, block)
-        end_loop(&loop)
+            end_loop(&loop)
+            self.check_signals((last - first) * PAIRED_BLOCK * clusters.k)
+            first = last
+        return 0
 
-    cdef void find_partners(self, Py_ssize_t size) noexcept nogil:
+    cdef int find_partners(self, Py_ssize_t size) except -1 nogil:
         """Find the partner of each of the ``size`` listed clusters among all others."""
         cdef MergeClusters* clusters = &self.clusters
-        cdef Py_ssize_t i, work = size * clusters.k * (clusters.d if clusters.squares == NULL else 4)
-        cdef ParallelLoop loop = begin_loop(size, self.n_threads if work > PAYS else 1)
-        if loop.threads == 1:
-            for i in range(size):
-                find_partner(clusters, self.listed[i], 0)
-        else:
-            for i in prange(size, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+        cdef Py_ssize_t i, first = 0, last, work = clusters.k * (clusters.d if clusters.squares == NULL else 4)
+        cdef ParallelLoop loop
+        while first < size:
+            last = min(size, first + max(<Py_ssize_t> self.n_threads, WORK // work))
+            loop = begin_loop(last - first, self.n_threads if (last - first) * work > PAYS else 1)
+            for i in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
                 find_partner(clusters, self.listed[i], begin_chunk(&loop))
-        end_loop(&loop)
+            end_loop(&loop)
+            self.check_signals((last - first) * clusters.k)
+            first = last
+        return 0
 
     cdef void offer_partner(self, Py_ssize_t k) noexcept nogil:
         """Find the partner of cluster k, which has changed, and make k the partner of those that it is cheaper for.
@@ -542,13 +550,9 @@ cdef class MergeSweep(DPSweep):
         cdef State* state = &self.state
         cdef Py_ssize_t chunk
         cdef ParallelLoop loop = begin_loop(self.n_chunks, self.threads_for(state.points.n))
-        if loop.threads == 1:
-            for chunk in range(self.n_chunks):
-                renumber_chunk(state, chunk, self.extra_drift, self.remap)
-        else:
-            for chunk in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                begin_chunk(&loop)
-                renumber_chunk(state, chunk, self.extra_drift, self.remap)
+        for chunk in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            begin_chunk(&loop)
+            renumber_chunk(state, chunk, self.extra_drift, self.remap)
         end_loop(&loop)
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
@@ -598,17 +602,13 @@ cdef class MergeSweep(DPSweep):
             panels = &panel_array[0, 0, 0]
         with nogil:
             while first < self.n_chunks:
-                last = first + max(2 * self.n_threads, WORK // (CHUNK * state.points.d * row_work))
+                last = first + max(<Py_ssize_t> self.n_threads, WORK // (CHUNK * state.points.d * row_work))
                 last = min(self.n_chunks, last)
                 loop = begin_loop(last - first, threads)
-                if loop.threads == 1:
-                    for chunk in range(first, last):
-                        residuals_of_chunk(state, chunk, 0, panels, W_rows, unit, &squares[0], &image_squares[0])
-                else:
-                    for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                        residuals_of_chunk(
-                            state, chunk, begin_chunk(&loop), panels, W_rows, unit, &squares[0], &image_squares[0]
-                        )
+                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    residuals_of_chunk(
+                        state, chunk, begin_chunk(&loop), panels, W_rows, unit, &squares[0], &image_squares[0]
+                    )
                 end_loop(&loop)
                 self.check_signals((last - first) * CHUNK * row_work)
                 first = last

@@ -591,28 +591,24 @@ cdef class MixedAssignment(MixedRows):
     def divergences(self, bint to_assigned):
         """Divergences of all points from their own centers, (n,), or from all centers, (n, k)."""
         cdef const MixedTable* table = &self.table
-        cdef Py_ssize_t n = table.n, chunk, n_chunks = (n + MIXED_CHUNK - 1) // MIXED_CHUNK
-        cdef Py_ssize_t k = 1 if to_assigned else self.centers_.k
+        cdef Py_ssize_t n = table.n, first = 0, last, chunk, n_chunks = (n + MIXED_CHUNK - 1) // MIXED_CHUNK
+        cdef Py_ssize_t k = 1 if to_assigned else self.centers_.k, work = MIXED_CHUNK * k * (table.p + table.q)
         cdef double[::1] out = np.empty(max(<Py_ssize_t> 1, n * k))
         cdef const int[::1] labels = self.labels
         cdef const int* label = &labels[0] if to_assigned and n else NULL
         cdef ParallelLoop loop
         with nogil:
-            loop = begin_loop(n_chunks, self.n_threads if 8 * n * k * (table.p + table.q) > PAYS else 1)
-            if loop.threads == 1:
-                for chunk in range(n_chunks):
-                    divergences_of_chunk(
-                        table, &self.centers_, chunk * MIXED_CHUNK, min(n, (chunk + 1) * MIXED_CHUNK), &self.rows[0],
-                        label, &out[0]
-                    )
-                    poll_signals(&self.work, MIXED_CHUNK * k * (table.p + table.q), MIXED_WORK)
-            else:
-                for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            while first < n_chunks:
+                last = min(n_chunks, first + max(<Py_ssize_t> self.n_threads, MIXED_WORK // work))
+                loop = begin_loop(last - first, self.n_threads if 8 * (last - first) * work > PAYS else 1)
+                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
                     divergences_of_chunk(
                         table, &self.centers_, chunk * MIXED_CHUNK, min(n, (chunk + 1) * MIXED_CHUNK),
                         &self.rows[begin_chunk(&loop)], label, &out[0],
                     )
-            end_loop(&loop)
+                end_loop(&loop)
+                poll_signals(&self.work, (last - first) * work, MIXED_WORK)
+                first = last
         out_array = np.asarray(out)[: n * k]
         return out_array if to_assigned else out_array.reshape(n, k)
 

@@ -251,7 +251,7 @@ cdef class MixedClusters:
         """
         cdef const MixedTable* table = &self.rows.table
         cdef MixedStatistics* clusters = &self.clusters
-        cdef Py_ssize_t k = self.k, a, b, c, m, j, levels = table.begin[table.q], per_pair
+        cdef Py_ssize_t k = self.k, a, b, c, m, j, levels = table.begin[table.q], per_pair, first = 0, last
         cdef double[:, ::1] costs = np.full((k, k), np.inf)
         cdef double[::1] least = np.full(k, np.inf)
         cdef Py_ssize_t[::1] partner = np.zeros(k, dtype=np.intp)
@@ -264,16 +264,15 @@ cdef class MixedClusters:
             for j in range(table.q):
                 clusters.phi[a * table.q + j] = phi_of(table, j, clusters.level + a * levels, NULL, clusters.prior[j])
         with nogil:
-            loop = begin_loop(k, self.rows.n_threads if k * k * per_pair > PAYS else 1)
-            if loop.threads == 1:
-                for a in range(k):
-                    fill_row(table, clusters, a, a + 1, k, &costs[a, 0])
-                    poll_signals(&self.work, k * per_pair, MIXED_CLUSTERS_WORK)
-            else:
-                for a in prange(k, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            while first < k:
+                last = min(k, first + max(<Py_ssize_t> self.rows.n_threads, MIXED_CLUSTERS_WORK // (k * per_pair)))
+                loop = begin_loop(last - first, self.rows.n_threads if (last - first) * k * per_pair > PAYS else 1)
+                for a in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
                     begin_chunk(&loop)
                     fill_row(table, clusters, a, a + 1, k, &costs[a, 0])
-            end_loop(&loop)
+                end_loop(&loop)
+                poll_signals(&self.work, (last - first) * k * per_pair, MIXED_CLUSTERS_WORK)
+                first = last
             for a in range(k):
                 find_partner(costs[a], a, k, &least[a], &partner[a])
             for m in range(count):

@@ -265,10 +265,10 @@ cdef class NearestSweep:
     cdef Py_ssize_t chunks_at_once(self) noexcept nogil:
         """Chunks between two checks for signals, in a sweep that may need every distance.
 
-        At least two for each thread; the rest of the work on a point counts as 64 distances.
+        At least one for each thread; the rest of the work on a point counts as 64 distances.
         """
         return max(
-            <Py_ssize_t> 2 * self.n_threads, WORK // (CHUNK * (self.state.centers.n + 64) * self.state.points.d)
+            <Py_ssize_t> self.n_threads, WORK // (CHUNK * (self.state.centers.n + 64) * self.state.points.d)
         )
 
     cdef Py_ssize_t chunks_of_rows(self) noexcept nogil:

@@ -176,10 +176,6 @@ cdef void reduce_bounds_to_last(State* state, int threads) noexcept nogil:
     """Compare all points with the last center, which is new, where distances between centers are not known."""
     cdef Py_ssize_t chunk, n_chunks = (state.points.n + CHUNK - 1) // CHUNK
     cdef ParallelLoop loop = begin_loop(n_chunks, threads)
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            reduce_bounds_of_chunk(state, chunk, 0)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            reduce_bounds_of_chunk(state, chunk, begin_chunk(&loop))
+    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+        reduce_bounds_of_chunk(state, chunk, begin_chunk(&loop))
     end_loop(&loop)

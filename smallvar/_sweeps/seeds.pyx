@@ -81,12 +81,8 @@ cdef tuple nearest_of_dense(X, const double[::1] weight, const double[::1] seed,
         last = min(n_chunks, first + max(1, WORK // (CHUNK * rows.d)))
         with nogil:
             loop = begin_loop(last - first, threads)
-            if loop.threads == 1:
-                for chunk in range(first, last):
-                    compare_chunk(&rows, chunk, 0, &seed[0], &distance[0], of_chunk)
-            else:
-                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    compare_chunk(&rows, chunk, begin_chunk(&loop), &seed[0], &distance[0], of_chunk)
+            for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                compare_chunk(&rows, chunk, begin_chunk(&loop), &seed[0], &distance[0], of_chunk)
             end_loop(&loop)
             poll_signals(&work, 1, 0)
         first = last
@@ -187,14 +183,10 @@ cdef tuple nearest_of_sparse(X, const double[::1] weight, const double[::1] seed
         last = min(n_chunks, first + max(<Py_ssize_t> threads, WORK // (CHUNK * d)))
         with nogil:
             loop = begin_loop(last - first, threads)
-            if loop.threads == 1:
-                for chunk in range(first, last):
-                    compare_sparse_chunk(&rows, chunk, 0, &sparse_seed, few, &distance[0], &tiles[0, 0], &to_seed[0])
-            else:
-                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    compare_sparse_chunk(
-                        &rows, chunk, begin_chunk(&loop), &sparse_seed, few, &distance[0], &tiles[0, 0], &to_seed[0]
-                    )
+            for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                compare_sparse_chunk(
+                    &rows, chunk, begin_chunk(&loop), &sparse_seed, few, &distance[0], &tiles[0, 0], &to_seed[0]
+                )
             end_loop(&loop)
             poll_signals(&work, 1, 0)
         first = last

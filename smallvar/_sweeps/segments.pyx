@@ -164,7 +164,7 @@ def viterbi(X, const Py_ssize_t[::1] begin, const double[::1] weight, const doub
     if k == 0 or centers.shape[1] != d or not 0.0 <= price < HUGE_VAL:
         raise ValueError(f"centers must be some, of {d} columns, price >= 0, got {k} of {centers.shape[1]}, {price}")
     check_begin(begin, n)
-    block = max(<Py_ssize_t> IN_ORDER_CHUNK, BLOCK_COSTS // width)
+    block = max(<Py_ssize_t> 1, BLOCK_COSTS // width)
     label_array = np.empty(n, dtype=np.int32)
     cdef int[::1] label = label_array
     cdef double[:, ::1] columns = np.zeros((d, width)), buffers = np.empty((n_threads, d))

@@ -21,8 +21,7 @@ import numpy as np
 cdef enum:
     NONE = -1               # no topic; no step at which one opens
     FIRST_ROUND = 64        # documents of the first round, and of that after a topic has opened
-    MOST_DOCUMENTS = 1 << 14     # documents of a round, at most
-    TOPIC_WORK = 1 << 28    # multiply-adds between two checks for signals
+    TOPIC_WORK = 1 << 26    # of a round, and between two checks for signals, at most: entries times topics, four times
 
 cdef extern from *:
     """
@@ -333,7 +332,7 @@ cdef class TopicSweep:
                     self.visit(d, begin_chunk(&loop), 0)
                 end_loop(&loop)
                 poll_signals(&work, products, TOPIC_WORK)
-                size = min(2 * size, <Py_ssize_t> MOST_DOCUMENTS)
+                size = min(2 * size, max(<Py_ssize_t> self.threads, (stop - start) * TOPIC_WORK // (products + 1)))
                 for d in range(start, stop):
                     if self.opens[d] != NONE:
                         while self.opens[d] != NONE:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from smallvar._core.frame import RowsFrame, nearest_sweep
-from smallvar._core.lapack import need_finite
+from smallvar._core.lapack import eigenvalues
 from smallvar._core.validation import mean_weight, unit_of
 from smallvar._selection.descent import descent_by_squares
 from smallvar._sweeps.in_order import error_of
@@ -176,7 +176,7 @@ def _of_covariance(steps):
         steps = steps[:: -(-len(steps) // WIDE_STEPS)]
     n = len(steps)
     S = steps @ steps.T if n < steps.shape[1] else steps.T @ steps
-    return np.linalg.eigvalsh(need_finite(S))[::-1].clip(0.0) / n
+    return eigenvalues(S)[::-1].clip(0.0) / n
 
 
 def prices(noise, n):

@@ -355,13 +355,9 @@ cdef void copy_assignments(const FeatureProblem* problem, const FeatureState* st
     """Copy Z to out, n x k, for Python."""
     cdef Py_ssize_t n_chunks = chunk_count(problem.points.n_tiles), chunk
     cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, problem.points.n_tiles))
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            copy_chunk(state, problem.points.n, out, chunk)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            begin_chunk(&loop)
-            copy_chunk(state, problem.points.n, out, chunk)
+    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+        begin_chunk(&loop)
+        copy_chunk(state, problem.points.n, out, chunk)
     end_loop(&loop)
 
 
