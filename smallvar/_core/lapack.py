@@ -66,7 +66,10 @@ def stoppable(function, *args, **options):
             outcome.append((None, error))
 
     thread = threading.Thread(target=run, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # no memory for another thread
+        return function(*args, **options)
     while thread.is_alive():
         # a join without a limit cannot be interrupted on all systems
         thread.join(0.1)
@@ -93,6 +96,11 @@ def need_finite(A):
 def all_pairs(A):
     """All eigenpairs of a symmetric matrix, ascending, as numpy.linalg.eigh returns them."""
     return stoppable_if_large(np.linalg.eigh, need_finite(A))
+
+
+def eigenvalues(A):
+    """All eigenvalues of a symmetric matrix, ascending."""
+    return stoppable_if_large(np.linalg.eigvalsh, need_finite(A))
 
 
 def r_factor(A):
