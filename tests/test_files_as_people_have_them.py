@@ -493,7 +493,7 @@ def test_words_are_no_numbers_with_signs(cell):
 def test_unknown_parameters_name_the_one_that_is_meant():
     from sklearn.base import clone
 
-    from smallvar import KFeatures, MahalanobisMeans
+    from smallvar import BregmanDPMeans, KFeatures, MahalanobisMeans
 
     for estimator, options, meant in [
         (DPMeans, {"k": 3}, "did you mean n_clusters"),
@@ -502,9 +502,12 @@ def test_unknown_parameters_name_the_one_that_is_meant():
         (MahalanobisMeans, {"K": 3}, "did you mean n_clusters"),
         (KFeatures, {"n_components": 3, "seed": 3}, "did you mean random_state"),
         (DPMeans, {"n_cluster": 3}, "did you mean n_clusters"),
+        (BregmanDPMeans, {"metric": "cosine"}, "did you mean divergence.*SphericalDPMeans clus"),
     ]:
         with pytest.raises(TypeError, match=f"{estimator.__name__} has no parameter .*; {meant}"):
             estimator(**options)
+    with pytest.raises(ValueError, match="got 'cosine'; smallvar.SphericalDPMeans clusters"):
+        DPMeans(metric="cosine").fit([[0.0], [1.0]])
     assert clone(MahalanobisMeans(3)).get_params()["n_clusters"] == 3
 
 

@@ -1051,7 +1051,7 @@ def changed(i, j, value, kind=float):
         (scipy.sparse.csr_array(changed(0, 1, np.nan)), "NaN"),
         (changed(0, 1, 1j, complex), "[Cc]omplex"),
         (scipy.sparse.csr_array(GOOD.astype(complex)), "[Cc]omplex"),
-        (changed(0, 1, "a", object), "could not convert"),
+        (changed(0, 1, "a", object), "X must be numbers, got column 1"),
         (np.zeros((0, 0)), "0 sample"),
         (GOOD[0], "2D array"),
         (1e200 * GOOD, "1e140"),

@@ -779,7 +779,7 @@ def test_larger_samples_of_many_columns(d, numbers, expected, best, monkeypatch)
     [
         ({"max_clusters": 0}, ValueError, "max_clusters must be >= 1, got 0"),
         ({"max_clusters": 2.5}, TypeError, "max_clusters must be an integer or None, got 2.5"),
-        ({"n_threads": 0}, ValueError, "n_threads must be >= 1, got 0"),
+        ({"n_threads": 0}, ValueError, "n_threads must be >= 1, got 0; None takes all threads"),
         ({"random_state": "x"}, ValueError, "'x'"),
         ({"sample_weight": -np.ones(90)}, ValueError, "sample_weight must be >= 0, got .*-1.0"),
         ({"sample_weight": np.zeros(90)}, ValueError, "sample_weight.*all zeros"),

@@ -272,7 +272,6 @@ def coreset(
     X = check_data(X, sparse=True)
     check_number(n_rows, "n_rows", low=1, integer=True)
     lam = check_number(lam, "lam", low=0)
-    check_number(n_threads, "n_threads", low=1, integer=True, none=True)
     weight = check_weights(sample_weight, X.shape[0])
     check_ratio(weight, LARGEST_WEIGHT_RATIO)
     rng, threads = check_random_state(random_state), resolve_threads(n_threads)

@@ -10,6 +10,7 @@ from pathlib import Path
 import joblib
 from threadpoolctl import ThreadpoolController
 
+from smallvar._core.validation import check_number
 from smallvar._sweeps.parallel import MOST_THREADS, is_forked, max_threads, openmp_version
 from smallvar._version import __version__
 
@@ -94,12 +95,14 @@ def at_most_blas_threads(n_threads):
 
 
 def resolve_threads(n_threads):
-    """The number of threads for ``n_threads``; None means all that this process may use.
+    """The number of threads for ``n_threads``, checked; None means all that this process may use.
 
     It is 1 without OpenMP and in a forked child, where OpenMP may wait forever for threads that
     only the parent has. It exceeds the number of processors only if OMP_NUM_THREADS or
     threadpoolctl allow that.
     """
+    all_threads = "; None takes all threads"
+    check_number(n_threads, "n_threads", low=1, integer=True, none=all_threads)
     if not openmp_enabled() or is_forked():
         return 1
     limit = max_threads()

@@ -50,6 +50,7 @@ from smallvar._core.validation import (
     realigned,
     relative_weights,
     sparse_rows,
+    taken_by,
 )
 
 P = ParamSpec("P")
@@ -87,7 +88,7 @@ SYNONYMS = {
     **dict.fromkeys(["seed", "random_seed", "rng"], ("random_state",)),
     **dict.fromkeys(["n_jobs", "num_threads", "threads"], ("n_threads",)),
     **dict.fromkeys(["n_iter", "max_iterations", "iterations"], ("max_iter",)),
-    **dict.fromkeys(["distance", "affinity"], ("metric", "divergence", "kernel")),
+    **dict.fromkeys(["metric", "distance", "affinity"], ("metric", "divergence", "kernel")),
     **dict.fromkeys(["cov", "covariance_type"], ("covariances",)),
 }
 RADII = ("eps", "epsilon", "radius", "threshold", "distance_threshold")  # distances; lam is not
@@ -129,6 +130,7 @@ def named_parameters(init: Callable[P, None]) -> Callable[P, None]:
             if name not in known:
                 raise TypeError(
                     f"{type(args[0]).__name__} has no parameter {name!r}{meant_by(name, known)}"
+                    f"{'' if 'kernel' in known else taken_by(kwargs[name])}"
                 )
         init(*args, **kwargs)
 
@@ -368,9 +370,7 @@ class Estimator(FitMixin, BaseEstimator):
 
     def _threads(self):
         """The number of threads, from the checked parameter; 1 if there is none."""
-        n_threads = getattr(self, "n_threads", 1)
-        check_number(n_threads, "n_threads", low=1, integer=True, none=True)
-        return resolve_threads(n_threads)
+        return resolve_threads(getattr(self, "n_threads", 1))
 
     def _rng(self):
         """The random generator of ``random_state``."""

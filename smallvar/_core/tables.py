@@ -1,8 +1,8 @@
 """Tables of pandas, polars and pyarrow as data: what scikit-learn's checks do not cover.
 
 ``opened`` turns columns of lists and batches into what scikit-learn accepts; ``types_of`` finds the
-type of the numbers; ``naming_columns`` makes errors name the column. None of the three libraries
-is imported: an object can be of a library only if that is imported already.
+type of the numbers; ``naming_columns`` makes errors name the column, of arrays by its number. None
+of the three libraries is imported: an object can be of a library only if that is imported already.
 """
 
 import sys
@@ -154,18 +154,35 @@ def naming_columns(X, gaps_advice=GAPS_ALLOWED):
             twice = next(name for j, name in enumerate(names) if name in names[:j])
             words = f"X must have columns of different names, got {twice!r} twice"
             raise ValueError(words) from error
-        if not isinstance(error, (TypeError, ValueError)):
+        # a TypeError for an array says what a cell must be
+        if not isinstance(error, (TypeError, ValueError) if named else ValueError):
             raise
         # the first column that explains the error; if none does, the error is raised unchanged
-        for j, (name, kind) in enumerate(named):
-            if hasattr(X, "iloc"):
-                values = X.iloc[:, j]
-            else:
-                values = X.column(j) if hasattr(X, "column") else X.to_series(j)
-            message = _problem(name, kind, values, gaps_advice)
+        for name, kind, values in _columns_of_table(X, named) if named else _columns_of_array(X):
+            message = _problem(name, kind, values, "" if issparse(X) else gaps_advice)
             if message:
                 raise ValueError(message) from error
         raise
+
+
+def _columns_of_table(X, named):
+    """Name, type and values of each column of a table."""
+    for j, (name, kind) in enumerate(named):
+        if hasattr(X, "iloc"):
+            yield name, kind, X.iloc[:, j]
+        else:
+            yield name, kind, X.column(j) if hasattr(X, "column") else X.to_series(j)
+
+
+def _columns_of_array(X):
+    """Number, type and values of each column of an array that may have bad values."""
+    X = X.tocsc() if issparse(X) else np.asarray(X)
+    if X.ndim != 2 or X.dtype.kind not in "fOSU":
+        return
+    bad = X.dtype.kind != "f" or ~np.isfinite(X.sum(axis=0))
+    for j in np.flatnonzero(np.broadcast_to(bad, (1, X.shape[1]))).tolist():
+        column = X[:, [j]]
+        yield j, X.dtype, (column.toarray() if issparse(X) else column)[:, 0]
 
 
 def _is_time(kind):
@@ -180,9 +197,10 @@ def _is_time(kind):
 
 def _problem(name, kind, values, gaps_advice):
     """The error message for a column; None if its values are finite numbers."""
-    missing = np.asarray(values.isna() if hasattr(values, "isna") else values.is_null())
-    if missing.any():
-        return _missing("value", name, np.argmax(missing)) + gaps_advice
+    if not isinstance(values, np.ndarray):
+        missing = np.asarray(values.isna() if hasattr(values, "isna") else values.is_null())
+        if missing.any():
+            return _missing("value", name, np.argmax(missing)) + gaps_advice
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -36,6 +36,14 @@ Data: TypeAlias = ArrayLike | sparray | spmatrix  # data of estimators that acce
 DTYPES = (np.float64, np.float32)
 LARGEST = 2**63 - 1  # largest value of an integer parameter
 MOST_SPARSE_COLUMNS = 2**31 - 1  # of sparse data
+# what errors say of measures of distance that another estimator has
+TAKEN_BY = {
+    "cosine": "; smallvar.SphericalDPMeans clusters rows by their cosines",
+    "precomputed": "; smallvar.KernelDPMeans(kernel='precomputed') takes a Gram matrix, which is "
+    "-D**2 / 2 for a matrix D of distances",
+    "mahalanobis": "; smallvar.MahalanobisMeans finds covariances of clusters",
+    "gower": "; smallvar.MixedDPMeans takes columns of numbers and words",
+}
 # "absolute" below: in the unit of the data or weights
 # symmetric entries may differ by this part of the largest entry, or by 8 epsilon of the type
 ASYMMETRY = 1e-10
@@ -75,19 +83,22 @@ def check_number(value, name, *, low=None, low_open=False, integer=False, none=F
     """Return ``value`` as int or float if it is a number within its bound; raise if not.
 
     ``low`` is the lower bound, or None without one; it is excluded if ``low_open``. ``none`` allows
-    None, which is returned. NaN, and integers above LARGEST, raise whatever the bound.
+    None, which is returned; a text ends the error for a number below the bound. NaN, and integers
+    above LARGEST, raise whatever the bound.
     """
     if none and value is None:
         return value
     kind, word = (Integral, "an integer") if integer else (Real, "a number")
     if isinstance(value, (bool, np.bool_, np.timedelta64)) or not isinstance(value, kind):
-        raise TypeError(f"{name} must be {word}{' or None' * none}, got {shown(value)}")
+        raise TypeError(f"{name} must be {word}{' or None' * bool(none)}, got {shown(value)}")
     number = as_number(value, name, integer)
     if number != number and low is None:
         raise ValueError(f"{name} must not be NaN, got {shown(value)}")
     # number != number: NaN
     if number != number or (low is not None and (number < low or (low_open and number == low))):
-        raise ValueError(f"{name} must be {'>' if low_open else '>='} {low}, got {shown(value)}")
+        note = "" if isinstance(none, bool) else none
+        sign = ">" if low_open else ">="
+        raise ValueError(f"{name} must be {sign} {low}, got {shown(value)}{note}")
     return number
 
 
@@ -96,7 +107,13 @@ def check_option(value, name, options):
     if not isinstance(value, str) or value not in options:
         raise ValueError(
             f"{name} must be one of {', '.join(map(repr, options))}, got {shown(value)}"
+            f"{taken_by(value)}"
         )
+
+
+def taken_by(measure):
+    """Text: the estimator that has this measure of distance; empty if none has."""
+    return TAKEN_BY.get(measure, "") if isinstance(measure, str) else ""
 
 
 def level_of_caller():
@@ -179,7 +196,7 @@ def as_floats(value: ArrayLike) -> NDArray[np.float64]:
 
 @contextmanager
 def explained(X, gaps_advice=GAPS_ALLOWED):
-    """Context for scikit-learn's checks: their errors name X and, if it is a table, the column.
+    """Context for scikit-learn's checks: their errors name X and the column.
 
     ``gaps_advice`` ends the error for a missing value.
 

@@ -619,7 +619,6 @@ def feature_path(
     if varying is not None:
         X = np.ascontiguousarray(X[:, varying])
     rng = check_random_state(model.random_state)
-    check_number(model.n_threads, "n_threads", low=1, integer=True, none=True)
     n_threads = resolve_threads(model.n_threads)
     exact = MOST_TRIED if model.assign == "exact" else 0
     steps = Steps(model, X, weight, exact, rng, n_threads)

@@ -138,7 +138,7 @@ def read_graph(estimator, X, cut):
             raise ValueError(f"X must have numbers as its edges' weights: {error}") from None
     X = check_sparse(opened(X), type(estimator).__name__, True)
     is_float32 = getattr(X, "dtype", None) == np.float32
-    with explained(X):
+    with explained(X, gaps_advice=""):
         X = validate_data(
             estimator, X, accept_sparse=["csr", "csc", "coo"], dtype=np.float64, copy=False
         )

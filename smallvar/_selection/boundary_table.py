@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smallvar._core.config import resolve_threads
 from smallvar._core.row_names import names_of_rows
-from smallvar._core.validation import Data, check_data, check_number, check_weights
+from smallvar._core.validation import Data, check_data, check_weights
 from smallvar._selection.boundaries import find_boundaries
 from smallvar._selection.touching import LEAST_EVIDENCE
 
@@ -243,7 +243,6 @@ def boundary_evidence(
     0 | 2      564       3,723      78.0    0.94  gap
     """
     X = check_data(X, sparse=True)
-    check_number(n_threads, "n_threads", low=1, integer=True, none=True)
     values = names_of_rows(labels, "labels", X.shape[0])
     weight = check_weights(sample_weight, X.shape[0])
     # negative numbers are noise; names have no sign

@@ -605,7 +605,7 @@ class ClusterPath(Path):
                 raise ValueError(f"X must have {columns} columns, got {X.shape[1]}")
             if self._metric is not None:
                 X = self._metric(X)
-        check_number(n_threads, "n_threads", low=1, integer=True, none=True)
+        threads = resolve_threads(n_threads)
         if self._labels_itself:
             return self._family.labels(X, centers)
-        return nearest_sweep(X, None, centers, resolve_threads(n_threads)).labels
+        return nearest_sweep(X, None, centers, threads).labels

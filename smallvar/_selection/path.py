@@ -372,7 +372,6 @@ def cluster_path(
     """
     check_verbose(verbose)
     check_number(max_clusters, "max_clusters", low=1, integer=True, none=True)
-    check_number(n_threads, "n_threads", low=1, integer=True, none=True)
     X = check_data(X, sparse=True)
     weight = check_weights(sample_weight, X.shape[0])
     rng = check_random_state(random_state)

@@ -303,7 +303,6 @@ def farthest_first_lambda(
     check_reach(X)
     check_guess(n_clusters, X.shape[0], "n_clusters")
     check_flag(count_alone, "count_alone")
-    check_number(n_threads, "n_threads", low=1, integer=True, none=True)
     threads = resolve_threads(n_threads)
     return farthest_row(X, n_clusters, None, threads, count_alone) or 1.0
 
@@ -408,7 +407,6 @@ def hdp_lambdas(
     check_number(n_local, "n_local", low=1, integer=True)
     check_number(n_global, "n_global", low=1, integer=True)
     check_flag(count_alone, "count_alone")
-    check_number(n_threads, "n_threads", low=1, integer=True, none=True)
     sets = Groups(groups, X.shape[0])
     threads = resolve_threads(n_threads)
     return (
