@@ -39,11 +39,14 @@ from smallvar._core.config import get_include, show_config
 from smallvar._core.identifiers import IdentifierWarning
 from smallvar._core.progress import progress_callback
 from smallvar._features.bpmeans import BPMeans, KFeatures, feature_path
+from smallvar._features.feature_path import FeaturePath
+from smallvar._graph.cut_path import CutPath
 from smallvar._graph.penalized_cut import PenalizedCut, cut_path
 from smallvar._kernel.kernel_dpmeans import KernelDPMeans
 from smallvar._kernel.kernel_hdp import KernelHDPMeans
 from smallvar._kernel.spectral import SpectralDPMeans
 from smallvar._mixed.mixed_dpmeans import MixedDPMeans
+from smallvar._mixed.mixed_path import MixedPath
 from smallvar._plot.boundaries import BoundaryDisplay
 from smallvar._plot.clusters import ClusterDisplay
 from smallvar._plot.features import FeatureDisplay
@@ -52,27 +55,34 @@ from smallvar._plot.matrices import GramDisplay
 from smallvar._plot.paths import DendrogramDisplay, PathDisplay
 from smallvar._plot.profiles import ProfileDisplay
 from smallvar._plot.tracks import TrackDisplay
-from smallvar._selection.boundary_table import boundary_evidence
+from smallvar._selection.boundary_table import BoundaryTable, boundary_evidence
+from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.confidence import UnclearNumberWarning
 from smallvar._selection.path import cluster_path
 from smallvar._selection.penalty import farthest_first_lambda, hdp_lambdas
+from smallvar._selection.representatives import Representatives
 from smallvar._selection.scale import ScaleWarning
 from smallvar._time.dynamic import DynamicMeans
 from smallvar._time.dynamic_kernel import KernelDynamicMeans, SpectralDynamicMeans
 from smallvar._time.exchange import match_clusters
-from smallvar._time.renumber import renumber
+from smallvar._time.renumber import Renumbering, renumber
 from smallvar._time.segments import SegmentMeans
-from smallvar._time.tune import tune_dynamic
+from smallvar._time.tune import DynamicTuning, tune_dynamic
 
 __all__ = [
     "BPMeans",
     "BoundaryDisplay",
+    "BoundaryTable",
     "BregmanDPMeans",
     "ClusterDisplay",
+    "ClusterPath",
+    "CutPath",
     "DPMeans",
     "DendrogramDisplay",
     "DynamicMeans",
+    "DynamicTuning",
     "FeatureDisplay",
+    "FeaturePath",
     "GramDisplay",
     "GroupDisplay",
     "HDPMeans",
@@ -84,9 +94,12 @@ __all__ = [
     "MahalanobisMeans",
     "MiniBatchDPMeans",
     "MixedDPMeans",
+    "MixedPath",
     "PathDisplay",
     "PenalizedCut",
     "ProfileDisplay",
+    "Renumbering",
+    "Representatives",
     "RobustDPMeans",
     "ScaleWarning",
     "SegmentMeans",

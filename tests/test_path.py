@@ -1,7 +1,9 @@
 """The merge path and lam="auto": equal to the twin, to known answers; invariants, bad input."""
 
 import copy
+import inspect
 import pickle
+import re
 import warnings
 from itertools import combinations
 from types import SimpleNamespace
@@ -36,6 +38,8 @@ from smallvar import (
     BregmanDPMeans,
     DPMeans,
     MiniBatchDPMeans,
+    MixedDPMeans,
+    ShapeMeans,
     SphericalDPMeans,
     cluster_path,
     cut_path,
@@ -626,6 +630,18 @@ def test_paths_are_of_one_kind(kind):
     for bad in ("1", None, [1.0], np.nan, np.inf, -np.inf, True):
         with pytest.raises((TypeError, ValueError), match="lam must"):
             path.at(bad)
+
+
+@pytest.mark.parametrize("make", [DPMeans, MiniBatchDPMeans, MixedDPMeans, ShapeMeans])
+def test_a_path_shows_what_users_use(make):
+    """Its public names, after pickling too, are attributes that are explained, and methods."""
+    path = make(random_state=0).fit(make_blobs(200, 2, random_state=0)[0]).path_
+    text = "".join(inspect.getdoc(kind) for kind in type(path).__mro__[:-1])
+    explained = {n for line in re.findall(r"(?m)^(.*) : ", text) for n in line.split(", ")}
+    methods = {"at", "centers", "labels", "measured", "to_dict", "to_pandas", "without_gap"}
+    for seen in (path, pickle.loads(pickle.dumps(path))):
+        shown = {name for name in dir(seen) if not name.startswith("_")}
+        assert shown - explained - methods <= {"coarsest", "inertia", "n_clusters"}
 
 
 def test_path_at_a_tie():

@@ -16,6 +16,15 @@ k: int = model.n_clusters_
 nearest: NDArray[np.int32] = model.predict(X)
 distances: NDArray[np.floating] = model.transform(X)
 error: float = model.inertia_
+path: smallvar.ClusterPath = model.path_
+best: int = smallvar.cluster_path(X).best
+table: smallvar.BoundaryTable = smallvar.boundary_evidence(X, labels)
+changes: smallvar.Renumbering = smallvar.renumber(model, X)
+stands_for: smallvar.Representatives = model.representatives_
+model.profiles_.head()
+MixedDPMeans().fit(X).profiles_["apart"]
+model.profile_clusters(max_columns=3)["apart"]
+path.weigh()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 DPMeans(lam="atuo")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 model.fit()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 

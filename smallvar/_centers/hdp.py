@@ -374,7 +374,7 @@ default="squared_euclidean"
             number = exact_number(self.n_clusters)
             fit = DPFit(X.shape[0], None, pooling, n_clusters=number, n_init=self.n_init)
             pooled = run_starts(problem.pooling(fit), rng)
-            self.path_ = pooled.path
+            self.path_ = pooled.path.seen()
         if self.lam_local == "farthest-first":
             problem.lam_local = problem.farthest_local(self.n_local) * problem.unit
         if lam_global == "farthest-first":

@@ -491,7 +491,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         self._begin_stream()
 
     def _choose(self, X, weight, rng, n_threads, init):
-        path = find_path(X, weight, rng, n_threads, **self._path_options(), init=init)
+        path = find_path(X, weight, rng, n_threads, **self._path_options(), init=init).seen()
         centers = path.centers(path.best)
         lam, within = opening_distance(X, weight, centers, n_threads)
         return self._resting_on(path, lam, within), centers

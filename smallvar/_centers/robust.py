@@ -418,7 +418,7 @@ class RobustDPMeans(RowModelMixin, CenterEstimator):
             if (near == kept).all() and allowed:
                 break
             kept = near
-        self.path_ = path
+        self.path_ = path.seen()
         # an exact number: small clusters among the rows that are left count, too
         return centers if number is None else path_centers, price, path.lam
 

@@ -346,7 +346,7 @@ class ShapeMeans(
         self.pieces_, self.piece_clusters_ = labels, clusters.astype(np.int32)
         self.labels_ = self.piece_clusters_[labels]
         self.n_clusters_, self.n_iter_ = int(clusters.max()) + 1, compact.n_iter
-        self.merge_evidence_, self.path_ = pieces.evidence, path
+        self.merge_evidence_, self.path_ = pieces.evidence, path.seen()
         self.boundaries_ = table_of(pieces.boundaries, np.arange(pieces.k), weight is not None)
         self.metric_, self.confidence_ = path.metric, choice.confidence
         if len(path.wide.columns) and path.metric is None:

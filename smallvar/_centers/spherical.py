@@ -410,7 +410,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         super()._learn(fitted)
         # lam_ counts clusters in the objective; later batches open clusters by ``_opening``: the
         # penalty of a path may be less than distances within its clusters
-        self._opening, path, within = fitted.lam, fitted.path, None
+        self._opening, path, within = fitted.lam, getattr(self, "path_", None), None
         if path is not None:
             self._opening, within = opening_penalty(X, weight, self.cluster_centers_, n_threads)
         self._note_cosine(weight)
@@ -441,7 +441,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
 
     def _choose(self, X, weight, rng, n_threads, init):
         options = self._path_options() | PATH_OPTIONS
-        path = find_path(X, weight, rng, n_threads, **options, init=init)
+        path = find_path(X, weight, rng, n_threads, **options, init=init).seen()
         centers = as_directions(path.centers(path.best), X, weight, n_threads)
         lam, within = opening_penalty(X, weight, centers, n_threads)
         return self._resting_on(path, lam, within), centers

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallvar._core.fit_loop import NO_CAP, LoopSettings, Progress, RecordedStart, best_of
-from smallvar._selection.cluster_path import ClusterPath
+from smallvar._selection.cluster_path import MergePath
 from smallvar._selection.descent import check_reached
 from smallvar._sweeps.stopping import CANCELLATION
 
@@ -68,7 +68,7 @@ class StartPoint:
     lam: float
     algorithm: str
     max_clusters: int | None
-    path: ClusterPath | None = None
+    path: MergePath | None = None
     exact: bool = False
 
     def visited(self, active, weight):
@@ -96,7 +96,7 @@ class Fitted:
     objective_path: NDArray[np.float64]
     n_iter: int
     ended: bool
-    path: ClusterPath | None
+    path: MergePath | None
     sweep: Any
 
     @property

@@ -419,7 +419,7 @@ class Estimator(FitMixin, BaseEstimator):
         vars(self).pop("path_", None)
         self._multiply("inertia_", "objective_", "objective_path_", "lam_")
         if fitted.path is not None:
-            self.path_ = fitted.path
+            self.path_ = fitted.path.seen()
             self._multiply("path_")
 
     def _loop(self):

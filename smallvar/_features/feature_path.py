@@ -26,7 +26,7 @@ EXACT_FEATURES = 8  # up to so many each row tries all 2^K combinations, which i
 SAMPLED_NUMBERS, SAMPLED_ROWS = 1 << 14, 500
 
 
-class FeaturePath(Path):
+class FeaturePath(Path):  # numpydoc ignore=PR01
     """Errors with different numbers of features, found by :func:`.feature_path`.
 
     Attributes
@@ -48,7 +48,7 @@ class FeaturePath(Path):
 
     count_name = "number of features"
     error_name = "squared error, in squared data units"
-    columns = ("n_components", "error", "criterion", "lam_low", "lam_high")
+    _columns = ("n_components", "error", "criterion", "lam_low", "lam_high")
 
     def __init__(self, counts, error, lam_low, lam_high, criterion, best, lam):
         self.counts = np.asarray(counts, dtype=np.intp)

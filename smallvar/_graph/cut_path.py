@@ -13,7 +13,7 @@ from smallvar._core.validation import check_number
 from smallvar._selection.envelope import Path, envelope
 
 
-class CutPath(Path):
+class CutPath(Path):  # numpydoc ignore=PR01
     """Clusterings of a graph into different numbers of clusters, found by :func:`.cut_path`.
 
     Attributes
@@ -44,7 +44,7 @@ class CutPath(Path):
     ranking: NDArray[np.intp]
 
     error_name = "cut"
-    columns = ("n_clusters", "cut", "criterion", "lam_low", "lam_high")
+    _columns = ("n_clusters", "cut", "criterion", "lam_low", "lam_high")
 
     def __init__(self, clusterings, criterion, lam_low, lam_high, best, lam, ranking, lams=None):
         """``clusterings`` are one for each K, ascending; the other arguments are attributes."""

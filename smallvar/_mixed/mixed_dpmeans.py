@@ -315,7 +315,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return tags
 
     @property
-    def profiles_(self) -> object:  # numpydoc ignore=RT01
+    def profiles_(self) -> Any:  # numpydoc ignore=RT01
         """A row for each cluster and column, as a new table."""
         if "_profiles" not in vars(self):
             raise AttributeError(f"this {type(self).__name__} has no profiles_: it must be fitted")
@@ -386,7 +386,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._remember_rows(RowsOfTable(packed.numbers, packed.codes), given_weight)
         if not best.ended:
             warn_not_converged(self, self.n_iter_)
-        warn_if_unclear(self)
+        warn_if_unclear(self, best.path)
         return self
 
     def _checked(self, X, *, reset):

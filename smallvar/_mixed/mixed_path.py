@@ -1,7 +1,7 @@
 """The merge path of a table: clusterings into every number of clusters, and the number chosen.
 
 A ``MixedDescent`` merges clusters; mixed_search.py says when and on which rows. ``MixedCriterion``
-chooses among the clusterings, and ``MixedPath`` is the result.
+chooses among the clusterings. ``MixedPath`` is the result, ``MixedMergePath`` has what fits need.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,14 @@ from smallvar._mixed.measure import LEAST_WEIGHT, SEED_COUNT, MixedSweep, varian
 from smallvar._mixed.single import lowest
 from smallvar._selection.confidence import weighed
 from smallvar._selection.descent import MergeDescent, check_distinct, draw
-from smallvar._selection.envelope import Path, coarsest_number, envelope, penalty_within, scores
+from smallvar._selection.envelope import (
+    Path,
+    as_seen_by_users,
+    coarsest_number,
+    envelope,
+    penalty_within,
+    scores,
+)
 from smallvar._selection.least_size import small
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
 
@@ -290,7 +297,7 @@ class MixedDescent(MergeDescent):
         )  # fmt: skip
 
 
-class MixedPath(Path):
+class MixedPath(Path):  # numpydoc ignore=PR01
     """Clusterings of the rows of a table into many numbers of clusters.
 
     Attributes
@@ -321,7 +328,12 @@ class MixedPath(Path):
 
     count_name = "number of clusters"
     error_name = "divergence, in nats"
-    few_valued = skewed = np.empty(0, dtype=np.intp)
+
+    tie: float
+    confidence: float
+    confidences: NDArray[np.float64]
+    n_samples: int
+    ranking: NDArray[np.intp]
 
     def __init__(self, problem, clusterings, best, descent):
         self.counts = np.array([c.k for c in clusterings], dtype=np.intp)
@@ -334,7 +346,7 @@ class MixedPath(Path):
         self.value = problem.value(best)
         self.variance = best.variance
         self.rows = descent.rows
-        self._packed, self._columns = problem.packed, problem.packed.columns
+        self._packed, self._kinds = problem.packed, problem.packed.columns
         self._measure = problem.measure.scaled(best.variance)
         self._centers = {c.k: c.centers for c in clusterings}
         self.stays = problem.least is not None
@@ -382,16 +394,12 @@ class MixedPath(Path):
         if k not in self._centers:
             raise ValueError(f"k must be on the path, got k={k}: see counts")
         if X is not None:
-            packed = repack(X, self._columns)
+            packed = repack(X, self._kinds)
         elif self._packed is not None:
             packed = self._packed
         else:
             raise ValueError("X must be given: a path that was pickled has lost its rows")
         return self._labels(k, packed.numbers, packed.codes)
-
-    def labels_of(self, numbers, codes):  # numpydoc ignore=PR01,RT01
-        """Labels of packed rows by the centers of the number chosen."""
-        return self._labels(self.best, numbers, codes)
 
     def _labels(self, k, numbers, codes):
         """Labels of packed rows by the centers of k clusters."""
@@ -405,7 +413,26 @@ class MixedPath(Path):
         """The fewest clusters that save most of what the best number saves."""
         return coarsest_number(self.counts, self.criterion, self.best)
 
-    def doubts(self) -> list[str]:  # numpydoc ignore=RT01
+    def __getstate__(self):
+        return vars(self) | {"_packed": None}
+
+    @property
+    def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
+        """The numbers of clusters, ``counts``."""
+        return self.counts
+
+
+class MixedMergePath(MixedPath):
+    """A MixedPath with what its search, and the fits that begin at it, need."""
+
+    few_valued = skewed = np.empty(0, dtype=np.intp)
+    seen = as_seen_by_users
+
+    def labels_of(self, numbers, codes):
+        """Labels of packed rows by the centers of the number chosen."""
+        return self._labels(self.best, numbers, codes)
+
+    def doubts(self):
         """Texts, for `warn_in_fields`, with possible reasons for an unclear number."""
         if self.best == 1:
             return ["clusters that overlap may look like one: see {labels}"]
@@ -414,18 +441,15 @@ class MixedPath(Path):
             "compare {labels}"
         ]
 
-    def __getstate__(self):
-        return vars(self) | {"_packed": None, "rows": None}
-
-    def found(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
+    def found(self, k):
         """The centers of k clusters, as found on the descent, or adopted."""
         return self._centers[k].copy()
 
-    def beside(self, k: int) -> NDArray[np.float64] | None:  # numpydoc ignore=PR01,RT01
+    def beside(self, k):
         """Return the centers of the small clusters whose rows are set aside; None: none is."""
         return self._beside.get(k)
 
-    def adopt(self, centers: NDArray[np.float64]) -> None:  # numpydoc ignore=PR01
+    def adopt(self, centers):
         """Take the centers of a fit that went on from those of the best number, if as many.
 
         Where clusters have a least size, the fit may have lost some: the number is then that left.
@@ -435,11 +459,6 @@ class MixedPath(Path):
             self.best, self.confidence = k, float(self.confidences[self.counts == k][0])
         if centers.shape == self._centers[self.best].shape:
             self._centers[self.best] = centers.copy()
-
-    @property
-    def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
-        """The numbers of clusters, ``counts``."""
-        return self.counts
 
 
 class MixedProblem(DPProblem):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from smallvar._core.progress import ProgressEvent
-from smallvar._mixed.mixed_path import MixedPath
+from smallvar._mixed.mixed_path import MixedMergePath
 from smallvar._selection.least_size import no_such_number
 from smallvar._selection.search import (
     CLUSTERS_A_MERGER,
@@ -105,7 +105,7 @@ def _find_path(problem, rng, init, wanted=None):
     if problem.least is None:
         clusterings = _kept(clusterings, best)
     _tell(callback, "path", descent, clusterings, best)
-    return MixedPath(problem, clusterings, best, descent)
+    return MixedMergePath(problem, clusterings, best, descent)
 
 
 def _coarse(problem, rng, init, size):

@@ -1,10 +1,10 @@
 """The merge path as a result: clusterings, penalties and confidences.
 
-``ClusterPath`` keeps the clusterings of the descent. It brings them to fixed points of k-means
-sweeps, at once if that is cheap, else when their errors are first asked for.
+``ClusterPath`` has what users see, ``MergePath`` also what its search and fits need. It keeps the
+clusterings of the descent, and brings them to fixed points of k-means sweeps, at once if that is
+cheap, else when their errors are first asked for.
 """
 
-from collections.abc import Callable
 from copy import copy
 
 import numpy as np
@@ -14,11 +14,17 @@ from smallvar._core.config import one_blas_thread, resolve_threads
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.validation import Data, check_data, check_number
 from smallvar._selection.boundaries import count_without_gap
-from smallvar._selection.columns import BLOCK_ROWS, PowerTransform
+from smallvar._selection.columns import BLOCK_ROWS
 from smallvar._selection.confidence import shares, weighed
-from smallvar._selection.descent import Metric
-from smallvar._selection.envelope import Path, coarsest_number, envelope, penalty_within, ratios
-from smallvar._selection.sample import PathClustering, PathProblem, Sample
+from smallvar._selection.envelope import (
+    Path,
+    as_seen_by_users,
+    coarsest_number,
+    envelope,
+    penalty_within,
+    ratios,
+)
+from smallvar._selection.sample import PathClustering, PathProblem
 from smallvar._selection.scale import MOST_CONFIDENT, MOST_CONFIDENT_RARE, NONE_WIDE, Wide
 
 # multiply-adds of one sweep at each clustering: up to so many, all are brought to fixed points
@@ -27,7 +33,7 @@ CHEAP = 1 << 22
 LEAST_SWEPT_ERROR = 0.99
 
 
-class ClusterPath(Path):
+class ClusterPath(Path):  # numpydoc ignore=PR01
     """Clusterings of the same rows into many numbers of clusters, found by :func:`.cluster_path`.
 
     Attributes
@@ -64,6 +70,9 @@ class ClusterPath(Path):
     wide : tuple of ndarray of intp, and float
         Columns that make up nearly all of the squared distances between rows, and their share of
         these; see :class:`.ScaleWarning`. There are none unless they are few.
+    rare : bool
+        Whether rows are many columns that are mostly zero, as words of texts are: ``confidence`` is
+        then low.
     noise_columns : ndarray of intp
         Columns in which one mean for all rows describes them better than a mean for each cluster:
         the number was chosen by the other columns. Empty where that was by all.
@@ -105,12 +114,13 @@ class ClusterPath(Path):
     confidences: NDArray[np.float64]
     few_valued: NDArray[np.intp]
     wide: Wide
+    rare: bool
     noise_columns: NDArray[np.intp]
     longest: int
     n_samples: int
     linkage: NDArray[np.float64]
 
-    columns = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
+    _columns = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
 
     def __init__(self, problem, clusterings, best, ranges, tree, tie, n_samples, metric=None):
         self.counts = np.array([c.k for c in clusterings], dtype=np.intp)
@@ -123,7 +133,7 @@ class ClusterPath(Path):
         self.confidences = np.full(len(clusterings), self.confidence)
         self.few_valued, self._skewed = np.empty(0, dtype=np.intp), None
         self.wide, self.rare, self.found_confidence = NONE_WIDE, False, self.confidence
-        self.noise_columns, self.noise_error = problem.noise, problem.noise_error
+        self.noise_columns, self._noise_error = problem.noise, problem.noise_error
         self.plausible = True
         self.value_per_row = self.value
         self.longest = max(c.k for c in clusterings if c.centers is not None)
@@ -161,131 +171,15 @@ class ClusterPath(Path):
         columns, transform = self._skewed
         return columns[transform.columns]
 
-    def set_skewed(
-        self, columns: NDArray[np.intp], transform: PowerTransform
-    ) -> None:  # numpydoc ignore=PR01
-        """Say that those of these columns are skewed that the transform has."""
-        self._skewed = columns, transform
+    def without_gap(self) -> tuple[int, int] | None:
+        """Count the boundaries between the best clusters that are no gaps.
 
-    def weigh(self, scores: NDArray[np.float64], sample: Sample) -> None:  # numpydoc ignore=PR01
-        """Set the confidences, after the descent on this sample."""
-        problem, criterion = self._problem, sample.criterion
-        clusterings, ranges = self._clusterings, self._ranges
-        self._rows = sample.rows
-        given = not problem.lam is problem.number is None
-        if given or problem.of_divergence or len(clusterings) == 1:
-            return
-        i = int(np.searchsorted(self.counts, self.best))
-        most = np.inf if problem.most is None else problem.most
-        scores = np.where(self.counts <= most, scores, np.inf)
-        # by errors in the metric of the descent, and by those in the metric of the rows
-        widths = envelope(self.counts, [c.own_error for c in clusterings])
-        # no number is beyond that of the distinct rows; beyond those of a least size none is known
-        last = np.inf if problem.least is None else 0.0
-        both = ratios(widths, last)[i], ratios(ranges, last)[i]
-        self.confidence, self.confidences, gap = weighed(
-            *(self.counts, self._by_shared_shapes, scores, self.best, criterion.tie, both),
-            *(criterion.distinct, criterion.price_of_cluster, sample.raw is not None),
-        )
-        self._scores = scores
-        # one cluster describes the rows best even without the price of others
-        self.plausible = self.best > 1 or bool(gap > 0.0)
-
-    def judge(
-        self,
-        shapes: Callable[[NDArray[np.int32], int, NDArray[np.bool_] | None], float],
-        most: int,
-        choose: Callable[..., tuple[PathClustering, NDArray[np.float64]]],
-        sample: Sample,
-    ) -> None:  # numpydoc ignore=PR01
-        """Lower the criteria of clusterings that these shapes describe better, and choose again.
-
-        Only clusterings into at most ``most`` clusters, of which labels were kept, are judged.
+        Returns
+        -------
+        found : tuple of int, or None
+            How many are no gaps, and how many boundaries there are; None for a single cluster, and
+            for divergences other than squared distances.
         """
-        for i, clustering in enumerate(self._clusterings):
-            if clustering.labels is not None and clustering.k <= most:
-                value = shapes(clustering.labels, clustering.k, clustering.own)
-                clustering.criterion = min(clustering.criterion, value)
-                self._criterion[i] = clustering.criterion
-        best, values = choose(self._problem, self._clusterings, self._ranges, sample.criterion)
-        self.best = best.k
-        allowed = self._problem.allowed(self._clusterings)
-        self.value = min((c.criterion for c in allowed), default=np.inf)
-        self.value_per_row = self.value / sample.criterion.distinct
-        self._choose()
-        self.weigh(values, sample)
-
-    def clusterings(self) -> list[PathClustering]:  # numpydoc ignore=RT01
-        """Return the clusterings of the descent, until the number is final."""
-        return list(self._clusterings)
-
-    def whole(
-        self, centers: NDArray[np.float64]
-    ) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
-        """Return centers with the constant columns put back."""
-        return self._problem.whole(centers)
-
-    def replaced(
-        self,
-        clusterings: list[PathClustering],
-        bounds: tuple[int | None, int | None],
-        choose: Callable[..., tuple[PathClustering, NDArray[np.float64]]],
-        sample: Sample,
-    ) -> "ClusterPath":  # numpydoc ignore=PR01,RT01
-        """Return a path with these clusterings instead, which stay as they are.
-
-        ``bounds`` are the largest number of clusters, and the number asked for.
-        """
-        problem = copy(self._problem)
-        problem.most, problem.number = bounds
-        ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
-        best, values = choose(problem, clusterings, ranges, sample.criterion)
-        options = self.linkage, self.tie, self.n_samples
-        path = ClusterPath(problem, clusterings, best, ranges, *options)
-        path.value_per_row = path.value / sample.criterion.distinct
-        path.stay(clusterings, self._transform)
-        path.weigh(values, sample)
-        return path
-
-    def stay(
-        self, clusterings: list[PathClustering], transform: object
-    ) -> None:  # numpydoc ignore=PR01
-        """Keep these clusterings as they are, whose criteria are of rows with this transform."""
-        self._transform, self.stays, self._complete = transform, True, True
-        self._beside = {c.k: c.beside for c in clusterings if c.beside is not None}
-
-    def beside(self, k: int) -> NDArray[np.float64] | None:  # numpydoc ignore=PR01,RT01
-        """Return the means of the small clusters whose rows are set aside; None: there are none."""
-        return self._beside.get(k)
-
-    @property
-    def noise_means(self) -> NDArray[np.float64]:  # numpydoc ignore=RT01
-        """The mean that all clusters have in each of the columns of noise."""
-        return self._problem.constant[self.noise_columns]
-
-    @property
-    def varying(self) -> NDArray[np.bool_]:  # numpydoc ignore=RT01
-        """The mask of the columns in which clusters have different means."""
-        return self._problem.varying
-
-    def choose(self, number: int, confidence: float) -> None:  # numpydoc ignore=PR01
-        """Set the number of clusters, and the confidence in it."""
-        self.best, self.confidence = number, confidence
-        i = int(np.searchsorted(self.counts, number))
-        self.confidences = shares(self._scores, i, confidence, self.tie)
-        self._choose()
-
-    @property
-    def gain_over_one(self) -> float:  # numpydoc ignore=RT01
-        """The difference of the lowest criterion from that of a single cluster."""
-        return float(self._criterion[0] - self.value)
-
-    def labelings(self) -> list[tuple[NDArray[np.int32], int]]:  # numpydoc ignore=RT01
-        """Return labels and number of the clusterings whose labels were kept."""
-        return [(c.labels, c.k) for c in self._clusterings if c.labels is not None]
-
-    def without_gap(self) -> tuple[int, int] | None:  # numpydoc ignore=RT01
-        """How many boundaries of the best clusters are no gaps, and how many; None: unknown."""
         problem = self._problem
         if self._labels_itself or self.best == 1:
             return None
@@ -293,110 +187,27 @@ class ClusterPath(Path):
         X = self._X if problem.varying.all() else self._X[:, problem.varying]
         return count_without_gap(X, problem.weight, labels, self.best, problem.n_threads)
 
-    def finish(self, wide: Wide, rare: bool) -> None:  # numpydoc ignore=PR01
-        """Bound the confidence where few columns decide, or rows are ``rare``: mostly zero.
-
-        Then forget what was needed only until the number was final.
-        """
-        self.wide, self.rare, self.found_confidence = wide, rare, self.confidence
-        unscaled = len(wide.columns) > 0 and self.metric is None
-        most = MOST_CONFIDENT_RARE if rare else MOST_CONFIDENT if unscaled else 1.0
-        if self.confidence > most and len(self.counts) > 1:
-            self.confidence = most
-            i = int(np.searchsorted(self.counts, self.best))
-            self.confidences = shares(self._scores, i, self.confidence, self.tie)
-        for name in ("_clusterings", "_ranges", "_scores", "_by_shared_shapes"):
-            vars(self).pop(name, None)
-
-    def modeled(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
-        """The centers of the descent, of the rows as the criterion models them."""
-        return self._modeled[k]
-
-    def found(self, k: int) -> NDArray[np.float64]:  # numpydoc ignore=PR01,RT01
-        """The centers at a fixed point if they were brought to one, else those of the descent."""
-        return self._centers[k].copy()
-
-    def in_metric(
-        self,
-        metric: Metric,
-        X: NDArray[np.floating],
-        weight: NDArray[np.float64] | None,
-        sample: Sample,
-    ) -> "ClusterPath":  # numpydoc ignore=PR01,RT01
-        """The path with the same mergers, with centers, errors and penalties in this metric."""
-        old = self._problem
-        problem = PathProblem(metric(X), weight, old.n_threads, old.family, None, old.most)
-        new_sample, clusterings = problem.rows_of(sample.rows), []
-        counts = self.counts[self.counts <= self.longest]
-        for k, criterion in zip(counts.tolist(), self.criterion[: len(counts)], strict=True):
-            centers = metric(self._centers[k])
-            error = new_sample.error_of(centers[:, problem.varying])
-            clusterings.append(PathClustering(k, centers, criterion, error))
-        ranges = envelope(counts, [c.error for c in clusterings])
-        best = clusterings[int(np.searchsorted(counts, self.best))]
-        options = self.linkage, self.tie, self.n_samples, metric
-        path = ClusterPath(problem, clusterings, best, ranges, *options)
-        names = ("confidence", "found_confidence", "confidences", "few_valued", "_skewed")
-        for name in (*names, "wide", "rare"):
-            value = getattr(self, name)
-            setattr(path, name, value[: len(counts)] if name == "confidences" else value)
-        path.improve(new_sample, path, everything=True)
-        return path
-
     @property
     def metric(self) -> NDArray[np.float64] | None:  # numpydoc ignore=RT01
         """The matrix by which rows are multiplied; None: distances are those of the data."""
         return None if self._metric is None else self._metric.matrix.copy()
 
-    def measured(
-        self, X: NDArray[np.floating] | None = None
-    ) -> NDArray[np.floating]:  # numpydoc ignore=PR01,RT01
-        """Return rows in the metric of the path; None: the rows of the path."""
+    def measured(self, X: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
+        """Return rows in the metric of the path.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features), default=None
+            Rows; None means those of the path, in its metric already.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_samples, n_directions)
+            Differences of the rows from one point, times ``metric``; if that is None, the rows.
+        """
         if X is None:
             return self._X
         return X if self._metric is None else self._metric(X)
-
-    def improve(
-        self, sample: Sample, plain: "ClusterPath", everything: bool = False
-    ) -> None:  # numpydoc ignore=PR01
-        """Improve the clusterings of the descent on this sample, and set the penalty.
-
-        ``plain`` is the path in the metric of the data, maybe this one: if it has a better
-        clustering for a number, that is taken. The best number keeps its own, brought to its fixed
-        point, unless the error there is hardly below that of fewer clusters.
-
-        If it is cheap, or with ``everything``, all clusterings are brought to fixed points, and the
-        penalty follows from their errors. Else that is done when they are asked for, and the
-        penalty stays that of the descent. For a given ``lam`` nothing is done.
-        """
-        if self._problem.lam is not None or self.stays:
-            return
-        if plain is not self:
-            self._take(plain, sample)
-        kept = self.counts[self.counts <= self.longest]
-        if everything or sample.plain.X.size * int(kept.sum()) <= CHEAP:
-            self._converge_all(sample)
-            self._choose()
-
-    def _take(self, plain, sample):
-        """Take clusterings of ``plain``, the path in the metric of the data, where it is better."""
-        error, last = self.found_error, min(self.longest, plain.longest)
-        _, index, plain_index = np.intersect1d(self.counts, plain.counts, return_indices=True)
-        for i, j in zip(index, plain_index, strict=True):
-            k = int(self.counts[i])
-            if k <= last and k != self.best and plain.found_error[j] < error[i]:
-                self._centers[k], error[i] = plain.found(k), plain.found_error[j]
-        # the best number: its own clustering, unless it is no better than those of fewer clusters
-        i = int(np.searchsorted(self.counts, self.best))
-        least = error[:i].min(initial=np.inf)
-        centers = self._centers[self.best][:, self._problem.varying]
-        centers, error[i] = sample.fixed_point(centers)
-        self._centers[self.best] = self._problem.whole(centers)
-        if error[i] < LEAST_SWEPT_ERROR * least:
-            self._at_fixed_point.add(self.best)
-        elif self.best <= last and self.best in plain.counts:
-            self._centers[self.best] = plain.found(self.best)
-            error[i] = plain.found_error[plain.counts == self.best][0]
 
     def _converge_all(self, sample):
         """Bring all clusterings to fixed points; each then has a smaller error than fewer clusters.
@@ -407,22 +218,6 @@ class ClusterPath(Path):
         self._at_fixed_point = {k for k in self._centers if self._centers[k] is not None}
         self._table = self._table[0], *envelope(self.counts, self._table[0])
         self._complete = True
-
-    def improve_some(self, counts: NDArray[np.intp]) -> None:  # numpydoc ignore=PR01
-        """Bring the clusterings into these numbers to fixed points, and the others not yet.
-
-        Also those of fewer clusters whose errors, lowered by sweeps, may end below these: each
-        clustering must have a smaller error than those of fewer clusters.
-        """
-        if self._complete:
-            return
-        first, last = np.searchsorted(self.counts, [min(counts), max(counts)]).tolist()
-        below = LEAST_SWEPT_ERROR * self.found_error[:first] < self.found_error[first]
-        first = first if not below.any() else int(below.argmax())
-        with one_blas_thread(min(self._problem.X.shape[0], BLOCK_ROWS), self._problem.X.shape[1]):
-            self._converge(self._problem.rows_of(self._rows), first, last + 1)
-        counts_done = self.counts[first : last + 1].tolist()
-        self._at_fixed_point |= {k for k in counts_done if self._centers[k] is not None}
 
     def _converge(self, sample, first, last):
         """Bring the clusterings ``counts[first:last]`` to fixed points, as ``_converge_all``."""
@@ -460,24 +255,6 @@ class ClusterPath(Path):
         """Errors (0), lower (1) or upper (2) ends of penalties, for the weights of the user."""
         column = self._completed()[i]
         return column if self._unit == 1.0 else column * self._unit
-
-    def adopt(self, centers: NDArray[np.float64]) -> None:  # numpydoc ignore=PR01
-        """Take the centers of a fit that went on from those of the best number, if as many.
-
-        Where clusters have a least size, the fit may have lost some: the number is then that left.
-        """
-        left = int(np.searchsorted(self.counts, len(centers)))
-        if self.stays and self.counts[left] == len(centers) < self.best:
-            self.best, self.confidence = len(centers), float(self.confidences[left])
-        before = self._centers[self.best]
-        if centers.shape == before.shape and not np.array_equal(centers, before):
-            self._centers[self.best] = centers.copy()
-            if self.stays:
-                sample = self._problem.rows_of(self._rows)
-                i = int(np.searchsorted(self.counts, self.best))
-                self._table[0][i] = sample.error_of(centers[:, self._problem.varying])
-            elif self._problem.varying.any():
-                self._adopted, self._complete = True, False
 
     @property
     def coarsest(self) -> int:  # numpydoc ignore=RT01
@@ -519,7 +296,7 @@ class ClusterPath(Path):
     def error(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The weighted sum of squared distances to the nearest centers."""
         error = self._column(0)
-        return error + self._unit * self.noise_error if self.noise_error else error
+        return error + self._unit * self._noise_error if self._noise_error else error
 
     @property
     def lam_low(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
@@ -609,3 +386,232 @@ class ClusterPath(Path):
         if self._labels_itself:
             return self._family.labels(X, centers)
         return nearest_sweep(X, None, centers, threads).labels
+
+
+class MergePath(ClusterPath):
+    """A ClusterPath with what its search, and the fits that begin at it, need."""
+
+    seen = as_seen_by_users
+
+    def set_skewed(self, columns, transform):
+        """Say that those of these columns are skewed that the transform has."""
+        self._skewed = columns, transform
+
+    def weigh(self, scores, sample):
+        """Set the confidences, after the descent on this sample."""
+        problem, criterion = self._problem, sample.criterion
+        clusterings, ranges = self._clusterings, self._ranges
+        self._rows = sample.rows
+        given = not problem.lam is problem.number is None
+        if given or problem.of_divergence or len(clusterings) == 1:
+            return
+        i = int(np.searchsorted(self.counts, self.best))
+        most = np.inf if problem.most is None else problem.most
+        scores = np.where(self.counts <= most, scores, np.inf)
+        # by errors in the metric of the descent, and by those in the metric of the rows
+        widths = envelope(self.counts, [c.own_error for c in clusterings])
+        # no number is beyond that of the distinct rows; beyond those of a least size none is known
+        last = np.inf if problem.least is None else 0.0
+        both = ratios(widths, last)[i], ratios(ranges, last)[i]
+        self.confidence, self.confidences, gap = weighed(
+            *(self.counts, self._by_shared_shapes, scores, self.best, criterion.tie, both),
+            *(criterion.distinct, criterion.price_of_cluster, sample.raw is not None),
+        )
+        self._scores = scores
+        # one cluster describes the rows best even without the price of others
+        self.plausible = self.best > 1 or bool(gap > 0.0)
+
+    def judge(self, shapes, most, choose, sample):
+        """Lower the criteria of clusterings that these shapes describe better, and choose again.
+
+        Only clusterings into at most ``most`` clusters, of which labels were kept, are judged.
+        """
+        for i, clustering in enumerate(self._clusterings):
+            if clustering.labels is not None and clustering.k <= most:
+                value = shapes(clustering.labels, clustering.k, clustering.own)
+                clustering.criterion = min(clustering.criterion, value)
+                self._criterion[i] = clustering.criterion
+        best, values = choose(self._problem, self._clusterings, self._ranges, sample.criterion)
+        self.best = best.k
+        allowed = self._problem.allowed(self._clusterings)
+        self.value = min((c.criterion for c in allowed), default=np.inf)
+        self.value_per_row = self.value / sample.criterion.distinct
+        self._choose()
+        self.weigh(values, sample)
+
+    def clusterings(self):
+        """Return the clusterings of the descent, until the number is final."""
+        return list(self._clusterings)
+
+    def whole(self, centers):
+        """Return centers with the constant columns put back."""
+        return self._problem.whole(centers)
+
+    def replaced(self, clusterings, bounds, choose, sample):
+        """Return a path with these clusterings instead, which stay as they are.
+
+        ``bounds`` are the largest number of clusters, and the number asked for.
+        """
+        problem = copy(self._problem)
+        problem.most, problem.number = bounds
+        ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
+        best, values = choose(problem, clusterings, ranges, sample.criterion)
+        options = self.linkage, self.tie, self.n_samples
+        path = MergePath(problem, clusterings, best, ranges, *options)
+        path.value_per_row = path.value / sample.criterion.distinct
+        path.stay(clusterings, self._transform)
+        path.weigh(values, sample)
+        return path
+
+    def stay(self, clusterings, transform):
+        """Keep these clusterings as they are, whose criteria are of rows with this transform."""
+        self._transform, self.stays, self._complete = transform, True, True
+        self._beside = {c.k: c.beside for c in clusterings if c.beside is not None}
+
+    def beside(self, k):
+        """Return the means of the small clusters whose rows are set aside; None: there are none."""
+        return self._beside.get(k)
+
+    @property
+    def noise_means(self):
+        """The mean that all clusters have in each of the columns of noise."""
+        return self._problem.constant[self.noise_columns]
+
+    @property
+    def varying(self):
+        """The mask of the columns in which clusters have different means."""
+        return self._problem.varying
+
+    def choose(self, number, confidence):
+        """Set the number of clusters, and the confidence in it."""
+        self.best, self.confidence = number, confidence
+        i = int(np.searchsorted(self.counts, number))
+        self.confidences = shares(self._scores, i, confidence, self.tie)
+        self._choose()
+
+    @property
+    def gain_over_one(self):
+        """The difference of the lowest criterion from that of a single cluster."""
+        return float(self._criterion[0] - self.value)
+
+    def labelings(self):
+        """Return labels and number of the clusterings whose labels were kept."""
+        return [(c.labels, c.k) for c in self._clusterings if c.labels is not None]
+
+    def finish(self, wide, rare):
+        """Bound the confidence where few columns decide, or rows are ``rare``: mostly zero.
+
+        Then forget what was needed only until the number was final.
+        """
+        self.wide, self.rare, self.found_confidence = wide, rare, self.confidence
+        unscaled = len(wide.columns) > 0 and self.metric is None
+        most = MOST_CONFIDENT_RARE if rare else MOST_CONFIDENT if unscaled else 1.0
+        if self.confidence > most and len(self.counts) > 1:
+            self.confidence = most
+            i = int(np.searchsorted(self.counts, self.best))
+            self.confidences = shares(self._scores, i, self.confidence, self.tie)
+        for name in ("_clusterings", "_ranges", "_scores", "_by_shared_shapes"):
+            vars(self).pop(name, None)
+
+    def modeled(self, k):
+        """The centers of the descent, of the rows as the criterion models them."""
+        return self._modeled[k]
+
+    def found(self, k):
+        """The centers at a fixed point if they were brought to one, else those of the descent."""
+        return self._centers[k].copy()
+
+    def in_metric(self, metric, X, weight, sample):
+        """The path with the same mergers, with centers, errors and penalties in this metric."""
+        old = self._problem
+        problem = PathProblem(metric(X), weight, old.n_threads, old.family, None, old.most)
+        new_sample, clusterings = problem.rows_of(sample.rows), []
+        counts = self.counts[self.counts <= self.longest]
+        for k, criterion in zip(counts.tolist(), self.criterion[: len(counts)], strict=True):
+            centers = metric(self._centers[k])
+            error = new_sample.error_of(centers[:, problem.varying])
+            clusterings.append(PathClustering(k, centers, criterion, error))
+        ranges = envelope(counts, [c.error for c in clusterings])
+        best = clusterings[int(np.searchsorted(counts, self.best))]
+        options = self.linkage, self.tie, self.n_samples, metric
+        path = MergePath(problem, clusterings, best, ranges, *options)
+        names = ("confidence", "found_confidence", "confidences", "few_valued", "_skewed")
+        for name in (*names, "wide", "rare"):
+            value = getattr(self, name)
+            setattr(path, name, value[: len(counts)] if name == "confidences" else value)
+        path.improve(new_sample, path, everything=True)
+        return path
+
+    def improve(self, sample, plain, everything=False):
+        """Improve the clusterings of the descent on this sample, and set the penalty.
+
+        ``plain`` is the path in the metric of the data, maybe this one: if it has a better
+        clustering for a number, that is taken. The best number keeps its own, brought to its fixed
+        point, unless the error there is hardly below that of fewer clusters.
+
+        If it is cheap, or with ``everything``, all clusterings are brought to fixed points, and the
+        penalty follows from their errors. Else that is done when they are asked for, and the
+        penalty stays that of the descent. For a given ``lam`` nothing is done.
+        """
+        if self._problem.lam is not None or self.stays:
+            return
+        if plain is not self:
+            self._take(plain, sample)
+        kept = self.counts[self.counts <= self.longest]
+        if everything or sample.plain.X.size * int(kept.sum()) <= CHEAP:
+            self._converge_all(sample)
+            self._choose()
+
+    def _take(self, plain, sample):
+        """Take clusterings of ``plain``, the path in the metric of the data, where it is better."""
+        error, last = self.found_error, min(self.longest, plain.longest)
+        _, index, plain_index = np.intersect1d(self.counts, plain.counts, return_indices=True)
+        for i, j in zip(index, plain_index, strict=True):
+            k = int(self.counts[i])
+            if k <= last and k != self.best and plain.found_error[j] < error[i]:
+                self._centers[k], error[i] = plain.found(k), plain.found_error[j]
+        # the best number: its own clustering, unless it is no better than those of fewer clusters
+        i = int(np.searchsorted(self.counts, self.best))
+        least = error[:i].min(initial=np.inf)
+        centers = self._centers[self.best][:, self._problem.varying]
+        centers, error[i] = sample.fixed_point(centers)
+        self._centers[self.best] = self._problem.whole(centers)
+        if error[i] < LEAST_SWEPT_ERROR * least:
+            self._at_fixed_point.add(self.best)
+        elif self.best <= last and self.best in plain.counts:
+            self._centers[self.best] = plain.found(self.best)
+            error[i] = plain.found_error[plain.counts == self.best][0]
+
+    def improve_some(self, counts):
+        """Bring the clusterings into these numbers to fixed points, and the others not yet.
+
+        Also those of fewer clusters whose errors, lowered by sweeps, may end below these: each
+        clustering must have a smaller error than those of fewer clusters.
+        """
+        if self._complete:
+            return
+        first, last = np.searchsorted(self.counts, [min(counts), max(counts)]).tolist()
+        below = LEAST_SWEPT_ERROR * self.found_error[:first] < self.found_error[first]
+        first = first if not below.any() else int(below.argmax())
+        with one_blas_thread(min(self._problem.X.shape[0], BLOCK_ROWS), self._problem.X.shape[1]):
+            self._converge(self._problem.rows_of(self._rows), first, last + 1)
+        counts_done = self.counts[first : last + 1].tolist()
+        self._at_fixed_point |= {k for k in counts_done if self._centers[k] is not None}
+
+    def adopt(self, centers):
+        """Take the centers of a fit that went on from those of the best number, if as many.
+
+        Where clusters have a least size, the fit may have lost some: the number is then that left.
+        """
+        left = int(np.searchsorted(self.counts, len(centers)))
+        if self.stays and self.counts[left] == len(centers) < self.best:
+            self.best, self.confidence = len(centers), float(self.confidences[left])
+        before = self._centers[self.best]
+        if centers.shape == before.shape and not np.array_equal(centers, before):
+            self._centers[self.best] = centers.copy()
+            if self.stays:
+                sample = self._problem.rows_of(self._rows)
+                i = int(np.searchsorted(self.counts, self.best))
+                self._table[0][i] = sample.error_of(centers[:, self._problem.varying])
+            elif self._problem.varying.any():
+                self._adopted, self._complete = True, False

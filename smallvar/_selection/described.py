@@ -3,6 +3,8 @@
 ``DescribedMixin`` computes both from the rows of the fit, when they are first asked for.
 """
 
+from typing import Any
+
 import numpy as np
 
 from smallvar._core.estimator import check_fitted, copy_of
@@ -32,11 +34,11 @@ class DescribedMixin(KeepsRowsMixin):
     _library: str | None
 
     @property
-    def profiles_(self) -> object:  # numpydoc ignore=RT01
+    def profiles_(self) -> Any:  # numpydoc ignore=RT01
         """A row for each cluster and column, as a new table."""
         return self.profile_clusters(max_columns=MOST_COLUMNS)
 
-    def profile_clusters(self, *, max_columns: int | None = None) -> object:
+    def profile_clusters(self, *, max_columns: int | None = None) -> Any:
         """Say what sets each cluster apart: ``profiles_`` with any number of columns.
 
         The cost of a clustering is, for squared distances, what its centers leave of the sum of

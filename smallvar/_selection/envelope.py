@@ -1,6 +1,6 @@
 """Costs over the number of clusters or features, and the penalties for which each is best."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +83,14 @@ def penalty_within(low, high, alone=1.0):
     return float((np.sqrt(low) * np.sqrt(high) if low > 0.0 else high / 2.0) or alone)
 
 
+def as_seen_by_users(path):
+    """The path without what its search needs: of the class that its own class extends."""
+    kind = type(path).__base__
+    seen, names = object.__new__(kind), get_type_hints(kind)
+    vars(seen).update({n: v for n, v in vars(path).items() if n.startswith("_") or n in names})
+    return seen
+
+
 class Path:
     """Solutions with different numbers K of clusters or features, and the penalties for each.
 
@@ -103,6 +111,8 @@ class Path:
         The number chosen; None if none stands out.
     lam : float
         A penalty for it; NaN if there is none.
+    count_name, error_name : str
+        What pictures call K and the error.
     """
 
     counts: NDArray[np.intp]
@@ -113,14 +123,13 @@ class Path:
     best: int | None
     lam: float
 
-    # what pictures call them
     count_name: ClassVar[str] = "number of clusters"
     error_name: ClassVar[str] = "SSE, in squared data units"
-    columns: ClassVar[tuple[str, ...]] = ("counts", "error", "criterion", "lam_low", "lam_high")
+    _columns: ClassVar[tuple[str, ...]] = ("counts", "error", "criterion", "lam_low", "lam_high")
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}({self.columns[0]}={self.counts[0]}..{self.counts[-1]}, "
+            f"{type(self).__name__}({self._columns[0]}={self.counts[0]}..{self.counts[-1]}, "
             f"best={self.best}, lam={self.lam:.6g})"
         )
 
@@ -159,7 +168,7 @@ class Path:
             The number K, its error, criterion and range of penalties, under the names that they
             have as attributes.
         """
-        return {name: getattr(self, name) for name in self.columns}
+        return {name: getattr(self, name) for name in self._columns}
 
     def to_pandas(self) -> "DataFrame":
         """Return the table of the path; needs pandas.
@@ -171,4 +180,4 @@ class Path:
         """
         import pandas as pd
 
-        return pd.DataFrame(self.to_dict()).set_index(self.columns[0])
+        return pd.DataFrame(self.to_dict()).set_index(self._columns[0])

@@ -18,7 +18,7 @@ from smallvar._core.validation import (
     check_weights,
 )
 from smallvar._selection.best_number import best_clustering, choose_by_boundaries
-from smallvar._selection.cluster_path import ClusterPath
+from smallvar._selection.cluster_path import ClusterPath, MergePath
 from smallvar._selection.column_selection import differing_columns, selection_price
 from smallvar._selection.columns import BLOCK_ROWS, PowerTransform
 from smallvar._selection.descent import Metric, check_distinct
@@ -108,7 +108,7 @@ def find_path(
     if not problem.varying.any():
         check_distinct(1, number)
         single = PathClustering(1, problem.constant[None], criterion=0.0, error=0.0)
-        return ClusterPath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
+        return MergePath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread(min(X.shape[0], BLOCK_ROWS), X.shape[1]):
         search = PathSearch(problem, rng, init, rough, coarse_rows, callback)
         free = lam is init is number is None and not rough
@@ -378,4 +378,4 @@ def cluster_path(
     threads = resolve_threads(n_threads)
     callback = callback_for(verbose)
     options = {"most": max_clusters, "callback": callback, "select": True}
-    return find_path(X, weight, rng, threads, **options)
+    return find_path(X, weight, rng, threads, **options).seen()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from smallvar._core.progress import ProgressEvent
 from smallvar._selection.best_number import best_clustering, completed
-from smallvar._selection.cluster_path import ClusterPath
+from smallvar._selection.cluster_path import MergePath
 from smallvar._selection.envelope import envelope
 from smallvar._selection.own_shapes import AROUND, FEWEST_JUDGED, MOST_JUDGED, OwnShapes
 from smallvar._selection.sample import squared_euclidean
@@ -107,10 +107,10 @@ class FoundPath:
     ``plain`` is the path in the metric of the rows.
     """
 
-    path: ClusterPath
+    path: MergePath
     metric: Any
     sample: Any
-    plain: ClusterPath | None = None
+    plain: MergePath | None = None
 
 
 class PathSearch:
@@ -416,7 +416,7 @@ def _descend(problem, sample, start, step, first=False):
     # heights are roots of errors of the sample, whose share of all weight is sample.share
     tree = descent.tree
     tree[:, 2] /= np.sqrt(sample.share)
-    path = ClusterPath(problem, clusterings, best, ranges, tree, tie, descent.X.shape[0])
+    path = MergePath(problem, clusterings, best, ranges, tree, tie, descent.X.shape[0])
     path.value_per_row = path.value / sample.criterion.distinct
     path.weigh(values, sample)
     return path, best.metric

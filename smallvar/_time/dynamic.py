@@ -280,7 +280,7 @@ default="squared_euclidean"
             guess = self.guess if self._found is None else min(self.guess, len(X))
             lam = mean_weight(weight) * farthest(X, cut_guess(guess, len(X)), None, n_threads)
             return BatchPenalty(None, lam, None if np.ptp(X, axis=0).any() else 0.0)
-        path = find_path(X, weight, self._generator, n_threads, **options)
+        path = find_path(X, weight, self._generator, n_threads, **options).seen()
         k = path.best
         if k == 1:
             return BatchPenalty(path, *opening(X, weight, path.centers(k), n_threads))
