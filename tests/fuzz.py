@@ -57,11 +57,13 @@ from smallvar._core.fitted_rows import FittedRows
 from smallvar._selection.cluster_path import ClusterPath
 
 GROWTH = 2 * 10**9
-# displays draw what others have fitted: their bad input is in test_plot.py
+# Of classes only estimators are called. Displays draw what these have fitted: their bad input is in
+# test_plot.py.
 PUBLIC = {
-    name: getattr(smallvar, name)
-    for name in smallvar.__all__
-    if not name.endswith(("Display", "Warning"))
+    name: value
+    for name, value in vars(smallvar).items()
+    if name in smallvar.__all__
+    and (not isinstance(value, type) or issubclass(value, BaseEstimator))
 }
 PRELUDE = """\
 import copy, pickle, tempfile

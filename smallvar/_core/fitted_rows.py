@@ -1,8 +1,10 @@
 """The rows of a fit, kept for what is computed when it is first asked for."""
 
+import mmap
+
 import numpy as np
 
-from smallvar._core.validation import is_mapped, learned
+from smallvar._core.validation import learned
 from smallvar._sweeps.rows import fingerprint
 
 PROBED = 8  # rows, about, by which a change of a memory map is noticed
@@ -10,6 +12,13 @@ ARRAYS = "data", "indices", "indptr", "numbers", "codes"  # of sparse rows, and 
 # of rows that are used to measure something: at most so many rows, and numbers in them, but at
 # least FEWEST_SAMPLED rows
 MOST_SAMPLED, NUMBERS_SAMPLED, FEWEST_SAMPLED = 10_000, 1 << 22, 1000
+
+
+def is_mapped(array):
+    """Whether an array lies in a memory map."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, mmap.mmap)
 
 
 class FittedRows:

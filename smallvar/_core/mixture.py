@@ -45,7 +45,7 @@ LARGEST_PRODUCT = 4e6
 TAILS = np.unique(np.concatenate([np.logspace(-17, -0.01, 256), 1.0 - np.logspace(-9, -0.01, 128)]))
 FEW_TABLED = 32
 MOST_PRODUCTS = 1 << 30  # multiply-adds for a full scatter, beyond which it is not tried
-BLOCK = 1 << 20  # numbers of rows that are copied at a time
+NUMBERS_COPIED = 1 << 20  # numbers of rows that are copied at a time
 LEAST = np.finfo(float).tiny  # positive variance
 
 
@@ -238,8 +238,8 @@ def masses(weight, n):
 
 
 def blocks_of(first, last, d):
-    """Slices of rows of d columns, from ``first`` to ``last``, of BLOCK numbers or one row."""
-    size = max(1, BLOCK // d)
+    """Slices of rows of d columns, from ``first`` to ``last``, of so many numbers or one row."""
+    size = max(1, NUMBERS_COPIED // d)
     return [slice(i, min(i + size, last)) for i in range(first, last, size)]
 
 

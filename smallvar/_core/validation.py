@@ -7,7 +7,6 @@ centers and learned arrays. A message names the parameter, its bound and the val
 import copy
 import inspect
 import math
-import mmap
 import operator
 import warnings
 from contextlib import contextmanager
@@ -246,13 +245,6 @@ def aligned(X):
     if X.flags.aligned and X.dtype.isnative:
         return X
     return X.astype(X.dtype.newbyteorder("="))
-
-
-def is_mapped(array):
-    """Whether an array lies in a memory map."""
-    while isinstance(array, np.ndarray):
-        array = array.base
-    return isinstance(array, mmap.mmap)
 
 
 def realigned(value):
