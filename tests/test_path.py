@@ -1029,7 +1029,7 @@ def test_starts_keep_the_path_of_the_lowest_criterion():
         if start:
             rng.permutation(len(X))
         found.append(cluster_path(X, random_state=rng))
-    values = [path.value for path in found]
+    values = [path.criterion.min() for path in found]
     assert len(set(values)) > 1
     model = DPMeans(n_init=4, random_state=3).fit(X)
     assert path_bits(model.path_) == path_bits(found[int(np.argmin(values))])

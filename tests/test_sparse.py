@@ -11,8 +11,8 @@ from helpers import assert_refuses, fit, seeds
 from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import TruncatedSVD
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import normalize
 from sklearn.utils.estimator_checks import check_estimator
-from smallvar._sweeps.nearest_sweep import check_memory
 from smallvar._sweeps.ranges import column_range
 from smallvar._sweeps.sums import Layout, Sums
 from twins import dpmeans as twin
@@ -32,6 +32,7 @@ from smallvar import (
     progress_callback,
 )
 from smallvar._core.validation import sparse_rows
+from smallvar._sweeps import nearest_sweep
 
 FORMATS = [
     f"{kind}_{form}" for kind in ("csr", "csc", "coo", "bsr", "lil") for form in ("array", "matrix")
@@ -256,13 +257,26 @@ def test_centers_beyond_memory(monkeypatch):
     for model in (DPMeans(lam=1.0), MiniBatchDPMeans(lam=1.0)):
         assert_refuses(model, lambda m: m.fit(wide), MemoryError, "bytes", "TruncatedSVD")
     with pytest.raises(MemoryError, match="bytes"):
-        check_memory(10**6, 10**8)
+        nearest_sweep.check_memory(10**6, 10**8)
     with pytest.raises(ValueError, match=r"lam must be a number.*bytes.*TruncatedSVD"):
         DPMeans().fit(sp.csr_array((6000, 50_000)))
     # of few rows no matrix has as many rows and columns as there are columns
     assert DPMeans().fit(sp.csr_array((100, 50_000))).n_clusters_ == 1
     with pytest.raises(ValueError, match="columns"):
         DPMeans(lam=1.0).fit(sp.csr_array((2, 2**31)))
+
+
+def test_many_centers_of_few_rows_are_refused_early(monkeypatch):
+    """Where nothing limits clusters of few rows, they may take a part of the memory; a cap all."""
+    monkeypatch.setattr(nearest_sweep, "available_memory", lambda: 1 << 28)
+    S = sp.random_array((3000, 2000), density=0.01, format="csr", random_state=0)
+    S = sp.csr_array(normalize(S))
+    for model in (DPMeans(lam=0.9), SphericalDPMeans(min_cosine=0.5), MiniBatchDPMeans(lam=0.9)):
+        assert_refuses(
+            model, lambda m: m.fit(S), MemoryError, " clusters of 2000 columns take", "max_"
+        )
+    assert DPMeans(lam=0.9, max_clusters=1000).fit(S).n_clusters_ == 1000
+    assert DPMeans(lam=0.9).fit(S[:600]).n_clusters_ == 600
 
 
 @pytest.mark.parametrize("name", smallvar.__all__)

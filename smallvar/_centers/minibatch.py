@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
 from smallvar._core.estimator import keywords_only
@@ -51,6 +52,7 @@ from smallvar._selection.penalty import (
     opening_distance,
     resolve_lam,
 )
+from smallvar._sweeps.nearest_sweep import check_memory
 from smallvar._sweeps.sums import Stream, exact_total
 
 # Rows of a stream that forgets count 2^h times, h halvings after its sums began, instead of halving
@@ -184,6 +186,8 @@ class BatchEstimator(RowModelMixin, CenterEstimator):
         while largest > self._opens_beyond() and len(centers) + len(opened) < cap:
             seed, farthest, largest = nearest_row(X, weight, farthest, distance, n_threads)
             opened.append(seed)
+            if issparse(X):
+                check_memory(len(centers) + len(opened), X.shape[1])
         if opened:
             centers = np.vstack([centers, *opened])
             sweep = nearest(X, weight, centers, n_threads, zero)

@@ -19,7 +19,7 @@ cdef class NearestSweep:
     cdef keep(self, array)
     cdef allocate_results(self)
     cdef allocate_scratch(self)
-    cpdef reserve(self, Py_ssize_t capacity)
+    cpdef reserve(self, Py_ssize_t capacity, Py_ssize_t spare=*, int parts=*)
     cdef reserve_packed(self)
     cdef void pack(self, Py_ssize_t first) noexcept nogil
     # chunks between two checks for signals: of a sweep that may compute all distances, of a loop that reads rows once

@@ -15,25 +15,49 @@ from smallvar._sweeps.sparse cimport SPARSE_PAD, sparse_backend
 from smallvar._sweeps.state cimport BIG, CHUNK, WORK, State
 
 import os
+from contextlib import suppress
 
 import numpy as np
 
 cdef enum:
     FLOAT64_PER_COORDINATE = 6  # memory for one coordinate of a center, in all tables, sums and copies, at most
+    FLOAT64_IN_TABLES = 2       # the same in a sweep that neither opens clusters nor moves them
+    HARDLY_ANY = 1 << 26        # bytes that are there, without asking the system
 
 
-def check_memory(k, d):
-    """Raise where the dense centers of sparse rows, and what is computed from them, would not fit this machine."""
-    wanted = FLOAT64_PER_COORDINATE * 8 * int(k) * int(d)
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not on every system
-        return
-    if wanted > memory:
+def available_memory():
+    """Bytes that this process may still take: of the machine, and of the container that it may be in."""
+    found = [1 << 62]
+    with suppress(AttributeError, ValueError, OSError):  # not on every system
+        page = os.sysconf("SC_PAGE_SIZE")
+        found.append(os.sysconf("SC_PHYS_PAGES") * page)
+        with open("/proc/meminfo") as file:
+            found += [1024 * int(line.split()[1]) for line in file if line.startswith("MemAvailable")]
+        with open("/proc/self/statm") as file:
+            resident = page * int(file.read().split()[1])
+        for name in ("memory.max", "memory/memory.limit_in_bytes"):
+            with suppress(ValueError, OSError), open("/sys/fs/cgroup/" + name) as file:  # "max": no limit
+                found.append(int(file.read()) - resident)
+    return min(found)
+
+
+def check_memory(k, d, each=FLOAT64_PER_COORDINATE, held=0, parts=1):
+    """How many dense centers of sparse rows, and what is computed from them, there is memory for; raise if not for k.
+
+    each : numbers of 8 bytes for a coordinate;  held : bytes that there are already
+    parts : of so many parts of the memory the centers may take one
+    """
+    each *= 8 * int(d)
+    if k * each <= HARDLY_ANY:
+        return 2 * k + HARDLY_ANY
+    memory = (available_memory() + held) // parts
+    if k * each > memory:
+        most = f" to clusters of fewer than {parts} rows without max_clusters" if parts > 1 else ""
         raise MemoryError(
-            f"{k} clusters of {d} columns take {wanted} bytes, more than the {memory} of this machine, since centers "
-            "are dense: take a larger lam, set max_clusters, or make fewer columns (sklearn's TruncatedSVD)"
+            f"{k} clusters of {d} columns take {k * each} bytes, since centers are dense, more than the {memory} bytes "
+            f"available{most}: take a larger lam, set max_clusters, or make fewer columns (sklearn's TruncatedSVD)"
         )
+    return memory // each
 
 
 cdef void* aligned(const unsigned char[::1] array) noexcept:
@@ -115,8 +139,11 @@ cdef class NearestSweep:
         memory = self.keep(np.zeros(state.scratch.size * self.n_threads + 64, dtype=np.uint8))
         state.scratch.memory = <char*> aligned(memory)
 
-    cpdef reserve(self, Py_ssize_t capacity):
-        """Make memory for this many centers; those that are there stay."""
+    cpdef reserve(self, Py_ssize_t capacity, Py_ssize_t spare=0, int parts=1):
+        """Make memory for this many centers, and some to spare where memory is not short; those that are there stay.
+
+        Centers of sparse rows may take one of so many ``parts`` of the memory.
+        """
         cdef State* state = &self.state
         cdef Py_ssize_t k = min(state.centers.n, self.capacity), d = state.points.d
         cdef double[:, ::1] coordinates
@@ -126,8 +153,9 @@ cdef class NearestSweep:
         if capacity <= self.capacity:
             return
         if is_sparse(&state.points.rows):
-            check_memory(capacity, d)
-        capacity = (capacity // PANEL + 2) * PANEL  # full panels, as dense.pyx packs centers, and some to spare
+            each = FLOAT64_IN_TABLES if state.bounds.upper_bounds == NULL else FLOAT64_PER_COORDINATE
+            spare = min(spare, check_memory(capacity, d, each, 12 * k * d, parts) - capacity)
+        capacity = ((capacity + spare) // PANEL + 2) * PANEL  # full panels, as dense.pyx packs centers, and some more
         arrays = {
             "coordinates": np.zeros((capacity, d)),
             "tables": np.full((7, capacity), BIG, dtype=np.float32),
