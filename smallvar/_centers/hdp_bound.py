@@ -21,7 +21,7 @@ from smallvar._core.validation import (
 
 ERROR_SHARES = np.linspace(0.0, 1.0, 11)  # that local clusters pay for
 MOST_PAIRED_ROWS = 5000  # of which all pairs are looked at
-PRODUCTS_AT_ONCE = 1 << 20  # of entries of pairs of rows
+PRODUCTS_OF_PAIRS = 1 << 20  # of entries of pairs of rows
 EIGENVALUE_ROUNDING = 1e-9  # of the largest: eigenvalues within that are 0
 
 
@@ -47,7 +47,7 @@ def _dp_bounds(X, weight, lam, shares):
     n, by_pairs = len(X), np.zeros(len(shares))
     if n > MOST_PAIRED_ROWS:
         return by_values
-    for rows in gen_batches(n, max(1, PRODUCTS_AT_ONCE // X.size)):
+    for rows in gen_batches(n, max(1, PRODUCTS_OF_PAIRS // X.size)):
         squares = cdist(X[rows], X, "sqeuclidean")
         order = squares.argsort(axis=1, kind="stable")
         half = 0.5 * weight[order] * np.take_along_axis(squares, order, axis=1)
