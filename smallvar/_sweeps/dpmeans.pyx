@@ -30,7 +30,7 @@ from smallvar._sweeps.tolerances cimport BOUND_AT_CENTER, DISTANCE_MARGIN, LIMIT
 
 cdef enum:
     MANY_COLUMNS = 4096     # columns from which memory is made for only one such batch of centers in advance, not four
-    FEW_A_CLUSTER = 4            # where clusters of fewer rows on average open, without a cap, they get this part of memory
+    FEW_EACH = 4            # where clusters of fewer rows on average open, without a cap, they get this part of memory
 
 
 cdef float penalty_limit(const State* state, double lam) noexcept nogil:
@@ -258,10 +258,10 @@ cdef class DPSweep(MeansSweep):
         cdef bint few
         while has_next(state, &listed):  # before memory is made for a batch that nothing opens
             if self.capacity < state.centers.n + NEW_CENTERS:
-                few = max_clusters > state.points.n and FEW_A_CLUSTER * (state.centers.n - self.n_before) > state.points.n
+                few = max_clusters > state.points.n and FEW_EACH * (state.centers.n - self.n_before) > state.points.n
                 spare = state.centers.n + NEW_CENTERS * (3 if state.points.d < MANY_COLUMNS else 0)
                 with gil:
-                    self.reserve(state.centers.n + NEW_CENTERS, spare, FEW_A_CLUSTER if few else 1)
+                    self.reserve(state.centers.n + NEW_CENTERS, spare, FEW_EACH if few else 1)
             if not open_batch(state, &listed, max_clusters, self.n_threads):
                 break
             self.check_signals(NEW_CENTERS * (stop - start + state.centers.n))
