@@ -29,7 +29,7 @@ from smallvar import (
     SpectralDynamicMeans,
 )
 from smallvar._core.groups import Groups
-from smallvar._kernel import kernel_hdp
+from smallvar._kernel import hdp_start
 from smallvar._kernel.gram import Gram, Kernel
 from smallvar._kernel.partition import Partition
 
@@ -158,9 +158,10 @@ def test_global_penalty_by_points(n_global):
 
 @seeds(110)
 def test_linear_kernel_is_hdp_means(seed):
-    from test_hdp import problem
+    from test_hdp import direct_objective, problem, weights_for
 
     X, groups, *penalties = problem(seed)
+    weights = weights_for(len(X), np.random.default_rng(seed)) if seed % 2 else None
     X = X.astype(float) - 1e6 * (seed % 8 == 6)  # far data lose their digits in the kernel
     penalties = ["farthest-first"] * 2 if seed % 5 == 0 else penalties
     penalties = dict(zip(("lam_local", "lam_global"), penalties, strict=True))
@@ -169,9 +170,9 @@ def test_linear_kernel_is_hdp_means(seed):
         "random_state": seed,
         "tol": 0.01 * (seed % 7 == 2),
     }
-    plain = HDPMeans(**penalties, **options).fit(X, groups=groups)
-    model = KernelHDPMeans(**penalties, kernel="linear", init="mean", **options)
-    model.fit(X, groups=groups)
+    data = {"groups": groups, "sample_weight": weights}
+    plain = HDPMeans(**penalties, **options).fit(X, **data)
+    model = KernelHDPMeans(**penalties, kernel="linear", init="mean", **options).fit(X, **data)
     np.testing.assert_allclose(model.lam_local_, plain.lam_local_, rtol=1e-8)
     np.testing.assert_allclose(model.lam_global_, plain.lam_global_, rtol=1e-8)
     np.testing.assert_allclose(model.objective_, plain.objective_, rtol=1e-8)
@@ -186,10 +187,35 @@ def test_linear_kernel_is_hdp_means(seed):
         ]
         assert np.array_equal(model.groups_, plain.groups_)
         assert model.n_iter_ == plain.n_iter_
-        assert np.array_equal(model.predict(new, groups=groups), plain.predict(new, groups=groups))
+        assert np.array_equal(model.predict(new, **data), plain.predict(new, **data))
+        assert options["tol"] or np.array_equal(model.predict(X, **data), model.labels_)
         assert np.array_equal(model.predict(new), plain.predict(new))
     else:
         assert np.array_equal(renumbered(model.labels_), renumbered(plain.labels_))
+    if weights is not None and (weights == weights.round()).all():  # as many copies
+        X, groups, labels = (
+            np.repeat(a, weights.astype(int), 0) for a in (X, groups, model.labels_)
+        )
+        objective = direct_objective(X, groups, labels, model.lam_local_, model.lam_global_)
+        np.testing.assert_allclose(model.objective_, objective, rtol=1e-8)
+
+
+@seeds(12)
+def test_hdp_leaves_out_rows_of_weight_zero(seed):
+    """However large they are: the clusters are those of the other rows."""
+    X, _, groups, rng = small(seed)
+    weights = rng.integers(0, 3, size=len(X)).astype(float)
+    weights[0] = 1.0
+    used = weights > 0
+    X[~used] *= 1e4
+    for kernel in ("rbf", "linear"):
+        model = KernelHDPMeans(kernel=kernel, init="merge", n_local=2, n_global=3)
+        data = {"groups": groups, "sample_weight": weights}
+        model.fit(X, **data)
+        labels = model.labels_.copy()
+        assert np.array_equal(model.predict(X, **data), labels)
+        model.fit(X[used], **{name: value[used] for name, value in data.items()})
+        assert np.array_equal(model.labels_, labels[used])
 
 
 def test_many_data_sets():
@@ -401,16 +427,16 @@ def test_merging_is_its_twin(seed):
     lam_local, lam_global = (unit * rng.uniform(0.01, 0.3, 2)).tolist()
     gram = Gram(Kernel("precomputed"), K, np.inf)
     clusters = Partition(gram, None, np.zeros(len(X), dtype=np.int32))
-    actual = kernel_hdp.merge_path_start(clusters, Groups(groups, len(X)), lam_local, lam_global)
+    actual = hdp_start.merge_path_start(clusters, Groups(groups, len(X)), lam_local, lam_global)
     assert (clusters.label == 0).all()
     expected = twins.kernel.merged(
         K,
         groups,
         lam_local,
         lam_global,
-        kernel_hdp.MIN_SEEDS,
-        kernel_hdp.SEEDS_PER_ROOT,
-        kernel_hdp.SEED_SWEEPS,
+        hdp_start.MIN_SEEDS,
+        hdp_start.SEEDS_PER_ROOT,
+        hdp_start.SEED_SWEEPS,
     )
     assert np.array_equal(renumbered(actual.label), renumbered(expected))
 

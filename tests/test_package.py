@@ -159,6 +159,7 @@ LAYERS = {
         "partition",
         "collapsed_sums",
         "kernel_dpmeans",
+        "hdp_start",
         "kernel_hdp",
         "relaxation",
         "spectral",

@@ -350,9 +350,8 @@ default="squared_euclidean"
         if weight is None or weight.all():
             return self._fit(X, weight, sets, rng, n_threads)
         rows = np.flatnonzero(weight)
-        active = Groups(sets.names[sets.number[rows]], len(rows))
         positive = check_weights(weight[rows], len(rows))
-        ended = self._fit(X[rows], positive, active, rng, n_threads)
+        ended = self._fit(X[rows], positive, sets.of(rows), rng, n_threads)
         # the fit has seen the rows of positive weight alone
         labels = np.empty((X.shape[0], 2), dtype=np.int32)
         labels[rows] = np.column_stack((self.labels_, self.local_labels_))

@@ -44,6 +44,10 @@ class Groups:
         rank = rng.permutation(len(self))
         return shuffled[np.argsort(rank[number[shuffled]], kind="stable")]
 
+    def of(self, rows):
+        """The data sets of some rows."""
+        return Groups(self.names[self.number[rows]], len(rows))
+
     def members(self):
         """The list of the row indices of each data set."""
         order = self.order()
@@ -79,6 +83,17 @@ class Groups:
         first = np.searchsorted(data_set, np.arange(len(self) + 1))
         lists = np.split((pairs % k).astype(np.int32), first[1:-1])
         return (row - first[self.number]).astype(np.int32), lists, np.diff(first).astype(np.int64)
+
+
+def local_labels_of(group, labels, lists, k):
+    """Local labels of rows of these data sets, from the global clusters (of k) that each uses.
+
+    They are -1 where the data set does not use the cluster, or is not in the list of ``lists``.
+    """
+    local = np.full((len(lists) + 1, k), -1, dtype=np.int32)
+    for j, used in enumerate(lists):
+        local[j, used] = np.arange(len(used))
+    return local[group, labels]
 
 
 def first_appearance(labels):

@@ -34,6 +34,7 @@ from smallvar._kernel.partition import (
     Partition,
     PartitionStart,
     cheapest_cluster,
+    distances_to_mean,
     farthest_first,
     kernel_rounding,
 )
@@ -492,7 +493,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         gram = self._gram(X, weight)
         clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.capacity)
         rounding = kernel_rounding(clusters)
-        lam = self._penalty(gram, clusters, guess, rounding)
+        lam = self._penalty(clusters, guess, rounding)
         if label is not None:
             clusters = Partition(gram, weight, label, gram.capacity)
 
@@ -514,17 +515,13 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
             warn_not_converged(self, self.n_iter_)
         return self
 
-    def _penalty(self, gram, clusters, guess, rounding):
+    def _penalty(self, clusters, guess, rounding):
         """The penalty as a number; ``clusters`` has all points in one."""
         if guess is None:
             return float(self.lam)
-        active = clusters.active
-        unit = mean_weight(clusters.weight)
-        if (clusters.weight != 1.0).any():  # which rows are far does not depend on weights > 0
-            weight = (clusters.weight > 0).astype(float)
-            clusters = Partition(gram, weight, clusters.label, gram.capacity)
-        distance = clusters.nearest()[1][active]
-        return unit * (farthest_first(clusters.gram, active, distance, guess, rounding) or 1.0)
+        distance = distances_to_mean(clusters)
+        found = farthest_first(clusters.gram, clusters.active, distance, guess, rounding)
+        return mean_weight(clusters.weight) * (found or 1.0)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:
         """Nearest mean of each row, in feature space; no row opens a cluster.

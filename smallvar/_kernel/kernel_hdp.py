@@ -1,12 +1,12 @@
 """The kernel HDP: the hard HDP (KJ12, Algorithm 2) in the feature space of a kernel.
 
 ``_KernelHDPStart`` has the sweeps of one start: step 4 moves points, step 5, with ``_LocalMoves``,
-moves local clusters. Then the estimator. The functions at the end find where a start begins, by
-merging clusters, and the penalties of the farthest-first rule (KJ12, section 6.3).
+moves local clusters. Then the estimator, and at the end the local penalty of the farthest-first
+rule (KJ12, section 6.3). Where a start by merging clusters begins is in hdp_start.py.
 """
 
 from collections.abc import Callable
-from copy import copy
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,14 +14,23 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import keywords_only, warn_not_converged
-from smallvar._core.groups import Groups
-from smallvar._core.validation import check_lam, check_number, check_option
+from smallvar._core.groups import Groups, local_labels_of
+from smallvar._core.validation import (
+    check_lam,
+    check_number,
+    check_option,
+    check_weights,
+    mean_weight,
+)
 from smallvar._kernel.gram import GRAM_BLOCK, batches
+from smallvar._kernel.hdp_start import merge_path_start
 from smallvar._kernel.partition import (
     KernelClusters,
     Partition,
     PartitionStart,
     cheapest_cluster,
+    distances_to,
+    distances_to_mean,
     farthest_first,
     kernel_rounding,
 )
@@ -30,27 +39,27 @@ from smallvar._selection.penalty import global_lambda, local_lambda
 GLOBAL_RULES = ("points", "farthest-first")  # for lam_global
 KERNEL_HDP_INITS = ("auto", "mean", "merge")
 LOCAL_SUM_ROWS = 256  # rows of a block of K that sums within local clusters are computed from
-# clusters that merging begins with: at least MIN_SEEDS, and SEEDS_PER_ROOT sqrt(n_samples)
-MIN_SEEDS, SEEDS_PER_ROOT = 20, 4.0
-SEED_SWEEPS = 3  # Lloyd sweeps before they are merged
 
 
 class _KernelHDPStart(PartitionStart):
     """One start of the kernel HDP.
 
-    Points are indexed in the order of their visit, ``order``, data set by data set. A local cluster
-    is a pair of a data set (the number of its run in that order) and a global cluster.
+    Points of positive weight are indexed in the order of their visit, ``order``, data set by data
+    set; ``group`` is the data set of each. A local cluster is a pair of a data set (the number of
+    its run in that order) and a global cluster. Distances, ``diagonal`` and sums of K over pairs of
+    points are multiplied by the weights of the points.
     """
 
     def __init__(self, clusters, order, group, lam_local, lam_global, rounding):
         super().__init__(clusters, order, rounding)
-        first = np.append(True, group[order][1:] != group[order][:-1])
+        first = np.append(True, group[1:] != group[:-1])
         self.run_of = np.cumsum(first) - 1
         self.stop = np.append(np.flatnonzero(first)[1:], len(order))[self.run_of]
         self.lam_local, self.lam_global = lam_local, lam_global
         # never open a global cluster for a distance that rounding alone can make
-        self.least_global = max(lam_global, rounding * len(order))
-        self.diagonal = clusters.diagonal[order]
+        self.weight = clusters.weight[order]
+        self.least_global = max(lam_global, rounding * self.weight.sum())
+        self.diagonal = self.weight * clusters.diagonal[order]
         self.kernel_sums = np.zeros(len(order))  # sum of K over the local cluster of each point,
         self.kernel_sums_labels = np.full(len(order), -1)  # for these labels
 
@@ -85,11 +94,11 @@ class _KernelHDPStart(PartitionStart):
         clusters = self.clusters
         size = float(np.abs(clusters.norm).max())
         # squared distances of the points to the global clusters; rows are added for those that open
-        self.distance = clusters.costs(self.order) + self.diagonal
+        self.distance = self.weight * clusters.costs(self.order) + self.diagonal
         self.n_global = clusters.k
         new = self.move_points(size)
         self.move_locals(new, size)
-        label = np.empty_like(new)
+        label = clusters.label.copy()
         label[self.order] = new
         changed = self.n_global > clusters.k or bool((label != clusters.label).any())
         return label, self.n_global, changed
@@ -114,7 +123,7 @@ class _KernelHDPStart(PartitionStart):
         used[run, clusters.label[self.order]] = True
         new, least, tie = cheapest_cluster(
             self.distance + self.lam_local * ~used[run, : self.n_global].T,
-            size + np.abs(self.diagonal),
+            self.weight * size + np.abs(self.diagonal),
         )
         new = new.astype(np.int32)
         limit = self.lam_local + self.least_global + tie
@@ -129,7 +138,8 @@ class _KernelHDPStart(PartitionStart):
             at, j = i + 1, run[i]
             if least[i] > limit[i]:
                 row = clusters.gram.rows(self.order[i : i + 1])[0]
-                g = self.add_global(clusters.distances_to(self.order[i], row)[self.order])
+                distance = clusters.distances_to(self.order[i], row)[self.order]
+                g = self.add_global(self.weight * distance)
                 if g == used.shape[1]:
                     used = np.concatenate([used, np.zeros_like(used)], axis=1)
                 new[i], later = g, np.s_[i + 1 :]
@@ -152,12 +162,13 @@ class _KernelHDPStart(PartitionStart):
         _LocalMoves(self, new, size).visit_all()
 
     def between(self, mine, theirs):
-        """Sum of K over pairs of a point of ``mine`` and a point of ``theirs``."""
-        step = max(1, GRAM_BLOCK // len(theirs))
-        return sum(
-            float(self.clusters.gram.block(self.order[mine[batch]], self.order[theirs]).sum())
-            for batch in batches(len(mine), step)
-        )
+        """Sum of K over pairs of points of ``mine`` and ``theirs``, in the unit of weights."""
+        order, relative = self.order, self.weight / self.clusters.unit
+        total, step = 0.0, max(1, GRAM_BLOCK // len(theirs))
+        for batch in batches(len(mine), step):
+            K = self.clusters.gram.block(order[mine[batch]], order[theirs])
+            total += float((relative[mine[batch], None] * K * self.weight[theirs]).sum())
+        return total
 
     def update_kernel_sums(self, new, local, order):
         """Update ``kernel_sums`` for the data sets whose labels have changed to ``new``.
@@ -172,6 +183,7 @@ class _KernelHDPStart(PartitionStart):
             start = np.searchsorted(cluster, cluster[batch][0])
             stop = np.searchsorted(cluster, cluster[batch][-1], side="right")
             K = self.clusters.gram.block(self.order[order[batch]], self.order[order[start:stop]])
+            K *= self.weight[order[start:stop]]
             K = np.where(cluster[batch][:, None] == cluster[start:stop], K, 0.0)
             self.kernel_sums[order[batch]] = K.sum(axis=1)
         self.kernel_sums_labels = new.copy()
@@ -180,12 +192,12 @@ class _KernelHDPStart(PartitionStart):
 class _LocalMoves:
     """Local clusters in step 5 of a sweep, and where each would go.
 
-    Local cluster m has ``count[m]`` points, ``total[m]`` = sum of K_ii, ``square[m]`` = sum of K
-    over pairs of its points, and ``cost[c, m]``, the sum of its squared distances to the global
-    cluster c. ``target`` is the cheapest c, ``least`` its cost, ``tie`` the rounding. ``origin`` is
-    its global cluster before the step. ``local`` is the number of each point's local cluster at the
-    start of the step. ``new`` are the labels, which change; ``size`` is what rounding errors of a
-    distance are relative to.
+    Local cluster m has the weight ``count[m]``, ``total[m]`` = sum of K_ii, ``square[m]`` = sum of
+    K over pairs of its points in the unit of weights, and ``cost[c, m]``, the sum of its squared
+    distances to the global cluster c. ``target`` is the cheapest c, ``least`` its cost, ``tie`` the
+    rounding. ``origin`` is its global cluster before the step. ``local`` is the number of each
+    point's local cluster at the start of the step. ``new`` are the labels, which change; ``size``
+    is what rounding errors of a distance are relative to.
     """
 
     def __init__(self, start, new, size):
@@ -194,9 +206,9 @@ class _LocalMoves:
         self.order = np.argsort(self.local, kind="stable")
         self.first = np.searchsorted(self.local[self.order], np.arange(len(self.keys) + 1))
         start.update_kernel_sums(new, self.local, self.order)
-        self.count = np.diff(self.first).astype(float)
+        self.count, unit = np.bincount(self.local, start.weight), start.clusters.unit
         self.total = np.bincount(self.local, start.diagonal)
-        self.square = np.bincount(self.local, start.kernel_sums)
+        self.square = np.bincount(self.local, start.weight / unit * start.kernel_sums)
         distance = start.distance[: self.k, self.order]
         self.cost = np.add.reduceat(distance, self.first[:-1], axis=1)
         self.target, self.least, self.tie = cheapest_cluster(
@@ -214,7 +226,8 @@ class _LocalMoves:
         Opening costs lam_global, and saves the distances from the target except those from the own
         mean: sum_i ||x_i - mean||^2 = sum_i K_ii - square / count.
         """
-        limit = self.start.least_global + self.total[m] - self.square[m] / self.count[m]
+        scatter = self.total[m] - self.square[m] / (self.count[m] / self.start.clusters.unit)
+        limit = self.start.least_global + scatter
         self.opens[m] = self.least[m] > limit + self.tie[m]
         self.moves[m] = self.opens[m] | (self.target[m] != self.origin[m])
 
@@ -239,12 +252,13 @@ class _LocalMoves:
         """
         start, at = self.start, m + 1
         # ||x_i - mean||^2 = K_ii - 2 sum_{j in m} K_ij / count + square / count^2
-        row = np.zeros((1, len(self.new)))
+        row = np.zeros((1, len(start.clusters.label)))
         start.clusters.gram.add(
-            row, start.order[points], np.zeros(len(points), dtype=np.intp), np.ones(len(points))
+            row, start.order[points], np.zeros(len(points), dtype=np.intp), start.weight[points]
         )
+        norm = self.square[m] / self.count[m] / (self.count[m] / start.clusters.unit)
         mean_row = row[0][start.order] / self.count[m]
-        c = start.add_global(start.diagonal - 2.0 * mean_row + self.square[m] / self.count[m] ** 2)
+        c = start.add_global(start.diagonal + start.weight * (norm - 2.0 * mean_row))
         cost = np.bincount(self.local, start.distance[c])
         # ``local`` does not have the points that joined these
         for later, points_of_later in self.joined.items():
@@ -282,11 +296,12 @@ class KernelHDPMeans(KernelClusters):
 
     Minimizes, over labels and the numbers of clusters,
 
-        sum_i ||phi(x_i) - m_{z_i}||^2 + lam_local * (number of local clusters) + lam_global * K,
+        sum_i w_i ||phi(x_i) - m_{z_i}||^2 + lam_local * (number of local clusters)
+            + lam_global * K,
 
-    the objective of :class:`HDPMeans` for points phi(x_i), whose inner products are the kernel: a
-    data set pays ``lam_local`` for each of the K global clusters that it uses, and all of them
-    together ``lam_global`` for each that exists.
+    the objective of :class:`HDPMeans` for points phi(x_i), whose inner products are the kernel, of
+    weights w_i: a data set pays ``lam_local`` for each of the K global clusters that it uses, and
+    all of them together ``lam_global`` for each that exists.
 
     Parameters
     ----------
@@ -307,8 +322,9 @@ class KernelHDPMeans(KernelClusters):
         Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
         "rbf", 0.3 / (median squared distance between rows); for "laplacian", the same with the
         distance that it is made of, the sum of absolute differences; for the others, and where all
-        rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows,
-        copies once, of 500 rows if there are more. A function is given ``gamma`` if it is not None.
+        rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows
+        with a weight, copies once, of 500 rows if there are more. A function is given ``gamma`` if
+        it is not None.
     kernel_params : dict, default=None
         Further parameters of the kernel, such as ``degree`` and ``coef0``.
     n_local : int, default=5
@@ -354,7 +370,7 @@ class KernelHDPMeans(KernelClusters):
     n_clusters_ : int
         Number of global clusters.
     inertia_ : float
-        Sum of squared distances to the assigned means, in feature space.
+        Weighted sum of squared distances to the assigned means, in feature space.
     objective_ : float
         ``inertia_ + lam_local_ * n_local_clusters_.sum() + lam_global_ * n_clusters_``.
     objective_path_ : ndarray of shape (n_sweeps,), float64
@@ -370,7 +386,7 @@ class KernelHDPMeans(KernelClusters):
     X_fit_ : ndarray of shape (n_samples, n_features) or None
         The data, for distances to new points; None for a precomputed kernel.
     center_labels_ : ndarray of shape (n_samples,), int32
-        The cluster whose mean a row is part of: ``labels_``.
+        The cluster whose mean a row is part of: ``labels_``; -1 for rows of weight zero.
     center_weights_ : ndarray of shape (n_samples,), float64
         Weight of each row in that mean; those of a mean sum to 1.
     center_norms_ : ndarray of shape (n_clusters,), float64
@@ -402,6 +418,12 @@ class KernelHDPMeans(KernelClusters):
     clusters, with three sweeps in which points go to the nearest mean. Then always the two clusters
     are merged whose union changes the objective, penalties included, by least, down to one. Of all
     these clusterings the one with the lowest objective is where the sweeps of Algorithm 2 begin.
+
+    A row of weight w joins a cluster at w times the squared distance, and opens one if that
+    exceeds the penalties. Penalties that rules derive are proportional to the mean weight. Rows of
+    weight zero take no part in the fit. They get the label that ``predict`` with the same weights
+    gives them: the nearest of the clusters that their data set has. A data set in which all rows
+    have weight zero is not among ``groups_``; its local labels are -1.
 
     Indefinite Gram matrices and ``kernel="precomputed"``: see :class:`KernelDPMeans`.
 
@@ -472,7 +494,14 @@ class KernelHDPMeans(KernelClusters):
         check_option(self.init, "init", KERNEL_HDP_INITS)
         self._check_common()
 
-    def fit(self, X: ArrayLike, y: object = None, *, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        *,
+        groups: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Cluster the data sets.
 
         Parameters
@@ -485,6 +514,8 @@ class KernelHDPMeans(KernelClusters):
             Ignored.
         groups : array-like of shape (n_samples,), default=None
             The data set that each row is from: numbers or strings. None: all from one.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each.
 
         Returns
         -------
@@ -495,54 +526,82 @@ class KernelHDPMeans(KernelClusters):
         rng = self._rng()
         X = self._validate_kernel(X, reset=True)
         n = X.shape[0]
-        sets = Groups(groups, n)
-        clusters = Partition(self._gram(X), None, np.zeros(n, dtype=np.int32))
-        rounding = kernel_rounding(clusters)
-        lam_local, lam_global = self.lam_local, self.lam_global
-        if isinstance(lam_local, str):
-            lam_local = local_penalty(clusters.gram, sets, self.n_local, rounding)
-        if lam_global == "points":
-            guess, distance = min(self.n_global, n), clusters.nearest()[1]
-            lam_global = farthest_first(clusters.gram, np.arange(n), distance, guess, rounding)
-            lam_global = lam_global or 1.0
-        elif lam_global == "farthest-first":
-            lam_global = global_penalty(clusters, sets, self.n_global, rounding)
-        lam_local, lam_global = float(lam_local), float(lam_global)
+        all_sets, weight = Groups(groups, n), check_weights(sample_weight, n)
+        rules = [isinstance(lam, str) for lam in (self.lam_local, self.lam_global)]
+        weight = self._relative(weight, all(rules))
+        clusters = Partition(self._gram(X, weight), weight, np.zeros(n, dtype=np.int32))
+        rows, sets, rounding = clusters.active, all_sets, kernel_rounding(clusters)
+        if len(rows) < n:
+            sets = all_sets.of(rows)
+        lam_local, lam_global = self._penalties(clusters, sets, rounding)
 
         inits: tuple[str, ...] = (self.init,)
         if self.init == "auto":
-            rules = isinstance(self.lam_local, str) or isinstance(self.lam_global, str)
-            inits = ("mean", "merge") if rules else ("mean",)
+            inits = ("mean", "merge") if any(rules) else ("mean",)
 
         begins = (
             merge_path_start(clusters, sets, lam_local, lam_global) if init == "merge" else clusters
             for init in inits
         )
         starts = (
-            _KernelHDPStart(begin, order, sets.number, lam_local, lam_global, rounding)
+            _KernelHDPStart(begin, rows[at], sets.number[at], lam_local, lam_global, rounding)
             for begin in begins
-            for order in (sets.order(rng if i else None) for i in range(self.n_init))
+            for at in (sets.order(rng if i else None) for i in range(self.n_init))
         )
         best = self._best_start(starts, len(inits) * self.n_init)
-        best_clusters = best.clusters
-        self._store_means(
-            X,
-            best_clusters.label,
-            best_clusters.weight,
-            best_clusters.cluster_weight,
-            best_clusters.norm,
-        )
-        self.labels_, self.groups_ = best_clusters.label, sets.names
-        self.local_labels_, *local = sets.local(best_clusters.label, best_clusters.k)
-        self.local_clusters_, self.n_local_clusters_ = local
-        self.n_clusters_ = best_clusters.k
-        self.inertia_ = best_clusters.error
+        clusters = best.clusters
+        used, norm = clusters.weight > 0, clusters.norm
+        center_label = np.where(used, clusters.label, np.int32(-1))
+        self._store_means(X, center_label, clusters.weight, clusters.cluster_weight, norm)
+        self.labels_, self.groups_ = clusters.label, sets.names
+        local = sets.local(clusters.label[rows], clusters.k)
+        self.local_clusters_, self.n_local_clusters_ = local[1:]
+        self.n_clusters_ = clusters.k
+        self.inertia_ = clusters.error
         self.lam_local_, self.lam_global_ = lam_local, lam_global
+        self._multiply("inertia_", "objective_", "objective_path_", "lam_local_", "lam_global_")
+        idle, group = np.flatnonzero(~used), all_sets.among(sets.names)
+        if len(idle):
+            cost = clusters.costs(idle) + self._openings(group[idle], np.zeros(len(idle)))
+            self.labels_[idle] = cheapest_cluster(cost, np.abs(norm).max())[0]
+        self.local_labels_ = local_labels_of(group, self.labels_, self.local_clusters_, clusters.k)
         if not best.progress.ended:
             warn_not_converged(self, self.n_iter_)
         return self
 
-    def predict(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[np.int32]:
+    def _penalties(self, clusters, sets, rounding):
+        """The penalties as numbers; ``clusters`` has all points in one."""
+        gram, rows, unit = clusters.gram, clusters.active, mean_weight(clusters.weight)
+        lam_local, lam_global = self.lam_local, self.lam_global
+        if isinstance(lam_local, str):
+            lam_local = unit * local_penalty(gram, rows, sets, self.n_local, rounding)
+        if isinstance(lam_global, str):
+            distance = distances_to_mean(clusters)
+            if lam_global == "points":
+                guess = min(self.n_global, len(rows))
+                lam_global = farthest_first(gram, rows, distance, guess, rounding) or 1.0
+            else:
+                to_row = partial(distances_to, gram, rows)
+                lam_global = global_lambda(sets, distance, to_row, self.n_global, rounding)
+            lam_global *= unit
+        return float(lam_local), float(lam_global)
+
+    def _openings(self, group, weight):
+        """What rows of these data sets pay for joining each cluster, divided by their weights.
+
+        Rows of weight zero open no local cluster. Data sets that the fit has not seen would pay for
+        all alike.
+        """
+        opens = np.zeros((len(self.groups_) + 1, self.n_clusters_), dtype=bool)
+        for j, used in enumerate(self.local_clusters_):
+            opens[j] = True
+            opens[j, used] = False
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.where(opens[group].T, self.lam_local_ / weight, 0.0)
+
+    def predict(
+        self, X: ArrayLike, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> NDArray[np.int32]:
         """Global cluster of new rows, at the costs of the fit; no row opens a global cluster.
 
         Parameters
@@ -552,6 +611,9 @@ class KernelHDPMeans(KernelClusters):
         groups : array-like of shape (n_samples,), default=None
             The data set of each row. One that the fit has not seen, or None, has no local clusters
             yet, so that the nearest mean is the cheapest.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights >= 0, not all zero; None means 1 each. A light row does not open a local cluster
+            in its data set where a heavy one does. A row of weight zero never opens one.
 
         Returns
         -------
@@ -560,91 +622,19 @@ class KernelHDPMeans(KernelClusters):
         """
         check_is_fitted(self)
         X = self._validate_kernel(X, reset=False)
+        weight = check_weights(sample_weight, X.shape[0])
         if groups is None:
             return self._assign(X)[0]
         group = Groups(groups, X.shape[0]).among(self.groups_)
-        opens = np.ones((len(self.groups_) + 1, self.n_clusters_), dtype=bool)
-        for j, used in enumerate(self.local_clusters_):
-            opens[j, used] = False
-        return self._assign(X, lambda few: self.lam_local_ * opens[group[few]].T)[0]
+        weight = np.ones(len(group)) if weight is None else weight
+        return self._assign(X, lambda few: self._openings(group[few], weight[few]))[0]
 
 
-def farthest_point_clusters(clusters, k):
-    """Labels of clusters around up to ``k`` farthest-first points, and the number of clusters.
+def local_penalty(gram, points, groups, n_local, rounding):
+    """Penalty of a local cluster of these points, by the farthest-first rule in each data set."""
 
-    The first point is the farthest from the mean, each other one from those before it; a point
-    belongs to the nearest of them. ``clusters`` has all points in one.
-    """
-    seeds, distance = [], clusters.nearest()[1]
-    for _ in range(k):
-        i = int(distance.argmax())
-        distance_to_i = clusters.distances_to(i, clusters.gram.rows(np.array([i]))[0])
-        if seeds and not distance[i] > 0.0:
-            break
-        nearer = distance_to_i < distance if seeds else np.ones(len(distance), dtype=bool)
-        distance = np.where(nearer, distance_to_i, distance)
-        distance[i] = 0.0
-        seeds.append((i, nearer))
-    label = np.zeros(len(distance), dtype=np.int32)
-    for number, (i, nearer) in enumerate(seeds):
-        label[nearer] = number
-        label[i] = number
-    return label, len(seeds)
-
-
-def merge_path_start(clusters, sets, lam_local, lam_global):
-    """The partition of lowest objective among those from many clusters to one, by merging.
-
-    Each merge unites the two clusters whose union changes the objective, penalties included, by
-    least. ``clusters`` has all points in one cluster.
-    """
-    n = len(clusters.label)
-    label, k = farthest_point_clusters(
-        clusters, min(n, max(MIN_SEEDS, round(SEEDS_PER_ROOT * np.sqrt(n))))
-    )
-    clustering = copy(clusters)
-    clustering.relabel(label, k)
-    for _ in range(SEED_SWEEPS):
-        clustering.relabel(clustering.nearest()[0], clustering.k)
-    k, label, weight = clustering.k, clustering.label, clustering.cluster_weight.copy()
-    inner = np.zeros((k, k))  # sums of K over pairs of a point of the one and one of the other
-    for batch, sums in clustering.iterate_sums():
-        inner += np.array([np.bincount(label[batch], row, k) for row in sums])
-    used = np.zeros((len(sets), k), dtype=np.float32)  # data sets that use each cluster
-    used[sets.number, label] = 1.0
-
-    # the squared error is sum_i K_ii - sum_a inner_aa / weight_a
-    def changes(a):
-        """Changes of the objective if a is united with each other cluster."""
-        within = inner.diagonal() / weight
-        union = (inner[a, a] + 2.0 * inner[a] + inner.diagonal()) / (weight[a] + weight)
-        shared = (used[:, a] @ used).astype(np.float64)  # local clusters that a union saves
-        return within[a] + within - union - lam_global - lam_local * shared
-
-    change = np.array([changes(a) for a in range(k)])
-    alive, number = np.ones(k, dtype=bool), np.arange(k)
-    total, lowest, best = 0.0, 0.0, number.copy()
-    np.fill_diagonal(change, np.inf)
-    for _ in range(k - 1):
-        a, b = sorted(divmod(int(change.argmin()), k))
-        total += change[a, b]
-        inner[a] += inner[b]
-        inner[:, a] += inner[:, b]
-        weight[a] += weight[b]
-        used[:, a] = np.maximum(used[:, a], used[:, b])
-        number[number == b], alive[b] = a, False
-        change[b], change[:, b] = np.inf, np.inf
-        change[a] = change[:, a] = np.where(alive & (np.arange(k) != a), changes(a), np.inf)
-        if total < lowest:
-            lowest, best = total, number.copy()
-    clustering.relabel(best[label].astype(np.int32), k)
-    return clustering
-
-
-def local_penalty(gram, groups, n_local, rounding):
-    """Penalty of a local cluster, by the farthest-first rule within each data set."""
-
-    def rule(rows):
+    def rule(members):
+        rows = points[members]
         within = np.zeros(len(rows))  # sums of K over the data set
         for batch in batches(len(rows), max(1, GRAM_BLOCK // len(rows))):
             within[batch] = gram.block(rows[batch], rows).sum(axis=1)
@@ -653,12 +643,3 @@ def local_penalty(gram, groups, n_local, rounding):
         return farthest_first(gram, rows, distance, min(n_local, len(rows)), rounding)
 
     return local_lambda(groups, rule)
-
-
-def global_penalty(clusters, groups, n_global, rounding):
-    """Penalty of a global cluster, by the farthest-first rule for whole data sets."""
-
-    def to_row(i):
-        return clusters.distances_to(i, clusters.gram.rows(np.array([i]))[0])
-
-    return global_lambda(groups, clusters.nearest()[1], to_row, n_global, rounding)

@@ -7,6 +7,7 @@ from (KJ12, section 5.2). ``PartitionStart`` sweeps over a partition to a fixed 
 
 from copy import copy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +45,11 @@ def cheapest_cluster(cost, size):
 
     ``cost`` has a row for each cluster. ``size``, a number or an array with one for each column, is
     the magnitude of the terms that costs are differences of. Entries tie if they differ by no more
-    than rounding: TABLE_TIE times the sum of ``size`` and the largest absolute entry of the column.
+    than rounding: TABLE_TIE times the sum of ``size`` and the absolute value of the least entry.
     Returns the indices, the least values and these bounds on rounding, each for all columns.
     """
     least = cost.min(axis=0)
-    tie = TABLE_TIE * (np.abs(cost).max(axis=0) + size)
+    tie = TABLE_TIE * (np.abs(least) + size)
     return (cost <= least + tie).argmax(axis=0), least, tie
 
 
@@ -197,27 +198,37 @@ class Partition:
 
 def kernel_rounding(clusters):
     """Largest squared distance between equal points that rounding of the kernel can make."""
+    used = clusters.weight > 0
     largest = max(
-        float(np.abs(clusters.diagonal).max()),
+        float(np.abs(clusters.diagonal[used]).max()),
         *(
-            float(np.abs(sums / clusters.cluster_weight[:, None]).max())
-            for _, sums in clusters.iterate_sums()
+            float(np.abs(sums[:, used[batch]] / clusters.cluster_weight[:, None]).max(initial=0.0))
+            for batch, sums in clusters.iterate_sums()
         ),
     )
     precision = clusters.gram.X.dtype if clusters.gram.K is None else clusters.gram.K.dtype
     return (8.0 * float(np.finfo(precision).eps) + TABLE_TIE) * largest
 
 
+def distances_to_mean(clusters):
+    """Squared distances of points of weight, all in one cluster, to their unweighted mean."""
+    if (clusters.weight != 1.0).any():  # which rows are far does not depend on weights > 0
+        weight = (clusters.weight > 0).astype(float)
+        clusters = Partition(clusters.gram, weight, clusters.label, clusters.capacity)
+    return clusters.nearest()[1][clusters.active]
+
+
+def distances_to(gram, rows, i):
+    """Squared distances of ``rows`` to that of number i among them."""
+    row = gram.block(rows[[i]], rows)[0]
+    row *= -2.0
+    row += gram.diagonal[rows] + gram.diagonal[rows[i]]
+    return row
+
+
 def farthest_first(gram, rows, distance, n_clusters, rounding):
     """Penalty by the farthest-first rule among ``rows``, from their distances to their mean."""
-
-    def to_row(farthest):
-        row = gram.block(rows[[farthest]], rows)[0]
-        row *= -2.0
-        row += gram.diagonal[rows] + gram.diagonal[rows[farthest]]
-        return row
-
-    return farthest_by(among(distance, to_row), n_clusters, rounding)
+    return farthest_by(among(distance, partial(distances_to, gram, rows)), n_clusters, rounding)
 
 
 class PartitionStart:

@@ -64,7 +64,7 @@ def without_idle_rows(X, weight, sets):
     max_abs = max(float(X.max()), -float(X.min())) if n else 0.0
     if weight is not None and not weight.all():
         rows = np.flatnonzero(weight)
-        X, weight, sets = X[rows], weight[rows], Groups(names[sets.number[rows]], len(rows))
+        X, weight, sets = X[rows], weight[rows], sets.of(rows)
     return SetBlock(X, weight, sets, names, n, max_abs)
 
 
