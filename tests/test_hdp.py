@@ -12,7 +12,7 @@ from helpers import never_rises, seeds
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
-from smallvar import DPMeans, HDPMeans, farthest_first_lambda, hdp_lambdas
+from smallvar import DPMeans, HDPMeans, KernelHDPMeans, farthest_first_lambda, hdp_lambdas
 from smallvar._centers import hdp_choice
 from smallvar._centers import hdp_problem as hdp_module
 from smallvar._core.frame import RowsFrame
@@ -147,6 +147,32 @@ def test_ties_equal_twin():
         twin = twins.hdp.hdp(X, groups, lam_local, lam_global)
         assert np.array_equal(model.labels_, twin.labels), seed
         assert model.cluster_centers_.tobytes() == twin.centers.tobytes()
+
+
+@pytest.mark.timeout(120, method="thread")
+@seeds(2000)
+def test_exact_ties_equal_fractions(seed):
+    """Small problems of repeated decimals, some with weights: as if nothing were rounded."""
+    rng = np.random.default_rng([seed, 61])
+    n, d, unit = int(rng.integers(2, 13)), int(rng.integers(1, 3)), (1.0, 0.1, 0.7, 1.1)[seed % 4]
+    X = rng.integers(0, int(rng.integers(2, 6)), size=(n, d)) * unit
+    X = np.round(X + (0.0, 0.1, 100.3)[seed % 3], 6)
+    groups = rng.integers(int(rng.integers(1, 5)), size=n)
+    lam_local, lam_global = np.round(rng.choice([0.1, 0.2, 0.3, 0.5, 1.0, 2.0], 2) * unit**2, 8)
+    weights = rng.choice([0.3, 1.0, 0.7, 2.0], size=n) if seed % 5 == 0 else None
+    model = HDPMeans(lam_local=float(lam_local), lam_global=float(lam_global))
+    model.fit(X, groups=groups, sample_weight=weights)
+    exact = twins.hdp.hdp(X, groups, lam_local, lam_global, weights=weights, fractions=True)
+    assert np.array_equal(model.labels_, exact.labels)
+    np.testing.assert_allclose(model.objective_, float(exact.objective), rtol=1e-9)
+    assert len(np.unique(model.cluster_centers_.round(9), axis=0)) == model.n_clusters_
+    assert np.array_equal(model.predict(X, groups, weights), model.labels_)
+    if seed % 4 == 0:
+        kernel = KernelHDPMeans(
+            lam_local=float(lam_local), lam_global=float(lam_global), kernel="linear"
+        )
+        kernel.fit(X, groups=groups, sample_weight=weights)
+        assert np.array_equal(kernel.labels_, exact.labels)
 
 
 @pytest.mark.timeout(60, method="thread")
@@ -535,6 +561,7 @@ def test_auto_is_a_fixed_point(seed):
             lam_global,
             space.layout,
             space.mean,
+            space.rounding,
             1,
         )
         sweep.start(model.cluster_centers_, model.labels_)
@@ -620,7 +647,7 @@ def test_local_clusters_merge():
 
 def test_local_cluster_opens_a_global_one_if_it_is_farther_than_lam_global():
     """As above, but 1 is now just more than lam_global: {6} becomes a global cluster."""
-    lam_global = np.nextafter(1.0, 0)
+    lam_global = 1.0 - 1e-12
     model = HDPMeans(lam_local=1.0, lam_global=lam_global).fit(line(1, 6, 7), groups=[1, 2, 2])
     assert model.labels_.tolist() == [0, 2, 1]
     assert model.cluster_centers_.tolist() == [[1.0], [7.0], [6.0]]
@@ -644,7 +671,7 @@ def test_a_point_opens_a_cluster_if_it_is_farther_than_both_penalties():
     X = line(0, 2)
     model = HDPMeans(lam_local=0.25, lam_global=0.75).fit(X)
     assert model.labels_.tolist() == [0, 0] and model.objective_ == 3
-    model = HDPMeans(lam_local=0.25, lam_global=np.nextafter(0.75, 0)).fit(X)
+    model = HDPMeans(lam_local=0.25, lam_global=0.75 - 1e-12).fit(X)
     assert model.labels_.tolist() == [0, 1]
     np.testing.assert_allclose(model.objective_, 2)
 

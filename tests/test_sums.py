@@ -75,12 +75,22 @@ def test_equals_twin(kind, d):
     assert np.array_equal(layout.unit, twin.unit)
     assert (layout.width, layout.bins) == (twin.width, twin.bins)
     sums = sums_of(layout, X, weights, labels)
-    total, weight_sums = twins.exact.exact_sums(X.astype(float), w, labels, K, twin)
+    total, weight_sums, _ = twins.exact.exact_sums(X.astype(float), w, labels, K, twin)
     assert np.array_equal(sums.totals[0], total)
     assert np.array_equal(sums.totals[1], weight_sums)
     assert np.array_equal(sums.counts, np.bincount(labels[w > 0], minlength=K))
     means = twins.exact.weighted_means(X.astype(float), w, labels)
     assert np.array_equal(sums.means, means)
+
+
+@pytest.mark.parametrize("far", [0.0, 0.7, 100.3])
+def test_mean_of_equal_rows_is_that_row(far):
+    rng = np.random.default_rng(0)
+    X = np.round(rng.normal(size=(50, 3)), 3) + far
+    labels = np.repeat(np.arange(50, dtype=np.int32), rng.integers(1, 100, size=50))
+    sums = Sums(Layout(X[labels], None, 1), 50)
+    sums.add(X[labels], labels, None)
+    assert np.array_equal(sums.means, X)
 
 
 @pytest.mark.parametrize("n", [1365, 1366, 6001])  # the first are read one by one, then joined

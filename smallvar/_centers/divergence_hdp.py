@@ -230,8 +230,6 @@ def _amend(best, least, new, p):
 class DivergenceHDPProblem(HDPProblem):
     """The rows of a fit by a divergence, ``rule``, with their data sets."""
 
-    least_opening = 0.0  # no divergence is taken for rounding
-
     @cached_property
     def reference(self):
         """The mean of the rows, and what is known of each row relative to it."""

@@ -17,7 +17,8 @@ from smallvar._centers.divergence import blocks
 from smallvar._centers.dpmeans import RowsProblem
 from smallvar._centers.starts import DPFit, run_starts
 from smallvar._core.fit_loop import LoopSettings, Progress, RecordedStart
-from smallvar._core.frame import RowsFrame
+from smallvar._core.frame import RowsFrame, mean_rounding
+from smallvar._core.groups import local_labels_of
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.criterion import DensityCriterion
 from smallvar._selection.penalty import global_of_rows, local_of_rows
@@ -117,7 +118,8 @@ class LocalClusters:
         The first that its data set may have, where these are all infinite.
         """
         if self.rule is None:
-            return assign(X, group, self.centers, offset, n_threads, weight)
+            rounding = mean_rounding(self.centers.min(axis=0), self.centers.max(axis=0))
+            return assign(X, group, self.centers, offset, n_threads, weight, rounding=rounding)
         labels = np.empty(len(X), dtype=np.int32)
         for rows in blocks(len(X), self.centers.size):
             x, w = X[rows].astype(np.float64), 1.0 if weight is None else weight[rows, None]
@@ -143,11 +145,8 @@ class LocalClusters:
         idle = np.flatnonzero(weight == 0.0)
         group = sets.among(self.names)[idle]
         global_labels = self.assign(X[idle], group, weight[idle], n_threads)
-        # the local label of each global cluster in each data set; -1 where it is not used
-        local_of_global = np.full((len(self.names) + 1, len(self.centers)), -1, dtype=np.int32)
-        for j, used in enumerate(self.used):
-            local_of_global[j, used] = np.arange(len(used))
-        labels[idle, 0], labels[idle, 1] = global_labels, local_of_global[group, global_labels]
+        labels[idle, 0] = global_labels
+        labels[idle, 1] = local_labels_of(group, global_labels, self.used, len(self.centers))
 
 
 class HDPProblem:
@@ -171,11 +170,6 @@ class HDPProblem:
     def frame(self):
         """The frame of the rows."""
         return RowsFrame(self.X, self.weight, self.n_threads)
-
-    @property
-    def least_opening(self):
-        """What a global cluster must save at least: more than rounding of the mean can make it."""
-        return self.frame.rounding * self.frame.center[1]
 
     def pooling(self, fit):
         """The rows as one data set, for starts of k-means."""
@@ -237,13 +231,12 @@ class HDPProblem:
         """The sweep of these rows, visited in this order."""
         weight = None if self.weight is None else self.weight[order]
         sets = self.sets.number[order], len(self.sets)
-        frame = self.frame.layout, self.frame.mean
+        frame = self.frame.layout, self.frame.mean, self.frame.rounding
         return HDPSweep(self.X, order, *sets, lam_local, lam_global, *frame, self.n_threads, weight)
 
     def from_mean(self, order, lam_local, lam_global, loop):
         """Run Algorithm 2 from the mean of all rows, which are visited in this order."""
-        least = max(lam_global, self.least_opening)
-        start = HDPStart(self.sweep(order, lam_local, least), lam_local, lam_global)
+        start = HDPStart(self.sweep(order, lam_local, lam_global), lam_local, lam_global)
         return start.run(self.X.shape[0], loop)
 
     def from_pooled(self, pooled, loop=None):

@@ -14,6 +14,19 @@
 #define SC_POINTS 8 /* points of a tile */
 #define SC_AT_ONCE 32 /* costs that are compared before the first one is looked for */
 
+/* Whether a cost ties with the least: a root of a cost is right up to SC_ROOT_ROUNDING, and the distance in it is off by up
+ * to the root of ``rounding`` (times the weight). SC_NEAR a + SC_FAR b is a bound for a quick test: it is above
+ * (sqrt(a) + 2 sqrt(b))^2 <= (1 + e) a + (4 + 4 / e) b, for every e > 0. */
+#define SC_ROOT_ROUNDING (1.0 + 0x1p-48)
+#define SC_NEAR 1.001
+#define SC_FAR 5000.0
+
+static inline int sc_ties(double least, double cost, double rounding)
+{
+    if (!(cost <= SC_NEAR * least + SC_FAR * rounding)) return 0;
+    return cost == least || sqrt(cost) <= SC_ROOT_ROUNDING * (sqrt(least) + 2.0 * sqrt(rounding));
+}
+
 #define SV_KERNELS "_exact.h"
 #include "_each.h"
 
@@ -182,21 +195,28 @@ static ptrdiff_t SV_(sc_least)(const double *SV_RESTRICT x, ptrdiff_t d, const d
 }
 
 /* sc_least for SC_POINTS points side by side, with the same bits, for factors 1 and without second.
- * IN x: d x SC_POINTS, value j of point l at x[j * SC_POINTS + l].  OUT least, arg: SC_POINTS, both as doubles. */
-static void SV_(sc_least_block)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
+ * IN x: d x SC_POINTS, value j of point l at x[j * SC_POINTS + l].
+ * OUT least, arg: SC_POINTS, both as doubles.
+ * Returns whether it is clear that no center before arg ties, see sc_ties, for any of the points. */
+static int SV_(sc_least_block)(const double *SV_RESTRICT x, ptrdiff_t d, const double *SV_RESTRICT columns,
                                 ptrdiff_t capacity, ptrdiff_t k, const double *SV_RESTRICT offset,
-                                double *SV_RESTRICT least, double *SV_RESTRICT arg)
+                                double rounding, double *SV_RESTRICT least, double *SV_RESTRICT arg)
 {
     ptrdiff_t i, j, l;
+    int clear = 1;
 #define STEP(sum, m)                        \
     difference = V_SUB(xj, V_SPREAD(c[m])); \
     sum = V_ADD(sum, V_MUL(difference, difference));
 #define TAKE(sum, m)                                                         \
     total = V_ADD(V_SPREAD(offset[i + (m)]), sum);                           \
-    first = V_PICK(V_LESS(total, best), V_SPREAD((double)(i + (m))), first); \
+    less = V_LESS(total, best);                                              \
+    first = V_PICK(less, at, first);                                         \
+    at = V_ADD(at, V_SPREAD(1.0));                                           \
+    beaten = V_PICK(less, best, beaten);                                     \
     best = V_LEAST(total, best);
     for (l = 0; l < SC_POINTS; l += V_LANES) {
-        V best = V_SPREAD(HUGE_VAL), first = V_SPREAD(-1.0), total;
+        V best = V_SPREAD(HUGE_VAL), beaten = best, first = V_SPREAD(-1.0), at = V_SPREAD(0.0), total;
+        V_MASK less;
         for (i = 0; i + 4 <= k; i += 4) { /* four sums hide each other's latency */
             V sum0 = V_SPREAD(0.0), sum1 = sum0, sum2 = sum0, sum3 = sum0, difference;
             for (j = 0; j < d; j++) {
@@ -223,7 +243,9 @@ static void SV_(sc_least_block)(const double *SV_RESTRICT x, ptrdiff_t d, const 
         }
         V_STORE(least + l, best);
         V_STORE(arg + l, first);
+        clear &= V_ALL(V_LESS(V_ADD(V_MUL(V_SPREAD(SC_NEAR), best), V_SPREAD(SC_FAR * rounding)), beaten));
     }
+    return clear;
 #undef STEP
 #undef TAKE
 }

@@ -30,24 +30,18 @@ SV_CHOOSE(sg_add_products)
 #include "_vector.h"
 #undef SV_SINGLE
 
-/* V_ALL: whether a mask is set for all elements; V_BEFORE(a, m, b, n): a mask, where (a, m) is before (b, n). */
-#undef V_ALL
+/* V_BEFORE(a, m, b, n): a mask, where (a, m) is before (b, n). */
 #undef V_BEFORE
 #if SV_X86 && SV_BYTES == 64
-#define V_ALL(mask) ((mask) == 0xff)
 #define V_BEFORE(a, m, b, n) (V_LESS(a, b) | (_mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ) & V_LESS(m, n)))
 #elif SV_X86 && SV_BYTES == 32
-#define V_ALL(mask) (_mm256_movemask_pd(mask) == 0xf)
 #define V_BEFORE(a, m, b, n) \
     _mm256_or_pd(V_LESS(a, b), _mm256_and_pd(_mm256_cmp_pd(a, b, _CMP_EQ_OQ), V_LESS(m, n)))
 #elif SV_X86
-#define V_ALL(mask) (_mm_movemask_pd(mask) == 0x3)
 #define V_BEFORE(a, m, b, n) _mm_or_pd(V_LESS(a, b), _mm_and_pd(_mm_cmpeq_pd(a, b), V_LESS(m, n)))
 #elif SV_NEON
-#define V_ALL(mask) (vminvq_u32(vreinterpretq_u32_u64(mask)) != 0)
 #define V_BEFORE(a, m, b, n) vorrq_u64(V_LESS(a, b), vandq_u64(vceqq_f64(a, b), V_LESS(m, n)))
 #else
-#define V_ALL(mask) (mask)
 #define V_BEFORE(a, m, b, n) ((a) < (b) || ((a) == (b) && (m) < (n)))
 #endif
 #define PARTS (SG_POINTS / V_LANES)

@@ -56,6 +56,21 @@ static inline double sums_total(const sums_t *sums, ptrdiff_t k, ptrdiff_t j)
     return total;
 }
 
+/* That sum divided by a number, the weight of the cluster for its mean, and rounded once. */
+static inline double sums_quotient(const sums_t *sums, ptrdiff_t k, ptrdiff_t j, double divisor)
+{
+    const double *cell = SUMS_CELL(sums, k) + j;
+    ptrdiff_t b = sums->bins - 1;
+    double high = cell[b * SUMS_STRIDE(sums)], low = 0.0, quotient;
+    while (b-- > 0) {
+        const double addend = cell[b * SUMS_STRIDE(sums)], sum = high + addend, part = sum - high;
+        low += (high - (sum - part)) + (addend - part); /* what this addition has rounded off (Knuth) */
+        high = sum;
+    }
+    quotient = high / divisor;
+    return quotient + (fma(-quotient, divisor, high) + low) / divisor; /* the remainder is exact */
+}
+
 /* The sum of the weights of cluster k. */
 static inline double sums_weight(const sums_t *sums, ptrdiff_t k)
 {

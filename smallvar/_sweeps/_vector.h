@@ -5,7 +5,8 @@
  * a where the mask is set, else b. Signs of zeros, and what becomes of NaN, differ between the sets: no kernel may
  * depend on them.
  *
- * Of doubles only: V_LOAD_SINGLE and V_STORE_SINGLE read and write V_LANES floats.
+ * Of doubles only: V_LOAD_SINGLE and V_STORE_SINGLE read and write V_LANES floats; V_ALL says whether a mask is set for
+ * all elements.
  */
 #undef V
 #undef V_REAL
@@ -27,6 +28,7 @@
 #undef V_PICK
 #undef V_LOAD_SINGLE
 #undef V_STORE_SINGLE
+#undef V_ALL
 #undef VI
 #undef VI_SPREAD
 #undef VI_ADD
@@ -189,17 +191,22 @@
 #if SV_X86 && SV_BYTES == 64
 #define V_LOAD_SINGLE(p) _mm512_cvtps_pd(_mm256_loadu_ps(p))
 #define V_STORE_SINGLE(p, a) _mm256_storeu_ps(p, _mm512_cvtpd_ps(a))
+#define V_ALL(mask) ((mask) == 0xff)
 #elif SV_X86 && SV_BYTES == 32
 #define V_LOAD_SINGLE(p) _mm256_cvtps_pd(_mm_loadu_ps(p))
 #define V_STORE_SINGLE(p, a) _mm_storeu_ps(p, _mm256_cvtpd_ps(a))
+#define V_ALL(mask) (_mm256_movemask_pd(mask) == 0xf)
 #elif SV_X86
 #define V_LOAD_SINGLE(p) _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(p))))
 #define V_STORE_SINGLE(p, a) _mm_storel_epi64((__m128i *)(p), _mm_castps_si128(_mm_cvtpd_ps(a)))
+#define V_ALL(mask) (_mm_movemask_pd(mask) == 0x3)
 #elif SV_NEON
 #define V_LOAD_SINGLE(p) vcvt_f64_f32(vld1_f32(p))
 #define V_STORE_SINGLE(p, a) vst1_f32(p, vcvt_f32_f64(a))
+#define V_ALL(mask) (vminvq_u32(vreinterpretq_u32_u64(mask)) != 0)
 #else
 #define V_LOAD_SINGLE(p) ((double)*(p))
 #define V_STORE_SINGLE(p, a) ((void)(*(p) = (float)(a)))
+#define V_ALL(mask) (mask)
 #endif
 #endif

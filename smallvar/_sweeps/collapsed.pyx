@@ -5,7 +5,7 @@ from libc.math cimport HUGE_VAL, sqrt
 from smallvar._sweeps.dpmeans cimport DPSweep
 from smallvar._sweeps.rows cimport value_of, weight_of
 from smallvar._sweeps.state cimport State
-from smallvar._sweeps.sums cimport sums_clear, sums_total, sums_weight
+from smallvar._sweeps.sums cimport sums_clear, sums_quotient, sums_weight
 
 import numpy as np
 
@@ -48,7 +48,7 @@ cdef class CollapsedSweep(DPSweep):
         cdef Py_ssize_t j
         cdef double weight = sums_weight(&self.sums.table, k)
         for j in range(self.state.points.d):
-            self.columns[j * self.columns_capacity + k] = sums_total(&self.sums.table, k, j) / weight
+            self.columns[j * self.columns_capacity + k] = sums_quotient(&self.sums.table, k, j, weight)
         self.weight[k] = weight
 
     def collapse(self, double lam, Py_ssize_t max_clusters):

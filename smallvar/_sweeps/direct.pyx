@@ -50,8 +50,8 @@ from smallvar._sweeps.sums cimport (
 from smallvar._sweeps.tolerances cimport C_CANCELLATION, C_LARGEST_REACH, C_SMALLEST_REACH
 
 cdef extern from "_exact.h" nogil:
-    void sc_least_block(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*,
-                        double*)
+    bint sc_least_block(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double,
+                        double*, double*)
     enum:
         TILE "SC_POINTS"        # rows that are compared with the centers side by side
 
@@ -166,7 +166,7 @@ cdef int nearest_centers(
             set_center(&table, c, centers + c * rows.d, 1)
         while start < rows.n:
             size = load_tile(rows, start, x)
-            sc_least_block(x, rows.d, table.columns, table.capacity, k, table.zero, least, nearest)
+            sc_least_block(x, rows.d, table.columns, table.capacity, k, table.zero, 0.0, least, nearest)
             for lane in range(size):
                 labels[start + lane] = <int> nearest[lane]
                 if nearest[lane] < 0.0 or not least[lane] < INFINITY:
@@ -316,7 +316,7 @@ cdef int begin_fit(DirectFit* fit) noexcept nogil:
         return NO_MEMORY
     memset(fit.labels, 0, n * sizeof(int))
     move_points(&fit.table.rows, 0, n, NULL, fit.labels, &fit.table.sums)
-    mean_of_sums(&fit.table.sums, 0, fit.mean)
+    mean_of_sums(&fit.table.sums, 0, fit.mean, 1)
     set_center(&fit.centers, 0, fit.mean, 1)
     fit.centers.n = 1
     fit.total = squared_error(fit, fit.table.origin)
@@ -465,7 +465,7 @@ cdef int assign(DirectFit* fit, bint create, bint seek) noexcept nogil:
     while start < rows.n:
         size = load_tile(rows, start, fit.x)
         first_new = centers.n
-        sc_least_block(fit.x, rows.d, centers.columns, centers.capacity, first_new, centers.zero, least, nearest)
+        sc_least_block(fit.x, rows.d, centers.columns, centers.capacity, first_new, centers.zero, 0.0, least, nearest)
         for lane in range(size):
             if nearest[lane] < 0.0:  # no center is at a finite distance
                 return OUT_OF_RANGE

@@ -31,6 +31,7 @@ from smallvar._sweeps.sums cimport (
     accumulator_add,
     accumulator_round,
     move_points,
+    sums_quotient,
     sums_total,
     sums_weight,
 )
@@ -365,7 +366,7 @@ cdef void move_centers(DirectStep* work) noexcept nogil:
                 difference = theta[j] - phi[j]
                 work.fixed += gamma * difference * difference
             else:
-                theta[j] = sums_total(&work.table.sums, k, j) / weight
+                theta[j] = sums_quotient(&work.table.sums, k, j, weight)
         set_center(work, k, theta)
 
 

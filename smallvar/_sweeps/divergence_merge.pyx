@@ -196,7 +196,7 @@ def merge_cheapest(int kind, double[:, ::1] mean, double[::1] weight, Sums sums,
             pairs[m, 0], pairs[m, 1], costs[m] = a, b, clusters.least[a]
             sums_unite(&sums.table, a, &sums.table, b)
             sums_clear(&sums.table, b, b + 1)
-            mean_of_sums(&sums.table, a, &mean[a, 0])
+            mean_of_sums(&sums.table, a, &mean[a, 0], 1)
             weight[a], weight[b], clusters.united[a] = sums_weight(&sums.table, a), 0.0, m + 1
             for j in range(d):
                 columns[j, a] = mean[a, j]

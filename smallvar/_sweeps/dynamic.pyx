@@ -26,8 +26,8 @@ from smallvar._sweeps.in_order cimport (
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport refuse_rows, row_at, weight_of
 from smallvar._sweeps.sums cimport (
-    ACCUMULATOR_DIGITS, Sums, Accumulator, move_points, sums_clear, sums_total, sums_weight, accumulator_add,
-    accumulator_round,
+    ACCUMULATOR_DIGITS, Sums, Accumulator, move_points, sums_clear, sums_quotient, sums_total, sums_weight,
+    accumulator_add, accumulator_round,
 )
 from smallvar._sweeps.tolerances cimport DISTANCE_MARGIN
 
@@ -398,7 +398,7 @@ cdef class DynamicStep(InOrderSweep):
                     difference = self.theta[k, j] - self.phi[k, j]
                     self.fixed += gamma * difference * difference
                 else:
-                    self.theta[k, j] = sums_total(&self.sums.table, k, j) / weight
+                    self.theta[k, j] = sums_quotient(&self.sums.table, k, j, weight)
                 difference = self.theta[k, j] - self.clusters.columns[k + j * self.clusters.capacity]
                 shift += difference * difference
             self.set_center(k, &self.theta[k, 0])

@@ -19,20 +19,23 @@ from smallvar._sweeps.in_order cimport (
     MAX_ROUND,
     POINTS,
     InOrderSweep,
+    cheapest,
     end_of_group,
+    first_tied,
     propose,
     sc_least,
     sc_least_block,
+    sc_ties,
     squared_distance,
     squared_error,
 )
 from smallvar._sweeps.rows cimport refuse_rows, row_at, weight_of
 from smallvar._sweeps.sums cimport (
     Sums,
+    mean_of_sums,
     move_points,
     sums_clear,
     sums_t,
-    sums_total,
     sums_unite,
     sums_weight,
 )
@@ -70,14 +73,6 @@ cdef class LocalSums:
         row[0] = NONE
         return 0
 
-    cdef inline void mean(self, Py_ssize_t row, double* out, Py_ssize_t step) noexcept nogil:
-        """Compute the mean of the local cluster that has this row.  OUT out: its d values, ``step`` apart."""
-        cdef const sums_t* sums = &self.sums.table
-        cdef double weight = sums_weight(sums, row)
-        cdef Py_ssize_t j
-        for j in range(sums.d):
-            out[j * step] = sums.origin[j] + sums_total(sums, row, j) / weight
-
 
 cdef struct LocalMoves:         # of one data set in step 5; entry c, of capacity, is of its local cluster on c
     int* target                 # the global cluster that it goes to; NONE: there is no such local cluster
@@ -101,6 +96,7 @@ cdef class HDPSweep(InOrderSweep):
     order : IN array (n,), intp: the rows, those of a data set together
     group : IN array (n,), int32: the data set of each, 0, 1, ... in the order of visit
     layout : of the sums of X and weight
+    rounding : squared distance by which a mean may be off: costs that differ by no more are equal, see sc_ties
     weight : IN array (n,), positive, in the order of visit; or None: 1 each
     """
 
@@ -128,11 +124,12 @@ cdef class HDPSweep(InOrderSweep):
 
     def __init__(
         self, X, order, int[::1] group, Py_ssize_t sets, double lam_local, double lam_global, layout, mean,
-        int n_threads, weight=None,
+        double rounding, int n_threads, weight=None,
     ):
         cdef double[::1] first = mean
         self.attach(X, order, np.asarray(group), n_threads, weight)
         self.sets, self.lam_local, self.lam_global = sets, lam_local, lam_global
+        self.clusters.rounding = rounding
         self.local, self.total = LocalSums(), Sums(layout, 1)
         self.local.sums, self.local.free = Sums(layout, min(self.points.n, 2 * sets)), []
         self.reserve_all(16)
@@ -375,20 +372,21 @@ cdef class HDPSweep(InOrderSweep):
         """
         cdef Py_ssize_t stop = self.end_of_round(start, last), i = start, end, k
         cdef double* offset
+        cdef double weight
         cdef bint opens
         propose(&self.points, &self.clusters, &self.scratch, start, stop, &self.proposed[0], &self.cost[0])
         self.check_signals((stop - start) * self.points.d * (self.clusters.k + 4))
         while i < stop:
             k = self.proposed[i - start]
             offset = self.clusters.offset + self.points.group[i] * self.clusters.capacity
-            opens = self.cost[i - start] > self.lam_local + self.lam_global
+            weight = weight_of(&self.points.rows, i)
+            opens = self.exceeds(self.cost[i - start], self.lam_local + self.lam_global, weight)
             self.farthest = max(self.farthest, self.cost[i - start])
             if opens:
                 if self.clusters.k == self.clusters.capacity:
                     return i
                 k = self.add_global(
-                    row_at(&self.points.rows, i, self.scratch.rows), self.points.group[i],
-                    weight_of(&self.points.rows, i), self.lam_local,
+                    row_at(&self.points.rows, i, self.scratch.rows), self.points.group[i], weight, self.lam_local,
                 )
             elif k < 0:  # no cluster is at a finite distance
                 refuse_rows()
@@ -406,15 +404,24 @@ cdef class HDPSweep(InOrderSweep):
                 self.check_signals((end - i) * self.points.d)
         return stop
 
+    cdef inline bint exceeds(self, double cost, double penalty, double weight) noexcept nogil:
+        """Whether the cost of a point, or a local cluster, of this weight exceeds a penalty by more than rounding."""
+        return cost > penalty and not sc_ties(penalty, cost, weight * self.clusters.rounding)
+
     cdef void amend(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t k, Py_ssize_t start) noexcept nogil:
         """Amend the proposals for points i..stop-1 of the round that began at start: cluster k has become cheaper."""
-        cdef double cost
+        cdef double cost, least, weight
         cdef const double* x
         for i in range(i, stop):
-            x = row_at(&self.points.rows, i, self.scratch.rows)
-            cost = squared_distance(x, &self.centers[k, 0], self.points.d) * weight_of(&self.points.rows, i)
+            x, weight = row_at(&self.points.rows, i, self.scratch.rows), weight_of(&self.points.rows, i)
+            least = self.cost[i - start]
+            cost = squared_distance(x, &self.centers[k, 0], self.points.d) * weight
             cost += self.clusters.offset[self.points.group[i] * self.clusters.capacity + k]
-            if cost < self.cost[i - start] or (cost == self.cost[i - start] and k < self.proposed[i - start]):
+            if sc_ties(min(cost, least), max(cost, least), weight * self.clusters.rounding):
+                self.proposed[i - start] = <int> cheapest(
+                    &self.points, &self.clusters, &self.scratch, i, &self.cost[i - start], 0
+                )
+            elif cost < least:
                 self.cost[i - start], self.proposed[i - start] = cost, <int> k
 
     cdef int reassign(self, Py_ssize_t i, Py_ssize_t k) except -1 nogil:
@@ -483,10 +490,11 @@ cdef class HDPSweep(InOrderSweep):
     cdef int nearest_to_locals(self, const int* row, Py_ssize_t n_before) except -1 nogil:
         """Find the global cluster nearest to each mean of a data set's local clusters, before any of these moves.
 
-        OUT moves.nearest, moves.least
+        OUT moves.nearest, NONE where an earlier one may tie; moves.least
         """
         cdef Py_ssize_t c, j, lane, size = 0
         cdef double* x = self.scratch.rows
+        cdef bint clear
         cdef double[POINTS] least
         cdef double[POINTS] nearest
         cdef Py_ssize_t[POINTS] local
@@ -496,16 +504,17 @@ cdef class HDPSweep(InOrderSweep):
                 size += 1
             if size == POINTS or (size and c == n_before - 1):
                 for lane in range(size):
-                    self.local.mean(row[local[lane]], x + lane, POINTS)
+                    mean_of_sums(&self.local.sums.table, row[local[lane]], x + lane, POINTS)
                 for j in range(self.points.d):
                     for lane in range(size, POINTS):  # lanes that are left over repeat the first mean
                         x[j * POINTS + lane] = x[j * POINTS]
-                sc_least_block(
+                clear = sc_least_block(
                     x, self.points.d, self.clusters.columns, self.clusters.capacity, n_before, self.moves.no_offset,
-                    least, nearest,
+                    self.clusters.rounding, least, nearest,
                 )
                 for lane in range(size):
-                    self.moves.nearest[local[lane]], self.moves.least[local[lane]] = <int> nearest[lane], least[lane]
+                    self.moves.nearest[local[lane]] = <int> nearest[lane] if clear else NONE
+                    self.moves.least[local[lane]] = least[lane]
                 self.check_signals(POINTS * n_before * self.points.d)
                 size = 0
         return 0
@@ -514,19 +523,20 @@ cdef class HDPSweep(InOrderSweep):
         """The global cluster that local cluster c of data set g goes to; it may be a new one.
 
         The nearest one is that found before, unless clusters have been opened or the local mean has changed since.
+        Of those that tie the first is taken.
         """
         cdef Py_ssize_t p = self.moves.nearest[c]
         cdef double* mean = self.scratch.rows
         cdef double least = self.moves.least[c], second, weight = sums_weight(&self.local.sums.table, row)
+        mean_of_sums(&self.local.sums.table, row, mean, 1)
         if p == NONE or self.clusters.k > n_before:
-            self.local.mean(row, mean, 1)
             p = sc_least(
                 mean, self.points.d, self.clusters.columns, self.clusters.capacity, self.clusters.k,
                 self.moves.no_offset, NULL, self.scratch.costs, &least, &second,
             )
+            p = first_tied(self.scratch.costs, p, least, second, self.clusters.rounding)
         self.split = max(self.split, least * weight)
-        if least * weight > self.lam_global:
-            self.local.mean(row, mean, 1)
+        if self.exceeds(least * weight, self.lam_global, weight):
             p = self.add_global(mean, g, weight, self.lam_local)
         return p
 
@@ -559,18 +569,15 @@ cdef class HDPSweep(InOrderSweep):
 
     cdef void move_centers(self):
         """Step 6: set centers to means over all data sets; clusters without points are removed, the rest renumbered."""
-        cdef Py_ssize_t k = 0, p, i, g, j, k_before = self.clusters.k
+        cdef Py_ssize_t k = 0, p, i, g, k_before = self.clusters.k
         cdef const sums_t* sums = &self.total.table
         cdef int[::1] number = np.empty(k_before, dtype=np.int32)
-        cdef double weight
         with nogil:
             for p in range(k_before):
                 number[p] = NONE
                 if sums.count[p]:
                     number[p] = <int> k
-                    weight = sums_weight(sums, p)
-                    for j in range(self.points.d):
-                        self.centers[k, j] = sums.origin[j] + sums_total(sums, p, j) / weight
+                    mean_of_sums(sums, p, &self.centers[k, 0], 1)
                     self.set_center(k, &self.centers[k, 0])
                     k += 1
             for g in range(self.sets):

@@ -8,8 +8,9 @@ from smallvar._sweeps.sums cimport Accumulator
 cdef extern from "_exact.h" nogil:
     Py_ssize_t sc_least(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, const double*,
                         double*, double*, double*)
-    void sc_least_block(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*,
-                        double*)
+    bint sc_least_block(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double,
+                        double*, double*)
+    bint sc_ties(double, double, double)
     enum:
         POINTS "SC_POINTS"
 
@@ -32,6 +33,7 @@ cdef struct InOrderClusters:  # joining one costs offset + factor * ||x - center
     double* columns         # d x capacity: the centers in columns
     double* offset          # capacity, or data sets x capacity where points have data sets
     double* factor          # capacity; or NULL: all 1
+    double rounding         # squared distance by which a center may be off; below 0: only equal costs tie
 
 
 cdef struct InOrderScratch:  # each thread has its own row
@@ -55,6 +57,25 @@ cdef inline Py_ssize_t end_of_group(const InOrderPoints* points, Py_ssize_t i, P
     return end
 
 
+cdef inline const double* offset_of(
+    const InOrderPoints* points, const InOrderClusters* clusters, Py_ssize_t i
+) noexcept nogil:
+    """What point i pays for joining each cluster, beside its distance."""
+    return clusters.offset + (0 if points.group == NULL else points.group[i] * clusters.capacity)
+
+
+cdef inline Py_ssize_t first_tied(
+    const double* cost, Py_ssize_t k, double least, double second, double rounding
+) noexcept nogil:
+    """The first cluster whose cost ties with that of cluster k, the least; ``second`` is the least of the others."""
+    cdef Py_ssize_t p
+    if sc_ties(least, second, rounding):
+        for p in range(k):
+            if sc_ties(least, cost[p], rounding):
+                return p
+    return k
+
+
 cdef inline double squared_distance(const double* x, const double* center, Py_ssize_t d) noexcept nogil:
     """||x - center||^2, columns added in order as in _exact.h: both give the same bits."""
     cdef Py_ssize_t j
@@ -64,6 +85,10 @@ cdef inline double squared_distance(const double* x, const double* center, Py_ss
     return total
 
 
+cdef Py_ssize_t cheapest(
+    const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch, Py_ssize_t i,
+    double* cost, int thread,
+) noexcept nogil
 cdef void propose(
     const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch, Py_ssize_t start,
     Py_ssize_t stop, int* label, double* cost,

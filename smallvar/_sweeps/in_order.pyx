@@ -16,7 +16,7 @@ from cython.parallel cimport prange
 from libc.string cimport memset
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport poll_signals, read_row, row_at, rows_of
+from smallvar._sweeps.rows cimport poll_signals, read_row, row_at, rows_of, weight_of
 from smallvar._sweeps.sums cimport (
     ACCUMULATOR_DIGITS,
     Accumulator,
@@ -31,6 +31,29 @@ cdef enum:
     POINT_OVERHEAD = 100    # multiply-adds that take as long as what a point costs beside them if it goes alone
 
 
+cdef Py_ssize_t cheapest(
+    const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch, Py_ssize_t i,
+    double* cost, int thread,
+) noexcept nogil:
+    """The cheapest cluster of point i, the first at a tie (see sc_ties); -1: all are infinite.
+
+    A weighted point has its weight in place of the factors of clusters.  OUT cost: the least
+    """
+    cdef Py_ssize_t k
+    cdef double second, w = weight_of(&points.rows, i)
+    cdef double* costs = scratch.costs + thread * clusters.capacity
+    cdef double* factor = clusters.factor
+    if points.rows.weight != NULL:
+        factor = scratch.factors + thread * clusters.capacity
+        for k in range(clusters.k):
+            factor[k] = w
+    k = sc_least(
+        row_at(&points.rows, i, row_buffer(points, scratch, thread)), points.d, clusters.columns, clusters.capacity,
+        clusters.k, offset_of(points, clusters, i), factor, costs, cost, &second,
+    )
+    return first_tied(costs, k, cost[0], second, w * clusters.rounding)
+
+
 cdef void propose_chunk(
     const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch, Py_ssize_t start,
     Py_ssize_t stop, int* label, double* cost, Py_ssize_t chunk, int thread,
@@ -41,40 +64,37 @@ cdef void propose_chunk(
     lanes take less time than the overhead of points that go one by one, with centers side by side. Both ways give the
     same bits.
     """
-    cdef Py_ssize_t k, lane, last, size, i = start + chunk * IN_ORDER_CHUNK
-    cdef double second  # best cost: not needed here
-    cdef double least[POINTS]
-    cdef double nearest[POINTS]
+    cdef Py_ssize_t lane, last, size, i = start + chunk * IN_ORDER_CHUNK
+    cdef bint clear
+    cdef double[POINTS] least
+    cdef double[POINTS] nearest
     cdef double* x = row_buffer(points, scratch, thread)
-    cdef const double* offset = clusters.offset
-    cdef const double* factor = clusters.factor
-    cdef double* weights = scratch.factors + thread * clusters.capacity
-    if points.rows.weight != NULL:
-        factor = weights  # of the point, for every cluster
     stop = min(stop, i + IN_ORDER_CHUNK)
     while i < stop:
         last = min(stop, i + POINTS)
         if points.group != NULL:
-            offset = clusters.offset + points.group[i] * clusters.capacity
             last = end_of_group(points, i, last)
         size = last - i
         # one point at a time: with factors, or where few are left and a block would be mostly padding
-        if factor != NULL or (POINTS - size) * points.d * clusters.k > POINT_OVERHEAD * size:
-            # of a weighted point all clusters have the same factor
-            if points.rows.weight != NULL:
-                for k in range(clusters.k):
-                    weights[k] = points.rows.weight[i]
-            label[i - start] = <int> sc_least(
-                row_at(&points.rows, i, x), points.d, clusters.columns, clusters.capacity, clusters.k, offset, factor,
-                scratch.costs + thread * clusters.capacity, &cost[i - start], &second,
-            )
+        if (
+            points.rows.weight != NULL or clusters.factor != NULL
+            or (POINTS - size) * points.d * clusters.k > POINT_OVERHEAD * size
+        ):
+            label[i - start] = <int> cheapest(points, clusters, scratch, i, &cost[i - start], thread)
             i += 1
         else:
             for lane in range(POINTS):  # lanes that are left over repeat the last point
                 read_row(&points.rows, min(i + lane, last - 1), x + lane, POINTS)
-            sc_least_block(x, points.d, clusters.columns, clusters.capacity, clusters.k, offset, least, nearest)
+            clear = sc_least_block(
+                x, points.d, clusters.columns, clusters.capacity, clusters.k, offset_of(points, clusters, i),
+                clusters.rounding, least, nearest,
+            )
             for lane in range(size):
                 label[i + lane - start], cost[i + lane - start] = <int> nearest[lane], least[lane]
+                if not clear:
+                    label[i + lane - start] = <int> cheapest(
+                        points, clusters, scratch, i + lane, &cost[i + lane - start], thread
+                    )
             i += size
 
 
@@ -82,9 +102,8 @@ cdef void propose(
     const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch, Py_ssize_t start,
     Py_ssize_t stop, int* label, double* cost,
 ) noexcept nogil:
-    """Find the cheapest cluster of each of the points start..stop-1, the first at a tie, and its cost.
+    """Find the cheapest cluster of each of the points start..stop-1, the first at a tie, and the least cost.
 
-    Where points have weights, these stand in place of the factors of the clusters: offset + w ||x - center||^2.
     OUT label, cost (stop - start,)
     """
     cdef Py_ssize_t chunk, n_chunks = (stop - start + IN_ORDER_CHUNK - 1) // IN_ORDER_CHUNK
@@ -196,13 +215,14 @@ cdef class InOrderSweep:
 
 
 def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, int n_threads, weight=None,
-           const double[::1] factor=None):
+           const double[::1] factor=None, double rounding=-1.0):
     """Number of the center that minimizes offset + w ||x - c||^2 for each row x of X, the first at a tie: int32, (n,).
 
     X : IN array (n, d);  centers : IN array (k, d)
     offset : IN array (groups, k);  group : IN array (n,), int32: the row of offset for each row of X; or None: row 0
     weight : IN array (n,), the w; or None: 1 each
     factor : IN array (k,), a w for each center instead, without groups and weights; or None
+    rounding : squared distance by which a center may be off; below 0: only equal costs tie
     """
     cdef InOrderSweep sweep = InOrderSweep()
     cdef Py_ssize_t k, start = 0, stop, n = X.shape[0]
@@ -221,7 +241,7 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
     # these tables are only read, so they may be the caller's
     sweep.clusters.factor = NULL if factor is None else <double*> &factor[0]
     sweep.clusters.offset = <double*> &offset[0, 0]
-    sweep.clusters.k = centers.shape[0]
+    sweep.clusters.k, sweep.clusters.rounding = centers.shape[0], rounding
     for k in range(centers.shape[0]):
         sweep.set_center(k, &centers[k, 0])
     with nogil:

@@ -37,7 +37,7 @@ from smallvar._sweeps.sums cimport (
     sums_copy,
     sums_length,
     sums_t,
-    sums_total,
+    sums_quotient,
     sums_unite,
     sums_weight,
 )
@@ -146,7 +146,7 @@ cdef int center_of(
             return -1
         error[0] -= 2.0 * size
     for j in range(sums.d):
-        mean = sums_total(sums, k, j) / size
+        mean = sums_quotient(sums, k, j, size)
         squares += mean * mean
         center[j] = sums.origin[j] + mean
     if not spherical:

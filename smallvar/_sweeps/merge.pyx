@@ -55,7 +55,7 @@ from smallvar._sweeps.new_centers cimport assign_to_new_centers
 from smallvar._sweeps.state cimport (
     BIG, CHUNK, WORK, Bounds, State, memory_of, record_move, squared_distance, upper_bound
 )
-from smallvar._sweeps.sums cimport sums_copy, sums_t, sums_total, sums_unite, sums_weight
+from smallvar._sweeps.sums cimport sums_copy, sums_quotient, sums_t, sums_unite, sums_weight
 from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE
 
 import numpy as np
@@ -453,7 +453,7 @@ cdef class MergeSweep(DPSweep):
         sums_unite(sums, into, sums, clusters.number[b])
         clusters.weight[a] = sums_weight(sums, into)
         for j in range(clusters.d):
-            mean[j] = sums.origin[j] + sums_total(sums, into, j) / clusters.weight[a]
+            mean[j] = sums.origin[j] + sums_quotient(sums, into, j, clusters.weight[a])
         set_mean(clusters, a, mean)  # from row a itself: this sets the column
         clusters.weight[b] = 0.0
         clusters.partner_cost[b] = HUGE_VAL

@@ -23,6 +23,7 @@ cdef extern from "_sums.h" nogil:
     void sums_entries_f(const float*, const int*, Py_ssize_t, double, const sums_t*, Py_ssize_t)
     void sums_entries_d(const double*, const int*, Py_ssize_t, double, const sums_t*, Py_ssize_t)
     double sums_total(const sums_t*, Py_ssize_t, Py_ssize_t)
+    double sums_quotient(const sums_t*, Py_ssize_t, Py_ssize_t, double)
     double sums_weight(const sums_t*, Py_ssize_t)
     void sums_clear(const sums_t*, Py_ssize_t, Py_ssize_t)
     void sums_unite(const sums_t*, Py_ssize_t, const sums_t*, Py_ssize_t)
@@ -96,7 +97,7 @@ cdef bint begin_bins(
 cdef void limits_of_bins(const double* reach, Py_ssize_t d, const Bins* bins, double* limit) noexcept nogil
 cdef bint add_bin(const double* small, Py_ssize_t d, double most, Bins* bins) noexcept nogil
 cdef void magic_of_bins(const double* unit, Py_ssize_t d, const Bins* bins, double* magic) noexcept nogil
-cdef void mean_of_sums(const sums_t* sums, Py_ssize_t k, double* mean) noexcept nogil
+cdef void mean_of_sums(const sums_t* sums, Py_ssize_t k, double* mean, Py_ssize_t step) noexcept nogil
 
 
 cdef class Sums:

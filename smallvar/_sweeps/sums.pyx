@@ -108,7 +108,7 @@ cdef double origin_of_column(double low, double high) noexcept nogil:
     """The origin of the sums of a column between these values, see round_origin."""
     cdef double half = 0.5 * high - 0.5 * low, middle = low + half, step
     cdef int exponent
-    if fabs(middle) <= 2.0 * half:
+    if fabs(middle) <= 3.0 * half:  # beyond that a value less the origin is exact (Sterbenz)
         return 0.0
     if half <= 0.0:
         return low
@@ -120,8 +120,8 @@ cdef double origin_of_column(double low, double high) noexcept nogil:
 def round_origin(const double[::1] low, const double[::1] high):
     """The origin of the sums of each column, so that sums of round numbers stay exact.
 
-    0 where that is no farther from the middle of the data than their width, else a round number near the middle; for a
-    constant column, its value.
+    0 where that is no farther from the middle of the data than 1.5 times their width, else a round number near the
+    middle; for a constant column, its value.
     """
     cdef double[::1] origin = np.empty(low.shape[0])
     cdef Py_ssize_t j
@@ -261,16 +261,15 @@ class Layout:
         return self.center(X, weight, n_threads)[0]
 
 
-cdef void mean_of_sums(const sums_t* sums, Py_ssize_t k, double* mean) noexcept nogil:
-    """The mean of a cluster that has members."""
+cdef void mean_of_sums(const sums_t* sums, Py_ssize_t k, double* mean, Py_ssize_t step) noexcept nogil:
+    """The mean of a cluster; NaN if it has no members.  OUT mean: its d values, ``step`` apart"""
     cdef double weight = sums_weight(sums, k), total, offset
     cdef Py_ssize_t j
     for j in range(sums.d):
-        total = sums_total(sums, k, j)
-        offset = total / weight
-        if offset == 0.0 and total != 0.0:  # as in means
+        total, offset = sums_total(sums, k, j), sums_quotient(sums, k, j, weight)
+        if offset == 0.0 and total != 0.0:  # below the least positive float64: it must not become 0
             offset = copysign(C_SMALLEST_POSITIVE, total)
-        mean[j] = sums.origin[j] + offset
+        mean[j * step] = sums.origin[j] + offset
 
 
 cdef class Sums:
@@ -389,7 +388,7 @@ cdef class Sums:
     def center(self, Py_ssize_t k):
         """Mean of a cluster that has members, and its weight."""
         cdef double[::1] mean = np.empty(self.table.d)
-        mean_of_sums(&self.table, k, &mean[0])
+        mean_of_sums(&self.table, k, &mean[0], 1)
         return np.asarray(mean), sums_weight(&self.table, k)
 
     def unite(self, Py_ssize_t a, Py_ssize_t b):
@@ -408,13 +407,11 @@ cdef class Sums:
     @property
     def means(self):
         """Means, (capacity, d); NaN where there are no members."""
-        total, weight = self.totals
-        with np.errstate(invalid="ignore"):
-            offset = total / weight[:, None]
-        # a mean that is not 0 may be below the least positive float64: it must not become 0
-        lost = (offset == 0.0) & (total != 0.0)
-        offset[lost] = np.copysign(SMALLEST_POSITIVE, total[lost])
-        return self.layout.origin + offset
+        cdef double[:, ::1] mean = np.empty((self.capacity, self.table.d))
+        cdef Py_ssize_t k
+        for k in range(self.capacity):
+            mean_of_sums(&self.table, k, &mean[k, 0], 1)
+        return np.asarray(mean)
 
 
 class Stream:

@@ -20,7 +20,7 @@ from smallvar._sweeps.in_order import error_of
 from smallvar.dask._executor import call_realigned, current_client, open_executor, threads_here
 from smallvar.dask._hdp_sweep import CollectionHDPSweep, labels_after
 from smallvar.dask._lazy import LocalCounterpart, concatenate_delayed, delayed_on_parts
-from smallvar.dask._part import add_sums, facts_of_parts, merge_facts, sum_all_rows
+from smallvar.dask._part import facts_of_parts, merge_facts
 from smallvar.dask._sets import (
     SetParts,
     check_not_split,
@@ -31,7 +31,7 @@ from smallvar.dask._sets import (
     names_of_sets,
     without_idle_rows,
 )
-from smallvar.dask._sweep import MAX_OPENED, CollectionFrame, as_sums
+from smallvar.dask._sweep import MAX_OPENED, CollectionFrame, overall_mean
 
 # ---- one partition -------------------------------------------------------------------------------
 
@@ -332,18 +332,15 @@ class HDPMeans(LocalCounterpart, smallvar.HDPMeans):
             raise ValueError("sample_weight must have a positive entry, got all zeros")
         facts = executor.call(facts_of_parts, None, fold=merge_facts)[0]
         frame = CollectionFrame(executor, facts)
-        sums = executor.call(sum_all_rows, frame.layout, fold=add_sums)[0]
-        center, weight = as_sums(frame.layout, *sums).center(0)
+        center = overall_mean(executor, frame)
         # number the data sets of all partitions in the order of their names
         names = [info[p][2] for p in executor.numbers]
         sets = concatenated_names(names)
         ends = np.cumsum([len(part) for part in names])[:-1]
         numbers = dict(zip(executor.numbers, np.split(sets.number, ends), strict=True))
         lam_local, lam_global = float(self.lam_local), float(self.lam_global)
-        # never open a global cluster for a distance that rounding alone can make
-        least_global = max(lam_global, frame.rounding * weight)
         sweep = CollectionHDPSweep(
-            executor, frame.layout, center, numbers, lam_local, least_global, self.max_opened
+            executor, frame.layout, center, numbers, lam_local, lam_global, self.max_opened
         )
         start = HDPStart(sweep, lam_local, lam_global).run(facts.n, self._loop())
         self._dtype = facts.dtype

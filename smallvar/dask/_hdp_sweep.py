@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from smallvar._core.frame import mean_rounding
 from smallvar._sweeps.hdp import HDPSweep
 from smallvar.dask._executor import put_state, take_state, threads_here
 from smallvar.dask._part import TooManyOpened, add_sums
@@ -120,6 +121,7 @@ class HDPState:
             step.lam_global,
             step.layout,
             np.array(step.centers[0]),
+            mean_rounding(step.layout.low, step.layout.high),
             threads_here() if step.keep else 1,  # tasks that read their rows run side by side
             block.weight[order] if step.layout.weighted else None,
         )
@@ -376,9 +378,7 @@ class CollectionHDPSweep:
         # before the first sweep there are no labels to compare: they count as those of one cluster
         changed = created > 0 or (step.iteration > 0 and self._differ(local_clusters))
         sums = as_sums(step.layout, *result.sums, k=len(step.centers) + created)
-        totals, weights = (values[: len(step.centers) + created] for values in sums.totals)
-        with np.errstate(invalid="ignore"):
-            means = step.layout.origin + totals / weights[:, None]
+        means = sums.means[: len(step.centers) + created]
         if changed or step.iteration == 0:
             self.error = exact_value(self.run_step(replace(step, sums=False, means=means)).error)
         kept = sums.counts[: len(means)] > 0.0

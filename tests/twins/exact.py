@@ -14,7 +14,7 @@ RUN = 256  # rows whose distances `serial` takes at once; no result depends on i
 
 def squared_distances(X, centers):
     """All ||x_i - c||^2, the columns added one after the other."""
-    total = np.zeros((len(X), len(centers)))
+    total = np.zeros((len(X), len(centers)), dtype=X.dtype)
     for j in range(X.shape[1]):
         total += np.square(X[:, j, None] - centers[None, :, j])
     return total
@@ -50,7 +50,7 @@ def power_above(values):
 def layout(X, weights, origin=None, rare=1 / 128):
     """Bins for the sums of these rows; it depends on the rows as a set.
 
-    The origin is 0 where the data are not farther from it than they are wide, else a round number
+    The origin is 0 where the data are not far from it for their width, else a round number
     near their middle. Units bound w |x - origin|, and the weights. A bin of b bits adds up 2^(53-b)
     rows without rounding. There are as many bins as it takes to keep 50 bits of all weights, and of
     all but a share `rare` of the w (x - origin) that are not 0.
@@ -63,7 +63,7 @@ def layout(X, weights, origin=None, rare=1 / 128):
     step = np.array([2.0 ** math.floor(math.log2(h)) if h > 0 else 1.0 for h in half])
     round_middle = np.where(half > 0, np.rint(middle / step) * step, low)
     if origin is None:
-        origin = np.where(np.abs(middle) <= 2 * half, 0.0, round_middle)
+        origin = np.where(np.abs(middle) <= 3 * half, 0.0, round_middle)
     reach = power_above(np.maximum(np.abs(high - origin), np.abs(low - origin)))
     heaviest = float(power_above(weights.max()))
     bits = 50 + math.ceil(math.log2(heaviest) - math.log2(weights.min()))
@@ -92,22 +92,48 @@ def cut(values, unit, b):
 
 
 def exact_sums(X, weights, labels, k, b):
-    """Sums of w (x - origin) and of w of clusters 0..k-1: those of the pieces, the last first.
+    """Sums of w (x - origin) and of w of clusters 0..k-1, and what rounding has cut off the former.
 
-    All sums of pieces are exact, so that it is all one how bincount adds them.
+    Those of the pieces are added, the last first. All sums of pieces are exact, so that it is all
+    one how bincount adds them.
     """
     table = np.column_stack([weights[:, None] * (X - b.origin), weights])
-    total = np.zeros((k, table.shape[1]))
+    total, low = np.zeros((2, k, table.shape[1]))
     for piece in reversed(cut(table, b.unit, b)):
-        total += np.array([np.bincount(labels, column, k) for column in piece.T]).T
-    return total[:, :-1], total[:, -1]
+        addend = np.array([np.bincount(labels, column, k) for column in piece.T]).T
+        total, error = total + addend, sum_error(total, addend)
+        low += error
+    return total[:, :-1], total[:, -1], low[:, :-1]
+
+
+def sum_error(a, b):
+    """What the float64 sum of a and b lacks to the exact one (Knuth)."""
+    total = a + b
+    part = total - a
+    return (a - (total - part)) + (b - part)
+
+
+def quotients(total, low, divisor):
+    """(total + low) / divisor, rounded once; the remainder of a product in halves (Dekker)."""
+    quotient = total / divisor
+    (a, b), (c, d) = halves(quotient), halves(divisor)
+    product = quotient * divisor
+    error = ((a * c - product) + a * d + b * c) + b * d
+    return quotient + ((total - product) - error + low) / divisor
+
+
+def halves(x):
+    """Two numbers of half the bits each that add up to x."""
+    high = x * (2.0**27 + 1)
+    high = high - (high - x)
+    return high, x - high
 
 
 def weighted_means(X, weights, labels, b=None):
     """Mean of each cluster 0..K-1 (none empty), from the exact sums of the pieces."""
     b = layout(X, weights) if b is None else b
-    total, weight_sums = exact_sums(X, weights, labels, labels.max() + 1, b)
-    return b.origin + total / weight_sums[:, None]
+    total, weight_sums, low = exact_sums(X, weights, labels, labels.max() + 1, b)
+    return b.origin + quotients(total, low, weight_sums[:, None])
 
 
 def sum_of_squares(X, weights, labels, centers):

@@ -1,6 +1,7 @@
 """Shared clusters: the hard HDP (KJ12 Algorithm 2)."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,7 @@ from twins.exact import (
     exact_sums,
     layout,
     means_within,
+    rounding_of,
     squared_distances,
     sum_of_squares,
     weighted_means,
@@ -37,6 +39,17 @@ def distances(X, centers, name):
     return squared_distances(X, centers) if name == SQUARED else divergences(X, centers, name)
 
 
+def ties(least, costs, rounding):
+    """Whether costs equal the least one, but for means that are off by the root of ``rounding``."""
+    return np.sqrt(costs) <= (1 + 2.0**-48) * (np.sqrt(least) + 2 * np.sqrt(rounding))
+
+
+def fraction_means(X, weights, labels, _):
+    """Means of Fractions."""
+    of = [labels == c for c in range(labels.max() + 1)]
+    return np.array([weights[rows] @ X[rows] / weights[rows].sum() for rows in of])
+
+
 def drop(X, sets, weights, labels, centers, lam_local, name=SQUARED):
     """Each data set gives up its cheapest local cluster while that costs less than lam_local."""
     for rows in sets:
@@ -59,20 +72,38 @@ def drop(X, sets, weights, labels, centers, lam_local, name=SQUARED):
 
 
 def hdp(
-    X, groups, lam_local, lam_global, *, weights=None, max_iter=300, begin=None, divergence=SQUARED
-):
+    X, groups, lam_local, lam_global, *, weights=None, max_iter=300, begin=None,
+    divergence=SQUARED, fractions=False,
+):  # fmt: skip
     """Algorithm 2 of KJ12. Local clusters are pairs (data set, global cluster).
 
     A divergence takes the place of the squared distance; a cluster that opens on the border of its
-    domain is moved off it. ``begin``: labels and centers of a fixed point; wherever one is
-    reached, data sets drop the local clusters that are not worth lam_local.
+    domain is moved off it. Costs tie within the rounding of means; with ``fractions`` all numbers
+    are the decimals that they are written as, and nothing is rounded. ``begin``: labels and centers
+    of a fixed point; wherever one is reached, data sets drop the local clusters that are not worth
+    lam_local.
     """
     X = np.asarray(X, dtype=float)
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
+    if fractions:
+        lam_local, lam_global = Fraction(str(lam_local)), Fraction(str(lam_global))
+        X, weights = (np.vectorize(lambda x: Fraction(str(x)), "O")(a) for a in (X, weights))
     sets = [np.flatnonzero(groups == g) for g in np.unique(groups)]
     name, euclidean = divergence, divergence == SQUARED
-    b = layout(X, weights) if euclidean else layout(X, weights, np.zeros(X.shape[1]), 0)
     means = weighted_means if euclidean else means_within
+    if fractions:
+        means, b = fraction_means, None
+    else:
+        b = layout(X, weights) if euclidean else layout(X, weights, np.zeros(X.shape[1]), 0)
+        rounding = rounding_of(X[weights > 0])
+
+    def choose(cost, weight, penalty):
+        """The cheapest cluster, and whether a new one is cheaper, by more than rounding."""
+        if fractions or not euclidean:
+            return cost.argmin(), cost.min() > penalty
+        tied, opens = ties(cost.min(), cost, weight * rounding), cost.min() > penalty
+        return tied.argmax(), opens and not ties(penalty, cost.min(), weight * rounding)
+
     mean_of_all = means(X, weights, np.zeros(len(X), dtype=int), b)[0]
 
     def center_at(x, weight, cost, penalty):
@@ -96,27 +127,32 @@ def hdp(
                 cost = weights[i] * distances(X[i : i + 1], centers, name)[0]
                 cost += [0 if p in local else lam_local for p in range(len(centers))]
                 low = max(low, cost.min() - lam_local)
-                if cost.min() > lam_local + lam_global:
+                best, opens = choose(cost, weights[i], lam_local + lam_global)
+                if opens:
                     labels[i] = len(centers)
                     new = center_at(X[i], weights[i], cost.min(), lam_local + lam_global)
                     centers = np.vstack([centers, new])
                 else:
-                    labels[i] = cost.argmin()
+                    labels[i] = best
                 local.add(labels[i])
         for rows in sets:  # step 5
             for c in np.unique(labels[rows]):
                 mine = rows[labels[rows] == c]
                 one = np.zeros(len(mine), dtype=int)
                 mean = means(X[mine], weights[mine], one, b)[0]
-                weight_sum = exact_sums(X[mine], weights[mine], one, 1, b)[1][0]
+                if fractions:
+                    weight_sum = weights[mine].sum()
+                else:
+                    weight_sum = exact_sums(X[mine], weights[mine], one, 1, b)[1][0]
                 cost = weight_sum * distances(mean[None], centers, name)[0]
                 low = max(low, cost.min())
-                if cost.min() > lam_global:
+                best, opens = choose(cost, weight_sum, lam_global)
+                if opens:
                     labels[mine] = len(centers)
                     new = center_at(mean, weight_sum, cost.min(), lam_global)
                     centers = np.vstack([centers, new])
                 else:
-                    labels[mine] = cost.argmin()
+                    labels[mine] = best
         created = len(centers) > n_before
         fixed = np.array_equal(labels, before) and not created and not dropped
         ended = fixed and (was_fixed or begin is None)
@@ -125,7 +161,10 @@ def hdp(
         centers = means(X, weights, labels, b)
         n_local = np.array([len(set(labels[rows])) for rows in sets])
         error = sum_of_squares if euclidean else partial(own_divergence, name=name)
-        sse = error(X, weights, labels, centers)
+        if fractions:
+            sse = weights @ np.square(X - centers[labels]).sum(axis=1)
+        else:
+            sse = error(X, weights, labels, centers)
         penalty = 0.0 if begin is not None else lam_global * len(centers)
         path.append(sse + lam_local * n_local.sum() + penalty)
         n_iter += 1

@@ -8,7 +8,15 @@ it is stored and the center in float64.
 import numpy as np
 
 from twins.dpmeans import Result
-from twins.exact import exact_sums, layout, nearest, prepare, sum_of_squares, without_gaps
+from twins.exact import (
+    exact_sums,
+    layout,
+    nearest,
+    prepare,
+    quotients,
+    sum_of_squares,
+    without_gaps,
+)
 
 
 def lengths(X):
@@ -61,7 +69,7 @@ def directions(X, w, labels, centers):
 
     Their rows fall to cluster 0 until the next sweep: at any center at all they cost their weight.
     """
-    total, weight_sums = exact_sums(
+    total, weight_sums, low = exact_sums(
         X, w, labels, len(centers), layout(X, w, origin=np.zeros(X.shape[1]))
     )
     size = lengths(total)
@@ -70,7 +78,11 @@ def directions(X, w, labels, centers):
         return np.zeros_like(labels), centers[:1], len(centers) > 1
     number = np.zeros(len(centers), dtype=int)
     number[kept] = np.arange(len(kept))
-    return number[labels], total[kept] / size[kept, None], len(kept) < len(centers)
+    return (
+        number[labels],
+        quotients(total[kept], low[kept], size[kept, None]),
+        len(kept) < len(centers),
+    )
 
 
 def fit(
