@@ -50,8 +50,6 @@ from smallvar._mixed.mixed_path import MixedPath
 from smallvar._plot.boundaries import BoundaryDisplay
 from smallvar._plot.clusters import ClusterDisplay
 from smallvar._plot.features import FeatureDisplay
-from smallvar._plot.groups import GroupDisplay
-from smallvar._plot.matrices import GramDisplay
 from smallvar._plot.paths import DendrogramDisplay, PathDisplay
 from smallvar._plot.profiles import ProfileDisplay
 from smallvar._plot.tracks import TrackDisplay
@@ -83,8 +81,6 @@ __all__ = [
     "DynamicTuning",
     "FeatureDisplay",
     "FeaturePath",
-    "GramDisplay",
-    "GroupDisplay",
     "HDPMeans",
     "IdentifierWarning",
     "KFeatures",

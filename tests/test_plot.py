@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 import smallvar
@@ -17,14 +16,10 @@ from smallvar import (
     DPMeans,
     DynamicMeans,
     FeatureDisplay,
-    GramDisplay,
-    GroupDisplay,
-    HDPMeans,
     KernelDPMeans,
     KFeatures,
     MixedDPMeans,
     PathDisplay,
-    PenalizedCut,
     ProfileDisplay,
     TrackDisplay,
     boundary_evidence,
@@ -87,8 +82,6 @@ def everything(path, moving):
         "dendrogram": lambda **o: DendrogramDisplay.from_path(path, **o),
         "features": lambda **o: FeatureDisplay.from_estimator(features, **o),
         "tracks": lambda **o: TrackDisplay.from_estimator(model, X, times=times, **o),
-        "groups": lambda **o: GroupDisplay.from_predictions([0, 1, 1], ["a", "a", "b"], **o),
-        "gram": lambda **o: GramDisplay.from_predictions(CLIQUES, np.arange(15) // 5, **o),
         "profiles": lambda **o: ProfileDisplay.from_estimator(mixed, **o),
         "boundaries": lambda **o: BoundaryDisplay.from_labels(X3, TRUTH, **o),
         "boundary": lambda **o: BoundaryDisplay.from_labels(
@@ -98,7 +91,7 @@ def everything(path, moving):
 
 
 NAMES = [
-    *("clusters", "path", "dendrogram", "features", "tracks", "groups", "gram", "profiles"),
+    *("clusters", "path", "dendrogram", "features", "tracks", "profiles"),
     *("boundaries", "boundary"),
 ]
 
@@ -294,7 +287,7 @@ def test_estimators_that_do_not_fit_the_rows():
     with pytest.raises(TypeError, match="max_points must be an integer"):
         ClusterDisplay.from_predictions(X3, TRUTH, max_points=1.5)
     kernel = KernelDPMeans(lam=5.0, kernel="precomputed").fit(np.eye(4))
-    with pytest.raises(ValueError, match="got a precomputed kernel: draw it by GramDisplay"):
+    with pytest.raises(ValueError, match="got a precomputed kernel: draw it by imshow"):
         ClusterDisplay.from_estimator(kernel, np.eye(4))
 
 
@@ -542,106 +535,6 @@ def test_tracks_in_the_order_of_categories():
     drawn = np.concatenate([points.get_offsets() for points in display.ax_.collections])
     for row, step in ((0, 1), (1, 0), (2, 2), (3, 0)):
         assert any(np.array_equal(point, [step, X[row, 0]]) for point in drawn)
-
-
-# Groups and matrices
-
-
-def test_groups():
-    X = np.array([[0.0], [1.0], [10.0], [0.5], [20.0], [21.0]])
-    names = ["a", "a", "a", "b", "b", "b"]
-    model = HDPMeans(lam_local=2.0, lam_global=5.0).fit(X, groups=names)
-    display = GroupDisplay.from_estimator(model, names)
-    expected = [[sum(model.labels_[:3] == k) for k in range(3)]]
-    expected += [[sum(model.labels_[3:] == k) for k in range(3)]]
-    assert display.counts.tolist() == np.array(expected).tolist()
-    image = display.ax_.images[0].get_array()
-    shared = int(np.argmax((display.counts > 0).sum(axis=0)))  # comes first
-    assert display.ax_.get_xticklabels()[0].get_text() == str(shared)
-    assert image[:, 0].tolist() == pytest.approx([2 / 3, 1 / 3])
-    assert np.ma.getmaskarray(image).sum() == 2
-    assert "2 data sets, 3 clusters\n1 shared by two or more" in display.ax_.get_title()
-
-
-def test_bad_groups():
-    model = HDPMeans(lam_local=2.0, lam_global=5.0).fit([[0.0], [9.0]], groups=[0, 1])
-    with pytest.raises(ValueError, match="groups must have one entry for each of them"):
-        GroupDisplay.from_estimator(model, [0, 1, 1])
-    with pytest.raises(ValueError, match="groups must be one-dimensional and not empty"):
-        GroupDisplay.from_predictions([], [])
-    with pytest.raises(ValueError, match=r"groups must have shape \(2,\), got \(2, 2\)"):
-        GroupDisplay.from_predictions([0, 1], [("a", 1), ("b", 2)])
-    with pytest.raises(ValueError, match="groups must be one-dimensional"):
-        GroupDisplay.from_predictions([0, 1], 3)
-    with pytest.raises(ValueError, match="groups must be all numbers or all strings"):
-        GroupDisplay.from_predictions([0, 1], np.array([1, "a"], dtype=object))
-    with pytest.raises(ValueError, match=r"labels must be of shape \(2,\)"):
-        GroupDisplay.from_predictions([0], ["a", "b"])
-    with pytest.raises(NotFittedError, match="this HDPMeans has no labels_"):
-        GroupDisplay.from_estimator(HDPMeans(lam_local=2.0, lam_global=5.0), [0, 1])
-    with pytest.raises(ValueError, match="at least one cluster, got none"):
-        GroupDisplay.from_predictions([-1, -1], [0, 1])
-
-
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, sparse.coo_matrix])
-def test_matrix_is_sorted(form):
-    order = RNG.permutation(15)
-    labels = (np.arange(15) // 5)[order]
-    shuffled = CLIQUES[np.ix_(order, order)]
-    display = GramDisplay.from_predictions(form(shuffled), labels)
-    rows = np.argsort(labels, kind="stable")
-    assert np.array_equal(display.pixels, shuffled[np.ix_(rows, rows)])
-    assert np.array_equal(display.ax_.images[0].get_array(), display.pixels)
-    ticks = display.ax_.get_xticks()
-    assert ticks.tolist() == [2.5, 7.5, 12.5]
-
-
-def test_large_matrices_are_drawn_as_means():
-    labels = np.repeat([0, 1, 1, 1], 700)
-    A = sparse.csr_array((labels[:, None] == labels).astype(float))
-    display = GramDisplay.from_predictions(A, labels)
-    assert display.pixels.shape == (700, 700)
-    assert display.labels.tolist() == [1, 0] and display.sizes.tolist() == [2100, 700]
-    assert np.array_equal(np.unique(display.pixels), [0.0, 1.0])
-    dense = GramDisplay.from_predictions(A.toarray(), labels)
-    assert np.array_equal(dense.pixels, display.pixels)
-    assert "mean of 4 by 4 entries" in display.figure_.axes[1].get_ylabel()
-
-
-def test_gram_of_estimators():
-    kernel = KernelDPMeans(lam=5.0, gamma=0.01).fit(X3)
-    display = GramDisplay.from_estimator(kernel, X3)
-    assert display.pixels.diagonal() == pytest.approx(np.ones(90))
-    assert display.name == "rbf kernel"
-    few = GramDisplay.from_estimator(kernel, X3, max_points=20)
-    assert few.pixels.shape == (20, 20) and "90 rows, 20 of them" in few.ax_.get_title()
-    with pytest.raises(ValueError, match="X must have 2 columns, got 1"):
-        GramDisplay.from_estimator(kernel, X3[:, :1])
-    with pytest.raises(ValueError, match="NaN"):
-        GramDisplay.from_estimator(kernel, np.full((90, 2), np.nan))
-    with pytest.raises(TypeError, match="max_points must be an integer"):
-        GramDisplay.from_estimator(kernel, X3, max_points="all")
-    graph = PenalizedCut(lam=-0.5, random_state=0).fit(CLIQUES)
-    with pytest.raises(ValueError, match="max_points must be None for a matrix that is given"):
-        GramDisplay.from_estimator(graph, CLIQUES, max_points=3)
-    assert GramDisplay.from_estimator(graph, CLIQUES).name == "link"
-    with pytest.raises(TypeError, match="estimator must have a kernel or be of graphs"):
-        GramDisplay.from_estimator(DPMeans(random_state=0).fit(X3), X3)
-
-
-@pytest.mark.parametrize(
-    ("matrix", "message"),
-    [
-        (np.ones((2, 3)), "matrix must be square, got shape (2, 3)"),
-        (np.ones(3), "matrix must be a matrix of numbers, got shape (3,)"),
-        ([["a"]], "matrix must be a matrix of numbers"),
-        (np.full((2, 2), np.nan), "matrix must be finite"),
-        (np.ones((3, 3)), "labels must be of shape (3,)"),
-    ],
-)
-def test_bad_matrices(matrix, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        GramDisplay.from_predictions(matrix, [0, 0])
 
 
 # Boundaries

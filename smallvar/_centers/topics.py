@@ -110,7 +110,6 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     --------
     HDPMeans : The same for points, by squared distances.
     BregmanDPMeans : Clusters of whole rows of counts.
-    GroupDisplay : Picture of the topics in classes of documents.
 
     Notes
     -----

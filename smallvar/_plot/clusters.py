@@ -70,7 +70,6 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
 
     See Also
     --------
-    GramDisplay : For clusters that are known by a kernel or a graph.
     ProfileDisplay : For clusters of tables with words or gaps, of MixedDPMeans.
 
     Examples
@@ -124,7 +123,7 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
             and estimator.kernel == "precomputed"
         ):
             raise ValueError(
-                "X must be rows of data, got a precomputed kernel: draw it by GramDisplay, or the "
+                "X must be rows of data, got a precomputed kernel: draw it by imshow, or the "
                 "rows that it is of by from_predictions"
             )
         if hasattr(estimator, "cluster_parameters_"):  # of columns of several kinds
