@@ -184,9 +184,9 @@ def test_equals_twin_from_given_labels(seed, cut):
 @seeds(60)
 def test_batch_equals_kernel_twin(seed, cut):
     """The candidates tried are enough to find what all means in the kernel's space give."""
-    A = random_graph(seed, alone=False)
+    A = linked(random_graph(seed, alone=False))
     wave = np.sin(1 + np.arange(len(A)))
-    A = linked(A) * (1 + 0.1 * np.outer(wave, wave))  # no ties
+    A = A * (1 + 0.1 * np.outer(wave, wave)) if seed % 3 else np.ceil(A)  # without ties, and with
     lam = penalty(seed, A, cut) * (1.5 if seed % 3 else 1)
     init = np.random.default_rng(seed).integers(5, size=len(A))
     model = fit(A, lam, cut=cut, algorithm="batch", init=init)
@@ -196,6 +196,12 @@ def test_batch_equals_kernel_twin(seed, cut):
     np.testing.assert_allclose(model.objective_path_, twin.path, rtol=1e-9, atol=1e-9)
     assert model.objective_ <= twins.graph.cut_value(A, start, cut) + lam * (start.max() + 1) + 1e-9
     check(model, A)
+
+
+def test_batch_takes_the_lowest_cluster_at_a_tie():
+    """Each of two nodes is as near to the other one as to itself."""
+    model = fit(np.array([[0.0, 1.0], [1.0, 0.0]]), -0.2, algorithm="batch", init=[0, 1])
+    assert model.labels_.tolist() == [0, 0] and model.objective_ == -0.2
 
 
 def single_moves(A, labels):

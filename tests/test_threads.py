@@ -14,6 +14,7 @@ import threadpoolctl
 from helpers import learned_arrays
 from problems import blobs, planted_features
 from sklearn.base import clone
+from sklearn.datasets import make_blobs
 
 import smallvar
 from smallvar import (
@@ -22,12 +23,16 @@ from smallvar import (
     DPMeans,
     DynamicMeans,
     HDPMeans,
+    KernelDPMeans,
+    KernelHDPMeans,
     KFeatures,
     MiniBatchDPMeans,
     MixedDPMeans,
     RobustDPMeans,
     SegmentMeans,
     ShapeMeans,
+    SpectralDPMeans,
+    SpectralDynamicMeans,
     SphericalDPMeans,
     _sweeps,
     farthest_first_lambda,
@@ -53,6 +58,27 @@ def test_openmp_is_on_with_gcc():
     """A failed probe must not be silent."""
     if not config.openmp_enabled() and os.environ.get("SMALLVAR_OPENMP") != "0":
         assert not sys.platform.startswith("linux")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelDPMeans(kernel="linear"),
+        KernelDPMeans(algorithm="collapsed"),
+        KernelHDPMeans(kernel="linear"),
+        SpectralDPMeans(random_state=0),
+        SpectralDynamicMeans(lam=0.5, random_state=0),
+    ],
+    ids=str,
+)
+def test_bits_do_not_depend_on_threads_of_blas(model):
+    """Of products, and of eigenvectors."""
+    X, _ = make_blobs(600, 67, centers=8, random_state=0)
+    learned = []
+    for n_threads in (1, 2):
+        with threadpoolctl.threadpool_limits(n_threads, "blas"):
+            learned.append(learned_arrays(clone(model).fit(X)))
+    assert learned[0] == learned[1]
 
 
 @needs_openmp

@@ -13,7 +13,7 @@ import reprlib
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from numbers import Real
 from typing import Any, ParamSpec
 
@@ -194,7 +194,7 @@ def _at_the_end(fit):
     def changed_at_the_end(self, *args, **options):
         if fit.__name__ == "fit" and callbacks_wanted(self):
             return as_task(self, *args, **options)
-        with working_copy(self) as copy:
+        with self._blas(), working_copy(self) as copy:
             if IDS_RECORD in vars(copy):  # ids of `renumber`, for the clusters of one fit
                 del copy.cluster_ids_, vars(copy)[IDS_RECORD]
             fit(copy, *args, **options)
@@ -211,7 +211,8 @@ def _of_one_fit(method):
 
     @functools.wraps(method)
     def with_one_fit(self, *args, **options):
-        return method(copy_of(self), *args, **options)
+        with self._blas():
+            return method(copy_of(self), *args, **options)
 
     with_one_fit.is_of_one_fit = True
     return with_one_fit
@@ -229,6 +230,8 @@ class FitMixin(CallbackMixin):
         "https://smallvar.readthedocs.io/en/stable/generated/"
         "{estimator_module}.{estimator_name}.html"
     )
+
+    _blas = staticmethod(nullcontext)  # the context in which fits and other methods use BLAS
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)

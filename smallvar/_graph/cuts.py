@@ -180,7 +180,7 @@ class CutDescent:
             _, labels = np.unique(labels, return_inverse=True)
             labels = labels.astype(np.int32)
             sweep = make_sweep(labels)
-            if sweep.objective() > value:  # by rounding alone
+            if sweep.objective() > value + self.tie:  # by rounding alone
                 labels, moved, sweep = previous, 0, make_sweep(previous)
             value = sweep.objective()
             self._record(value, sweep.k, len(self.graph), moved)

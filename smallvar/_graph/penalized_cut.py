@@ -5,6 +5,7 @@ The estimator ``PenalizedCut`` and the function ``cut_path`` for a range of pena
 """
 
 import math
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.sparse import sparray, spmatrix
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from smallvar._core.config import one_blas_thread
 from smallvar._core.estimator import FitMixin, keywords_only, warn_not_converged
 from smallvar._core.fit_loop import best_of
 from smallvar._core.progress import callback_for
@@ -239,6 +241,10 @@ class PenalizedCut(FitMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
         self.verbose = verbose
+
+    def _blas(self):
+        """Only "batch" computes eigenvectors, whose bits depend on the number of threads."""
+        return one_blas_thread() if self.algorithm == "batch" else nullcontext()
 
     def fit(self, X: "ArrayLike | sparray | spmatrix | Graph", y: object = None) -> Self:
         """Cluster the nodes of a graph.

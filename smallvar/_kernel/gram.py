@@ -25,6 +25,7 @@ from sklearn.metrics.pairwise import (
 )
 from sklearn.utils.validation import check_is_fitted
 
+from smallvar._core.config import one_blas_thread
 from smallvar._core.estimator import Estimator
 from smallvar._core.validation import (
     DTYPES,
@@ -269,9 +270,10 @@ class KernelEstimator(Estimator):
     """
 
     _gamma_scale = GAMMA_SCALE
+    _blas = staticmethod(one_blas_thread)  # the bits of products depend on the number of threads
 
     def _threads(self):
-        return 1  # all parallel work is in BLAS, whose threads the user sets
+        return 1
 
     def _validate(self, X: Any, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         return in_row_order(super()._validate(X, reset=reset, least=least))

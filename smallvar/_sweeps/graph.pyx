@@ -367,12 +367,12 @@ cdef class BatchSweep(GraphSweep):
         return moved
 
     cdef Py_ssize_t choose(self, Py_ssize_t i, Py_ssize_t lowest) noexcept nogil:
-        """The cheapest cluster of node i, its own where that is a tie; -1: a new one is cheaper.
+        """The cheapest cluster of node i, the lowest at a tie; -1: a new one is cheaper.
 
         Of clusters without links to the node only the one of the lowest height can be the cheapest.
         """
         cdef Py_ssize_t e, m, c, n_touched = 0, assigned = self.label[i], target
-        cdef double size = self.size[i], diagonal = self.shift * size - self.out[i], best = HUGE_VAL, stay = HUGE_VAL
+        cdef double size = self.size[i], diagonal = self.shift * size - self.out[i], best = HUGE_VAL
         cdef Cluster* cluster
         for e in range(self.indptr[i], self.indptr[i + 1]):
             self.touch(self.label[self.indices[e]], self.weight[e], &n_touched)
@@ -388,14 +388,10 @@ cdef class BatchSweep(GraphSweep):
             cluster = self.clusters + c
             self.cost[m] = diagonal / size - 2.0 * cluster.link / cluster.size + size * self.height(c)
             best = min(best, self.cost[m])
-            if c == assigned:
-                stay = self.cost[m]
         target = self.first_within_tie(n_touched, best, -1)
         self.end_visit(n_touched)
-        if stay <= best + self.tie:
-            target = assigned
-        if best > self.lam + self.shift + self.tie and self.clusters[assigned].count > 1:
-            target = -1
+        if best > self.lam + self.shift + self.tie:  # a node that is alone has a cluster of its own
+            target = assigned if self.clusters[assigned].count == 1 else -1
         return target
 
 

@@ -167,7 +167,7 @@ def cut_multilevel(A, lam, cut, labels=None):
 def cut_batch(A, lam, cut, labels):
     """Weighted kernel DP-means (KJ12 Algorithm 1) from given labels, with the kernel above.
 
-    A node stays at a tie, and one that is alone opens no cluster.
+    A node that is alone stays where it would open a cluster.
     """
     shift = cut_shift(A, cut)
     K, w = cut_kernel(A, shift, cut)
@@ -179,10 +179,11 @@ def cut_batch(A, lam, cut, labels):
         labels = labels.copy()
         for i in range(len(A)):
             cost = np.array([w[i] * (K[i, i] - 2 * m @ K[i] + m @ K @ m) for m in means])
-            if cost.min() > threshold + 1e-12 and (before == before[i]).sum() > 1:
-                labels[i] = len(means)
-                means.append(np.eye(len(A))[i])
-            elif not cost[before[i]] <= cost.min() + 1e-12:
+            if cost.min() > threshold + 1e-12:
+                if (before == before[i]).sum() > 1:
+                    labels[i] = len(means)
+                    means.append(np.eye(len(A))[i])
+            else:
                 labels[i] = np.flatnonzero(cost <= cost.min() + 1e-12)[0]
         labels, _ = without_gaps(labels)
         path.append(cut_value(A, labels, cut) + lam * (labels.max() + 1))
