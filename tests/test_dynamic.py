@@ -13,6 +13,7 @@ import twins.penalty
 from helpers import assert_refuses, never_rises, seeds
 from problems import blobs
 from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
@@ -432,6 +433,32 @@ def test_auto_finds_the_tracks():
         X, truth, times = map(np.concatenate, (X, truth, times))
         model = DynamicMeans(random_state=0).fit(X, times=times)
         assert len(model.tracks_) == len(set(zip(truth, model.labels_, strict=True))) == 5
+
+
+def storms(rng):
+    """Six-hourly positions of 29 storms of three years, and their times, in hours."""
+    X, times = [], []
+    for storm in range(29):
+        n, begin = rng.integers(8, 50), rng.integers(0, 480) + 1460 * (storm % 3)
+        speed = rng.normal(0.0, 0.1, (n, 2)).cumsum(axis=0) - [0.8, -0.3]
+        X.append(rng.uniform([-95, 10], [-20, 25]) + speed.cumsum(axis=0))
+        times.append(6 * np.arange(begin, begin + n))
+    return np.concatenate(X), np.concatenate(times)
+
+
+def test_defaults_say_when_they_do_not_suit_a_record():
+    """Steps of unequal length with a row a cluster, and nothing given."""
+    X, times = storms(np.random.default_rng(0))
+    dates = np.datetime64("2020-01-01") + times.astype("m8[h]")
+    for when in (times, times / 24.0, dates):
+        with pytest.warns(UserWarning, match="apart.*tune_dynamic finds lam.* and step counts"):
+            DynamicMeans(random_state=0).fit(X, times=when)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DynamicMeans(random_state=0).fit(X, times=times, step=6)
+        DynamicMeans(lam=25, t_q=8, k_tau=1.1).fit(X, times=times)
+        DynamicMeans(random_state=0).fit(X, times=np.unique(times, return_inverse=True)[1])
+        DynamicMeans(random_state=0).fit(X.repeat(3, axis=0), times=times.repeat(3))
 
 
 @pytest.mark.parametrize("X", [line(3), line(2, 2, 2), line(0, 1)])
@@ -1723,12 +1750,15 @@ def test_tuning_of_a_long_record_uses_a_part_of_it(monkeypatch):
         ({"k_tau": [1.0, 0.5]}, "k_tau must be >= 1, got 0.5"),
         ({"k_tau": "auto"}, "k_tau must be None, a number or numbers, got"),
         ({"n_init": 0}, "n_init must be >= 1, got 0"),
+        ({"X": np.nan}, "NaN.* in column 0 at position 0: fill it"),
+        ({"X": None}, "^DynamicMeans takes dense data only"),
     ],
 )
 def test_bad_input_of_tuning(change, message):
     X, times = np.arange(12.0).reshape(6, 2), np.repeat(np.arange(3), 2)
     if "X" in change:
-        X, change = np.zeros((6, 2)), {}
+        X = csr_array(X) if change["X"] is None else np.full((6, 2), change["X"], dtype=float)
+        change = {}
     elif "times" in change:
         times, change = np.zeros(6, dtype=int), {}
     with pytest.raises((ValueError, TypeError), match=message):

@@ -5,6 +5,7 @@ The time steps are those of ``MovingClusters``; a step is clustered by the compi
 """
 
 import math
+import warnings
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -12,7 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import NO_CAP, best_of
-from smallvar._core.validation import check_number, check_reach, learned, mean_weight
+from smallvar._core.validation import (
+    check_number,
+    check_reach,
+    learned,
+    level_of_caller,
+    mean_weight,
+)
 from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.path import find_path
 from smallvar._selection.penalty import (
@@ -26,6 +33,9 @@ from smallvar._sweeps.dynamic import DynamicStep
 from smallvar._sweeps.in_order import assign
 from smallvar._time.moving import ClusteredStep, MovingClusters
 from smallvar._time.rule_step import RuleStep, rule_of
+
+LONE_ROWS = 2.0  # rows of a cluster at a time, on average: below, most are alone
+UNEQUAL = 2  # ratio of the longest to the shortest time from one step to the next
 
 
 class _DynamicStart(NamedTuple):
@@ -185,7 +195,9 @@ default="squared_euclidean"
     revives a cluster, it is w / (10 (gamma + w)) of the way to the mean of the batch until the
     sweep ends, unless that is dearer than another choice; "farthest-first" has such centers, too.
 
-    To tune: first ``lam`` on single batches, then ``t_q`` and ``k_tau`` on the sequence.
+    To tune: :func:`tune_dynamic`, or first ``lam`` on single batches, then ``t_q`` and ``k_tau`` on
+    the sequence. ``fit`` warns where clusters have about one row at a time and times are unequally
+    far apart, without ``step`` and any number for the penalties: the first batch says little then.
 
     References
     ----------
@@ -350,7 +362,25 @@ default="squared_euclidean"
         self : estimator
             The fitted estimator.
         """
-        return self._fit(X, sample_weight, times, step)
+        self._fit(X, sample_weight, times, step)
+        if step is None and isinstance(self.lam, str) and self.t_q is self.q is None:
+            self._warn_of_gaps()
+        return self
+
+    def _warn_of_gaps(self):
+        """Warn if steps differ in length, and each has about one row of a cluster."""
+        n_seen, times = sum(map(len, self.tracks_.values())), self.times_
+        if not len(self.labels_) < LONE_ROWS * n_seen:
+            return
+        gaps = np.diff(times) if times.dtype.kind in "iufM" else times[:0]
+        if len(gaps) and gaps.max() >= UNEQUAL * gaps.min():
+            warnings.warn(
+                f"times are {gaps.min()} to {gaps.max()} apart, clusters have about one row at a "
+                "time, and the parameters follow from the first rows: smallvar.tune_dynamic finds "
+                "lam, t_q and k_tau for the record, and step counts the time without rows",
+                UserWarning,
+                stacklevel=level_of_caller(),
+            )
 
     def partial_fit(
         self,

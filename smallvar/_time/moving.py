@@ -18,7 +18,12 @@ from sklearn.base import ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from smallvar._core.estimator import Estimator, warn_not_converged
+from smallvar._core.estimator import (
+    Estimator,
+    check_parameters,
+    usable_rows,
+    warn_not_converged,
+)
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.row_names import exact_array, read_times, several_kinds
@@ -505,23 +510,14 @@ class MovingClusters(ClusterMixin, Estimator):
 
     def _fit(self, X, sample_weight, times, step):
         """Cluster all time steps, from scratch: the implementation of ``fit``."""
-        X, weight, steps = self._checked_record(X, sample_weight, times, step)
         n_threads = self._threads()
+        X, weight, steps = checked_record(self, X, sample_weight, times, step)
         self._reset(X.shape[1], True)
         with self._restored_on_error():
             if not self._fit_steps(X, weight, steps, n_threads):
                 warn_not_converged(self, self.n_iter_, " of a time step")
         self._warn_if_single()
         return self
-
-    def _checked_record(self, X, sample_weight, times, step):
-        """Checked rows and weights of a record, and its TimeSteps."""
-        self._check_parameters()
-        self._threads()
-        X = self._validate(X, reset=True)
-        check_reach(X)
-        weight = check_step_weights(sample_weight, X)
-        return X, weight, time_steps(times, step, X.shape[0], weight)
 
     def _warn_if_single(self):
         """Warn if the penalty rests on a single cluster, and the data do not clearly have one."""
@@ -542,6 +538,15 @@ class MovingClusters(ClusterMixin, Estimator):
                 labels[step.weightless] = self._nearest(X[step.weightless], False, n_threads)
         self.labels_ = labels
         return converged
+
+
+def checked_record(estimator, X, sample_weight, times, step):
+    """Checked rows and weights of a record, and its TimeSteps; sets the columns of an estimator."""
+    check_parameters(estimator)
+    X, _ = usable_rows(estimator, X)
+    check_reach(X)
+    weight = check_step_weights(sample_weight, X)
+    return X, weight, time_steps(times, step, X.shape[0], weight)
 
 
 def check_step_weights(sample_weight, X):

@@ -20,6 +20,7 @@ from smallvar._core.validation import check_number, mean_weight, shown
 from smallvar._selection.columns import recorded
 from smallvar._selection.penalty import farthest_first
 from smallvar._time.dynamic import DynamicMeans
+from smallvar._time.moving import checked_record
 
 T_QS, K_TAUS = (1.5, 2.0, 3.0, 5.0, 8.0, 15.0), (1.0, 1.05, 1.2, 1.6, 2.5)
 FIRST_T_QS, FIRST_K_TAU = (2.0, 8.0), 1.05  # with which lam is tried first
@@ -36,7 +37,8 @@ class RecordCriterion:
     """Minus twice the log-likelihood of rows and labels of a record: see :func:`.tune_dynamic`.
 
     ``steps`` are the rows of each time step, ``weights`` their weights, ``numbers`` the numbers of
-    the steps. A new center is Gaussian like all rows together. The numbers of new clusters are
+    the steps. A new center is Gaussian like all rows together, and its term the expectation of that
+    density's logarithm. The numbers of new clusters are
     Poisson; a cluster ends with one probability after each of its steps, and is unseen with
     another; a step's labels have the code of ``label_code``.
     """
@@ -121,33 +123,33 @@ def _binary_code(a, b):
     return float(xlogy(a + b, a + b) - xlogy(a, a) - xlogy(b, b))
 
 
-class _Reader(DynamicMeans):
-    """Checks what is given as DynamicMeans does, and takes the part of a record that is used."""
+def _part_used(model, X, times, sample_weight, step):
+    """Rows, weights, step numbers and criterion of the part of a record that is used; all weights.
 
-    def read(self, X, times, sample_weight, step, seed):
-        """Rows, weights, step numbers and criterion of the part that is used; weights of all."""
-        X, weight, steps = self._checked_record(X, sample_weight, times, step)
-        # tau has the unit of one over a weight, so it is chosen for weights of mean 1
-        scaled = None if weight is None else weight / mean_weight(weight)
-        rng, used, numbers, now, n_rows = np.random.RandomState(seed), [], [], -1, 0
-        for each in steps:
-            now += each.elapsed
-            rows = np.asarray(each.rows)
-            if len(rows) > MOST_STEP_ROWS:
-                rows = np.sort(rng.permutation(rows)[:MOST_STEP_ROWS])
-            n_rows += len(rows)
-            if n_rows > MOST_ROWS_USED and len(used) > 1:
-                break
-            used.append(rows)
-            numbers.append(now)
-        if len(used) < 2:
-            raise ValueError("times must have at least two steps, got 1")
-        sizes, rows = [len(step) for step in used], np.concatenate(used)
-        X, weight = X[rows], None if scaled is None else scaled[rows]
-        mass = np.ones(len(rows)) if weight is None else weight
-        parts = np.split(np.arange(len(rows)), np.cumsum(sizes)[:-1])
-        criterion = RecordCriterion([X[p] for p in parts], [mass[p] for p in parts], numbers)
-        return X, weight, np.repeat(numbers, sizes), criterion, scaled
+    They are checked as by ``fit`` of the model, which also has the seed of the rows drawn.
+    """
+    X, weight, steps = checked_record(model, X, sample_weight, times, step)
+    # tau has the unit of one over a weight, so it is chosen for weights of mean 1
+    scaled = None if weight is None else weight / mean_weight(weight)
+    rng, used, numbers, now, n_rows = np.random.RandomState(model.random_state), [], [], -1, 0
+    for each in steps:
+        now += each.elapsed
+        rows = np.asarray(each.rows)
+        if len(rows) > MOST_STEP_ROWS:
+            rows = np.sort(rng.permutation(rows)[:MOST_STEP_ROWS])
+        n_rows += len(rows)
+        if n_rows > MOST_ROWS_USED and len(used) > 1:
+            break
+        used.append(rows)
+        numbers.append(now)
+    if len(used) < 2:
+        raise ValueError("times must have at least two steps, got 1")
+    sizes, rows = [len(step) for step in used], np.concatenate(used)
+    X, weight = X[rows], None if scaled is None else scaled[rows]
+    mass = np.ones(len(rows)) if weight is None else weight
+    parts = np.split(np.arange(len(rows)), np.cumsum(sizes)[:-1])
+    criterion = RecordCriterion([X[p] for p in parts], [mass[p] for p in parts], numbers)
+    return X, weight, np.repeat(numbers, sizes), criterion, scaled
 
 
 @dataclass(frozen=True)
@@ -241,7 +243,9 @@ def tune_dynamic(
     In p the rows of a cluster are Gaussian about its center, with one variance s^2 for all
     directions and clusters, and centers take Gaussian steps of variance r s^2, which gives a
     density of each step's rows given the earlier ones (Kalman, 1960). s^2, r, and the rates at
-    which clusters are born, end and pause are those of the greatest likelihood. Correlated columns
+    which clusters are born, end and pause are those of the greatest likelihood. The first center of
+    a cluster counts as what is expected of one that is drawn like all rows, wherever it lies.
+    Correlated columns
     count as (tr C)^2 / tr C^2 (Satterthwaite, 1946), with C the covariance of all rows. So clusters
     have to be about round and alike: the finer a cloud without clusters is divided, the better or
     worse is it described, and then ``lam`` is better given.
@@ -265,11 +269,9 @@ def tune_dynamic(
     check_number(n_init, "n_init", low=1, integer=True)
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     settings: dict[str, Any] = {"n_init": n_init, "random_state": seed, "n_threads": n_threads}
-    record = X, times, sample_weight, step, seed
-    X_used, weight, time, criterion, scaled = _Reader(lam=1.0, **settings, verbose=verbose).read(
-        *record
-    )
     n_threads = resolve_threads(n_threads)
+    model = DynamicMeans(lam=1.0, **settings, verbose=verbose)
+    X_used, weight, time, criterion, scaled = _part_used(model, X, times, sample_weight, step)
     options = {
         "lam": _values(lam, "lam", lambda: _lams(X_used, time, n_threads)),
         "t_q": _values(t_q, "t_q", lambda: T_QS),
