@@ -256,8 +256,11 @@ class Kernel:
 def in_row_order(X: NDArray[Any]) -> NDArray[Any]:
     """The array itself, or a copy where its rows do not lie one after another.
 
-    BLAS, and so a kernel, rounds otherwise for arrays in another order.
+    BLAS, and so a kernel, rounds otherwise for arrays in another order. Sparse rows get index
+    arrays of one type, as functions of scipy take them.
     """
+    if issparse(X):
+        return csr_array((X.data, X.indices, X.indptr), shape=X.shape)
     return np.ascontiguousarray(X)
 
 

@@ -15,7 +15,7 @@ from sklearn.base import ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, gen_batches
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.config import resolve_threads
 from smallvar._core.eigen import (
@@ -28,19 +28,14 @@ from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import best_of
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.groups import first_appearance
-from smallvar._core.tables import opened, types_of
 from smallvar._core.validation import (
-    DTYPES,
-    aligned,
     check_lam,
     check_number,
     check_option,
     check_reach,
-    check_sparse,
     check_symmetric,
     check_verbose,
     check_weights,
-    explained,
     mean_weight,
     varying_columns,
 )
@@ -49,8 +44,6 @@ from smallvar._kernel.gram import (
     Gram,
     KernelEstimator,
     block_size,
-    check_gram,
-    in_row_order,
     warn_remote,
 )
 from smallvar._kernel.relaxation import (
@@ -297,30 +290,14 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _validate(self, X: Any, *, reset: bool, least: int = 1) -> Any:
-        X = check_sparse(opened(X), type(self).__name__, True)
-        with explained(X):
-            X = validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype=types_of(X, DTYPES),
-                accept_sparse="csr",
-                ensure_min_samples=least,
-            )
-        return csr_array(X) if issparse(X) else in_row_order(aligned(X))
+    _takes_sparse = True
 
     def _validate_kernel(self, X: Any, *, reset: bool, least: int = 1) -> Any:
-        if not issparse(X):
-            X = super()._validate_kernel(X, reset=reset, least=least)
-            if reset:
-                self._varying = varying_columns(X) if self._drops_constant_columns(X) else None
+        X = super()._validate_kernel(X, reset=reset, least=least)
+        if reset:
+            self._varying = varying_columns(X) if self._drops_constant_columns(X) else None
+            if not issparse(X):
                 warn_remote(self, self._columns(X))
-        else:
-            X = self._validate(X, reset=reset, least=least)
-            self._varying = None if reset else self._varying
-            if reset and self._kernel_is("precomputed"):
-                check_gram(X)
         check_reach(X)
         return X
 
@@ -570,8 +547,3 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         check_is_fitted(self)
         check_number(self.max_memory, "max_memory", low=0, low_open=True)
         return self._nearest(self._columns(self._validate_kernel(X, reset=False)))
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags

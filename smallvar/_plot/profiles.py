@@ -29,7 +29,6 @@ FULL = 3.0  # standard deviations from all rows: the color is deepest
 DEEPEST = 0.75  # largest share of the color in a cell, so that letters can be read
 LETTERS = (4.0, 9.0)  # smallest and largest size of letters, in points
 LINES, LONGEST_LINE = 4, 30  # largest number of lines in a cell, and of letters in a line
-NO_END = r"(?<=±) | (?=\d+%)|(?<=%) (?=of \d)|(?<=% of) "  # no line ends at these spaces
 NAMES = 40.0  # height of the names of columns, in points
 
 

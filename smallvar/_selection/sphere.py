@@ -27,7 +27,6 @@ from smallvar._sweeps.rows import UNSOUND
 
 # directions in which clusters have covariances of their own: of more columns, the longest ones
 OWN_DIRECTIONS = 128
-SUBSPACE_ROWS = 1024  # rows that these directions are found from
 # rows for each direction, and two, that the pooled variance counts for in the covariance of a
 # cluster. Of 2, 3, 4, 6, 8 and 16, from 6 on generated clusters of few rows were found
 PRIOR_ROWS = 6
