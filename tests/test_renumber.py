@@ -373,6 +373,9 @@ def test_wrong_input():
         renumber(model, like=DPMeans(random_state=0).fit(X[:, :1]))
     with pytest.raises(ValueError, match="X must have the 400 rows"):
         renumber(model, X[:10], like=model)
+    for other in (X, csr_matrix(X)):  # whose squares are beyond float64
+        with pytest.raises(ValueError, match="X must be finite, and must not change"):
+            renumber(model, other * 1e200)
     with pytest.raises(ValueError, match="like must have centers as the model has, got directions"):
         renumber(model, like=SphericalDPMeans(random_state=0).fit(X))
     with pytest.raises(ValueError, match="max_move must be > 0"):

@@ -16,6 +16,7 @@ from smallvar._centers.minibatch import MiniBatchDPMeans
 from smallvar._centers.shapes import ShapeMeans
 from smallvar._centers.sphere_problem import ERROR_SHARE
 from smallvar._centers.spherical import SphericalDPMeans
+from smallvar._core.lapack import need_finite
 from smallvar._core.validation import unit_of
 from smallvar._mixed.mixed_dpmeans import MixedDPMeans
 
@@ -134,6 +135,7 @@ def nonzero(values):
     return np.where(values == 0.0, 1.0, values)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def of_rows(X, w, labels, k, centers):
     """Means (unless given) and variances about them of the rows of each cluster."""
     used = np.flatnonzero((labels >= 0) & (w > 0))
@@ -148,13 +150,13 @@ def of_rows(X, w, labels, k, centers):
         # sum w (x - c)^2 = sum w x^2 - 2 c sum w x + c^2 sum w
         squares = (share @ X.multiply(X)).toarray() - 2 * centers * (share @ X).toarray()
         variances = np.maximum(squares / weights + centers**2, 0.0)
-        return centers, variances
+        return centers, need_finite(variances)
     size = max(1, BLOCK // X.shape[1])
     for start in range(0, len(used), size):
         rows = used[start : start + size]
         differences = np.square(X[rows] - centers[labels[rows]])
         variances += share[:, rows] @ differences
-    return centers, variances / weights
+    return centers, need_finite(variances / weights)
 
 
 def without_rows(model, labels, weights):
