@@ -1268,7 +1268,8 @@ class Run:
         name = self.case.name
         X = self.space[about["X"]]
         if name == "MixedDPMeans":
-            self.check_mixed(m, X, about)
+            if np.isfinite(prices(m)).all():  # else nothing is worth a cluster, as below
+                self.check_mixed(m, X, about)
             return
         n = X.number_of_nodes() if isinstance(X, nx.Graph) else np.shape(X)[0]
         need(
