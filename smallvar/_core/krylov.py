@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from smallvar._core.lapack import is_positive_definite, stoppable, stoppable_if_large
+from smallvar._core.lapack import all_pairs, eigenvalues, is_positive_definite, stoppable
 
 LEAST_KRYLOV_ROWS = 600  # for fewer rows a dense solver is as fast
 KRYLOV_COLUMNS = 24  # columns of a product: fewer take as long, since the matrix has to be read
@@ -80,7 +80,7 @@ class KrylovSpace:
         That is: the number above which G has no more eigenvalues than H; and the logarithm of the
         largest residual, relative to the one allowed.
         """
-        values, V = stoppable_if_large(np.linalg.eigh, self.H[kept, kept])
+        values, V = all_pairs(self.H[kept, kept])
         m = max(np.count_nonzero(values > threshold), least)
         V = V[:, len(values) - m :]
         allowed, t = np.full(m, VECTOR_RESIDUAL * np.abs(values).max()), threshold
@@ -112,7 +112,7 @@ class KrylovSpace:
             if not s < t:
                 return False
         high[-b:, -b:] += self.CC / (t - s)
-        above = stoppable_if_large(np.linalg.eigvalsh, high[kept, kept]) > t
+        above = eigenvalues(high[kept, kept]) > t
         if np.count_nonzero(above) > np.count_nonzero(values > t):
             return False
         if not self.rest < t:

@@ -23,7 +23,7 @@ from scipy.sparse import csr_array, issparse
 from smallvar._core.config import resolve_threads
 from smallvar._core.eigen import DENSE_SOLVED_ROWS, eigen_above, lanczos
 from smallvar._core.krylov import LEAST_KRYLOV_ROWS, KrylovSpace
-from smallvar._core.lapack import stoppable_if_large, svd
+from smallvar._core.lapack import eigenvalues, svd
 from smallvar._selection.penalty import among, farthest_by, farthest_first
 
 DENSE_SOLVER = 48  # bytes that a dense solver takes for each entry of the matrix
@@ -88,7 +88,7 @@ class GramProblem:
                 return krylov_values[0]
         if not issparse(K):
             uh = np.outer(u, self.h)
-            values = stoppable_if_large(np.linalg.eigvalsh, K - uh - uh.T)
+            values = eigenvalues(K - uh - uh.T)
             return values[values > lam]
 
         def product(B):

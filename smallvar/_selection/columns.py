@@ -130,8 +130,8 @@ def count_distinct(X):
         bits = rows.view(np.uint64)
         bits = (bits ^ (bits >> np.uint64(29))) * odd
         hashes[start : start + BLOCK_ROWS] = (bits ^ (bits >> np.uint64(32))).sum(axis=1)
-    hashes.sort()  # np.unique takes 20 times as long for integers that differ
-    return 1 + np.count_nonzero(np.diff(hashes))
+    # with counts np.unique sorts, without them it takes 20 times as long for integers that differ
+    return len(np.unique(hashes, return_counts=True)[0])
 
 
 def count_different(X):

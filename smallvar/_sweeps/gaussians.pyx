@@ -474,11 +474,8 @@ def inverse_roots(const double[:, :, ::1] covariances):
 # ---- mergers ---------------------------------------------------------------------------------------------------------
 
 
-cdef double log_determinant(double* A, Py_ssize_t d, Py_ssize_t* work) except? -1.0 nogil:
-    """log |det A| of a symmetric matrix by Cholesky's method.
-
-    INOUT A: d x d, of which the lower triangle counts;  work: see poll_signals
-    """
+cdef double log_determinant(double* A, Py_ssize_t d) noexcept nogil:
+    """log |det A| of a symmetric matrix by Cholesky's method.  INOUT A: d x d, of which the lower triangle counts."""
     cdef Py_ssize_t i, j, m
     cdef double total = 0.0, value, pivot
     for j in range(d):
@@ -492,7 +489,6 @@ cdef double log_determinant(double* A, Py_ssize_t d, Py_ssize_t* work) except? -
         pivot = sqrt(pivot)
         for i in range(j, d):
             A[i * d + j] /= pivot
-        poll_signals(work, (d - j) * (j + 16), GAUSSIAN_WORK)
     return total
 
 
@@ -520,7 +516,8 @@ def union_log_determinants(const double[::1] weights, const double[:, ::1] cente
                 for j in range(i + 1):
                     A[i * d + j] = (scatter[a, i, j] + scatter[b, i, j] + pull * way[i] * way[j]) / (total + scale)
                 A[i * d + i] += reg / (total + scale)
-            out[q] = log_determinant(&A[0], d, &work)
+            out[q] = log_determinant(&A[0], d)
+            poll_signals(&work, d * d * (d + 16) // 6, GAUSSIAN_WORK)
     return out_array
 
 

@@ -160,7 +160,7 @@ cdef class MergeSweep(DPSweep):
         """Open centers at the points with these numbers in visiting order; all points are compared with them."""
         cdef State* state = &self.state
         cdef Bounds* bounds = &self.state.bounds
-        cdef Py_ssize_t i, k, first_new, start, stop, done = 0, size = rows.shape[0]
+        cdef Py_ssize_t i, k, first_new, done = 0, size = rows.shape[0]
         cdef Py_ssize_t[SEEDS] opened_at
         self.check_bounds()
         for k in range(SEEDS):
@@ -180,12 +180,10 @@ cdef class MergeSweep(DPSweep):
                     bounds.batch_distances[k] = BIG
                 reduce_to_nearest(state, first_new, bounds.batch_distances, self.n_threads)
                 self.check_signals(state.centers.n * (state.centers.n - first_new))
-                start = 0
-                while start < state.points.n:
-                    stop = min(state.points.n, start + self.chunks_at_once() * CHUNK)
-                    assign_to_new_centers(state, start, stop, first_new, opened_at, self.threads_for(stop - start))
-                    self.check_signals((stop - start) * (state.centers.n - first_new))
-                    start = stop
+                assign_to_new_centers(
+                    state, 0, state.points.n, first_new, opened_at, self.threads_for(state.points.n)
+                )
+                self.check_signals(state.points.n * (state.centers.n - first_new))
         self.n_before = state.centers.n
         self.have_sums = False
         clear_fast_centers(state)

@@ -284,9 +284,13 @@ cdef void compact_bits(const FeatureProblem* problem, FeatureState* state, Py_ss
     """Keep the columns kept[:n_kept] of Z."""
     cdef Py_ssize_t n_tiles = problem.points.n_tiles, n_chunks = chunk_count(n_tiles), chunk
     cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, n_tiles))
-    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-        begin_chunk(&loop)
-        compact_chunk(state, n_kept, n_tiles, chunk)
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            compact_chunk(state, n_kept, n_tiles, chunk)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            begin_chunk(&loop)
+            compact_chunk(state, n_kept, n_tiles, chunk)
     end_loop(&loop)
 
 
