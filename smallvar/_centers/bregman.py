@@ -49,7 +49,7 @@ def checked_reference(rule, X, weight, frame):
     reference = Reference(rule, X, frame.mean, frame)
     from_m0 = reference.divergences
     if weight is not None:  # rows of weight zero may be infinitely far
-        from_m0 = (weight * from_m0)[weight > 0.0]
+        from_m0 = weight[weight > 0.0] * from_m0[weight > 0.0]
     total = float(from_m0.sum())
     # a row with a component near 0 may have a divergence beyond float64
     if not np.isfinite(total):

@@ -246,7 +246,8 @@ def blocks_of(first, last, d):
 class _Rows:
     """Rows of a fit with weights; ``n`` is what these add up to, at least the number of rows."""
 
-    forms, volumes = SCATTER_FORMS, 0.0
+    forms: tuple[Form, ...] = SCATTER_FORMS
+    volumes = 0.0
 
     def __init__(self, n, d, k, weight):
         self.weight = masses(weight, n)

@@ -253,7 +253,7 @@ class Kernel:
         return diagonal
 
 
-def in_row_order(X: NDArray[Any]) -> NDArray[Any]:
+def in_row_order(X: Any) -> Any:
     """The array itself, or a copy where its rows do not lie one after another.
 
     BLAS, and so a kernel, rounds otherwise for arrays in another order. Sparse rows get index
