@@ -362,7 +362,7 @@ class RowsOfCosts(_Rows):
     ``volumes`` are the logarithms of the volumes of the clusters in units of these costs.
     """
 
-    forms = SPHERICAL
+    forms: tuple[Form, ...] = SPHERICAL
 
     def __init__(self, costs, weight, d, least, volumes=0.0):
         super().__init__(costs.shape[0], d, costs.shape[1], weight)
