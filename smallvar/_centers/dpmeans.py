@@ -527,8 +527,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         problem = RowsProblem(fit, X, weight, n_threads, **options)
         run = run_starts if links is None else partial(self._run_linked, links)
         best = self._learn(run(problem, rng))
-        for name in ("metric_", "_metric_centers"):
-            vars(self).pop(name, None)
+        self._forget("metric_", "_metric_centers")
         # centers of the fit are in the metric; the public ones are means of the data
         if in_metric:
             self.metric_ = self.path_.metric

@@ -362,8 +362,7 @@ default="squared_euclidean"
     def _fit(self, X, weight, sets, rng, n_threads):
         """Fit rows that all have weight; returns whether the sweeps came to an end."""
         lam_global, loop = self.lam_global, self._loop()
-        for name in ("path_", "lam_global_range_"):
-            vars(self).pop(name, None)
+        self._forget("path_", "lam_global_range_")
         rule, settings = self._rule(), (self.lam_local, mean_weight(weight), self.max_iter)
         kind = HDPProblem if rule is None else DivergenceHDPProblem
         problem, pooled = kind(X, weight, sets, *settings, n_threads, rule), None
@@ -443,8 +442,7 @@ default="squared_euclidean"
         self.lam_local_, self.lam_global_ = best.lam_local, lam_global
         self.n_iter_ = progress.n_iter
         self._multiply("inertia_", "objective_path_", "objective_", "lam_local_", "lam_global_")
-        if hasattr(self, "path_"):
-            self._multiply("path_")
+        self._multiply("path_")
         if hasattr(self, "lam_global_range_"):
             self.lam_global_range_ = tuple(self._unit * bound for bound in self.lam_global_range_)
 

@@ -222,8 +222,7 @@ class BatchEstimator(RowModelMixin, CenterEstimator):
     def _begin_stream(self):
         """Forget all batches."""
         self._stream, self.n_steps_ = None, 0
-        for name in ("_halvings", "_within"):
-            vars(self).pop(name, None)
+        self._forget("_halvings", "_within")
 
     def _set_state(self, stream, centers, summed, factor=1.0):
         """Set sums in which weights count ``factor`` times, and the arrays that follow."""
@@ -483,8 +482,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
         """Set the penalty and the starting centers from the first data seen."""
         given = without_copies(check_init(self.init, X.shape[1], self.max_clusters))
         self._note()
-        for name in ("path_", "_found"):
-            vars(self).pop(name, None)
+        self._forget("path_", "_found")
         if isinstance(self.lam, str) and self.lam == "auto":
             found, given = self._choose(X, weight, rng, n_threads, given)
             self._take(found, weight)

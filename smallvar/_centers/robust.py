@@ -322,7 +322,7 @@ class RobustDPMeans(RowModelMixin, CenterEstimator):
 
     def _fit(self, X, weight, given, rng, n_threads):
         """Fit checked data; ``given`` are the user's centers, or None."""
-        vars(self).pop("path_", None)
+        self._forget("path_")
         auto = isinstance(self.lam, str)
         weight = self._relative(weight, auto)
         lam = None if auto else float(self.lam)
@@ -352,9 +352,9 @@ class RobustDPMeans(RowModelMixin, CenterEstimator):
         self.objective_path_ = np.array(search.progress.path)
         self.lam_, self.price_ = search.lam, price
         self.n_iter_ = search.progress.n_iter
-        self._multiply("inertia_", "noise_weight_", "objective_", "objective_path_", "lam_")
-        if hasattr(self, "path_"):
-            self._multiply("path_")
+        self._multiply(
+            "inertia_", "noise_weight_", "objective_", "objective_path_", "lam_", "path_"
+        )
         self._ended = search.progress.ended
 
     def _survey(self, X, weight, given, lam, price, seed, n_threads):

@@ -415,7 +415,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
             self._opening, within = opening_penalty(X, weight, self.cluster_centers_, n_threads)
         self._note_cosine(weight)
         self._multiply("_opening", "resultant_lengths_")
-        vars(self).pop("_found", None)
+        self._forget("_found")
         if path is not None:
             self._found = self._resting_on(path, self._opening, within)
         self._begin_stream()
@@ -425,8 +425,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     def _begin(self, X, weight, rng, n_threads):
         given = without_copies(self._given_centers(X, n_threads))
         lam = self._penalty(X, weight, n_threads)
-        for name in ("path_", "_found"):
-            vars(self).pop(name, None)
+        self._forget("path_", "_found")
         if lam is None:
             found, given = self._choose(X, weight, rng, n_threads, given)
             self._take(found, weight)
@@ -466,7 +465,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
 
     def _finish(self, sweep):
         super()._finish(sweep)
-        vars(self).pop("objective_path_", None)  # that of a fit
+        self._forget("objective_path_")  # that of a fit
 
     def _measured(self, X):
         rows, used = self._usable_rows(X)

@@ -352,7 +352,7 @@ class Estimator(FitMixin, BaseEstimator):
 
     def _note_library(self, X):
         """Set the library of the table that is fitted, which tables of results are of, too."""
-        vars(self).pop("_library", None)
+        self._forget("_library")
         library = None if type(X) is np.ndarray else library_of(X)
         if library is not None:
             self._library = library
@@ -385,7 +385,7 @@ class Estimator(FitMixin, BaseEstimator):
 
     def _relative(self, weight, relative=True, *, to_mean=False, **options):
         """The weights in units of the lightest or, ``to_mean``, of their mean; sets ``_unit``."""
-        vars(self).pop("_unit", None)
+        self._forget("_unit")
         if relative:
             weight, unit = relative_weights(weight, **options)
             if to_mean and weight is not None:
@@ -395,16 +395,21 @@ class Estimator(FitMixin, BaseEstimator):
                 self._unit = unit  # objective and penalty are multiplied by it after the fit
         return weight
 
+    def _forget(self, *names):
+        """Delete learned attributes, those there are."""
+        for name in names:
+            vars(self).pop(name, None)
+
     def _columns(self, X):
         """The columns that are used, of rows, centers or features."""
         return X if self._varying is None else np.ascontiguousarray(X[:, self._varying])
 
     def _multiply(self, *names):
-        """Multiply learned attributes by the unit of weight in which the fit was computed."""
+        """Multiply learned attributes, those there are, by the unit of weight of the fit."""
         unit = self._unit
-        if unit == 1.0:
-            return
-        for name in names:
+        for name in names if unit != 1.0 else ():
+            if not hasattr(self, name):
+                continue
             value = getattr(self, name)
             setattr(self, name, value._in_unit(unit) if name == "path_" else value * unit)
             if name.startswith("objective") and not np.isfinite(getattr(self, name)).all():
@@ -419,11 +424,10 @@ class Estimator(FitMixin, BaseEstimator):
         self.inertia_, self.objective_ = fitted.inertia, fitted.objective
         self.objective_path_ = fitted.objective_path
         self.lam_, self.n_iter_ = fitted.lam, fitted.n_iter
-        vars(self).pop("path_", None)
-        self._multiply("inertia_", "objective_", "objective_path_", "lam_")
+        self._forget("path_")
         if fitted.path is not None:
             self.path_ = fitted.path.seen()
-            self._multiply("path_")
+        self._multiply("inertia_", "objective_", "objective_path_", "lam_", "path_")
 
     def _loop(self):
         """The settings that say when the sweeps of a start end."""

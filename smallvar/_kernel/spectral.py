@@ -475,8 +475,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
 
     def _store_means(self, X, rows, labels, problem):
         """Store the cluster means for ``predict``, as points or by coefficients of the rows."""
-        for name in ("_centers", "_squares", "_support", "_coefficients"):
-            vars(self).pop(name, None)
+        self._forget("_centers", "_squares", "_support", "_coefficients")
         M = weighted_means(labels, problem.weight)
         if self._kernel_is("linear"):
             centers = M.T @ problem.X

@@ -82,8 +82,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         """Forget all clusters, and the kernel of the fit (``_learned_by``)."""
         super()._reset(d, recording)
         self._kept = []
-        for name in ("gamma_", "_learned_by"):
-            vars(self).pop(name, None)
+        self._forget("gamma_", "_learned_by")
 
     def _resolve_penalties(self, X, weight, n_threads):
         self.gamma_ = self._find_gamma(X)

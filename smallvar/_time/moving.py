@@ -143,8 +143,7 @@ class MovingClusters(ClusterMixin, Estimator):
         self.n_steps_ = 0
         self._next_id = 0
         self._generator = check_random_state(self.random_state)
-        for name in ("lam_", "q_", "tau_", "path_", "_found"):
-            vars(self).pop(name, None)
+        self._forget("lam_", "q_", "tau_", "path_", "_found")
         # parameters that must not change between steps
         self._fixed_parameters, self._initial_random_state = {}, self.random_state
         # steps beyond this number are of a step that failed, or that is being made
