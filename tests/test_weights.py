@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
+from twins.exact import first_appearance
 
 from smallvar import (
     BPMeans,
@@ -274,6 +275,27 @@ def test_weights_times_a_constant(case, kind):
     if kind == "equal" and result_of(model_a).ndim == 1:
         assert len(np.unique(result_of(model_a))) > 1
         assert np.array_equal(result_of(model_a), result_of(clone(model).fit(X, **options)))
+
+
+@pytest.mark.parametrize("case", FOUND)
+def test_rows_of_weight_zero_count_for_nothing(case):
+    """Nor does a column that only they vary in, where their divergence from means is infinite."""
+    model, X, options = FOUND[case]
+    weight = some_weights("real", len(X))
+    weight[::5] = 0.0
+    used = weight > 0.0
+    constant = 1.0 if case.startswith("itakura_saito") else 0.0
+    if case != "MahalanobisMeans known":  # of two columns
+        X = np.column_stack([X, np.where(used, constant, 0.5 + 0.5 * (X[:, 0] > 0.0))])
+    with_them = clone(model).fit(X, sample_weight=weight, **options)
+    options = {name: value[used] for name, value in options.items()}
+    alone = clone(model).fit(X[used], sample_weight=weight[used], **options)
+    for name in REPORTED:
+        if getattr(alone, name, None) is not None:
+            np.testing.assert_allclose(getattr(with_them, name), getattr(alone, name), rtol=1e-7)
+    results = result_of(with_them)[used], result_of(alone)
+    number, number_alone = (np.unique(r, axis=0, return_inverse=True)[1].ravel() for r in results)
+    assert np.array_equal(first_appearance(number), first_appearance(number_alone))
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,9 @@ def checked_reference(rule, X, weight, frame):
     """The Reference of rows at their mean, m0: D(x, mu) - D(x, m0) is affine in x."""
     reference = Reference(rule, X, frame.mean, frame)
     from_m0 = reference.divergences
-    if weight is not None:  # rows of weight zero may be infinitely far
-        from_m0 = weight[weight > 0.0] * from_m0[weight > 0.0]
+    if weight is not None:
+        used = np.flatnonzero(weight)  # the others may be infinitely far
+        from_m0 = weight[used] * from_m0[used]
     total = float(from_m0.sum())
     # a row with a component near 0 may have a divergence beyond float64
     if not np.isfinite(total):

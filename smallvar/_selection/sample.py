@@ -48,7 +48,7 @@ class PathProblem:
         self._leave_filled_out()
         self.n = X.shape[0] if self.rows is None else len(self.rows)
         self.total = float(X.shape[0] if weight is None else weight.sum())
-        low, high = column_range(X, None, n_threads)
+        low, high = column_range(X, weight, n_threads)
         self.varying = low < high
         self.constant = low
         # columns in which all clusters have the mean of the rows, and the error there
