@@ -176,7 +176,10 @@ def _columns_of_table(X, named):
 
 def _columns_of_array(X):
     """Number, type and values of each column of an array that may have bad values."""
-    X = X.tocsc() if issparse(X) else np.asarray(X)
+    try:
+        X = X.tocsc() if issparse(X) else np.asarray(X)
+    except ValueError:  # rows of several lengths
+        return
     if X.ndim != 2 or X.dtype.kind not in "fOSU":
         return
     bad = X.dtype.kind != "f" or ~np.isfinite(X.sum(axis=0))

@@ -5,7 +5,6 @@ The estimator ``PenalizedCut`` and the function ``cut_path`` for a range of pena
 """
 
 import math
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -207,6 +206,7 @@ class PenalizedCut(FitMixin, BaseEstimator):
     (0.286, -0.714)
     """
 
+    _blas = staticmethod(one_blas_thread)  # bits of eigenvectors depend on the number of threads
     labels_: NDArray[np.int32]
     n_clusters_: int
     cut_: float
@@ -241,10 +241,6 @@ class PenalizedCut(FitMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
         self.verbose = verbose
-
-    def _blas(self):
-        """Only "batch" computes eigenvectors, whose bits depend on the number of threads."""
-        return one_blas_thread() if self.algorithm == "batch" else nullcontext()
 
     def fit(self, X: "ArrayLike | sparray | spmatrix | Graph", y: object = None) -> Self:
         """Cluster the nodes of a graph.
