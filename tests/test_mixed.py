@@ -578,6 +578,9 @@ def test_impute_of_arrays():
     kinds = {"b": "normal"}
     filled = fitted(words, n_clusters=2, columns=kinds, random_state=0).impute(words)
     assert filled["a"].tolist() == ["x", "x", "x", "y"]
+    flags = pd.DataFrame({"a": pd.array([True, True, None, False], "boolean"), "b": words["b"]})
+    model = fitted(flags, n_clusters=2, columns=kinds, random_state=0)
+    assert model.impute(flags.astype(float))["a"].tolist() == [1.0, 1.0, 1.0, 0.0]
 
 
 def test_families_follow_the_clusters():

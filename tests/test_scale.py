@@ -94,7 +94,13 @@ def test_wide_columns_of_rows_with_weights():
 
 
 @pytest.mark.parametrize(
-    "X", [np.ones((9, 3)), np.eye(3)[:1], np.array([[1e300, 0.0], [-1e300, 1.0], [0.0, 3.0]])]
+    "X",
+    [
+        np.ones((9, 3)),
+        np.eye(3)[:1],
+        np.array([[1e300, 0.0], [-1e300, 1.0], [0.0, 3.0]]),
+        np.column_stack([5e-324 * np.eye(20)[0], np.arange(20.0)]),  # of a variance below float64
+    ],
 )
 def test_wide_columns_of_odd_rows(X):
     assert not len(wide_columns(X).columns)

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -210,3 +211,16 @@ def test_transform_of_unknown_words():
     for rows in (np.zeros((2, 4)), [[0.0, 0, 0, 5]]):
         np.testing.assert_array_equal(model.transform(rows), np.ones((len(rows), 1)))
         assert (model.predict(rows) == -1).all()
+
+
+def test_counts_far_below_the_smoothing():
+    """A topic of such words alone has the shares of all words: it saves nothing, so none opens."""
+    X = np.array([[2, 2], [2, 3], [3, 2], [1, 2], [2, 2], [2, 3], [1, 3]]) * 1e-139
+    assert TopicMeans(lam_local=3e-139, lam_global=5e-324, smoothing=1.0).fit(X).n_clusters_ == 1
+
+
+def test_counts_far_above_the_smoothing():
+    X = np.ones((12, 8)) * np.r_[np.ones(11), 1e14][:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TopicMeans(lam_global=0.25, smoothing=1e-300, random_state=0).fit(X)

@@ -36,8 +36,11 @@ def imputed(X, columns, labels, parameters):
                 v if differs_here else value
                 for v, differs_here in zip(of_cluster, differs, strict=True)
             ]
-        if cells.flags:
-            of_cluster = [bool(v) for v in of_cluster]
+        if cells.what != "levels":  # levels of the fit may be flags where these are numbers
+            if cells.flags:
+                of_cluster = [bool(v) for v in of_cluster]
+            elif isinstance(of_cluster[0], bool):
+                of_cluster = [int(v) for v in of_cluster]
         changes[places[column.source]] = rows, [of_cluster[z] for z in labels[rows]]
     return _changed(X, reader.names, changes)
 

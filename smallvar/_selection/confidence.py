@@ -124,6 +124,7 @@ def _logistic(x):
     return float(LEAST_RIGHT + (MOST_RIGHT - LEAST_RIGHT) / (1.0 + np.exp(-x)))
 
 
+@np.errstate(invalid="ignore")  # no number has a finite criterion: NaN
 def weighed(counts, criterion, scores, best, tie, ratios, n_distinct, price=0.0, transformed=False):
     """The confidence in the best number, that in every number, and the gap that speaks for it.
 

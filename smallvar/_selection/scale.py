@@ -61,9 +61,11 @@ def wide_columns(X, weight=None, whole=True):
     if not np.isfinite(variance).all():
         return NONE_WIDE
     order = np.argsort(-variance, kind="stable")
-    # constant columns, and those that differ by rounding only, tell nothing of units
+    # constant columns, and those that differ by rounding only, or whose variance is below float64,
+    # tell nothing of units
     low, high = X.min(axis=0), X.max(axis=0)
-    order = order[(high - low > ROUNDED * np.maximum(np.abs(low), np.abs(high)))[order]]
+    differ = high - low > ROUNDED * np.maximum(np.abs(low), np.abs(high))
+    order = order[(differ & (variance > 0.0))[order]]
     d = len(order)
     if (
         d < 2

@@ -196,13 +196,9 @@ cdef void relabel(State* state, const int* remap, int n_threads) noexcept nogil:
     """Labels after clusters were dropped. Points of such a cluster get label 0 and no bound."""
     cdef Py_ssize_t chunk, n_chunks = (state.points.n + CHUNK - 1) // CHUNK
     cdef ParallelLoop loop = begin_loop(n_chunks, threads_worth(state, state.points.n, n_threads))
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            relabel_chunk(state, chunk, remap)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            begin_chunk(&loop)
-            relabel_chunk(state, chunk, remap)
+    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+        begin_chunk(&loop)
+        relabel_chunk(state, chunk, remap)
     end_loop(&loop)
 
 
@@ -365,12 +361,8 @@ cdef class MeansSweep(NearestSweep):
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + self.chunks_of_rows())
                 loop = begin_loop(last - first, threads)
-                if loop.threads == 1:
-                    for chunk in range(first, last):
-                        exact_distances(state, chunk, 0, sparse, &order[0], &out[0])
-                else:
-                    for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                        exact_distances(state, chunk, begin_chunk(&loop), sparse, &order[0], &out[0])
+                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    exact_distances(state, chunk, begin_chunk(&loop), sparse, &order[0], &out[0])
                 end_loop(&loop)
                 self.check_signals((last - first) * CHUNK)
                 first = last
@@ -403,13 +395,9 @@ cdef class MeansSweep(NearestSweep):
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + self.chunks_of_rows())
                 loop = begin_loop(last - first, threads)
-                if loop.threads == 1:
-                    for chunk in range(first, last):
-                        add_squares_of_chunk(state, chunk, place, &digits[0, 0], 0)
-                else:
-                    for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                        thread = begin_chunk(&loop)
-                        add_squares_of_chunk(state, chunk, place, &digits[thread, 0], thread)
+                for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                    thread = begin_chunk(&loop)
+                    add_squares_of_chunk(state, chunk, place, &digits[thread, 0], thread)
                 end_loop(&loop)
                 self.check_signals((last - first) * CHUNK)
                 first = last

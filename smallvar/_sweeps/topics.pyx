@@ -65,7 +65,7 @@ cdef inline double xlogx(double x) noexcept nogil:
 cdef inline double share_of_totals(const Corpus* corpus, double n) noexcept nogil:
     """(n + a) log(n + a) - a log a, and as much more as rounding may take from it."""
     cdef double total = xlogx(n + corpus.total_prior), empty = xlogx(corpus.total_prior)
-    return total - empty + COST_TIE * (fabs(total) + fabs(empty))
+    return total - empty + COST_TIE * (fabs(total) + fabs(empty) + n + corpus.total_prior)
 
 
 cdef void list_used(const Corpus* corpus, Scratch* own) noexcept nogil:
