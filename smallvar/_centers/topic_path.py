@@ -20,7 +20,7 @@ COMPARED = LoopSettings(10, 1e-3)  # sweeps by which penalties and numbers are c
 PENALTY_FACTORS = 2.0**-0.5, 2.0**0.5  # of local penalties that are compared at the end
 HALVINGS = 5  # of the first local penalty, which divides an average document in two
 EXCESS_TIE = 1e-9  # relative accuracy of the cost of a document beyond that by its own shares
-LEAST_SHARE = 2.0**-1000  # of a word in a topic: that of smaller ones may have no float64 inverse
+LEAST_WORD_SHARE = 2.0**-1000  # of a word in a topic: that of smaller ones may have no float64 inverse
 LEAST_DISPERSION = 1e-9  # of counts that are not whole, where topics explain all
 STEP_RATIO = 1.25  # of neighboring numbers in the first comparison
 
@@ -64,7 +64,7 @@ class Corpus:
         """-log phi_kw for phi_k = (counts_k + a p0) / (n_k + a); 0 for words of share 0."""
         smoothed = counts + self.prior[:, None]
         total = counts.sum(axis=0) + self.smoothing
-        kept = np.maximum(smoothed, LEAST_SHARE * total)
+        kept = np.maximum(smoothed, LEAST_WORD_SHARE * total)
         return np.log(np.divide(total, kept, out=np.ones_like(counts), where=smoothed > 0.0))
 
     def error(self, counts, costs):
