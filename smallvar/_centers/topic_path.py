@@ -20,7 +20,7 @@ COMPARED = LoopSettings(10, 1e-3)  # sweeps by which penalties and numbers are c
 PENALTY_FACTORS = 2.0**-0.5, 2.0**0.5  # of local penalties that are compared at the end
 HALVINGS = 5  # of the first local penalty, which divides an average document in two
 EXCESS_TIE = 1e-9  # relative accuracy of the cost of a document beyond that by its own shares
-LEAST_WORD_SHARE = 2.0**-1000  # of a word in a topic: that of smaller ones may have no float64 inverse
+LEAST_WORD_SHARE = 2.0**-1000  # in a topic: smaller ones may have no float64 inverse
 LEAST_DISPERSION = 1e-9  # of counts that are not whole, where topics explain all
 STEP_RATIO = 1.25  # of neighboring numbers in the first comparison
 
