@@ -24,6 +24,7 @@ import scipy.sparse
 from helpers import never_rises
 from models import MODELS, made, with_seed
 from scipy.linalg import LinAlgError
+from scipy.optimize import linprog
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from smallvar._sweeps.gaussians import inverse_roots
@@ -491,13 +492,15 @@ def test_an_error_while_it_is_waited_for():
         stoppable(np.linalg.inv, np.zeros((3, 3)))
 
 
-def test_without_another_thread(monkeypatch):
-    """As where there is no memory for one."""
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), None])
+def test_without_another_thread(error, monkeypatch):
+    """As where there is no memory for one, or for its first call."""
 
-    def start(thread):
-        raise RuntimeError("can't start new thread")
+    def start(function, args):
+        if error is not None:
+            raise error
 
-    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(lapack._thread, "start_new_thread", start)
     assert stoppable(np.linalg.det, np.eye(3)) == 1.0
 
 
@@ -506,9 +509,10 @@ def test_without_another_thread(monkeypatch):
     [
         (lambda X: smallvar.SegmentMeans(lam=9.0).fit(X), np.linalg.eigvalsh),
         (lambda X: smallvar.hdp_bound(X, None, 9.0, 9.0), np.linalg.svd),
+        (lambda X: smallvar.match_clusters(np.ones(600), rows(600, 600) - 9.0), linprog),
     ],
 )
-def test_large_matrices_can_be_waited_for(call, routine, monkeypatch):
+def test_large_problems_can_be_waited_for(call, routine, monkeypatch):
     called = []
 
     def run(function, *args, **options):

@@ -262,6 +262,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             return Corpus(some_rows(X, order), some, self.smoothing, n_threads)
 
         corpus, lam_local = corpus_of(active), self.lam_local
+        lam_local = lam_local if isinstance(lam_local, str) else float(lam_local)
         if "auto" in (lam_local, self.lam_global):
             path = TopicPath(corpus, number, lam_local, rng)
             more = [TopicPath(corpus, number, lam_local, rng, path) for _ in range(self.n_init - 1)]

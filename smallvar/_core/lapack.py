@@ -4,8 +4,10 @@
 large matrices; dsyevr and dpotrf are called through ctypes, which releases the GIL.
 """
 
+import _thread
 import ctypes
 import threading
+import weakref
 
 import numpy as np
 from scipy.linalg import LinAlgError, cython_lapack
@@ -57,22 +59,28 @@ def stoppable(function, *args, **options):
     """
     if threading.current_thread() is not threading.main_thread():
         return function(*args, **options)  # only the main thread receives Ctrl-C
-    outcome = []
+    outcome, over = [], threading.Lock()
 
-    def run():
+    def run(_):
         try:
             outcome.append((function(*args, **options), None))
         except BaseException as error:
             outcome.append((None, error))
+        over.release()
 
-    thread = threading.Thread(target=run, daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # no memory for another thread
+    over.acquire()
+    held = set()  # by the thread: gone if that ended before it called run, without memory for it
+    is_held = weakref.ref(held)
+    try:  # threading.Thread would wait for ever for such a thread to start
+        _thread.start_new_thread(run, (held,))
+    except RuntimeError:  # no memory for a thread
         return function(*args, **options)
-    while thread.is_alive():
-        # a join without a limit cannot be interrupted on all systems
-        thread.join(0.1)
+    del held
+    # without a limit this cannot be interrupted on all systems
+    while is_held() is not None and not over.acquire(timeout=0.1):
+        pass
+    if not outcome:
+        return function(*args, **options)
     result, error = outcome[0]
     if error is not None:
         raise error

@@ -17,14 +17,12 @@ from libc.string cimport memcmp, memcpy
 from smallvar._sweeps.in_order cimport (
     IN_ORDER_CHUNK,
     MAX_ROUND,
-    POINTS,
     InOrderSweep,
     cheapest,
     end_of_group,
     first_tied,
     propose,
     sc_least,
-    sc_least_block,
     sc_ties,
     squared_distance,
     squared_error,
@@ -74,13 +72,6 @@ cdef class LocalSums:
         return 0
 
 
-cdef struct LocalMoves:         # of one data set in step 5; entry c, of capacity, is of its local cluster on c
-    int* target                 # the global cluster that it goes to; NONE: there is no such local cluster
-    int* nearest                # the global cluster nearest to its mean; NONE: not known
-    double* least               # the squared distance to that one
-    const double* no_offset     # zeros, where a kernel wants offsets
-
-
 cdef struct Drop:               # scratch of `drop`, for one data set at a time
     Py_ssize_t n_kept
     int* kept                   # the global clusters that the data set keeps, ascending
@@ -108,11 +99,11 @@ cdef class HDPSweep(InOrderSweep):
     cdef int[::1] proposed              # of the points of a round: the cheapest cluster
     cdef double[::1] cost               # and its cost
     cdef double[:, ::1] centers         # capacity x d
+    cdef double[::1] no_offset          # zeros, where a kernel wants offsets
     cdef LocalSums local                # of the local clusters, updated with every commit
     cdef Sums total                     # of the global ones: the sums of their local clusters
     cdef bint is_summed                 # whether the points are in the local sums
-    cdef LocalMoves moves               # in step 5
-    cdef list move_arrays               # keeps its buffers alive
+    cdef int[::1] target                # in step 5: where the local cluster on each global one goes, or NONE
     cdef Py_ssize_t end_of_local        # rows of sums left from earlier sweeps are on global clusters below this
     cdef int[::1] opener                # the data set that opened a cluster; NONE: it was there, or is from elsewhere
     cdef double[::1] opener_weight      # and the weight of the point, or local cluster, at which it did
@@ -247,8 +238,6 @@ cdef class HDPSweep(InOrderSweep):
     cdef void reserve_all(self, Py_ssize_t capacity):
         """Raise the capacity for global clusters, in all tables; those there are stay."""
         cdef Py_ssize_t k = self.clusters.k
-        cdef int[::1] target, nearest
-        cdef double[::1] least, no_offset
         self.reserve(capacity, self.sets)
         self.clusters.factor = NULL
         centers, opener_weight = np.zeros((capacity, self.points.d)), np.zeros(capacity)
@@ -260,10 +249,7 @@ cdef class HDPSweep(InOrderSweep):
             centers[:k], opener[:k], opener_weight[:k] = self.centers[:k], self.opener[:k], self.opener_weight[:k]
         self.centers, self.opener, self.opener_weight, self.local.row = centers, opener, opener_weight, row
         self.total.reserve(capacity)
-        least, no_offset = np.zeros(capacity), np.zeros(capacity)
-        target, nearest = np.zeros(capacity, dtype=np.int32), np.zeros(capacity, dtype=np.int32)
-        self.move_arrays = [target, nearest, least, no_offset]
-        self.moves = LocalMoves(&target[0], &nearest[0], &least[0], &no_offset[0])
+        self.target, self.no_offset = np.zeros(capacity, dtype=np.int32), np.zeros(capacity)
 
     cdef Py_ssize_t add_global(
         self, const double* center, int opener, double opener_weight, double offset
@@ -461,7 +447,7 @@ cdef class HDPSweep(InOrderSweep):
         cdef Py_ssize_t c, p, n_before = self.clusters.k
         cdef int g = self.points.group[start]
         cdef int* row = &self.local.row[g, 0]
-        cdef int* target = self.moves.target
+        cdef int* target = &self.target[0]
         cdef bint moved = False
         for c in range(n_before):
             target[c] = NONE
@@ -469,10 +455,10 @@ cdef class HDPSweep(InOrderSweep):
                 target[c] = <int> c
             elif row[c] != NONE:  # it lost its points in step 4
                 self.local.give_back(&row[c])
-        self.nearest_to_locals(row, n_before)
         for c in range(n_before):
             if target[c] != NONE:
-                p = self.choose_global(row[c], c, g, n_before)
+                p = self.choose_global(row[c], g)
+                self.check_signals(self.clusters.k * self.points.d)
                 if p < 0:  # none is at a finite distance
                     refuse_rows()
                 self.check_signals(self.clusters.k * self.points.d)
@@ -487,54 +473,17 @@ cdef class HDPSweep(InOrderSweep):
                 sums_unite(&self.total.table, p, &self.local.sums.table, row[p])
         return 0
 
-    cdef int nearest_to_locals(self, const int* row, Py_ssize_t n_before) except -1 nogil:
-        """Find the global cluster nearest to each mean of a data set's local clusters, before any of these moves.
-
-        OUT moves.nearest, NONE where an earlier one may tie; moves.least
-        """
-        cdef Py_ssize_t c, j, lane, size = 0
-        cdef double* x = self.scratch.rows
-        cdef bint clear
-        cdef double[POINTS] least
-        cdef double[POINTS] nearest
-        cdef Py_ssize_t[POINTS] local
-        for c in range(n_before):
-            if self.moves.target[c] != NONE:
-                local[size] = c
-                size += 1
-            if size == POINTS or (size and c == n_before - 1):
-                for lane in range(size):
-                    mean_of_sums(&self.local.sums.table, row[local[lane]], x + lane, POINTS)
-                for j in range(self.points.d):
-                    for lane in range(size, POINTS):  # lanes that are left over repeat the first mean
-                        x[j * POINTS + lane] = x[j * POINTS]
-                clear = sc_least_block(
-                    x, self.points.d, self.clusters.columns, self.clusters.capacity, n_before, self.moves.no_offset,
-                    self.clusters.rounding, least, nearest,
-                )
-                for lane in range(size):
-                    self.moves.nearest[local[lane]] = <int> nearest[lane] if clear else NONE
-                    self.moves.least[local[lane]] = least[lane]
-                self.check_signals(POINTS * n_before * self.points.d)
-                size = 0
-        return 0
-
-    cdef Py_ssize_t choose_global(self, Py_ssize_t row, Py_ssize_t c, int g, Py_ssize_t n_before) noexcept nogil:
-        """The global cluster that local cluster c of data set g goes to; it may be a new one.
-
-        The nearest one is that found before, unless clusters have been opened or the local mean has changed since.
-        Of those that tie the first is taken.
-        """
-        cdef Py_ssize_t p = self.moves.nearest[c]
+    cdef Py_ssize_t choose_global(self, Py_ssize_t row, int g) noexcept nogil:
+        """The global cluster nearest to the mean of a local one of data set g, the first that ties, or a new one."""
+        cdef Py_ssize_t p
         cdef double* mean = self.scratch.rows
-        cdef double least = self.moves.least[c], second, weight = sums_weight(&self.local.sums.table, row)
+        cdef double least, second, weight = sums_weight(&self.local.sums.table, row)
         mean_of_sums(&self.local.sums.table, row, mean, 1)
-        if p == NONE or self.clusters.k > n_before:
-            p = sc_least(
-                mean, self.points.d, self.clusters.columns, self.clusters.capacity, self.clusters.k,
-                self.moves.no_offset, NULL, self.scratch.costs, &least, &second,
-            )
-            p = first_tied(self.scratch.costs, p, least, second, self.clusters.rounding)
+        p = sc_least(
+            mean, self.points.d, self.clusters.columns, self.clusters.capacity, self.clusters.k, &self.no_offset[0],
+            NULL, self.scratch.costs, &least, &second,
+        )
+        p = first_tied(self.scratch.costs, p, least, second, self.clusters.rounding)
         self.split = max(self.split, least * weight)
         if self.exceeds(least * weight, self.lam_global, weight):
             p = self.add_global(mean, g, weight, self.lam_local)
@@ -549,14 +498,13 @@ cdef class HDPSweep(InOrderSweep):
             sums_unite(sums, row[p], sums, row[c])
             sums_clear(sums, row[c], row[c] + 1)
             self.local.give_back(&row[c])
-        self.moves.target[c] = <int> p
-        self.moves.nearest[p] = NONE  # its mean has changed
+        self.target[c] = <int> p
         return 0
 
     cdef void relabel(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n_before) noexcept nogil:
         """Set the labels of a data set's points after its local clusters have moved."""
         cdef Py_ssize_t i, c, p
-        cdef int* target = self.moves.target
+        cdef int* target = &self.target[0]
         # local cluster c joined p > c, which was visited later, so that both have gone to target[p]
         for c in range(n_before - 1, -1, -1):
             p = target[c]

@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 from sklearn.utils.validation import check_array
 
-from smallvar._core.lapack import eigh
+from smallvar._core.lapack import eigh, stoppable_if_large
 from smallvar._sweeps.exchange import ExchangeSweep, sums_by_label
 
 # Costs of a row tie if they differ by less than this times the largest of lam, K_ii and the squared
@@ -25,6 +25,7 @@ MATCH_TIE = 1e-12
 # apart; DUAL_TOLERANCE is the dual feasibility that HiGHS must reach
 LINK_TIE = 1e-9
 DUAL_TOLERANCE = 1e-10
+QUICK_PAIRS = 10**5  # links of which the best are found quickly enough not to be interrupted
 GAIN_TIE = 1e-9  # forward selection takes the first of the gains closer than this to the largest
 MIN_GAIN = 1e-9  # relative to ||phi||^2 or the largest K_ii: forward selection ends at such gains
 RIDGE = 1e-3  # relative to the largest K_ii: the ridge on changes of the coefficients
@@ -106,15 +107,18 @@ def match(if_new, if_old):
         (np.ones(2 * len(k)), (np.append(k, len(if_new) + old), np.append(pairs, pairs))),
         shape=(sum(gain.shape), len(k)),
     )
-    solution = linprog(
+    solution = stoppable_if_large(
+        linprog,
         -(gain[k, old] / scale + 2 * LINK_TIE),
+        quick=QUICK_PAIRS,
         A_ub=at_most_one,
         b_ub=np.ones(sum(gain.shape)),
         method="highs-ds",  # a simplex method ends at a vertex, which is integral
         options={"dual_feasibility_tolerance": DUAL_TOLERANCE},
     )
     if solution.status != 0:
-        raise RuntimeError(f"HiGHS found no matching: {solution.message}")
+        kind = MemoryError if "Memory" in solution.message else RuntimeError
+        raise kind(f"HiGHS found no matching: {solution.message}")
     chosen = solution.x > 0.5
     link[k[chosen]] = old[chosen]
     return link
