@@ -14,7 +14,6 @@ import time
 import warnings
 from copy import deepcopy
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -602,7 +601,7 @@ def in_groups(n, d):
 # calls that take seconds: there are large data, many clusters, and many starts of few rows
 BP, KERNEL, N = BPMeans, KernelDPMeans, 10**4
 LONG = {
-    name: (with_seed(name, **model.long), "fit", partial(rows, *model.shape))
+    name: (with_seed(name, **model.long), "fit", lambda shape=model.shape: np.abs(rows(*shape)))
     for name, model in MODELS.items()
 } | {
     "BPMeans-collapsed": (
@@ -1025,7 +1024,7 @@ CALLS = [
     (MahalanobisMeans(3, max_iter=2, n_init=1), rows),
     (KernelDPMeans(lam=0.5, max_clusters=5, max_memory=1e12), few),
     (SpectralDPMeans(lam=0.5, kernel="rbf"), few[:6_000]),  # what is larger goes by blocks
-    (KernelDynamicMeans(lam=0.5, gamma=0.1), few),
+    (KernelDynamicMeans(lam=0.5, gamma=0.1, max_memory=1e12), few),
 ]
 refused = 0
 for model, X in CALLS:

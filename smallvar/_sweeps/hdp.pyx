@@ -458,7 +458,6 @@ cdef class HDPSweep(InOrderSweep):
         for c in range(n_before):
             if target[c] != NONE:
                 p = self.choose_global(row[c], g)
-                self.check_signals(self.clusters.k * self.points.d)
                 if p < 0:  # none is at a finite distance
                     refuse_rows()
                 self.check_signals(self.clusters.k * self.points.d)
