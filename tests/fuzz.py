@@ -1256,7 +1256,7 @@ class Run:
         """What a fit of a table promises, except for data whose means are rounded visibly."""
         need(np.isfinite(m.objective_), f"objective_ is {m.objective_}")
         worst, first = np.diff(m.objective_path_).max(initial=0.0), abs(m.objective_path_[0])
-        slack = 1e-9 * first + self.rounding_of_means(as_data(X), about)
+        slack = 1e-9 * first + self.rounding_of_means(as_data(X), about, first)
         need(worst <= slack, f"objective rises by {worst:.3g} from {first:.3g}, slack {slack:.3g}")
         used = np.isin(np.arange(m.n_clusters_), m.labels_)
         need(used.all() and m.labels_.max() < m.n_clusters_, "labels_ are not 0, 1, ...")
@@ -1438,12 +1438,16 @@ class Run:
                 + weight_sum * X.shape[1] * (grain * reach + grain * grain)
             )
 
-    def rounding_of_means(self, X, about):
-        """What means off by half a step of float64 cost where the variance of a column is 1."""
+    def rounding_of_means(self, X, about, squares):
+        """What means off by half a step of float64 cost where the variance of a column is 1.
+
+        ``squares`` is the sum of those of residuals, which are rounded to such steps as well.
+        """
         with np.errstate(all="ignore"):
             step = 0.5 * np.spacing(np.abs(X).max(axis=0)) / X.std(axis=0)
+        step = step[np.isfinite(step)]
         n = self.weights(about, len(X)).sum() if "weight" in about else len(X)
-        return n * np.square(step[np.isfinite(step)]).sum()
+        return n * np.square(step).sum() + 2.0 * np.sqrt(n * squares) * step.sum()
 
     def check_features(self, m, X, about, slack):
         """Features and who has them."""

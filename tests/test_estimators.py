@@ -567,3 +567,16 @@ def test_html_links_to_the_page_of_the_estimator():
         """A user's estimator, which has no page."""
 
     assert Own()._get_doc_link() == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [("MiniBatchDPMeans", "batch_size"), ("MiniBatchDPMeans", "n_init")]
+    + [(n, "n_clusters") for n in ("DPMeans", "MahalanobisMeans", "MixedDPMeans", "ShapeMeans")],
+)
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_integers_of_few_bits(name, parameter):
+    """np.uint8 is an integer like any other, though sums with it overflow."""
+    model, X = getattr(smallvar, name)(random_state=0), np.tile(ROWS, (5, 1))
+    few, same = (clone(model).set_params(**{parameter: kind(3)}).fit(X) for kind in (np.uint8, int))
+    np.testing.assert_array_equal(few.labels_, same.labels_)

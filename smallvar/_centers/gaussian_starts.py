@@ -26,14 +26,14 @@ class GaussianStarts:
     """The starts of a fit, each from a merge path, from seeds, or from one cluster of all rows.
 
     ``fit`` is the MahalanobisMeans, for its parameters; ``seeds`` are given centers and ``known``
-    given covariances (None: found). ``finds``: the number of clusters is found. The penalties are
+    given covariances (None: found). ``number`` is that of clusters (None: found). The penalties are
     ``reg`` of covariances, ``lam`` of a cluster (None: K is fixed), and ``cost`` of one that opens
     at a row (None: none does); ``parameters`` are those of a cluster, and ``reg_of(data)`` is the
     first penalty for a sample. Sweeps have the settings ``loop``.
     """
 
-    def __init__(self, fit, seeds, known, finds, penalties, parameters, reg_of, loop, rng):
-        self.fit, self.seeds, self.known, self.finds = fit, seeds, known, finds
+    def __init__(self, fit, seeds, known, number, penalties, parameters, reg_of, loop, rng):
+        self.fit, self.seeds, self.known, self.number = fit, seeds, known, number
         (self.reg, self.lam, self.cost), self.parameters = penalties, parameters
         self.reg_of, self.loop, self.rng = reg_of, loop, rng
         self.total = 1 if seeds is not None and self.cost is None else fit.n_init
@@ -43,7 +43,7 @@ class GaussianStarts:
         if not self._merges():
             return self._best_of(self._begun(data)), None
         fit, d = self.fit, data.X.shape[1]
-        size = START_ROWS if self.finds else max(START_ROWS, rows_for(fit.n_clusters, d))
+        size = max(START_ROWS, rows_for(self.number or 0, d))
         part = data.sample(size, self.rng)
 
         def best(number=None):
@@ -75,16 +75,18 @@ class GaussianStarts:
     def _merges(self):
         """Whether starts come down a merge path."""
         fit = self.fit
-        if fit.volume == "clusters" or not (self.finds or isinstance(fit.init, str)):
+        if fit.volume == "clusters" or not (self.number is None or isinstance(fit.init, str)):
             return False
         return (
-            self.finds or fit.init == "merge" or (fit.init == "auto" and np.ndim(self.known) != 3)
+            self.number is None
+            or fit.init == "merge"
+            or (fit.init == "auto" and np.ndim(self.known) != 3)
         )
 
     def _state(self, data, reg=None):
         """The clusters of these rows, of which there are none yet."""
         fit, lam = self.fit, self.lam or 0.0
-        if data.stand_for > 1.0 and self.finds and fit.lam is None:
+        if data.stand_for > 1.0 and self.number is None and fit.lam is None:
             lam = max(lam, SAMPLE_PRICE * data.stand_for * self.parameters)
         reg = self.reg if reg is None else reg
         kind = PointGaussians if fit.volume == "points" else Gaussians
@@ -97,7 +99,7 @@ class GaussianStarts:
         """
         (n, d), fit, rng = data.X.shape, self.fit, self.rng
         rows = min(n, PATH_ROWS)
-        number = fit.n_clusters if number is None and not self.finds else number
+        number = self.number if number is None else number
         # a covariance needs d + 2 rows, so there are no more clusters to begin with
         most = max(1, rows // (d + 2)) if number is None else rows
         many = min(most, FIRST if number is None else max(FIRST, 2 * number))
@@ -145,7 +147,7 @@ class GaussianStarts:
             label = np.zeros(len(data.w), dtype=np.int32)
             return GaussianStart(state, 1, label, cost, order).run(False, self.loop)
         if seeds is None:
-            seeds = distant_rows(data.X, self.fit.n_clusters, data.w, self.rng)
+            seeds = distant_rows(data.X, self.number, data.w, self.rng)
         k, first = len(seeds), state.identity if self.known is None else self.known
         shares = np.full(k, 1.0 / k) if state.by_point else None
         covariances = np.broadcast_to(first, (k, *state.identity.shape))

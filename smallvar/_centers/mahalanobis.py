@@ -495,7 +495,7 @@ default="auto"
         cost = self._opening_cost(d, reg, given_covariances)
         lam = self._resolve_lam(data.X.shape[1], data, given_covariances)
         starts = GaussianStarts(
-            *(self, seeds, given_covariances, self._finds_number, (reg, lam, cost)),
+            *(self, seeds, given_covariances, exact_number(self.n_clusters), (reg, lam, cost)),
             *(self._parameters(data.X.shape[1], given_covariances), self._resolve_reg),
             *(self._loop(), rng),
         )

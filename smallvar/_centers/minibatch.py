@@ -592,9 +592,9 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
 
     def _pass(self, X, weight, order, n_threads):
         """Update by all batches once; returns the objective, batches measured before updates."""
-        cost = 0.0
-        for start in range(0, len(order), self.batch_size):
-            rows = np.sort(order[start : start + self.batch_size])
+        cost, size = 0.0, int(self.batch_size)  # a type of few bits would overflow
+        for start in range(0, len(order), size):
+            rows = np.sort(order[start : start + size])
             batch_weight = None if weight is None else weight[rows]
             if batch_weight is not None and not batch_weight.any():
                 continue
