@@ -42,7 +42,7 @@ class GaussianStarts:
         """The best start, and the NumberChoice of its number of clusters (None: not ``free``)."""
         if not self._merges():
             return self._best_of(self._begun(data)), None
-        fit, d = self.fit, data.X.shape[1]
+        d = data.X.shape[1]
         size = max(START_ROWS, rows_for(self.number or 0, d))
         part = data.sample(size, self.rng)
 
@@ -97,7 +97,7 @@ class GaussianStarts:
 
         ``number`` of clusters: None for ``n_clusters`` or, where that is not given, the best.
         """
-        (n, d), fit, rng = data.X.shape, self.fit, self.rng
+        (n, d), rng = data.X.shape, self.rng
         rows = min(n, PATH_ROWS)
         number = self.number if number is None else number
         # a covariance needs d + 2 rows, so there are no more clusters to begin with
