@@ -1441,13 +1441,14 @@ class Run:
     def rounding_of_means(self, X, about, squares):
         """What means off by half a step of float64 cost where the variance of a column is 1.
 
-        ``squares`` is the sum of those of residuals: rows and means are rounded to such steps.
+        ``squares`` is the sum of those of residuals: rows and means, of both of two objectives that
+        are compared, are rounded to such steps.
         """
         with np.errstate(all="ignore"):
             step = 0.5 * np.spacing(np.abs(X).max(axis=0)) / X.std(axis=0)
         step = step[np.isfinite(step)]
         n = self.weights(about, len(X)).sum() if "weight" in about else len(X)
-        return n * np.square(step).sum() + 4.0 * np.sqrt(n * squares) * step.sum()
+        return n * np.square(step).sum() + 8.0 * np.sqrt(n * squares) * step.sum()
 
     def check_features(self, m, X, about, slack):
         """Features and who has them."""

@@ -571,7 +571,7 @@ def test_html_links_to_the_page_of_the_estimator():
 
 @pytest.mark.parametrize(
     ("name", "parameter"),
-    [("MiniBatchDPMeans", "batch_size"), ("RobustDPMeans", "n_init")]
+    [("MiniBatchDPMeans", "batch_size")]
     + [(n, "n_clusters") for n in ("DPMeans", "MahalanobisMeans", "MixedDPMeans", "ShapeMeans")],
 )
 @pytest.mark.filterwarnings("error::RuntimeWarning")
