@@ -32,7 +32,10 @@ from smallvar._centers.divergence_path import poisson_deviance
 from smallvar._centers.divergence_rules import DIVERGENCES
 
 NAMES = ("kl", "itakura_saito", "logistic")
+each_divergence = pytest.mark.parametrize("name", NAMES)
 ALGORITHMS = ("serial", "delayed", "collapsed")
+each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
+may_end_with_one_cluster = pytest.mark.filterwarnings("ignore:one cluster is left")
 
 
 def draw(rng, name, n, d, k):
@@ -96,9 +99,9 @@ def check_state(model, X, name, weights=None):
 SEEDS = {"serial": 104, "delayed": 32, "collapsed": 104}
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @seeds(lambda algorithm, **_: SEEDS[algorithm])
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_equals_twin(name, algorithm, seed):
     """In general position: the same labels, sweep by sweep."""
     X, lam, weights, options = problem(name, seed, 24 if algorithm == "collapsed" else 60)
@@ -120,7 +123,7 @@ def test_equals_twin(name, algorithm, seed):
         assert np.array_equal(model.predict(X), model.labels_)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 @pytest.mark.parametrize("seed", range(24))
 def test_mergers_equal_twin(name, seed):
     rng = np.random.default_rng([seed, len(name)])
@@ -157,7 +160,7 @@ def test_mergers_of_clusters_that_cannot_be_compared():
         merge_cheapest(DIVERGENCES["kl"].kind, mean, np.ones(3), Sums(layout, 3), 1)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @seeds(lambda algorithm, **_: SEEDS[algorithm])
 def test_squared_euclidean_is_dpmeans(algorithm, seed):
     """The same compiled sweeps: the same bits."""
@@ -177,8 +180,8 @@ def test_squared_euclidean_is_dpmeans(algorithm, seed):
     )
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("name", NAMES)
+@each_algorithm
+@each_divergence
 def test_blocks_do_not_matter(name, algorithm, monkeypatch):
     """Blocks of 16 rows or all at once: the same labels; more rows than a block holds."""
     n = 400 if algorithm == "collapsed" else 5000
@@ -196,8 +199,8 @@ def test_blocks_do_not_matter(name, algorithm, monkeypatch):
     np.testing.assert_allclose(usual.objective_, small.objective_, rtol=1e-12)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("name", NAMES)
+@each_algorithm
+@each_divergence
 def test_extreme_data(name, algorithm):
     """Values on the border of the domain, and many orders of magnitude apart."""
     rng = np.random.default_rng(0)
@@ -218,8 +221,8 @@ def test_extreme_data(name, algorithm):
         assert model.n_clusters_ == 1 and model.objective_ == 1.0
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("name", NAMES)
+@each_algorithm
+@each_divergence
 def test_repeated_rows(name, algorithm):
     """Ties and divergences of zero everywhere: the twin's objective, and nothing cycles."""
     for seed in range(12):
@@ -237,8 +240,8 @@ def test_repeated_rows(name, algorithm):
         check_state(model, X, name)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("name", NAMES)
+@each_algorithm
+@each_divergence
 def test_free_clusters_for_few_distinct_rows(name, algorithm):
     """lam = 0 and a cap beyond the number of distinct rows: a row is at D = 0 from itself."""
     rng = np.random.default_rng(0)
@@ -254,7 +257,7 @@ def test_free_clusters_for_few_distinct_rows(name, algorithm):
             np.testing.assert_allclose(model.objective_, 0, atol=1e-20)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_divergence_of_a_row_from_itself(name):
     """Exactly zero, and tiny where the center is off by its last bit."""
     X = draw(np.random.default_rng(0), name, 300, 4, 5)
@@ -269,7 +272,7 @@ def test_divergence_of_a_row_from_itself(name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_collapsed_ends_where_no_row_gains(name):
     """No row lowers the objective by a move, be it to a cluster of its own."""
     rng = np.random.default_rng(5)
@@ -294,9 +297,9 @@ def test_collapsed_ends_where_no_row_gains(name):
     assert max(gains) <= 1e-10 * model.objective_
 
 
-@pytest.mark.filterwarnings("ignore:one cluster is left")
+@may_end_with_one_cluster
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_a_fit_does_not_know_the_order_of_the_rows(name, weighted):
     """From given centers, where none opens: same labels, and the same bits in all sums."""
     rng = np.random.default_rng(7)
@@ -318,9 +321,9 @@ def test_a_fit_does_not_know_the_order_of_the_rows(name, weighted):
         assert model_b.objective_path_.tobytes() == model_a.objective_path_.tobytes()
 
 
-@pytest.mark.filterwarnings("ignore:one cluster is left")
+@may_end_with_one_cluster
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS, "merge"])
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_means_kept_up_are_means_from_scratch(name, algorithm):
     """After many sweeps, moves and mergers the centers are those that the labels alone give."""
     rng = np.random.default_rng(3)
@@ -347,7 +350,7 @@ def test_small_values_count():
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_increment_is_the_difference_of_objectives(name):
     """Joining, staying and being alone cost what the objective of the labels says."""
     rng = np.random.default_rng(2)
@@ -401,7 +404,7 @@ def test_minus_log_likelihoods():
         np.testing.assert_allclose(D[:, 0] - D[:, 1], ratio, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore:one cluster is left")
+@may_end_with_one_cluster
 def test_planted_counts():
     """Poisson rates of different sizes: the wide spread of large counts does not split them."""
     found = []
@@ -450,7 +453,7 @@ def test_infinite_divergence_is_far():
     assert ones.labels_.tolist() == [0, 1, 0]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_farthest_first(name):
     X = draw(np.random.default_rng(1), name, 200, 3, 6)
     for k in (1, 4, 9):
@@ -467,8 +470,8 @@ def test_farthest_first(name):
     )
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("name", NAMES)
+@each_algorithm
+@each_divergence
 def test_one_row_and_one_cluster(name, algorithm):
     model = BregmanDPMeans(lam=3.0, divergence=name, algorithm=algorithm)
     model.fit([[0.25, 0.5]])
@@ -477,7 +480,7 @@ def test_one_row_and_one_cluster(name, algorithm):
     assert model.set_params(lam=np.inf).fit(X).n_clusters_ == 1
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_layouts_and_types(name):
     """float32, Fortran order, read-only, lists: the same labels as of the same values."""
     X = draw(np.random.default_rng(7), name, 300, 4, 5).astype(np.float32)

@@ -67,6 +67,7 @@ def penalties(seed, lam):
 # penalties for ``in_domain``
 LAM = {"kl": 9.0, "itakura_saito": 1.0, "logistic": 0.5, "directions": 0.1}
 KINDS = "squared_euclidean", *LAM
+each_kind_of_center = pytest.mark.parametrize("kind", KINDS)
 each_kind = pytest.mark.parametrize("kind", LAM)
 
 
@@ -162,7 +163,7 @@ def direct_objective(Y, model, before, weight=None):
     return total
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind_of_center
 @seeds(lambda kind: 42 if kind in LAM else 126)
 def test_stream_equals_twin(kind, seed):
     """Labels, persistent numbers, centers, weights, ages, objectives, after every step."""
@@ -468,7 +469,7 @@ def test_auto_of_few_rows(X):
     assert 0 < model.lam_ < np.inf and model.n_clusters_ >= 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind_of_center
 @seeds(lambda kind: 21 if kind in LAM else 70)
 def test_weighted_stream_equals_twin(kind, seed):
     """Costs, revivals, means, objective and the weights of clusters, of weighted points."""
@@ -867,7 +868,7 @@ def test_predict_by_hand():
             model.predict(line(0), dormant=dormant)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind_of_center
 @seeds(14)
 def test_predict_equals_twin(kind, seed):
     """One more row of the last step; the rows of that step themselves stay where they are."""

@@ -21,6 +21,7 @@ import smallvar
 from smallvar._core.estimator import MEANT
 
 X = ROWS
+EVERY = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
 
 
 def expected_failed_checks(estimator):
@@ -107,7 +108,7 @@ def fits(value, annotation):
     return annotation is typing.Any or isinstance(value, annotation)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+@EVERY
 def test_skops(estimator):
     """A fitted estimator is written and read by skops, which takes plain state only."""
     io = pytest.importorskip("skops.io")
@@ -176,7 +177,7 @@ def test_arrays_of_the_array_api():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+@EVERY
 def test_dicts_and_structured_arrays(estimator):
     """Only MixedDPMeans takes them; the others say what to do."""
     columns = {"a": X[:, 0], "b": X[:, 1]}
@@ -286,7 +287,7 @@ def test_signatures_on_dask_are_those_of_one_machine():
     assert needed == NEEDED_ON_DASK
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+@EVERY
 class TestEstimator:
     """What scikit-learn's checks leave open."""
 

@@ -45,6 +45,8 @@ OF_ROWS = [e for e in ESTIMATORS if e.__name__ not in ("PenalizedCut", "MixedDPM
 BOTH = pytest.mark.parametrize("estimator", [DPMeans, MiniBatchDPMeans], ids=lambda e: e.__name__)
 FEATURES = pytest.mark.parametrize("estimator", [BPMeans, KFeatures], ids=lambda e: e.__name__)
 EVERY = pytest.mark.parametrize("estimator", OF_ROWS, ids=lambda e: e.__name__)
+within_two_minutes = pytest.mark.timeout(120, method="thread")
+each_exponent = pytest.mark.parametrize("exponent", [-100, 80, 120])
 
 
 def takes(estimator):
@@ -505,7 +507,7 @@ def test_lam_zero_with_a_cap_is_allowed():
 # Interruption -------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(120, method="thread")
+@within_two_minutes
 def test_interrupt_of_the_penalty(interrupt):
     long = np.random.default_rng(0).random((1_000_000, 8))
     model = DPMeans(lam="farthest-first", guess=900_000)
@@ -516,7 +518,7 @@ def test_interrupt_of_the_penalty(interrupt):
     assert_unchanged(model, before)
 
 
-@pytest.mark.timeout(120, method="thread")
+@within_two_minutes
 @pytest.mark.parametrize("n_init", [2, 3])
 def test_interrupt_reaches_the_starts_of_all_threads(n_init, interrupt):
     """Ctrl-C is seen by the main thread only, and the starts of the others take long as well."""
@@ -530,7 +532,7 @@ def test_interrupt_reaches_the_starts_of_all_threads(n_init, interrupt):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.timeout(120, method="thread")
+@within_two_minutes
 def test_other_threads_run_during_a_fit():
     """The sweeps let go of the interpreter."""
     ticks, done = [], threading.Event()
@@ -692,7 +694,7 @@ def test_scales_whose_squares_leave_the_range_of_float64(exponent):
         assert_refuses(model, lambda m: m.fit(data), ValueError, "X must", "1e-?140", "rescale")
 
 
-@pytest.mark.parametrize("exponent", [-100, 80, 120])
+@each_exponent
 def test_float32_data_beyond_the_range_of_its_squares(exponent):
     """2^160 and 2^-200 are no float32; the distances of such data still are exact."""
     scale = 2.0**exponent
@@ -733,7 +735,7 @@ def test_scales_of_features_whose_squares_leave_the_range_of_float64(estimator, 
         assert_refuses(fitted, lambda m, f=method: getattr(m, f)(X * 1e200), ValueError, "rescale")
 
 
-@pytest.mark.parametrize("exponent", [-100, 80, 120])
+@each_exponent
 def test_float32_features_beyond_the_range_of_their_squares(exponent):
     scale = 2.0**exponent
     expected = KFeatures(3, random_state=0).fit(DATA)

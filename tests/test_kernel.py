@@ -34,7 +34,9 @@ from smallvar._kernel.gram import Gram, Kernel
 from smallvar._kernel.partition import Partition
 
 ALGORITHMS = ("serial", "collapsed")
+each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
 FAMILIES = ("plain", "tiny", "many", "wide", "singletons", "weights", "zero weights", "shuffle")
+measures_memory = pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")
 
 
 def small(seed, n_max=45):
@@ -74,7 +76,7 @@ def renumbered(labels):
 # The linear kernel is the plain form ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @pytest.mark.parametrize("family", [*FAMILIES, "cap", "few sweeps"])
 @seeds(7)
 def test_linear_kernel_is_dp_means(algorithm, family, seed):
@@ -122,7 +124,7 @@ def nearest(model, X, new):
     return twins.exact.nearest(new, A @ X)[0]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @pytest.mark.parametrize("guess", [1, 2, 5, 20])
 def test_farthest_first(algorithm, guess):
     X, _, _, rng = small(3, 200)
@@ -235,7 +237,7 @@ def test_many_data_sets():
 # Other kernels, and the twins ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @seeds(60)
 def test_rbf_equals_twin(algorithm, seed):
     X, weights, _, rng = small(seed)
@@ -332,7 +334,7 @@ def test_all_forms_of_a_kernel_are_one(name, algorithm):
     assert not plain.__sklearn_tags__().input_tags.pairwise
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_squared_distances_are_a_kernel(algorithm):
     """Minus half of them is conditionally positive definite: no warning, and plain DP-means."""
     X, *_ = small(4, 300)
@@ -356,7 +358,7 @@ def test_float32(memory):
     assert model.X_fit_.dtype == np.float32 and model.transform(X).dtype == np.float32
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 @seeds(30)
 def test_tied_data(algorithm, seed, kernel):
@@ -652,7 +654,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_tables_that_are_not_held(algorithm, kernel, weighted, monkeypatch):
     """Clusters are equal with no sums held, or with those of up to five clusters."""
     X, _ = make_blobs(200, 3, centers=8, random_state=0)
@@ -696,9 +698,9 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 
 
 @pytest.mark.long
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")
+@measures_memory
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_tables_stay_within_the_budget(algorithm):
     """The matrix has 36 MB, one table more than 15 MB, of which there would be three."""
     command = [sys.executable, "-W", "ignore", "-c", TABLES, algorithm]
@@ -728,7 +730,7 @@ def test_the_kernel_is_that_of_the_fit(estimator):
 
 
 @pytest.mark.long
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")
+@measures_memory
 @pytest.mark.parametrize(
     ("dtype", "budget", "allowed"),
     [("float32", 8e7, 9e7), ("float64", 8e7, 4e7), ("float32", 1e7, 3e7)],
@@ -743,7 +745,7 @@ def test_memory_stays_within_the_budget(dtype, budget, allowed):
 # Edge cases and bad input --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_edge_cases(algorithm):
     single = KernelDPMeans(lam=0.5, algorithm=algorithm).fit([[3.0, 1.0]])
     assert single.objective_ == 0.5 and single.labels_.tolist() == [0] and single.n_iter_ == 1

@@ -45,6 +45,7 @@ MODELS = {
     "SegmentMeans": SegmentMeans(n_clusters=3),
 }
 SQUARES = ("DPMeans", "collapsed", "MiniBatchDPMeans", "RobustDPMeans", "HDPMeans", "ShapeMeans")
+three_seeds = pytest.mark.parametrize("seed", range(3))
 
 
 def by_cluster(table, name, d=4):
@@ -95,7 +96,7 @@ def test_means_and_shares(name):
         assert (np.diff(table["apart"][table["cluster"] == c]) <= 0.0).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@three_seeds
 @pytest.mark.parametrize("weighted", [False, True])
 def test_what_is_saved_adds_up_to_the_total_less_the_inertia(seed, weighted):
     X, _ = make_blobs(120, 3, centers=4, random_state=seed)
@@ -148,7 +149,7 @@ def test_what_other_objectives_save(name):
     assert len(sizes) == len(apart)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@three_seeds
 def test_parts_of_squares(seed):
     rng = np.random.default_rng(seed)
     M, delta = rng.normal(size=(5, 3)), rng.normal(size=(4, 5))
@@ -191,7 +192,7 @@ def test_units_of_columns_do_not_matter_where_covariances_are_learned():
     assert_allclose(by_cluster(model.profiles_, "saved"), before, rtol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@three_seeds
 @pytest.mark.parametrize("sparse", [False, True])
 def test_order_weights_and_sparse_rows(seed, sparse):
     rng = np.random.default_rng(seed)

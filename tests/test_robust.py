@@ -41,6 +41,8 @@ pytestmark = [
     pytest.mark.timeout(120),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
 ]
+each_algorithm = pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
+may_warn = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 def rows(n=40, d=3, seed=0):
@@ -121,6 +123,7 @@ VARIANTS = {
 }
 # tables are in test_mixed.py
 ESTIMATORS = {name: made(name) for name in MODELS if name != "MixedDPMeans"} | VARIANTS
+each_estimator = pytest.mark.parametrize("key", ESTIMATORS)
 
 
 def data_for(model, n=30):
@@ -164,7 +167,7 @@ BEYOND = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
+@may_warn
 @pytest.mark.parametrize(("model", "name"), CASES)
 def test_a_number_beyond_the_range_of_c_is_refused_by_name(model, name):
     named = "Seed|random" if name == "random_state" else name.replace("scale", "lam|scale")
@@ -189,7 +192,7 @@ def test_a_number_beyond_the_range_of_c_is_refused_by_name(model, name):
         assert same_state(model, before)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
+@may_warn
 @pytest.mark.parametrize(("model", "name"), CASES)
 def test_any_number_is_a_number(model, name):
     """With its value as a Python number the result is the same."""
@@ -303,7 +306,7 @@ def test_replaced_arrays_are_refused(key, change):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("key", ESTIMATORS)
+@each_estimator
 def test_replaced_arrays_crash_nothing(key):
     """What numpy alone sees may raise what it likes, or fit by chance."""
     X = data_for(ESTIMATORS[key])
@@ -347,7 +350,7 @@ SLOW_TO_CONVERGE = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
+@may_warn
 @pytest.mark.parametrize("key", SLOW_TO_CONVERGE)
 def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was(key):
     first = data_for(ESTIMATORS[key])
@@ -424,7 +427,7 @@ def test_collapsed_sweeps_want_weights_of_some_size(model, bound):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("key", ESTIMATORS)
+@each_estimator
 def test_one_object_in_two_threads_is_refused_or_works(key):
     model, X = clone(ESTIMATORS[key]), data_for(ESTIMATORS[key], 200)
     expected = clone(model).fit(X)
@@ -711,7 +714,7 @@ WITH_THREADS = [name for name in MODELS if "n_threads" in made(name).get_params(
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads another process's clock")
-@pytest.mark.filterwarnings("ignore::UserWarning")
+@may_warn
 @pytest.mark.parametrize("key", LONG)
 def test_interrupt_at_any_moment_comes_within_a_second(key):
     """Of computing time; only one call of LAPACK may go on unseen.
@@ -995,7 +998,7 @@ def run_with(program, **environment):
 @pytest.mark.parametrize(
     "most", [pytest.param(40, marks=pytest.mark.slow), pytest.param(3, id="few")]
 )
-@pytest.mark.parametrize("key", ESTIMATORS)
+@each_estimator
 def test_memory_that_is_not_given(key, most, failing):
     """MemoryError, and the estimator as before; never a crash."""
     program = f"import test_robust as t; print(t.without_memory({key!r}, {failing!r}, {most}))"
@@ -1090,7 +1093,7 @@ def test_rows_beyond_the_range_of_squares_for_rbf():
 # Divergences of tiny numbers
 
 
-@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
+@each_algorithm
 @pytest.mark.parametrize("divergence", sorted(DIVERGENCES))
 @pytest.mark.parametrize("least", [5e-324, 1e-300, 1e-150, 1e-130])
 def test_tiny_numbers_next_to_others(least, divergence, algorithm):
@@ -1111,7 +1114,7 @@ def test_tiny_numbers_next_to_others(least, divergence, algorithm):
                 np.testing.assert_allclose(own, model.transform(X).min(axis=1), rtol=1e-12)
 
 
-@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
+@each_algorithm
 @pytest.mark.parametrize("divergence", ["kl", "logistic"])
 def test_means_below_the_least_number(divergence, algorithm):
     """A third of the least number is no number, but 0 would be infinitely far from its members."""
@@ -1134,7 +1137,7 @@ def test_mean_next_to_one():
 
 @pytest.mark.parametrize("layout", [np.asfortranarray, lambda X: np.repeat(X, 2, axis=1)[:, ::2]])
 @pytest.mark.parametrize("weight", [None, 2.0])
-@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
+@each_algorithm
 def test_rows_of_any_strides_for_divergences(algorithm, weight, layout):
     X = np.round(np.abs(rows(20)))
     weight = None if weight is None else np.full(len(X), weight)

@@ -33,6 +33,7 @@ FORMS = {
     "operator": lambda K: aslinearoperator(sp.csr_array(K)),
     "dense": lambda K: K,
 }
+weighted_or_not = pytest.mark.parametrize("weighted", [False, True])
 
 
 def path_graph(n):
@@ -417,7 +418,7 @@ def test_bound_and_the_best_of_all_clusterings(seed):
 
 
 @pytest.mark.parametrize("form", ["dense", "sparse", "linear", "sparse linear"])
-@pytest.mark.parametrize("weighted", [False, True])
+@weighted_or_not
 def test_tight_for_copies_of_orthogonal_points(form, weighted):
     rng = np.random.default_rng(0)
     truth = rng.permutation(np.repeat(np.arange(6), [3, 4, 5, 5, 5, 9]))
@@ -539,7 +540,7 @@ def test_rows_without_weight(kernel, form):
     np.testing.assert_allclose(mine @ mine.T, its @ its.T, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@weighted_or_not
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed", "sparse", "sparse linear"])
 def test_predict_is_the_nearest_mean(kernel, weighted, monkeypatch):
     monkeypatch.setattr(gram_module, "GRAM_BLOCK", 300)
@@ -622,7 +623,7 @@ def test_farthest_first_in_feature_space():
     assert same.lam_ == 1.0 and same.n_clusters_ == 1
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@weighted_or_not
 @pytest.mark.parametrize("form", ["rbf", "linear", "sparse linear", "precomputed", "sparse"])
 def test_spectrum_lies_between_two_eigenvalues(form, weighted):
     rng = np.random.default_rng(0)
@@ -679,7 +680,7 @@ def test_spectrum_finds_the_number_unless_there_is_a_guess(seed):
             assert len(SpectralDPMeans(guess=guess, **options).fit(K).eigenvalues_) == guess
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@weighted_or_not
 def test_auto_finds_separate_clusters(weighted):
     """Automatic lam finds clusters by all forms of a kernel, and with weights, also zero."""
     for k, d, seed in ((2, 3, 0), (5, 4, 3), (7, 6, 1), (12, 8, 0)):
@@ -768,7 +769,7 @@ def test_gamma_is_that_of_the_fit():
 # Memory ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@weighted_or_not
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed", "function"])
 def test_small_memory_gives_the_same(kernel, weighted, monkeypatch):
     """Fits by products with three blocks of the matrix, computed again, are the same."""

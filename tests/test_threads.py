@@ -46,6 +46,8 @@ needs_openmp = pytest.mark.skipif(not config.openmp_enabled(), reason="one threa
 
 THREADS = (1, 2, 3, 5, 8)
 LEARNED = ("labels_", "cluster_centers_", "objective_path_")
+may_not_converge = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+on_eight_cores = pytest.mark.usefixtures("eight_cores")
 
 
 def bits(model):
@@ -119,8 +121,8 @@ CASES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("eight_cores")
+@may_not_converge
+@on_eight_cores
 @pytest.mark.parametrize("name", CASES)
 def test_same_bits_for_any_number_of_threads(name):
     n, d, k, options = CASES[name]
@@ -180,8 +182,8 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("eight_cores")
+@may_not_converge
+@on_eight_cores
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_estimators_same_bits(name):
     model, n, d, k, about = OTHERS[name]
@@ -242,8 +244,8 @@ FEATURES = {
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("eight_cores")
+@may_not_converge
+@on_eight_cores
 @pytest.mark.parametrize("name", FEATURES)
 def test_features_same_bits_for_any_number_of_threads(name):
     estimator, n, d, k, options = FEATURES[name]
@@ -279,8 +281,8 @@ def test_features_same_bits_for_any_number_of_threads(name):
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("eight_cores")
+@may_not_converge
+@on_eight_cores
 def test_path_and_penalty_of_features_same_bits():
     for n in (2_000, 100_000):
         X = planted_features("shared", 0, n=n, d=8, k=4)[0]
