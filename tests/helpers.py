@@ -18,12 +18,12 @@ MANY = 4  # problems; a test with fewer runs with all of them
 every = 1  # of many problems, run every so-many-th only (the option --every)
 
 
-def reproduction(name):
-    """A module of docs/reproductions."""
-    path = Path(__file__).parents[1] / "docs" / "reproductions" / f"{name}.py"
+def script(path):
+    """A script of the source tree, by its path from there, as a module."""
+    path = Path(__file__).parents[1] / path
     if not path.is_file():
         pytest.skip("the source tree is not at hand")
-    spec = importlib.util.spec_from_file_location(f"reproductions_{name}", path)
+    spec = importlib.util.spec_from_file_location("script_" + path.stem, path)
     module = importlib.util.module_from_spec(spec)
     before = sys.path.copy()
     sys.modules[spec.name] = module  # its dataclasses look there
@@ -32,6 +32,11 @@ def reproduction(name):
     finally:
         sys.path[:] = before
     return module
+
+
+def reproduction(name):
+    """A module of docs/reproductions."""
+    return script(f"docs/reproductions/{name}.py")
 
 
 def moved(value):
@@ -114,12 +119,22 @@ def all_partitions(n):
     return found
 
 
+def bits(value):
+    """What is in a value, in comparable form."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, np.random.RandomState):
+        return pickle.dumps(value)
+    if isinstance(value, (list, tuple)):
+        return [bits(part) for part in value]
+    if isinstance(value, dict):
+        return {key: bits(part) for key, part in value.items()}
+    return repr(value)
+
+
 def snapshot(model):
-    """Every attribute: the object itself, and a copy of what is in it."""
-    return {
-        name: (value, value.copy() if isinstance(value, np.ndarray) else value)
-        for name, value in vars(model).items()
-    }
+    """Every attribute: the object itself, and what is in it."""
+    return {name: (value, bits(value)) for name, value in vars(model).items()}
 
 
 def assert_unchanged(model, before):
@@ -128,8 +143,7 @@ def assert_unchanged(model, before):
     for name, value in vars(model).items():
         same, content = before[name]
         assert value is same, name
-        if isinstance(value, np.ndarray):
-            assert value.tobytes() == content.tobytes(), name
+        assert bits(value) == content, name
 
 
 def assert_refuses(model, call, errors, *words):
