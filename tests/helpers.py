@@ -124,12 +124,17 @@ def bits(value):
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, np.random.RandomState):
-        return pickle.dumps(value)
+        return bits(value.get_state())
     if isinstance(value, (list, tuple)):
         return [bits(part) for part in value]
     if isinstance(value, dict):
         return {key: bits(part) for key, part in value.items()}
     return repr(value)
+
+
+def state(model):
+    """What is in all attributes of a model, its generator included."""
+    return bits(vars(model))
 
 
 def snapshot(model):

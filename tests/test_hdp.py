@@ -1,6 +1,5 @@
 """HDPMeans and hdp_lambdas: equal to their twins, worked examples, prediction, bad input."""
 
-import pickle
 from itertools import product
 
 import numpy as np
@@ -329,26 +328,6 @@ def test_heavy_rows_pay_for_a_local_cluster():
     assert model.predict(line(5.1, 5.1), ["b", "b"], [0.49, 0.51]).tolist() == [0, 1]
     assert model.predict(line(9.0, 9.0), ["b", "b"], [1.0, 0.0]).tolist() == [1, 0]
     assert model.predict(line(9.0, 9.0), ["new", "b"], [0.0, 1.0]).tolist() == [1, 1]
-
-
-BAD_WEIGHTS = [
-    ([1.0, -1.0, 1.0], "sample_weight must be >= 0, got -1.0"),
-    ([1.0, np.nan, 1.0], "sample_weight must be finite"),
-    ([0.0, 0.0, 0.0], "sample_weight must have a positive entry"),
-    ([1.0, 1.0], r"sample_weight must have shape \(3,\), got \(2,\)"),
-    ([1e-320, 1.0, 1.0], "sample_weight must be 0 or between"),
-    (["a", "b", "c"], "sample_weight must be numbers"),
-]
-
-
-@pytest.mark.parametrize(("weights", "message"), BAD_WEIGHTS)
-def test_bad_weights(weights, message):
-    X, model = line(0, 1, 5), HDPMeans(lam_local=1.0, lam_global=1.0).fit(line(0, 9, 9, 4))
-    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
-    for method in (model.fit, model.predict, model.score):
-        with pytest.raises(ValueError, match=message):
-            method(X, groups=[0, 0, 1], sample_weight=weights)
-    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
 
 
 def test_weights_beyond_float64():
