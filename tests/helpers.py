@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 MANY = 4  # problems; a test with fewer runs with all of them
@@ -104,6 +105,22 @@ def fit(model, X, sample_weight=None):
         warnings.simplefilter("always", ConvergenceWarning)
         model.fit(X, sample_weight=sample_weight)
     return len(caught) > 0
+
+
+def fit_of_any_order(model, X, weights, rng):
+    """A fit; rows in other orders get the same labels, and the same bits in all sums."""
+    fitted = clone(model).fit(X, sample_weight=weights)
+    sums = {"cluster_centers_", "covariances_", "objective_path_", "inertia_"} & {*vars(fitted)}
+    for n_threads in (1, 2, 3):
+        order = rng.permutation(len(X))
+        other = clone(model)
+        if hasattr(other, "n_threads"):
+            other.set_params(n_threads=n_threads)
+        other.fit(X[order], sample_weight=None if weights is None else weights[order])
+        assert np.array_equal(other.labels_, fitted.labels_[order])
+        for name in sums:
+            assert bits(getattr(other, name)) == bits(getattr(fitted, name)), name
+    return fitted
 
 
 def never_rises(path):

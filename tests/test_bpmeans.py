@@ -1220,11 +1220,6 @@ def test_starts_by_default():
         # of as many numbers drawn, the first are the same
         assert auto.objective_ == same.objective_ >= every.objective_
     assert counts[0] < 10
-    for model in (KFeatures(2), BPMeans(lam=9.0)):
-        with pytest.raises(ValueError, match="n_init must be one of 'auto', got 'many'"):
-            model.set_params(n_init="many").fit(easy)
-        with pytest.raises(ValueError, match="n_init must be >= 1, got 0"):
-            model.set_params(n_init=0).fit(easy)
 
 
 def test_path_completes_the_best_number():

@@ -1,7 +1,6 @@
 """BregmanDPMeans and MahalanobisMeans: equal to their twins, likelihoods, planted clusters."""
 
 import functools
-import pickle
 import warnings
 
 import numpy as np
@@ -10,7 +9,7 @@ import twins.bregman
 import twins.exact
 import twins.mahalanobis
 import twins.penalty
-from helpers import fit, never_rises, seeds
+from helpers import assert_refuses, fit, fit_of_any_order, never_rises, seeds
 from problems import blobs
 from scipy import stats
 from sklearn.base import clone
@@ -308,17 +307,8 @@ def test_a_fit_does_not_know_the_order_of_the_rows(name, weighted):
     X = X.clip(max=1.0) if name == "logistic" else X
     weights = rng.gamma(1.0, size=len(X)) * (rng.random(len(X)) < 0.9) if weighted else None
     init = np.clip(X[:8], 0.01, 0.99 if name == "logistic" else None)
-    model_a = BregmanDPMeans(lam=1e30, divergence=name, init=init, n_threads=1)
-    model_a.fit(X, sample_weight=weights)
-    assert model_a.n_iter_ > 4
-    for n_threads in (1, 2, 3):
-        order = rng.permutation(len(X))
-        model_b = BregmanDPMeans(lam=1e30, divergence=name, init=init, n_threads=n_threads).fit(
-            X[order], sample_weight=None if weights is None else weights[order]
-        )
-        assert np.array_equal(model_b.labels_, model_a.labels_[order])
-        assert model_b.cluster_centers_.tobytes() == model_a.cluster_centers_.tobytes()
-        assert model_b.objective_path_.tobytes() == model_a.objective_path_.tobytes()
+    model = BregmanDPMeans(lam=1e30, divergence=name, init=init, n_threads=1)
+    assert fit_of_any_order(model, X, weights, rng).n_iter_ > 4
 
 
 @may_end_with_one_cluster
@@ -513,11 +503,8 @@ def test_outside_the_domain(name, value, message):
     bad = X.copy()
     bad[3, 1] = value
     model = BregmanDPMeans(lam=0.1, divergence=name).fit(X)
-    before = pickle.dumps(vars(model))
-    for method in (model.fit, model.predict, model.transform, model.score):
-        with pytest.raises(ValueError, match=message):
-            method(bad)
-    assert pickle.dumps(vars(model)) == before
+    for method in ("fit", "predict", "transform", "score"):
+        assert_refuses(model, lambda m, f=method: getattr(m, f)(bad), ValueError, message)
     with pytest.raises(ValueError, match=message.replace("X", "init")):
         BregmanDPMeans(lam=0.1, divergence=name, init=bad[3:4]).fit(X)
 
@@ -606,19 +593,21 @@ def test_mahalanobis_does_not_know_the_order_of_the_rows(lam, weighted):
     if lam is not None:
         options["covariances"] = np.eye(3)
         options["lam"] = 1e20
-    model_a = published(6, init=X[:6], **options)
     with threadpool_limits(1):
-        model_a.fit(X, sample_weight=weights)
-        assert model_a.n_iter_ > 4
-        for _ in range(3):
-            order = rng.permutation(len(X))
-            model_b = published(6, **options, init=X[:6]).fit(
-                X[order], sample_weight=None if weights is None else weights[order]
-            )
-            assert np.array_equal(model_b.labels_, model_a.labels_[order])
-            assert model_b.cluster_centers_.tobytes() == model_a.cluster_centers_.tobytes()
-            assert model_b.covariances_.tobytes() == model_a.covariances_.tobytes()
-            assert model_b.objective_ == model_a.objective_
+        model = fit_of_any_order(published(6, init=X[:6], **options), X, weights, rng)
+    assert model.n_iter_ > 4
+
+
+def assert_fits_as(twin, model, k, X, weights):
+    """A fit of k clusters is that of the twin, sweep by sweep."""
+    assert not fit(model, X, weights)
+    assert np.array_equal(model.labels_, twin.labels)
+    assert model.n_iter_ == twin.n_iter
+    assert model.cluster_centers_.tobytes() == twin.centers.tobytes()
+    np.testing.assert_allclose(model.covariances_, twin.S, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(model.objective_path_[:-1], twin.path[::2], rtol=1e-9, atol=1e-9)
+    assert falls(twin.path) and falls(model.objective_path_)
+    assert model.n_clusters_ == k and len(np.unique(model.labels_)) == k
 
 
 @seeds(110)
@@ -650,15 +639,8 @@ def test_mahalanobis_equals_twin(seed):
         covariances=options.get("known"),
         init=seeds,
     )
-    assert not fit(model, X, options.get("weights"))
-    assert np.array_equal(model.labels_, twin.labels)
-    assert model.n_iter_ == twin.n_iter
-    assert model.cluster_centers_.tobytes() == twin.centers.tobytes()
-    np.testing.assert_allclose(model.covariances_, twin.S, rtol=1e-9, atol=1e-9)
+    assert_fits_as(twin, model, k, X, options.get("weights"))
     np.testing.assert_allclose(model.objective_, twin.path[-1], rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(model.objective_path_[:-1], twin.path[::2], rtol=1e-9, atol=1e-9)
-    assert falls(twin.path) and falls(model.objective_path_)
-    assert model.n_clusters_ == k and len(np.unique(model.labels_)) == k
 
 
 @seeds(110)
@@ -836,20 +818,19 @@ def test_variances_below_float64(weight):
     assert np.isfinite(published(3, random_state=0).fit(X).objective_)
 
 
+NORMAL, TWICE = np.random.default_rng(0).normal(size=(50, 20)), [[0.0, 0.0], [1.0, 5.0]]
+DEGENERATE = [  # and a number of clusters
+    (np.column_stack([NORMAL[:, 0], np.full(50, 7.0)]), 2),
+    (NORMAL[:6], 3),
+    (np.tile(TWICE, (10, 1)), 3),
+    (np.tile(TWICE, (10, 1)), 2),
+    (np.ones((5, 2)), 2),
+    (np.ones((1, 2)), 1),
+]
+
+
 def test_degenerate_data():
-    """Constant features, few points in many dimensions, duplicates, one point."""
-    rng = np.random.default_rng(0)
-    flat = np.column_stack([rng.normal(size=50), np.full(50, 7.0)])
-    wide = rng.normal(size=(6, 20))
-    twice = np.tile([[0.0, 0.0], [1.0, 5.0]], (10, 1))
-    for X, k in (
-        (flat, 2),
-        (wide, 3),
-        (twice, 3),
-        (twice, 2),
-        (np.ones((5, 2)), 2),
-        (np.ones((1, 2)), 1),
-    ):
+    for X, k in DEGENERATE:
         model = published(k, random_state=0)
         fit(model, X)
         assert model.n_clusters_ == k and np.isfinite(model.objective_)
@@ -863,7 +844,7 @@ def test_degenerate_data():
     pairs = np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 0.0], [6.0, 1.0]])
     with pytest.raises(ValueError, match="covariance of cluster . of 2 rows in 2 dimensions is s"):
         published(2, reg_covar=0, init=pairs[[0, 2]]).fit(pairs)
-    X, z = gaussians(rng, 200, 2, 2)
+    X, z = gaussians(np.random.default_rng(0), 200, 2, 2)
     init = [X[z == 0].mean(axis=0), X[z == 1].mean(axis=0)]
     model = published(2, reg_covar=0, init=init).fit(X)
     assert adjusted_rand_score(z, model.labels_) > 0.9
@@ -943,11 +924,8 @@ def test_limits_of_lam():
 )
 def test_bad_parameters_of_mahalanobis(options, error, message):
     X, _ = gaussians(np.random.default_rng(0), 30, 2, 2)
-    model = published(2).fit(X)
-    before = pickle.dumps(model.objective_path_)
-    with pytest.raises(error, match=message):
-        model.set_params(**options).fit(X)
-    assert pickle.dumps(model.objective_path_) == before
+    model = published(2).fit(X).set_params(**options)
+    assert_refuses(model, lambda m: m.fit(X), error, message)
 
 
 @seeds(110)
@@ -975,14 +953,7 @@ def test_points_that_pay_for_volumes_equal_their_twin(seed):
         covariances=options.get("known"),
         init=seeds,
     )
-    assert not fit(model, X, options.get("weights"))
-    assert np.array_equal(model.labels_, twin.labels)
-    assert model.n_iter_ == twin.n_iter
-    assert model.cluster_centers_.tobytes() == twin.centers.tobytes()
-    np.testing.assert_allclose(model.covariances_, twin.S, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(model.objective_path_[:-1], twin.path[::2], rtol=1e-9, atol=1e-9)
-    assert falls(twin.path) and falls(model.objective_path_)
-    assert model.n_clusters_ == k and len(np.unique(model.labels_)) == k
+    assert_fits_as(twin, model, k, X, options.get("weights"))
 
 
 @pytest.mark.parametrize("known", [None, np.array([[2.0, 0.5], [0.5, 1.0]])])
@@ -1112,13 +1083,8 @@ def test_state_of_a_fit_of_points():
 
 
 def test_degenerate_data_and_volumes_of_points():
-    """Constant features, few points in many dimensions, duplicates, one point: bounded."""
-    rng = np.random.default_rng(0)
-    flat = np.column_stack([rng.normal(size=50), np.full(50, 7.0)])
-    wide = rng.normal(size=(6, 20))
-    twice = np.tile([[0.0, 0.0], [1.0, 5.0]], (10, 1))
-    same, one = np.ones((5, 2)), np.ones((1, 2))
-    for X, k in ((flat, 2), (wide, 3), (twice, 3), (twice, 2), (same, 2), (one, 1)):
+    """Objectives and variances are bounded."""
+    for X, k in DEGENERATE:
         for K in (k, "auto"):
             for init in ("merge", "k-means++") if k == K else ("merge",):
                 model = MahalanobisMeans(K, init=init, random_state=0)
@@ -1152,11 +1118,8 @@ def test_degenerate_data_and_volumes_of_points():
 )
 def test_options_that_do_not_go_together(options, message):
     X, _ = gaussians(np.random.default_rng(0), 30, 2, 2)
-    model = MahalanobisMeans(2, random_state=0).fit(X)
-    before = pickle.dumps(model.objective_path_)
-    with pytest.raises(ValueError, match=message):
-        model.set_params(**options).fit(X)
-    assert pickle.dumps(model.objective_path_) == before
+    model = MahalanobisMeans(2, random_state=0).fit(X).set_params(**options)
+    assert_refuses(model, lambda m: m.fit(X), ValueError, message)
 
 
 @pytest.mark.parametrize("divergence", ["kl", "itakura_saito", "logistic"])

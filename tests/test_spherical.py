@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 import twins.exact
 import twins.spherical
-from helpers import fit, never_rises, seeds
+from helpers import assert_refuses, fit, never_rises, seeds
 from numpy.testing import assert_allclose
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
@@ -434,11 +434,7 @@ X = planted(60)[0]
     ],
 )
 def test_bad_parameters(parameters, error, match):
-    model = SphericalDPMeans(**parameters)
-    before = vars(model).copy()
-    with pytest.raises(error, match=match):
-        model.fit(X)
-    assert vars(model) == before
+    assert_refuses(SphericalDPMeans(**parameters), lambda m: m.fit(X), error, match)
 
 
 def test_bad_rows():
