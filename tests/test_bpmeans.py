@@ -863,16 +863,6 @@ def test_seeding(init):
     assert np.array_equal(model.assignments_, best.Z)
 
 
-def test_same_random_state_same_result():
-    X = planted_features("signed", 1, n=100, d=5, k=5, noise=0.5)[0]
-    for model in (BPMeans(lam=9.0, n_swaps=3), KFeatures(4, n_swaps=3)):
-        one = model.set_params(random_state=3).fit(X).components_
-        assert np.array_equal(model.fit(X).components_, one)
-        shared = np.random.RandomState(3)
-        assert np.array_equal(model.set_params(random_state=shared).fit(X).components_, one)
-        assert not np.array_equal(model.set_params(n_init=1).fit(X).components_, one)
-
-
 # feature_path -------------------------------------------------------------------------------
 
 
@@ -1100,12 +1090,9 @@ def test_auto_finds_planted_features(k):
         )
 
 
-def test_auto_knows_no_unit_and_few_weights():
+def test_auto_of_few_weights():
     X = planted_rows(1, 120, 8, 3)[0]
     reference = BPMeans(lam="auto", random_state=0).fit(X)
-    other_model = BPMeans(lam="auto", random_state=0).fit(X * 1024.0)
-    assert np.array_equal(other_model.assignments_, reference.assignments_)
-    np.testing.assert_allclose(other_model.lam_, reference.lam_ * 2.0**20)
     weight = np.append(np.full(120, 4.0), np.zeros(5))
     other_model = BPMeans(lam="auto", random_state=0).fit(
         np.vstack([X, 100 + X[:5]]), sample_weight=weight

@@ -233,17 +233,6 @@ def test_several_starts(algorithm):
         np.testing.assert_allclose(model.objective_path_, best.objective_path, rtol=1e-9)
 
 
-def test_shuffle_depends_on_random_state_only():
-    X = np.random.default_rng(3).random((500, 2))
-    fits = [DPMeans(lam=0.02, shuffle=True, random_state=s).fit(X) for s in (0, 0, 1)]
-    assert np.array_equal(fits[0].labels_, fits[1].labels_)
-    assert not np.array_equal(fits[0].labels_, fits[2].labels_)
-    shared = np.random.RandomState(0)
-    DPMeans(lam=0.02, shuffle=True, random_state=shared).fit(X)
-    second = DPMeans(lam=0.02, shuffle=True, random_state=shared).fit(X)
-    assert not np.array_equal(fits[0].labels_, second.labels_)
-
-
 @each_algorithm
 def test_creating_sweeps_are_free(algorithm):
     """max_iter=1 is enough where only the last sweep creates nothing; all are reported.

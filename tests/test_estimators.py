@@ -527,6 +527,28 @@ def test_layouts_of_rows_change_no_bit(estimator, kernel, dtype):
             assert value == expected[name], name
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "model",
+    [
+        smallvar.DPMeans(lam=0.02, shuffle=True),
+        smallvar.MiniBatchDPMeans(lam=0.02, batch_size=64, max_iter=5),
+        smallvar.BPMeans(lam=2.0, n_init=1, n_swaps=3),
+        smallvar.KFeatures(4, n_init=1, n_swaps=3),
+    ],
+)
+def test_what_is_drawn_depends_on_random_state_only(model):
+    rows = np.random.default_rng(3).random((500, 3))
+
+    def fitted(state):
+        return learned_arrays(clone(model).set_params(random_state=state).fit(rows))
+
+    shared = np.random.RandomState(0)
+    first, again, other = map(fitted, (0, 0, 1))
+    assert first == again != other
+    assert first == fitted(shared) != fitted(shared)
+
+
 FINER = {
     "HDPMeans": {"lam_local": 0.05, "lam_global": 0.1},
     "TopicMeans": {"lam_local": 0.2, "lam_global": 0.005, "smoothing": 0.01},

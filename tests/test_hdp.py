@@ -583,17 +583,6 @@ def test_auto_of_a_single_cluster():
     assert single.labels_.tolist() == [0] and single.objective_ == 2.0
 
 
-def test_auto_does_not_depend_on_units():
-    X, groups, _ = blobs(3, apart=5.0)
-    plain = HDPMeans(random_state=0).fit(X, groups=groups)
-    for x, w in ((2.0**10, 1.0), (1.0, 4.0), (2.0**-10, 0.5)):
-        model = HDPMeans(random_state=0)
-        model.fit(x * X, groups=groups, sample_weight=np.full(len(X), w))
-        assert np.array_equal(model.labels_, plain.labels_)
-        np.testing.assert_allclose(model.lam_local_, w * x * x * plain.lam_local_, rtol=1e-12)
-        np.testing.assert_allclose(model.lam_global_, w * x * x * plain.lam_global_, rtol=1e-9)
-
-
 def test_auto_leaves_out_rows_of_weight_zero():
     X, groups, _ = blobs(2, apart=5.0)
     rng = np.random.default_rng(0)

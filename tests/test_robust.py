@@ -1135,19 +1135,6 @@ def test_mean_next_to_one():
     assert np.isfinite(model.transform(X)[np.arange(5), model.labels_]).all()
 
 
-@pytest.mark.parametrize("layout", [np.asfortranarray, lambda X: np.repeat(X, 2, axis=1)[:, ::2]])
-@pytest.mark.parametrize("weight", [None, 2.0])
-@each_algorithm
-def test_rows_of_any_strides_for_divergences(algorithm, weight, layout):
-    X = np.round(np.abs(rows(20)))
-    weight = None if weight is None else np.full(len(X), weight)
-    model = BregmanDPMeans(lam=0.5, divergence="kl", algorithm=algorithm, random_state=0)
-    expected = clone(model).fit(X, sample_weight=weight)
-    model.fit(layout(X), sample_weight=weight)
-    assert np.array_equal(model.labels_, expected.labels_)
-    assert np.array_equal(model.cluster_centers_, expected.cluster_centers_)
-
-
 def test_divergences_beyond_float64():
     model = BregmanDPMeans(lam=0.5, divergence="itakura_saito")
     with pytest.raises(ValueError, match="X must have a finite .weighted. sum of divergences"):
