@@ -4,6 +4,7 @@ import importlib.util
 import inspect
 import pickle
 import re
+import subprocess
 import sys
 import warnings
 import zlib
@@ -38,6 +39,12 @@ def script(path):
 def reproduction(name):
     """A module of docs/reproductions."""
     return script(f"docs/reproductions/{name}.py")
+
+
+def printed(program, *arguments):
+    """The number that a process of its own prints."""
+    command = [sys.executable, "-W", "ignore", "-c", program, *map(str, arguments)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def moved(value):

@@ -105,6 +105,7 @@ def test_compiled_loops_are_parallel():
 # n, d, k of the data; options of the estimator. Many chunks, every path: low and high
 # dimensions, few and many centers, creation, weights, both types, all algorithms.
 CASES = {
+    "few rows": (7, 2, 5, {}),
     "low d": (100_000, 2, 20, {"max_iter": 15}),
     "one column": (50_000, 1, 9, {"max_iter": 30}),
     "three columns, float32": (60_000, 3, 40, {"dtype": np.float32, "max_iter": 15}),
@@ -214,6 +215,7 @@ def test_other_estimators_same_bits(name):
 # The estimator; n, d, k of the data, and options. Up to 2^18 values starts are shared out, beyond
 # that the points of each, 65,536 in a round.
 FEATURES = {
+    "few rows": (KFeatures, 7, 9, 3, {"n_init": 5}),
     "sweep, over starts": (BPMeans, 2_000, 9, 6, {"n_init": 7}),
     "sweep, swaps": (BPMeans, 500, 9, 6, {"n_init": 5, "n_swaps": 4, "weights": True}),
     "sweep, over points": (BPMeans, 100_000, 8, 8, {"n_init": 2, "n_swaps": 2}),
