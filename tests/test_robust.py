@@ -538,54 +538,6 @@ def graph(n, neighbors=8):
     return A + A.T
 
 
-MANY = {
-    "BPMeans": (BPMeans(lam=0.5, n_init=10**6), rows(30)),
-    "BregmanDPMeans": (BregmanDPMeans(lam=1e-9, algorithm="merge", n_init=99), rows(40_000)),
-    "DPMeans-auto": (DPMeans(n_init=10**6), rows(40_000)),
-    "DynamicMeans": (smallvar.DynamicMeans(lam=1e-12), rows(300_000)),
-    "MixedDPMeans": (smallvar.MixedDPMeans(lam=1e-3, max_clusters=3000), rows(100_000, 6)),
-    "MixedDPMeans-auto": (smallvar.MixedDPMeans(), rows(200_000, 6)),
-    "PenalizedCut": (smallvar.PenalizedCut(lam=-0.3, n_init=10**4), graph(4000)),
-    "BPMeans-collapsed": (BPMeans(lam=0.5, n_init=10**5, algorithm="collapsed"), rows(300)),
-    "BPMeans-penalty": (BPMeans(lam="farthest-first", n_components=2000), rows(100_000, 20)),
-    "BPMeans-stepwise": (BPMeans(lam=1e-3, algorithm="stepwise"), rows(20_000, 8)),
-    "BPMeans-swaps": (BPMeans(lam=2.0, n_init=1, n_swaps=10**6), rows(2000, 8)),
-    "DPMeans": (DPMeans(lam=0.001, n_init=10**4), rows(3000)),
-    "DPMeans-collapsed": (DPMeans(lam=1e-12, algorithm="collapsed"), rows(300_000, 8)),
-    "DPMeans-sparse": (DPMeans(lam=1e-3, n_init=10**4), scipy.sparse.csr_array(rows(3000))),
-    "DPMeans-sweep": (DPMeans(lam=1e-12), rows(300_000, 8)),
-    "DPMeans-delayed": (DPMeans(lam=0.001, n_init=10**4, algorithm="delayed"), rows(3000)),
-    "DPMeans-merge": (DPMeans(lam=0.1, n_init=10**4, algorithm="merge"), rows(3000)),
-    "HDPMeans": (HDPMeans(lam_local=0.1, lam_global=0.1, n_init=10**5), rows(3000)),
-    "KFeatures": (smallvar.KFeatures(12, assign="exact", n_init=10**4), rows(3000, 20)),
-    "KernelDPMeans": (KernelDPMeans(lam=0.01, n_init=10**4), rows(1500)),
-    "MahalanobisMeans": (smallvar.MahalanobisMeans(9, n_init=10**5), rows(3000)),
-    "MiniBatchDPMeans": (
-        smallvar.MiniBatchDPMeans(lam=0.001, max_clusters=500, tol=0, max_iter=10**5),
-        rows(200_000),
-    ),
-    "SpectralDPMeans": (smallvar.SpectralDPMeans(lam=1.0, kernel="rbf", gamma=1.0), rows(3000)),
-    "SpectralDynamicMeans": (smallvar.SpectralDynamicMeans(lam=0.05, n_init=10**4), rows(900)),
-}
-
-
-@pytest.mark.parametrize("key", MANY)
-def test_interrupt_leaves_the_estimator_as_it_was(key, interrupt):
-    """(That it comes within a second is measured by hand: here only that it comes.)"""
-    model, X = deepcopy(MANY[key])
-    model.set_params(random_state=0)
-    asked = model.get_params()
-    few = {"n_init": 1, "max_iter": 9, "n_swaps": 0, "n_components": 9}
-    few = {name: value for name, value in few.items() if name in asked}
-    fitted = clone(model).set_params(**few).fit(X[:300][:, :300]).set_params(**asked)
-    for one in (model, fitted):
-        before = deepcopy(one)
-        interrupt(0.7)
-        with pytest.raises(KeyboardInterrupt):
-            one.fit(X)
-        assert same_state(one, before)
-
-
 SENDER = """
 import os, signal, sys, time
 pid, clock = int(sys.argv[1]), (~int(sys.argv[1]) << 3) | 2  # the clock of what it computes
@@ -708,6 +660,51 @@ LONG = {
         lambda: rows(1500),
     ),
 }
+# fits of other data, or with a stage that is as long
+MANY = {key: case for key, case in LONG.items() if case[1] == "fit"} | {
+    "BPMeans-penalty": (
+        BP(lam="farthest-first", n_components=2000),
+        "fit",
+        lambda: rows(100_000, 20),
+    ),
+    "DPMeans-sparse": (
+        DPMeans(lam=1e-3, n_init=N),
+        "fit",
+        lambda: scipy.sparse.csr_array(rows(3000)),
+    ),
+    "DPMeans-sweep": (DPMeans(lam=1e-12), "fit", lambda: rows(300_000, 8)),
+    "MixedDPMeans-auto": (smallvar.MixedDPMeans(), "fit", lambda: rows(200_000, 6)),
+}
+
+
+def long_call(key):
+    """A model with a seed, if it draws, the method and the arguments of a case of MANY or LONG."""
+    model, method, data = (LONG | MANY)[key]
+    model, data = clone(model), data()
+    if "random_state" in model.get_params():
+        model.set_params(random_state=0)
+    return model, method, data if isinstance(data, dict) else {"X": data}
+
+
+@pytest.mark.parametrize("key", MANY)
+def test_interrupt_leaves_the_estimator_as_it_was(key, interrupt):
+    """(That it comes within a second is measured by hand: here only that it comes.)"""
+    model, _, data = long_call(key)
+    asked = model.get_params()
+    few = {"n_init": 1, "max_iter": 9, "n_swaps": 0, "n_components": 9}
+    few = {name: value for name, value in few.items() if name in asked}
+    small = {name: value[:300] for name, value in data.items()}
+    if "Cut" in key:
+        small["X"] = small["X"][:, :300]
+    fitted = clone(model).set_params(**few).fit(**small).set_params(**asked)
+    for one in (model, fitted):
+        before = pickle.dumps(vars(one))
+        interrupt(0.7)
+        with pytest.raises(KeyboardInterrupt):
+            one.fit(**data)
+        assert pickle.dumps(vars(one)) == before
+
+
 WITH_THREADS = [name for name in MODELS if "n_threads" in made(name).get_params()]
 
 
@@ -722,12 +719,7 @@ def test_interrupt_at_any_moment_comes_within_a_second(key):
     The signal is of another process: a thread of this one could not send it while the interpreter
     is held, which is one thing that this looks for.
     """
-    model, method, data = LONG[key]
-    data = data()
-    data = data if isinstance(data, dict) else {"X": data}
-    model = clone(model)
-    if "random_state" in model.get_params():
-        model.set_params(random_state=0)
+    model, method, data = long_call(key)
     starts = {"n_init": model.n_init} if hasattr(model, "n_init") else {}
     model.set_params(**dict.fromkeys(starts, 1))
     model.fit(graph(90) if "Cut" in key else np.abs(rows(90, data["X"].shape[1])))
@@ -769,20 +761,16 @@ FEW = {"max_iter": 3, "n_init": 2}
 def fit_until_interrupted(key):
     """A fit of LONG with two threads; what the model can do afterward is as before."""
     config._cores = lambda: 2
-    model, _, data = LONG[key]
-    data = data()
-    data = data if isinstance(data, dict) else {"X": data}
+    model, _, data = long_call(key)
     small = {name: value[:900] for name, value in data.items()}
 
     def bits():
         quick = {name: n for name, n in FEW.items() if name in model.get_params()}
-        few = clone(model).set_params(**options, **quick)
+        few = clone(model).set_params(**quick)
         few.fit(**small)
         return [value.tobytes() for value in vars(few).values() if isinstance(value, np.ndarray)]
 
-    options = {"n_threads": 2}
-    options |= {"random_state": 0} if "random_state" in model.get_params() else {}
-    model = clone(model).set_params(**options)
+    model.set_params(n_threads=2)
     before = bits()
     print("begins", flush=True)
     try:
