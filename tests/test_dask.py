@@ -688,7 +688,13 @@ BAD = {
         ({}, ROWS, np.array([1.0, 1, 1, 1, -1, 1])),
         ("partition 1", "sample_weight", ">= 0"),
     ),
-    "zeros": (ValueError, ({}, ROWS, np.zeros(6)), ("sample_weight", "all zeros")),
+    "zeros": (
+        ValueError,
+        ({}, ROWS, np.zeros(6)),
+        (
+            "sample_weight must have a positive entry, got all zeros|a row of positive weight, got none",
+        ),
+    ),
     "other partitions": (
         ValueError,
         ({}, ROWS, da.ones(6, chunks=2)),
@@ -716,6 +722,20 @@ BAD = {
         ("lam=1e-09 opens more than 2 clusters", "max_clusters"),
     ),
 }
+
+
+# of rows and weights alone, in the words of all
+COMMON = [case for case, (_, (options, *_), _) in BAD.items() if not options and case != "no rows"]
+NEEDED = {"HDPMeans": {"lam_local": 1.0, "lam_global": 1.0}}
+
+
+@pytest.mark.parametrize("case", COMMON)
+@pytest.mark.parametrize("name", smallvar.dask.__all__)
+def test_data_that_every_estimator_refuses(name, case):
+    errors, (_, X, weight), words = BAD[case]
+    beside = {"groups": [1, 1, 1, 2, 2, 2]} if name == "HDPMeans" else {}
+    model = getattr(smallvar.dask, name)(**NEEDED.get(name, {})).fit(ROWS, **beside)
+    assert_refuses(model, lambda m: m.fit(X, sample_weight=weight, **beside), errors, *words)
 
 
 @pytest.mark.parametrize("case", BAD)
