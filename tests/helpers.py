@@ -4,6 +4,7 @@ import importlib.util
 import inspect
 import pickle
 import re
+import subprocess
 import sys
 import warnings
 import zlib
@@ -12,18 +13,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 MANY = 4  # problems; a test with fewer runs with all of them
 every = 1  # of many problems, run every so-many-th only (the option --every)
 
 
-def reproduction(name):
-    """A module of docs/reproductions."""
-    path = Path(__file__).parents[1] / "docs" / "reproductions" / f"{name}.py"
+def script(path):
+    """A script of the source tree, by its path from there, as a module."""
+    path = Path(__file__).parents[1] / path
     if not path.is_file():
         pytest.skip("the source tree is not at hand")
-    spec = importlib.util.spec_from_file_location(f"reproductions_{name}", path)
+    spec = importlib.util.spec_from_file_location("script_" + path.stem, path)
     module = importlib.util.module_from_spec(spec)
     before = sys.path.copy()
     sys.modules[spec.name] = module  # its dataclasses look there
@@ -32,6 +34,17 @@ def reproduction(name):
     finally:
         sys.path[:] = before
     return module
+
+
+def reproduction(name):
+    """A module of docs/reproductions."""
+    return script(f"docs/reproductions/{name}.py")
+
+
+def printed(program, *arguments):
+    """The number that a process of its own prints."""
+    command = [sys.executable, "-W", "ignore", "-c", program, *map(str, arguments)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def moved(value):
@@ -101,6 +114,22 @@ def fit(model, X, sample_weight=None):
     return len(caught) > 0
 
 
+def fit_of_any_order(model, X, weights, rng):
+    """A fit; rows in other orders get the same labels, and the same bits in all sums."""
+    fitted = clone(model).fit(X, sample_weight=weights)
+    sums = {"cluster_centers_", "covariances_", "objective_path_", "inertia_"} & {*vars(fitted)}
+    for n_threads in (1, 2, 3):
+        order = rng.permutation(len(X))
+        other = clone(model)
+        if hasattr(other, "n_threads"):
+            other.set_params(n_threads=n_threads)
+        other.fit(X[order], sample_weight=None if weights is None else weights[order])
+        assert np.array_equal(other.labels_, fitted.labels_[order])
+        for name in sums:
+            assert bits(getattr(other, name)) == bits(getattr(fitted, name)), name
+    return fitted
+
+
 def never_rises(path):
     """Whether no value exceeds the one before by more than 1e-9 of the first."""
     return bool(np.all(np.diff(path) <= 1e-9 * path[0]))
@@ -114,12 +143,27 @@ def all_partitions(n):
     return found
 
 
+def bits(value):
+    """What is in a value, in comparable form."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, np.random.RandomState):
+        return bits(value.get_state())
+    if isinstance(value, (list, tuple)):
+        return [bits(part) for part in value]
+    if isinstance(value, dict):
+        return {key: bits(part) for key, part in value.items()}
+    return repr(value)
+
+
+def state(model):
+    """What is in all attributes of a model, its generator included."""
+    return bits(vars(model))
+
+
 def snapshot(model):
-    """Every attribute: the object itself, and a copy of what is in it."""
-    return {
-        name: (value, value.copy() if isinstance(value, np.ndarray) else value)
-        for name, value in vars(model).items()
-    }
+    """Every attribute: the object itself, and what is in it."""
+    return {name: (value, bits(value)) for name, value in vars(model).items()}
 
 
 def assert_unchanged(model, before):
@@ -128,8 +172,7 @@ def assert_unchanged(model, before):
     for name, value in vars(model).items():
         same, content = before[name]
         assert value is same, name
-        if isinstance(value, np.ndarray):
-            assert value.tobytes() == content.tobytes(), name
+        assert bits(value) == content, name
 
 
 def assert_refuses(model, call, errors, *words):

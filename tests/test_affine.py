@@ -12,6 +12,7 @@ from smallvar._centers.divergence import DivergenceSweep, Reference, SumsFrame
 from smallvar._centers.divergence_rules import DIVERGENCES
 
 NAMES = ("kl", "itakura_saito", "logistic")
+each_divergence = pytest.mark.parametrize("name", NAMES)
 
 
 def rows(rng, name, n, d, k):
@@ -34,7 +35,7 @@ def sweep_over(name, X, weight=None, order=None, n_threads=1):
 
 
 @pytest.mark.parametrize("kind", ["float64 C", "float64 F", "float32 C", "order and weights"])
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_labels_and_bounds_after_every_move(name, kind):
     """Labels are the exact ones, bounds hold, and some rows are not compared."""
     rng = np.random.default_rng(len(name))
@@ -63,7 +64,7 @@ def test_labels_and_bounds_after_every_move(name, kind):
 
 
 @pytest.mark.parametrize("distance", [1e-4, 1e-6, 1e-8, 1e-10])
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_centers_near_each_other(name, distance):
     """Apart by a small share of their size: labels are exact, mostly without exact divergences."""
     rng = np.random.default_rng(0)
@@ -78,7 +79,7 @@ def test_centers_near_each_other(name, distance):
     assert np.mean(sweep.affine.flags == UNSURE) < 0.2
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_unsure_rows_are_those_at_a_tie(name):
     """Two equal centers: all of their rows, and no label is given to them."""
     rng = np.random.default_rng(1)
@@ -107,7 +108,7 @@ def test_rows_that_no_center_reaches():
     np.testing.assert_array_equal(sweep.labels, exact.argmin(axis=1))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_threads_do_not_matter(name, eight_cores):
     """The same bits for 1, 2 and 3 threads, over many chunks."""
     rng = np.random.default_rng(2)
@@ -125,7 +126,7 @@ def test_threads_do_not_matter(name, eight_cores):
 
 
 @pytest.mark.parametrize("algorithm", ["serial", "delayed"])
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_many_rows_and_openings_are_those_of_the_twin(name, algorithm):
     """More rows than a block: clusters open in the order of visit, also after bounds were made."""
     rng = np.random.default_rng(3)
@@ -140,7 +141,7 @@ def test_many_rows_and_openings_are_those_of_the_twin(name, algorithm):
     assert model.cluster_centers_.tobytes() == twin.centers.tobytes()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_divergences(name):
     """Shapes that broadcast, the formulas, and the sum of the summands."""
     rng, rule = np.random.default_rng(4), DIVERGENCES[name]

@@ -103,6 +103,7 @@ FITS = {name: (with_seed(name, **model.few), FEW) for name, model in MODELS.item
 }
 VALUES = {"NaN": np.nan, "huge": 1e200, "random": None}
 EVERY = pytest.mark.parametrize("key", FITS)
+each_value = pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 
 
 def refit(model, X):
@@ -255,7 +256,7 @@ def test_what_the_error_says():
             cluster_path(np.r_[np.nan, np.arange(50.0)][:, None])
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@each_value
 def test_a_small_batch_that_is_not_finite(value):
     """Its exact sums have digits for its numbers alone: nothing is written outside of them."""
     X, label = np.array([[1.0, value], [2.0, 3.0]]), np.zeros(2, dtype=np.int32)
@@ -271,7 +272,7 @@ def test_a_small_batch_that_is_not_finite(value):
     assert np.array_equal(model.cluster_centers_, before)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@each_value
 def test_decompositions_of_what_is_not_finite(value):
     """No LAPACK routine is called: it might not converge, or not end."""
     A = np.eye(30)

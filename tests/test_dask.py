@@ -57,6 +57,9 @@ FITTED = (
     "n_clusters_",
     "lam_",
 )
+each_algorithm = pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+each_estimator = pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
+persisted_or_not = pytest.mark.parametrize("persist", [True, False])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -248,7 +251,7 @@ N_MAX = {"serial": 400, "delayed": 100}
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "shuffle"])
-@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@each_algorithm
 @seeds(8)
 def test_equals_one_machine(algorithm, family, at_once, seed):
     """Fits in 1 to 50 uneven partitions of any kind, held by workers or read by every sweep."""
@@ -257,7 +260,7 @@ def test_equals_one_machine(algorithm, family, at_once, seed):
     check_problem(random_problem(family, seed, N_MAX[algorithm]), algorithm, rng, seed)
 
 
-@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@each_algorithm
 @seeds(20)
 def test_equals_one_machine_at_ties(algorithm, at_once, seed):
     """Fits of grids and repeated rows; also sorted, so that a partition has clusters of its own."""
@@ -269,7 +272,7 @@ def test_equals_one_machine_at_ties(algorithm, at_once, seed):
     check_problem(p, algorithm, rng, seed)
 
 
-@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@each_algorithm
 @seeds(12)
 def test_equals_one_machine_sorted(algorithm, at_once, seed):
     """Each partition is one cluster, in the order in which they are or in the reverse."""
@@ -283,7 +286,7 @@ def test_equals_one_machine_sorted(algorithm, at_once, seed):
 
 
 @pytest.mark.parametrize("weights", ["ones", "zero partitions", "extreme", "one row"])
-@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@each_algorithm
 @seeds(4)
 def test_weights(algorithm, weights, at_once, seed):
     """Weights that are all 1, zero in whole partitions, of all sizes, or zero but for one row."""
@@ -340,7 +343,7 @@ def sphere_rows(rng, seed, n):
     return X.astype(np.float32) if seed % 3 == 1 else X
 
 
-@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@each_algorithm
 @seeds(12)
 def test_rows_without_direction(algorithm, at_once, seed):
     """They may fill partitions, and take no part: the fit is that of one machine without them."""
@@ -419,7 +422,7 @@ def test_weights_of_a_partition_without_rows_are_checked(name, method):
         getattr(model, method)(X, sample_weight=wrong)
 
 
-@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@each_algorithm
 @seeds(50)
 def test_spherical_equals_one_machine(algorithm, at_once, seed):
     """Fits of directions, for penalties from tiny ones to one that unites opposite rows."""
@@ -448,7 +451,7 @@ def test_spherical_equals_one_machine(algorithm, at_once, seed):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@each_algorithm
 def test_sums_that_vanish(algorithm, at_once):
     """x and -x in one cluster, in partitions of their own: it is dropped, its rows go elsewhere."""
     at_once(np.random.default_rng(7), copies=True)
@@ -463,8 +466,8 @@ def test_sums_that_vanish(algorithm, at_once):
                     check_pair("SphericalDPMeans", rows, lam, [1] * n, "array", w, **options)
 
 
-@pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
-@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@each_estimator
+@each_algorithm
 @seeds(6)
 def test_equals_one_machine_on_threads(name, algorithm, seed):
     """Fits on the workers of the module, which share their memory."""
@@ -480,8 +483,8 @@ def test_equals_one_machine_on_threads(name, algorithm, seed):
 # ---- what is lost -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
-@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@each_estimator
+@each_algorithm
 @seeds(14)
 def test_states_that_are_forgotten(name, algorithm, at_once, monkeypatch, seed):
     """Fits are the same whatever states workers forget, and whenever."""
@@ -560,7 +563,7 @@ def deadly(block):
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("persist", [True, False])
+@persisted_or_not
 def test_a_partition_that_kills_its_workers(persist):
     """The fit raises a clear error, and the estimator is as it was."""
     X = some_rows()
@@ -600,7 +603,7 @@ def unreadable(block):
     return block
 
 
-@pytest.mark.parametrize("persist", [True, False])
+@persisted_or_not
 def test_a_partition_that_cannot_be_read(persist):
     """The error of the reader is raised, with its text; the estimator is as it was."""
     good = da.from_array(some_rows(), chunks=((500, 497, 3), (3,)))
@@ -641,7 +644,7 @@ def test_frames(dtype, at_once):
     assert not hasattr(model, "feature_names_in_")
 
 
-@pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
+@each_estimator
 def test_to_local(name, at_once):
     """``to_local`` gives the estimator of one machine, which can be pickled; clones, parameters."""
     at_once(np.random.default_rng(0), copies=True)
@@ -685,7 +688,11 @@ BAD = {
         ({}, ROWS, np.array([1.0, 1, 1, 1, -1, 1])),
         ("partition 1", "sample_weight", ">= 0"),
     ),
-    "zeros": (ValueError, ({}, ROWS, np.zeros(6)), ("sample_weight", "all zeros")),
+    "zeros": (
+        ValueError,
+        ({}, ROWS, np.zeros(6)),
+        ("sample_weight must have a positive entry, got all zeros|of positive weight, got none",),
+    ),
     "other partitions": (
         ValueError,
         ({}, ROWS, da.ones(6, chunks=2)),
@@ -715,8 +722,22 @@ BAD = {
 }
 
 
+# of rows and weights alone, in the words of all
+COMMON = [case for case, (_, (options, *_), _) in BAD.items() if not options and case != "no rows"]
+NEEDED = {"HDPMeans": {"lam_local": 1.0, "lam_global": 1.0}}
+
+
+@pytest.mark.parametrize("case", COMMON)
+@pytest.mark.parametrize("name", smallvar.dask.__all__)
+def test_data_that_every_estimator_refuses(name, case):
+    errors, (_, X, weight), words = BAD[case]
+    beside = {"groups": [1, 1, 1, 2, 2, 2]} if name == "HDPMeans" else {}
+    model = getattr(smallvar.dask, name)(**NEEDED.get(name, {})).fit(ROWS, **beside)
+    assert_refuses(model, lambda m: m.fit(X, sample_weight=weight, **beside), errors, *words)
+
+
 @pytest.mark.parametrize("case", BAD)
-@pytest.mark.parametrize("persist", [True, False])
+@persisted_or_not
 def test_refuses(case, persist, at_once):
     """Errors name the partition; the estimator is as it was."""
     at_once(np.random.default_rng(0), copies=True)
@@ -744,7 +765,7 @@ def sets():
 
 
 @pytest.mark.filterwarnings("ignore::smallvar.ScaleWarning")  # tables of UCI as they are
-@pytest.mark.parametrize("name", ["DPMeans", "SphericalDPMeans"])
+@each_estimator
 def test_auto(name, at_once):
     """The data choose the same number of clusters as on one machine, and the same clusters."""
     at_once(np.random.default_rng(0), copies=True)

@@ -165,8 +165,3 @@ def test_wide_rows_have_the_boundaries_of_the_sample(sampled, monkeypatch):
 def test_refuses(options, message):
     with warnings.catch_warnings(), pytest.raises((ValueError, TypeError), match=message):
         smallvar.dask.ShapeMeans(**options).fit(chunked(np.zeros((9, 2)), [9]))
-
-
-def test_refuses_arrays_of_one_machine():
-    with pytest.raises(TypeError, match="X must be a dask array or DataFrame"):
-        smallvar.dask.ShapeMeans().fit(np.zeros((9, 2)))

@@ -14,6 +14,7 @@ from test_divergence import NAMES, draw
 from smallvar import BregmanDPMeans, HDPMeans
 
 SQUARED = "squared_euclidean"
+each_divergence = pytest.mark.parametrize("name", NAMES)
 
 
 def problem(name, seed, n_max=70):
@@ -49,7 +50,7 @@ def given(penalties, **options):
     return HDPMeans(lam_local=penalties[0], lam_global=penalties[1], **options)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 @seeds(70)
 def test_equals_twin(name, seed):
     X, groups, penalties, weights = problem(name, seed)
@@ -82,7 +83,7 @@ def optimum(X, groups, penalties, name):
     return min(objective(X, groups, z, penalties, name) for z in labels)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 @seeds(20)
 def test_never_below_the_optimum(name, seed):
     X, groups, penalties, _ = problem(name, 4 * seed, 7)
@@ -103,7 +104,7 @@ def planted(name, seed, sets=30, per=12):
     return X, np.arange(sets).repeat(per), truth
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_auto_equals_twin(name):
     """From the clusters of the pooled rows on, unless another number of them was better."""
     found, compared = [], 0
@@ -138,7 +139,7 @@ def test_local_penalty_is_that_of_the_family():
     np.testing.assert_allclose(other.lam_local_, 128 * model.lam_local_)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_penalties_of_the_farthest_first_rule(name):
     X, groups, _ = planted(name, 2, sets=4)
     rules = {"lam_local": "farthest-first", "lam_global": "farthest-first"}
@@ -167,7 +168,7 @@ def test_rows_on_the_border():
     assert np.isfinite(model.score(X, groups=groups, sample_weight=w))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_divergence
 def test_what_else_a_fit_has(name, monkeypatch):
     X, groups, _ = planted(name, 4)
     model = HDPMeans(divergence=name, n_clusters=4, random_state=0).fit(X, groups=groups)

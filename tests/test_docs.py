@@ -1,6 +1,5 @@
 """The pages of the documentation as source: every page in one place, links that lead somewhere."""
 
-import importlib.util
 import inspect
 import re
 import struct
@@ -9,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from helpers import script
 
 import smallvar
 import smallvar.dask
@@ -52,10 +52,7 @@ def test_the_list_of_the_api_has_every_name_once():
 
 @pytest.fixture(scope="module")
 def formulas():
-    spec = importlib.util.spec_from_file_location("formulas", DOCS / "formulas.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("docs/formulas.py")
 
 
 @pytest.mark.parametrize(
@@ -219,10 +216,7 @@ def test_no_page_is_too_long():
 @pytest.fixture(scope="module")
 def logo():
     pytest.importorskip("matplotlib")
-    spec = importlib.util.spec_from_file_location("logo", ROOT / "tools" / "logo.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("tools/logo.py")
 
 
 def test_badges_are_of_this_version(logo):

@@ -29,6 +29,7 @@ from smallvar._selection.penalty import largest_saving
 # Penalties beyond reach are tried on purpose here.
 pytestmark = pytest.mark.filterwarnings("ignore:one cluster is left")
 ALGORITHMS = ("serial", "delayed", "collapsed")
+each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
 
 # Rows of the largest problem: what the twin manages in a second or so.
 N_MAX = {"serial": 20_000, "delayed": 4000, "collapsed": 2500}
@@ -75,7 +76,7 @@ def renumbered(twin, labels):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @seeds(lambda algorithm, **_: SEEDS[algorithm])
 def test_equals_twin(algorithm, family, seed):
     """In general position: the same labels, sweep by sweep, from the same decisions."""
@@ -100,7 +101,7 @@ def test_equals_twin(algorithm, family, seed):
         assert np.array_equal(model.predict(problem.X), model.labels_)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @seeds(30)
 def test_tied_data(algorithm, seed):
     """Duplicated rows and integer grids: the same objective."""
@@ -113,7 +114,7 @@ def test_tied_data(algorithm, seed):
         assert np.array_equal(model.predict(problem.X), model.labels_)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_small_grids(algorithm):
     """Exact ties everywhere: a mean that is off by its last bit breaks them the wrong way."""
     for seed in range(200):
@@ -126,7 +127,7 @@ def test_small_grids(algorithm):
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_free_clusters_for_few_distinct_rows(algorithm):
     """lam = 0 and a cap beyond the number of distinct rows: nothing may cycle."""
     rng = np.random.default_rng(0)
@@ -141,7 +142,7 @@ def test_free_clusters_for_few_distinct_rows(algorithm):
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_free_clusters_for_all(algorithm):
     """lam = 0 and a cap beyond the number of rows: every row its own cluster."""
     X = np.random.default_rng(0).normal(size=(50, 3))
@@ -186,7 +187,7 @@ def test_is_kmeans_when_nothing_can_be_created(n, d, k, dtype):
             np.testing.assert_allclose(model.inertia_, kmeans.inertia_, rtol=1e-10)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_infinite_lam_gives_one_cluster(algorithm):
     X = np.random.default_rng(0).normal(size=(50, 3))
     model = DPMeans(lam=np.inf, algorithm=algorithm).fit(X)
@@ -196,7 +197,7 @@ def test_infinite_lam_gives_one_cluster(algorithm):
     assert model.objective_ == np.inf
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_penalty_for_a_guess(algorithm):
     """Farthest-first, at guess=8 by default, of rows that have weight, times the mean weight."""
     rng = np.random.default_rng(5)
@@ -213,7 +214,7 @@ def test_penalty_for_a_guess(algorithm):
     np.testing.assert_allclose(lam, farthest_first_lambda(X[100:], 5), rtol=1e-12)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_several_starts(algorithm):
     """The first start takes the given order, the others permutations; the best one stays."""
     X = np.random.default_rng(3).random((300, 2))
@@ -232,18 +233,7 @@ def test_several_starts(algorithm):
         np.testing.assert_allclose(model.objective_path_, best.objective_path, rtol=1e-9)
 
 
-def test_shuffle_depends_on_random_state_only():
-    X = np.random.default_rng(3).random((500, 2))
-    fits = [DPMeans(lam=0.02, shuffle=True, random_state=s).fit(X) for s in (0, 0, 1)]
-    assert np.array_equal(fits[0].labels_, fits[1].labels_)
-    assert not np.array_equal(fits[0].labels_, fits[2].labels_)
-    shared = np.random.RandomState(0)
-    DPMeans(lam=0.02, shuffle=True, random_state=shared).fit(X)
-    second = DPMeans(lam=0.02, shuffle=True, random_state=shared).fit(X)
-    assert not np.array_equal(fits[0].labels_, second.labels_)
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_creating_sweeps_are_free(algorithm):
     """max_iter=1 is enough where only the last sweep creates nothing; all are reported.
 
@@ -283,7 +273,7 @@ def test_convergence_warning_names_a_shared_cluster():
         model.set_params(lam=45).fit(X, sample_weight=np.full(100, 1.5))
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @pytest.mark.parametrize("tol", [1e-2, 1e-4])
 def test_tolerance(algorithm, tol):
     """Stops when a sweep gains at most tol times the first value; that is no failure."""
@@ -298,7 +288,7 @@ def test_tolerance(algorithm, tol):
     check_state(model, X)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_cap(algorithm):
     X = np.random.default_rng(2).random((400, 2))
     free = DPMeans(lam=0.01, algorithm=algorithm).fit(X)
@@ -311,7 +301,7 @@ def test_cap(algorithm):
     assert np.array_equal(same.labels_, free.labels_)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_every_point_its_own_cluster(algorithm):
     X = np.random.default_rng(4).normal(size=(150, 3))
     model = DPMeans(lam=1e-9, algorithm=algorithm).fit(X)
@@ -362,7 +352,7 @@ def test_delayed_finds_the_blobs_where_serial_splits_them():
     assert serial.objective_ < delayed.objective_
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_far_data_gives_the_same_answer(algorithm):
     """An offset of 2^20 that loses no bit of the data changes nothing."""
     X = np.round(np.random.default_rng(8).random((700, 4)) * 2**25) / 2**25
@@ -374,7 +364,7 @@ def test_far_data_gives_the_same_answer(algorithm):
     np.testing.assert_allclose(far.objective_path_, near.objective_path_, rtol=1e-9)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @pytest.mark.parametrize("outlier", [1e4, 1e6, 1e8])
 def test_an_outlier_spoils_nothing(algorithm, outlier):
     """One mistyped row opens a cluster of its own; the others are clustered as before."""
@@ -386,7 +376,7 @@ def test_an_outlier_spoils_nothing(algorithm, outlier):
     check_state(model, np.vstack([X, [outlier, outlier]]))
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_a_huge_constant_column(algorithm):
     """A column that says nothing, such as one date for all rows, hides no small distances."""
     X = 1e-4 * np.random.default_rng(0).random((300, 2))
@@ -397,7 +387,7 @@ def test_a_huge_constant_column(algorithm):
     assert np.array_equal(model.labels_, plain.labels_)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_predict_on_new_points(algorithm):
     rng = np.random.default_rng(9)
     X, new = rng.random((500, 6)), 3 * rng.random((777, 6)) - 1

@@ -10,7 +10,7 @@ import pytest
 import twins.dynamic
 import twins.exact
 import twins.penalty
-from helpers import assert_refuses, never_rises, seeds
+from helpers import assert_refuses, never_rises, seeds, state
 from problems import blobs
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
@@ -67,6 +67,7 @@ def penalties(seed, lam):
 # penalties for ``in_domain``
 LAM = {"kl": 9.0, "itakura_saito": 1.0, "logistic": 0.5, "directions": 0.1}
 KINDS = "squared_euclidean", *LAM
+each_kind_of_center = pytest.mark.parametrize("kind", KINDS)
 each_kind = pytest.mark.parametrize("kind", LAM)
 
 
@@ -162,30 +163,34 @@ def direct_objective(Y, model, before, weight=None):
     return total
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def stream_of(kind, seed):
+    """Batches of a seed, in the domain of the kind, the arguments of DynamicMeans, and its twin."""
+    rng = np.random.default_rng(seed)
+    d, lam = 1 + seed % 3, (0.02, 0.05, 0.2)[seed // 7 % 3]
+    batches, _ = moving(rng, d, int(rng.integers(1, 6)), 9)
+    if kind in LAM:
+        lam, batches = 20 * lam * LAM[kind], [in_domain(kind, Y) for Y in batches]
+    elif seed % 10 == 8:  # scale
+        batches, lam = [1e-3 * Y for Y in batches], 1e-6 * lam
+    if seed % 5 == 1:
+        batches = [Y.astype(np.float32) for Y in batches]
+    options = penalties(seed, lam)
+    twin = twins.dynamic.Stream(d, lam, name=kind, **options)
+    options |= {"lam": lam, "n_init": 3 if seed % 4 == 0 else 1, "random_state": seed}
+    return batches, DynamicMeans(n_threads=1 + seed % 3, **options, **rule(kind)), twin, rng
+
+
+@each_kind_of_center
 @seeds(lambda kind: 42 if kind in LAM else 126)
 def test_stream_equals_twin(kind, seed):
     """Labels, persistent numbers, centers, weights, ages, objectives, after every step."""
-    rng = np.random.default_rng(seed)
-    d, lam, n_init = 1 + seed % 3, (0.02, 0.05, 0.2)[seed // 7 % 3], 3 if seed % 4 == 0 else 1
-    batches, _ = moving(rng, d, int(rng.integers(1, 6)), 9)
+    batches, model, twin, _ = stream_of(kind, seed)
     rounding = 1e-12
-    if kind in LAM:
-        lam, batches = 20 * lam * LAM[kind], [in_domain(kind, Y) for Y in batches]
-    if seed % 5 == 1:
-        batches = [Y.astype(np.float32) for Y in batches]
     if seed % 5 == 2:
         batches = [np.asfortranarray(Y) for Y in batches]
     if seed % 10 == 3 and kind not in LAM:
         batches, rounding = [Y + 1e5 for Y in batches], 1e-8
-    if seed % 10 == 8 and kind not in LAM:  # scale
-        batches, lam = [1e-3 * Y for Y in batches], 1e-6 * lam
-    options = penalties(seed, lam)
-    model = DynamicMeans(
-        lam=lam, n_init=n_init, random_state=seed, n_threads=1 + seed % 3, **options, **rule(kind)
-    )
-    twin = twins.dynamic.Stream(d, lam, name=kind, **options)
-    follow(twin, model, batches, n_init, check_random_state(seed), rounding)
+    follow(twin, model, batches, model.n_init, check_random_state(seed), rounding)
     assert (model.q_, model.tau_) == (twin.q, twin.tau)
     assert model.n_steps_ == len(batches)
     assert np.array_equal(model.cluster_ids_, np.sort(model.cluster_ids_))
@@ -406,16 +411,13 @@ def test_unclear_single_clusters_are_told():
 def test_step_that_fails_keeps_the_penalty(monkeypatch):
     """Also where the step has chosen it again."""
     model = DynamicMeans(random_state=np.random.RandomState(0)).partial_fit(ALONE)
-    before = bits(model)
 
     def failing(self, *args):
         assert self.path_.best == 3
         raise KeyboardInterrupt
 
     monkeypatch.setattr(DynamicMeans, "_cluster", failing)
-    with pytest.raises(KeyboardInterrupt):
-        model.partial_fit(THREE[0])
-    assert bits(model) == before
+    assert_refuses(model, lambda m: m.partial_fit(THREE[0]), KeyboardInterrupt)
 
 
 def test_auto_finds_the_tracks():
@@ -468,26 +470,15 @@ def test_auto_of_few_rows(X):
     assert 0 < model.lam_ < np.inf and model.n_clusters_ >= 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind_of_center
 @seeds(lambda kind: 21 if kind in LAM else 70)
 def test_weighted_stream_equals_twin(kind, seed):
     """Costs, revivals, means, objective and the weights of clusters, of weighted points."""
-    rng = np.random.default_rng(seed)
-    d, lam, n_init = 1 + seed % 3, (0.02, 0.05, 0.2)[seed // 7 % 3], 3 if seed % 4 == 0 else 1
-    batches, _ = moving(rng, d, int(rng.integers(1, 6)), 9)
-    if kind in LAM:
-        lam, batches = 20 * lam * LAM[kind], [in_domain(kind, Y) for Y in batches]
-    if seed % 5 == 1:
-        batches = [Y.astype(np.float32) for Y in batches]
+    batches, model, twin, rng = stream_of(kind, seed)
     weights = [rng.gamma(0.7, 1.5, size=len(Y)) + 1e-3 for Y in batches]
     if seed % 2:
         weights = [np.ceil(weight) for weight in weights]
-    options = penalties(seed, lam)
-    model = DynamicMeans(
-        lam=lam, n_init=n_init, random_state=seed, n_threads=1 + seed % 3, **options, **rule(kind)
-    )
-    twin = twins.dynamic.Stream(d, lam, name=kind, **options)
-    follow(twin, model, batches, n_init, check_random_state(seed), 1e-11, weights)
+    follow(twin, model, batches, model.n_init, check_random_state(seed), 1e-11, weights)
 
 
 def test_weighted_revival():
@@ -510,10 +501,10 @@ def test_weights_of_one_are_none():
     batches, _ = moving(np.random.default_rng(3), 2, 4, 8)
     first, second = DynamicMeans(lam=0.05, random_state=0), DynamicMeans(lam=0.05, random_state=0)
     for Y in batches:
-        assert bits(first.partial_fit(Y, sample_weight=np.ones(len(Y)))) == bits(
+        assert state(first.partial_fit(Y, sample_weight=np.ones(len(Y)))) == state(
             second.partial_fit(Y)
         )
-        assert bits(first.partial_fit(Y, sample_weight=1 if len(Y) else None)) == bits(
+        assert state(first.partial_fit(Y, sample_weight=1 if len(Y) else None)) == state(
             second.partial_fit(Y)
         )
 
@@ -867,7 +858,7 @@ def test_predict_by_hand():
             model.predict(line(0), dormant=dormant)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind_of_center
 @seeds(14)
 def test_predict_equals_twin(kind, seed):
     """One more row of the last step; the rows of that step themselves stay where they are."""
@@ -895,41 +886,25 @@ def test_predict_equals_twin(kind, seed):
 # State -------------------------------------------------------------------------------------
 
 
-def bits(model):
-    """All attributes that a model has learned, with its generator, in comparable form."""
-    state = {}
-    for name, value in vars(model).items():
-        if isinstance(value, np.ndarray):
-            state[name] = (value.dtype.str, value.shape, value.tobytes())
-        elif isinstance(value, np.random.RandomState):
-            state[name] = repr(value.get_state(legacy=False))
-            state[name] += value.get_state()[1].tobytes().hex()
-        elif isinstance(value, (list, dict)):
-            state[name] = repr(value)
-        else:
-            state[name] = repr(value)
-    return state
-
-
 @pytest.mark.parametrize("record", [False, True])
-@pytest.mark.parametrize("state", [0, np.random.RandomState(3), None])
-def test_pickle_goes_on_where_it_stopped(state, record):
+@pytest.mark.parametrize("seed", [0, np.random.RandomState(3), None])
+def test_pickle_goes_on_where_it_stopped(seed, record):
     """A pickled model goes on with its generator."""
     batches, _ = moving(np.random.default_rng(1), 2, 5, 20)
-    state = pickle.loads(pickle.dumps(state))
-    model = DynamicMeans(lam=0.02, random_state=state, record=record)
+    seed = pickle.loads(pickle.dumps(seed))
+    model = DynamicMeans(lam=0.02, random_state=seed, record=record)
     for Y in batches[:8]:
         model.partial_fit(Y)
     copy = pickle.loads(pickle.dumps(model))
-    went_on = bits(copy)
-    assert went_on == bits(model)
+    went_on = state(copy)
+    assert went_on == state(model)
     for Y in batches[8:]:
         copy.partial_fit(Y)
     again = pickle.loads(pickle.dumps(copy))
     for Y in batches[8:]:
         model.partial_fit(Y)
-    assert bits(model) == bits(copy) == bits(again)
-    assert bits(model)["_generator"] != went_on["_generator"]
+    assert state(model) == state(copy) == state(again)
+    assert state(model)["_generator"] != went_on["_generator"]
 
 
 class Broken(dynamic.DynamicStep):
@@ -952,30 +927,22 @@ def test_failed_step_changes_nothing(error, record, monkeypatch):
     twin = DynamicMeans(lam=0.02, random_state=0, record=record)
     monkeypatch.setattr(Broken, "error", error)
     for i, Y in enumerate(batches):
-        before = bits(model)
         if i % 3 == 1:  # not the first: nothing there at all; see below
             with monkeypatch.context() as patch:
                 patch.setattr(dynamic, "DynamicStep", Broken)
-                with pytest.raises(error):
-                    model.partial_fit(Y)
-            assert bits(model) == before
-        with pytest.raises(ValueError, match="NaN"):
-            model.partial_fit(np.full((3, 2), np.nan))
-        assert bits(model) == before
-        assert bits(model.partial_fit(Y)) == bits(twin.partial_fit(Y))
+                assert_refuses(model, lambda m, Y=Y: m.partial_fit(Y), error)
+        assert_refuses(model, lambda m: m.partial_fit(np.full((3, 2), np.nan)), ValueError, "NaN")
+        assert state(model.partial_fit(Y)) == state(twin.partial_fit(Y))
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_failed_first_step_changes_nothing(method, monkeypatch):
     """A failed first step does not change a generator that the caller passed, either."""
-    Y, state = np.random.default_rng(0).random((40, 2)), np.random.RandomState(5)
-    model = DynamicMeans(lam=0.02, random_state=state)
-    before = bits(model)
+    Y, generator = np.random.default_rng(0).random((40, 2)), np.random.RandomState(5)
+    model = DynamicMeans(lam=0.02, random_state=generator)
     with monkeypatch.context() as patch:
         patch.setattr(dynamic, "DynamicStep", Broken)
-        with pytest.raises(MemoryError):
-            getattr(model, method)(Y)
-    assert bits(model) == before
+        assert_refuses(model, lambda m: getattr(m, method)(Y), MemoryError)
     assert not hasattr(model, "n_steps_") and not hasattr(model, "n_features_in_")
 
 
@@ -1071,10 +1038,10 @@ def test_record_of_empty_batches():
 
 def test_record_after_the_first_step():
     model = DynamicMeans(lam=1.0).partial_fit(line(0))
-    before = bits(model.set_params(record=True))
-    with pytest.raises(ValueError, match="record must be set before the first step"):
-        model.partial_fit(line(0))
-    assert bits(model) == before
+    words = "record must be set before the first step"
+    assert_refuses(
+        model.set_params(record=True), lambda m: m.partial_fit(line(0)), ValueError, words
+    )
 
 
 def test_partial_fit_goes_on_after_fit():
@@ -1182,10 +1149,8 @@ def test_long_gaps():
 )
 def test_bad_steps(times, step, message):
     model = DynamicMeans(lam=1.0, random_state=0).fit(line(0, 4))
-    before = bits(model)
-    with pytest.raises(ValueError, match=message):
-        model.fit(line(0, 1, 2), times=times, step=step)
-    assert bits(model) == before
+    fit = partial(DynamicMeans.fit, X=line(0, 1, 2), times=times, step=step)
+    assert_refuses(model, fit, ValueError, message)
 
 
 @pytest.mark.parametrize("value", [1.0, True, "1", [1], np.timedelta64(1, "D")])
@@ -1199,10 +1164,8 @@ def test_steps_of_the_wrong_kind(value):
 @pytest.mark.parametrize("value", [0, -1, 2**31, 2**70])
 def test_elapsed_out_of_bounds(value):
     model = DynamicMeans(lam=1.0, random_state=0).partial_fit(line(0, 4))
-    before = bits(model)
-    with pytest.raises(ValueError, match="elapsed must be"):
-        model.partial_fit(line(0), elapsed=value)
-    assert bits(model) == before
+    call = lambda m: m.partial_fit(line(0), elapsed=value)  # noqa: E731
+    assert_refuses(model, call, ValueError, "elapsed must be")
 
 
 LEVELS = ["low", "mid", "high"]
@@ -1358,10 +1321,7 @@ def test_text_whose_order_is_doubtful(times, words):
 @pytest.mark.parametrize("kind", [DynamicMeans, KernelDynamicMeans])
 def test_bad_times(kind, times, message):
     model = kind(lam=1.0, random_state=0).fit(line(0, 4))
-    before = bits(model)
-    with pytest.raises(ValueError, match=message):
-        model.fit(line(0, 1, 2), times=times)
-    assert bits(model) == before
+    assert_refuses(model, lambda m: m.fit(line(0, 1, 2), times=times), ValueError, message)
 
 
 def test_missing_categories():
@@ -1425,8 +1385,8 @@ def test_without_times_all_is_one_step():
 def test_fit_starts_from_scratch():
     X = np.random.default_rng(0).random((80, 2))
     model = DynamicMeans(random_state=0).fit(10 * X).partial_fit(X)
-    assert bits(model.fit(X)) == bits(DynamicMeans(random_state=0).fit(X))
-    assert bits(model.fit(X[:, :1])) == bits(DynamicMeans(random_state=0).fit(X[:, :1]))
+    assert state(model.fit(X)) == state(DynamicMeans(random_state=0).fit(X))
+    assert state(model.fit(X[:, :1])) == state(DynamicMeans(random_state=0).fit(X[:, :1]))
 
 
 # Quality -----------------------------------------------------------------------------------
@@ -1547,9 +1507,9 @@ def test_batches_of_one_data_set(seed):
 def test_values_out_of_bounds(options, message):
     for method in ("fit", "partial_fit"):
         model = DynamicMeans(**({"lam": 1.0} | options))
-        with pytest.raises(ValueError, match=message):
-            getattr(model, method)(line(0, 1, 2, 3, 4, 5, 6, 7))
-        assert not hasattr(model, "n_features_in_") and not hasattr(model, "n_steps_")
+        assert_refuses(
+            model, lambda m, f=method: getattr(m, f)(line(*range(8))), ValueError, message
+        )
 
 
 @pytest.mark.parametrize(
@@ -1579,31 +1539,15 @@ def test_values_of_the_wrong_kind(options, message):
 )
 def test_bad_batches(X, message):
     model = DynamicMeans(lam=1.0, random_state=0).partial_fit([[0.0, 0.0], [3.0, 3.0]])
-    before = bits(model)
-    with pytest.raises(ValueError, match=message):
-        model.partial_fit(X)
-    assert bits(model) == before
+    assert_refuses(model, lambda m: m.partial_fit(X), ValueError, message)
 
 
-@pytest.mark.parametrize(
-    ("weight", "message"),
-    [
-        ([1], "sample_weight must have shape"),
-        ([1, -1], "sample_weight must be >= 0"),
-        ([1, np.nan], "sample_weight must be finite"),
-        ([0, 0], "sample_weight must have a positive entry"),
-        (["a", 1], "sample_weight must be numbers"),
-        ([1, 1e13], r"ratio of largest to least positive weight of at most 1e\+12, got 1e\+13"),
-        ([1e-320, 1], "sample_weight must be 0 or between"),
-    ],
-)
-def test_bad_weights(weight, message):
+def test_weights_of_a_batch():
     model = DynamicMeans(lam=1.0, random_state=0).partial_fit(line(0, 4))
-    before = bits(model)
-    for method in (model.fit, model.partial_fit):
-        with pytest.raises(ValueError, match=message):
-            method(line(0, 1), sample_weight=weight)
-        assert bits(model) == before
+    words = r"ratio of largest to least positive weight of at most 1e\+12, got 1e\+13"
+    for method in ("fit", "partial_fit"):
+        call = partial(getattr(DynamicMeans, method), X=line(0, 1), sample_weight=[1, 1e13])
+        assert_refuses(model, call, ValueError, words)
     with pytest.raises(ValueError, match="sample_weight must have shape"):
         model.partial_fit(NOBODY, sample_weight=[1])
     assert model.partial_fit(NOBODY, sample_weight=[]).n_steps_ == 2
@@ -1624,12 +1568,9 @@ def test_kernel_forms_take_no_weights():
 def test_failed_batch_after_one_without_rows(monkeypatch):
     """After batches without rows the penalties may still change."""
     model = DynamicMeans(lam=1.0, random_state=0).partial_fit(NOBODY)
-    before = bits(model)
     with monkeypatch.context() as patch:
         patch.setattr(dynamic, "DynamicStep", Broken)
-        with pytest.raises(MemoryError):
-            model.partial_fit(line(0, 1))
-    assert bits(model) == before
+        assert_refuses(model, lambda m: m.partial_fit(line(0, 1)), MemoryError)
     assert model.set_params(lam=3.0).partial_fit(line(0)).lam_ == 3.0
 
 
@@ -1637,10 +1578,9 @@ def test_parameters_in_mid_stream():
     """Parameters that cannot change in a stream are refused, others take effect."""
     model = DynamicMeans(lam=1.0, random_state=0).partial_fit(NOBODY)
     for name, value in (("random_state", 1), ("random_state", None)):
-        before = bits(model.set_params(**{name: value}))
-        with pytest.raises(ValueError, match="random_state must stay what it was at the first"):
-            model.partial_fit(line(0))
-        assert bits(model) == before
+        words = "random_state must stay what it was at the first"
+        model.set_params(**{name: value})
+        assert_refuses(model, lambda m: m.partial_fit(line(0)), ValueError, words)
         model.set_params(random_state=0)
     model.set_params(lam=2.0, guess=4).partial_fit(line(0, 1.3))  # nothing was derived before
     assert model.lam_ == 2.0 and model.n_clusters_ == 1

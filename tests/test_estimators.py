@@ -21,6 +21,7 @@ import smallvar
 from smallvar._core.estimator import MEANT
 
 X = ROWS
+EVERY = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
 
 
 def expected_failed_checks(estimator):
@@ -107,7 +108,7 @@ def fits(value, annotation):
     return annotation is typing.Any or isinstance(value, annotation)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+@EVERY
 def test_skops(estimator):
     """A fitted estimator is written and read by skops, which takes plain state only."""
     io = pytest.importorskip("skops.io")
@@ -176,7 +177,7 @@ def test_arrays_of_the_array_api():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+@EVERY
 def test_dicts_and_structured_arrays(estimator):
     """Only MixedDPMeans takes them; the others say what to do."""
     columns = {"a": X[:, 0], "b": X[:, 1]}
@@ -286,7 +287,7 @@ def test_signatures_on_dask_are_those_of_one_machine():
     assert needed == NEEDED_ON_DASK
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+@EVERY
 class TestEstimator:
     """What scikit-learn's checks leave open."""
 
@@ -524,6 +525,28 @@ def test_layouts_of_rows_change_no_bit(estimator, kernel, dtype):
         assert found.keys() == expected.keys()
         for name, value in found.items():
             assert value == expected[name], name
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "model",
+    [
+        smallvar.DPMeans(lam=0.02, shuffle=True),
+        smallvar.MiniBatchDPMeans(lam=0.02, batch_size=64, max_iter=5),
+        smallvar.BPMeans(lam=2.0, n_init=1, n_swaps=3),
+        smallvar.KFeatures(4, n_init=1, n_swaps=3),
+    ],
+)
+def test_what_is_drawn_depends_on_random_state_only(model):
+    rows = np.random.default_rng(3).random((500, 3))
+
+    def fitted(state):
+        return learned_arrays(clone(model).set_params(random_state=state).fit(rows))
+
+    shared = np.random.RandomState(0)
+    first, again, other = map(fitted, (0, 0, 1))
+    assert first == again != other
+    assert first == fitted(shared) != fitted(shared)
 
 
 FINER = {

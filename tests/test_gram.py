@@ -7,9 +7,10 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from smallvar._kernel.gram import Gram, Kernel, block_size, lowest_eigenvalue
 
 X = np.random.default_rng(0).normal(size=(900, 7))
+each_dtype = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@each_dtype
 @pytest.mark.parametrize("memory", [1e9, 5e4])
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "precomputed", "callable"])
 def test_products(kernel, memory, dtype):
@@ -48,7 +49,7 @@ def test_products(kernel, memory, dtype):
         assert array.dtype == np.float64
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@each_dtype
 @pytest.mark.parametrize("shift", [0.0, 1e5])
 def test_tiles_of_the_rbf_kernel(dtype, shift):
     """Tiles equal scikit-learn's kernel, also where squares are large for gamma."""
@@ -62,7 +63,7 @@ def test_tiles_of_the_rbf_kernel(dtype, shift):
         np.testing.assert_allclose(K[:, :100], np.exp(-0.3 * apart), rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@each_dtype
 @pytest.mark.parametrize("k", [1, 5, 32, 33])
 def test_sums_of_most_rows(k, dtype):
     """Sums over few clusters are products with the whole matrix, over more those of rows."""

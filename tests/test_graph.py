@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import pickle
 import subprocess
 import sys
 import warnings
@@ -15,7 +14,7 @@ import scipy.sparse
 import scipy.sparse.csgraph
 import twins.exact
 import twins.graph
-from helpers import seeds
+from helpers import assert_refuses, seeds
 from scipy.sparse.linalg import ArpackError
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score
@@ -1065,10 +1064,7 @@ def changed(i, j, value, kind=float):
 )
 def test_bad_matrices(X, message):
     model = PenalizedCut(lam=None).fit(cliques(3, 4))
-    before = {key: pickle.dumps(value) for key, value in vars(model).items()}
-    with pytest.raises(ValueError, match=message):
-        model.fit(X)
-    assert {key: pickle.dumps(value) for key, value in vars(model).items()} == before
+    assert_refuses(model, lambda m: m.fit(X), ValueError, message)
 
 
 def test_asymmetry_by_rounding_is_taken():
@@ -1081,35 +1077,22 @@ def test_asymmetry_by_rounding_is_taken():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"lam": np.nan}, ValueError, "lam must not be NaN, got nan"),
         ({"lam": np.inf}, ValueError, "lam must be finite, got inf"),
-        ({"lam": -np.inf}, ValueError, "lam must be finite, got -inf"),
         ({"lam": "best"}, ValueError, "lam must be one of 'auto', 'plateau', got 'best'"),
         (
             {"lam": "auto", "algorithm": "batch"},
             ValueError,
             "lam must be a number or None with algorithm='batch', got 'auto'",
         ),
-        ({"lam": [-0.5]}, TypeError, "lam must be a number"),
-        ({"lam": True}, TypeError, "lam must be a number"),
         ({"cut": "min"}, ValueError, "cut must be one of 'normalized', 'ratio', got 'min'"),
-        ({"algorithm": "serial"}, ValueError, "algorithm must be one of"),
         ({"init": [0, 1]}, ValueError, r"init must have shape \(6,\), got \(2,\)"),
         ({"init": np.zeros((6, 1), int)}, ValueError, "init must have shape"),
         ({"init": np.zeros(6)}, TypeError, "init must be integer labels or None"),
         ({"init": "data"}, ValueError, "init must have shape"),
-        ({"n_init": 0}, ValueError, "n_init must be >= 1, got 0"),
-        ({"n_init": 1.5}, TypeError, "n_init must be an integer"),
-        ({"max_iter": 0}, ValueError, "max_iter must be >= 1, got 0"),
-        ({"random_state": "a"}, ValueError, "seed"),
     ],
 )
 def test_bad_parameters(options, error, message):
-    model = PenalizedCut(**options)
-    before = vars(model).copy()
-    with pytest.raises(error, match=message):
-        model.fit(GOOD)
-    assert vars(model) == before
+    assert_refuses(PenalizedCut(**options), lambda m: m.fit(GOOD), error, message)
 
 
 @ALGORITHMS
@@ -1128,8 +1111,6 @@ def test_tags_and_predict():
     assert tags.pairwise and tags.positive_only and tags.sparse
     assert not hasattr(model, "predict")
     assert np.array_equal(model.fit_predict(GOOD), model.labels_)
-    copy = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(copy.labels_, model.labels_)
 
 
 # ----------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """KernelDPMeans and KernelHDPMeans: equal to the plain forms and to their twins, bad input."""
 
 import gc
-import subprocess
 import sys
 import warnings
 import weakref
@@ -11,7 +10,7 @@ import pytest
 import twins.exact
 import twins.kernel
 import twins.penalty
-from helpers import never_rises, seeds
+from helpers import assert_refuses, never_rises, printed, seeds
 from problems import blobs, random_problem, tied_problem
 from scipy.spatial.distance import pdist
 from sklearn.base import clone
@@ -34,7 +33,9 @@ from smallvar._kernel.gram import Gram, Kernel
 from smallvar._kernel.partition import Partition
 
 ALGORITHMS = ("serial", "collapsed")
+each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
 FAMILIES = ("plain", "tiny", "many", "wide", "singletons", "weights", "zero weights", "shuffle")
+measures_memory = pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")
 
 
 def small(seed, n_max=45):
@@ -74,7 +75,7 @@ def renumbered(labels):
 # The linear kernel is the plain form ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @pytest.mark.parametrize("family", [*FAMILIES, "cap", "few sweeps"])
 @seeds(7)
 def test_linear_kernel_is_dp_means(algorithm, family, seed):
@@ -122,7 +123,7 @@ def nearest(model, X, new):
     return twins.exact.nearest(new, A @ X)[0]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @pytest.mark.parametrize("guess", [1, 2, 5, 20])
 def test_farthest_first(algorithm, guess):
     X, _, _, rng = small(3, 200)
@@ -235,7 +236,7 @@ def test_many_data_sets():
 # Other kernels, and the twins ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @seeds(60)
 def test_rbf_equals_twin(algorithm, seed):
     X, weights, _, rng = small(seed)
@@ -332,7 +333,7 @@ def test_all_forms_of_a_kernel_are_one(name, algorithm):
     assert not plain.__sklearn_tags__().input_tags.pairwise
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_squared_distances_are_a_kernel(algorithm):
     """Minus half of them is conditionally positive definite: no warning, and plain DP-means."""
     X, *_ = small(4, 300)
@@ -356,7 +357,7 @@ def test_float32(memory):
     assert model.X_fit_.dtype == np.float32 and model.transform(X).dtype == np.float32
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 @seeds(30)
 def test_tied_data(algorithm, seed, kernel):
@@ -652,7 +653,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_tables_that_are_not_held(algorithm, kernel, weighted, monkeypatch):
     """Clusters are equal with no sums held, or with those of up to five clusters."""
     X, _ = make_blobs(200, 3, centers=8, random_state=0)
@@ -696,14 +697,12 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 
 
 @pytest.mark.long
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")
+@measures_memory
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_tables_stay_within_the_budget(algorithm):
     """The matrix has 36 MB, one table more than 15 MB, of which there would be three."""
-    command = [sys.executable, "-W", "ignore", "-c", TABLES, algorithm]
-    out = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert float(out.stdout) < 6.6e7
+    assert printed(TABLES, algorithm) < 6.6e7
 
 
 @pytest.mark.parametrize(
@@ -728,22 +727,20 @@ def test_the_kernel_is_that_of_the_fit(estimator):
 
 
 @pytest.mark.long
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")
+@measures_memory
 @pytest.mark.parametrize(
     ("dtype", "budget", "allowed"),
     [("float32", 8e7, 9e7), ("float64", 8e7, 4e7), ("float32", 1e7, 3e7)],
 )
 def test_memory_stays_within_the_budget(dtype, budget, allowed):
     """The matrix has 49 MB in float32 and 98 MB in float64, which is not held here."""
-    command = [sys.executable, "-c", MEMORY, dtype, str(budget)]
-    out = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert float(out.stdout) < allowed
+    assert printed(MEMORY, dtype, budget) < allowed
 
 
 # Edge cases and bad input --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_algorithm
 def test_edge_cases(algorithm):
     single = KernelDPMeans(lam=0.5, algorithm=algorithm).fit([[3.0, 1.0]])
     assert single.objective_ == 0.5 and single.labels_.tolist() == [0] and single.n_iter_ == 1
@@ -854,44 +851,25 @@ X_BAD = np.arange(12.0).reshape(6, 2)
 def test_bad_input(estimator, parameters, X, error, message):
     names = ("lam_local", "lam_global") if estimator is KernelHDPMeans else ("lam",)
     model = estimator(**dict.fromkeys(names, 1.0)).set_params(**parameters)
-    before = dict(vars(model))
-    with pytest.raises(error, match=message):
-        model.fit(X)
-    assert vars(model) == before
+    assert_refuses(model, lambda m: m.fit(X), error, message)
 
 
 @pytest.mark.parametrize(
-    ("parameters", "fit", "error", "message"),
+    ("model", "message"),
     [
-        ({"lam": 0.0}, {}, ValueError, "lam must be > 0, or 0 if max_clusters is given, got 0.0"),
-        (
-            {"algorithm": "delayed"},
-            {},
-            ValueError,
-            "algorithm must be one of 'serial', 'coll",
-        ),
-        ({"init": "random"}, {}, ValueError, "init must be one of 'mean', got 'random'"),
-        ({"init": [0, 1]}, {}, ValueError, r"init must have shape \(6,\), got \(2,\)"),
-        ({"init": np.zeros(6)}, {}, ValueError, "init must be 'mean' or integer labels, got float"),
-        ({"init": [0, 1, 2, 0, 1, 2], "max_clusters": 2}, {}, ValueError, "at most max_clusters=2"),
+        (KernelDPMeans(lam=0.0), "lam must be > 0, or 0 if max_clusters is given, got 0.0"),
+        (KernelDPMeans(algorithm="delayed"), "algorithm must be one of 'serial', 'coll"),
+        (KernelDPMeans(init="random"), "init must be one of 'mean', got 'random'"),
+        (KernelDPMeans(init=[0, 1]), r"init must have shape \(6,\), got \(2,\)"),
+        (KernelDPMeans(init=np.zeros(6)), "init must be 'mean' or integer labels, got float"),
+        (KernelDPMeans(init=[0, 1, 2, 0, 1, 2], max_clusters=2), "at most max_clusters=2"),
+        (KernelHDPMeans(lam_local="points"), "lam_local must .* one of 'farthest-first', got"),
+        (KernelHDPMeans(lam_global="auto"), "lam_global must .* one of 'points', 'farthest-f"),
+        (KernelHDPMeans(init="points"), "init must be one of 'auto', 'mean', 'merge'"),
     ],
 )
-def test_bad_input_of_dp_means(parameters, fit, error, message):
-    with pytest.raises(error, match=message):
-        KernelDPMeans(**{"guess": 2, **parameters}).fit(X_BAD, **fit)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "fit", "error", "message"),
-    [
-        ({"lam_local": "points"}, {}, ValueError, "lam_local must .* one of 'farthest-first', got"),
-        ({"lam_global": "auto"}, {}, ValueError, "lam_global must .* one of 'points', 'farthest-f"),
-        ({"init": "points"}, {}, ValueError, "init must be one of 'auto', 'mean', 'merge'"),
-    ],
-)
-def test_bad_input_of_hdp(parameters, fit, error, message):
-    with pytest.raises(error, match=message):
-        KernelHDPMeans(**parameters).fit(X_BAD, **fit)
+def test_bad_parameters(model, message):
+    assert_refuses(model, lambda m: m.fit(X_BAD), ValueError, message)
 
 
 @seeds(12)

@@ -1,29 +1,21 @@
 """The comparison of numbers of clusters, asv_bench/known_k.py."""
 
 import gzip
-import importlib.util
 import json
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers import script as module_of
 
 import smallvar
-
-SCRIPT = Path(__file__).parents[1] / "asv_bench" / "known_k.py"
 
 
 @pytest.fixture
 def script():
     """The script as a module."""
-    if not SCRIPT.is_file():
-        pytest.skip("the source tree is not at hand")
-    spec = importlib.util.spec_from_file_location("known_k", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of("asv_bench/known_k.py")
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ import pytest
 
 from smallvar import BPMeans, DPMeans, KFeatures, MiniBatchDPMeans, farthest_first_lambda
 
+each_order = pytest.mark.parametrize("order", ["C", "F"])
+
 
 def sparse_file(path, shape, order, far):
     """A float32 file of zeros that takes hardly any disk, but for its last `far` rows."""
@@ -38,13 +40,13 @@ def check_far_end(X, far):
     assert farthest_first_lambda(X, 2) == 800.0**2
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
+@each_order
 def test_far_end_of_a_sparse_file(order, tmp_path):
     check_far_end(sparse_file(tmp_path / "data", (5000, 1024), order, 7), 7)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ["C", "F"])
+@each_order
 def test_far_end_beyond_31_bits(order, tmp_path):
     """Offsets of 2^31 elements and more."""
     shape = (2**21 + 5000, 1024)
@@ -84,13 +86,13 @@ def check_features_of_far_end(X, far):
         assert np.array_equal(model.transform(X[-far:]), model.assignments_[-far:])
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
+@each_order
 def test_features_at_the_far_end_of_a_sparse_file(order, tmp_path):
     check_features_of_far_end(sparse_file(tmp_path / "data", (5000, 1024), order, 7), 7)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ["C", "F"])
+@each_order
 def test_features_beyond_31_bits(order, tmp_path):
     X = sparse_file(tmp_path / "data", (2**21 + 5000, 1024), order, 7)
     assert X.size > 2**31

@@ -1,6 +1,7 @@
 """min_cluster_size: the number of large clusters, in spite of rows and small groups far away."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from smallvar._selection.path import find_path
 pytestmark = pytest.mark.filterwarnings("ignore::smallvar.UnclearNumberWarning")
 
 LEAST = 25
+large_clusters = partial(DPMeans, min_cluster_size=LEAST, random_state=0)
 SIZES = (120, 90, 70, 50)
 CENTERS = np.array([[0, 0, 0], [12, 0, 0], [0, 12, 3], [11, 11, 9]], dtype=float)
 
@@ -56,7 +58,7 @@ def test_the_number_is_that_of_the_large_clusters(seed, kind):
     X, y = planted(seed, kind)
     free = DPMeans(random_state=0).fit(X)
     assert free.n_clusters_ > len(SIZES)
-    model = DPMeans(min_cluster_size=LEAST, random_state=0).fit(X)
+    model = large_clusters().fit(X)
     is_right(model, X, y)
     assert model.path_.best == len(SIZES)
     assert model.path_.confidence > 0.8
@@ -208,17 +210,17 @@ def test_the_number_may_be_given(number):
 
 def test_permuted_rows_and_units():
     X, y = planted(2)
-    model = DPMeans(min_cluster_size=LEAST, random_state=0).fit(X)
+    model = large_clusters().fit(X)
     order = np.random.default_rng(0).permutation(len(X))
-    permuted = DPMeans(min_cluster_size=LEAST, random_state=0).fit(X[order])
+    permuted = large_clusters().fit(X[order])
     is_right(permuted, X[order], y[order])
     centers = [c[c[:, 0].argsort()] for c in (model.cluster_centers_, permuted.cluster_centers_)]
     np.testing.assert_allclose(*centers, rtol=1e-9)
     for unit in (2.0**-300, 2.0**200):
-        scaled = DPMeans(min_cluster_size=LEAST, random_state=0).fit(unit * X)
+        scaled = large_clusters().fit(unit * X)
         np.testing.assert_array_equal(scaled.labels_, model.labels_)
         assert scaled.lam_ == unit**2 * model.lam_
-    threads = DPMeans(min_cluster_size=LEAST, random_state=0, n_threads=3).fit(X)
+    threads = large_clusters(n_threads=3).fit(X)
     assert threads.cluster_centers_.tobytes() == model.cluster_centers_.tobytes()
 
 
@@ -226,17 +228,15 @@ def test_weights_count():
     """Weight 2 is two rows; rows without weight count for nothing, and get a label."""
     X, y = planted(3)
     w = np.random.default_rng(0).integers(0, 3, len(X)).astype(float)
-    model = DPMeans(min_cluster_size=LEAST, random_state=0).fit(X, sample_weight=w)
+    model = large_clusters().fit(X, sample_weight=w)
     assert np.bincount(model.labels_, w).min() >= LEAST
     is_right(model, X, y, 1)
     repeated = np.repeat(X, w.astype(int), axis=0)
-    same = DPMeans(min_cluster_size=LEAST, random_state=0).fit(repeated)
+    same = large_clusters().fit(repeated)
     assert same.n_clusters_ == model.n_clusters_
     np.testing.assert_array_equal(same.predict(X)[model.labels_ == 0].var(), 0.0)
     # of weights of a half, as many rows weigh half as much
-    half = DPMeans(min_cluster_size=LEAST, random_state=0).fit(
-        X, sample_weight=np.full(len(X), 0.5)
-    )
+    half = large_clusters().fit(X, sample_weight=np.full(len(X), 0.5))
     whole = DPMeans(min_cluster_size=2 * LEAST, random_state=0).fit(X)
     np.testing.assert_array_equal(half.labels_, whole.labels_)
 
@@ -244,7 +244,7 @@ def test_weights_count():
 def test_a_share_of_the_rows():
     X, _ = planted(0)
     share = DPMeans(min_cluster_size=LEAST / len(X), random_state=0).fit(X)
-    number = DPMeans(min_cluster_size=LEAST, random_state=0).fit(X)
+    number = large_clusters().fit(X)
     np.testing.assert_array_equal(share.labels_, number.labels_)
 
 
@@ -264,8 +264,8 @@ def test_without_effect_nothing_changes(estimator):
 
 def test_sparse_wide_and_many_rows():
     X, y = planted(0)
-    sparse = DPMeans(min_cluster_size=LEAST, random_state=0).fit(csr_matrix(X))
-    dense = DPMeans(min_cluster_size=LEAST, random_state=0).fit(X)
+    sparse = large_clusters().fit(csr_matrix(X))
+    dense = large_clusters().fit(X)
     np.testing.assert_array_equal(sparse.labels_, dense.labels_)
     # more columns than rows
     few = np.flatnonzero(y >= 0)[::4]
@@ -285,7 +285,7 @@ def test_sparse_wide_and_many_rows():
 
 def test_path_is_kept_by_pickle_and_clone():
     X, y = planted(0)
-    model = DPMeans(min_cluster_size=LEAST, random_state=0).fit(X)
+    model = large_clusters().fit(X)
     path = pickle.loads(pickle.dumps(model)).path_
     assert path.best == 4
     np.testing.assert_array_equal(path.error, model.path_.error)

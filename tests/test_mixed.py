@@ -461,11 +461,9 @@ def test_a_failed_fit_changes_nothing():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lam": -1.0}, "lam must be > 0"),
         ({"lam": 0.0}, "lam must be > 0"),
         ({"lam": 1.0, "n_clusters": 2}, "n_clusters must be None where lam is a number"),
         ({"n_clusters": 5, "max_clusters": 2}, "n_clusters must be <= max_clusters=2"),
-        ({"algorithm": "x"}, "algorithm must be one of"),
         ({"columns": {"size": "x"}}, "must be None or one of"),
         ({"columns": {"nope": None}}, "got 'nope'"),
         ({"columns": {"count": "bernoulli"}}, "must be 2 values"),

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,8 +30,9 @@ from smallvar import (
 from smallvar._core.profiles import NUMBER_FIELDS, cluster_moments, parts_of_squares
 
 IRIS = load_iris().data
+three_clusters = partial(DPMeans, n_clusters=3, random_state=0)
 MODELS = {
-    "DPMeans": DPMeans(n_clusters=3, random_state=0),
+    "DPMeans": three_clusters(),
     "collapsed": DPMeans(lam=5.0, algorithm="collapsed"),
     "metric": DPMeans(n_clusters=3, metric="auto", random_state=0),
     "MiniBatchDPMeans": MiniBatchDPMeans(n_clusters=3, random_state=0),
@@ -45,6 +47,7 @@ MODELS = {
     "SegmentMeans": SegmentMeans(n_clusters=3),
 }
 SQUARES = ("DPMeans", "collapsed", "MiniBatchDPMeans", "RobustDPMeans", "HDPMeans", "ShapeMeans")
+three_seeds = pytest.mark.parametrize("seed", range(3))
 
 
 def by_cluster(table, name, d=4):
@@ -95,7 +98,7 @@ def test_means_and_shares(name):
         assert (np.diff(table["apart"][table["cluster"] == c]) <= 0.0).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@three_seeds
 @pytest.mark.parametrize("weighted", [False, True])
 def test_what_is_saved_adds_up_to_the_total_less_the_inertia(seed, weighted):
     X, _ = make_blobs(120, 3, centers=4, random_state=seed)
@@ -113,7 +116,7 @@ def test_what_is_saved_adds_up_to_the_total_less_the_inertia(seed, weighted):
 
 def test_nats_are_those_of_gaussians_with_one_variance():
     X, _ = make_blobs(300, 2, centers=3, random_state=0)
-    model = DPMeans(n_clusters=3, random_state=0).fit(X)
+    model = three_clusters().fit(X)
     variance = model.inertia_ / X.size
     delta = by_cluster(model.profiles_, "mean", 2) - X.mean(axis=0)
     assert_allclose(by_cluster(model.profiles_, "apart", 2), delta**2 / (2.0 * variance))
@@ -148,7 +151,7 @@ def test_what_other_objectives_save(name):
     assert len(sizes) == len(apart)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@three_seeds
 def test_parts_of_squares(seed):
     rng = np.random.default_rng(seed)
     M, delta = rng.normal(size=(5, 3)), rng.normal(size=(4, 5))
@@ -164,8 +167,8 @@ def test_parts_of_squares(seed):
 @pytest.mark.parametrize("unit", [1e-6, 1e3])
 def test_units(unit):
     """Another unit of all columns changes means and spreads only, that of one the shares, too."""
-    one = DPMeans(n_clusters=3, random_state=0).fit(IRIS)
-    same = DPMeans(n_clusters=3, random_state=0).fit(IRIS * unit).profiles_
+    one = three_clusters().fit(IRIS)
+    same = three_clusters().fit(IRIS * unit).profiles_
     for name in ("mean", "spread", "overall"):
         assert_allclose(same[name], unit * one.profiles_[name], rtol=1e-6)
     for name in ("apart", "saved"):
@@ -191,7 +194,7 @@ def test_units_of_columns_do_not_matter_where_covariances_are_learned():
     assert_allclose(by_cluster(model.profiles_, "saved"), before, rtol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@three_seeds
 @pytest.mark.parametrize("sparse", [False, True])
 def test_order_weights_and_sparse_rows(seed, sparse):
     rng = np.random.default_rng(seed)
@@ -270,8 +273,8 @@ def test_constant_columns_and_equal_rows():
 
 
 def test_far_from_zero():
-    near = DPMeans(n_clusters=3, random_state=0).fit(IRIS).profiles_
-    far = DPMeans(n_clusters=3, random_state=0).fit(IRIS + 1e7).profiles_
+    near = three_clusters().fit(IRIS).profiles_
+    far = three_clusters().fit(IRIS + 1e7).profiles_
     for name in ("spread", "saved"):
         assert_allclose(far[name], near[name], rtol=1e-6)
 
@@ -282,8 +285,8 @@ def test_a_table_of_the_same_library(library):
     names = ["a", "b", "c", "d"]
     columns = dict(zip(names, IRIS.T, strict=True))
     frame = module.table(columns) if library == "pyarrow" else module.DataFrame(columns)
-    model = DPMeans(n_clusters=3, random_state=0).fit(frame)
-    table, plain = model.profiles_, DPMeans(n_clusters=3, random_state=0).fit(IRIS).profiles_
+    model = three_clusters().fit(frame)
+    table, plain = model.profiles_, three_clusters().fit(IRIS).profiles_
     assert type(table) is type(frame)
     if hasattr(model, "feature_names_in_"):  # not of all tables by older scikit-learn
         named = [names[j] for j in plain["column"]]
@@ -362,7 +365,7 @@ def test_batches():
 
 
 def test_pickled():
-    model = DPMeans(n_clusters=3, random_state=0).fit(IRIS)
+    model = three_clusters().fit(IRIS)
     read = pickle.loads(pickle.dumps(model))
     assert len(pickle.dumps(model)) < len(pickle.dumps(IRIS)) + 40_000
     for name in ("profiles_", "representatives_"):
@@ -386,7 +389,7 @@ def test_not_fitted():
 
 
 def test_asking_changes_no_fit():
-    one, other = (DPMeans(n_clusters=3, random_state=0).fit(IRIS) for _ in range(2))
+    one, other = (three_clusters().fit(IRIS) for _ in range(2))
     attributes = set(vars(one))
     one.profiles_, one.representatives_  # noqa: B018
     assert set(vars(one)) == attributes
@@ -528,7 +531,7 @@ def test_zero_rows_have_no_direction():
 def test_picture():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
-    model = DPMeans(n_clusters=3, random_state=0).fit(IRIS)
+    model = three_clusters().fit(IRIS)
     display = smallvar.ProfileDisplay.from_estimator(model)
     assert display.names[0] == "column 2" and display.directed.all()
     assert "other shares" not in display.ax_.get_title()

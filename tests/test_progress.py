@@ -18,6 +18,7 @@ GRAPH = np.kron(np.eye(3), np.ones((4, 4))) + 0.01
 TIMES = np.repeat(np.arange(4), 15)
 
 FITS = {name: set(model.stages.split(", ")) for name, model in MODELS.items()}
+each_fit = pytest.mark.parametrize("name", sorted(FITS))
 
 
 # What verbose prints last, where it is not of a sweep.
@@ -51,7 +52,7 @@ def fit(name, **options):
     return refit(with_seed(name, **MODELS[name].few, **options))
 
 
-@pytest.mark.parametrize("name", sorted(FITS))
+@each_fit
 def test_every_fit_tells_of_its_steps(name, capsys):
     events = []
     with progress_callback(events.append):
@@ -122,7 +123,7 @@ def test_callbacks_within_callbacks():
     assert len(outer) == 2 * len(inner)
 
 
-@pytest.mark.parametrize("name", sorted(FITS))
+@each_fit
 def test_a_callback_that_raises_ends_the_fit(name):
     model = fit(name)
     before = pickle.dumps(model)
@@ -165,7 +166,7 @@ class Recorder:
     reason="callbacks came with scikit-learn 1.9",
 )
 class TestCallbacksOfScikitLearn:
-    @pytest.mark.parametrize("name", sorted(FITS))
+    @each_fit
     def test_hooks(self, name):
         recorder = Recorder()
         model = fit(name)

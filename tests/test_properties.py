@@ -177,16 +177,6 @@ def test_weighted_objective_is_that_of_repeated_rows(X, k, data):
     np.testing.assert_allclose(weighted.inertia_, repeated.inertia_, rtol=1e-9, atol=atol)
 
 
-@given(general_data(), guesses, algorithms, st.integers(2, 5))
-def test_threads(X, k, algorithm, n_threads):
-    lam = penalty(X, k)
-    model = DPMeans(lam=lam, algorithm=algorithm, n_threads=1).fit(X)
-    many = DPMeans(lam=lam, algorithm=algorithm, n_threads=n_threads).fit(X)
-    assert model.labels_.tobytes() == many.labels_.tobytes()
-    assert model.cluster_centers_.tobytes() == many.cluster_centers_.tobytes()
-    assert model.objective_path_.tobytes() == many.objective_path_.tobytes()
-
-
 @given(general_data(), guesses)
 def test_no_better_single_move_after_collapsed(X, k):
     """At its fixed point, moving any one point to any cluster, or out, gains nothing."""
@@ -327,15 +317,6 @@ def test_scale_of_features(X, share, rule, factor):
     np.testing.assert_allclose(
         model_b.objective_path_, factor**2 * model_a.objective_path_, rtol=1e-14
     )
-
-
-@given(sums_of_features(), shares, rules, st.integers(2, 5))
-def test_threads_of_features(X, share, rule, n_threads):
-    model = features(X, rule, share, n_threads=1, n_init=5).fit(X)
-    many = features(X, rule, share, n_threads=n_threads, n_init=5).fit(X)
-    assert model.assignments_.tobytes() == many.assignments_.tobytes()
-    assert model.components_.tobytes() == many.components_.tobytes()
-    assert model.objective_path_.tobytes() == many.objective_path_.tobytes()
 
 
 @given(sums_of_features(), st.integers(0, 6), st.sampled_from(["coordinate", "exact"]))

@@ -1,22 +1,14 @@
 """The comparison of two builds: when a fit counts as slower."""
 
-import importlib.util
 import itertools
-from pathlib import Path
 
 import pytest
-
-SCRIPT = Path(__file__).parents[1] / "tools" / "regressions.py"
+from helpers import script
 
 
 @pytest.fixture(scope="module")
 def regressions():
-    if not SCRIPT.is_file():
-        pytest.skip("the source tree is not at hand")
-    spec = importlib.util.spec_from_file_location("regressions", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("tools/regressions.py")
 
 
 def builds(**seconds):

@@ -1,11 +1,11 @@
 """The rehearsal of a release finds files that do not agree."""
 
-import importlib.util
 import re
 import shutil
 from pathlib import Path
 
 import pytest
+from helpers import script
 
 ROOT = Path(__file__).parents[1]
 FILES = (
@@ -16,13 +16,7 @@ FILES = (
 
 @pytest.fixture(scope="module")
 def release():
-    script = ROOT / "tools" / "release.py"
-    if not script.is_file():
-        pytest.skip("the source tree is not at hand")
-    spec = importlib.util.spec_from_file_location("release", script)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("tools/release.py")
 
 
 @pytest.fixture

@@ -41,6 +41,8 @@ pytestmark = [
     pytest.mark.timeout(120),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
 ]
+each_algorithm = pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
+may_warn = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 def rows(n=40, d=3, seed=0):
@@ -121,6 +123,7 @@ VARIANTS = {
 }
 # tables are in test_mixed.py
 ESTIMATORS = {name: made(name) for name in MODELS if name != "MixedDPMeans"} | VARIANTS
+each_estimator = pytest.mark.parametrize("key", ESTIMATORS)
 
 
 def data_for(model, n=30):
@@ -164,7 +167,7 @@ BEYOND = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
+@may_warn
 @pytest.mark.parametrize(("model", "name"), CASES)
 def test_a_number_beyond_the_range_of_c_is_refused_by_name(model, name):
     named = "Seed|random" if name == "random_state" else name.replace("scale", "lam|scale")
@@ -189,7 +192,7 @@ def test_a_number_beyond_the_range_of_c_is_refused_by_name(model, name):
         assert same_state(model, before)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
+@may_warn
 @pytest.mark.parametrize(("model", "name"), CASES)
 def test_any_number_is_a_number(model, name):
     """With its value as a Python number the result is the same."""
@@ -303,7 +306,7 @@ def test_replaced_arrays_are_refused(key, change):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("key", ESTIMATORS)
+@each_estimator
 def test_replaced_arrays_crash_nothing(key):
     """What numpy alone sees may raise what it likes, or fit by chance."""
     X = data_for(ESTIMATORS[key])
@@ -347,7 +350,7 @@ SLOW_TO_CONVERGE = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
+@may_warn
 @pytest.mark.parametrize("key", SLOW_TO_CONVERGE)
 def test_a_warning_that_is_an_error_leaves_the_estimator_as_it_was(key):
     first = data_for(ESTIMATORS[key])
@@ -424,7 +427,7 @@ def test_collapsed_sweeps_want_weights_of_some_size(model, bound):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("key", ESTIMATORS)
+@each_estimator
 def test_one_object_in_two_threads_is_refused_or_works(key):
     model, X = clone(ESTIMATORS[key]), data_for(ESTIMATORS[key], 200)
     expected = clone(model).fit(X)
@@ -533,54 +536,6 @@ def graph(n, neighbors=8):
     two = (one + rng.integers(1, 50, size=len(one)) ** 2) % n
     A = scipy.sparse.coo_array((rng.random(len(one)), (one, two)), shape=(n, n)).tocsr()
     return A + A.T
-
-
-MANY = {
-    "BPMeans": (BPMeans(lam=0.5, n_init=10**6), rows(30)),
-    "BregmanDPMeans": (BregmanDPMeans(lam=1e-9, algorithm="merge", n_init=99), rows(40_000)),
-    "DPMeans-auto": (DPMeans(n_init=10**6), rows(40_000)),
-    "DynamicMeans": (smallvar.DynamicMeans(lam=1e-12), rows(300_000)),
-    "MixedDPMeans": (smallvar.MixedDPMeans(lam=1e-3, max_clusters=3000), rows(100_000, 6)),
-    "MixedDPMeans-auto": (smallvar.MixedDPMeans(), rows(200_000, 6)),
-    "PenalizedCut": (smallvar.PenalizedCut(lam=-0.3, n_init=10**4), graph(4000)),
-    "BPMeans-collapsed": (BPMeans(lam=0.5, n_init=10**5, algorithm="collapsed"), rows(300)),
-    "BPMeans-penalty": (BPMeans(lam="farthest-first", n_components=2000), rows(100_000, 20)),
-    "BPMeans-stepwise": (BPMeans(lam=1e-3, algorithm="stepwise"), rows(20_000, 8)),
-    "BPMeans-swaps": (BPMeans(lam=2.0, n_init=1, n_swaps=10**6), rows(2000, 8)),
-    "DPMeans": (DPMeans(lam=0.001, n_init=10**4), rows(3000)),
-    "DPMeans-collapsed": (DPMeans(lam=1e-12, algorithm="collapsed"), rows(300_000, 8)),
-    "DPMeans-sparse": (DPMeans(lam=1e-3, n_init=10**4), scipy.sparse.csr_array(rows(3000))),
-    "DPMeans-sweep": (DPMeans(lam=1e-12), rows(300_000, 8)),
-    "DPMeans-delayed": (DPMeans(lam=0.001, n_init=10**4, algorithm="delayed"), rows(3000)),
-    "DPMeans-merge": (DPMeans(lam=0.1, n_init=10**4, algorithm="merge"), rows(3000)),
-    "HDPMeans": (HDPMeans(lam_local=0.1, lam_global=0.1, n_init=10**5), rows(3000)),
-    "KFeatures": (smallvar.KFeatures(12, assign="exact", n_init=10**4), rows(3000, 20)),
-    "KernelDPMeans": (KernelDPMeans(lam=0.01, n_init=10**4), rows(1500)),
-    "MahalanobisMeans": (smallvar.MahalanobisMeans(9, n_init=10**5), rows(3000)),
-    "MiniBatchDPMeans": (
-        smallvar.MiniBatchDPMeans(lam=0.001, max_clusters=500, tol=0, max_iter=10**5),
-        rows(200_000),
-    ),
-    "SpectralDPMeans": (smallvar.SpectralDPMeans(lam=1.0, kernel="rbf", gamma=1.0), rows(3000)),
-    "SpectralDynamicMeans": (smallvar.SpectralDynamicMeans(lam=0.05, n_init=10**4), rows(900)),
-}
-
-
-@pytest.mark.parametrize("key", MANY)
-def test_interrupt_leaves_the_estimator_as_it_was(key, interrupt):
-    """(That it comes within a second is measured by hand: here only that it comes.)"""
-    model, X = deepcopy(MANY[key])
-    model.set_params(random_state=0)
-    asked = model.get_params()
-    few = {"n_init": 1, "max_iter": 9, "n_swaps": 0, "n_components": 9}
-    few = {name: value for name, value in few.items() if name in asked}
-    fitted = clone(model).set_params(**few).fit(X[:300][:, :300]).set_params(**asked)
-    for one in (model, fitted):
-        before = deepcopy(one)
-        interrupt(0.7)
-        with pytest.raises(KeyboardInterrupt):
-            one.fit(X)
-        assert same_state(one, before)
 
 
 SENDER = """
@@ -705,13 +660,58 @@ LONG = {
         lambda: rows(1500),
     ),
 }
+# fits of other data, or with a stage that is as long
+MANY = {key: case for key, case in LONG.items() if case[1] == "fit"} | {
+    "BPMeans-penalty": (
+        BP(lam="farthest-first", n_components=2000),
+        "fit",
+        lambda: rows(100_000, 20),
+    ),
+    "DPMeans-sparse": (
+        DPMeans(lam=1e-3, n_init=N),
+        "fit",
+        lambda: scipy.sparse.csr_array(rows(3000)),
+    ),
+    "DPMeans-sweep": (DPMeans(lam=1e-12), "fit", lambda: rows(300_000, 8)),
+    "MixedDPMeans-auto": (smallvar.MixedDPMeans(), "fit", lambda: rows(200_000, 6)),
+}
+
+
+def long_call(key):
+    """A model with a seed, if it draws, the method and the arguments of a case of MANY or LONG."""
+    model, method, data = (LONG | MANY)[key]
+    model, data = clone(model), data()
+    if "random_state" in model.get_params():
+        model.set_params(random_state=0)
+    return model, method, data if isinstance(data, dict) else {"X": data}
+
+
+@pytest.mark.parametrize("key", MANY)
+def test_interrupt_leaves_the_estimator_as_it_was(key, interrupt):
+    """(That it comes within a second is measured by hand: here only that it comes.)"""
+    model, _, data = long_call(key)
+    asked = model.get_params()
+    few = {"n_init": 1, "max_iter": 9, "n_swaps": 0, "n_components": 9}
+    few = {name: value for name, value in few.items() if name in asked}
+    small = {name: value[:300] for name, value in data.items()}
+    if "Cut" in key:
+        small["X"] = small["X"][:, :300]
+    fitted = clone(model).set_params(**few).fit(**small).set_params(**asked)
+    for one in (model, fitted):
+        before = pickle.dumps(vars(one))
+        interrupt(0.7)
+        with pytest.raises(KeyboardInterrupt):
+            one.fit(**data)
+        assert pickle.dumps(vars(one)) == before
+
+
 WITH_THREADS = [name for name in MODELS if "n_threads" in made(name).get_params()]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads another process's clock")
-@pytest.mark.filterwarnings("ignore::UserWarning")
+@may_warn
 @pytest.mark.parametrize("key", LONG)
 def test_interrupt_at_any_moment_comes_within_a_second(key):
     """Of computing time; only one call of LAPACK may go on unseen.
@@ -719,12 +719,7 @@ def test_interrupt_at_any_moment_comes_within_a_second(key):
     The signal is of another process: a thread of this one could not send it while the interpreter
     is held, which is one thing that this looks for.
     """
-    model, method, data = LONG[key]
-    data = data()
-    data = data if isinstance(data, dict) else {"X": data}
-    model = clone(model)
-    if "random_state" in model.get_params():
-        model.set_params(random_state=0)
+    model, method, data = long_call(key)
     starts = {"n_init": model.n_init} if hasattr(model, "n_init") else {}
     model.set_params(**dict.fromkeys(starts, 1))
     model.fit(graph(90) if "Cut" in key else np.abs(rows(90, data["X"].shape[1])))
@@ -766,20 +761,16 @@ FEW = {"max_iter": 3, "n_init": 2}
 def fit_until_interrupted(key):
     """A fit of LONG with two threads; what the model can do afterward is as before."""
     config._cores = lambda: 2
-    model, _, data = LONG[key]
-    data = data()
-    data = data if isinstance(data, dict) else {"X": data}
+    model, _, data = long_call(key)
     small = {name: value[:900] for name, value in data.items()}
 
     def bits():
         quick = {name: n for name, n in FEW.items() if name in model.get_params()}
-        few = clone(model).set_params(**options, **quick)
+        few = clone(model).set_params(**quick)
         few.fit(**small)
         return [value.tobytes() for value in vars(few).values() if isinstance(value, np.ndarray)]
 
-    options = {"n_threads": 2}
-    options |= {"random_state": 0} if "random_state" in model.get_params() else {}
-    model = clone(model).set_params(**options)
+    model.set_params(n_threads=2)
     before = bits()
     print("begins", flush=True)
     try:
@@ -995,7 +986,7 @@ def run_with(program, **environment):
 @pytest.mark.parametrize(
     "most", [pytest.param(40, marks=pytest.mark.slow), pytest.param(3, id="few")]
 )
-@pytest.mark.parametrize("key", ESTIMATORS)
+@each_estimator
 def test_memory_that_is_not_given(key, most, failing):
     """MemoryError, and the estimator as before; never a crash."""
     program = f"import test_robust as t; print(t.without_memory({key!r}, {failing!r}, {most}))"
@@ -1090,7 +1081,7 @@ def test_rows_beyond_the_range_of_squares_for_rbf():
 # Divergences of tiny numbers
 
 
-@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
+@each_algorithm
 @pytest.mark.parametrize("divergence", sorted(DIVERGENCES))
 @pytest.mark.parametrize("least", [5e-324, 1e-300, 1e-150, 1e-130])
 def test_tiny_numbers_next_to_others(least, divergence, algorithm):
@@ -1111,7 +1102,7 @@ def test_tiny_numbers_next_to_others(least, divergence, algorithm):
                 np.testing.assert_allclose(own, model.transform(X).min(axis=1), rtol=1e-12)
 
 
-@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
+@each_algorithm
 @pytest.mark.parametrize("divergence", ["kl", "logistic"])
 def test_means_below_the_least_number(divergence, algorithm):
     """A third of the least number is no number, but 0 would be infinitely far from its members."""
@@ -1130,19 +1121,6 @@ def test_mean_next_to_one():
     model = BregmanDPMeans(lam=0.5, divergence="logistic", algorithm="serial").fit(X)
     assert model.labels_.tolist() == [0, 0, 0, 0, 1]
     assert np.isfinite(model.transform(X)[np.arange(5), model.labels_]).all()
-
-
-@pytest.mark.parametrize("layout", [np.asfortranarray, lambda X: np.repeat(X, 2, axis=1)[:, ::2]])
-@pytest.mark.parametrize("weight", [None, 2.0])
-@pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed", "merge"])
-def test_rows_of_any_strides_for_divergences(algorithm, weight, layout):
-    X = np.round(np.abs(rows(20)))
-    weight = None if weight is None else np.full(len(X), weight)
-    model = BregmanDPMeans(lam=0.5, divergence="kl", algorithm=algorithm, random_state=0)
-    expected = clone(model).fit(X, sample_weight=weight)
-    model.fit(layout(X), sample_weight=weight)
-    assert np.array_equal(model.labels_, expected.labels_)
-    assert np.array_equal(model.cluster_centers_, expected.cluster_centers_)
 
 
 def test_divergences_beyond_float64():

@@ -237,26 +237,6 @@ def test_a_cluster_that_saves_just_lam_stays():
         assert model.noise_weight_ == 4 - 2 * k
 
 
-def test_weights_are_repeated_rows():
-    X, rng = thousand(3)
-    X = np.vstack([X[:200], far_rows("apart", X, rng)])
-    weights = rng.integers(0, 4, len(X)).astype(float)
-    options = {"price": 12.0, "init": X[:9], "random_state": 0}
-    model = RobustDPMeans(lam=60.0, **options).fit(X, sample_weight=weights)
-    again = RobustDPMeans(lam=60.0, **options).fit(np.repeat(X, weights.astype(int), axis=0))
-    assert model.objective_ == pytest.approx(again.objective_, rel=1e-12)
-    assert np.array_equal(np.repeat(model.labels_, weights.astype(int)), again.labels_)
-
-
-def test_other_units_of_the_data_change_no_label():
-    X, rng = thousand(6)
-    X = np.vstack([X, far_rows("apart", X, rng)])
-    model_a, model_b = (RobustDPMeans(random_state=0).fit(scale * X) for scale in (1.0, 2.0**-20))
-    assert np.array_equal(model_a.labels_, model_b.labels_)
-    assert model_b.price_ == pytest.approx(2.0**-40 * model_a.price_, rel=1e-12)
-    assert model_b.lam_ == pytest.approx(2.0**-40 * model_a.lam_, rel=1e-12)
-
-
 def test_a_fit_goes_on_where_one_ended():
     X, rng = thousand(7)
     X = np.vstack([X, far_rows("both", X, rng)])

@@ -327,18 +327,6 @@ def test_groups_are_sequences_wherever_their_rows_are():
     assert (model.segments_[0], again.segments_[0]) == (200, 0)  # sequence a is the first
 
 
-@seeds(8)
-def test_weight_2_is_a_row_twice(seed):
-    X, _ = levels(seed, n=200)
-    weight = np.random.default_rng(seed).integers(1, 4, size=len(X))
-    model = SegmentMeans(lam=40.0, lam_switch=15.0).fit(X, sample_weight=weight)
-    often = SegmentMeans(lam=40.0, lam_switch=15.0).fit(X.repeat(weight, 0))
-    assert model.n_clusters_ > 1
-    assert np.array_equal(often.labels_, model.labels_.repeat(weight))
-    np.testing.assert_allclose(often.cluster_centers_, model.cluster_centers_, rtol=1e-12)
-    np.testing.assert_allclose(often.objective_, model.objective_, rtol=1e-12)
-
-
 @seeds(12)
 def test_rows_of_weight_zero_take_no_part(seed):
     X, begin, _ = problem(seed)

@@ -37,6 +37,7 @@ from smallvar._sweeps import nearest_sweep
 FORMATS = [
     f"{kind}_{form}" for kind in ("csr", "csc", "coo", "bsr", "lil") for form in ("array", "matrix")
 ]
+each_algorithm = pytest.mark.parametrize("algorithm", ["serial", "delayed"])
 
 
 def entangled(X, rng):
@@ -105,7 +106,7 @@ def same_fit(dense, other_model):
 
 
 @seeds(200)
-@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@each_algorithm
 def test_same_labels_as_dense(seed, algorithm):
     rng, X, weight = problem(seed)
     S = entangled(X, rng)
@@ -210,7 +211,7 @@ def test_auto_and_path_same_as_dense():
     assert np.array_equal(*batches)
 
 
-@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@each_algorithm
 def test_same_bits_for_any_number_of_threads(algorithm, eight_cores):
     S = blobs(6000)
     models = [
@@ -441,7 +442,7 @@ def test_no_entries_at_all():
         assert farthest_first_lambda(rows, 2) == 1.0
 
 
-@pytest.mark.parametrize("algorithm", ["serial", "delayed"])
+@each_algorithm
 def test_estimator_contract_where_sparse_is_taken(algorithm):
     assert DPMeans(algorithm=algorithm).__sklearn_tags__().input_tags.sparse
     reason = "the check takes whatever has predict_proba for a classifier of four classes"

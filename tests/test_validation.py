@@ -47,11 +47,6 @@ def test_numbers_are_shown_as_such(model, message):
         model.fit(X @ X.T if isinstance(model, smallvar.PenalizedCut) else X)
 
 
-def test_weights_are_shown_as_such():
-    with pytest.raises(ValueError, match=r"sample_weight must be >= 0, got -1\.0$"):
-        smallvar.DPMeans(lam=1.0).fit(X, sample_weight=-np.ones(30))
-
-
 @pytest.mark.parametrize(
     ("estimator", "name"),
     [

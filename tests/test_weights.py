@@ -4,6 +4,7 @@ from inspect import signature
 
 import numpy as np
 import pytest
+from helpers import seeds
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
 from twins.exact import first_appearance
@@ -296,6 +297,58 @@ def test_rows_of_weight_zero_count_for_nothing(case):
     results = result_of(with_them)[used], result_of(alone)
     number, number_alone = (np.unique(r, axis=0, return_inverse=True)[1].ravel() for r in results)
     assert np.array_equal(first_appearance(number), first_appearance(number_alone))
+
+
+# The power of the unit of rows that penalties have, where it is not that of squared distances.
+POWERS = {"kl": 1, "itakura_saito": 0, "SphericalDPMeans": 0, "Kernel": 0, "Spectral": 0}
+POWERS |= {"Mahalanobis": 0, "MixedDPMeans": 0}
+# of one unit: numbers given, and rows from 0 to 1
+ONE_UNIT = "MahalanobisMeans known", "RobustDPMeans price", "logistic"
+
+
+@pytest.mark.parametrize("case", [case for case in FOUND if not case.startswith(ONE_UNIT)])
+@pytest.mark.parametrize("unit", [2.0**-20, 2.0**10])
+def test_other_units_of_rows(case, unit):
+    """They change no label, and multiply penalties by their power."""
+    model, X, options = FOUND[case]
+    model_a = clone(model).fit(X, **options)
+    model_b = clone(model).fit(unit * X, **options)
+    assert np.array_equal(result_of(model_b), result_of(model_a))
+    power = next((POWERS[name] for name in POWERS if case.startswith(name)), 2)
+    for name in (*PENALTIES, "price_"):
+        if getattr(model_a, name, None) is not None:
+            expected = unit**power * getattr(model_a, name)
+            np.testing.assert_allclose(getattr(model_b, name), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPMeans(lam=1e30),
+        RobustDPMeans(lam=60.0, price=12.0, random_state=0),
+        SegmentMeans(lam=40.0, lam_switch=15.0),
+        MahalanobisMeans(3),
+        MahalanobisMeans(3, volume="clusters"),
+    ],
+)
+@seeds(8)
+def test_weights_are_repeated_rows(model, seed):
+    """Also of weight zero, from given centers where none opens, or where rows alone decide."""
+    X = record() if isinstance(model, SegmentMeans) else blobs_of(seed)
+    weight = np.random.default_rng(seed).integers(0, 4, size=len(X))
+    if "init" in model.get_params():
+        model.set_params(init=X[:3])
+    weighted = clone(model).fit(X, sample_weight=weight)
+    repeated = clone(model).fit(X.repeat(weight, axis=0))
+    assert len(np.unique(repeated.labels_)) > 1
+    assert np.array_equal(weighted.labels_.repeat(weight), repeated.labels_)
+    names = ["cluster_centers_", "objective_"]
+    if not isinstance(model, SegmentMeans):  # whose rows have the labels of their neighbors
+        assert np.array_equal(weighted.labels_, weighted.predict(X))
+        names.append("objective_path_")
+    for name in names:
+        found, expected = (getattr(m, name) for m in (weighted, repeated))
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
