@@ -318,7 +318,7 @@ def test_other_units_of_rows(case, unit):
     for name in (*PENALTIES, "price_"):
         if getattr(model_a, name, None) is not None:
             expected = unit**power * getattr(model_a, name)
-            np.testing.assert_allclose(getattr(model_b, name), expected, rtol=1e-9)
+            np.testing.assert_allclose(getattr(model_b, name), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_weights_are_repeated_rows(model, seed):
         names.append("objective_path_")
     for name in names:
         found, expected = (getattr(m, name) for m in (weighted, repeated))
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
