@@ -824,7 +824,7 @@ WORKING = {
     "many centers": (lambda X, sweep: DPMeans(lam=1e-3, **ONCE).fit(X), 20),
     "many global ones": (
         lambda X, sweep: HDPMeans(lam_local=1e-3, lam_global=1e-3, **ONCE).fit(X[:250]),
-        23,
+        21,
     ),
 }
 
