@@ -365,6 +365,7 @@ default="auto"
             given_covariances = as_floats(self.covariances)
         except (TypeError, ValueError) as error:
             raise ValueError(f"covariances must be numbers: {error}") from None
+        # one matrix for all clusters or, where their number is known, one for each
         wanted = [(d, d)] if self._number_is_free else [(d, d), (self.n_clusters, d, d)]
         if given_covariances.shape not in wanted:
             free_by = f"n_clusters={self.n_clusters!r}" if self.volume == "points" else "lam given"
@@ -501,6 +502,7 @@ default="auto"
         )
         best, choice = starts.best(data, by_data and by_point and seeds is None)
         if choice is not None and self._varying is not None:
+            # the choice knows the columns that vary: their numbers among all
             columns = np.flatnonzero(self._varying)
             few_valued, skewed = columns[choice.few_valued], columns[choice.skewed]
             choice = choice._replace(few_valued=few_valued, skewed=skewed)

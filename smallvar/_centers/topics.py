@@ -272,6 +272,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                     f"n_clusters={number} topics are not found, {path.longest} at most: try a "
                     "smaller lam_local, a larger n_init or another random_state"
                 )
+            # the paths begin at other documents each: the best end of all tells the local penalty
             first = min(fits, key=lambda fit: fit[0])[1]
             lam_local = first.lam_local
         if self.lam_global == "auto":
@@ -302,6 +303,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         # documents of weight zero, and words that only they have, are as in ``predict``
         all_fitted = len(order) == X.shape[0]
         labels = np.full(len(X.data), -1, dtype=np.int32) if all_fitted else self._token_labels(X)
+        # the place in X.data of each stored entry: the corpus has documents in an order of its own
         numbers = csr_array((np.arange(len(X.data)), X.indices, X.indptr), shape=X.shape)
         fitted = some_rows(numbers, order).data
         labels[fitted] = -1

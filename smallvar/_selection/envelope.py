@@ -29,6 +29,7 @@ def envelope(counts, errors, least=0.0):
         gap = K - K[rows, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             saved = (errors[rows, None] - errors) / gap  # by each cluster more, or lost by one less
+        # more clusters bound the penalty from below, fewer from above
         low[rows] = np.where(gap > 0.0, saved, least).max(axis=1, initial=least)
         high[rows] = np.where(gap < 0.0, saved, np.inf).min(axis=1, initial=np.inf)
     return low, high

@@ -208,7 +208,7 @@ cdef Py_ssize_t drop_empty_centers(State* state, const sums_t* sums, int* remap,
     cdef double* coordinates = state.centers.coordinates
     for k in range(n):
         remap[k] = <int> kept if sums.count[k] > 0.0 else -1
-        if sums.count[k] > 0.0:
+        if sums.count[k] > 0.0:  # kept <= k: none is overwritten before it is read
             memcpy(coordinates + kept * d, coordinates + k * d, d * sizeof(double))
             kept += 1
     if kept < n:
@@ -401,7 +401,7 @@ cdef class MeansSweep(NearestSweep):
                 end_loop(&loop)
                 self.check_signals((last - first) * CHUNK)
                 first = last
-            for t in range(1, threads):
+            for t in range(1, threads):  # integers: it does not matter which thread had which chunk
                 accumulator_merge(&digits[0, 0], &digits[t, 0])
         return np.asarray(digits[0])
 

@@ -180,7 +180,7 @@ cdef bint add_topic(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t d
         cost = costs_of(corpus, i)
         present = corpus.mass[i] * cost[label[i]]
         total += present
-        for k in range(corpus.k):
+        for k in range(corpus.k):  # what the entry would save in topic k
             t = present - corpus.mass[i] * cost[k]
             own.sum[k] += t if t > 0.0 else 0.0
     most = corpus.lam_local + COST_TIE * total
@@ -218,7 +218,7 @@ cdef bint drop_topic(const Corpus* corpus, Scratch* own, int* label, Py_ssize_t 
     for i in range(corpus.begin[d], corpus.begin[d + 1]):
         cost = costs_of(corpus, i)
         second = second_topic(corpus, own, i, label[i])
-        if second == NONE:
+        if second == NONE:  # the document has one topic only
             return False
         own.sum[label[i]] += corpus.mass[i] * (cost[second] - cost[label[i]])
         total += corpus.mass[i] * cost[label[i]]
@@ -243,7 +243,7 @@ cdef Py_ssize_t visit(
     cdef Py_ssize_t size = corpus.begin[d + 1] - corpus.begin[d]
     cdef Part part
     while step < size + corpus.k:
-        if step == size:
+        if step == size:  # each entry has its topic: whole topics are taken up, and given up, while that pays
             while add_topic(corpus, own, label, d):
                 pass
             while drop_topic(corpus, own, label, d):

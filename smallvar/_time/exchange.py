@@ -101,6 +101,8 @@ def match(if_new, if_old):
     if len(np.unique(best)) == len(best):
         link[linkable] = best  # the best links differ, so they meet the constraints
         return link
+    # a linear program: x = 1 for a link that is made. Rows of the matrix are the clusters, and then
+    # the old ones, each of which has at most one link
     k, old = np.nonzero(pays)
     pairs = np.arange(len(k))
     at_most_one = csr_array(
@@ -148,6 +150,7 @@ def thin_center(K, coefficients, budget):
         j = int((gain >= (1 - GAIN_TIE) * gain.max()).argmax())
         if not gain[j] > MIN_GAIN * abs(target_norm):
             break
+        # what point j explains is taken from the residual, and from the variances of the others
         root = np.sqrt(pivot[j])
         L[t] = (K[j] - L[:t, j] @ L[:t]) / root
         residual -= L[t] * (residual[j] / root)
@@ -156,6 +159,7 @@ def thin_center(K, coefficients, budget):
         chosen.append(j)
     n_more = budget - len(chosen)
     if n_more:
+        # one point from each of n_more equal shares of |a|
         rest = np.delete(np.arange(m), chosen)
         cumulative = np.cumsum(np.abs(coefficients[rest]))
         position = np.searchsorted(cumulative, cumulative[-1] * (np.arange(n_more) + 0.5) / n_more)
