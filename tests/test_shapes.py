@@ -300,6 +300,7 @@ def test_odd_rows(name, seed):
         ([[1.0, np.nan], [2.0, 3.0]], "NaN"),
         ([[1.0, np.inf], [2.0, 3.0]], "infinity"),
         ([["a", "b"], ["c", "d"]], "X must be numbers, got column 0"),
+        (["a text", "another text"], "X must be numbers, got column 0 .* TfidfVectorizer"),
         (np.zeros((0, 3)), "0 sample"),
         (np.ones(5), "2D array"),
         (1e141 * MOONS, "rescale the data"),

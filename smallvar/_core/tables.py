@@ -180,6 +180,8 @@ def _columns_of_array(X):
         X = X.tocsc() if issparse(X) else np.asarray(X)
     except ValueError:  # rows of several lengths
         return
+    if X.ndim == 1 and X.dtype.kind in "OSU":  # texts, given as they are
+        X = X[:, np.newaxis]
     if X.ndim != 2 or X.dtype.kind not in "fOSU":
         return
     bad = X.dtype.kind != "f" or ~np.isfinite(X.sum(axis=0))
