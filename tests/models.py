@@ -100,7 +100,12 @@ MODELS = {
         stages="sweep, start",
     ),
     "RobustDPMeans": Model(long={"lam": 0.02, "price": 0.1}, shape=(5 * 10**5, 3)),
-    "SegmentMeans": Model({"lam": 0.2, "lam_switch": 0.01}, stages="sweep"),
+    "SegmentMeans": Model(
+        {"lam": 0.2, "lam_switch": 0.01},
+        stages="sweep",
+        long={"lam": 0.02, "lam_switch": 0.01},
+        shape=(10**5, 8),
+    ),
     "ShapeMeans": Model(
         {"n_clusters": 3},
         few={"n_threads": 1},

@@ -673,7 +673,7 @@ MANY = {key: case for key, case in LONG.items() if case[1] == "fit"} | {
         lambda: scipy.sparse.csr_array(rows(3000)),
     ),
     "DPMeans-sweep": (DPMeans(lam=1e-12), "fit", lambda: rows(300_000, 8)),
-    "MixedDPMeans-auto": (smallvar.MixedDPMeans(), "fit", lambda: rows(200_000, 6)),
+    "MixedDPMeans-auto": (smallvar.MixedDPMeans(), "fit", lambda: rows(3 * 10**6, 6)),
 }
 
 
