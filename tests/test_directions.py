@@ -17,11 +17,12 @@ from smallvar import DPMeans, cluster_path
 from smallvar._core.frame import RowsFrame
 from smallvar._selection import directions as directions_module
 from smallvar._selection import sample as sample_module
-from smallvar._selection.columns import fit_powers, recorded
+from smallvar._selection.columns import recorded
 from smallvar._selection.coordinates import Coordinates, SpanCoordinates
 from smallvar._selection.covariance import Covariance, LowRankCovariance
 from smallvar._selection.descent import descent_by_squares
 from smallvar._selection.directions import PARAMETER_PRICE, ZERO_VARIANCE, DirectionSearch
+from smallvar._selection.transforms import fit_powers
 
 WAIT = 3.0  # seconds in which Ctrl-C must work: one, and two for a machine that is busy
 
@@ -409,8 +410,8 @@ def test_powers_are_those_of_the_greatest_likelihood(n):
     more = rng.exponential(size=n), -rng.gamma(0.3, size=n), rng.standard_t(2, size=n)
     X = np.column_stack([X, *more, rng.poisson(3.0, size=n), rng.pareto(0.5, size=n)])
     for origin in (np.median(X, axis=0), X.min(axis=0)):
-        _, _, _, power, _ = fit_powers(X, origin, X.std(axis=0))
         z = (X - origin) / X.std(axis=0)
+        _, power, _ = fit_powers(z)
         for j in range(X.shape[1]):
             expected = yeojohnson_normmax(z[:, j])
             least = yeojohnson_llf(expected, z[:, j])

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
-from scipy.stats import yeojohnson, yeojohnson_normmax
+from scipy.stats import yeojohnson
 
 
 @dataclass
@@ -198,16 +198,13 @@ class Transform:
             if abs((centered**3).mean()) < 1:
                 continue
             found = [self._fit(x, origin, x.std()) for origin in (np.median(x), x.min())]
-            if max(found)[0] > -np.inf:
-                self.parts[j] = max(found)[1:]
+            self.parts[j] = max(found)[1:]
 
     def _fit(self, x, origin, unit):
         z = (x - origin) / unit
-        with np.errstate(all="ignore"):
-            power = yeojohnson_normmax(z)
-            y = yeojohnson(z, power)
-            likelihood = log_derivative(z, power).sum() - len(x) * np.log(y.std())
-        return likelihood if np.isfinite(likelihood) else -np.inf, origin, unit, power, y.std()
+        y, power = yeojohnson(z)
+        likelihood = log_derivative(z, power).sum() - len(x) * np.log(y.std())
+        return likelihood, origin, unit, power, y.std()
 
     def __call__(self, X):
         """Transformed rows, and the logarithm of what volumes are multiplied by at each."""
