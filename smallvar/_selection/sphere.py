@@ -39,9 +39,6 @@ RISE, BEYOND = 0.5, 1.25
 # rows for each direction up to which a matrix of products of rows takes less time than one of
 # products of directions
 FEW_ROWS = 0.6
-# clusterings with the same cluster from which its eigenvectors take less time than a Cholesky
-# factor for each of them
-OFTEN = 6
 OPPOSITE = 1e-12  # least value of (1 + c) / 2, which is 0 for rows opposite of their center
 
 
@@ -184,7 +181,7 @@ class _Cluster:
         self.lengths = None
         if with_lengths:
             self.lengths = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
-        self.weight, self.seen, self.values = weight, 0, None
+        self.weight = weight
         if weight is not None:
             vectors *= np.sqrt(weight, dtype=vectors.dtype)[:, None]
         self.Z, self.few = vectors, len(vectors) < FEW_ROWS * vectors.shape[1]
@@ -197,13 +194,6 @@ class _Cluster:
 
         The trace may be None unless it is wanted.
         """
-        self.seen += 1
-        if self.seen == OFTEN:
-            self._decompose()
-        if self.values is not None:
-            e = a + b * self.values
-            logdet, trace = np.log(e).sum(), (1.0 / e).sum() + self.others / a
-            return self.Z @ (1.0 / e).astype(np.float32), logdet + self.others * np.log(a), trace
         M = self.products.astype(np.float64)
         M *= b
         M.flat[:: len(M) + 1] += a
@@ -217,13 +207,6 @@ class _Cluster:
             return (1.0 - a * np.einsum("ij,ij->i", inverse, inverse)) / b, logdet, trace
         P = strsm(1.0, R.astype(np.float32), self.Z.T, trans_a=1)
         return np.einsum("ij,ij->j", P, P), logdet, trace
-
-    def _decompose(self):
-        """Find eigenvalues of A, and replace Z by its squares along the eigenvectors."""
-        values, vectors = np.linalg.eigh(self.products.astype(np.float64))
-        self.values = values.clip(0.0)
-        parts = np.square(vectors) * self.values if self.few else np.square(self.Z @ vectors)
-        self.Z, self.products = parts.astype(np.float32), None
 
 
 class _OwnCovariances:
