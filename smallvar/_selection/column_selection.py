@@ -11,7 +11,7 @@ the last two being what it takes to say which columns they are: first how many, 
 """
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import betaln
 
 from smallvar._core.frame import RowsFrame
 from smallvar._selection.criterion import PER_CLUSTER, PER_COLUMN, DensityCriterion
@@ -34,10 +34,11 @@ def price_of_others(others, weight, n_threads, transform, n_selected):
 
 
 def selection_price(n_selected, n_others):
-    """Minus twice the logarithm of the share of one selection among all, first of all sizes."""
-    d = n_selected + n_others
-    of_this_size = gammaln(d + 1) - gammaln(n_selected + 1) - gammaln(n_others + 1)
-    return 2.0 * float(np.log(d + 1.0) + of_this_size)
+    """Minus twice the logarithm of the share of one selection among all, first of all sizes.
+
+    Of t columns and d in all: 1 / ((d + 1) (d over t)) is a value of the beta function.
+    """
+    return -2.0 * float(betaln(n_selected + 1, n_others + 1))
 
 
 def differing_columns(criterion, clusterings):
@@ -53,17 +54,15 @@ def differing_columns(criterion, clusterings):
     X, floor = np.asarray(criterion.X, dtype=np.float64) * scale, criterion.floor * scale**2
     w = np.ones(len(X)) if criterion.weight is None else criterion.weight
     total = w.sum()
-    X = X - (w @ X) / total
-    around = np.maximum(w @ np.square(X) / total + floor, np.finfo(float).tiny)
+    mean = (w @ X) / total
+    around = np.maximum(w @ np.square(X - mean) / total + floor, np.finfo(float).tiny)
     least, best = 0.0, None
     for labels, k in clusterings:
-        weights = np.bincount(labels, w, minlength=k)
-        if k < 2 or not weights.all() or k >= u:
+        if not 1 < k < u:
             continue
-        order = np.argsort(labels, kind="stable")
-        first = np.searchsorted(labels[order], np.arange(k))
-        sums = np.add.reduceat(X[order] * w[order, None], first, axis=0)
-        between = (np.square(sums) / weights[:, None]).sum(axis=0) / total
+        sweep = criterion.relabeled(labels, k)
+        weights = sweep.weights
+        between = weights @ np.square(scale * sweep.centers - mean) / total
         within = np.maximum(around - floor - between, 0.0) * (u / (u - k)) + floor
         gain = u * np.log(around / np.maximum(within, np.finfo(float).tiny))
         gain -= PER_COLUMN * (k - 1) * np.log(u)
