@@ -2,6 +2,7 @@
 
 import pickle
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from smallvar import DPMeans, ShapeMeans, boundary_evidence
 from smallvar._centers import shapes
 from smallvar._selection import pieces
 from smallvar._selection.boundaries import find_boundaries
-from smallvar._selection.pieces import choose, find_pieces, merge_order
+from smallvar._selection.pieces import choose, find_pieces, merge_order, rand_index
 
 MOONS, MOON = make_moons(600, noise=0.07, random_state=1)
 
@@ -72,20 +73,18 @@ def test_mergers_of_random_evidence(seed):
     """With ties, whole numbers, and clusters that do not touch."""
     rng = np.random.default_rng(seed)
     k = int(rng.integers(1, 12))
-    pairs = np.array([(a, b) for a in range(k) for b in range(a + 1, k)]).reshape(-1, 2)
+    pairs = np.array(np.triu_indices(k, 1)).T
     pairs = pairs[rng.random(len(pairs)) < 0.5]
     draw = rng.integers(-9, 10, len(pairs)) if seed % 2 else 9.0 * rng.normal(size=len(pairs))
-
-    class Found:
-        evidence = np.asarray(draw, dtype=float)
-
-    Found.pairs = pairs
-    mergers, evidence = merge_order(Found, k)
+    found = SimpleNamespace(pairs=pairs, evidence=np.asarray(draw, dtype=float))
+    mergers, evidence = merge_order(pairs, found.evidence, k)
     assert mergers.shape == (k - 1, 2) and evidence.shape == (k - 1,)
-    there = pieces.Clustering(np.zeros((k, 1)), None, Found, mergers, evidence)
-    for number in (None, *range(1, k + 1)):
-        expected = twins.pieces.merged(evidence_of(Found), k, number)
-        np.testing.assert_array_equal(there.clusters(number), expected)
+    there = pieces.Clustering(np.zeros((k, 1)), None, found, mergers, evidence)
+    known = evidence_of(found)
+    np.testing.assert_array_equal(there.clusters(), twins.pieces.merged(known, k))
+    for number in range(1, k + 1):
+        expected = twins.pieces.merged(known, k, number)
+        np.testing.assert_array_equal(there.merged_to(np.arange(k), number), expected)
 
 
 @seeds(20)
@@ -240,12 +239,10 @@ def test_agreement_of_weighted_rows(seed):
     rng = np.random.default_rng(seed)
     one, other = rng.integers(0, 1 + seed % 4, 40), rng.integers(0, 3, 40)
     weight = rng.integers(1, 4, 40)
-    found = pieces._Labelings(weight.astype(float))
     expected = adjusted_rand_score(one.repeat(weight), other.repeat(weight))
-    got = found.agreement(found.add(one), found.add(other))
+    got = rand_index(one, other, weight.astype(float))
     assert got == pytest.approx(expected, abs=1e-12)
-    light = pieces._Labelings(10.0 ** rng.integers(-200, 1, 40))
-    assert abs(light.agreement(light.add(one), light.add(other))) <= 1.0
+    assert abs(rand_index(one, other, 10.0 ** rng.integers(-200, 1, 40))) <= 1.0
 
 
 @seeds(8)

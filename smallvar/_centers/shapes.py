@@ -49,7 +49,7 @@ from smallvar._selection.least_size import (
 from smallvar._selection.path import find_path
 from smallvar._selection.pieces import (
     PATH_NUMBER,
-    as_they_are,
+    ShapeChoice,
     choose,
     find_pieces,
     is_clear,
@@ -385,7 +385,7 @@ class ShapeMeans(
         total = len(rows) if part is None else float(part.sum())
         least = share * total
         if number is None and is_clear(found[0], path.found_confidence):
-            return as_they_are(found[0], path.found_confidence)
+            return ShapeChoice(found[0], np.arange(found[0].k), path.found_confidence)
         numbers = numbers_of_pieces(k, total, count_rows(some), number)
         if numbers:
             finest = max(q for q in numbers if q <= max(PATH_NUMBER, 2 * k, number or 0))

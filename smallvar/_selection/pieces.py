@@ -24,9 +24,9 @@ LEAST_GAP = 5.0
 # Evidence of a boundary within a single group of rows: three quarters are below it (normal,
 # uniform, exponential and t clouds of 2 to 11 columns, cut into 2 to 64 pieces)
 WITHIN = 0.5
-# numbers of pieces that are tried: the number of clusters times FACTORS, and NUMBERS above it
-FACTORS, NUMBERS = (1.5,), (2, 4, 8, 12, 20, 32, 48)
-FEW_COMPACT = 40  # of more, only FACTORS are tried
+# numbers of pieces that are tried: the number of clusters times FACTOR, and NUMBERS above it
+FACTOR, NUMBERS = 1.5, (2, 4, 8, 12, 20, 32, 48)
+FEW_COMPACT = 40  # of more, only FACTOR is tried
 PATH_NUMBER = 48  # the path of finer clusterings is finest below it, or below twice the clusters
 ROWS_A_PIECE = 8  # on average, at least
 SURE_NUMBER = 0.8  # confidence in compact clusters from which these are taken as they are
@@ -36,27 +36,25 @@ WORTH_OF_AGREEMENT = 0.1
 TIE, LEAST_NATS = 1e-9, 1e-300  # of scores, shares of nats; and so that no share divides by 0
 
 
-def merge_order(boundaries, k):
+def merge_order(pairs, evidence, k):
     """The mergers of k pieces down to one, (k - 1, 2), and the evidence between each two, (k - 1,).
 
-    The two clusters with the least sum of evidence over the boundaries between their pieces merge
-    first; ties go to the lowest numbers. Clusters that do not touch merge last, with infinite
-    evidence between them. A merged cluster has the lower number of the two.
+    ``pairs`` (m, 2) are those that touch, ``evidence`` (m,) is that of their boundaries. The two
+    clusters with the least sum of evidence over the boundaries between their pieces merge first;
+    ties go to the lowest numbers. Clusters that do not touch merge last, with infinite evidence
+    between them. A merged cluster has the lower number of the two.
     """
-    pairs = boundaries.pairs.tolist()
-    between = {(a, b): T for (a, b), T in zip(pairs, boundaries.evidence.tolist(), strict=True)}
-    mergers, evidence = _mergers(between, k)
-    return np.array(mergers, dtype=np.intp).reshape(-1, 2), np.array(evidence)
-
-
-def _mergers(between, k):
-    """The mergers of ``merge_order`` and their evidence; ``between`` has that of touching pairs."""
-    mergers, evidence, left = [], [], list(range(k))
+    between = {}
+    for a, b, T in zip(*pairs.T.tolist(), evidence.tolist(), strict=True):
+        if a != b:
+            pair = min(a, b), max(a, b)
+            between[pair] = between.get(pair, 0.0) + T
+    mergers, sums, left = [], [], list(range(k))
     while len(left) > 1:
         # without any boundary left, clusters that do not touch
         pair = min(between, key=lambda p: (between[p], p)) if between else (left[0], left[1])
         mergers.append(pair)
-        evidence.append(between.pop(pair, np.inf))
+        sums.append(between.pop(pair, np.inf))
         kept, gone = pair
         left.remove(gone)
         # the boundaries of the one that is gone become those of the other
@@ -64,7 +62,15 @@ def _mergers(between, k):
             other = p[0] if p[1] == gone else p[1]
             joint = (min(kept, other), max(kept, other))
             between[joint] = between.get(joint, 0.0) + between.pop(p)
-    return mergers, evidence
+    return np.array(mergers, dtype=np.intp).reshape(-1, 2), np.array(sums)
+
+
+def after_mergers(mergers, k):
+    """The cluster of each of k pieces after these mergers, numbered by their first pieces."""
+    cluster = np.arange(k)
+    for kept, gone in mergers:
+        cluster[cluster == gone] = kept
+    return np.unique(cluster, return_inverse=True)[1]
 
 
 @dataclass(eq=False)
@@ -85,13 +91,10 @@ class Clustering:
         """Number of pieces."""
         return len(self.centers)
 
-    def clusters(self, number=None):
-        """The cluster of each piece, numbered by their first pieces; None: all without gaps."""
-        n = self.k - number if number is not None else self._mergers_without_gap()
-        cluster = np.arange(self.k)
-        for a, b in self.mergers[:n]:
-            cluster[cluster == b] = a
-        return np.unique(cluster, return_inverse=True)[1]
+    def clusters(self):
+        """The cluster of each piece after all mergers before the first one across a gap."""
+        gaps = np.flatnonzero(np.append(self.evidence, np.inf) >= LEAST_GAP)
+        return after_mergers(self.mergers[: gaps[0]], self.k)
 
     def with_least_size(self, clusters, weights, least):
         """The cluster of each piece, after those lighter than ``least`` have joined others.
@@ -99,7 +102,7 @@ class Clustering:
         ``weights`` are those of the pieces. The lightest cluster joins the one with the least
         evidence between them or, if it touches none, the one with the nearest piece; and so on.
         """
-        cluster, out = np.unique(clusters, return_inverse=True)[1], None
+        cluster = clusters
         while cluster.max() > 0:
             sizes = np.bincount(cluster, weights)
             out = int(sizes.argmin())
@@ -109,8 +112,9 @@ class Clustering:
             touching = (a != b) & ((a == out) | (b == out))
             if touching.any():
                 other = np.where(a == out, b, a)[touching]
-                between = np.bincount(other, self.boundaries.evidence[touching], len(sizes))
-                between[np.bincount(other, minlength=len(sizes)) == 0] = np.inf
+                between = np.full(len(sizes), np.inf)
+                between[other] = 0.0
+                np.add.at(between, other, self.boundaries.evidence[touching])
                 into = int(between.argmin())
             else:
                 distance = cdist(self.centers[cluster == out], self.centers[cluster != out])
@@ -120,20 +124,9 @@ class Clustering:
 
     def merged_to(self, clusters, number):
         """The cluster of each piece, after mergers of clusters down to this number."""
-        between, (a, b) = {}, clusters[self.boundaries.pairs.T]
-        for i, j, evidence in zip(a.tolist(), b.tolist(), self.boundaries.evidence, strict=True):
-            if i != j:
-                pair = min(i, j), max(i, j)
-                between[pair] = between.get(pair, 0.0) + float(evidence)
-        k = int(clusters.max()) + 1
-        of_cluster = np.arange(k)
-        for kept, gone in _mergers(between, k)[0][: k - number]:
-            of_cluster[of_cluster == gone] = kept
-        return np.unique(of_cluster[clusters], return_inverse=True)[1]
-
-    def _mergers_without_gap(self):
-        gaps = np.flatnonzero(self.evidence >= LEAST_GAP)
-        return int(gaps[0]) if len(gaps) else len(self.evidence)
+        k, pairs = int(clusters.max()) + 1, clusters[self.boundaries.pairs]
+        mergers, _ = merge_order(pairs, self.boundaries.evidence, k)
+        return after_mergers(mergers[: k - number], k)[clusters]
 
     def support(self, labels, weight):
         """Nats for clusters of the rows less those against, and the nats of all boundaries.
@@ -160,7 +153,8 @@ def find_pieces(X, weight, labels, centers, n_threads):
         number[used] = np.arange(len(used))
         labels, centers = number[labels], centers[used]
     boundaries = find_boundaries(X, weight, labels, len(centers), n_threads)
-    return Clustering(centers, labels, boundaries, *merge_order(boundaries, len(centers)))
+    order = merge_order(boundaries.pairs, boundaries.evidence, len(centers))
+    return Clustering(centers, labels, boundaries, *order)
 
 
 def is_clear(pieces, confidence):
@@ -182,12 +176,11 @@ def numbers_of_pieces(k, n, n_distinct, number=None):
 
     With a ``number``, not fewer.
     """
-    found = {int(factor * k) for factor in FACTORS}
+    found = {int(FACTOR * k)}
     if k <= FEW_COMPACT:
         found |= set(NUMBERS)
     if number is not None:
-        found |= {number, *(int(factor * number) for factor in FACTORS)}
-        found = {max(q, number) for q in found}
+        found = {max(q, number) for q in found} | {number, int(FACTOR * number)}
     most = max(min(max(n // ROWS_A_PIECE, 2), n_distinct), number or 0)
     return sorted(q for q in found if (q > k or number is not None) and q <= most)
 
@@ -198,11 +191,6 @@ class ShapeChoice(NamedTuple):
     pieces: Clustering
     clusters: NDArray[np.intp]
     confidence: float
-
-
-def as_they_are(pieces, confidence):
-    """The ShapeChoice in which each piece is a cluster."""
-    return ShapeChoice(pieces, np.arange(pieces.k), confidence)
 
 
 def choose(found, weight, compact, confidence, number=None, least=0.0):
@@ -228,72 +216,39 @@ def choose(found, weight, compact, confidence, number=None, least=0.0):
         candidates = [(found[0], np.zeros(found[0].k, dtype=np.intp))]
         candidates += [(found[0], large(found[0], np.arange(found[0].k)))] if compact else []
         candidates += list(zip(found, led_to, strict=True))
-    elif least > 0.0:
-        candidates = [(p, large(p, np.arange(p.k))) for p in found if p.k >= number]
+    else:
+        candidates = [(p, large(p, np.arange(p.k))) for p in found]
         candidates = [(p, p.merged_to(c, number)) for p, c in candidates if c.max() + 1 >= number]
         if not candidates:
             return None
-    else:
-        candidates = [(p, p.clusters(number)) for p in found if p.k >= number]
-    distinct = _Labelings(weight)
-    rows = [distinct.add(clusters[pieces.labels]) for pieces, clusters in candidates]
-    others = [distinct.add(c[p.labels]) for p, c in zip(found, led_to, strict=True)]
-    scores = {}
-    for i in set(rows):
-        labels = distinct.labels[i]
-        nats = np.array([pieces.support(labels, weight) for pieces in found]).sum(axis=0)
-        agreement = np.mean([distinct.agreement(i, j) for j in others])
-        scores[i] = nats[0] / max(nats[1], LEAST_NATS) + WORTH_OF_AGREEMENT * agreement
-    numbers = [int((np.bincount(distinct.labels[i], weight) >= SHARES).sum()) for i in rows]
-    shares = np.array([scores[i] for i in rows])
+    rows = [clusters[pieces.labels] for pieces, clusters in candidates]
+    others = [clusters[pieces.labels] for pieces, clusters in zip(found, led_to, strict=True)]
+    shares = []
+    for labels in rows:
+        nats = np.sum([pieces.support(labels, weight) for pieces in found], axis=0)
+        agreement = np.mean([rand_index(labels, other, weight) for other in others])
+        shares.append(nats[0] / max(nats[1], LEAST_NATS) + WORTH_OF_AGREEMENT * agreement)
+    k, shares = np.array([clusters.max() + 1 for _, clusters in candidates]), np.array(shares)
+    large_ones = [(np.bincount(labels, weight) >= SHARES).sum() for labels in rows]
     ties = np.flatnonzero(shares >= shares.max() - TIE)
-    best = max(ties.tolist(), key=lambda c: (numbers[c], -int(distinct.labels[rows[c]].max())))
+    best = max(ties.tolist(), key=lambda c: (large_ones[c], -k[c]))
     if number is not None:
         return ShapeChoice(*candidates[best], np.nan)
-    k = np.array([clusters.max() + 1 for _, clusters in candidates])
-    others = shares[k != k[best]]
-    lead = float(shares[best] - others.max()) if len(others) else 1.0
+    rest = shares[k != k[best]]
+    lead = float(shares[best] - rest.max()) if len(rest) else 1.0
     same = float(np.mean(k[1:] == k[best]))
-    return ShapeChoice(
-        *candidates[best], of_shapes(int(k[best]), lead, same, confidence, not compact)
-    )
+    confidence = of_shapes(int(k[best]), lead, same, confidence, not compact)
+    return ShapeChoice(*candidates[best], confidence)
 
 
-class _Labelings:
-    """Distinct labelings of rows, and how well they agree."""
-
-    def __init__(self, weight):
-        self.labels, self._weight, self._found, self._agreement = [], weight, {}, {}
-
-    def add(self, labels):
-        """The number of a labeling; those that differ in the names of clusters are the same."""
-        _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-        place = np.empty(len(first), dtype=np.int32)
-        place[np.argsort(first)] = np.arange(len(first))
-        labels = place[inverse]
-        key = labels.tobytes()
-        if key not in self._found:
-            self._found[key] = len(self.labels)
-            self.labels.append(labels)
-        return self._found[key]
-
-    def agreement(self, i, j):
-        """The adjusted Rand index of two labelings, in which a row of weight w is w rows."""
-        pair = min(i, j), max(i, j)
-        if pair not in self._agreement:
-            self._agreement[pair] = 1.0 if i == j else self._rand_index(i, j)
-        return self._agreement[pair]
-
-    def _rand_index(self, i, j):
-        """The adjusted Rand index of two labelings that differ."""
-        size = int(self.labels[j].max()) + 1
-        joint = self.labels[i].astype(np.intp) * size + self.labels[j]
-        numbers = (
-            np.bincount(one, self._weight) for one in (joint, self.labels[i], self.labels[j])
-        )
-        # pairs of rows; none of rows whose weights sum to less than one
-        both, first, second = (np.maximum(n * (n - 1.0), 0.0).sum() for n in numbers)
-        n = float(len(joint) if self._weight is None else self._weight.sum())
-        by_chance = first * second / max(n * (n - 1.0), first, second, LEAST_NATS)
-        most = 0.5 * (first + second)
-        return (both - by_chance) / (most - by_chance) if most > by_chance else 0.0
+def rand_index(one, other, weight):
+    """The adjusted Rand index of two labelings, in which a row of weight w is w rows."""
+    joint = one * (int(other.max()) + 1) + other
+    numbers = (np.bincount(labels, weight) for labels in (joint, one, other))
+    # pairs of rows; none of rows whose weights sum to less than one
+    both, first, second = (np.maximum(n * (n - 1.0), 0.0).sum() for n in numbers)
+    n = float(len(joint) if weight is None else weight.sum())
+    by_chance = first * second / max(n * (n - 1.0), first, second, LEAST_NATS)
+    most = 0.5 * (first + second)
+    # else all rows are one cluster in both, or each is one of its own
+    return (both - by_chance) / (most - by_chance) if most > by_chance else 1.0
