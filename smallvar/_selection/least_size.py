@@ -22,9 +22,8 @@ from smallvar._core.frame import nearest_sweep
 from smallvar._core.validation import check_number, exact_number, shown
 from smallvar._selection.coordinates import SpanCoordinates
 from smallvar._selection.criterion import Relabeled
-from smallvar._selection.descent import lloyd_sweeps
+from smallvar._selection.descent import descent_by_squares
 from smallvar._selection.sample import PathClustering
-from smallvar._sweeps.merge import MergeSweep
 
 JOINED_SWEEPS = 300  # at most, between two looks at the sizes: as many as a fit has
 ROUNDING = 1e-9  # of a size: sums of weights are rounded
@@ -38,9 +37,7 @@ def check_least_size(estimator, given=("lam",)):
     least = estimator.min_cluster_size
     if least is None:
         return
-    if isinstance(least, Real) and not isinstance(least, (bool, np.bool_)) and 0.0 < least < 1.0:
-        check_number(least, "min_cluster_size", low=0)
-    else:
+    if not (isinstance(least, Real) and 0.0 < least < 1.0):
         if isinstance(least, (float, np.floating)):
             raise ValueError(
                 "min_cluster_size must be an integer >= 1, a share between 0 and 1, or None, got "
@@ -102,7 +99,7 @@ class LargeClusterings:
         self.least = least * sample.share  # of the rows of the sample
         self.relabeled = Relabeled(self.frame)
         self.raw = Relabeled(sample.plain.frame)
-        self.sweep = self.frame.sweep(8, bounded=True, kind=MergeSweep)
+        self.descent, self.cap = descent_by_squares(self.frame), max(1, self.criterion.cap)
         self.best = {}
         for clustering in path.clusterings():
             labels, k = clustering.assigned, clustering.k
@@ -166,51 +163,45 @@ class LargeClusterings:
         """The clusterings by the large ones of k clusters, some of which are not large."""
         if not large.any():
             return []
-        number = np.where(large, np.cumsum(large) - 1, -1)
         own = large[labels]
-        centers = np.ascontiguousarray(self.relabeled(labels, k).centers[large])
-        rows = np.ascontiguousarray(self.frame.X[~own])
-        new = number[labels].astype(np.int32)
-        new[~own] = nearest_sweep(rows, None, centers, self.frame.n_threads).labels
+        centers = self.relabeled(labels, k).centers[large]
+        new = (np.cumsum(large) - 1)[labels].astype(np.int32)
+        new[~own] = nearest_sweep(self.frame.X[~own], None, centers, self.frame.n_threads).labels
         found = [self._joined(new, len(centers))]
         # with more columns than rows, the coordinates of centers are those of means of all rows
         if not isinstance(self.criterion.coordinates, SpanCoordinates):
-            found.append(self._set_aside(labels, k, large, new, own, centers))
+            found.append(self._set_aside(labels, large, new, centers))
         return found
 
-    def _set_aside(self, labels, k, large, new, own, centers):
-        """The clustering whose centers are the means of ``own`` rows only."""
+    def _set_aside(self, labels, large, new, centers):
+        """The clustering whose centers are the means of the rows of large clusters only.
+
+        ``new`` are the labels of all rows by these centers, among the rows of the descent.
+        """
+        k, own, value = len(centers), large[labels], np.inf
         sweep = _labeled(self.relabeled.sweep, new, centers)
-        K = len(centers)
-        value = self.criterion(sweep, own=own)[0] if self._cap >= K else np.inf
-        all_centers = self.raw(labels, k).centers
-        centers, beside = all_centers[large], all_centers[~large]
+        if k <= self.cap:
+            value = self.criterion(sweep, own=own)[0]
+        means = self.raw(labels, len(large)).centers
+        centers, beside = means[large], means[~large]
         error = _labeled(self.raw.sweep, new, centers).squared_error() / self.sample.share
         return PathClustering(
-            K, centers, value, error, None, centers, error, new, own=own, beside=beside
+            k, centers, value, error, None, centers, error, new, own=own, beside=beside
         )
-
-    @property
-    def _cap(self):
-        return max(1, self.criterion.cap)
 
     def _joined(self, labels, k):
         """The clustering at which sweeps from these labels of large clusters end."""
-        sweep, centers = self.sweep, self.relabeled(labels, k).centers
+        sweep, centers = self.descent.sweep, self.relabeled(labels, k).centers
         while True:
-            sweep.start(np.ascontiguousarray(centers))
-            sweep.assign()
-            if sweep.needs_float64:
-                sweep.use_float64()
-            sweep.move_centers()
-            lloyd_sweeps(sweep, JOINED_SWEEPS)
+            self.descent.start(centers)
+            self.descent.run_lloyd(JOINED_SWEEPS)
             sizes = self._sizes(sweep.labels, sweep.k)
             if sweep.k == 1 or not small(sizes, self.least).any():
                 break
             centers = np.delete(sweep.centers, int(sizes.argmin()), axis=0)
-        labels, k = sweep.labels.copy(), sweep.k
-        sweep = self.relabeled(labels, k)
-        value = self.criterion(sweep)[0] if k <= self._cap else np.inf
+        labels, k, value = sweep.labels.copy(), sweep.k, np.inf
+        if k <= self.cap:
+            value = self.criterion(self.relabeled(labels, k))[0]
         sweep = self.raw(labels, k)
         error = sweep.squared_error() / self.sample.share
         return PathClustering(k, sweep.centers, value, error, None, sweep.centers, error, labels)

@@ -55,11 +55,12 @@ class PowerTransform:
         """Origin, unit, power and spread of each column."""
         parts = []
         for x, low, unit in self._one_sided:
-            median = np.median(x, axis=0)
-            about_median, about_low = fit_powers((x - median) / unit), fit_powers((x - low) / unit)
-            first = np.array([about_median[0], median, unit, *about_median[1:]])
-            second = np.array([about_low[0], low, unit, *about_low[1:]])
-            parts += np.where(first[0] > second[0], first, second)[1:].T.tolist()
+            fitted = []
+            for origin in (np.median(x, axis=0), low):
+                likelihood, power, spread = fit_powers((x - origin) / unit)
+                fitted.append([likelihood, origin, unit, power, spread])
+            median, least = np.array(fitted)
+            parts += np.where(median[0] > least[0], median, least)[1:].T.tolist()
         self._one_sided = []  # rows that are no longer needed
         return parts
 
