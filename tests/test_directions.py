@@ -17,12 +17,11 @@ from smallvar import DPMeans, cluster_path
 from smallvar._core.frame import RowsFrame
 from smallvar._selection import directions as directions_module
 from smallvar._selection import sample as sample_module
-from smallvar._selection.columns import recorded
+from smallvar._selection.columns import fit_powers, recorded
 from smallvar._selection.coordinates import Coordinates, SpanCoordinates
 from smallvar._selection.covariance import Covariance, LowRankCovariance
 from smallvar._selection.descent import descent_by_squares
 from smallvar._selection.directions import PARAMETER_PRICE, ZERO_VARIANCE, DirectionSearch
-from smallvar._selection.transforms import fit_powers
 
 WAIT = 3.0  # seconds in which Ctrl-C must work: one, and two for a machine that is busy
 

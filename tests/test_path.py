@@ -50,10 +50,9 @@ from smallvar._selection import cluster_path as cluster_path_module
 from smallvar._selection import descent as descent_module
 from smallvar._selection import sample as sample_module
 from smallvar._selection import search as search_module
-from smallvar._selection.columns import count_different, filled_values, rows_filled
+from smallvar._selection.columns import PowerTransform, count_different, filled_values, rows_filled
 from smallvar._selection.envelope import Path, coarsest_number, envelope
 from smallvar._selection.sample import PathProblem
-from smallvar._selection.transforms import PowerTransform
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
 # before scipy 1.15, fcluster makes fewer or more clusters of some trees than it is asked for

@@ -14,7 +14,7 @@ from smallvar._sweeps.residual_density import eigenpairs
 
 from smallvar import DPMeans, cluster_path
 from smallvar._core.frame import RowsFrame
-from smallvar._selection import columns, transforms
+from smallvar._selection import columns
 from smallvar._selection import sample as sample_module
 from smallvar._selection.descent import descent_by_squares
 
@@ -208,7 +208,7 @@ def test_powers_are_not_fitted_where_the_number_is_sure(monkeypatch):
     X = 100.0 * rng.integers(3, size=(300, 1)) + rng.normal(size=(300, 3))
     X[:, 2] = rng.exponential(size=300)
     with monkeypatch.context() as patched:
-        patched.setattr(transforms, "fit_powers", None)
+        patched.setattr(columns, "fit_powers", None)
         path = cluster_path(X, random_state=0)
     assert path.best == 3
     assert path.confidence > 0.95

@@ -20,7 +20,7 @@ from smallvar._core.validation import (
 from smallvar._selection.best_number import best_clustering, choose_by_boundaries
 from smallvar._selection.cluster_path import ClusterPath, MergePath
 from smallvar._selection.column_selection import differing_columns, selection_price
-from smallvar._selection.columns import BLOCK_ROWS
+from smallvar._selection.columns import BLOCK_ROWS, PowerTransform
 from smallvar._selection.descent import Metric, check_distinct
 from smallvar._selection.least_size import LargeClusterings
 from smallvar._selection.sample import DENSE_BYTES, PathClustering, PathProblem, squared_euclidean
@@ -35,7 +35,6 @@ from smallvar._selection.search import (
     judge,
 )
 from smallvar._selection.share import SELECTED, TRANSFORMED, Share
-from smallvar._selection.transforms import PowerTransform
 
 # of the error of a single cluster: columns that make up less of it hide no clusters
 NOISE_SHARE = 1 / 2
