@@ -411,8 +411,9 @@ def fit_powers(z):
     """The likeliest power of each column, by the Gaussian likelihood of its transform.
 
     Returns, for each column, the log-likelihood, the power, and the standard deviation of the
-    transformed z. The likelihood is log-concave in the power (Marchand et al. 2022, SecureFedYJ:
-    secure feature Gaussianization), so that golden sections lead to its maximum.
+    transformed z. The likelihood is log-concave in the power (Marchand et al. 2022, SecureFedYJ: a
+    safe feature Gaussianization protocol for federated learning), so that golden sections lead to
+    its maximum.
     """
     s = _signed_log(z)
     total = s.sum(axis=0)
