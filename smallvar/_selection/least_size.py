@@ -118,6 +118,7 @@ class LargeClusterings:
         kept, whole = [replace(self.best[k]) for k in sorted(self.best)], self.path.whole
         self._count_aside(kept)
         for clustering in kept:
+            # clusterings of the descent have their centers in all columns already
             if clustering.assigned is None:
                 clustering.centers = whole(clustering.centers)
             if clustering.beside is not None:
@@ -142,6 +143,7 @@ class LargeClusterings:
                 continue
             centers = np.ascontiguousarray(clustering.centers[:, self.path.varying])
             labels[own] = nearest_sweep(rows, None, centers, n_threads).labels
+            # clusters of rows set aside come after the others, and are never large
             labels[~own] = len(centers) + others.labels
             used, dense = np.unique(labels, return_inverse=True)
             large = ~small(self._sizes(dense, len(used)), self.least) & (used < len(centers))
@@ -165,6 +167,7 @@ class LargeClusterings:
             return []
         own = large[labels]
         centers = self.relabeled(labels, k).centers[large]
+        # the number of each cluster among the large ones; those of other rows are replaced
         new = (np.cumsum(large) - 1)[labels].astype(np.int32)
         new[~own] = nearest_sweep(self.frame.X[~own], None, centers, self.frame.n_threads).labels
         found = [self._joined(new, len(centers))]
@@ -192,6 +195,7 @@ class LargeClusterings:
     def _joined(self, labels, k):
         """The clustering at which sweeps from these labels of large clusters end."""
         sweep, centers = self.descent.sweep, self.relabeled(labels, k).centers
+        # sweeps may make a cluster too small: without it they begin again, with one cluster less
         while True:
             self.descent.start(centers)
             self.descent.run_lloyd(JOINED_SWEEPS)
