@@ -374,6 +374,10 @@ class PowerTransform:
     @cached_property
     def parts(self):
         """Origin, unit, power and spread of each column."""
+        parts, self._one_sided = self._fitted(), []  # rows that are no longer needed
+        return parts
+
+    def _fitted(self):
         parts = []
         for x, low, unit in self._one_sided:
             fitted = []
@@ -382,12 +386,15 @@ class PowerTransform:
                 fitted.append([likelihood, origin, unit, power, spread])
             median, least = np.array(fitted)
             parts += np.where(median[0] > least[0], median, least)[1:].T.tolist()
-        self._one_sided = []  # rows that are no longer needed
         return parts
 
     def __getstate__(self):
-        """What a copy has: the transforms, and not the rows that they are fitted to."""
-        return {"columns": self.columns, "parts": self.parts}
+        """What a copy has: the transforms, and not the rows that they are fitted to.
+
+        To make a copy does not change the original, where ``parts`` may not be there yet.
+        """
+        parts = vars(self)["parts"] if "parts" in vars(self) else self._fitted()
+        return {"columns": self.columns, "parts": parts}
 
     def of(self, kept):
         """The transforms of rows in these columns only."""
