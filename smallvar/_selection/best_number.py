@@ -1,32 +1,26 @@
 """Which clustering of a path is chosen, and one of a number that the descent has left out."""
 
-from smallvar._selection.envelope import scores
+from functools import partial
+
 from smallvar._selection.sphere import directions, sharpest
 from smallvar._selection.touching import number_by_boundaries
 
 
-def best_clustering(problem, clusterings, ranges, criterion):
+def best_clustering(problem, clusterings, criterion):
     """The clustering of the given number, the lowest objective, or the lowest criterion.
 
-    If the lowest criterion is not that of a single cluster, the lowest of the ``scores`` of the
-    clusterings decides among the others; of directions, the bend of the criterion, see
-    ``sharpest``. Returns these scores as well.
+    Of directions, where that is not a single cluster, it may be the bend of the criterion, see
+    ``sharpest``.
     """
-    values = scores(clusterings, ranges, criterion.tie)
     allowed = problem.allowed(clusterings)
     if problem.number is not None:
         # a path in another metric may lack the number; any will do, as it is not used then
-        return allowed[0] if allowed else clusterings[0], values
+        return allowed[0] if allowed else clusterings[0]
     best = min(allowed, key=problem.value)
-    if problem.lam is not None or best.k == 1:
-        return best, values
-    if problem.family is directions:
+    if problem.lam is None and best.k > 1 and problem.family is directions:
         found = sharpest(clusterings, criterion.price_of_cluster)
-        if found.k < best.k:
-            return found, values
-    allowed = {c.k for c in allowed}
-    several = [i for i, c in enumerate(clusterings) if c.k > 1 and c.k in allowed]
-    return clusterings[min(several, key=lambda i: values[i])], values
+        return found if found.k < best.k else best
+    return best
 
 
 def completed(problem, sample, clusterings):
@@ -46,15 +40,16 @@ def completed(problem, sample, clusterings):
     return [*more, sample.clustering(True, True), *fewer]
 
 
+def labels_of(path, sample, k):
+    """Labels of the rows of the sample by k clusters of the path, at their fixed point."""
+    centers = path.found(k)[:, path.varying]
+    as_it_is = k == path.best or path.stays
+    sample.error_of(centers) if as_it_is else sample.fixed_point(centers)
+    return sample.plain.sweep.labels
+
+
 def choose_by_boundaries(path, sample, most, transform):
     """Choose the number of clusters of a path again by the evidence of boundaries."""
     plain = sample.plain
-
-    def labels_at(k):
-        centers = path.found(k)[:, path.varying]
-        as_it_is = k == path.best or path.stays
-        sample.error_of(centers) if as_it_is else sample.fixed_point(centers)
-        return plain.sweep.labels
-
-    rows = plain.X, plain.weight, transform
-    path.choose(*number_by_boundaries(path, most, labels_at, *rows))
+    rows = plain.X, plain.weight, transform, sample.criterion.step
+    path.choose(*number_by_boundaries(path, most, partial(labels_of, path, sample), *rows))

@@ -15,6 +15,7 @@ from scipy.sparse import issparse
 
 from smallvar._core.lapack import solve_lower
 from smallvar._core.validation import some_rows
+from smallvar._selection.columns import LAST_BITS
 from smallvar._sweeps.boundary import distribution, fit, valley
 from smallvar._sweeps.projections import histogram, places_without_itself
 from smallvar._sweeps.rows import UNSOUND
@@ -23,6 +24,7 @@ N_BINS, N_PARAMETERS = 32, 5
 TAIL = 0.01  # of the weight, on each side: beyond the range of the bins, and counted in the outer
 LEAST_RIDGE = 1e-3  # of the mean variance, added to the variance of all columns
 SAME_PROJECTION = 1e-9  # of the range of projections: nearer ones differ by rounding
+PARTS = 8  # places over which a row is spread whose values were recorded in steps
 # five parameters fit any shares of up to six values: fewer than SHARES values tell nothing
 SHARES = 7
 LEAST_VALLEY = 0.98  # of the lower mode: a valley between two bells is below this
@@ -73,10 +75,12 @@ def evidence_between(X, weight, labels, a, b):
     return boundary_between(X, weight, labels, a, b).evidence
 
 
-def boundary_between(X, weight, labels, a, b, facing=None):
+def boundary_between(X, weight, labels, a, b, facing=None, step=None):
     """Return the Boundary between clusters a and b; see ``evidence_between``.
 
     With ``facing``, (n,), only such rows are counted, but all of the two clusters tell the line.
+    With ``step``, (d,), values of columns are anywhere within their steps: a gap that is not wider
+    is none.
     """
     a, b = min(a, b), max(a, b)
     used = (labels == a) | (labels == b)
@@ -89,9 +93,12 @@ def boundary_between(X, weight, labels, a, b, facing=None):
     weight = np.ones(len(rows)) if weight is None else np.asarray(weight[rows], dtype=np.float64)
     part = some_rows(X, rows)
     part = part.toarray() if issparse(X) else part
-    t = _projections(np.array(part, dtype=np.float64), weight, second)
+    t, length = _projections(np.array(part, dtype=np.float64), weight, second, step)
     if facing is not None:
         t, weight = t[facing[rows]], weight[facing[rows]]
+    if length > 0.0:
+        t = (t[:, np.newaxis] + length * ((np.arange(PARTS) + 0.5) / PARTS - 0.5)).ravel()
+        weight = np.repeat(weight / PARTS, PARTS)
     edges, counts = histogram_of(t, weight)
     if edges is None:
         return NOTHING
@@ -114,33 +121,40 @@ def compare_densities(counts, n_threads=1):
     return evidence, np.maximum(dispersion, 1.0), depth, *fitted
 
 
-def _projections(X, weight, second):
-    """Places of rows between the means of the clusters: -1/2 at m_a, 1/2 at m_b.
+def _projections(X, weight, second, step=None):
+    """Places of rows between the means of the clusters: -1/2 at m_a, 1/2 at m_b; length of a step.
 
     A row x lies at w (x - (m_a + m_b) / 2)' / w (m_b - m_a)', w = (S / n + r I)^-1 (m_b - m_a). S
     is the scatter matrix of rows about the means of their clusters, the ridge is r =
     max(LEAST_RIDGE, d / n) trace(S / n) / d. Means and S are those of all rows but x: w leans to
     the rows that it comes from, so that one normal cloud cut in two looked like two bells, by 42
     nats for 300 rows of 256 columns. X is overwritten. All are 0 where the means agree.
+
+    The length is that of a uniform density with the variance along w of values that are anywhere
+    within the steps of their columns.
     """
     n, d = weight.sum(), X.shape[1]
     X -= X[0].copy()
     largest = np.abs(X).max()
     if not np.isfinite(largest):  # rows have changed since they were checked
         raise ValueError(UNSOUND)
-    X /= largest or 1.0
+    largest = largest or 1.0
+    X /= largest
     size_a, size_b = weight[~second].sum(), weight[second].sum()
     mean_a, mean_b = weight[~second] @ X[~second] / size_a, weight[second] @ X[second] / size_b
     X -= np.where(second[:, None], mean_b, mean_a)  # residuals
     difference = mean_b - mean_a
     variance = float(weight @ np.square(X).sum(axis=1) / n)
     if variance == 0.0 or not difference.any():
-        return np.where(second & difference.any(), 1.0, 0.0)
-    q, u, D = _products(X, np.sqrt(weight / n)[:, None] * X, ridge(variance, n, d), difference)
-    places = np.empty(len(X))
+        return np.where(second & difference.any(), 1.0, 0.0), 0.0
+    in_steps = np.empty((0, d)) if step is None else np.diag(step / largest)[step > 0.0]
+    R, m = np.sqrt(weight / n)[:, None] * X, len(X)
+    q, u, D = _products(np.vstack([X, in_steps]), R, ridge(variance, n, d), difference)
+    length, q, u = float(np.linalg.norm(u[m:])) / D, q[:m], u[:m]
+    places = np.empty(m)
     for rows, size, side in ((~second, size_a, -1.0), (second, size_b, 1.0)):
         places[rows] = places_left_out(q[rows], u[rows], D, weight[rows], size, n, side)
-    return places
+    return places, length
 
 
 def ridge(variance, n, d):
@@ -176,11 +190,39 @@ def _products(X, R, added, difference):
 
 
 def histogram_of(t, weight):
-    """Edges of equal bins, and the weight in each; None for fewer than SHARES distinct values."""
-    if weight is None:
-        return histogram(np.sort(t), None, N_BINS, TAIL, SAME_PROJECTION, SHARES)
-    order = np.argsort(t)
-    return histogram(t[order], weight[order], N_BINS, TAIL, SAME_PROJECTION, SHARES)
+    """Edges of equal bins, and the weight in each; None for fewer than SHARES distinct values.
+
+    An empty stretch that is longer than the rows on either side is cut to the length of the longer
+    side before: bins over all of it would be too wide to tell the shape of the groups. One of the
+    bins is then as much longer.
+    """
+    if len(t) < SHARES:
+        return None, None
+    order = np.argsort(t, kind="stable")
+    t, weight = t[order], None if weight is None else weight[order]
+    cut, excess = _empty_stretch(t, weight)
+    t[cut:] -= excess
+    edges, counts = histogram(t, weight, N_BINS, TAIL, SAME_PROJECTION, SHARES)
+    if excess and edges is not None:
+        edges[edges > t[cut - 1] + 0.5 * (t[cut] - t[cut - 1])] += excess
+    return edges, counts
+
+
+def _empty_stretch(t, weight):
+    """Where an empty stretch of ascending places ends, and by how much it is too long.
+
+    It has 0 inside, half way between the means: if it is longer than both sides, it must. Outer
+    rows, TAIL of the weight on each side, do not count.
+    """
+    below = np.arange(1.0, len(t) + 1.0) if weight is None else np.cumsum(weight)
+    first, last = np.searchsorted(below, np.array([TAIL, 1.0 - TAIL]) * below[-1]).tolist()
+    cut = int(np.searchsorted(t, 0.0))
+    if not first < cut <= last:
+        return 0, 0.0
+    longest = max(t[cut - 1] - t[first], t[last] - t[cut])
+    excess = float(t[cut] - t[cut - 1] - longest)
+    far = longest > LAST_BITS * max(abs(t[first]), abs(t[last]))
+    return cut, excess if far and excess > 0.0 else 0.0
 
 
 def _fit(two_bells, counts, n_threads=1):

@@ -81,7 +81,7 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
         larger), or twice ``lam_low`` where it is 1; of much data nearly so. It is the
         amount by which a cluster must lower the squared error, not a distance.
     ranking : ndarray of shape (n_path,), intp
-        All K, those of the lowest criterion first.
+        All K: the one chosen, and then those of the lowest criterion first.
     longest : int
         The largest K whose centers are kept; for larger K there are only the errors.
     n_samples : int
@@ -279,8 +279,9 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
 
     @property
     def ranking(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
-        """All numbers, those of the lowest criterion first."""
-        return self.n_clusters[np.argsort(self.criterion, kind="stable")]
+        """All numbers: the one chosen, and then those of the lowest criterion first."""
+        order = self.counts[np.argsort(self.criterion, kind="stable")]
+        return np.concatenate(([self.best], order[order != self.best]))
 
     @property
     def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
@@ -397,7 +398,7 @@ class MergePath(ClusterPath):
         """Say that those of these columns are skewed that the transform has."""
         self._skewed = columns, transform
 
-    def weigh(self, scores, sample):
+    def weigh(self, sample):
         """Set the confidences, after the descent on this sample."""
         problem, criterion = self._problem, sample.criterion
         clusterings, ranges = self._clusterings, self._ranges
@@ -406,20 +407,26 @@ class MergePath(ClusterPath):
         if given or problem.of_divergence or len(clusterings) == 1:
             return
         i = int(np.searchsorted(self.counts, self.best))
-        most = np.inf if problem.most is None else problem.most
-        scores = np.where(self.counts <= most, scores, np.inf)
         # by errors in the metric of the descent, and by those in the metric of the rows
         widths = envelope(self.counts, [c.own_error for c in clusterings])
         # no number is beyond that of the distinct rows; beyond those of a least size none is known
         last = np.inf if problem.least is None else 0.0
         both = ratios(widths, last)[i], ratios(ranges, last)[i]
         self.confidence, self.confidences, gap = weighed(
-            *(self.counts, self._by_shared_shapes, scores, self.best, criterion.tie, both),
-            *(criterion.distinct, criterion.price_of_cluster, sample.raw is not None),
+            *(self.counts, self._by_shared_shapes, self._compared(), self.best, criterion.tie),
+            *(both, criterion.distinct, criterion.price_of_cluster, sample.raw is not None),
         )
-        self._scores = scores
         # one cluster describes the rows best even without the price of others
         self.plausible = self.best > 1 or bool(gap > 0.0)
+
+    def _compared(self):
+        """The criterion of each number, infinite beyond the largest one that may be chosen."""
+        most = self._problem.most
+        return (
+            self._criterion
+            if most is None
+            else np.where(self.counts <= most, self._criterion, np.inf)
+        )
 
     def judge(self, shapes, most, choose, sample):
         """Lower the criteria of clusterings that these shapes describe better, and choose again.
@@ -431,13 +438,12 @@ class MergePath(ClusterPath):
                 value = shapes(clustering.labels, clustering.k, clustering.own)
                 clustering.criterion = min(clustering.criterion, value)
                 self._criterion[i] = clustering.criterion
-        best, values = choose(self._problem, self._clusterings, self._ranges, sample.criterion)
-        self.best = best.k
+        self.best = choose(self._problem, self._clusterings, sample.criterion).k
         allowed = self._problem.allowed(self._clusterings)
         self.value = min((c.criterion for c in allowed), default=np.inf)
         self.value_per_row = self.value / sample.criterion.distinct
         self._choose()
-        self.weigh(values, sample)
+        self.weigh(sample)
 
     def clusterings(self):
         """Return the clusterings of the descent, until the number is final."""
@@ -455,12 +461,12 @@ class MergePath(ClusterPath):
         problem = copy(self._problem)
         problem.most, problem.number = bounds
         ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
-        best, values = choose(problem, clusterings, ranges, sample.criterion)
+        best = choose(problem, clusterings, sample.criterion)
         options = self.linkage, self.tie, self.n_samples
         path = MergePath(problem, clusterings, best, ranges, *options)
         path.value_per_row = path.value / sample.criterion.distinct
         path.stay(clusterings, self._transform)
-        path.weigh(values, sample)
+        path.weigh(sample)
         return path
 
     def stay(self, clusterings, transform):
@@ -486,7 +492,7 @@ class MergePath(ClusterPath):
         """Set the number of clusters, and the confidence in it."""
         self.best, self.confidence = number, confidence
         i = int(np.searchsorted(self.counts, number))
-        self.confidences = shares(self._scores, i, confidence, self.tie)
+        self.confidences = shares(self._compared(), i, confidence, self.tie)
         self._choose()
 
     @property
@@ -509,8 +515,8 @@ class MergePath(ClusterPath):
         if self.confidence > most and len(self.counts) > 1:
             self.confidence = most
             i = int(np.searchsorted(self.counts, self.best))
-            self.confidences = shares(self._scores, i, self.confidence, self.tie)
-        for name in ("_clusterings", "_ranges", "_scores", "_by_shared_shapes"):
+            self.confidences = shares(self._compared(), i, self.confidence, self.tie)
+        for name in ("_clusterings", "_ranges", "_by_shared_shapes"):
             vars(self).pop(name, None)
 
     def modeled(self, k):

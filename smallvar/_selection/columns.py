@@ -8,11 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from smallvar._core.lapack import eigh
 from smallvar._core.validation import some_rows
 
 # A column of "numbers" is one with continuous values: few rows have equal ones.
 COLUMN_ROWS = 5000  # columns are judged by at most so many rows, evenly spaced
 SAME_VALUE = 1e-5  # of the spread of a column: values that are nearer to each other are one value
+# of the largest value of the inner nine tenths: values that differ by less differ by rounding
+LAST_BITS = 2.0**-48
 # a column is of numbers if, of QUICK_ROWS rows, at most EQUAL_AT_MOST have the value of another row
 QUICK_ROWS, EQUAL_AT_MOST = 512, 8
 DISTINCT = 0.5  # of the rows: a column with more distinct values is one of numbers
@@ -39,6 +42,9 @@ MOST_EXPONENT = 336.9
 NARROW = 1e-3  # width of the interval from which a parabola leads to the power
 NEAR_ZERO = 1e-100
 GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0  # the part of an interval that a golden section leaves
+# Columns are nearly collinear if the largest eigenvalue of their correlations is CONDITION times
+# the smallest one. Of at most MOST_COLLINEAR columns; errors are at most this share of the variance
+CONDITION, MOST_COLLINEAR, MOST_ERROR, LEAST_EIGENVALUE = 300.0, 400, 0.01, 1e-12
 
 
 @dataclass
@@ -63,21 +69,43 @@ class Values:
         return len(self.value) > DISTINCT * self.n_rows
 
 
-def distinct_values(column, weight):
-    """Return the Values of a column; values that differ by rounding or jitter are one."""
+def distinct_values(column, weight, same=SAME_VALUE):
+    """Return the Values of a column; values that differ by rounding or jitter are one.
+
+    That is by less than ``same`` times the spread. A run of values, each so near to the next one,
+    that is longer than that as a whole is cut into pieces that are not.
+    """
     n = len(column)
     if (weight == weight[0]).all():  # then the order of equal values does not matter
         v, w = np.sort(column), weight
     else:
         order = np.argsort(column, kind="stable")
         v, w = column[order], weight[order]
-    # the range of the middle nine tenths, or of all rows if that is zero
-    spread = v[n - 1 - n // 20] - v[n // 20] or v[-1] - v[0]
-    bounds = np.flatnonzero(np.concatenate(([True], v[1:] - v[:-1] > SAME_VALUE * spread, [True])))
+    near = max(same * spread_of(v), LAST_BITS * max(abs(v[n // 20]), abs(v[n - 1 - n // 20])))
+    bounds = np.flatnonzero(np.concatenate(([True], v[1:] - v[:-1] > near, [True])))
+    long = np.flatnonzero(v[bounds[1:] - 1] - v[bounds[:-1]] > near)
+    if len(long):
+        cuts = [_cut(v, bounds[i], bounds[i + 1], near) for i in long]
+        bounds = np.union1d(bounds, np.concatenate(cuts).astype(np.intp))
     weights = np.add.reduceat(w, bounds[:-1])
     # the middle of each run of values
     middle = v[(bounds[:-1] + bounds[1:] - 1) // 2]
     return Values(middle[weights > 0.0], weights[weights > 0.0], n)
+
+
+def spread_of(ascending):
+    """The range of the middle nine tenths of sorted rows, of all if that is zero; by column."""
+    n = len(ascending)
+    spread = ascending[n - 1 - n // 20] - ascending[n // 20]
+    return np.where(spread > 0.0, spread, ascending[-1] - ascending[0])
+
+
+def _cut(v, start, stop, near):
+    """Where a run of ascending values is cut so that no piece is longer than ``near``."""
+    cuts = []
+    while (start := start + np.searchsorted(v[start:stop], v[start] + near, "right")) < stop:
+        cuts.append(start)
+    return cuts
 
 
 def spaced(rows):
@@ -91,7 +119,7 @@ def evenly_spaced_rows(X, weight):
     return X, np.ones(len(X)) if weight is None else spaced(weight)
 
 
-def not_numbers(X, weight):
+def not_numbers(X, weight, same=SAME_VALUE):
     """Return the indices of all columns but those of numbers: some rows have equal values.
 
     With few rows of equal weight, these are columns in which more than three rows have one value,
@@ -110,9 +138,7 @@ def not_numbers(X, weight):
     few, size, equal_in = n == len(weight), max(1, SORTED_NUMBERS // n), np.ones(d, dtype=bool)
     for start in range(0, d, size):
         v = np.sort(X[:, start : start + size], axis=0)
-        spread = v[n - 1 - n // 20] - v[n // 20]
-        spread = np.where(spread > 0.0, spread, v[-1] - v[0])
-        differ = np.diff(v, axis=0) > SAME_VALUE * spread
+        differ = np.diff(v, axis=0) > same * spread_of(v)
         equal = 1 + differ.sum(axis=0) < least
         if few:  # a run of more than RUN equal values
             equal |= ~(differ[:-2] | differ[1:-1] | differ[2:]).all(axis=0)
@@ -135,11 +161,12 @@ def count_distinct(X):
     return len(np.unique(hashes, return_counts=True)[0])
 
 
-def count_different(X):
-    """Return the number of rows that differ by more than rounding or jitter.
+def count_different(X, same=SAME_VALUE, common=False):
+    """Return the number of rows that differ by more than rounding or jitter in some column.
 
-    Equal rows have nearly equal projections to a line. So rows are sorted by the projection, and
-    each is compared with the NEIGHBORS next ones.
+    That is by ``same`` of the spread of the column or, if ``common``, of the widest one. Equal rows
+    have nearly equal projections to a line. So rows are sorted by the projection, and each is
+    compared with the NEIGHBORS next ones.
     """
     n, d = X.shape
     sampled = np.asarray(X[:: -(-n // SPREAD_ROWS)], dtype=np.float64)
@@ -148,7 +175,9 @@ def count_different(X):
     spread = np.where(high > low, high - low, ascending[-1] - ascending[0])
     for j in np.flatnonzero(spread == 0.0):
         spread[j] = float(X[:, j].max()) - float(X[:, j].min()) or 1.0
-    same = np.maximum(SAME_VALUE * spread, np.finfo(float).tiny)  # not zero by underflow
+    spread = np.full(d, spread.max()) if common else spread
+    same = np.maximum(same * spread, LAST_BITS * np.maximum(np.abs(low), np.abs(high)))
+    same = np.maximum(same, np.finfo(float).tiny)  # not zero by underflow
     direction = _uniform(d) / same
     shift, line = sampled[0], np.empty(n)
     for start in range(0, n, CACHED):
@@ -186,13 +215,15 @@ def _quantile(ascending, share):
 class Recorded:
     """How the values of each column were recorded.
 
-    ``variance`` is that within a step, 0 for columns of numbers. ``in_steps``: almost all values
-    are on a grid, or are few for the number of rows, or one. ``repeated``: they are few for the
-    number of rows, at most its root, or one. ``few``: there are fewer than FEW_VALUES.
-    ``n_different`` is the number of rows that differ, see ``count_different``.
+    ``variance`` is that within a step, 0 for columns of numbers. ``error`` is that which no other
+    columns determine, where they determine nearly all, else 0. ``in_steps``: almost all values are
+    on a grid, or are few for the number of rows, or one. ``repeated``: they are few for the number
+    of rows, at most its root, or one. ``few``: there are fewer than FEW_VALUES. ``n_different`` is
+    the number of rows that differ, see ``count_different``.
     """
 
     variance: NDArray[np.float64]
+    error: NDArray[np.float64]
     in_steps: NDArray[np.bool_]
     repeated: NDArray[np.bool_]
     few: NDArray[np.bool_]
@@ -212,22 +243,72 @@ def recorded(X, weight):
     Of columns of two values of which at most one is high in each row (a category in one-hot
     coding), m levels in all, the variance is that by which a cut into m equally frequent levels
     makes rows likelier by log(m).
+
+    Groups that are tight beside the distances between them look like a few values with jitter. But
+    then most rows are near to another one in all columns, in units of the widest one: values then
+    differ where they are not equal but for rounding.
     """
-    n_different = count_different(X)
+    n_different, whole = count_different(X), X
     X, weight = evenly_spaced_rows(X, weight)
     n, d = X.shape
+    values = _with_equal_ones(X, weight, SAME_VALUE)
+    jittered = (
+        not v.continuous and distinct_values(X[:, j], weight, 0.0).continuous
+        for j, v in values.items()
+    )
+    if any(jittered) and count_different(whole, common=True) <= DISTINCT * len(whole):
+        n_different = count_different(whole, 0.0)
+        values = _with_equal_ones(X, weight, 0.0)
     step, count, in_steps = np.zeros(d), np.full(d, n), np.zeros(d, dtype=bool)
-    for j in not_numbers(X, weight):
-        values = distinct_values(X[:, j], weight)
-        step[j], count[j] = step_of(values), len(values.value)
-        in_steps[j] = not values.continuous and _on_grid_all(values)
+    for j, found in values.items():
+        step[j], count[j] = step_of(found), len(found.value)
+        in_steps[j] = not found.continuous and _on_grid_all(found)
     repeated = count <= np.sqrt(n)
     variance = step**2 / 12.0
     if (count == 2).sum() > 1:
         for group, m in _one_hot(X):
             variance[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
     few = (count < FEW_VALUES) & (count <= DISTINCT * n)
-    return Recorded(variance, repeated | in_steps, repeated, few, n_different)
+    error = _error(X, weight)
+    return Recorded(variance, error, repeated | in_steps, repeated, few, n_different)
+
+
+def _with_equal_ones(X, weight, same):
+    """The Values of columns, by their indices, in which some rows have equal ones."""
+    return {
+        j: distinct_values(X[:, j], weight, same) for j in not_numbers(X, weight, same).tolist()
+    }
+
+
+def _error(X, weight):
+    """The variance of what a column has that others do not determine, of columns nearly collinear.
+
+    Measures of one thing (its lengths, area, roundness) follow from each other but for an error of
+    each, 1 - R^2 of its variance. Clusters that cut such columns finer than that would slice thin
+    curved sheets of rows. Values far away would make any columns collinear: they count as the ends
+    of the inner nine tenths. 0 unless the correlations have a CONDITION above the bound.
+    """
+    n, d = X.shape
+    error = np.zeros(d)
+    if not 2 < d < min(MOST_COLLINEAR, n):
+        return error
+    order = np.argsort(X, axis=0, kind="stable")
+    below = np.cumsum(weight[order], axis=0) / weight.sum()
+    low, high = (
+        X[order[(below < share).sum(axis=0).clip(max=n - 1), np.arange(d)], np.arange(d)]
+        for share in (0.05, 0.95)
+    )
+    X = np.clip(X, low, high) - low
+    X /= np.where(high > low, high - low, 1.0)
+    used = np.flatnonzero(high > low)
+    C = np.cov(X[:, used].T, aweights=weight, ddof=0) if len(used) > 2 else np.eye(1)
+    spread = np.sqrt(C.diagonal())
+    e, U = eigh(C / spread / spread[:, None])
+    if e[-1] > CONDITION * e[0]:
+        # 1 - R^2 of a column is one over the diagonal of the inverse of the correlations
+        alone = 1.0 / (np.square(U) @ (1.0 / np.maximum(e, LEAST_EIGENVALUE)))
+        error[used] = np.minimum(MOST_ERROR, alone) * (spread * (high - low)[used]) ** 2
+    return error
 
 
 def step_of(values):

@@ -38,7 +38,7 @@ STATE_SCALE, SAVED_BY_ONE = 10.0, 10.0  # what the only state is taken to save, 
 # of clusters of any shape: of the lead over other numbers, of the share of clusterings that lead to
 # the number, and of 1; and of a single one: of the confidence in one compact cluster, and of 1
 SEVERAL_SHAPES, SINGLE_SHAPE = (3.0, 5.5, -1.8), (4.7, -0.9)
-SINGLE_OF_SEVERAL = 0.8  # where the rows were several compact clusters
+SINGLE_OF_SEVERAL = 0.5  # where the rows were several compact clusters
 LEAST_LOGARITHM = 700.0  # of a share of the confidence, with the sign changed
 SPREAD = 4.0  # ties by which a number must be worse to be e times less likely than another
 SIMILAR = 1 / 3  # of the confidence of the chosen number: others that have as much fit as well
@@ -128,8 +128,8 @@ def _logistic(x):
 def weighed(counts, criterion, scores, best, tie, ratios, n_distinct, price=0.0, transformed=False):
     """The confidence in the best number, that in every number, and the gap that speaks for it.
 
-    ``scores`` are those of envelope.py, ``ratios`` the first arguments of ``of_several``, and
-    ``price`` is that of a cluster, which the criterion has in it.
+    ``scores`` are the criteria that are compared, ``ratios`` the first arguments of ``of_several``,
+    and ``price`` is that of a cluster, which the criterion has in it.
     """
     i = int(np.searchsorted(counts, best))
     if best > 1:
@@ -196,7 +196,8 @@ def warn_if_unclear(estimator, path=None):
     if path is None or not path.confidence < CLEAR_CONFIDENCE:
         return
     most = getattr(estimator, "max_clusters", None)
-    if most is not None and max(path.best, getattr(path, "ranking", [0])[0]) >= most:
+    lowest = path.counts[np.argmin(getattr(path, "criterion", [0]))]
+    if most is not None and max(path.best, lowest) >= most:
         return
     numbers = np.sort(as_good(path.counts, path.confidences, path.best)).tolist()
     fit = f"{', '.join(map(str, numbers[:5]))} fit{'s' if len(numbers) == 1 else ''} about as well"

@@ -48,7 +48,8 @@ class DensityCriterion:
     labels: by it a Gaussian, of any covariance, never gains by being cut.
 
     A column that was recorded in steps has at least the variance within a step in every f but the
-    clusters' own covariances, which are left out then.
+    clusters' own covariances, which are left out then; so have columns that are nearly collinear
+    with others the variance that these do not determine.
 
     f is a density in the directions in which rows vary at all, of which there are ``rank``: a
     column that others determine says nothing of its own, and would make every cut look better.
@@ -60,7 +61,8 @@ class DensityCriterion:
         self.n = float(X.shape[0] if weight is None else weight.sum())
         columns = recorded(X, weight)
         self.distinct, self.d = columns.n_different, X.shape[1]
-        self.floor, self.few_valued = columns.variance, columns.few
+        self.floor = np.maximum(columns.variance, columns.error)
+        self.step, self.few_valued = np.sqrt(12.0 * columns.variance), columns.few
         self.cap = self.distinct // 3
         if columns.in_steps.all():  # then equal rows are to be expected
             self.cap, self.distinct = self.distinct, X.shape[0]

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 COUNTS_AT_ONCE = 256  # numbers of clusters that are compared with all others at a time
-WIDEST_RATIO = 4.0  # ratio of penalties: wider ranges count as this
 MOST_OF_DROP = 0.5  # of what the chosen number lowers the criterion by: more than what is left
 
 
@@ -43,17 +42,6 @@ def ratios(ranges, last=0.0):
     low, high = ranges
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(low < high, np.where(low > 0.0, high / low, last), 0.0)
-
-
-def scores(clusterings, ranges, tie):
-    """The criterion of each number, less a bonus if it is best over a wide range of penalties.
-
-    Criteria that differ by less than ``tie``, the price of a parameter, are nearly as good as
-    equal: the number is preferred that is best over the wider range.
-    """
-    bonus = tie * np.log(np.clip(ratios(ranges), 1.0, WIDEST_RATIO))
-    several = np.array([c.k > 1 for c in clusterings])
-    return np.array([c.criterion for c in clusterings]) - bonus * several
 
 
 def coarsest_number(counts, criterion, best):

@@ -17,7 +17,11 @@ from smallvar._core.validation import (
     check_verbose,
     check_weights,
 )
-from smallvar._selection.best_number import best_clustering, choose_by_boundaries
+from smallvar._selection.best_number import (
+    best_clustering,
+    choose_by_boundaries,
+    labels_of,
+)
 from smallvar._selection.cluster_path import ClusterPath, MergePath
 from smallvar._selection.column_selection import differing_columns, selection_price
 from smallvar._selection.columns import BLOCK_ROWS, PowerTransform
@@ -116,13 +120,6 @@ def find_path(
         if free and select and not in_metric and family is squared_euclidean:
             search.share = Share(X.shape[0])
         found, transform = find_in_metrics(search), None
-        wide, rare = NONE_WIDE, False
-        if free and X.shape[1] >= FEWEST_WORDS:
-            rare = mostly_zero(X)
-        if family is squared_euclidean:
-            sample = found.sample.plain
-            wide = wide_columns(sample.X, sample.weight, found.sample.rows is None)
-            wide = wide._replace(columns=np.flatnonzero(problem.varying)[wide.columns])
         if transforms and family is squared_euclidean and free:
             found, transform = _find_in_other_rows(search, found, select)
         if least is not None:
@@ -131,13 +128,14 @@ def find_path(
                 return None
         path, sample, metric = found.path, found.sample, found.metric
         to_metric = in_metric and metric is not None and sample.raw is None
-        if not to_metric:
-            path.improve(sample, found.plain)
         one = len(path.counts) == 1
         unsure = not (one or is_sure(path, SURER_CONFIDENCE))
         if gaps and transform is not None and unsure:
             choose_by_boundaries(path, sample, most, transform)
-        path.finish(wide, rare)
+        rare = free and X.shape[1] >= FEWEST_WORDS and mostly_zero(X)
+        path.finish(_wide(path, sample) if family is squared_euclidean else NONE_WIDE, rare)
+        if not to_metric:
+            path.improve(sample, found.plain)
         if not to_metric:
             return path
         # the metric of all columns: constant ones have the factor 0
@@ -145,6 +143,16 @@ def find_path(
         matrix, origin = np.zeros((X.shape[1], metric.matrix.shape[1])), problem.constant.copy()
         matrix[varying], origin[varying] = metric.matrix, metric.origin
         return path.in_metric(Metric(matrix, origin), X, weight, sample)
+
+
+def _wide(path, sample):
+    """The wide columns of the rows of a sample."""
+    plain = sample.plain
+    wide = wide_columns(plain.X, plain.weight, sample.rows is None)
+    if len(wide.columns) and path.best > 1:
+        labels = labels_of(path, sample, path.best)
+        wide = wide_columns(plain.X, plain.weight, sample.rows is None, labels)
+    return wide._replace(columns=np.flatnonzero(path.varying)[wide.columns])
 
 
 def _find_in_other_rows(search, found, select):

@@ -99,8 +99,8 @@ class Clustering:
     def with_least_size(self, clusters, weights, least):
         """The cluster of each piece, after those lighter than ``least`` have joined others.
 
-        ``weights`` are those of the pieces. The lightest cluster joins the one with the least
-        evidence between them or, if it touches none, the one with the nearest piece; and so on.
+        ``weights`` are those of the pieces. The lightest cluster joins the one with the nearest
+        piece, and so on: there may be gaps on all of its sides.
         """
         cluster = clusters
         while cluster.max() > 0:
@@ -108,17 +108,8 @@ class Clustering:
             out = int(sizes.argmin())
             if not small(sizes[out], least):
                 break
-            a, b = cluster[self.boundaries.pairs.T]
-            touching = (a != b) & ((a == out) | (b == out))
-            if touching.any():
-                other = np.where(a == out, b, a)[touching]
-                between = np.full(len(sizes), np.inf)
-                between[other] = 0.0
-                np.add.at(between, other, self.boundaries.evidence[touching])
-                into = int(between.argmin())
-            else:
-                distance = cdist(self.centers[cluster == out], self.centers[cluster != out])
-                into = int(cluster[cluster != out][distance.min(axis=0).argmin()])
+            distance = cdist(self.centers[cluster == out], self.centers[cluster != out])
+            into = int(cluster[cluster != out][distance.min(axis=0).argmin()])
             cluster = np.unique(np.where(cluster == out, into, cluster), return_inverse=True)[1]
         return cluster
 

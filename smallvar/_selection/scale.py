@@ -53,10 +53,17 @@ class Wide(NamedTuple):
 NONE_WIDE = Wide(np.empty(0, dtype=np.intp), 0.0, 0)
 
 
-def wide_columns(X, weight=None, whole=True):
-    """The wide columns of rows; ``whole`` is whether X are all rows, or a sample of them."""
+def wide_columns(X, weight=None, whole=True, labels=None):
+    """The wide columns of rows; ``whole`` is whether X are all rows, or a sample of them.
+
+    A column may be wide because K clusters, ``labels``, are far apart in it, whatever its unit: as
+    its variance counts K^2 times that within clusters, if that is less. K clusters side by side
+    that just touch have so much.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         mean, variance = _moments(X, weight)
+        if labels is not None:
+            variance = np.minimum(variance, _scaled_within(X, weight, labels))
     # variances beyond float64 do not compare
     if not np.isfinite(variance).all():
         return NONE_WIDE
@@ -115,6 +122,18 @@ def _moments(X, weight):
         second += w @ centered
     first /= total
     return origin + first, second / total - first * first
+
+
+def _scaled_within(X, weight, labels):
+    """K^2 times the variance of each column within the K clusters."""
+    total, sum_of_squares = 0.0, np.zeros(X.shape[1])
+    for k in np.unique(labels):
+        rows = labels == k
+        part = None if weight is None else weight[rows]
+        size = rows.sum() if weight is None else part.sum()
+        sum_of_squares += size * _moments(X[rows], part)[1]
+        total += size
+    return (labels.max() + 1) ** 2 * sum_of_squares / total
 
 
 def _uncorrelated(X, columns, mean, weight, whole):

@@ -31,9 +31,10 @@ FINE_NUMBERS = 2 * COARSE_NUMBERS
 SAMPLED_TWICE = 512
 # a fine descent merges k // CLUSTERS_A_MERGER clusters at a time; where FEW_CLUSTERS are left, one
 CLUSTERS_A_MERGER, FEW_CLUSTERS = 50, 32
-# seeds drawn are WIDER times the capacity; there may be more clusters than the capacity if the last
-# seeds lower the error GRAIN times as much as those before (see ``_survey``)
-WIDER, GRAIN = 4, 1.5
+# Seeds drawn are WIDER times the capacity; there may be more clusters than the capacity if the last
+# seeds divide the error by GRAIN times as much as those before (see ``_survey``). In a sample of
+# FINE_PATH_ROWS and more LARGE_GRAIN will do: errors of seeds of a cloud scatter less.
+WIDER, GRAIN, LARGE_GRAIN = 4, 1.5, 1 / 0.92
 REFINED = 4  # descents at most, each finer around the best number than the one before
 SINGLE_ROWS = 2000  # rows that are merged from single rows on
 FEWEST_CLUSTERS = 2  # clusters: where no more are found in few rows, a larger sample is tried
@@ -241,14 +242,14 @@ def _find_from(search, size, above=0):
             every = 1 if above else 2
             survey = _survey(search, sample, capacity, every)
             start, factor = survey.centers, survey.factor
-            if survey.best <= above:
-                return None
         else:
             start, factor = init[:, problem.varying], 1
         last = rough or (size == problem.n and capacity == limit)
         if factor > 1 and not last:
             size, capacity = min(problem.n, 4 * size), factor * capacity
             continue
+        if init is None and survey.best <= above:
+            return None
         d = problem.X.shape[1]
         fine_size = max(
             size, min(fine_rows(d), FINE_NUMBERS // d), PATH_ROWS_A_CLUSTER * start.shape[0]
@@ -336,10 +337,10 @@ def _survey(search, sample, capacity, every=2):
     # sums[j] is the error with j seeds. Many small clusters: seeds beyond the capacity divide it by
     # GRAIN times as much as the seeds before, from a quarter of the capacity on
     fine_grained = k > capacity and sums[capacity] > 0.0
-    fine_grained = (
-        fine_grained
-        and sums[capacity // WIDER] / sums[capacity] * (sums[k] / sums[capacity]) * GRAIN < 1.0
-    )
+    if fine_grained:
+        grain = GRAIN if n < FINE_PATH_ROWS else LARGE_GRAIN
+        ratio = sums[capacity // WIDER] / sums[capacity] * (sums[k] / sums[capacity])
+        fine_grained = ratio * grain < 1.0
     descent.start(descent.sweep.centers[:capacity])
     return _survey_down(search, sample, fine_grained, every)
 
@@ -406,7 +407,7 @@ def _descend(problem, sample, start, step, first=False):
     if not clusterings:  # no error is finite
         raise ValueError(UNSOUND)
     ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
-    best, values = best_clustering(problem, clusterings, ranges, sample.criterion)
+    best = best_clustering(problem, clusterings, sample.criterion)
     # centers of many clusters are not kept where they take more memory than the data
     taken = 0
     for clustering in clusterings:
@@ -418,5 +419,5 @@ def _descend(problem, sample, start, step, first=False):
     tree[:, 2] /= np.sqrt(sample.share)
     path = MergePath(problem, clusterings, best, ranges, tree, tie, descent.X.shape[0])
     path.value_per_row = path.value / sample.criterion.distinct
-    path.weigh(values, sample)
+    path.weigh(sample)
     return path, best.metric

@@ -34,14 +34,22 @@ def some(X, w):
     return X[::step], w[::step]
 
 
-def table_of(x, w):
-    """Values nearer than 1e-5 of the range of the inner nine tenths are one: the middle of them."""
+def table_of(x, w, same=1e-5):
+    """Values nearer than ``same`` of the range of the inner nine tenths are one: their middle.
+
+    Runs of such values that are longer as a whole are cut from below.
+    """
     n, order = len(x), np.argsort(x, kind="stable")
     x, w, cut = x[order], w[order], n // 20
     spread = x[n - 1 - cut] - x[cut]
     if spread == 0:
         spread = np.ptp(x)
-    runs = np.split(np.arange(n), np.flatnonzero(np.diff(x) > 1e-5 * spread) + 1)
+    near, runs = max(same * spread, 2.0**-48 * np.abs(x[[cut, n - 1 - cut]]).max()), [[0]]
+    for i in range(1, n):
+        if x[i] - x[i - 1] > near or x[i] > x[runs[-1][0]] + near:
+            runs.append([])
+        runs[-1].append(i)
+    # only runs that are too long are cut
     value = np.array([x[run[(len(run) - 1) // 2]] for run in runs])
     weights = np.array([w[run].sum() for run in runs])
     return Table(value[weights > 0], weights[weights > 0], n)
@@ -117,18 +125,28 @@ def one_hot(X):
 
 @dataclass
 class Recorded:
-    """Of each column: the variance within a step, and whether its values are on a grid or few."""
+    """Of each column: the variance within a step, and whether its values are on a grid or few.
+
+    ``floor`` is the variance within a step or of what other columns do not determine, whichever is
+    larger; ``different`` the number of rows that differ.
+    """
 
     variance: np.ndarray
+    floor: np.ndarray
     in_steps: np.ndarray
     repeated: np.ndarray
     few_valued: np.ndarray
+    different: int
 
 
 def recorded(X, w):
     """How the columns were recorded."""
+    rows, different = X, count_different(X)
     X, w = some(X, w)
-    tables = [table_of(x, w) for x in X.T]
+    tables, exact = ([table_of(x, w, same) for x in X.T] for same in (1e-5, 0))
+    jitter = any(e.numbers and not t.numbers for t, e in zip(tables, exact, strict=True))
+    if jitter and count_different(rows, common=True) <= len(rows) / 2:  # tight groups
+        tables, different = exact, count_different(rows, 0)
     step = np.array([step_of(table) for table in tables])
     variance = step**2 / 12
     for group in one_hot(X):
@@ -140,19 +158,49 @@ def recorded(X, w):
     repeated = count <= np.sqrt(len(X))
     grid = np.array([not table.numbers and on_a_grid(table) for table in tables])
     few_valued = (count < 10) & (count <= len(X) / 2)
-    return Recorded(variance, repeated | grid | (count == 1), repeated | (count == 1), few_valued)
+    floor = np.maximum(variance, error_of(X, w))
+    columns = repeated | grid | (count == 1), repeated | (count == 1), few_valued
+    return Recorded(variance, floor, *columns, different)
 
 
-def count_different(X):
-    """Rows, those counted once that are within 1e-5 of the spread of each other in every column.
+def error_of(X, w):
+    """1 - R^2 of each column by the others, at most .01, times its variance, if near-collinear."""
+    n, d = X.shape
+    if not 2 < d < min(400, n):
+        return np.zeros(d)
+    inner = np.empty_like(X)
+    for j, x in enumerate(X.T):
+        order = np.argsort(x, kind="stable")
+        below = np.cumsum(w[order]) / w.sum()
+        low, high = (x[order][below >= share][0] for share in (0.05, 0.95))
+        inner[:, j] = np.clip(x, low, high)
+    used = np.ptp(inner, axis=0) > 0
+    out = np.zeros(d)
+    if used.sum() > 2:
+        S = np.cov(inner[:, used].T, aweights=w, ddof=0)
+        spread = np.sqrt(np.diag(S))
+        e, U = np.linalg.eigh(S / np.outer(spread, spread))
+        if e[-1] > 300 * e[0]:
+            rest = 1 / np.diag(U @ np.diag(1 / np.maximum(e, 1e-12)) @ U.T)
+            out[used] = np.minimum(rest, 0.01) * spread**2
+    return out
 
-    Or of one between. The spread is the range of the inner nine tenths; of all, where that is 0.
+
+def count_different(X, same=1e-5, common=False):
+    """Rows, those counted once that are within ``same`` of the spread from others in all columns.
+
+    Or of one between. The spread is the range of the inner nine tenths; of all, where that is 0; if
+    ``common``, that of the widest column.
     """
     part = X[:: int(np.ceil(len(X) / 1000))]
     spread = np.quantile(part, 0.95, axis=0) - np.quantile(part, 0.05, axis=0)
     spread = np.where(spread > 0, spread, np.ptp(part, axis=0))
     spread = np.where(spread > 0, spread, np.ptp(X, axis=0))
-    Z = (X - X[0]) / (1e-5 * np.where(spread > 0, spread, 1))
+    spread = np.where(spread > 0, spread, 1)
+    spread = np.full(len(spread), spread.max()) if common else spread
+    size = np.abs(np.quantile(part, [0.05, 0.95], axis=0)).max(axis=0)
+    near = np.maximum(same * spread, 2.0**-48 * size)
+    Z = (X - X[0]) / np.maximum(near, np.finfo(float).tiny)
     near = cKDTree(Z).query_pairs(1.0, p=np.inf, output_type="ndarray")
     graph = coo_array((np.ones(len(near)), near.T), shape=(len(X), len(X)))
     return connected_components(graph, directed=False)[0]

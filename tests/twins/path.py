@@ -53,7 +53,8 @@ class Described:
 
 def described(X, w):
     """Rows that are equal count once, but where all columns were recorded in steps."""
-    columns, different = twins.columns.recorded(X, w), twins.columns.count_different(X)
+    columns = twins.columns.recorded(X, w)
+    different = columns.different
     u, cap = different, different // 3
     if columns.in_steps.all():
         u, cap = len(X), different
@@ -65,7 +66,7 @@ def described(X, w):
         e, V = np.linalg.eigh((centered * w[:, None]).T @ centered)
         rank = max(1, (e > 1e-9 * e[-1]).sum())
         basis = basis if rank == len(e) else V[:, -rank:]
-    return Described(u, cap, columns.variance, basis, columns.few_valued)
+    return Described(u, cap, columns.floor, basis, columns.few_valued)
 
 
 def path_criterion(X, w, labels, about=None):
