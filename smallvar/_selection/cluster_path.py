@@ -31,6 +31,9 @@ from smallvar._selection.scale import MOST_CONFIDENT, MOST_CONFIDENT_RARE, NONE_
 CHEAP = 1 << 22
 # of an error: sweeps to a fixed point are taken to lower it by no more than the rest
 LEAST_SWEPT_ERROR = 0.99
+# confidence at most in clusters where the criterion is lowest for a single one: the gap between two
+# does not say that it is the only one
+MOST_OF_TWO = 0.5
 
 
 class ClusterPath(Path):  # numpydoc ignore=PR01
@@ -505,13 +508,15 @@ class MergePath(ClusterPath):
         return [(c.labels, c.k) for c in self._clusterings if c.labels is not None]
 
     def finish(self, wide, rare):
-        """Bound the confidence where few columns decide, or rows are ``rare``: mostly zero.
+        """Bound the confidence where a gap or few columns decide, or rows are mostly zero: rare.
 
         Then forget what was needed only until the number was final.
         """
         self.wide, self.rare, self.found_confidence = wide, rare, self.confidence
         unscaled = len(wide.columns) > 0 and self.metric is None
         most = MOST_CONFIDENT_RARE if rare else MOST_CONFIDENT if unscaled else 1.0
+        if self.best > 1 and self._criterion.argmin() == 0:
+            most = min(most, MOST_OF_TWO)
         if self.confidence > most and len(self.counts) > 1:
             self.confidence = most
             i = int(np.searchsorted(self.counts, self.best))

@@ -23,7 +23,6 @@ REAL = 0.95  # support of clusters whose boundaries are gaps
 KEPT_FALL = 0.1
 # log odds from which two clusters are chosen instead of one, and the range of p for them
 ODDS_OF_TWO, PRIORS = 2.0, (0.03, 0.97)
-MOST_OF_TWO = 0.5  # confidence in two clusters at most: a gap does not say that there is one only
 # evidence against a boundary with which a single cluster may be surer than CLEAR_CONFIDENCE; it
 # raises no confidence, as several clusters that are cut in two may look like one body, too
 ONE_BODY = -2.0
@@ -33,12 +32,13 @@ REAL_CONFIDENCE = 0.45
 LEAST_SUPPORT = 0.5
 
 
-def support(X, weight, labels, k, step=None):
+def support(X, weight, labels, k, step=None, least=0.0):
     """How far clusters are apart from their neighbors, from 0 to 1; NaN where nothing can be said.
 
     A boundary counts as 1 for an evidence of LEAST_EVIDENCE or more, as 0 for that much against
     it, and linearly between. A cluster has the lower one of the BOUNDARIES across which most of its
-    rows are, and support is the mean over clusters. ``step`` is as in ``boundary_between``.
+    rows are, and support is the mean over clusters. ``step`` is as in ``boundary_between``. Where
+    some boundaries show that it is below ``least``, the others are not looked at.
     """
     X = np.asarray(X, dtype=np.float64)
     sizes = np.bincount(labels, minlength=k)
@@ -56,6 +56,8 @@ def support(X, weight, labels, k, step=None):
             for c in own:
                 left[c] -= 1
                 lowest[c] = min(lowest.get(c, 1.0), share)
+            if len(lowest) - sum(lowest.values()) > (1.0 - least) * len(judged):
+                break
     return float(np.mean(list(lowest.values()))) if lowest else np.nan
 
 
@@ -85,7 +87,7 @@ def number_by_boundaries(path, most, labels_at, X, weight, transform, step=None)
         T = evidence_of_two(X, weight, labels_at(2), transform, step)
         prior = float(np.log(1.0 / np.clip(p, *PRIORS) - 1.0))
         if T + prior > ODDS_OF_TWO:
-            return 2, min(1.0 / (1.0 + np.exp(-T - prior)), MOST_OF_TWO)
+            return 2, 1.0 / (1.0 + np.exp(-T - prior))
         if T <= ONE_BODY:
             return 1, p
         one = 1.0 / (1.0 + np.exp(max(T, 0.0) + prior))
@@ -96,6 +98,6 @@ def number_by_boundaries(path, most, labels_at, X, weight, transform, step=None)
         least = KEPT_FALL * fall[path.counts == best][0]
         smaller = path.counts[(path.counts > 1) & (path.counts < best) & (fall >= least)]
         for k in smaller[::-1].tolist():
-            if support(X, weight, labels_at(k), k, step) >= REAL:
+            if support(X, weight, labels_at(k), k, step, REAL) >= REAL:
                 return k, REAL_CONFIDENCE
     return best, p if np.isnan(share) else p * max(share, LEAST_SUPPORT)
