@@ -39,6 +39,7 @@ from scipy.special import xlogy
 from smallvar._centers.divergence_path import gamma_shape
 from smallvar._core.validation import check_number
 from smallvar._mixed.columns import NUMBER_KINDS
+from smallvar._selection.columns import columns_of_tight_groups
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL, POISSON, MixedAssignment
 from smallvar._sweeps.mixed_clusters import MixedClusters
 from smallvar._sweeps.rows import LARGEST_REACH, SMALLEST_REACH
@@ -126,6 +127,7 @@ def measure_of(packed, weight, n_threads):
     size = [len(packed.columns[j].levels) for j in packed.code_of]
     begin = np.append(0, np.cumsum(size)).astype(np.intp)
     step = np.array([c.step for c in columns])
+    step[columns_of_tight_groups(packed.numbers)] = 0.0
     # sums of all rows do not depend on the measure; shares of 1, so that no level counts as missing
     first = Measure(kind, np.zeros(p), np.zeros(p), step, np.ones(p), begin, np.ones(begin[-1]))
     sums = sums_of(first.rows(packed.numbers, packed.codes, weight, None, n_threads), first, 1)

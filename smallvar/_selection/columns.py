@@ -252,11 +252,7 @@ def recorded(X, weight):
     X, weight = evenly_spaced_rows(X, weight)
     n, d = X.shape
     values = _with_equal_ones(X, weight, SAME_VALUE)
-    jittered = (
-        not v.continuous and distinct_values(X[:, j], weight, 0.0).continuous
-        for j, v in values.items()
-    )
-    if any(jittered) and count_different(whole, common=True) <= DISTINCT * len(whole):
+    if _jittered(X, weight, values) and _in_groups(whole):
         n_different = count_different(whole, 0.0)
         values = _with_equal_ones(X, weight, 0.0)
     step, count, in_steps = np.zeros(d), np.full(d, n), np.zeros(d, dtype=bool)
@@ -273,11 +269,32 @@ def recorded(X, weight):
     return Recorded(variance, error, repeated | in_steps, repeated, few, n_different)
 
 
+def columns_of_tight_groups(X):
+    """Columns that look like few values with jitter but are of tight groups, see ``recorded``.
+
+    Rows with missing values (NaN) are left out.
+    """
+    X, weight = evenly_spaced_rows(X[~np.isnan(X).any(axis=1)], None)
+    found = _jittered(X, weight, _with_equal_ones(X, weight, SAME_VALUE)) if len(X) else []
+    return found if found and _in_groups(X) else []
+
+
 def _with_equal_ones(X, weight, same):
     """The Values of columns, by their indices, in which some rows have equal ones."""
     return {
         j: distinct_values(X[:, j], weight, same) for j in not_numbers(X, weight, same).tolist()
     }
+
+
+def _jittered(X, weight, values):
+    """The columns with few of these Values that are numbers but for SAME_VALUE."""
+    few = (j for j, v in values.items() if not v.continuous)
+    return [j for j in few if distinct_values(X[:, j], weight, 0.0).continuous]
+
+
+def _in_groups(X):
+    """Whether most rows are near to another one in all columns, by the spread of the widest."""
+    return count_different(X, common=True) <= DISTINCT * len(X)
 
 
 def _error(X, weight):
