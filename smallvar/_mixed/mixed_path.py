@@ -18,7 +18,7 @@ from smallvar._core.validation import check_number
 from smallvar._mixed.columns import repack
 from smallvar._mixed.measure import LEAST_WEIGHT, SEED_COUNT, MixedSweep, variances
 from smallvar._mixed.single import lowest
-from smallvar._selection.confidence import weighed
+from smallvar._selection.confidence import shares, weighed
 from smallvar._selection.descent import MergeDescent, check_distinct, draw
 from smallvar._selection.envelope import (
     Path,
@@ -193,6 +193,7 @@ class MixedDescent(MergeDescent):
 
     def __init__(self, problem, numbers, codes, weight, rows):
         self.sweep = MixedSweep(problem.measure, numbers, codes, weight, None, problem.n_threads)
+        self.numbers, self.codes = numbers, codes
         self.weight, self.rows, self.n = weight, rows, len(numbers)
         self.moving, self.given = problem.moving, problem.given
         self.least = None  # weight of a cluster; None: any
@@ -425,6 +426,17 @@ class MixedMergePath(MixedPath):
 
     few_valued = skewed = np.empty(0, dtype=np.intp)
     seen = as_seen_by_users
+
+    @property
+    def measure(self):
+        """The measure, with the variances of the clusters chosen."""
+        return self._measure
+
+    def trust(self, confidence):
+        """Set the confidence in the number chosen; the others share the rest by their criteria."""
+        i = int(np.searchsorted(self.counts, self.best))
+        self.confidence = confidence
+        self.confidences = shares(self.criterion, i, confidence, self.tie)
 
     def labels_of(self, numbers, codes):
         """Labels of packed rows by the centers of the number chosen."""

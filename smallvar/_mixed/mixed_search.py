@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from smallvar._core.progress import ProgressEvent
+from smallvar._mixed.mixed_boundaries import TableBoundaries
 from smallvar._mixed.mixed_path import MixedMergePath
 from smallvar._selection.least_size import no_such_number
 from smallvar._selection.search import (
@@ -24,6 +25,7 @@ from smallvar._selection.search import (
     around,
     coarse,
 )
+from smallvar._selection.touching import number_by_support
 
 # clusters above which a rough descent halts: COARSE_PATH_ROWS rows may be too few for them
 MANY_CLUSTERS = 64
@@ -96,6 +98,19 @@ def _find_path(problem, rng, init, wanted=None):
         clusterings, best = _with_least_size(problem, clusterings, wanted or number)
         if best is None:
             return None
+    path = _path_of(problem, clusterings, best, descent)
+    if problem.free and len(path.counts) > 1:
+        number, confidence = number_by_support(path, TableBoundaries(path, descent).support)
+        if number != best.k:
+            best = next(c for c in clusterings if c.k == number)
+            path = _path_of(problem, clusterings, best, descent)
+        path.trust(confidence)
+    _tell(callback, "path", descent, clusterings, best)
+    return path
+
+
+def _path_of(problem, clusterings, best, descent):
+    """The MixedMergePath of these clusterings with this best one."""
     # errors of the sample are scaled to the weight of all rows
     total = problem.n if problem.weight is None else float(problem.weight.sum())
     sampled = descent.n if descent.weight is None else float(descent.weight.sum())
@@ -104,7 +119,6 @@ def _find_path(problem, rng, init, wanted=None):
         clustering.error = total / sampled * clustering.error_by(factor)
     if problem.least is None:
         clusterings = _kept(clusterings, best)
-    _tell(callback, "path", descent, clusterings, best)
     return MixedMergePath(problem, clusterings, best, descent)
 
 

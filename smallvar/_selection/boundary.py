@@ -99,6 +99,11 @@ def boundary_between(X, weight, labels, a, b, facing=None, step=None):
     if length > 0.0:
         t = (t[:, np.newaxis] + length * ((np.arange(PARTS) + 0.5) / PARTS - 0.5)).ravel()
         weight = np.repeat(weight / PARTS, PARTS)
+    return boundary_along(t, weight)
+
+
+def boundary_along(t, weight):
+    """The Boundary between rows of two clusters at these places, with 0 between the clusters."""
     edges, counts = histogram_of(t, weight)
     if edges is None:
         return NOTHING

@@ -28,29 +28,45 @@ ODDS_OF_TWO, PRIORS = 2.0, (0.03, 0.97)
 ONE_BODY = -2.0
 # confidence in a number whose boundaries are real, of which the criterion is not sure
 REAL_CONFIDENCE = 0.45
+ONE_BODY_SUPPORT = 0.5  # of two clusters without evidence that they are not one
 # clusters that overlap have no gap, but may be two: without support half of the confidence is left
 LEAST_SUPPORT = 0.5
 
 
 def support(X, weight, labels, k, step=None, least=0.0):
-    """How far clusters are apart from their neighbors, from 0 to 1; NaN where nothing can be said.
+    """How far clusters of rows are apart from their neighbors; see ``support_of``.
 
-    A boundary counts as 1 for an evidence of LEAST_EVIDENCE or more, as 0 for that much against
-    it, and linearly between. A cluster has the lower one of the BOUNDARIES across which most of its
-    rows are, and support is the mean over clusters. ``step`` is as in ``boundary_between``. Where
-    some boundaries show that it is below ``least``, the others are not looked at.
+    NaN where nothing can be said; ``step`` is as in ``boundary_between``.
     """
     X = np.asarray(X, dtype=np.float64)
     sizes = np.bincount(labels, minlength=k)
     if not sizes.all():  # equal rows: sweeps have ended with fewer clusters
         return np.nan
+    pairs = touching(ClusterRows(X, None, labels, k))[0]
+
+    def between(a, b):
+        return boundary_between(X, weight, labels, a, b, step=step)
+
+    return support_of(pairs, sizes, between, least)
+
+
+def support_of(pairs, sizes, between, least=0.0):
+    """How far clusters of these sizes are apart from their neighbors, from 0 to 1.
+
+    A boundary counts as 1 for an evidence of LEAST_EVIDENCE or more, as 0 for that much against
+    it, and linearly between. A cluster has the lower one of the BOUNDARIES across which most of its
+    rows are, and support is the mean over clusters. ``pairs`` are those that touch, with the most
+    rows across first, and ``between(a, b)`` returns a Boundary. Where some boundaries show that
+    support is below ``least``, the others are not looked at. NaN where nothing can be said.
+    """
+    k = len(sizes)
     judged = np.unique(np.linspace(0, k - 1, JUDGED).astype(int)) if k > JUDGED else range(k)
     left, lowest = dict.fromkeys(judged, BOUNDARIES), {}
-    for a, b in touching(ClusterRows(X, None, labels, k))[0].tolist():
+    for a, b in pairs.tolist():
         own = [c for c in (a, b) if left.get(c, 0) and min(sizes[a], sizes[b]) >= SHARES]
         if not own:
             continue
-        boundary = boundary_between(X, weight, labels, a, b, step=step)
+        boundary = between(a, b)
         if len(boundary.edges):
             share = np.clip(0.5 + 0.5 * boundary.evidence / LEAST_EVIDENCE, 0.0, 1.0)
             for c in own:
@@ -92,12 +108,40 @@ def number_by_boundaries(path, most, labels_at, X, weight, transform, step=None)
             return 1, p
         one = 1.0 / (1.0 + np.exp(max(T, 0.0) + prior))
         return 1, min(one, CLEAR_CONFIDENCE)
-    share = support(X, weight, labels_at(best), best, step)
-    if p < CLEAR_CONFIDENCE and share < REAL:
-        fall = path.criterion[0] - path.criterion
-        least = KEPT_FALL * fall[path.counts == best][0]
-        smaller = path.counts[(path.counts > 1) & (path.counts < best) & (fall >= least)]
-        for k in smaller[::-1].tolist():
-            if support(X, weight, labels_at(k), k, step, REAL) >= REAL:
-                return k, REAL_CONFIDENCE
+
+    def support_at(k, least=0.0):
+        return support(X, weight, labels_at(k), k, step, least)
+
+    share = support_at(best)
+    fewer = largest_real(path, support_at) if p < CLEAR_CONFIDENCE and share < REAL else None
+    if fewer is not None:
+        return fewer, REAL_CONFIDENCE
     return best, p if np.isnan(share) else p * max(share, LEAST_SUPPORT)
+
+
+def largest_real(path, support_at):
+    """The largest number below the best one whose boundaries are real; None if there is none.
+
+    ``support_at(k, least)`` is the support of k clusters of the path.
+    """
+    fall = path.criterion[0] - path.criterion
+    least = KEPT_FALL * fall[path.counts == path.best][0]
+    smaller = path.counts[(path.counts > 1) & (path.counts < path.best) & (fall >= least)]
+    return next((k for k in smaller[::-1].tolist() if support_at(k, REAL) >= REAL), None)
+
+
+def number_by_support(path, support_at):
+    """The number of clusters of a path and the confidence in it, where all must be real.
+
+    For a criterion that takes columns to be independent within clusters: where they are not, one
+    body is cut finer and finer. So without support the number becomes the largest smaller one that
+    has it, and 1 if none has, and the best two clusters look like one body.
+    """
+    best, p = path.best, path.confidence
+    share = support_at(best) if best > 1 else 1.0
+    if not share < REAL:
+        return best, p
+    fewer = largest_real(path, support_at)
+    if fewer is None and 2 in path.counts and support_at(2) <= ONE_BODY_SUPPORT:
+        fewer = 1
+    return (best, p * max(share, LEAST_SUPPORT)) if fewer is None else (fewer, REAL_CONFIDENCE)
