@@ -99,8 +99,9 @@ def _find_path(problem, rng, init, wanted=None):
         if best is None:
             return None
     path = _path_of(problem, clusterings, best, descent)
-    if problem.free and len(path.counts) > 1:
-        number, confidence = number_by_support(path, TableBoundaries(path, descent).support)
+    if problem.free and best.k > 1:
+        boundaries = TableBoundaries(path, descent)
+        number, confidence = number_by_support(path, boundaries.support, may_be_one=True)
         if number != best.k:
             best = next(c for c in clusterings if c.k == number)
             path = _path_of(problem, clusterings, best, descent)

@@ -112,36 +112,24 @@ def number_by_boundaries(path, most, labels_at, X, weight, transform, step=None)
     def support_at(k, least=0.0):
         return support(X, weight, labels_at(k), k, step, least)
 
-    share = support_at(best)
-    fewer = largest_real(path, support_at) if p < CLEAR_CONFIDENCE and share < REAL else None
-    if fewer is not None:
-        return fewer, REAL_CONFIDENCE
-    return best, p if np.isnan(share) else p * max(share, LEAST_SUPPORT)
+    return number_by_support(path, support_at)
 
 
-def largest_real(path, support_at):
-    """The largest number below the best one whose boundaries are real; None if there is none.
+def number_by_support(path, support_at, may_be_one=False):
+    """The number of clusters and the confidence in it, of a path whose number is not 1.
 
-    ``support_at(k, least)`` is the support of k clusters of the path.
-    """
-    fall = path.criterion[0] - path.criterion
-    least = KEPT_FALL * fall[path.counts == path.best][0]
-    smaller = path.counts[(path.counts > 1) & (path.counts < path.best) & (fall >= least)]
-    return next((k for k in smaller[::-1].tolist() if support_at(k, REAL) >= REAL), None)
-
-
-def number_by_support(path, support_at):
-    """The number of clusters of a path and the confidence in it, where all must be real.
-
-    For a criterion that takes columns to be independent within clusters: where they are not, one
-    body is cut finer and finer. So without support the number becomes the largest smaller one that
-    has it, and 1 if none has, and the best two clusters look like one body.
+    ``support_at(k, least)`` is the support of k clusters of the path. The number may become 1 where
+    the criterion takes columns to be independent within clusters, so that one body whose columns
+    depend on each other is cut finer and finer: if the best two clusters look like one body.
     """
     best, p = path.best, path.confidence
-    share = support_at(best) if best > 1 else 1.0
-    if not share < REAL:
-        return best, p
-    fewer = largest_real(path, support_at)
-    if fewer is None and 2 in path.counts and support_at(2) <= ONE_BODY_SUPPORT:
-        fewer = 1
-    return (best, p * max(share, LEAST_SUPPORT)) if fewer is None else (fewer, REAL_CONFIDENCE)
+    share, fall = support_at(best), path.criterion[0] - path.criterion
+    kept = fall >= KEPT_FALL * fall[path.counts == best][0]
+    smaller = path.counts[kept & (path.counts > 1) & (path.counts < best)].tolist()
+    if p < CLEAR_CONFIDENCE and share < REAL:
+        for k in smaller[::-1]:
+            if support_at(k, REAL) >= REAL:
+                return k, REAL_CONFIDENCE
+    if may_be_one and share < REAL and 2 in [*smaller, best] and support_at(2) <= ONE_BODY_SUPPORT:
+        return 1, REAL_CONFIDENCE
+    return best, p if np.isnan(share) else p * max(share, LEAST_SUPPORT)
