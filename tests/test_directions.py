@@ -215,26 +215,6 @@ def test_squares_along_many_directions(d, scale):
         np.testing.assert_allclose(found, expected, rtol=1e-4 if single else 1e-10)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_criteria_far_above_the_lowest_are_computed_when_asked_for(weighted, monkeypatch):
-    """They are those of a path that computes all of them at once, as is everything else."""
-    rng = np.random.default_rng(0)
-    X = blobs(rng, 6000, 40, 8, spread=0.05)
-    w = rng.gamma(2.0, size=6000) + 0.1 if weighted else None
-    path = cluster_path(X, sample_weight=w, random_state=0, n_threads=1)
-    assert path.best == 8
-    assert set(path._far) >= {2, 3, 4}
-    monkeypatch.setattr(sample_module.PathProblem, "lowest", lambda self, stops: np.inf)
-    whole = cluster_path(X, sample_weight=w, random_state=0, n_threads=1)
-    assert not whole._far
-    assert (path.lam, path.confidence) == pytest.approx((whole.lam, whole.confidence), rel=1e-12)
-    np.testing.assert_array_equal(path.confidences, whole.confidences)
-    np.testing.assert_array_equal(path.labels(8), whole.labels(8))
-    np.testing.assert_array_equal(path.ranking, whole.ranking)
-    np.testing.assert_allclose(path.criterion, whole.criterion, rtol=1e-9)
-    assert not path._far
-
-
 @pytest.mark.parametrize("rank", [1, 2])
 def test_rows_in_few_directions_of_many_columns(rank):
     rng = np.random.default_rng(0)

@@ -106,9 +106,9 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
     rows set aside then count in all errors by their distance in the one of the lowest criterion,
     and in ``labels`` by the nearest center). After
     a fit with ``lam="auto"``, the one into ``best`` clusters is that of the fit: ``labels(best)``
-    are its ``labels_``. Of much data the others are brought to their fixed points, and criteria far
-    above the lowest are computed, when the path is first asked for them, which takes about as long
-    as finding the path; so the rows must not be changed in between.
+    are its ``labels_``. Of much data the others are brought to their fixed points when the path is
+    first asked for them, which takes about as long as finding the path; so the rows must not be
+    changed in between.
     """
 
     tie: float
@@ -147,11 +147,8 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
         self._X, self._family = problem.X, problem.family
         self._labels_itself = problem.of_divergence
         self._metric, self._unit = metric, 1.0
-        # labels of clusterings whose criteria are far above the lowest: see ``criterion``
-        self._far = {c.k: c.labels for c in clusterings if c.labels is not None and c.far}
         self._clusterings, self._ranges = clusterings, ranges  # until the number is final
         self._by_shared_shapes = self._criterion.copy()
-        self._transform = problem.transform
         # _at_fixed_point: numbers whose clusterings are at fixed points, or must stay as they are
         self._problem, self._rows, self._at_fixed_point = problem, None, set()
         self._adopted, self._complete = False, not problem.varying.any()
@@ -267,17 +264,6 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
     @property
     def criterion(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The criterion of each number, the lower, the better."""
-        if self._far:
-            problem = self._problem
-            n, d = problem.X.shape
-            problem.transform = self._transform
-            with one_blas_thread(min(n, BLOCK_ROWS), d):
-                V = problem.rows_of(self._rows).criterion
-                values = {k: V(V.relabeled(labels, k))[0] for k, labels in self._far.items()}
-            problem.transform, self._far = None, {}
-            for k, value in values.items():
-                i = self.counts == k
-                self._criterion[i] = np.minimum(self._criterion[i], value)
         return self._criterion
 
     @property
@@ -321,8 +307,7 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
 
     def __getstate__(self):
         self._completed()
-        self._criterion = self.criterion
-        lost = ("_X", "_problem", "_rows", "_modeled", "_transform")
+        lost = ("_X", "_problem", "_rows", "_modeled")
         return {name: value for name, value in vars(self).items() if name not in lost}
 
     def centers(self, k: int | np.integer) -> NDArray[np.float64]:
@@ -468,13 +453,13 @@ class MergePath(ClusterPath):
         options = self.linkage, self.tie, self.n_samples
         path = MergePath(problem, clusterings, best, ranges, *options)
         path.value_per_row = path.value / sample.criterion.distinct
-        path.stay(clusterings, self._transform)
+        path.stay(clusterings)
         path.weigh(sample)
         return path
 
-    def stay(self, clusterings, transform):
-        """Keep these clusterings as they are, whose criteria are of rows with this transform."""
-        self._transform, self.stays, self._complete = transform, True, True
+    def stay(self, clusterings):
+        """Keep these clusterings as they are."""
+        self.stays, self._complete = True, True
         self._beside = {c.k: c.beside for c in clusterings if c.beside is not None}
 
     def beside(self, k):

@@ -3,7 +3,6 @@
 import numpy as np
 
 from smallvar._selection.columns import recorded
-from smallvar._selection.confidence import LEAST_LOGARITHM, SPREAD
 from smallvar._selection.coordinates import ROTATED, Coordinates, RoundMetric, SpanCoordinates
 from smallvar._selection.directions import (
     FEW_VECTORS,
@@ -28,12 +27,6 @@ SHORT = 1e2
 TRANSFORM_MARGIN = 0.3
 # products of a covariance of all rows up to which calls of numpy take longer
 SMALL_PRODUCTS = 1 << 17
-ROWS_PER_COLUMN = 4  # least number of rows for each column that an estimate of V needs
-LEAST_FREEDOM = 3.0  # least degrees of freedom of a t density
-PROBES = 128  # rows from which V is estimated before it is computed
-# a criterion estimated to be above another by ERRORS standard errors and FAR_IN_TIES ties has no
-# share of the confidence (confidence.py), so that it need not be computed
-ERRORS, FAR_IN_TIES = 6.0, 1.01 * LEAST_LOGARITHM * SPREAD
 
 
 class DensityCriterion:
@@ -73,7 +66,7 @@ class DensityCriterion:
             self._find_coordinates(columns.repeated.all())
         self.price_of_cluster = np.log(self.distinct) * (PER_COLUMN * self.rank + PER_CLUSTER)
         self.relabeled = Relabeled(frame)
-        self.constant, self.small, self.probes = 0.0, self._made_small(), None
+        self.constant, self.small = 0.0, self._made_small()
 
     def _made_small(self):
         """A compiled criterion for few rows and columns; None if there are more."""
@@ -124,10 +117,9 @@ class DensityCriterion:
         self.constant = -2.0 * u / self.n * total
         self.constant += columns * (2 * PARAMETER_PRICE * np.log(u) + TRANSFORM_MARGIN * u)
 
-    def __call__(self, sweep, lowest=np.inf, own=None):
+    def __call__(self, sweep, own=None):
         """V, the metric in which clusters are spherical (None: that of the data), and the error.
 
-        V is infinite if an estimate exceeds ``lowest`` by so much that its value does not matter.
         ``own``: the mask of the rows that the centers are the means of, and that tell the
         covariance; the others have a label only. None: all.
         """
@@ -152,8 +144,6 @@ class DensityCriterion:
             )
 
         S = self.coordinates.covariance(sweep, own) if d > 1 else None
-        if lowest < np.inf and self._is_far(sweep, S, base, lowest - self.constant):
-            return np.inf, None, n * (S.trace - self.total_floor)
         most = min(d - 1, u // 3 - K)
         long = self.search(S, most) if most > 0 else None
         squares, rounded = self._squares(sweep, long, S)
@@ -185,37 +175,6 @@ class DensityCriterion:
             return None
         logdet = float(sweep.weights @ np.log(det)) / self.n
         return squares, logdet - 4.0 * np.log(self.frame.scale)
-
-    def _is_far(self, sweep, S, base, lowest):
-        """Whether V is far above this one, by an estimate.
-
-        That is of a t or Gaussian density whose covariance is S: no Gaussian with a covariance that
-        has fewer parameters is likelier. The sum of log f is estimated from a few rows.
-        """
-        n, d, u = self.X.shape[0], self.rank, self.distinct
-        if sweep.k == 1 or d <= 2 or d != len(S) or n < ROWS_PER_COLUMN * d:
-            return False
-        if S.factor is None:
-            return False
-        if self.probes is None:
-            i = np.linspace(0, n - 1, PROBES).astype(np.intp)
-            rows = np.asarray(self.X[i], dtype=np.float64) - self.coordinates.origin
-            rows = self.coordinates.rotated(rows)
-            self.probes = i, rows, None if self.weight is None else self.weight[i]
-        i, rows, weight = self.probes
-        squares = S.squares(rows - S.centers[sweep.labels[i]])
-        total = float(squares.sum() if weight is None else weight @ squares)
-        weight_sum = float(len(i) if weight is None else weight.sum())
-        if not 0.0 < total < np.inf:
-            return False
-        squares *= d * weight_sum / total
-        # -2 log of a Gaussian density over a t density with LEAST_FREEDOM, less a constant: its
-        # spread over the rows gives the standard error of the estimate
-        gains = squares - (d + LEAST_FREEDOM) * np.log(squares + LEAST_FREEDOM)
-        label = np.zeros(len(i), dtype=np.int32)
-        deviance, _ = fit_residual_density(squares, weight, label, np.zeros(1), weight_sum, d)
-        estimate = deviance + S.log_determinant() - ERRORS * float(gains.std()) / np.sqrt(len(i))
-        return base + u * estimate > lowest + FAR_IN_TIES * self.tie
 
     def _squares(self, sweep, long, S):
         """Squared lengths of residuals, and by the covariance of these directions.

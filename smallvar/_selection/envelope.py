@@ -53,7 +53,6 @@ def coarsest_number(counts, criterion, best):
     """
     criterion = np.asarray(criterion)
     last = int(np.searchsorted(counts, best))
-    # criteria far above the lowest are infinite until they are asked for
     if not np.isfinite(criterion[0]):
         return int(best)
     saved = criterion[0] - criterion[: last + 1]

@@ -166,16 +166,6 @@ class PathProblem:
             clustering.criterion if self.lam is None else clustering.error + self.lam * clustering.k
         )
 
-    def lowest(self, clusterings):
-        """The lowest criterion so far, if the next may be far above; else infinite.
-
-        That is where the last one was higher already.
-        """
-        if self.family is not squared_euclidean or not clusterings:
-            return np.inf
-        lowest = min((c.criterion for c in self.allowed(clusterings)), default=np.inf)
-        return lowest if clusterings[-1].criterion > lowest else np.inf
-
     def allowed(self, clusterings):
         """The clusterings with the number of clusters that is given, or at most the largest."""
         if self.number is not None:
@@ -190,11 +180,10 @@ class PathClustering:
     ``metric`` is the metric in which the clusters are round, None if they are so in that of
     the data; ``modeled`` are the centers of the rows that the criterion is of, and ``own_error`` is
     the error in the metric of the descent. A criterion or an error that was not computed is
-    infinite or NaN; ``labels`` are kept of one whose criterion may be asked for as it was left out
-    as ``far`` above others, or that may be judged again. Where clusters must have a least size,
-    ``assigned`` are the labels on the descent; of clusterings that were made from these, ``own`` is
-    the mask of the rows that the centers are the means of (None: all), and ``beside`` are the means
-    of the small clusters of the others.
+    infinite or NaN; ``labels`` are kept of one that may be judged again. Where clusters must have a
+    least size, ``assigned`` are the labels on the descent; of clusterings that were made from
+    these, ``own`` is the mask of the rows that the centers are the means of (None: all), and
+    ``beside`` are the means of the small clusters of the others.
     """
 
     k: int
@@ -205,7 +194,6 @@ class PathClustering:
     modeled: NDArray[np.float64] | None = None
     own_error: float = np.nan
     labels: NDArray[np.int32] | None = None
-    far: bool = False
     assigned: NDArray[np.int32] | None = None
     own: NDArray[np.bool_] | None = None
     beside: NDArray[np.float64] | None = None
@@ -248,11 +236,10 @@ class Sample:
         self.descent = descent_by_squares(frame)
         return metric(centers)
 
-    def clustering(self, evaluate, measure, lowest=np.inf, labeled=False):
+    def clustering(self, evaluate, measure, labeled=False):
         """The clustering at which the descent is now; its criterion and its error where wanted.
 
-        A criterion far above the ``lowest`` is left infinite; then, and where ``labeled``, the
-        labels are kept.
+        Labels are kept where ``labeled``.
         """
         sweep = self.descent.sweep
         assigned = sweep.labels.copy() if self.keeps_labels else None
@@ -264,10 +251,8 @@ class Sample:
         clustering = PathClustering(sweep.k, sweep.centers, assigned=assigned)
         clustering.modeled = clustering.centers
         if evaluate and clustering.k <= max(1, self.criterion.cap):
-            options = (lowest,) if lowest < np.inf else ()
-            clustering.criterion, clustering.metric, error = self.criterion(sweep, *options)
-            clustering.far = bool(options) and measure and clustering.criterion == np.inf
-            if clustering.far or labeled:
+            clustering.criterion, clustering.metric, error = self.criterion(sweep)
+            if labeled:
                 clustering.labels = sweep.labels.copy()
             clustering.error = error / self.share
         elif measure:

@@ -299,12 +299,6 @@ def _is_past(problem, clusterings, least):
     return best >= least and clusterings[-1].k <= PAST * best
 
 
-def _lowest(problem, sample, clusterings):
-    """``lowest`` of the problem; infinite if the criterion makes no estimates, which need it."""
-    small = getattr(sample.criterion, "small", None)
-    return np.inf if small is not None else problem.lowest(clusterings)
-
-
 def _top(counts, best):
     """The number of clusters, of those in ``counts``, at which the fine descent begins."""
     return min((k for k in counts if k >= best + best // 4 + 10), default=max(counts))
@@ -357,8 +351,7 @@ def _survey_down(search, sample, fine_grained=False, every=2):
     for number, k in enumerate(descent.down(coarse, COARSE_SWEEPS)):
         centers[k] = descent.sweep.centers
         if problem.number is None and (k == 1 or number % every == 0):
-            lowest = _lowest(problem, sample, list(clusterings.values()))
-            clusterings[k] = sample.clustering(problem.lam is None, problem.lam is not None, lowest)
+            clusterings[k] = sample.clustering(problem.lam is None, problem.lam is not None)
             if _is_past(problem, clusterings.values(), 2 * FEW_CLUSTERS):
                 break
     if problem.number is not None:
@@ -386,8 +379,7 @@ def _descend(problem, sample, start, step, first=False):
     free = problem.family is squared_euclidean and problem.lam is problem.number is None
     visited, lowest, with_metric = [], np.inf, []
     for k in descent.down(step, FINE_SWEEPS):
-        bound = _lowest(problem, sample, visited) if k != problem.number else np.inf
-        visited.append(sample.clustering(True, True, bound, free and k <= MOST_JUDGED))
+        visited.append(sample.clustering(True, True, free and k <= MOST_JUDGED))
         lowest = min(lowest, visited[-1].criterion)
         if first and _is_past(problem, visited, 2 * CLUSTERS_A_MERGER):
             break
