@@ -108,7 +108,7 @@ LAYERS = {
         *("lapack", "krylov", "eigen", "frame", "mixture", "row_model"),
     ),
     "_selection": (
-        *("columns", "scale", "confidence", "covariance", "directions", "coordinates", "criterion"),
+        *("columns", "scale", "confidence", "components", "criterion"),
         *("own_shapes", "column_selection", "boundary", "boundaries", "touching", "boundary_table"),
         *("representatives", "described"),
         *("envelope", "descent", "sample", "least_size", "cluster_path", "sphere", "best_number"),

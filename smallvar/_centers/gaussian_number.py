@@ -9,8 +9,8 @@ import numpy as np
 from smallvar._centers.gaussian_path import begin_path, merge_path
 from smallvar._centers.gaussians import Data
 from smallvar._selection.columns import PowerTransform, recorded
+from smallvar._selection.components import PARAMETER_PRICE
 from smallvar._selection.confidence import NumberChoice, of_gaussians, shares
-from smallvar._selection.directions import PARAMETER_PRICE
 from smallvar._sweeps.residual_density import fit_residual_density
 
 STARTS = 2  # merge paths, of the rows and of the transformed rows; each number keeps the best

@@ -111,11 +111,6 @@ def eigenvalues(A):
     return stoppable_if_large(np.linalg.eigvalsh, need_finite(A))
 
 
-def r_factor(A):
-    """The triangular factor R of A = Q R."""
-    return stoppable_if_large(np.linalg.qr, A, mode="r")
-
-
 def cholesky(A):
     """The lower Cholesky factor of a symmetric matrix, None if it has none."""
     try:

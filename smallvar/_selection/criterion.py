@@ -3,13 +3,13 @@
 import numpy as np
 
 from smallvar._selection.columns import recorded
-from smallvar._selection.coordinates import ROTATED, Coordinates, RoundMetric, SpanCoordinates
-from smallvar._selection.directions import (
-    FEW_VECTORS,
+from smallvar._selection.components import (
     PARAMETER_PRICE,
     ZERO_VARIANCE,
-    DirectionSearch,
+    Components,
     LongDirections,
+    RoundMetric,
+    find_long,
 )
 from smallvar._sweeps.merge import MergeSweep
 from smallvar._sweeps.residual_density import (
@@ -20,9 +20,6 @@ from smallvar._sweeps.residual_density import (
 
 # prices, times log(distinct rows): of a coordinate of a center, and of a cluster besides
 PER_COLUMN, PER_CLUSTER = 1.6, 3.0
-# up to this ratio of the longest to the shortest variance float32 is enough; from ROTATED columns
-# on, of the mean to the shortest one
-SHORT = 1e2
 # price of a transformed column besides its parameters, times the distinct rows
 TRANSFORM_MARGIN = 0.3
 # products of a covariance of all rows up to which calls of numpy take longer
@@ -61,9 +58,9 @@ class DensityCriterion:
             self.cap, self.distinct = self.distinct, X.shape[0]
         self.tie = PARAMETER_PRICE * np.log(self.distinct)
         self.varying = frame.spread > 0.0  # not all may be so in these rows
-        self.rank, self.coordinates, self.total_floor = self.d, None, float(self.floor.sum())
+        self.rank, self.components, self.total_floor = self.d, None, float(self.floor.sum())
         if self.d > 1:
-            self._find_coordinates(columns.repeated.all())
+            self._find_components(columns.repeated.all())
         self.price_of_cluster = np.log(self.distinct) * (PER_COLUMN * self.rank + PER_CLUSTER)
         self.relabeled = Relabeled(frame)
         self.constant, self.small = 0.0, self._made_small()
@@ -85,26 +82,18 @@ class DensityCriterion:
         V, error, q, e, U = self.small(sweep.labels, sweep.centers, sweep.weights)
         if not q:
             return V + self.constant, None, error
-        long = LongDirections(np.ascontiguousarray(U[:q].T), e[:q].copy(), float(e[-1]))
-        return V + self.constant, RoundMetric(self.coordinates, long), error
+        long = LongDirections(self.components.basis.T @ U[:q].T, e[:q].copy(), float(e[-1]))
+        return V + self.constant, RoundMetric(self.components, long), error
 
-    def _find_coordinates(self, repeated):
-        """Set coordinates and rank; ``repeated``: all columns have few values for the rows."""
-        if self.d > self.X.shape[0]:
-            coordinates = SpanCoordinates(self.frame, self.floor, self.distinct // 3)
-        else:
-            coordinates = Coordinates(self.frame, self.floor)
-            # The rank cannot be told from fewer distinct rows than columns: all columns stay. Nor
-            # can it with few values in every column: only constant columns are left out.
-            if self.d < self.distinct and not repeated:
-                coordinates.find_rank(self.frame.mean)
-            elif self.d < self.distinct and not self.varying.all():
-                coordinates.take(np.eye(self.d)[:, self.varying])
-        self.coordinates, self.rank = coordinates, coordinates.rank
-        if coordinates.basis is not None:
-            floor = coordinates.floor
-            self.total_floor = 0.0 if floor is None else float(np.trace(floor))
-        self.search = DirectionSearch(self.rank, self.distinct, coordinates.beyond)
+    def _find_components(self, repeated):
+        """Set components and rank; ``repeated``: all columns have few values for the rows."""
+        floor, rank = self.floor, self.d
+        # The rank cannot be told from fewer distinct rows than columns: all columns stay. Nor can
+        # it with few values in every column: only constant columns are left out.
+        if self.d < self.distinct:
+            floor, rank = floor * self.varying, int(self.varying.sum()) if repeated else None
+        self.components = Components(self.frame, floor, rank)
+        self.rank, self.total_floor = self.components.rank, self.components.total_floor
 
     def charge(self, slope, columns):
         """Add to V what transforms of ``columns`` columns cost.
@@ -143,17 +132,23 @@ class DensityCriterion:
                 + unit * (price * parameters + PARAMETER_PRICE * is_t)
             )
 
-        S = self.coordinates.covariance(sweep, own) if d > 1 else None
-        most = min(d - 1, u // 3 - K)
-        long = self.search(S, most) if most > 0 else None
-        squares, rounded = self._squares(sweep, long, S)
+        squares = sweep.residuals()[0]
         weighted = squares if self.weight is None else self.weight * squares
-        error, metric = float(weighted.sum()), None
+        error, metric, long = float(weighted.sum()), None, None
+        most = min(d - 1, u // 3 - K)
+        if most > 0:
+            centers = self.components.centers(sweep, own)
+            S = self.components.covariance(sweep, centers, own)
+            counted = slice(None) if own is None else own
+            w = None if self.weight is None else self.weight[counted]
+            total = float(np.average(squares[counted], weights=w)) + self.total_floor
+            long = find_long(S, total, d, u, most)
         V = value(squares + self.total_floor, 0.0, 1)
         if long is not None:
-            metric, q = RoundMetric(self.coordinates, long), len(long.variances)
+            metric, q = RoundMetric(self.components, long), len(long.variances)
             logdet = float(np.log(long.variances).sum()) + (d - q) * np.log(long.rest)
-            V = min(V, value(rounded, logdet, d * q - q * (q - 1) / 2 + 1))
+            by_long = self.components.squares_by(long, sweep.labels, centers, squares)
+            V = min(V, value(by_long, logdet, d * q - q * (q - 1) / 2 + 1))
         if d == self.d == 2 and not self.total_floor:
             plane = self._own(sweep)
             if plane is not None:
@@ -175,32 +170,6 @@ class DensityCriterion:
             return None
         logdet = float(sweep.weights @ np.log(det)) / self.n
         return squares, logdet - 4.0 * np.log(self.frame.scale)
-
-    def _squares(self, sweep, long, S):
-        """Squared lengths of residuals, and by the covariance of these directions.
-
-        That is r' S^-1 r = (r' r - sum_j p_j^2) / e + sum_j p_j^2 / e_j, where p_j are the products
-        with the directions, and e is the variance in all others.
-        """
-        if long is None:
-            return sweep.residuals()[0], None
-        e, rest, floor = long.variances, long.rest, self.total_floor
-        # rounding is relative to the squared length, so that in many columns their mean tells
-        size = e[0] if self.d < ROTATED else (e.sum() + (self.rank - len(e)) * rest) / self.rank
-        many = self.coordinates.axes is not None and FEW_VECTORS * len(e) > len(S)
-        if many:  # products are of the rows less the origin, not of residuals
-            size = self.coordinates.unit**2
-        single = size < SHORT * rest  # float32 is enough for the products
-        if single and not many and not isinstance(self.coordinates, SpanCoordinates):
-            U, unit = self.coordinates.lifted(long.vectors), np.sqrt(e[0])
-            W = np.ascontiguousarray((U * np.sqrt(1.0 / rest - 1.0 / e)).T * unit, dtype=np.float32)
-            squares, image = sweep.residuals(W, 1.0 / unit)
-            image += np.float32((W.astype(float) ** 2 @ self.floor).sum() / unit**2)
-            return squares, np.maximum((squares + floor) / rest - image, 0.0)
-        squares = sweep.residuals()[0]
-        options = (S.centers, single) if many else ()
-        plain, in_units = self.coordinates.squares_along(sweep, long, *options)
-        return squares, np.maximum(squares + floor - plain, 0.0) / rest + in_units
 
 
 def given_back(squares, weight, own, labels, back):

@@ -20,7 +20,6 @@ import numpy as np
 
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.validation import check_number, exact_number, shown
-from smallvar._selection.coordinates import SpanCoordinates
 from smallvar._selection.criterion import Relabeled
 from smallvar._selection.descent import descent_by_squares
 from smallvar._selection.sample import PathClustering
@@ -170,11 +169,8 @@ class LargeClusterings:
         # the number of each cluster among the large ones; those of other rows are replaced
         new = (np.cumsum(large) - 1)[labels].astype(np.int32)
         new[~own] = nearest_sweep(self.frame.X[~own], None, centers, self.frame.n_threads).labels
-        found = [self._joined(new, len(centers))]
-        # with more columns than rows, the coordinates of centers are those of means of all rows
-        if not isinstance(self.criterion.coordinates, SpanCoordinates):
-            found.append(self._set_aside(labels, large, new, centers))
-        return found
+        aside = self._set_aside(labels, large, new, centers)
+        return [self._joined(new, len(centers)), aside]
 
     def _set_aside(self, labels, large, new, centers):
         """The clustering whose centers are the means of the rows of large clusters only.

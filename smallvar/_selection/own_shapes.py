@@ -17,8 +17,8 @@ from itertools import pairwise
 import numpy as np
 
 from smallvar._core.lapack import cholesky, solve_lower
+from smallvar._selection.components import PARAMETER_PRICE, ZERO_VARIANCE
 from smallvar._selection.criterion import given_back
-from smallvar._selection.directions import PARAMETER_PRICE, ZERO_VARIANCE
 from smallvar._sweeps.residual_density import fit_residual_density
 
 # price of a parameter of each further covariance, times log(distinct rows): that of a center
@@ -32,22 +32,20 @@ class OwnShapes:
     """V of clusterings, as a ``DensityCriterion``, by densities with a shape of their own."""
 
     def __init__(self, criterion):
-        self.criterion, coordinates, used = criterion, criterion.coordinates, criterion.varying
+        self.criterion, components, used = criterion, criterion.components, criterion.varying
         self.d, frame = criterion.rank, criterion.frame
         # rows times a scale that keeps their squares within float64
         self.scale = frame.scale
         # one variance for each column only where no column follows from others, but constant ones
-        # (there are no coordinates where the weighted rows are equal)
-        self.by_column = coordinates is None or self.d == used.sum()
+        # (there are no components of a single column)
+        self.by_column = components is None or self.d == used.sum()
         if self.by_column:
             self.rows = np.asarray(criterion.X[:, used], dtype=np.float64) - frame.mean[used]
             self.floor = np.diag(criterion.floor[used])
         else:
-            self.rows = coordinates.own()
-            floor = 0.0 if coordinates.floor is None else coordinates.floor
-            self.floor = np.broadcast_to(floor, (self.rows.shape[1],) * 2)
+            self.rows, self.floor = components.leading, components.floor
         self.rows, self.floor = self.rows * self.scale, self.floor * self.scale**2
-        # coordinates may be fewer than the directions, of few rows in many columns
+        # leading components may be fewer than the directions, of many columns
         self.in_full = self.rows.shape[1] == self.d
         self.least = ZERO_VARIANCE * self.rows.var(axis=0)
 

@@ -12,7 +12,7 @@ from smallvar._core.frame import RowsFrame
 from smallvar._core.validation import some_rows, unit_of
 from smallvar._selection.column_selection import price_of_others
 from smallvar._selection.columns import count_distinct, filled_values, rows_filled, spaced
-from smallvar._selection.coordinates import RoundMetric
+from smallvar._selection.components import RoundMetric
 from smallvar._selection.criterion import DensityCriterion, Relabeled
 from smallvar._selection.descent import check_distinct, descent_by_squares, lloyd_sweeps
 from smallvar._sweeps.ranges import column_range
