@@ -69,9 +69,6 @@ def cases():
             out = [np.empty(lanes, dtype), np.empty(lanes, dtype), np.empty(16, np.int32)]
             name = f"tile_top2_{letter}"
             yield name, f"d {d}, k {k}", 2 * lanes * d * k, (tile, d, centers, norm, k, *out)
-    tile, maps = draw(64, 16, dtype=np.float32), draw(60 // PANEL, 64, PANEL, dtype=np.float32)
-    arguments = (tile, 64, maps, 60, np.empty(16, np.float32))
-    yield "sv_images", "d 64, r 60", 2 * 16 * 64 * 60, arguments
     arguments = (draw(32), 32, draw(32, 128), 128, 100, np.empty(128))
     yield "sc_squares", "d 32, k 100", 3 * 32 * 100, arguments
     for letter, dtype in (("f", np.float32), ("d", np.float64)):

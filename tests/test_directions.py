@@ -117,7 +117,7 @@ def test_squares_by_many_directions(d, scale):
     components = criterion.components
     labels = np.append(np.arange(5), rng.integers(5, size=595)).astype(np.int32)
     sweep = criterion.relabeled(labels, 5)
-    squares, centers = sweep.residuals()[0], components.centers(sweep)
+    squares, centers = sweep.residuals(), components.centers(sweep)
     long = find_long(components.covariance(sweep, centers), squares.mean(), d, 600, d - 1)
     assert len(long.variances) > 45
     U = components.basis[:, : len(long.vectors)] @ long.vectors

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import twins.exact
 from helpers import seeds
-from scipy.sparse import csr_array
 from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.exact import distances_to_centers, nearest_of_few
 from smallvar._sweeps.merge import MergeSweep
@@ -114,17 +113,6 @@ def test_centers_from_elsewhere_fit_or_nothing_changes(remap):
     np.testing.assert_array_equal(sweep.centers, before)
     sweep.assign()
     np.testing.assert_array_equal(sweep.labels, nearest(X, before))
-
-
-def test_images_are_those_of_dense_rows():
-    X = csr_array(np.eye(6))
-    sweep = sweep_over(X, bounds=False)
-    sweep.start(np.zeros((1, 6)))
-    sweep.assign()
-    W = np.ones((1, 6), dtype=np.float32)
-    with pytest.raises(ValueError, match="dense"):
-        sweep.residuals(W)
-    assert sweep.residuals()[0].shape == (6,)
 
 
 def layouts(X):

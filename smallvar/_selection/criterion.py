@@ -132,7 +132,7 @@ class DensityCriterion:
                 + unit * (price * parameters + PARAMETER_PRICE * is_t)
             )
 
-        squares = sweep.residuals()[0]
+        squares = sweep.residuals()
         weighted = squares if self.weight is None else self.weight * squares
         error, metric, long = float(weighted.sum()), None, None
         most = min(d - 1, u // 3 - K)

@@ -224,9 +224,9 @@ class LargeClusterings:
     def _squares(self, clustering):
         """Squared distances of the rows as given from the centers of their clusters."""
         if clustering.assigned is not None:
-            return self.raw(clustering.assigned, clustering.k).residuals()[0]
+            return self.raw(clustering.assigned, clustering.k).residuals()
         self.raw(clustering.labels, clustering.k)
-        return _labeled(self.raw.sweep, clustering.labels, clustering.centers).residuals()[0]
+        return _labeled(self.raw.sweep, clustering.labels, clustering.centers).residuals()
 
 
 def _labeled(sweep, labels, centers):

@@ -87,7 +87,7 @@ class DirectionCriterion:
     def __call__(self, sweep):
         """V, None (for no other metric), and the squared error."""
         n, u, K, d = self.n, self.distinct, sweep.k, self.rank
-        squares = sweep.residuals()[0]
+        squares = sweep.residuals()
         error = float(squares.sum() if self.weight is None else self.weight @ squares)
         p = sweep.weights / n
         mu, apart, half = self._angles(sweep, squares)

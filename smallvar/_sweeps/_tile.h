@@ -51,8 +51,6 @@
 
 #define START_PART(b, p) V s##b##_##p = V_SPREAD(start[b]);
 #define START(b, _) FOR_PARTS(START_PART, b)
-#define START_ZERO_PART(b, p) V s##b##_##p = V_SPREAD(0);
-#define START_ZERO(b, _) FOR_PARTS(START_ZERO_PART, b)
 #define LOAD(_, p) const V x##p = V_LOAD(x + j * LANES + p * V_LANES);
 #define STEP_PART(b, p) s##b##_##p = V_MULADD(x##p, y, s##b##_##p);
 #define STEP(b, _) { const V y = V_SPREAD(row[j * SV_PANEL + b]); FOR_PARTS(STEP_PART, b) }
@@ -166,44 +164,6 @@ static void SV_(T(tile_distances))(const REAL *x, ptrdiff_t d, const REAL *c, co
 #undef STORE_PART
 #undef STORE
 
-#if SV_SINGLE
-#define ADD_SQUARE(b, p) total = V_MULADD(s##b##_##p, s##b##_##p, total);
-#define ADD_SQUARES(FOR, p)                        \
-    {                                              \
-        V total = V_LOAD(image + p * V_LANES);     \
-        FOR(ADD_SQUARE, p)                         \
-        V_STORE(image + p * V_LANES, total);       \
-    }
-#define CLEAR_IMAGE(_, p) V_STORE(image + p * V_LANES, V_SPREAD(0));
-
-/* Squared lengths of the images under W of a tile of points, in float32.
- * IN x: d x LANES; c: the r rows of W in panels.  OUT image: LANES, which is SV_LANES_SINGLE here. */
-static void SV_(sv_images)(const float *x, ptrdiff_t d, const float *c, ptrdiff_t r, float *image)
-{
-    ptrdiff_t q, i, j;
-    for (q = 0; q < LANES; q += PARTS * V_LANES) {
-        FOR_PARTS(CLEAR_IMAGE, 0)
-        for (i = 0; i + BLOCK <= r; i += BLOCK) {
-            const float *row = ROW(i);
-            FOR_BLOCK(START_ZERO, 0)
-            DOTS(FOR_BLOCK)
-            FOR_PARTS(ADD_SQUARES, FOR_BLOCK)
-        }
-        for (; i < r; i++) {
-            const float *row = ROW(i);
-            FOR_1(START_ZERO, 0)
-            DOTS(FOR_1)
-            FOR_PARTS(ADD_SQUARES, FOR_1)
-        }
-        x += PARTS * V_LANES;
-        image += PARTS * V_LANES;
-    }
-}
-#undef ADD_SQUARE
-#undef ADD_SQUARES
-#undef CLEAR_IMAGE
-#endif
-
 #undef REST_1
 #undef REST_2
 #undef REST_3
@@ -222,8 +182,6 @@ static void SV_(sv_images)(const float *x, ptrdiff_t d, const float *c, ptrdiff_
 #undef LANES
 #undef START_PART
 #undef START
-#undef START_ZERO_PART
-#undef START_ZERO
 #undef LOAD
 #undef STEP_PART
 #undef STEP

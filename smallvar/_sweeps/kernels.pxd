@@ -45,4 +45,3 @@ cdef extern from "simd.h" nogil:
                      double*, int*)
     void tile_distances_f(const float*, Py_ssize_t, const float*, const float*, Py_ssize_t, Py_ssize_t, float*)
     void tile_distances_d(const double*, Py_ssize_t, const double*, const double*, Py_ssize_t, Py_ssize_t, double*)
-    void sv_images(const float*, Py_ssize_t, const float*, Py_ssize_t, float*)

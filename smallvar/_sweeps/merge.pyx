@@ -42,7 +42,6 @@ from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcpy
 
 from smallvar._sweeps.dpmeans cimport DPSweep, open_at
-from smallvar._sweeps.kernels cimport LANES_SINGLE, PANEL, sv_images
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.fast_centers cimport clear_fast_centers
 from smallvar._sweeps.means cimport reduce_to_nearest
@@ -50,10 +49,10 @@ from smallvar._sweeps.merge_clusters cimport (
     MOST_PAIRED, PAIRED_BLOCK, PAIRED_COLUMNS, MergeClusters, cost_error, cost_of_pair, find_partner, find_squares,
     find_squares_of_block, sc_first, sc_not_above, set_mean, unite_squares
 )
-from smallvar._sweeps.rows cimport is_sparse, point, real_x, refuse_rows
+from smallvar._sweeps.rows cimport refuse_rows
 from smallvar._sweeps.new_centers cimport assign_to_new_centers
 from smallvar._sweeps.state cimport (
-    BIG, CHUNK, WORK, Bounds, State, memory_of, record_move, squared_distance, upper_bound
+    BIG, CHUNK, WORK, Bounds, State, record_move, squared_distance, upper_bound
 )
 from smallvar._sweeps.sums cimport sums_copy, sums_quotient, sums_t, sums_unite, sums_weight
 from smallvar._sweeps.tolerances cimport ROUNDOFF_DOUBLE
@@ -83,34 +82,6 @@ cdef void renumber_chunk(
         labels[i] = new_number[labels[i]]
 
 
-cdef void images_of_chunk(
-    const real_x* x, const State* state, Py_ssize_t chunk, float* tile, const float* panels, Py_ssize_t W_rows,
-    double unit, double* squares, float* image_squares
-) noexcept nogil:
-    """Squared lengths of the residuals of a chunk's points, and of their images under W, in tiles of points."""
-    cdef float tile_squares[LANES_SINGLE]
-    cdef Py_ssize_t i = chunk * CHUNK, stop = min(state.points.n, (chunk + 1) * CHUNK), m, j, size
-    cdef const real_x* xi
-    cdef const double* center
-    cdef double residual, total
-    while i < stop:
-        size = min(<Py_ssize_t> LANES_SINGLE, stop - i)
-        for m in range(size):
-            xi = point(x, &state.points.rows, i + m)
-            center = state.centers.coordinates + state.points.labels[i + m] * state.points.d
-            total = 0.0
-            for j in range(state.points.d):
-                residual = <double> xi[j * state.points.rows.col] - center[j]
-                total += residual * residual
-                tile[j * LANES_SINGLE + m] = <float> (residual * unit)
-            squares[i + m] = total
-        # the lanes from size on hold what was in the memory before; their images are not read
-        sv_images(tile, state.points.d, panels, W_rows, tile_squares)
-        for m in range(size):
-            image_squares[i + m] = tile_squares[m]
-        i += size
-
-
 cdef void squares_of_chunk(const State* state, Py_ssize_t chunk, double* squares) noexcept nogil:
     """Squared lengths of the residuals of a chunk's points."""
     cdef unsigned short offsets[CHUNK]
@@ -118,21 +89,6 @@ cdef void squares_of_chunk(const State* state, Py_ssize_t chunk, double* squares
     for m in range(size):
         offsets[m] = <unsigned short> m
     state.backend.assigned_distances(state, start, offsets, size, state.points.labels + start, squares + start)
-
-
-cdef void residuals_of_chunk(
-    const State* state, Py_ssize_t chunk, int thread, const float* panels, Py_ssize_t W_rows, double unit,
-    double* squares, float* image_squares
-) noexcept nogil:
-    """The part of MergeSweep.residuals for one chunk; W_rows is 0 where there is no W."""
-    cdef float* tile = <float*> memory_of(state, thread)
-    cdef const void* x = state.points.rows.x
-    if W_rows == 0:
-        squares_of_chunk(state, chunk, squares)
-    elif state.points.rows.single:
-        images_of_chunk(<const float*> x, state, chunk, tile, panels, W_rows, unit, squares, image_squares)
-    else:
-        images_of_chunk(<const double*> x, state, chunk, tile, panels, W_rows, unit, squares, image_squares)
 
 
 cdef class MergeSweep(DPSweep):
@@ -571,43 +527,23 @@ cdef class MergeSweep(DPSweep):
 
     # ---- residuals -------------------------------------------------------------------------------------------
 
-    def residuals(self, const float[:, ::1] W=None, double unit=1.0):
-        """Squared lengths ||x_i - mu_{z_i}||^2, (n,), and of images ||W (x_i - mu_{z_i}) unit||^2, (n,), or None.
-
-        W : IN array (r, d), or None: no images. The criterion for the number of clusters (smallvar/_selection) computes
-            Mahalanobis distances from images
-        unit : a factor that keeps squares of residuals within float32, in which images are computed
-        """
+    def residuals(self):
+        """Squared lengths ||x_i - mu_{z_i}||^2, (n,)."""
         cdef State* state = &self.state
-        cdef Py_ssize_t W_rows = 0 if W is None else W.shape[0], first = 0, last, chunk
-        cdef Py_ssize_t row_work = W_rows + 4  # of a point, in distances: W_rows for its image, about 4 for the rest
+        cdef Py_ssize_t first = 0, last, chunk, row_work = 4  # of a point, in distances
         cdef int threads = self.n_threads if state.points.n * state.points.d * row_work > PAYS else 1
         cdef ParallelLoop loop
         square_array = np.empty(state.points.n)
-        image_array = np.zeros(state.points.n if W_rows else 1, dtype=np.float32)
         cdef double[::1] squares = square_array
-        cdef float[::1] image_squares = image_array
-        cdef const float[:, :, ::1] panel_array
-        cdef const float* panels = NULL   # of rows of W, as sv_images reads them
-        if W_rows and W.shape[1] != state.points.d:
-            raise ValueError(f"W must have {state.points.d} columns, got {W.shape[1]}")
-        if W_rows and is_sparse(&state.points.rows):
-            raise ValueError("images of residuals are those of dense rows; these are sparse")
-        if W_rows:
-            padded = np.zeros(((W_rows + PANEL - 1) // PANEL * PANEL, state.points.d), dtype=np.float32)
-            padded[:W_rows] = W
-            panel_array = np.ascontiguousarray(padded.reshape(-1, PANEL, state.points.d).transpose(0, 2, 1))
-            panels = &panel_array[0, 0, 0]
         with nogil:
             while first < self.n_chunks:
                 last = first + max(<Py_ssize_t> self.n_threads, WORK // (CHUNK * state.points.d * row_work))
                 last = min(self.n_chunks, last)
                 loop = begin_loop(last - first, threads)
                 for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                    residuals_of_chunk(
-                        state, chunk, begin_chunk(&loop), panels, W_rows, unit, &squares[0], &image_squares[0]
-                    )
+                    begin_chunk(&loop)
+                    squares_of_chunk(state, chunk, &squares[0])
                 end_loop(&loop)
                 self.check_signals((last - first) * CHUNK * row_work)
                 first = last
-        return square_array, image_array if W_rows else None
+        return square_array
