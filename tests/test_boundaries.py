@@ -10,8 +10,14 @@ from scipy.sparse import csr_array
 from sklearn.cluster import KMeans
 
 from smallvar._selection import boundaries
-from smallvar._selection.boundaries import MANY_ON_A_LINE, ClusterRows, find_boundaries, touching
-from smallvar._selection.boundary import N_BINS, boundary_between, evidence_between
+from smallvar._selection.boundaries import (
+    MANY_ON_A_LINE,
+    ClusterRows,
+    boundary_between,
+    find_boundaries,
+    touching,
+)
+from smallvar._selection.boundary import N_BINS, boundary_along
 
 
 def problem(seed, n=None, d=None, k=None):
@@ -55,8 +61,11 @@ def test_equal_to_one_at_a_time(seed):
     X, weight, labels, k = problem(seed)
     found, means = quiet(X, weight, labels, k), means_of(X, weight, labels, k)
     for i, (a, b) in enumerate(found.pairs):
-        facing = twins.boundary.faces(X, means, labels, a, b)
-        single = boundary_between(X, weight, labels, a, b, facing)
+        rows = ClusterRows(X, weight, labels, k)
+        both = np.concatenate([rows.rows_of(a), rows.rows_of(b)])
+        facing = twins.boundary.faces(X, means, labels, a, b)[both]
+        w = None if weight is None else weight[both][facing]
+        single = boundary_along(rows.places(a, b)[0][facing], w)
         assert found.known[i] == (len(single.edges) > 0)
         assert found.evidence[i] == pytest.approx(single.evidence, abs=1e-9)
         # evidence is divided by it; of single rows far off both densities it is large, and moves
@@ -109,7 +118,8 @@ def test_no_gaps_within_one_cloud(kind, d):
         largest.append(found.evidence.max())
         every.extend(found.evidence)
         valleys.extend(found.valley)
-        of_all_rows.append(max(evidence_between(X, None, labels, *pair) for pair in found.pairs))
+        pairs = (boundary_between(X, None, labels, *pair) for pair in found.pairs)
+        of_all_rows.append(max(pair.evidence for pair in pairs))
     assert np.median(largest) < 4.0 < np.median(of_all_rows)
     # a steep side is at times two bells rather than a body, but with hardly a valley
     gaps = np.array(every) >= 5.0
@@ -194,7 +204,7 @@ def test_same_bits_for_any_threads(cells, weighted):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_rows_that_are_not_kept(sparse, monkeypatch):
-    """Rows read again at each stage, in blocks of a few, or pair by pair: nothing changes."""
+    """Rows read again at each stage, in blocks of a few, and not in cells: nothing changes."""
     X, weight, labels, k = problem(3, n=300, d=5)
     X[np.abs(X) < 0.5] = 0.0
     rows = csr_array(X) if sparse else X

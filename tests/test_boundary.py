@@ -8,6 +8,7 @@ from scipy.optimize import approx_fprime
 from sklearn.cluster import KMeans
 from smallvar._sweeps.boundary import distribution, fit, valley
 
+from smallvar._selection.boundaries import boundary_between
 from smallvar._selection.boundary import (
     N_BINS,
     NOTHING,
@@ -15,8 +16,6 @@ from smallvar._selection.boundary import (
     _bodies,
     _fit,
     _two_bells,
-    boundary_between,
-    evidence_between,
 )
 
 CLOUDS = {
@@ -32,6 +31,10 @@ BOUNDS = {
     True: np.array([[0, 0, np.log(1.5), np.log(1.5), -8], [32, 32, np.log(64), np.log(64), 8]]),
     False: np.array([[0, 0, 0, np.log(0.6), -8], [32, *np.log([64] * 3), 8]]),
 }
+
+
+def evidence_between(*arguments):
+    return boundary_between(*arguments).evidence
 
 
 def cut(X):

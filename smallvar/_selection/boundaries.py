@@ -16,10 +16,11 @@ from sklearn.utils.random import sample_without_replacement
 from smallvar._core.validation import some_rows
 from smallvar._selection.boundary import (
     N_BINS,
-    boundary_between,
+    NOTHING,
+    boundary_along,
     compare_densities,
     histogram_of,
-    places_left_out,
+    places_of,
     ridge,
 )
 from smallvar._sweeps.projections import (
@@ -39,7 +40,7 @@ MANY_ON_A_LINE, MANY_A_COLUMN = 1 << 15, 256
 # Equal cells between REACH standard deviations on both sides of the mean; by Chebyshev's inequality
 # at most 1 / REACH^2 = 1% of the rows are beyond, so that quantiles for the bins are inside.
 N_CELLS, REACH = 1 << 14, 10.0
-MOST_MOMENTS = 1 << 22  # numbers of all scatter matrices; of more, each pair is looked at by itself
+MOST_MOMENTS = 1 << 22  # numbers of all scatter matrices; of more, rows are not counted in cells
 MOST_KEPT = 1 << 25  # numbers of all rows; of more, rows are read again at each stage
 MOST_AT_ONCE = 1 << 18  # numbers of a block of rows, of distances, or of projections
 MOST_LINES = 64  # lines on which rows are counted in cells at once
@@ -179,6 +180,24 @@ class ClusterRows:
             self._facing[cluster] = found
         return self._facing[cluster][neighbors.index(neighbor)]
 
+    def places(self, a, b, step=None):
+        """Places of the rows of two clusters, those of a first, and the length of a step.
+
+        ``step``, (d,), is that in which columns were recorded; see ``places_of``.
+        """
+        blocks = [R for c in (a, b) for _, R, _ in self.blocks(c)]
+        R, second = np.concatenate(blocks), np.repeat([False, True], np.diff(self.first)[[a, b]])
+        step = np.zeros(R.shape[1]) if step is None else step * self.scale
+        difference = self.means[b] - self.means[a]
+        return places_of(R, self.weight_of(a, b), second, self.sizes[[a, b]], difference, step)
+
+    def weight_of(self, a, b):
+        """The weights of the rows of two clusters, those of a first; None without weights."""
+        if self.weight is None:
+            return None
+        first, last = self.first[[a, b]], self.first[[a + 1, b + 1]]
+        return np.concatenate([self.weight[slice(*ends)] for ends in zip(first, last, strict=True)])
+
     def rows_of(self, cluster):
         """Rows of a cluster, in their order."""
         return self.order[self.first[cluster] : self.first[cluster + 1]]
@@ -205,12 +224,17 @@ def find_boundaries(X, weight, labels, k, n_threads=1, cells=None):
     pairs, contacts = touching(rows)
     rows.meet(pairs)
     m, d = len(pairs), X.shape[1]
-    scatters = None
+    in_cells = np.zeros(m, dtype=bool)
     if k * d * d <= MOST_MOMENTS:
-        scatters = scatter_matrices(rows)
         many = rows.sizes[pairs].sum(axis=1) >= max(MANY_ON_A_LINE, MANY_A_COLUMN * d)
-        cells = many if cells is None else np.full(m, cells)
-    edges, counts = _histograms(rows, scatters, pairs, cells)
+        in_cells = many if cells is None else np.full(m, cells)
+    edges, counts = np.full((m, N_BINS + 1), np.nan), np.full((m, N_BINS), np.nan)
+    found = [(i, _histogram(rows, *pairs[i].tolist())) for i in np.flatnonzero(~in_cells)]
+    if in_cells.any():
+        found += by_cells(rows, scatter_matrices(rows), pairs, np.flatnonzero(in_cells))
+    for i, histogram in found:
+        if histogram[0] is not None:
+            edges[i], counts[i] = histogram
     return compared(pairs, contacts, rows, edges, counts, n_threads)
 
 
@@ -265,32 +289,32 @@ def count_without_gap(X, weight, labels, k, n_threads=1):
     return int((found.known & (found.evidence <= 0.0)).sum()), len(found.pairs)
 
 
-def _histograms(rows, scatters, pairs, cells):
-    """Edges and counts of pairs, in cells or not; by pairs without scatter matrices."""
-    edges = np.full((len(pairs), N_BINS + 1), np.nan)
-    counts = np.full((len(pairs), N_BINS), np.nan)
-    if scatters is None:
-        each = _one_by_one(rows, pairs)
-    else:
-        each = (
-            *_by_places(rows, scatters, pairs, np.flatnonzero(~cells)),
-            *by_cells(rows, scatters, pairs, np.flatnonzero(cells)),
-        )
-    for i, found in each:
-        if found[0] is not None:
-            edges[i], counts[i] = found
-    return edges, counts
+def _histogram(rows, a, b):
+    """Edges and counts of the rows of two clusters that face each other, by their places."""
+    facing = np.concatenate([rows.facing(a, b), rows.facing(b, a)]).astype(bool)
+    weight = rows.weight_of(a, b)
+    return histogram_of(rows.places(a, b)[0][facing], None if weight is None else weight[facing])
 
 
-def _one_by_one(rows, pairs):
-    """Yield edges and counts of pairs, by moments of each pair."""
-    for i, (a, b) in enumerate(pairs.tolist()):
-        places = [np.arange(*rows.first[[c, c + 1]]) for c in (a, b)]
-        every, second = np.concatenate(places), np.repeat([0, 1], [len(one) for one in places])
-        facing = np.concatenate([rows.facing(a, b), rows.facing(b, a)]).astype(bool)
-        weight = None if rows.weight is None else rows.weight[every]
-        found = boundary_between(some_rows(rows.X, rows.order[every]), weight, second, 0, 1, facing)
-        yield i, (found.edges, found.counts) if len(found.edges) else (None, None)
+def boundary_between(X, weight, labels, a, b, step=None):
+    """Return the Boundary between clusters a and b of rows, all of which are counted.
+
+    The evidence is positive for two groups of rows, negative for one that the boundary cuts. ``X``
+    are rows in the metric that the labels were found in; ``weight`` is None or that of each row.
+    With ``step``, (d,), values of columns are anywhere within their steps: a gap that is not wider
+    is none.
+    """
+    low, high = min(a, b), max(a, b)
+    number = np.where(labels == low, 0, np.where(labels == high, 1, -1))
+    return boundary_of(ClusterRows(X, weight, number, 2), 0, 1, step)
+
+
+def boundary_of(rows, a, b, step=None):
+    """The Boundary between clusters a and b of ClusterRows, see ``boundary_between``."""
+    if not rows.sizes[[a, b]].all():
+        return NOTHING
+    places, length = rows.places(a, b, step)
+    return boundary_along(places, rows.weight_of(a, b), length)
 
 
 def touching(rows):
@@ -344,45 +368,14 @@ def _metrics(rows, scatters, pairs):
     return A, difference, known
 
 
-def _batches(chosen, size):
-    """Yield parts of the chosen pairs, of so many at most."""
-    for i in range(0, len(chosen), max(1, size)):
-        yield chosen[i : i + max(1, size)]
-
-
-def _by_places(rows, scatters, pairs, chosen):
-    """Yield edges and counts of chosen pairs, by the places of all rows."""
-    d = scatters.shape[1]
-    for batch in _batches(chosen, MOST_MOMENTS // d**2):
-        A, difference, known = _metrics(rows, scatters, pairs[batch])
-        L = np.linalg.cholesky(A)
-        inverse = np.linalg.solve(L, np.broadcast_to(np.eye(d), L.shape))
-        y = np.einsum("mij,mj->mi", inverse, difference)
-        for i in np.flatnonzero(known):
-            a, b = pair = pairs[batch[i]].tolist()
-            n, places, weights = rows.sizes[pair].sum(), [], []
-            for cluster, other, side in ((a, b, -1.0), (b, a, 1.0)):
-                facing, done = rows.facing(cluster, other).astype(bool), 0
-                for _, R, weight in rows.blocks(cluster):
-                    part, done = facing[done : done + len(R)], done + len(R)
-                    R, weight = R[part], None if weight is None else weight[part]
-                    Z = R @ inverse[i].T
-                    q, u, D = np.einsum("ij,ij->i", Z, Z), Z @ y[i], y[i] @ y[i]
-                    size = rows.sizes[cluster]
-                    places.append(places_left_out(q, u, D, weight, size, n, side))
-                    weights.append(weight)
-            weight = None if rows.weight is None else np.concatenate(weights)
-            yield batch[i], histogram_of(np.concatenate(places), weight)
-
-
 def by_cells(rows, scatters, pairs, chosen, count=None):
     """Yield edges and counts of chosen pairs, by the counts of rows in fine cells.
 
     ``count(pairs, w, low, step)`` counts them; None: ``count_on_lines`` of these rows.
     """
     count = partial(count_on_lines, rows) if count is None else count
-    d = scatters.shape[1]
-    for batch in _batches(chosen, min(MOST_LINES, MOST_MOMENTS // d**2)):
+    size = max(1, min(MOST_LINES, MOST_MOMENTS // scatters.shape[1] ** 2))
+    for batch in (chosen[i : i + size] for i in range(0, len(chosen), size)):
         A, difference, known = _metrics(rows, scatters, pairs[batch])
         w = np.linalg.solve(A, difference[..., np.newaxis])[..., 0]
         batch, w, difference = batch[known], w[known], difference[known]

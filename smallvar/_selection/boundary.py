@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky
-from scipy.sparse import issparse
 
 from smallvar._core.lapack import solve_lower
-from smallvar._core.validation import some_rows
 from smallvar._selection.columns import LAST_BITS
 from smallvar._sweeps.boundary import distribution, fit, valley
 from smallvar._sweeps.projections import histogram, places_without_itself
@@ -66,44 +64,14 @@ EMPTY = np.empty(0)
 NOTHING = Boundary(0.0, 1.0, EMPTY, EMPTY, EMPTY, EMPTY, 1.0)
 
 
-def evidence_between(X, weight, labels, a, b):
-    """Return the evidence, in nats, that the boundary between clusters a and b lies in a gap.
+def boundary_along(t, weight, length=0.0):
+    """The Boundary between rows of two clusters at these places, with 0 between the clusters.
 
-    It is positive for two groups of rows, negative for one that the boundary cuts. ``X`` are rows,
-    in the metric that the labels were found in; ``weight`` is None or that of each row.
+    ``weight`` is None or that of each row; places are anywhere within a step of this ``length``.
     """
-    return boundary_between(X, weight, labels, a, b).evidence
-
-
-def boundary_between(X, weight, labels, a, b, facing=None, step=None):
-    """Return the Boundary between clusters a and b; see ``evidence_between``.
-
-    With ``facing``, (n,), only such rows are counted, but all of the two clusters tell the line.
-    With ``step``, (d,), values of columns are anywhere within their steps: a gap that is not wider
-    is none.
-    """
-    a, b = min(a, b), max(a, b)
-    used = (labels == a) | (labels == b)
-    if weight is not None:
-        used &= weight > 0.0
-    rows = np.flatnonzero(used)
-    second = labels[rows] == b
-    if second.all() or not second.any():
-        return NOTHING
-    weight = np.ones(len(rows)) if weight is None else np.asarray(weight[rows], dtype=np.float64)
-    part = some_rows(X, rows)
-    part = part.toarray() if issparse(X) else part
-    t, length = _projections(np.array(part, dtype=np.float64), weight, second, step)
-    if facing is not None:
-        t, weight = t[facing[rows]], weight[facing[rows]]
     if length > 0.0:
         t = (t[:, np.newaxis] + length * ((np.arange(PARTS) + 0.5) / PARTS - 0.5)).ravel()
-        weight = np.repeat(weight / PARTS, PARTS)
-    return boundary_along(t, weight)
-
-
-def boundary_along(t, weight):
-    """The Boundary between rows of two clusters at these places, with 0 between the clusters."""
+        weight = np.repeat(np.ones(len(t) // PARTS) if weight is None else weight, PARTS) / PARTS
     edges, counts = histogram_of(t, weight)
     if edges is None:
         return NOTHING
@@ -126,50 +94,41 @@ def compare_densities(counts, n_threads=1):
     return evidence, np.maximum(dispersion, 1.0), depth, *fitted
 
 
-def _projections(X, weight, second, step=None):
-    """Places of rows between the means of the clusters: -1/2 at m_a, 1/2 at m_b; length of a step.
+def places_of(R, weight, second, sizes, difference, step):
+    """Places of rows between the means of clusters, -1/2 at m_a, 1/2 at m_b; length of a step.
 
-    A row x lies at w (x - (m_a + m_b) / 2)' / w (m_b - m_a)', w = (S / n + r I)^-1 (m_b - m_a). S
-    is the scatter matrix of rows about the means of their clusters, the ridge is r =
-    max(LEAST_RIDGE, d / n) trace(S / n) / d. Means and S are those of all rows but x: w leans to
-    the rows that it comes from, so that one normal cloud cut in two looked like two bells, by 42
-    nats for 300 rows of 256 columns. X is overwritten. All are 0 where the means agree.
+    ``R`` are rows x less the means of their clusters, ``second`` the mask of those of b, ``sizes``
+    the weights of both, and ``difference`` is m_b - m_a. A row lies at w (x - (m_a + m_b) / 2)' /
+    w (m_b - m_a)', w = (S / n + r I)^-1 (m_b - m_a). S is the scatter matrix of rows about the
+    means of their clusters, the ridge is r = max(LEAST_RIDGE, d / n) trace(S / n) / d. Means and S
+    are those of all rows but x: w leans to the rows that it comes from, so that one normal cloud
+    cut in two looked like two bells, by 42 nats for 300 rows of 256 columns. All are 0 where the
+    means agree.
 
     The length is that of a uniform density with the variance along w of values that are anywhere
-    within the steps of their columns.
+    within the ``step`` of their columns.
     """
-    n, d = weight.sum(), X.shape[1]
-    X -= X[0].copy()
-    largest = np.abs(X).max()
-    if not np.isfinite(largest):  # rows have changed since they were checked
+    n, d, m = sizes.sum(), R.shape[1], len(R)
+    squares = np.square(R).sum(axis=1)
+    variance = float((squares.sum() if weight is None else weight @ squares) / n)
+    if not np.isfinite(variance):  # rows have changed since they were checked
         raise ValueError(UNSOUND)
-    largest = largest or 1.0
-    X /= largest
-    size_a, size_b = weight[~second].sum(), weight[second].sum()
-    mean_a, mean_b = weight[~second] @ X[~second] / size_a, weight[second] @ X[second] / size_b
-    X -= np.where(second[:, None], mean_b, mean_a)  # residuals
-    difference = mean_b - mean_a
-    variance = float(weight @ np.square(X).sum(axis=1) / n)
     if variance == 0.0 or not difference.any():
         return np.where(second & difference.any(), 1.0, 0.0), 0.0
-    in_steps = np.empty((0, d)) if step is None else np.diag(step / largest)[step > 0.0]
-    R, m = np.sqrt(weight / n)[:, None] * X, len(X)
-    q, u, D = _products(np.vstack([X, in_steps]), R, ridge(variance, n, d), difference)
-    length, q, u = float(np.linalg.norm(u[m:])) / D, q[:m], u[:m]
-    places = np.empty(m)
-    for rows, size, side in ((~second, size_a, -1.0), (second, size_b, 1.0)):
-        places[rows] = places_left_out(q[rows], u[rows], D, weight[rows], size, n, side)
+    scaled = R * (np.sqrt(1.0 / n) if weight is None else np.sqrt(weight / n)[:, None])
+    rows = np.vstack([R, np.diag(step)[step > 0.0]])
+    q, u, D = _products(rows, scaled, ridge(variance, n, d), difference)
+    length, places = float(np.linalg.norm(u[m:])) / D, np.empty(m)
+    for side, size, own in ((-1.0, sizes[0], ~second), (1.0, sizes[1], second)):
+        w = None if weight is None else weight[own]
+        found = q[:m][own], u[:m][own], D, w, size, n, side, SAME_PROJECTION
+        places[own] = places_without_itself(*found)
     return places, length
 
 
 def ridge(variance, n, d):
     """What is added to the variance of all d columns, of n rows; ``variance`` is their sum."""
     return np.maximum(LEAST_RIDGE, d / n) * variance / d
-
-
-def places_left_out(q, u, D, weight, size, n, side):
-    """Places of rows of one cluster, each by the moments of all others; see the compiled one."""
-    return places_without_itself(q, u, D, weight, size, n, side, SAME_PROJECTION)
 
 
 def _products(X, R, added, difference):

@@ -9,10 +9,12 @@ The criterion of a path does not know gaps. The evidence T of a boundary says wh
   whose support is not.
 """
 
+from functools import partial
+
 import numpy as np
 
-from smallvar._selection.boundaries import ClusterRows, touching
-from smallvar._selection.boundary import SHARES, boundary_between
+from smallvar._selection.boundaries import ClusterRows, boundary_between, boundary_of, touching
+from smallvar._selection.boundary import SHARES
 from smallvar._selection.confidence import CLEAR_CONFIDENCE
 
 LEAST_EVIDENCE = 3.0  # nats
@@ -38,16 +40,11 @@ def support(X, weight, labels, k, step=None, least=0.0):
 
     NaN where nothing can be said; ``step`` is as in ``boundary_between``.
     """
-    X = np.asarray(X, dtype=np.float64)
     sizes = np.bincount(labels, minlength=k)
     if not sizes.all():  # equal rows: sweeps have ended with fewer clusters
         return np.nan
-    pairs = touching(ClusterRows(X, None, labels, k))[0]
-
-    def between(a, b):
-        return boundary_between(X, weight, labels, a, b, step=step)
-
-    return support_of(pairs, sizes, between, least)
+    rows = ClusterRows(X, weight, labels, k)
+    return support_of(touching(rows)[0], sizes, partial(boundary_of, rows, step=step), least)
 
 
 def support_of(pairs, sizes, between, least=0.0):
