@@ -21,7 +21,6 @@ UNCORRELATED_TWO, UNCORRELATED, SAMPLE_ERRORS = 1e-6, 1e-3, 5.0
 FEWEST_WORDS, SHARE_OF_WORDS = 500, 0.05
 MOST_CONFIDENT_RARE = 0.4  # confidence in a number of clusters of such rows, at most
 SPREAD_CELLS = 1 << 22  # more are not needed to tell the spread of columns
-BLOCK_CELLS = 1 << 18  # of which there are copies at a time
 ROUNDED = 1e-12  # of the largest value: numbers that differ by less are equal
 FEWEST = 10  # rows, which tell the spread of columns
 MOST_CONFIDENT = 0.5  # confidence in a number of clusters that few columns decide on, at most
@@ -60,8 +59,9 @@ def wide_columns(X, weight=None, whole=True, labels=None):
     its variance counts K^2 times that within clusters, if that is less. K clusters side by side
     that just touch have so much.
     """
+    X = np.asarray(X, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, variance = _moments(X, weight)
+        variance = _variances(X, weight)
         if labels is not None:
             variance = np.minimum(variance, _scaled_within(X, weight, labels))
     # variances beyond float64 do not compare
@@ -84,7 +84,7 @@ def wide_columns(X, weight=None, whole=True, labels=None):
     k = 1 + int(np.searchsorted(part, SHARE_OF_FEW.get(d, SHARE) * part[-1]))
     if k > max(1, min(d // ONE_IN, MOST_FEW)):
         return NONE_WIDE
-    if _uncorrelated(X, order, mean, weight, whole):
+    if _uncorrelated(X, order, weight, whole):
         return NONE_WIDE
     return Wide(order[:k], float(part[k - 1] / part[-1]), d - k)
 
@@ -101,27 +101,10 @@ def wide_of_many(X, weight=None):
     return wide_columns(rows, None if weight is None else weight[::step], whole=step == 1)
 
 
-def _blocks(X, weight):
-    """Rows and weights (1 without) a block at a time."""
-    step = max(1, BLOCK_CELLS // X.shape[1])
-    for begin in range(0, len(X), step):
-        block = X[begin : begin + step]
-        yield block, np.ones(len(block)) if weight is None else weight[begin : begin + step]
-
-
-def _moments(X, weight):
-    """Means and variances of columns."""
-    # about the first row, which has a part in the variance: the difference does not cancel
-    origin = X[0]
-    total, first, second = 0.0, np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    for block, w in _blocks(X, weight):
-        centered = block - origin
-        total += w.sum()
-        first += w @ centered
-        centered *= centered
-        second += w @ centered
-    first /= total
-    return origin + first, second / total - first * first
+def _variances(X, weight):
+    """The variances of columns."""
+    mean = np.average(X, axis=0, weights=weight)
+    return np.average(np.square(X - mean), axis=0, weights=weight)
 
 
 def _scaled_within(X, weight, labels):
@@ -131,17 +114,14 @@ def _scaled_within(X, weight, labels):
         rows = labels == k
         part = None if weight is None else weight[rows]
         size = rows.sum() if weight is None else part.sum()
-        sum_of_squares += size * _moments(X[rows], part)[1]
+        sum_of_squares += size * _variances(X[rows], part)
         total += size
     return (labels.max() + 1) ** 2 * sum_of_squares / total
 
 
-def _uncorrelated(X, columns, mean, weight, whole):
+def _uncorrelated(X, columns, weight, whole):
     """Whether no two of the columns are correlated, as principal components are not."""
-    covariance = np.zeros((len(columns), len(columns)))
-    for block, w in _blocks(X, weight):
-        Z = (block - mean)[:, columns]
-        covariance += Z.T @ (w[:, np.newaxis] * Z)
+    covariance = np.cov(X[:, columns], rowvar=False, aweights=weight, ddof=0)
     spread = np.sqrt(np.diag(covariance))
     correlation = covariance / spread / spread[:, np.newaxis]
     np.fill_diagonal(correlation, 0.0)
