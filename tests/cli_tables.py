@@ -87,7 +87,7 @@ FILES = {
     "stream.csv": as_csv(STREAM, "x,t,y"),
     "sums.csv": as_csv(SUMS, "a,b,c,d,e,f"),
     "uneven.csv": as_csv(UNEVEN, "wide,narrow,same"),
-    "iris.npy": as_npy(IRIS),  # 4 clusters are slightly ahead of 3, with the wider range of lam
+    "iris.npy": as_npy(IRIS),  # 4 clusters are slightly ahead of 3
     "batches.npy": as_npy(sorted_blobs()[0]),
     "moons.npy": as_npy(make_moons(600, noise=0.08, random_state=0)[0]),
     "equal.npy": as_npy(np.full((9, 2), 7.0)),

@@ -38,7 +38,8 @@ class Choice:
         self.error_name = error_name
         self.sample, self.tie = path.n_samples, getattr(path, "tie", 0.0)
         criterion = dict(zip(path.n_clusters.tolist(), path.criterion.tolist(), strict=True))
-        with_criterion = [k for k in path.ranking.tolist() if np.isfinite(criterion[k])]
+        by_criterion = path.n_clusters[np.argsort(path.criterion, kind="stable")]
+        with_criterion = [k for k in by_criterion.tolist() if np.isfinite(criterion[k])]
         self.best, self.lam, self.most = path.best, path.lam, most
         self.ranked = [k for k in with_criterion if most is None or k <= most]
         allowed = path.n_clusters <= (WHOLE_PATH if most is None else most)
@@ -156,10 +157,7 @@ class Choice:
             lines.append("   = fits about as well as the one chosen")
         meaning = "the lowest criterion"
         if self.best != self.ranked[0]:
-            meaning = "about the lowest criterion, and of those the widest range of lam"
-            at = self.counts.searchsorted(self.best)
-            if not self.low[at] < self.high[at]:
-                meaning += " before the last sweeps"  # which have changed the errors
+            meaning = "gaps between clusters, which the criterion does not know"
         lines.append(f"   * chosen: {meaning}")
         return "\n".join(lines)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallvar._core.validation import check_number
-from smallvar._selection.envelope import Path, envelope
+from smallvar._selection.envelope import Path, best_first, envelope
 
 
 class CutPath(Path):  # numpydoc ignore=PR01
@@ -122,8 +122,7 @@ class Clusterings:
 
     def chosen(self, best, lam):
         """CutPath with a given choice of K and lam; the others are ranked by the criterion."""
-        ranking = self.counts[np.argsort(self.criterion, kind="stable")]
-        return self._path(best, lam, np.concatenate([[best], ranking[ranking != best]]))
+        return self._path(best, lam, best_first(self.counts, self.criterion, best))
 
     def widest(self, *, log):
         """CutPath with the middle of the widest plateau, by lam or (``log``) by log(-lam)."""

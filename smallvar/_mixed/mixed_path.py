@@ -23,6 +23,7 @@ from smallvar._selection.descent import MergeDescent, check_distinct, draw
 from smallvar._selection.envelope import (
     Path,
     as_seen_by_users,
+    best_first,
     coarsest_number,
     envelope,
     penalty_within,
@@ -321,7 +322,7 @@ class MixedPath(Path):  # numpydoc ignore=PR01
     tie : float
         The price of a parameter.
     ranking : ndarray of shape (n_path,), intp
-        All K, those of the lowest criterion first.
+        All K: the one chosen, and then those of the lowest criterion first.
     n_samples : int
         The rows that the path was found on.
     """
@@ -333,7 +334,6 @@ class MixedPath(Path):  # numpydoc ignore=PR01
     confidence: float
     confidences: NDArray[np.float64]
     n_samples: int
-    ranking: NDArray[np.intp]
 
     def __init__(self, problem, clusterings, best, descent):
         self.counts = np.array([c.k for c in clusterings], dtype=np.intp)
@@ -341,7 +341,6 @@ class MixedPath(Path):  # numpydoc ignore=PR01
         self.error = self.found_error = np.array([c.error for c in clusterings])
         self.lam_low, self.lam_high = envelope(self.counts, self.error)
         self.best, self.tie, self.n_samples = best.k, float(descent.criterion.tie), descent.n
-        self.ranking = self.counts[np.argsort(self.criterion, kind="stable")]
         self.longest = int(self.counts[-1])
         self.value = problem.value(best)
         self.variance = best.variance
@@ -414,6 +413,11 @@ class MixedPath(Path):  # numpydoc ignore=PR01
 
     def __getstate__(self):
         return vars(self) | {"_packed": None}
+
+    @property
+    def ranking(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
+        """All numbers: the one chosen, and then those of the lowest criterion first."""
+        return best_first(self.counts, self.criterion, self.best)
 
     @property
     def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01

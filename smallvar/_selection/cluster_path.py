@@ -19,6 +19,7 @@ from smallvar._selection.confidence import shares, weighed
 from smallvar._selection.envelope import (
     Path,
     as_seen_by_users,
+    best_first,
     coarsest_number,
     envelope,
     penalty_within,
@@ -127,7 +128,7 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
 
     def __init__(self, problem, clusterings, best, ranges, tree, tie, n_samples, metric=None):
         self.counts = np.array([c.k for c in clusterings], dtype=np.intp)
-        self._criterion = np.array([c.criterion for c in clusterings])
+        self.criterion = np.array([c.criterion for c in clusterings])
         self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
         self.value = min((c.criterion for c in problem.allowed(clusterings)), default=np.inf)
@@ -148,7 +149,7 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
         self._labels_itself = problem.of_divergence
         self._metric, self._unit = metric, 1.0
         self._clusterings, self._ranges = clusterings, ranges  # until the number is final
-        self._by_shared_shapes = self._criterion.copy()
+        self._by_shared_shapes = self.criterion.copy()
         # _at_fixed_point: numbers whose clusterings are at fixed points, or must stay as they are
         self._problem, self._rows, self._at_fixed_point = problem, None, set()
         self._adopted, self._complete = False, not problem.varying.any()
@@ -259,18 +260,12 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
     @property
     def coarsest(self) -> int:  # numpydoc ignore=RT01
         """The fewest clusters that save most of what the best number saves."""
-        return coarsest_number(self.counts, self._criterion, self.best)
-
-    @property
-    def criterion(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
-        """The criterion of each number, the lower, the better."""
-        return self._criterion
+        return coarsest_number(self.counts, self.criterion, self.best)
 
     @property
     def ranking(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
         """All numbers: the one chosen, and then those of the lowest criterion first."""
-        order = self.counts[np.argsort(self.criterion, kind="stable")]
-        return np.concatenate(([self.best], order[order != self.best]))
+        return best_first(self.counts, self.criterion, self.best)
 
     @property
     def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
@@ -411,9 +406,9 @@ class MergePath(ClusterPath):
         """The criterion of each number, infinite beyond the largest one that may be chosen."""
         most = self._problem.most
         return (
-            self._criterion
+            self.criterion
             if most is None
-            else np.where(self.counts <= most, self._criterion, np.inf)
+            else np.where(self.counts <= most, self.criterion, np.inf)
         )
 
     def judge(self, shapes, most, choose, sample):
@@ -425,7 +420,7 @@ class MergePath(ClusterPath):
             if clustering.labels is not None and clustering.k <= most:
                 value = shapes(clustering.labels, clustering.k, clustering.own)
                 clustering.criterion = min(clustering.criterion, value)
-                self._criterion[i] = clustering.criterion
+                self.criterion[i] = clustering.criterion
         self.best = choose(self._problem, self._clusterings, sample.criterion).k
         allowed = self._problem.allowed(self._clusterings)
         self.value = min((c.criterion for c in allowed), default=np.inf)
@@ -486,7 +481,7 @@ class MergePath(ClusterPath):
     @property
     def gain_over_one(self):
         """The difference of the lowest criterion from that of a single cluster."""
-        return float(self._criterion[0] - self.value)
+        return float(self.criterion[0] - self.value)
 
     def labelings(self):
         """Return labels and number of the clusterings whose labels were kept."""
@@ -500,7 +495,7 @@ class MergePath(ClusterPath):
         self.wide, self.rare, self.found_confidence = wide, rare, self.confidence
         unscaled = len(wide.columns) > 0 and self.metric is None
         most = MOST_CONFIDENT_RARE if rare else MOST_CONFIDENT if unscaled else 1.0
-        if self.best > 1 and self._criterion.argmin() == 0:
+        if self.best > 1 and self.criterion.argmin() == 0:
             most = min(most, MOST_OF_TWO)
         if self.confidence > most and len(self.counts) > 1:
             self.confidence = most

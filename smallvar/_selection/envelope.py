@@ -62,6 +62,12 @@ def coarsest_number(counts, criterion, best):
     return int(counts[int(enough.argmax())])
 
 
+def best_first(counts, criterion, best):
+    """The numbers of clusters: the best one, and then those of the lowest criterion first."""
+    order = counts[np.argsort(criterion, kind="stable")]
+    return np.concatenate(([best], order[order != best]))
+
+
 def penalty_within(low, high, alone=1.0):
     """A penalty inside a range: the geometric mean of its ends, if it has both.
 
