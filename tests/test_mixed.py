@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,10 @@ from twins import mixed as twin
 from smallvar import BregmanDPMeans, DPMeans, MixedDPMeans, UnclearNumberWarning
 from smallvar._mixed.columns import pack, weighted_columns
 from smallvar._mixed.measure import MixedSweep, measure_of, sums_of, variances
+from smallvar._mixed.mixed_boundaries import FOLDS, LEAST_TOLD, TableBoundaries
 from smallvar._mixed.mixed_path import POOLED_ROWS, VARIANCE_PRICE, MixedCriterion
 from smallvar._mixed.single import _student
+from smallvar._selection.boundary import boundary_along
 
 KINDS = ("normal", "ordered", "poisson", "exponential", "bernoulli", "categorical")
 LETTERS = np.array(list("abcdefgh"))
@@ -770,6 +773,78 @@ def test_bounds_change_no_label(seed):
 
 
 @pytest.mark.long
+def answers(rng, loadings):
+    """20 columns of six answers that depend on common factors."""
+    n, m = 2000, len(loadings)
+    Z = rng.normal(size=(n, m)) @ loadings + rng.normal(size=(n, 20))
+    return np.array([np.digitize(z, np.quantile(z, [0.1, 0.3, 0.5, 0.7, 0.9])) for z in Z.T]).T
+
+
+def test_one_body_of_dependent_answers():
+    """The criterion falls with more clusters, but there are no gaps between them."""
+    falls, numbers = 0, []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        table = pd.DataFrame(answers(rng, 0.6 * rng.normal(size=(1 + seed, 20))))
+        model = fitted(table, random_state=0)
+        assert model.path_.ranking[0] == model.n_clusters_
+        assert model.path_.confidence < 0.5
+        falls += model.path_.criterion.argmin() > 0
+        numbers.append(model.n_clusters_)
+    assert falls > 2 and numbers.count(1) > 3
+
+
+@pytest.mark.parametrize("gaps", [0.0, 0.3])
+def test_clusters_with_gaps_stay(gaps):
+    """Also where cells are missing, so that rows differ in what they tell."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=900)
+    numbers = 4.0 * rng.normal(size=(3, 6))[truth] + rng.normal(size=(900, 6))
+    table = pd.DataFrame(numbers).assign(word=LETTERS[(truth + (rng.random(900) < 0.2)) % 3])
+    model = fitted(table.mask(rng.random(table.shape) < gaps), random_state=0)
+    assert model.n_clusters_ == 3 and model.path_.confidence > 0.8
+
+
+def places_by_twin(path, X, labels, pair):
+    """Differences of costs at the two centers without the rows of a fold, set in relation."""
+    used = np.flatnonzero(np.isin(labels, pair))
+    cost, fold = np.empty((2, len(used), X.shape[1])), np.arange(len(X)) % FOLDS
+    for i, row in enumerate(used):
+        for side, cluster in enumerate(pair):
+            center = np.nanmean(X[(labels == cluster) & (fold != fold[row])], axis=0)
+            cost[side, i] = (X[row] - center) ** 2 * path._measure.factor
+    gain = cost[0] - cost[1]
+    mean = [np.nanmean(gain[labels[used] == cluster], axis=0) for cluster in pair]
+    apart = np.maximum(mean[1] - mean[0], 0.0)
+    told = (~np.isnan(gain) * apart).sum(axis=1)
+    middle = (~np.isnan(gain) * (mean[0] + mean[1]) / 2.0).sum(axis=1)
+    kept = told > LEAST_TOLD * apart.sum()
+    return ((np.nansum(gain, axis=1) - middle) / told)[kept]
+
+
+@pytest.mark.parametrize("gaps", [0.0, 0.2])
+def test_boundaries_equal_twin(gaps, monkeypatch):
+    rng = np.random.default_rng(1)
+    X = 5.0 * rng.normal(size=(3, 4))[rng.integers(3, size=300)] + rng.normal(size=(300, 4))
+    X[rng.random(X.shape) < gaps] = np.nan
+    path, found = fitted(X, random_state=0).path_, {}
+
+    class Recorded(TableBoundaries):
+        def _boundary(self, labels, centers, a, b):
+            boundary = super()._boundary(labels, centers, a, b)
+            found[a, b] = labels, boundary
+            return boundary
+
+    searched = SimpleNamespace(found=path._centers.get, measure=path._measure)
+    rows = SimpleNamespace(n=300, numbers=X, codes=np.empty((300, 0), dtype=np.int16), weight=None)
+    assert Recorded(searched, rows).support(3) > 0.8
+    for pair, (labels, boundary) in found.items():
+        places = places_by_twin(path, X, labels, pair)
+        np.testing.assert_allclose(boundary.counts.sum(), len(places))
+        expected = boundary_along(places, None)
+        assert boundary.evidence == pytest.approx(expected.evidence, abs=1e-6)
+
+
 def test_many_clusters_of_few_rows():
     """In the first sample each cluster has ten rows, which are too few."""
     rng = np.random.default_rng(26)

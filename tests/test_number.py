@@ -9,7 +9,16 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import scale
 
-from smallvar import DPMeans, cluster_path
+from smallvar import (
+    DPMeans,
+    MahalanobisMeans,
+    MiniBatchDPMeans,
+    MixedDPMeans,
+    RobustDPMeans,
+    ShapeMeans,
+    boundary_evidence,
+    cluster_path,
+)
 from smallvar._core.frame import RowsFrame
 from smallvar._selection.column_selection import differing_columns, selection_price
 from smallvar._selection.criterion import DensityCriterion
@@ -234,3 +243,34 @@ def test_rows_of_weight_that_are_equal(weight):
     X = [[0.0], [2.0], [2.0], [0.0]]
     model = DPMeans(random_state=0).fit(X, sample_weight=weight)
     assert model.n_clusters_ in (1, 2) and np.isfinite(model.cluster_centers_).all()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [DPMeans, MahalanobisMeans, MiniBatchDPMeans, MixedDPMeans, RobustDPMeans, ShapeMeans],
+)
+@pytest.mark.parametrize("k", [2, 4])
+def test_groups_far_apart(make, k):
+    """However tight they are: values of a group are no single value with jitter."""
+    truth, before, sure = np.repeat(np.arange(k), 60), 0.0, 0.7
+    rest = np.random.default_rng(k).normal(size=(60 * k, 2))
+    for spread in (0.1, 1e-3, 1e-6):
+        X = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])[truth] + spread * rest
+        model = make(random_state=0).fit(X)
+        assert adjusted_rand_score(truth, model.labels_) == 1.0
+        path = getattr(model, "path_", None)
+        confidence = getattr(model, "confidence_", None if path is None else path.confidence)
+        assert confidence is None or confidence > sure - 0.02
+        sure = confidence
+        evidence = boundary_evidence(X, truth).evidence.min()
+        assert evidence > 0.99 * before
+        before = evidence
+
+
+def test_flags_with_jitter_are_no_groups():
+    """Columns of two values but for a rest of rounding, beside clusters in other columns."""
+    rng = np.random.default_rng(0)
+    X, truth = make_blobs(600, n_features=3, centers=4, random_state=2)
+    flags = (rng.random((600, 3)) < 0.4) + 1e-9 * rng.normal(size=(600, 3))
+    model = DPMeans(random_state=0).fit(scale(np.hstack([X, flags])))
+    assert adjusted_rand_score(truth, model.labels_) > 0.95
