@@ -819,7 +819,7 @@ def places_by_twin(path, X, labels, pair):
     told = (~np.isnan(gain) * apart).sum(axis=1)
     middle = (~np.isnan(gain) * (mean[0] + mean[1]) / 2.0).sum(axis=1)
     kept = told > LEAST_TOLD * apart.sum()
-    return ((np.nansum(gain, axis=1) - middle) / told)[kept]
+    return (np.nansum(gain, axis=1) - middle)[kept] / told[kept]
 
 
 @pytest.mark.parametrize("gaps", [0.0, 0.2])

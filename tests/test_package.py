@@ -150,7 +150,7 @@ LAYERS = {
     ),
     "_mixed": (
         *("reading", "kinds", "order", "columns", "profiles"),
-        *("measure", "deviances", "single", "mixed_path", "mixed_search"),
+        *("measure", "deviances", "single", "mixed_path", "mixed_boundaries", "mixed_search"),
         *("families", "imputing", "mixed_dpmeans"),
     ),
     "_features": ("feature_estimator", "feature_path", "bpmeans"),
