@@ -239,7 +239,7 @@ def boundary_evidence(
     >>> boundary_evidence(X, labels)
     2 boundaries of 3 clusters
     clusters  rows  merge cost  evidence  valley  verdict
-    0 | 1      566      20,324     328.1    1.00  gap
+    0 | 1      566      20,324     232.5    1.00  gap
     0 | 2      564       3,723      78.0    0.94  gap
     """
     X = check_data(X, sparse=True)

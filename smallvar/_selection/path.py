@@ -317,16 +317,23 @@ def cluster_path(
     *Boundaries.* The criterion does not know gaps. Along the direction that tells two clusters
     apart, their rows look like two bells or like one body; T is the difference of the log
     likelihoods of the two densities. A single cluster becomes two where T + log((1 - p) / p)
-    exceeds 2, p being the confidence in one. Where the number is not clear (below .5) and rows on
-    some boundary look like one body (T < 3), it becomes the largest one below, up to 9, without
-    such a boundary, if there is one.
+    exceeds 2, p being the confidence in one. The support of several is the mean over clusters of
+    (T + 3) / 6, between 0 and 1, for the lower T of two boundaries of each. Where the number is not
+    clear (below .5) and its support is below .95, it becomes the largest one below with that
+    support that keeps a tenth of the fall of the criterion, if there is one.
 
     *Values recorded in steps.* A column recorded in steps of h (flags, years, counts, rounded
     measurements) tells nothing finer: h**2 / 12, the variance within a step, is added to its
     variance in f. So cutting rows by the m values of a column gains log(m) a row, which is what the
     labels cost. In a column of numbers where many rows share one value, h is the distance of the
     others from it; for categories in one-hot coding it is such that m levels gain log(m). Where all
-    columns are recorded in steps, u is the number of rows.
+    columns are recorded in steps, u is the number of rows. Values that differ by less than 1e-5 of
+    the spread are one, but where most rows are as near to another one in all columns: these are
+    tight groups.
+
+    *Columns that follow from each other.* Where the condition of the correlations exceeds 300, the
+    variance that other columns do not determine, at most .01 of that of the column, is added to its
+    variance in f.
 
     *One-sided columns.* If columns are skewed by more than 1, and the number is not clear, the path
     is found again with their Yeo-Johnson transforms. It decides on the number if its criterion,
@@ -337,10 +344,6 @@ def cluster_path(
     same clusters, and decides if its criterion is lower by more than 2 log(u), the price of a
     parameter; errors and labels are those of plain sweeps from its clusters into the number chosen,
     and for other numbers from those of the way before where these are better.
-
-    *Nearly equal criteria.* From each criterion above K = 1 is taken the price of a parameter times
-    log(lam_high / lam_low), which counts up to log(4): of two numbers that are about as good, that
-    one is chosen whose clustering is best over the wider range of penalties.
 
     *Rows.* Rows of weight zero and constant columns take no part, nor do rows in which a gap seems
     to be filled: by the mean or median of a column, a value that 3% of the rows and more share, but
