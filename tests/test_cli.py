@@ -42,7 +42,7 @@ from smallvar._cli.main import COMMANDS, main
 from smallvar._core.warning_fields import warn_in_fields
 from smallvar._features.feature_path import FeaturePath
 from smallvar._plot import base as _base
-from smallvar._selection.envelope import coarsest_number, envelope
+from smallvar._selection.envelope import envelope
 
 with contextlib.suppress(ImportError):
     import matplotlib.pyplot  # noqa: F401  what it warns of on import is not the command line's
@@ -582,19 +582,6 @@ def test_the_next_number_to_look_at(best, confidences, steps):
     assert [step[: len(text)] for step, text in zip(found, steps, strict=True)] == steps
 
 
-@pytest.mark.parametrize("best", [8, 9, 20])
-def test_a_large_number_is_answered_with_the_coarsest_one(best):
-    criterion = [100, 90, 45, *range(44, 44 - best + 3, -1)]
-    low, high = envelope(np.arange(1, best + 1), criterion)
-    confidences = np.full(best, 0.2)
-    more = {"confidences": confidences, "confidence": 0.2}
-    choice = _choice.Choice(made_up_path(criterion, low, high, best, **more), None)
-    words = f"--n-clusters 3: the fewest clusters that keep most of what {best} save"
-    assert _answer.steps_by_number(choice) == (
-        [words] if best > 8 else ["--n-clusters 2: fits about as well"]
-    )
-
-
 def test_columns_that_may_matter():
     path = SimpleNamespace(few_valued=np.array([0, 2]), skewed=np.array([1]))
     few, skewed = _answer.steps_by_columns(path, ["a, b", "2", "c"])
@@ -777,7 +764,6 @@ def made_up_path(criterion, low, high, best, **more):
         "tie": 9.2,
         "n_samples": 100,
         "ranking": counts[np.argsort(criterion, kind="stable")],
-        "coarsest": coarsest_number(counts, criterion, best),
     }
     return SimpleNamespace(**facts | more)
 

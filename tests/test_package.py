@@ -345,9 +345,8 @@ def test_the_command_line_imports_public_names():
         "smallvar._core.row_names": [
             *("DATES", "dates_of_text", "in_coarse_units", "numbers_of_text", "read_date"),
         ],
-        # the same number, and the same doubt, as in the warnings of the estimators
-        "smallvar._selection.envelope": ["coarsest_number"],
-        "smallvar._selection.confidence": ["CALLED_CLEAR", "CLEAR_CONFIDENCE", "MANY", "certainty"],
+        # the same doubt as in the warnings of the estimators
+        "smallvar._selection.confidence": ["CALLED_CLEAR", "CLEAR_CONFIDENCE", "certainty"],
     }
     files = sorted((INSTALLED / "_cli").glob("*.py"))
     assert len(files) > 5

@@ -51,7 +51,7 @@ from smallvar._selection import descent as descent_module
 from smallvar._selection import sample as sample_module
 from smallvar._selection import search as search_module
 from smallvar._selection.columns import PowerTransform, count_different, filled_values, rows_filled
-from smallvar._selection.envelope import Path, coarsest_number, envelope
+from smallvar._selection.envelope import Path, envelope
 from smallvar._selection.sample import PathProblem
 
 ARRAYS = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high", "ranking", "linkage")
@@ -636,7 +636,7 @@ def test_a_path_shows_what_users_use(make):
     methods = {"at", "centers", "labels", "measured", "to_dict", "to_pandas", "without_gap"}
     for seen in (path, pickle.loads(pickle.dumps(path))):
         shown = {name for name in dir(seen) if not name.startswith("_")}
-        assert shown - explained - methods <= {"coarsest", "inertia", "n_clusters"}
+        assert shown - explained - methods <= {"inertia", "n_clusters"}
 
 
 def test_path_at_a_tie():
@@ -644,26 +644,6 @@ def test_path_at_a_tie():
     low, high = envelope([0, 1, 2], [10.0, 4.0, 1.0])
     path = FeaturePath([0, 1, 2], np.array([10.0, 4.0, 1.0]), low, high, np.zeros(3), 0, 7.0)
     assert [path.at(lam) for lam in (7, 6, 5, 3, 2.9)] == [0, 0, 1, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("counts", "criterion", "best", "coarsest"),
-    [
-        ([1, 2, 3, 8, 63], [100, 90, 61, 40, 0], 63, 8),
-        ([1, 2, 3, 8, 63], [100, 50, 40, 30, 0], 63, 2),  # just half
-        ([1, 2, 3, 8, 63], [100, 51, 40, 30, 0], 63, 3),
-        ([1, 2, 3, 8, 63], [100, 90, 20, -30, -900], 3, 3),  # finer numbers do not count
-        ([1, 2, 3, 4], [100, 120, np.inf, 0], 4, 4),
-        ([1, 2, 3], [100, 120, 110], 1, 1),
-        ([1, 2, 3], [100, 120, 110], 3, 3),  # chosen for a reason other than the criterion
-        ([1], [7], 1, 1),
-    ],
-)
-def test_coarsest_number_keeps_most_of_what_is_saved(counts, criterion, best, coarsest):
-    assert coarsest_number(np.array(counts), criterion, best) == coarsest
-    unit = 3.7  # what the criterion is multiplied by, or begins from, does not matter
-    other = unit * np.array(criterion, dtype=float) - 1e4
-    assert coarsest_number(np.array(counts), other, best) == coarsest
 
 
 def test_linkage_of_blobs():

@@ -188,15 +188,3 @@ def test_rows_of_texts(make, form):
     given = make(n_clusters=3, random_state=0)
     assert told(given, form(X), smallvar.UnclearNumberWarning) == []
     assert not make(random_state=0).fit(X[:, :499]).path_.rare
-
-
-@pytest.mark.filterwarnings("always::smallvar.UnclearNumberWarning")
-def test_many_clusters_are_compared_with_the_coarsest():
-    rng = np.random.default_rng(0)
-    near = make_blobs(400, 2, centers=6, cluster_std=0.4, random_state=0)[0]
-    X = np.vstack([near + shift for shift in (0.0, 300.0)]) + 0.3 * rng.standard_t(2, (800, 2))
-    model = DPMeans(random_state=0)
-    (text,) = told(model, X, smallvar.UnclearNumberWarning)
-    path = model.path_
-    assert path.best >= 5 and path.coarsest < path.best
-    assert f"the fewest that save half as much are path_.labels({path.coarsest})" in text

@@ -11,7 +11,6 @@ import numpy as np
 from smallvar._cli.output import out_in_words, say
 from smallvar._cli.profiles import named
 from smallvar._cli.words import option_of_names, visible
-from smallvar._selection.confidence import MANY
 
 NAMED_COLUMNS = 5  # columns at most that a next step names one by one
 
@@ -65,9 +64,6 @@ def steps_by_number(choice):
     """Another number of clusters to look at where the one chosen is not clear, as texts."""
     if choice.is_clear:
         return []
-    if choice.coarsest < choice.best and choice.best >= MANY:
-        many = f"the fewest clusters that keep most of what {choice.best} save"
-        return [f"--n-clusters {choice.coarsest}: {many}"]
     if choice.second is not None:
         return [f"--n-clusters {choice.second}: fits about as well"]
     return []

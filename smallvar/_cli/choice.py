@@ -48,7 +48,7 @@ class Choice:
         self.low, self.high = path.lam_low[allowed], path.lam_high[allowed]
         # criteria relative to the best number that is allowed
         self.behind = path.criterion[allowed] - criterion[self.ranked[0]]
-        self.coarsest, self.second = path.coarsest, None
+        self.second = None
         self.is_only = self.ranked == [self.best]  # no other number could be chosen
         self.confidence, self.alike = getattr(path, "confidence", None), []
         if self.confidence is not None and np.isnan(self.confidence):  # the number was given

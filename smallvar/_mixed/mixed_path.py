@@ -24,7 +24,6 @@ from smallvar._selection.envelope import (
     Path,
     as_seen_by_users,
     best_first,
-    coarsest_number,
     envelope,
     penalty_within,
 )
@@ -405,11 +404,6 @@ class MixedPath(Path):  # numpydoc ignore=PR01
         sweep.start(self._centers[k])
         sweep.assign()
         return sweep.labels
-
-    @property
-    def coarsest(self) -> int:  # numpydoc ignore=RT01
-        """The fewest clusters that save most of what the best number saves."""
-        return coarsest_number(self.counts, self.criterion, self.best)
 
     def __getstate__(self):
         return vars(self) | {"_packed": None}

@@ -20,7 +20,6 @@ from smallvar._selection.envelope import (
     Path,
     as_seen_by_users,
     best_first,
-    coarsest_number,
     envelope,
     penalty_within,
     ratios,
@@ -256,11 +255,6 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
         """Errors (0), lower (1) or upper (2) ends of penalties, for the weights of the user."""
         column = self._completed()[i]
         return column if self._unit == 1.0 else column * self._unit
-
-    @property
-    def coarsest(self) -> int:  # numpydoc ignore=RT01
-        """The fewest clusters that save most of what the best number saves."""
-        return coarsest_number(self.counts, self.criterion, self.best)
 
     @property
     def ranking(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01

@@ -42,9 +42,6 @@ SINGLE_OF_SEVERAL = 0.5  # where the rows were several compact clusters
 LEAST_LOGARITHM = 700.0  # of a share of the confidence, with the sign changed
 SPREAD = 4.0  # ties by which a number must be worse to be e times less likely than another
 SIMILAR = 1 / 3  # of the confidence of the chosen number: others that have as much fit as well
-# clusters, at least, that are answered with the fewest that keep most of what they save: of fewer,
-# the number chosen is right more often, where it is known
-MANY = 9
 PIECES = 5  # of so many clusters and more some may be pieces of one that is not compact
 
 
@@ -202,11 +199,6 @@ def warn_if_unclear(estimator, path=None):
     numbers = np.sort(as_good(path.counts, path.confidences, path.best)).tolist()
     fit = f"{', '.join(map(str, numbers[:5]))} fit{'s' if len(numbers) == 1 else ''} about as well"
     compared = numbers[0] if path.best > 1 and numbers else 2
-    # of many clusters the neighbors tell little: the coarsest number that keeps most of the gain
-    coarsest = path.coarsest if path.best >= MANY and hasattr(path, "coarsest") else path.best
-    if coarsest < path.best:
-        compared = coarsest
-        fit += "; the fewest that save half as much are {labels}"
     warn_in_fields(
         UnclearNumberWarning,
         f"the number of clusters, {path.best}, is not clear (confidence {path.confidence:.2f}): "

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 COUNTS_AT_ONCE = 256  # numbers of clusters that are compared with all others at a time
-MOST_OF_DROP = 0.5  # of what the chosen number lowers the criterion by: more than what is left
 
 
 def envelope(counts, errors, least=0.0):
@@ -42,24 +41,6 @@ def ratios(ranges, last=0.0):
     low, high = ranges
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(low < high, np.where(low > 0.0, high / low, last), 0.0)
-
-
-def coarsest_number(counts, criterion, best):
-    """The least number of clusters that keeps most of what the ``best`` one saves.
-
-    ``best`` saves the criterion of a single cluster less its own; so much of that is kept that what
-    finer numbers add is less: at least half. ``counts`` ascend from 1; it is ``best`` itself where
-    no smaller number does.
-    """
-    criterion = np.asarray(criterion)
-    last = int(np.searchsorted(counts, best))
-    if not np.isfinite(criterion[0]):
-        return int(best)
-    saved = criterion[0] - criterion[: last + 1]
-    if not saved[last] > 0.0:
-        return int(best)
-    enough = saved >= MOST_OF_DROP * saved[last]
-    return int(counts[int(enough.argmax())])
 
 
 def best_first(counts, criterion, best):
