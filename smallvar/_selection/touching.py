@@ -30,7 +30,8 @@ ODDS_OF_TWO, PRIORS = 2.0, (0.03, 0.97)
 ONE_BODY = -2.0
 # confidence in a number whose boundaries are real, of which the criterion is not sure
 REAL_CONFIDENCE = 0.45
-ONE_BODY_SUPPORT = 0.5  # of two clusters without evidence that they are not one
+# support of two clusters without evidence that they are not one, and of several with some gaps
+ONE_BODY_SUPPORT, SOME_SUPPORT = 0.5, 2 / 3
 # clusters that overlap have no gap, but may be two: without support half of the confidence is left
 LEAST_SUPPORT = 0.5
 
@@ -117,7 +118,8 @@ def number_by_support(path, support_at, may_be_one=False):
 
     ``support_at(k, least)`` is the support of k clusters of the path. The number may become 1 where
     the criterion takes columns to be independent within clusters, so that one body whose columns
-    depend on each other is cut finer and finer: if the best two clusters look like one body.
+    depend on each other is cut finer and finer: if these clusters have no more support than
+    SOME_SUPPORT, and the best two look like one body.
     """
     best, p = path.best, path.confidence
     share, fall = support_at(best), path.criterion[0] - path.criterion
@@ -127,6 +129,7 @@ def number_by_support(path, support_at, may_be_one=False):
         for k in smaller[::-1]:
             if support_at(k, REAL) >= REAL:
                 return k, REAL_CONFIDENCE
-    if may_be_one and share < REAL and 2 in [*smaller, best] and support_at(2) <= ONE_BODY_SUPPORT:
-        return 1, REAL_CONFIDENCE
+    if may_be_one and share < SOME_SUPPORT and 2 in [*smaller, best]:
+        if support_at(2) <= ONE_BODY_SUPPORT:
+            return 1, REAL_CONFIDENCE
     return best, p if np.isnan(share) else p * max(share, LEAST_SUPPORT)
