@@ -129,7 +129,7 @@ def number_by_support(path, support_at, may_be_one=False):
         for k in smaller[::-1]:
             if support_at(k, REAL) >= REAL:
                 return k, REAL_CONFIDENCE
-    if may_be_one and share < SOME_SUPPORT and 2 in [*smaller, best]:
-        if support_at(2) <= ONE_BODY_SUPPORT:
-            return 1, REAL_CONFIDENCE
+    doubtful = may_be_one and share < SOME_SUPPORT and 2 in [*smaller, best]
+    if doubtful and support_at(2) <= ONE_BODY_SUPPORT:
+        return 1, REAL_CONFIDENCE
     return best, p if np.isnan(share) else p * max(share, LEAST_SUPPORT)
