@@ -274,8 +274,11 @@ def columns_of_tight_groups(X):
 
     Rows with missing values (NaN) are left out.
     """
-    X, weight = evenly_spaced_rows(X[~np.isnan(X).any(axis=1)], None)
-    found = _jittered(X, weight, _with_equal_ones(X, weight, SAME_VALUE)) if len(X) else []
+    X = X[~np.isnan(X).any(axis=1)]
+    if not X.size:
+        return []
+    rows, weight = evenly_spaced_rows(X, None)
+    found = _jittered(rows, weight, _with_equal_ones(rows, weight, SAME_VALUE))
     return found if found and _in_groups(X) else []
 
 
