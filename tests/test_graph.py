@@ -21,7 +21,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.neighbors import kneighbors_graph
 from smallvar._sweeps.graph import LinkSweep, links_leaving
 
-from smallvar import PenalizedCut, cut_path
+from smallvar import PenalizedCut, UnclearNumberWarning, cut_path
 from smallvar._graph import cuts, neighbors, network
 
 CUTS = pytest.mark.parametrize("cut", ["normalized", "ratio"])
@@ -806,6 +806,19 @@ def neighbor_graph(X, k=10):
     """Each point linked to its k nearest neighbors; a link counts twice if it is both ways."""
     A = kneighbors_graph(X, k)
     return scipy.sparse.csr_array(A + A.T)
+
+
+def test_a_network_without_shorter_groups_is_not_clear():
+    """The number that is best over the widest range of penalties is named; not for points."""
+    networkx = pytest.importorskip("networkx")
+    words = "the number of clusters, 1, is not clear.* but 3 are best over the widest range"
+    with pytest.warns(UnclearNumberWarning, match=words):
+        model = PenalizedCut(random_state=0).fit(networkx.karate_club_graph())
+    assert model.n_clusters_ == 1
+    assert PenalizedCut(lam="plateau").fit(networkx.karate_club_graph()).n_clusters_ == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PenalizedCut(random_state=0).fit(neighbor_graph(np.random.default_rng(0).random((200, 3))))
 
 
 @seeds(4)

@@ -5,6 +5,7 @@ The estimator ``PenalizedCut`` and the function ``cut_path`` for a range of pena
 """
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from smallvar._core.validation import (
     check_option,
     check_verbose,
     exact_number,
+    level_of_caller,
     shown,
 )
 from smallvar._graph.cut_path import Clusterings, CutPath
@@ -39,11 +41,13 @@ from smallvar._graph.cuts import (
 )
 from smallvar._graph.neighbors import links_neighbors, unite
 from smallvar._graph.network import check_labels, read_graph, warn_useless
+from smallvar._selection.confidence import UnclearNumberWarning
 
 if TYPE_CHECKING:
     from networkx import Graph
 
 CUT_RULES = ("auto", "plateau")
+DOUBTED_NODES = 10_000  # at most, of a graph whose connected parts may have groups all the same
 
 
 class PenalizedCut(FitMixin, BaseEstimator):
@@ -64,11 +68,12 @@ class PenalizedCut(FitMixin, BaseEstimator):
         Penalty of a cluster, negative, or how to find one.
 
         "auto" takes the clusters with the least description length of the links, which are the
-        connected components if no other clusters shorten it. In a graph that links points to their
-        nearest neighbors any cut of a body of points does: there it merges clusters that have about
-        as many links between them as a cut through one body has (see Notes). "plateau" takes the
-        clusters that are best over the widest range of log(-lam) on a path of penalties, which are
-        never one. Both need ``algorithm="multilevel"``.
+        connected components if no other clusters shorten it. Then, for up to 10,000 nodes, an
+        UnclearNumberWarning names the number that "plateau" finds. In a graph that links points to
+        their nearest neighbors any cut of a body of points does: there it merges clusters that have
+        about as many links between them as a cut through one body has (see Notes). "plateau" takes
+        the clusters that are best over the widest range of log(-lam) on a path of penalties, which
+        are never one. Both need ``algorithm="multilevel"``.
 
         A number: for the normalized cut, a cluster pays for itself if the share of its degree that
         stays within, links(c, c) / deg(c), exceeds 1 + lam: with -0.5, more than half. Useful is
@@ -312,6 +317,17 @@ class PenalizedCut(FitMixin, BaseEstimator):
             united = CutClustering.of(graph, unite(graph, labels, length.scale), length)
             best, labels = united.n_clusters, united.labels
             shortest[best] = united
+        elif best == graph.components[0] and graph.indices.size and len(graph) <= DOUBTED_NODES:
+            lams, clusterings = penalty_chain(self, graph, start)
+            wide = Clusterings(graph, clusterings, length, lams).widest(log=True).best
+            if wide is not None:
+                warnings.warn(
+                    f"the number of clusters, {best}, is not clear: no groups make the links "
+                    f"shorter to describe, but {wide} are best over the widest range of penalties, "
+                    "see lam='plateau'",
+                    UnclearNumberWarning,
+                    stacklevel=level_of_caller(),
+                )
         lam = lam_between(graph, labels, self.cut)
         self.path_ = Clusterings(graph, shortest.values(), length).chosen(best, lam)
         return CutDescent(self, graph, lam, None).run("multilevel", labels), lam

@@ -11,6 +11,8 @@ from smallvar._selection.touching import support_of
 FOLDS = 8
 # of what tells two clusters apart: rows with less in the cells that they have are left out
 LEAST_TOLD, TINY = 0.5, 1e-300
+# the middle of the rows on a side of a boundary, and the least spread there, of the farthest row
+MIDDLE, LEAST_SPREAD = (0.25, 0.75), 1e-6
 
 
 class TableBoundaries:
@@ -29,23 +31,26 @@ class TableBoundaries:
         self.fold = np.arange(len(self.numbers)) % FOLDS
 
     def support(self, k, least=0.0):
-        """The support of k clusters, see ``support_of``."""
-        centers, n = self.path.found(k), len(self.fold)
-        costs = np.empty((n, k))
-        for c in range(k):
-            sweep = self._sweep(slice(None), centers[[c]])
+        """The support of k clusters, see ``support_of``; rows that are set aside do not count."""
+        centers, n, beside = self.path.found(k), len(self.fold), self.path.beside(k)
+        every = centers if beside is None else np.vstack([centers, beside])
+        costs = np.empty((n, len(every)))
+        for c in range(len(every)):
+            sweep = self._sweep(slice(None), every[[c]])
             costs[:, c] = sweep.assigned_distances()
         labels = costs.argmin(axis=1)
-        sizes = np.bincount(labels, minlength=k)
+        sizes = np.bincount(labels, minlength=k)[:k]
         if not sizes.all():
             return np.nan
         costs[np.arange(n), labels] = np.inf
         contacts = np.zeros((k, k))
-        np.add.at(contacts, (labels, costs.argmin(axis=1)), 1.0)
+        own = labels < k
+        np.add.at(contacts, (labels[own], costs[own, :k].argmin(axis=1)), 1.0)
         without = []  # centers without the rows of each fold
         for i in range(FOLDS):
-            sweep = self._sweep(self.fold != i, centers)
-            sweep.labels[:] = labels[self.fold != i]
+            rows = own & (self.fold != i)
+            sweep = self._sweep(rows, centers)
+            sweep.labels[:] = labels[rows]
             without.append(sweep.present_sums(k).centers(sweep.measure))
 
         def between(a, b):
@@ -70,7 +75,7 @@ class TableBoundaries:
         if not kept.any():
             return NOTHING
         middle = there @ (mean[0] + mean[1]) / 2.0
-        return boundary_along((gains.sum(axis=1) - middle)[kept] / told[kept], weight[kept])
+        return boundary_along(_alike((gains.sum(axis=1) - middle)[kept] / told[kept]), weight[kept])
 
     def _cell_costs(self, rows, centers):
         """What each cell of some rows costs at one center, (m, columns); NaN where missing."""
@@ -93,3 +98,17 @@ class TableBoundaries:
         sweep = MixedSweep(self.path.measure, numbers, codes)
         sweep.start(centers)
         return sweep
+
+
+def _alike(t):
+    """Places with the same spread on both sides of 0.
+
+    Costs grow with the distance from a center in units of the cluster, so that wide clusters are
+    wide beside tight ones. A body may be denser on one side of its boundary than on the other.
+    """
+    t = t.copy()
+    for side in (t < 0.0, t >= 0.0):
+        if side.any():
+            low, high = np.quantile(t[side], MIDDLE)
+            t[side] /= max(high - low, LEAST_SPREAD * np.abs(t).max(), TINY)
+    return t
