@@ -14,7 +14,7 @@ from twins import mixed as twin
 from smallvar import BregmanDPMeans, DPMeans, MixedDPMeans, UnclearNumberWarning
 from smallvar._mixed.columns import pack, weighted_columns
 from smallvar._mixed.measure import MixedSweep, measure_of, sums_of, variances
-from smallvar._mixed.mixed_boundaries import FOLDS, LEAST_TOLD, MIDDLE, TableBoundaries
+from smallvar._mixed.mixed_boundaries import FOLDS, LEAST_TOLD, QUARTILES, TableBoundaries
 from smallvar._mixed.mixed_path import POOLED_ROWS, VARIANCE_PRICE, MixedCriterion
 from smallvar._mixed.single import _student
 from smallvar._selection.boundary import boundary_along
@@ -821,7 +821,7 @@ def places_by_twin(path, X, labels, pair):
     t = (np.nansum(gain, axis=1) - middle)[kept] / told[kept]
     low, high = t[t < 0], t[t >= 0]
     return np.where(
-        t < 0, t / np.ptp(np.quantile(low, MIDDLE)), t / np.ptp(np.quantile(high, MIDDLE))
+        t < 0, t / np.ptp(np.quantile(low, QUARTILES)), t / np.ptp(np.quantile(high, QUARTILES))
     )
 
 

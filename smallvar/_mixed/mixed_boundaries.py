@@ -12,7 +12,7 @@ FOLDS = 8
 # of what tells two clusters apart: rows with less in the cells that they have are left out
 LEAST_TOLD, TINY = 0.5, 1e-300
 # the middle of the rows on a side of a boundary, and the least spread there, of the farthest row
-MIDDLE, LEAST_SPREAD = (0.25, 0.75), 1e-6
+QUARTILES, LEAST_WIDTH = (0.25, 0.75), 1e-6
 
 
 class TableBoundaries:
@@ -109,6 +109,6 @@ def _alike(t):
     t = t.copy()
     for side in (t < 0.0, t >= 0.0):
         if side.any():
-            low, high = np.quantile(t[side], MIDDLE)
-            t[side] /= max(high - low, LEAST_SPREAD * np.abs(t).max(), TINY)
+            low, high = np.quantile(t[side], QUARTILES)
+            t[side] /= max(high - low, LEAST_WIDTH * np.abs(t).max(), TINY)
     return t
