@@ -25,8 +25,6 @@ TIMES(tile_top2_f, (long times, const float *x, ptrdiff_t d, const float *c, con
                     float *m2, int *best), (x, d, c, norm, 0, k, 0, m1, m2, best))
 TIMES(tile_top2_d, (long times, const double *x, ptrdiff_t d, const double *c, const double *norm, ptrdiff_t k,
                     double *m1, double *m2, int *best), (x, d, c, norm, 0, k, 0, m1, m2, best))
-TIMES(sv_images, (long times, const float *x, ptrdiff_t d, const float *w, ptrdiff_t r, float *image),
-      (x, d, w, r, image))
 TIMES(sc_squares, (long times, const double *x, ptrdiff_t d, const double *columns, ptrdiff_t room, ptrdiff_t k,
                    double *cost), (x, d, columns, room, k, cost))
 TIMES(sv_assigned_distances_f, (long times, ptrdiff_t n, const float *const *rows, const int *z, const double *c,
@@ -107,24 +105,6 @@ static double draw(void) /* in [-1, 1) */
     }
 CHECK_TILE(float, f, 16, 1e-5)
 CHECK_TILE(double, d, 8, 1e-13)
-
-static void check_images(ptrdiff_t d, ptrdiff_t r)
-{
-    float x[D * 16], w[K * D], image[16];
-    ptrdiff_t i, j, l;
-    for (i = 0; i < d * 16; i++) x[i] = (float)draw();
-    for (i = 0; i < K * d; i++) w[i] = (float)draw();
-    sv_images(x, d, w, r, image);
-    for (l = 0; l < 16; l++) {
-        double total = 0.0;
-        for (i = 0; i < r; i++) {
-            double s = 0.0;
-            for (j = 0; j < d; j++) s += (double)x[j * 16 + l] * w[AT(i, j)];
-            total += s * s;
-        }
-        check("sv_images", image[l], total, 1e-5);
-    }
-}
 
 #define CHECK_ROWS(REAL, T)                                                                              \
     static void check_rows_##T(ptrdiff_t d)                                                              \
@@ -387,7 +367,6 @@ int main(void)
         for (k = 1; k <= K; k += 1 + (d % 3)) {
             check_tile_f(d, k);
             check_tile_d(d, k);
-            check_images(d, k);
             check_costs(d, k);
             check_lanes(d, k);
         }
