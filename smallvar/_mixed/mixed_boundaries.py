@@ -11,8 +11,7 @@ from smallvar._selection.touching import support_of
 FOLDS = 8
 # of what tells two clusters apart: rows with less in the cells that they have are left out
 LEAST_TOLD, TINY = 0.5, 1e-300
-# the middle of the rows on a side of a boundary, and the least spread there, of the farthest row
-QUARTILES, LEAST_WIDTH = (0.25, 0.75), 1e-6
+QUARTILES = 0.25, 0.75  # of the rows on one side of a boundary
 
 
 class TableBoundaries:
@@ -110,5 +109,5 @@ def _alike(t):
     for side in (t < 0.0, t >= 0.0):
         if side.any():
             low, high = np.quantile(t[side], QUARTILES)
-            t[side] /= max(high - low, LEAST_WIDTH * np.abs(t).max(), TINY)
+            t[side] /= (high - low) or np.ptp(t[side]) or max(np.abs(t[side]).max(), TINY)
     return t

@@ -312,12 +312,16 @@ def _error(X, weight):
     error = np.zeros(d)
     if not 2 < d < min(MOST_COLLINEAR, n):
         return error
-    order = np.argsort(X, axis=0, kind="stable")
-    below = np.cumsum(weight[order], axis=0) / weight.sum()
-    low, high = (
-        X[order[(below < share).sum(axis=0).clip(max=n - 1), np.arange(d)], np.arange(d)]
-        for share in (0.05, 0.95)
-    )
+    if (weight == weight[0]).all():
+        ends = np.searchsorted(np.arange(1.0, n + 1.0) / n, (0.05, 0.95))
+        low, high = np.ascontiguousarray(np.partition(X.T, ends, axis=1)[:, ends].T)
+    else:
+        order = np.argsort(X, axis=0, kind="stable")
+        below = np.cumsum(weight[order], axis=0) / weight.sum()
+        low, high = (
+            X[order[(below < share).sum(axis=0).clip(max=n - 1), np.arange(d)], np.arange(d)]
+            for share in (0.05, 0.95)
+        )
     X = np.clip(X, low, high) - low
     X /= np.where(high > low, high - low, 1.0)
     used = np.flatnonzero(high > low)
