@@ -291,8 +291,8 @@ class PenalizedCut(FitMixin, BaseEstimator):
         length = LinkDescription(graph)
         if self.lam == "plateau":
             # the clusters of the widest plateau, from which the cut descends once more
-            lams, clusterings = penalty_chain(self, graph, start)
-            self.path_ = path = Clusterings(graph, clusterings, length, lams).widest(log=True)
+            lams, path = self._widest(graph, start, length)
+            self.path_ = path
             if path.best is None:
                 lam = float(lams[-1])
                 labels = path.labels(path.at(lam))
@@ -314,12 +314,13 @@ class PenalizedCut(FitMixin, BaseEstimator):
         best = min(sorted(shortest), key=lambda k: shortest[k].length)
         labels = shortest[best].labels
         if links_neighbors(graph, labels):
+            # any cut of a body of points shortens the description: pieces of one are united
             united = CutClustering.of(graph, unite(graph, labels, length.scale), length)
             best, labels = united.n_clusters, united.labels
             shortest[best] = united
         elif best == graph.components[0] and graph.indices.size and len(graph) <= DOUBTED_NODES:
-            lams, clusterings = penalty_chain(self, graph, start)
-            wide = Clusterings(graph, clusterings, length, lams).widest(log=True).best
+            # communities that are too few, or too small, for the description to be shorter
+            wide = self._widest(graph, start, length)[1].best
             if wide is not None:
                 warnings.warn(
                     f"the number of clusters, {best}, is not clear: no groups make the links "
@@ -331,6 +332,11 @@ class PenalizedCut(FitMixin, BaseEstimator):
         lam = lam_between(graph, labels, self.cut)
         self.path_ = Clusterings(graph, shortest.values(), length).chosen(best, lam)
         return CutDescent(self, graph, lam, None).run("multilevel", labels), lam
+
+    def _widest(self, graph, start, length):
+        """Penalties, and the CutPath over these with the middle of the widest range."""
+        lams, clusterings = penalty_chain(self, graph, start)
+        return lams, Clusterings(graph, clusterings, length, lams).widest(log=True)
 
     def _exactly(self, graph, shortest, number, length):
         """CutDescent with ``number`` clusters, and a penalty for them; sets ``path_``."""

@@ -51,9 +51,10 @@ class TableBoundaries:
             sweep = self._sweep(rows, centers)
             sweep.labels[:] = labels[rows]
             without.append(sweep.present_sums(k).centers(sweep.measure))
+        without = np.array(without)
 
         def between(a, b):
-            return self._boundary(labels, np.array(without)[:, [a, b]], a, b)
+            return self._boundary(labels, without[:, [a, b]], a, b)
 
         return support_of(pairs_that_touch(contacts)[0], sizes, between, least)
 

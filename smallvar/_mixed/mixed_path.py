@@ -430,11 +430,12 @@ class MixedMergePath(MixedPath):
         """The measure, with the variances of the clusters chosen."""
         return self._measure
 
-    def trust(self, confidence):
-        """Set the confidence in the number chosen; the others share the rest by their criteria."""
+    def trust(self, confidence, most):
+        """Set the confidence in the number chosen; others up to ``most`` share the rest."""
         i = int(np.searchsorted(self.counts, self.best))
+        values = np.where(self.counts <= most, self.criterion, np.inf)
         self.confidence = confidence
-        self.confidences = shares(self.criterion, i, confidence, self.tie)
+        self.confidences = shares(values, i, confidence, self.tie)
 
     def labels_of(self, numbers, codes):
         """Labels of packed rows by the centers of the number chosen."""

@@ -105,7 +105,7 @@ def _find_path(problem, rng, init, wanted=None):
         if number != best.k:
             best = next(c for c in clusterings if c.k == number)
             path = _path_of(problem, clusterings, best, descent)
-        path.trust(confidence)
+        path.trust(confidence, problem.most)
     _tell(callback, "path", descent, clusterings, best)
     return path
 

@@ -195,8 +195,7 @@ class ClusterRows:
         """The weights of the rows of two clusters, those of a first; None without weights."""
         if self.weight is None:
             return None
-        first, last = self.first[[a, b]], self.first[[a + 1, b + 1]]
-        return np.concatenate([self.weight[slice(*ends)] for ends in zip(first, last, strict=True)])
+        return np.concatenate([self.weight[self.first[c] : self.first[c + 1]] for c in (a, b)])
 
     def rows_of(self, cluster):
         """Rows of a cluster, in their order."""

@@ -86,6 +86,7 @@ class BoundaryTable:
                 f"{self.valley[i]:.2f}",
             )
             lines.append((pair, *numbers, str(self.verdict[i])))
+        # the verdict, the last column, stands left and needs no width
         widths = [max(len(line[j]) for line in lines) for j in range(5)]
         text = [
             "  ".join([line[0].ljust(widths[0]), *(map(str.rjust, line[1:5], widths[1:])), line[5]])

@@ -22,6 +22,7 @@ def envelope(counts, errors, least=0.0):
     """
     K, errors = np.asarray(counts, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     low, high = np.full(len(K), least), np.full(len(K), np.inf)
+    # each number is compared with all others: a block at a time, as that makes a square matrix
     for start in range(0, len(K), COUNTS_AT_ONCE):
         rows = slice(start, start + COUNTS_AT_ONCE)
         gap = K - K[rows, None]
@@ -66,6 +67,7 @@ _explained = functools.cache(get_type_hints)
 def as_seen_by_users(path):
     """The path without what its search needs: of the class that its own class extends."""
     kind = type(path).__base__
+    # no __init__: all that users see has been computed
     seen, names = object.__new__(kind), _explained(kind)
     vars(seen).update({n: v for n, v in vars(path).items() if n.startswith("_") or n in names})
     return seen

@@ -85,6 +85,7 @@ class PathProblem:
         if self.number is not None:
             distinct = count_distinct(sample.plain.X)
             if distinct < self.number:
+                # too few of these rows differ: of more rows, or of all, enough may
                 if size < self.n:
                     return self.sample(4 * size, rng)
                 check_distinct(distinct, self.number)
@@ -282,7 +283,7 @@ class Sample:
             left -= swept
             moving = dropped is not None
             self._open_farthest(len(centers))
-        if not left > 0:
+        if not left > 0:  # centers have moved since the last assignment
             sweep.assign()
         if sweep.k < len(centers):  # as many rows are too near to each other to be told apart
             return centers, self.error_of(centers)
@@ -293,6 +294,7 @@ class Sample:
         sweep, weight, k = self.plain.sweep, self.plain.weight, self.plain.sweep.k
         while sweep.k < size:
             distance = sweep.assigned_distances()
+            # a row that differs from its center by rounding only is no cluster of its own
             distance[distance <= self.plain.frame.rounding] = 0.0
             row = int((distance if weight is None else weight * distance).argmax())
             if not distance[row] > 0.0:
