@@ -111,12 +111,13 @@ def test_well_separated_is_sure_and_overlapping_is_not():
 
 
 @pytest.mark.parametrize("divergence", ["kl", "itakura_saito"])
-def test_no_confidence_for_other_divergences(divergence):
-    X = FIVE - FIVE.min() + 1.0
+def test_confidence_by_divergences(divergence):
+    rng, X = np.random.default_rng(0), 10.0 * np.exp(0.2 * FIVE)
+    one = np.exp(0.3 * rng.normal(size=(900, 5)) @ rng.normal(size=(5, 5)))  # dependent, skewed
     found, model = unclear(lambda: BregmanDPMeans(divergence=divergence, random_state=0).fit(X))
-    assert not found
-    assert np.isnan(model.path_.confidence)
-    assert np.all(np.isnan(model.path_.confidences))
+    assert not found and model.n_clusters_ == 5 and model.path_.confidence > 0.8
+    _, model = unclear(lambda: BregmanDPMeans(divergence=divergence, random_state=0).fit(one))
+    assert model.n_clusters_ == 1 and model.path_.confidence < 0.8
 
 
 @pytest.mark.parametrize("name", ["iris", "cancer"])

@@ -14,10 +14,11 @@ from twins import mixed as twin
 from smallvar import BregmanDPMeans, DPMeans, MixedDPMeans, UnclearNumberWarning
 from smallvar._mixed.columns import pack, weighted_columns
 from smallvar._mixed.measure import MixedSweep, measure_of, sums_of, variances
-from smallvar._mixed.mixed_boundaries import FOLDS, LEAST_TOLD, QUARTILES, TableBoundaries
+from smallvar._mixed.mixed_boundaries import TableBoundaries
 from smallvar._mixed.mixed_path import POOLED_ROWS, VARIANCE_PRICE, MixedCriterion
 from smallvar._mixed.single import _student
 from smallvar._selection.boundary import boundary_along
+from smallvar._selection.cost_boundaries import FOLDS, LEAST_TOLD, QUARTILES
 
 KINDS = ("normal", "ordered", "poisson", "exponential", "bernoulli", "categorical")
 LETTERS = np.array(list("abcdefgh"))
@@ -840,7 +841,7 @@ def test_boundaries_equal_twin(gaps, monkeypatch):
 
     searched = SimpleNamespace(found=path._centers.get, beside={}.get, measure=path._measure)
     rows = SimpleNamespace(n=300, numbers=X, codes=np.empty((300, 0), dtype=np.int16), weight=None)
-    assert Recorded(searched, rows).support(3) > 0.8
+    assert Recorded(searched, rows).support_at(3) > 0.8
     for pair, (labels, boundary) in found.items():
         places = places_by_twin(path, X, labels, pair)
         np.testing.assert_allclose(boundary.counts.sum(), len(places))

@@ -109,7 +109,15 @@ LAYERS = {
     ),
     "_selection": (
         *("columns", "scale", "confidence", "components", "criterion"),
-        *("own_shapes", "column_selection", "boundary", "boundaries", "touching", "boundary_table"),
+        *(
+            "own_shapes",
+            "column_selection",
+            "boundary",
+            "boundaries",
+            "touching",
+            "cost_boundaries",
+            "boundary_table",
+        ),
         *("representatives", "described"),
         *("envelope", "descent", "sample", "least_size", "cluster_path", "sphere", "best_number"),
         *("share", "search", "path", "penalty", "pieces"),

@@ -13,8 +13,10 @@ from scipy.special import digamma, gammaln, xlogy
 
 from smallvar._centers.divergence import DivergenceSweep, Reference, SumsFrame, nearest_centers
 from smallvar._selection.columns import recorded
+from smallvar._selection.cost_boundaries import CostBoundaries, few_valued
 from smallvar._selection.descent import MergeDescent
 from smallvar._sweeps.divergence_merge import merge_cheapest
+from smallvar._sweeps.divergences import summands
 
 # absolute bounds for the gamma law: of the mean divergence to which its shape is fitted, and of the
 # shape
@@ -122,6 +124,7 @@ class _FamilyCriterion:
         if not rule.has_shape and not self.whole:
             self._read_fractions(X, weight)
         self.tie = self.price = 2.0 * np.log(self.distinct)
+        self.price_of_cluster = self.price * (self.d + 1)
 
     def _read_fractions(self, X, weight):
         """Set the numbers of distinct rows and of directions, and the least mean of 2 D.
@@ -193,6 +196,36 @@ class _FamilyCriterion:
         return V + self.price * (K * (self.d + 1) - 1), None, error
 
 
+class DivergenceBoundaries(CostBoundaries):
+    """The boundaries between clusters of a path by a divergence, by rows of its sample."""
+
+    def __init__(self, rule, path, sample):
+        X, weight = sample.descent.X, sample.descent.weight
+        super().__init__(len(X), weight)
+        self.rule, self.path, self.X = rule, path, X[self.some].astype(np.float64)
+        self.few = few_valued(self.X)
+
+    def support_at(self, k, least=0.0):
+        """The support of k clusters of the path."""
+        return self.support(self.path.found(k)[:, self.path.varying], least)
+
+    def costs(self, centers):
+        """What each row costs at each center."""
+        return np.column_stack([self.rule.between(self.X, center) for center in centers])
+
+    def means(self, used, labels, k):
+        """Means of the rows in a mask."""
+        members = (labels == np.arange(k)[:, None]) * (self.weight * used)
+        return members @ self.X / np.maximum(members.sum(axis=1, keepdims=True), SMALLEST_MEAN)
+
+    def cell_costs(self, rows, centers):
+        """What each cell of some rows costs, at a center for each."""
+        cost = summands(self.rule.kind, self.X[rows], centers)
+        # a count is infinitely far from a mean of 0
+        finite = np.where(np.isfinite(cost), cost, 0.0).max(axis=0)
+        return np.minimum(np.where(np.isnan(cost), np.inf, cost), finite)
+
+
 class Family:
     """The divergence of a merge path: called, it returns the criterion and the descent."""
 
@@ -204,6 +237,10 @@ class Family:
         reference = Reference(self.rule, X, frame.mean, frame)
         sweep = _DivergenceMergeSweep(self.rule, X, weight, None, reference, n_threads)
         return _FamilyCriterion(self.rule, X, weight, sweep), MergeDescent(frame, sweep)
+
+    def boundaries(self, path, sample):
+        """The boundaries between the clusters of a path."""
+        return DivergenceBoundaries(self.rule, path, sample)
 
     def labels(self, X, centers):
         """Labels of the nearest centers."""

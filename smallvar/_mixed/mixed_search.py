@@ -101,7 +101,7 @@ def _find_path(problem, rng, init, wanted=None):
     path = _path_of(problem, clusterings, best, descent)
     if problem.free and best.k > 1:
         boundaries = TableBoundaries(path, descent)
-        number, confidence = number_by_support(path, boundaries.support, may_be_one=True)
+        number, confidence = number_by_support(path, boundaries.support_at, may_be_one=True)
         if number != best.k:
             best = next(c for c in clusterings if c.k == number)
             path = _path_of(problem, clusterings, best, descent)

@@ -3,7 +3,7 @@
 from functools import partial
 
 from smallvar._selection.sphere import directions, sharpest
-from smallvar._selection.touching import number_by_boundaries
+from smallvar._selection.touching import number_by_boundaries, number_by_support
 
 
 def best_clustering(problem, clusterings, criterion):
@@ -48,8 +48,12 @@ def labels_of(path, sample, k):
     return sample.plain.sweep.labels
 
 
-def choose_by_boundaries(path, sample, most, transform):
+def choose_by_boundaries(path, sample, most, transform, family):
     """Choose the number of clusters of a path again by the evidence of boundaries."""
-    plain = sample.plain
-    rows = plain.X, plain.weight, transform, sample.criterion.step
-    path.choose(*number_by_boundaries(path, most, partial(labels_of, path, sample), *rows))
+    if hasattr(family, "boundaries"):
+        support_at = family.boundaries(path, sample).support_at
+        path.choose(*number_by_support(path, support_at, may_be_one=True))
+        return
+    plain, labels_at = sample.plain, partial(labels_of, path, sample)
+    rows, step = (plain.X, plain.weight, transform), getattr(sample.criterion, "step", None)
+    path.choose(*number_by_boundaries(path, most, labels_at, *rows, step))

@@ -290,9 +290,14 @@ def count_without_gap(X, weight, labels, k, n_threads=1):
 
 def _histogram(rows, a, b):
     """Edges and counts of the rows of two clusters that face each other, by their places."""
+    return histogram_of(*_facing_places(rows, a, b)[:2])
+
+
+def _facing_places(rows, a, b, step=None):
+    """Places and weights of the rows of two clusters that face each other; length of a step."""
     facing = np.concatenate([rows.facing(a, b), rows.facing(b, a)]).astype(bool)
-    weight = rows.weight_of(a, b)
-    return histogram_of(rows.places(a, b)[0][facing], None if weight is None else weight[facing])
+    (places, length), weight = rows.places(a, b, step), rows.weight_of(a, b)
+    return places[facing], None if weight is None else weight[facing], length
 
 
 def boundary_between(X, weight, labels, a, b, step=None):
@@ -308,10 +313,15 @@ def boundary_between(X, weight, labels, a, b, step=None):
     return boundary_of(ClusterRows(X, weight, number, 2), 0, 1, step)
 
 
-def boundary_of(rows, a, b, step=None):
-    """The Boundary between clusters a and b of ClusterRows, see ``boundary_between``."""
+def boundary_of(rows, a, b, step=None, facing=False):
+    """The Boundary between clusters a and b of ClusterRows, see ``boundary_between``.
+
+    Of all rows of both, or of those ``facing`` each other.
+    """
     if not rows.sizes[[a, b]].all():
         return NOTHING
+    if facing:
+        return boundary_along(*_facing_places(rows, a, b, step))
     places, length = rows.places(a, b, step)
     return boundary_along(places, rows.weight_of(a, b), length)
 

@@ -64,8 +64,8 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
         How likely this number is right, from 0 to 1, judged by data sets whose number is known: by
         the range of its penalties, how far the next best number is behind, and the evidence of
         boundaries between clusters. For a single cluster above .5 only where rows on both sides of
-        the best boundary look like one body. NaN where the number or the penalty was given, and for
-        divergences other than squared distances. At most .5 where few columns decide: ``wide``.
+        the best boundary look like one body. NaN where the number or the penalty was given. At most
+        .5 where few columns decide: ``wide``.
     confidences : ndarray of shape (n_path,), float64
         The confidence in every number; what ``confidence`` leaves is shared by the criterion.
     few_valued, skewed : ndarray of intp
@@ -381,7 +381,7 @@ class MergePath(ClusterPath):
         clusterings, ranges = self._clusterings, self._ranges
         self._rows = sample.rows
         given = not problem.lam is problem.number is None
-        if given or problem.of_divergence or len(clusterings) == 1:
+        if given or len(clusterings) == 1:
             return
         i = int(np.searchsorted(self.counts, self.best))
         # by errors in the metric of the descent, and by those in the metric of the rows

@@ -130,8 +130,8 @@ def find_path(
         to_metric = in_metric and metric is not None and sample.raw is None
         one = len(path.counts) == 1
         unsure = not (one or is_sure(path, SURER_CONFIDENCE))
-        if gaps and transform is not None and unsure:
-            choose_by_boundaries(path, sample, most, transform)
+        if gaps and free and unsure and not (family is squared_euclidean and transform is None):
+            choose_by_boundaries(path, sample, most, transform, family)
         rare = free and X.shape[1] >= FEWEST_WORDS and mostly_zero(X)
         path.finish(_wide(path, sample) if family is squared_euclidean else NONE_WIDE, rare)
         if not to_metric:

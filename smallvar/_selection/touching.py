@@ -36,16 +36,18 @@ ONE_BODY_SUPPORT, SOME_SUPPORT = 0.5, 2 / 3
 LEAST_SUPPORT = 0.5
 
 
-def support(X, weight, labels, k, step=None, least=0.0):
+def support(X, weight, labels, k, step=None, least=0.0, facing=False):
     """How far clusters of rows are apart from their neighbors; see ``support_of``.
 
-    NaN where nothing can be said; ``step`` is as in ``boundary_between``.
+    NaN where nothing can be said; ``step`` and ``facing`` are as in ``boundary_of``.
     """
     sizes = np.bincount(labels, minlength=k)
     if not sizes.all():  # equal rows: sweeps have ended with fewer clusters
         return np.nan
     rows = ClusterRows(X, weight, labels, k)
-    return support_of(touching(rows)[0], sizes, partial(boundary_of, rows, step=step), least)
+    pairs = touching(rows)[0]
+    rows.meet(pairs)
+    return support_of(pairs, sizes, partial(boundary_of, rows, step=step, facing=facing), least)
 
 
 def support_of(pairs, sizes, between, least=0.0):
@@ -83,7 +85,7 @@ def evidence_of_two(X, weight, labels, transform, step=None):
     """
     steps = [None] if step is None or not step.any() else [None, step]
     found = [boundary_between(X, weight, labels, 0, 1, step=h) for h in steps]
-    if transform.columns:
+    if transform is not None and transform.columns:
         found.append(boundary_between(transform(X)[0], weight, labels, 0, 1))
     return min(b.evidence / b.dispersion if b.evidence > 0.0 else b.evidence for b in found)
 
@@ -92,7 +94,8 @@ def number_by_boundaries(path, most, labels_at, X, weight, transform, step=None)
     """The number of clusters and the confidence in it, of a path that is not sure of its number.
 
     ``labels_at`` returns labels of the rows X for a number on the path; ``most`` is the largest
-    number allowed, None: any.
+    number allowed, None: any; ``transform`` is None for directions, whose density knows no skewed
+    bodies.
     """
     best, p = path.best, path.confidence
     if best == 1:
@@ -108,17 +111,17 @@ def number_by_boundaries(path, most, labels_at, X, weight, transform, step=None)
         return 1, min(one, CLEAR_CONFIDENCE)
 
     def support_at(k, least=0.0):
-        return support(X, weight, labels_at(k), k, step, least)
+        return support(X, weight, labels_at(k), k, step, least, facing=transform is None)
 
-    return number_by_support(path, support_at)
+    return number_by_support(path, support_at, may_be_one=transform is None)
 
 
 def number_by_support(path, support_at, may_be_one=False):
     """The number of clusters and the confidence in it, of a path whose number is not 1.
 
     ``support_at(k, least)`` is the support of k clusters of the path. The number may become 1 where
-    the criterion takes columns to be independent within clusters, so that one body whose columns
-    depend on each other is cut finer and finer: if these clusters have no more support than
+    the criterion knows no skewed bodies, or takes columns to be independent within clusters, so
+    that one body is cut finer and finer: if these clusters have no more support than
     SOME_SUPPORT, and the best two look like one body.
     """
     best, p = path.best, path.confidence
