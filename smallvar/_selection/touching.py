@@ -14,11 +14,12 @@ from functools import partial
 import numpy as np
 
 from smallvar._selection.boundaries import ClusterRows, boundary_between, boundary_of, touching
-from smallvar._selection.boundary import SHARES
 from smallvar._selection.confidence import CLEAR_CONFIDENCE
 
 LEAST_EVIDENCE = 3.0  # nats
 BOUNDARIES, JUDGED = 2, 48  # boundaries of a cluster, and clusters, by which support is judged
+# rows of a cluster: with fewer, evidence hardly reaches LEAST_EVIDENCE, however wide the gap
+JUDGED_ROWS = 10
 REAL = 0.95  # support of clusters whose boundaries are gaps
 # of what the criterion of the number with the lowest one is below that of a single cluster: a
 # smaller number must keep this share
@@ -63,7 +64,7 @@ def support_of(pairs, sizes, between, least=0.0):
     judged = np.unique(np.linspace(0, k - 1, JUDGED).astype(int)) if k > JUDGED else range(k)
     left, lowest = dict.fromkeys(judged, BOUNDARIES), {}
     for a, b in pairs.tolist():
-        own = [c for c in (a, b) if left.get(c, 0) and min(sizes[a], sizes[b]) >= SHARES]
+        own = [c for c in (a, b) if left.get(c, 0) and min(sizes[a], sizes[b]) >= JUDGED_ROWS]
         if not own:
             continue
         boundary = between(a, b)
