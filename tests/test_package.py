@@ -119,8 +119,8 @@ LAYERS = {
             "boundary_table",
         ),
         *("representatives", "described"),
-        *("envelope", "descent", "sample", "least_size", "cluster_path", "sphere", "best_number"),
-        *("share", "search", "path", "penalty", "pieces"),
+        *("envelope", "descent", "sample", "least_size", "cluster_path", "sphere"),
+        *("search", "path", "penalty", "pieces"),
     ),
     "_centers": (
         *(

@@ -749,7 +749,7 @@ def test_centers_beyond_room_are_not_kept(monkeypatch):
 def test_larger_samples_of_many_columns(d, numbers, expected, best, monkeypatch):
     sizes = []
 
-    def find(search, size, above=0):
+    def find(search, problem, size, above=0):
         sizes.append(size)
         number = numbers[size]
         path = SimpleNamespace(best=number, value_per_row=-size)
@@ -757,8 +757,8 @@ def test_larger_samples_of_many_columns(d, numbers, expected, best, monkeypatch)
 
     monkeypatch.setattr(search_module, "_find_from", find)
     problem = PathProblem(np.broadcast_to(np.arange(d) % 2.0, (30_000, d)), None, 1)
-    search = search_module.PathSearch(problem, np.random.RandomState(0), None, False, None, None)
-    assert search_module._find(search).path.best == best
+    search = search_module.PathSearch(None, None, False, None, None)
+    assert search_module._find(search, problem).path.best == best
     assert sizes == expected
 
 

@@ -236,7 +236,7 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
                 centers, error[i] = sample.fixed_point(centers)
                 if not error[i] < least:  # begin again, from fewer clusters and the farthest rows
                     fewer = all_centers[int(self.counts[lowest])][:, varying]
-                    centers, error[i] = sample.fixed_point(sample.grown(fewer, k))
+                    centers, error[i] = sample.fixed_point(fewer, k)
                 all_centers[k] = whole(centers)
             if error[i] < least:
                 lowest = i

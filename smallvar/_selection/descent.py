@@ -14,8 +14,6 @@ from smallvar._sweeps.merge import MergeSweep
 # for each cluster, and if a sweep takes more than PROJECTED multiplications. PROJECTED_ROWS rows
 # are projected at a time.
 COLUMNS_A_CLUSTER, PROJECTED, PROJECTED_ROWS = 8, 1 << 26, 512
-# Sweeps to a fixed point, beside those that open clusters: more than needed by rows that stay.
-MOST_SWEEPS = 10_000
 
 
 class MergeDescent:
@@ -109,28 +107,6 @@ class MergeDescent:
         k, by_squares = self.sweep.k, isinstance(self.sweep, MergeSweep)
         if by_squares and COLUMNS_A_CLUSTER * k <= d and n * k * d > PROJECTED:
             self.projected = Projected(self)
-
-    def grow(self, centers, number):
-        """Run Lloyd sweeps from these centers to a fixed point with ``number`` clusters.
-
-        While there are fewer, each sweep opens a cluster at the row farthest from its center. The
-        tree does not change.
-        """
-        sweep = self.sweep
-        sweep.start(np.ascontiguousarray(centers, dtype=np.float64))
-        for _ in range(number + MOST_SWEEPS):
-            before = sweep.k
-            sweep.seek_farthest(0.0, before < number)
-            sweep.assign()
-            if before < number:
-                sweep.open_farthest()
-            if sweep.needs_float64:
-                sweep.use_float64()
-            if not (sweep.moved() or sweep.k > before):
-                break
-            sweep.move_centers()
-        sweep.seek_farthest(0.0, False)
-        check_reached(sweep.k, number)
 
     def _drop(self, remap, centers):
         """Record clusters that became empty as mergers with the nearest one, at no cost.

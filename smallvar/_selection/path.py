@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,11 +18,6 @@ from smallvar._core.validation import (
     check_verbose,
     check_weights,
 )
-from smallvar._selection.best_number import (
-    best_clustering,
-    choose_by_boundaries,
-    labels_of,
-)
 from smallvar._selection.cluster_path import ClusterPath, MergePath
 from smallvar._selection.column_selection import differing_columns, selection_price
 from smallvar._selection.columns import BLOCK_ROWS, PowerTransform
@@ -31,14 +27,17 @@ from smallvar._selection.sample import DENSE_BYTES, PathClustering, PathProblem,
 from smallvar._selection.scale import FEWEST_WORDS, NONE_WIDE, mostly_zero, wide_columns
 from smallvar._selection.search import (
     COARSE_PATH_ROWS,
+    SELECTED,
     SURER_CONFIDENCE,
+    TRANSFORMED,
     PathSearch,
+    best_clustering,
     find_in_metrics,
     fine_rows,
     is_sure,
     judge,
 )
-from smallvar._selection.share import SELECTED, TRANSFORMED, Share
+from smallvar._selection.touching import number_by_boundaries, number_by_support
 
 # of the error of a single cluster: columns that make up less of it hide no clusters
 NOISE_SHARE = 1 / 2
@@ -114,56 +113,69 @@ def find_path(
         single = PathClustering(1, problem.constant[None], criterion=0.0, error=0.0)
         return MergePath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread(min(X.shape[0], BLOCK_ROWS), X.shape[1]):
-        search = PathSearch(problem, rng, init, rough, coarse_rows, callback)
-        free = lam is init is number is None and not rough
+        free = problem.free and init is None and not rough
+        by_squares = family is squared_euclidean
         # the search is all of the fit but for its sweeps
-        if free and select and not in_metric and family is squared_euclidean:
-            search.share = Share(X.shape[0])
-        found, transform = find_in_metrics(search), None
-        if transforms and family is squared_euclidean and free:
-            found, transform = _find_in_other_rows(search, found, select)
+        told = X.shape[0] if free and select and not in_metric and by_squares else None
+        search = PathSearch(rng, init, rough, coarse_rows, callback, told)
+        found, transform = find_in_metrics(search, problem), None
+        if transforms and by_squares and free:
+            found, transform = _find_in_other_rows(search, problem, found, select)
         if least is not None:
-            found = _with_least_size(search, found, (most, number))
+            found = _with_least_size(search, problem, found, (most, number))
             if found is None:
                 return None
         path, sample, metric = found.path, found.sample, found.metric
-        to_metric = in_metric and metric is not None and sample.raw is None
-        one = len(path.counts) == 1
-        unsure = not (one or is_sure(path, SURER_CONFIDENCE))
-        if gaps and free and unsure and not (family is squared_euclidean and transform is None):
-            choose_by_boundaries(path, sample, most, transform, family)
+        unsure = len(path.counts) > 1 and not is_sure(path, SURER_CONFIDENCE)
+        if gaps and free and unsure and not (by_squares and transform is None):
+            _choose_by_boundaries(path, sample, most, transform, family)
         rare = free and X.shape[1] >= FEWEST_WORDS and mostly_zero(X)
-        path.finish(_wide(path, sample) if family is squared_euclidean else NONE_WIDE, rare)
-        if not to_metric:
+        path.finish(_wide(path, sample) if by_squares else NONE_WIDE, rare)
+        if metric is None or not in_metric or sample.raw is not None:
             path.improve(sample, found.plain)
-        if not to_metric:
             return path
         # the metric of all columns: constant ones have the factor 0
-        varying = found.path.varying
         matrix, origin = np.zeros((X.shape[1], metric.matrix.shape[1])), problem.constant.copy()
-        matrix[varying], origin[varying] = metric.matrix, metric.origin
+        matrix[path.varying], origin[path.varying] = metric.matrix, metric.origin
         return path.in_metric(Metric(matrix, origin), X, weight, sample)
+
+
+def _labels(path, sample, k):
+    """Labels of the rows of the sample by k clusters of the path, at their fixed point."""
+    centers = path.found(k)[:, path.varying]
+    as_it_is = k == path.best or path.stays
+    sample.error_of(centers) if as_it_is else sample.fixed_point(centers)
+    return sample.plain.sweep.labels
+
+
+def _choose_by_boundaries(path, sample, most, transform, family):
+    """Choose the number of clusters of a path again by the evidence of boundaries."""
+    if hasattr(family, "boundaries"):
+        support_at = family.boundaries(path, sample).support_at
+        path.choose(*number_by_support(path, support_at, may_be_one=True))
+        return
+    plain, labels_at = sample.plain, partial(_labels, path, sample)
+    rows, step = (plain.X, plain.weight, transform), getattr(sample.criterion, "step", None)
+    path.choose(*number_by_boundaries(path, most, labels_at, *rows, step))
 
 
 def _wide(path, sample):
     """The wide columns of the rows of a sample."""
-    plain = sample.plain
-    wide = wide_columns(plain.X, plain.weight, sample.rows is None)
+    rows = sample.plain.X, sample.plain.weight, sample.rows is None
+    wide = wide_columns(*rows)
     if len(wide.columns) and path.best > 1:
-        labels = labels_of(path, sample, path.best)
-        wide = wide_columns(plain.X, plain.weight, sample.rows is None, labels)
+        wide = wide_columns(*rows, _labels(path, sample, path.best))
     return wide._replace(columns=np.flatnonzero(path.varying)[wide.columns])
 
 
-def _find_in_other_rows(search, found, select):
+def _find_in_other_rows(search, problem, found, select):
     """The path of transformed rows, or of some columns, if it describes the rows better."""
-    problem, plain = search.problem, found.sample.plain
     few_valued = found.sample.criterion.few_valued
-    transform = PowerTransform(plain.X, plain.weight)
+    transform = PowerTransform(found.sample.plain.X, found.sample.plain.weight)
     if not is_sure(found.path) and transform.columns:
         search.begin(TRANSFORMED)
         problem.transform = transform
-        new = find_in_metrics(search, compared=True)
+        new = find_in_metrics(search, problem, compared=True)
         # densities compare only if they are of equally many directions
         same = new.sample.criterion.rank == found.sample.criterion.rank
         if same and new.path.value_per_row < found.path.value_per_row and new.path.plausible:
@@ -172,33 +184,32 @@ def _find_in_other_rows(search, found, select):
             problem.transform = None
     if select:
         search.begin(SELECTED)
-        found = _find_in_columns(search, found)
+        found = _find_in_columns(search, problem, found)
     problem.transform = None
-    columns, path = np.flatnonzero(problem.varying), found.path
-    path.set_skewed(columns, transform)
-    path.few_valued = columns[few_valued]
+    columns = np.flatnonzero(problem.varying)
+    found.path.set_skewed(columns, transform)
+    found.path.few_valued = columns[few_valued]
     return found, transform
 
 
-def _with_least_size(search, found, bounds):
+def _with_least_size(search, problem, found, bounds):
     """The path of clusters that have the least weight; None if it has none of the given number.
 
     ``bounds`` are the largest number of clusters, and the number that is given.
     """
-    large = LargeClusterings(found.path, found.sample, search.problem.least)
+    large = LargeClusterings(found.path, found.sample, problem.least)
     path = large.chosen(bounds, best_clustering)
     if path is None:
-        if search.problem.number is None:
+        if problem.number is None:
             return None
         # some of the clusters around this number are too small: from many to one, with all steps
-        problem = copy(search.problem)
+        problem = copy(problem)
         problem.number = None
-        search = search.of(problem)
-        return _with_least_size(search, find_in_metrics(search), bounds)
+        return _with_least_size(search, problem, find_in_metrics(search, problem), bounds)
     own = large.own(path.best)
     if path.best == path.counts[-1] and bounds[1] is None and own is not None:
         # rows far away have been apart on the whole way: a path of the others has more clusters
-        rest = find_in_metrics(search.of(search.problem.of_rows(found.sample.rows, own)))
+        rest = find_in_metrics(search, problem.of_rows(found.sample.rows, own))
         large.add(rest.path, path.best)
         path = large.chosen(bounds, best_clustering)
     if bounds[1] is None and not is_sure(path, SURER_CONFIDENCE):
@@ -206,7 +217,7 @@ def _with_least_size(search, found, bounds):
     return replace(found, path=path)
 
 
-def _find_in_columns(search, found):
+def _find_in_columns(search, problem, found):
     """The path of some columns, if clusters in these describe the rows better.
 
     Columns are selected by the clusterings of the path, and then by those found in them.
@@ -221,10 +232,10 @@ def _find_in_columns(search, found):
         if any(np.array_equal(selected, before) for before in tried):
             break
         tried.append(selected)
-        problem = search.problem.in_columns(selected)
-        if problem.noise_error < NOISE_SHARE * whole.found_error[0]:
+        fewer = problem.in_columns(selected)
+        if fewer.noise_error < NOISE_SHARE * whole.found_error[0]:
             break
-        new = find_in_metrics(search.of(problem), compared=True)
+        new = find_in_metrics(search, fewer, compared=True)
         path, same = new.path, new.sample.criterion.rank == len(selected)
         # the clusters, not the division of columns, must be what describes the rows better
         price = selection_price(len(selected), d - len(selected)) / criterion.distinct

@@ -34,6 +34,8 @@ class PathProblem:
     or exactly this ``number`` of them.
     """
 
+    noise_error, noise_transform = 0.0, None
+
     def __init__(
         self, X, weight, n_threads, family=squared_euclidean, lam=None, most=None, number=None
     ):
@@ -48,32 +50,32 @@ class PathProblem:
         self._leave_filled_out()
         self.n = X.shape[0] if self.rows is None else len(self.rows)
         self.total = float(X.shape[0] if weight is None else weight.sum())
-        low, high = column_range(X, weight, n_threads)
-        self.varying = low < high
-        self.constant = low
-        # columns in which all clusters have the mean of the rows, and the error there
-        self.noise, self.noise_error = np.empty(0, dtype=np.intp), 0.0
-        self.noise_transform = None
+        self.constant, high = column_range(X, weight, n_threads)
+        self.varying = self.constant < high
+        # columns in which all clusters have the mean of the rows
+        self.noise = np.empty(0, dtype=np.intp)
+
+    @property
+    def free(self):
+        """Whether neither the penalty nor the number of clusters is given."""
+        return self.lam is self.number is None
+
+    @property
+    def free_by_squares(self):
+        """Whether neither is given, and distances are squared ones."""
+        return self.free and self.family is squared_euclidean
 
     def _leave_filled_out(self):
         """Leave rows out that have a value filled in, if that leaves most of them."""
-        if (
-            issparse(self.X)
-            or self.family is not squared_euclidean
-            or not self.lam is self.number is None
-        ):
+        if issparse(self.X) or not self.free_by_squares:
             return
-        if self.rows is None:
-            filled = filled_values(self.X, self.weight)
-        else:
-            spaced_rows = spaced(self.rows)
-            filled = filled_values(self.X[spaced_rows], self.weight[spaced_rows])
-        if not filled:
-            return
-        used = np.ones(self.X.shape[0], dtype=bool) if self.weight is None else self.weight > 0.0
-        kept = used & ~rows_filled(self.X, filled)
-        if kept.sum() > 0.5 * used.sum():
-            self.rows = np.flatnonzero(kept)
+        some = slice(None) if self.rows is None else spaced(self.rows)
+        filled = filled_values(self.X[some], None if self.weight is None else self.weight[some])
+        if filled:
+            used = np.arange(self.X.shape[0]) if self.rows is None else self.rows
+            kept = used[~rows_filled(self.X, filled)[used]]
+            if len(kept) > 0.5 * len(used):
+                self.rows = kept
 
     def sample(self, size, rng):
         """A sample of ``size`` rows for the path; more if too few of them are distinct."""
@@ -123,13 +125,14 @@ class PathProblem:
             new.transform = self.transform.of(selected)
             new.noise_transform = self.transform.of(np.delete(np.arange(len(columns)), selected))
         new.constant = self.constant.copy()
-        weight = None if self.weight is None else self.weight[self._used]
+        used = slice(None) if self.rows is None else self.rows
+        weight = None if self.weight is None else self.weight[used]
         X = self.X.tocsc() if issparse(self.X) else self.X
         for j in new.noise:
             x = X[:, [j]].toarray()[:, 0] if issparse(X) else X[:, j]
-            x = x[self._used].astype(np.float64)
-            new.constant[j] = np.average(x, weights=weight)
-            squares = np.square(x - new.constant[j])
+            x = x[used].astype(np.float64)
+            mean = new.constant[j] = np.average(x, weights=weight)
+            squares = np.square(x - mean)
             error = squares.sum() if weight is None else weight @ squares
             new.noise_error += self.unit * float(error)
         return new
@@ -142,11 +145,6 @@ class PathProblem:
         new.n, new.least = len(new.rows), None
         new.total = float(new.n if weight is None else weight.sum())
         return new
-
-    @property
-    def _used(self):
-        """Index of the rows that take part."""
-        return slice(None) if self.rows is None else self.rows
 
     @property
     def of_divergence(self):
@@ -213,8 +211,7 @@ class Sample:
     def __init__(self, X, weight, rows, problem, others=None):
         self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
         self.share /= problem.unit
-        self.rows, self.metric, self.raw = rows, None, None
-        self.keeps_labels = problem.least is not None
+        self.problem, self.rows, self.metric, self.raw = problem, rows, None, None
         slope, plain = None, None
         if problem.transform is not None:
             plain = descent_by_squares(RowsFrame(X, weight, problem.n_threads))
@@ -237,62 +234,67 @@ class Sample:
         self.descent = descent_by_squares(frame)
         return metric(centers)
 
-    def clustering(self, evaluate, measure, labeled=False):
-        """The clustering at which the descent is now; its criterion and its error where wanted.
+    def clustering(self, evaluate=True, labeled=False):
+        """The clustering at which the descent is now, with its criterion if that is wanted.
 
         Labels are kept where ``labeled``.
         """
-        sweep = self.descent.sweep
-        assigned = sweep.labels.copy() if self.keeps_labels else None
-        error_in_metric = (
-            sweep.squared_error() if (evaluate or measure) and (self.metric or self.raw) else None
-        )
+        sweep, own_error = self.descent.sweep, None
+        assigned = sweep.labels.copy() if self.problem.least is not None else None
+        if self.metric is not None or self.raw is not None:
+            own_error = sweep.squared_error()
         if self.metric is not None:
             sweep = self.criterion.relabeled(sweep.labels, sweep.k)
         clustering = PathClustering(sweep.k, sweep.centers, assigned=assigned)
         clustering.modeled = clustering.centers
-        if evaluate and clustering.k <= max(1, self.criterion.cap):
+        evaluate = evaluate and clustering.k <= max(1, self.criterion.cap)
+        if evaluate:
             clustering.criterion, clustering.metric, error = self.criterion(sweep)
-            if labeled:
-                clustering.labels = sweep.labels.copy()
-            clustering.error = error / self.share
-        elif measure:
-            clustering.error = sweep.squared_error() / self.share
+            clustering.labels = sweep.labels.copy() if labeled else None
         if self.raw is not None:
             sweep = self.raw(sweep.labels, sweep.k)
             clustering.centers = sweep.centers
-            if evaluate or measure:
-                clustering.error = sweep.squared_error() / self.share
-        clustering.own_error = clustering.error if error_in_metric is None else error_in_metric
+        if self.raw is not None or not evaluate:
+            error = sweep.squared_error()
+        clustering.error = error / self.share
+        clustering.own_error = clustering.error if own_error is None else own_error
         return clustering
 
-    def fixed_point(self, centers):
-        """Centers at which plain sweeps from these end, as many, and the error of the nearest."""
-        sweep, left, moving = self.plain.sweep, LAST_SWEEPS, True
+    def fixed_point(self, centers, number=None):
+        """Centers at which plain sweeps from these end, and the error of the nearest.
+
+        They are as many, or the ``number`` that is given: others open at the farthest rows.
+        """
+        sweep, number, left = self.plain.sweep, number or len(centers), LAST_SWEEPS
         sweep.start(np.ascontiguousarray(centers))
-        while moving and left > 0:
+        if sweep.k < number:
+            sweep.assign()
+            self._open_farthest(number)
+            centers = sweep.centers
+        while left > 0:
             # centers that were given, or opened, move to their means whether rows have moved or not
             sweep.assign()
             if sweep.needs_float64:
                 sweep.use_float64()
             sweep.move_centers()
             left -= 1
-            if self._open_farthest(len(centers)):
+            if self._open_farthest(number):
                 continue
             swept, dropped = lloyd_sweeps(sweep, left)
             left -= swept
-            moving = dropped is not None
-            self._open_farthest(len(centers))
+            if dropped is None:
+                break
+            self._open_farthest(number)
         if not left > 0:  # centers have moved since the last assignment
             sweep.assign()
-        if sweep.k < len(centers):  # as many rows are too near to each other to be told apart
+        if sweep.k < number:  # as many rows are too near to each other to be told apart
             return centers, self.error_of(centers)
         return sweep.centers, sweep.squared_error() / self.share
 
-    def _open_farthest(self, size):
-        """Where sweeps have emptied clusters, others open at the farthest rows; whether any did."""
+    def _open_farthest(self, number):
+        """Open clusters, up to this number, at the farthest rows; returns whether any did."""
         sweep, weight, k = self.plain.sweep, self.plain.weight, self.plain.sweep.k
-        while sweep.k < size:
+        while sweep.k < number:
             distance = sweep.assigned_distances()
             # a row that differs from its center by rounding only is no cluster of its own
             distance[distance <= self.plain.frame.rounding] = 0.0
@@ -301,14 +303,6 @@ class Sample:
                 break
             sweep.seed(np.array([row]))
         return sweep.k > k
-
-    def grown(self, centers, size):
-        """These centers, and more at the rows farthest from all of them."""
-        sweep = self.plain.sweep
-        sweep.start(np.ascontiguousarray(centers))
-        sweep.assign()
-        self._open_farthest(size)
-        return sweep.centers
 
     def error_of(self, centers):
         """The error of the rows from the nearest of these centers."""

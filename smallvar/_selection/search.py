@@ -1,18 +1,16 @@
 """The search for a merge path: descents on samples of the rows, coarse and fine, in metrics."""
 
-from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smallvar._core.progress import ProgressEvent
-from smallvar._selection.best_number import best_clustering, completed
 from smallvar._selection.cluster_path import MergePath
+from smallvar._selection.descent import check_reached
 from smallvar._selection.envelope import envelope
 from smallvar._selection.own_shapes import AROUND, FEWEST_JUDGED, MOST_JUDGED, OwnShapes
-from smallvar._selection.sample import squared_euclidean
+from smallvar._selection.sphere import directions, sharpest
 from smallvar._sweeps.rows import UNSOUND
 
 # A "descent" is a series of mergers from many clusters to one, with k-means sweeps in between. It
@@ -49,19 +47,35 @@ FIRST_SWEEPS, COARSE_SWEEPS, FINE_SWEEPS = 5, 2, 5
 UNPROJECTED_SWEEPS = 2
 ROOM = 1 << 22  # numbers in the centers of a path, kept even where X has fewer
 
+# How much of a fit is likely done, measured on generated tables of 4,000 to 500,000 rows. Where a
+# round of a search begins, and its share, if the search is not sure of its number: the descents by
+# the rows as they are, those with transforms of columns, and those by some of the columns
+ROUNDS = (0.0, 0.85), (0.85, 0.1), (0.95, 0.05)
+TRANSFORMED, SELECTED = 1, 2
+# of a round: each descent by distances of the rows, at most so much for all of them; and what is
+# done after the last one in the metric of the clusters
+DESCENT, DESCENTS, LONG = 0.1, 0.6, 0.85
+# What follows a search that is sure, in units of it: fixed points of a sample, and sweeps over all
+# rows, which cost 1 / 50 of it if they are as many as those of the sample.
+FIXED_POINTS, SWEEPS = 0.1, 1 / 50
+
 
 def coarse(k):
     """Number of mergers before the next clustering of a coarse descent."""
     return max(1, k // 10)
 
 
-def _fine(low, single):
-    """Step function: one merger for few clusters or ``single`` above ``low``, else more."""
+def _fine(first, last, end=FEW_CLUSTERS, below=10):
+    """Step function: single mergers from ``last`` clusters to ``first``, and where few are left.
+
+    Before that one in CLUSTERS_A_MERGER clusters, not beyond ``end``, after that one in ``below``.
+    """
 
     def step(k):
-        if k <= FEW_CLUSTERS or (single and k > low):
+        if k <= FEW_CLUSTERS or first <= k <= last:
             return 1
-        return max(1, min(k - FEW_CLUSTERS, k // (CLUSTERS_A_MERGER if k > low else 10)))
+        halt, part = (end, CLUSTERS_A_MERGER) if k > last else (FEW_CLUSTERS, below)
+        return max(1, min(k - halt, k // part))
 
     return step
 
@@ -69,20 +83,7 @@ def _fine(low, single):
 def around(number, below=10):
     """Step function: single mergers around ``number``, below it one in ``below`` clusters."""
     span = 2 * (number // CLUSTERS_A_MERGER) + 2
-
-    def step(k):
-        if k <= FEW_CLUSTERS or abs(k - number) <= span:
-            return 1
-        above = k > number
-        return max(
-            1,
-            min(
-                k - (number + span if above else FEW_CLUSTERS),
-                k // (CLUSTERS_A_MERGER if above else below),
-            ),
-        )
-
-    return step
+    return _fine(number - span, number + span, number + span, below)
 
 
 def fine_rows(d):
@@ -101,6 +102,22 @@ def judge(path, sample):
     path.judge(OwnShapes(sample.criterion), most, best_clustering, sample)
 
 
+def best_clustering(problem, clusterings, criterion):
+    """The clustering of the given number, the lowest objective, or the lowest criterion.
+
+    Of directions, where that is not a single cluster, it may be the bend of the criterion, see
+    ``sharpest``.
+    """
+    allowed = problem.allowed(clusterings)
+    if problem.number is not None:
+        # a path in another metric may lack the number; any will do, as it is not used then
+        return allowed[0] if allowed else clusterings[0]
+    best = min(allowed, key=problem.value)
+    if problem.lam is None and best.k > 1 and problem.family is directions:
+        best = min(best, sharpest(clusterings, criterion.price_of_cluster), key=lambda c: c.k)
+    return best
+
+
 @dataclass
 class FoundPath:
     """A path, the metric of its best clusters (None: that of the rows), and its sample.
@@ -115,108 +132,98 @@ class FoundPath:
 
 
 class PathSearch:
-    """The rows of a search and its settings (see ``find_path``), and events for its descents."""
+    """The settings of a search (see ``find_path``), and events for its descents.
 
-    def __init__(self, problem, rng, init, rough, coarse_rows, callback):
-        self.problem, self.rng, self.init, self.rough = problem, rng, init, rough
-        self.coarse_rows, self.callback, self.n_events = coarse_rows, callback, 0
-        self.share = None
+    ``n`` is the number of rows of a fit whose events say how much of it is likely done, else None.
+    ``done``, that share, never falls; ``within`` is that of the round.
+    """
 
-    def of(self, problem):
-        """The same search of another problem."""
-        new = copy(self)
-        new.problem = problem
-        return new
+    def __init__(self, rng, init, rough, coarse_rows, callback, n=None):
+        self.rng, self.init, self.rough, self.coarse_rows = rng, init, rough, coarse_rows
+        self.callback, self.n, self.n_events, self.done = callback, n, 0, 0.0
+        self.begin(0)
 
     def begin(self, number):
-        """Count a round of descents, see `Share`."""
-        if self.share is not None:
-            self.share.begin(number)
+        """Begin a round of descents, one of ROUNDS."""
+        self.round, self.within = number, 0.0
 
-    def enlarge(self):
-        """Say that the search goes on with more rows."""
-        if self.share is not None:
-            self.share.enlarge()
+    def report(self, n, k, best, path=None, left=0):
+        """Call the callback, unless it is None, with an event for a descent on n rows from k down.
 
-    def report(self, stage, words, best, n_samples, path=None, long=False):
-        """Call the callback, unless it is None, with an event for a descent, which may be ``long``.
-
-        That is, in the metric of the clusters; ``path`` is what a fine one has found.
+        ``path`` is what a fine one has found; ``left`` is how many descents in the metric of the
+        clusters there may be from this one on, 0: it is by distances of the rows.
         """
         self.n_events += 1
-        if self.callback is not None:
-            message, done = f"{stage}: {words}, best {best}", None
-            if self.share is not None:
-                # few clusters may be more in a larger sample
-                sure = path is not None and is_sure(path) and best > FEWEST_CLUSTERS
-                done = self.share.after("long" if long else stage, sure, n_samples)
-            if done is not None:
-                message += f", about {done:.0%} done"
-            event = ProgressEvent(stage, self.n_events, message, best, None, n_samples, done)
-            self.callback(event)
+        if self.callback is None:
+            return
+        stage = "coarse path" if path is None else "path"
+        message = f"{stage}: {n} rows, {k} clusters and fewer, best {best}"
+        if left:
+            self.within += (LONG - self.within) / left
+        else:
+            self.within = max(self.within, min(DESCENTS, self.within + DESCENT))
+        # whether the number is sure, which no coarse descent says, decides how many others follow
+        if self.n is not None and (path is not None or self.done > 0.0):
+            begin, share = ROUNDS[self.round]
+            done = begin + share * self.within
+            # few clusters may be more in a larger sample
+            if path is not None and is_sure(path) and best > FEWEST_CLUSTERS:
+                done = 1.0 / (1.0 + FIXED_POINTS + SWEEPS * self.n / n)
+            self.done = max(self.done, done)
+            message += f", about {self.done:.0%} done"
+        event = ProgressEvent(stage, self.n_events, message, best, None, n, self.done or None)
+        self.callback(event)
 
 
-def find_in_metrics(search, compared=False):
+def find_in_metrics(search, problem, compared=False):
     """The best path; its metric is that in which it was found.
 
     Where it is to be ``compared`` with one that was not sure, own shapes are tried as there.
     """
-    problem, found = search.problem, _find(search)
+    found = _find(search, problem)
     metric, sample = found.metric, found.sample
-    found = FoundPath(found.path, None, sample, found.path)
+    found = replace(found, metric=None, plain=found.path)
     n_descents = METRIC_DESCENTS if problem.lam is None and search.init is None else 0
-    for _ in range(n_descents):
+    step = _fine(0, 0) if problem.number is None else around(problem.number)
+    for left in range(n_descents, 0, -1):
         if metric is None:
             break
         # again from the same clusters, in the metric that makes the best ones round
         start = sample.use_metric(metric, found.path.modeled(found.path.longest))
-        step = _fine(0, False) if problem.number is None else around(problem.number)
-        candidate, next_metric = _descend(problem, sample, start, step)
-        n = sample.descent.X.shape[0]
+        candidate, metric = _descend(sample, start, step)
+        n, tie = candidate.n_samples, sample.criterion.tie
         if n <= SINGLE_ROWS and problem.number is None and sample.criterion.floor.any():
             # few rows: mergers from single rows in this metric may lead to better clusters
-            start = _survey(search, sample, max(20, int(4 * np.sqrt(n)))).centers
-            again, again_metric = _descend(problem, sample, start, step)
-            if again.value < candidate.value - CRITERION_ROUNDING * sample.criterion.tie:
-                candidate, next_metric = again, again_metric
-        metric = next_metric
-        words = f"{candidate.longest} long clusters and fewer"
-        search.report("path", words, candidate.best, candidate.n_samples, candidate, True)
-        if not candidate.value < found.path.value - sample.criterion.tie:
+            start = _survey(search, sample, max(20, int(4 * np.sqrt(n))))[0]
+            again, again_metric = _descend(sample, start, step)
+            if again.value < candidate.value - CRITERION_ROUNDING * tie:
+                candidate, metric = again, again_metric
+        search.report(n, candidate.longest, candidate.best, candidate, left)
+        if not candidate.value < found.path.value - tie:
             break
         found = replace(found, path=candidate, metric=sample.metric)
-    free = problem.family is squared_euclidean and problem.lam is problem.number is None
-    if free and (compared or not is_sure(found.path, SURER_CONFIDENCE)):
+    if problem.free_by_squares and (compared or not is_sure(found.path, SURER_CONFIDENCE)):
         judge(found.path, sample)
     return found
 
 
-def _find(search):
+def _find(search, problem):
     """The path in the metric of the rows, the metric of its best clusters, and the sample.
 
     In a small sample, clusters of few rows are lost. If it has only one or two clusters, a larger
     sample is tried; in many columns, where that takes long, one in between before.
     """
-    problem, coarse_rows = search.problem, search.coarse_rows
-    if coarse_rows is None:
-        coarse_rows = max(
-            COARSE_PATH_ROWS // 2, min(COARSE_PATH_ROWS, COARSE_NUMBERS // problem.X.shape[1])
-        )
-    size = min(
-        problem.n, coarse_rows if problem.number is None else max(coarse_rows, 4 * problem.number)
-    )
-    found = _find_from(search, size)
-    fine = min(problem.n, fine_rows(problem.X.shape[1]))
-    free = problem.lam is problem.number is search.init is None and not search.rough
+    d, size = problem.X.shape[1], search.coarse_rows
+    if size is None:
+        size = max(COARSE_PATH_ROWS // 2, min(COARSE_PATH_ROWS, COARSE_NUMBERS // d))
+    size = min(problem.n, max(size, 4 * (problem.number or 0)))
+    found = _find_from(search, problem, size)
     few = found.path.best <= FEWEST_CLUSTERS and problem.most not in (1, FEWEST_CLUSTERS)
-    again = free and few and size < fine
-    if again:
-        search.enlarge()
-        sizes = [fine]
-        if problem.X.shape[1] > SAMPLED_TWICE and size < COARSE_PATH_ROWS < fine:
-            sizes = [COARSE_PATH_ROWS, fine]
-        for rows in sizes:
-            larger = _find_from(search, rows, FEWEST_CLUSTERS)
+    fine = min(problem.n, fine_rows(d))
+    if few and size < fine and problem.free and search.init is None and not search.rough:
+        between = d > SAMPLED_TWICE and size < COARSE_PATH_ROWS < fine
+        for rows in [COARSE_PATH_ROWS, fine] if between else [fine]:
+            larger = _find_from(search, problem, rows, FEWEST_CLUSTERS)
             if larger is None or not larger.path.value_per_row < found.path.value_per_row:
                 continue
             if rows == fine or larger.path.best > FEWEST_CLUSTERS:
@@ -224,65 +231,60 @@ def _find(search):
     return found
 
 
-def _find_from(search, size, above=0):
+def _find_from(search, problem, size, above=0):
     """The path, the metric of its best clusters, and the sample, beginning with ``size`` rows.
 
     A coarse descent on ``size`` rows finds where a fine descent on more rows begins. If the best
     number is near the largest one, both are made again, with more rows and clusters. Returns None
     if the coarse descent finds no more than ``above`` clusters.
     """
-    problem, init, rough, rng = search.problem, search.init, search.rough, search.rng
-    number = problem.number
-    capacity = 0 if number is None else 2 * number  # clusters at the top of the coarse descent
+    n, d, init, rough = problem.n, problem.X.shape[1], search.init, search.rough
+    capacity = 2 * (problem.number or 0)  # clusters at the top of the coarse descent
     while True:
-        sample = problem.sample(size, rng)
-        limit = min(size, max(2, size // 2)) if problem.lam is number is None else size
-        capacity = min(size, limit, max(20, int(4 * np.sqrt(size)), capacity))
+        sample = problem.sample(size, search.rng)
+        limit = min(size, max(2, size // 2)) if problem.free else size
+        capacity = min(limit, max(20, int(4 * np.sqrt(size)), capacity))
+        largest = size == n and capacity == limit
+        last = rough or largest or init is not None or problem.number is not None
         if init is None:
-            every = 1 if above else 2
-            survey = _survey(search, sample, capacity, every)
-            start, factor = survey.centers, survey.factor
+            start, best, factor = _survey(search, sample, capacity, 1 if above else 2)
         else:
-            start, factor = init[:, problem.varying], 1
-        last = rough or (size == problem.n and capacity == limit)
-        if factor > 1 and not last:
-            size, capacity = min(problem.n, 4 * size), factor * capacity
-            continue
-        if init is None and survey.best <= above:
-            return None
-        d = problem.X.shape[1]
-        fine_size = max(
-            size, min(fine_rows(d), FINE_NUMBERS // d), PATH_ROWS_A_CLUSTER * start.shape[0]
-        )
-        fine_size = min(problem.n, fine_size)
-        if fine_size > size and not rough:
-            sample = problem.sample(fine_size, rng)
-        # fine descents, each with single mergers in a narrower range around the best number
-        low, single = (0, True) if init is not None else (len(start) // 3, False)
-        largest, left = len(start), REFINED
-        while True:
-            step_of = _fine(low, single) if number is None else around(number)
-            path, metric = _descend(problem, sample, start, step_of, not single)
-            words = f"{path.n_samples} rows, {path.longest} clusters and fewer"
-            search.report("path", words, path.best, path.n_samples, path)
-            if number is not None:
+            start, best, factor = init[:, problem.varying], len(init), 1
+        if factor == 1 or last:
+            if best <= above:
+                return None
+            fine_size = max(min(fine_rows(d), FINE_NUMBERS // d), PATH_ROWS_A_CLUSTER * len(start))
+            if size < min(n, fine_size) and not rough:
+                sample = problem.sample(min(n, fine_size), search.rng)
+            path, metric = _refine(search, sample, start)
+            full = path.best > 0.85 * len(start) and len(start) != problem.most
+            if last or not full:
                 return FoundPath(path, metric, sample)
-            missed = path.best <= low and path.best > FEW_CLUSTERS  # below ``low`` steps are large
-            whole = path.counts[0] == 1  # else it has ended early, and another one must follow
-            step = max(path.best // (10 if missed else CLUSTERS_A_MERGER), 0 if whole else 2)
-            left -= 1
-            if step < 2 or (single and not missed) or not left:
-                break
-            # a better number may be among those left out around this one: again from above it
-            higher = path.n_clusters[path.n_clusters >= path.best + 2 * step + 2]
-            top = higher[0] if len(higher) else path.longest
-            start = path.modeled(min(top, path.longest))
-            low, single = path.best - 2 * step, True
-        full = path.best > 0.85 * largest and largest != problem.most
-        if full and init is None and not last:
-            size, capacity = min(problem.n, 4 * size), 2 * capacity
-            continue
-        return FoundPath(path, metric, sample)
+            factor = 2
+        size, capacity = min(n, 4 * size), factor * capacity
+
+
+def _refine(search, sample, start):
+    """The path of the last of some fine descents, and the metric of its best clusters.
+
+    Each has single mergers in a narrower range around the best number of the one before.
+    """
+    number = sample.problem.number
+    low, single = (0, True) if search.init is not None else (len(start) // 3, False)
+    for _ in range(REFINED):
+        step_of = _fine(low + 1, np.inf if single else low) if number is None else around(number)
+        path, metric = _descend(sample, start, step_of, not single)
+        search.report(path.n_samples, path.longest, path.best, path)
+        missed = path.best <= low and path.best > FEW_CLUSTERS  # below ``low`` steps are large
+        whole = path.counts[0] == 1  # else it has ended early, and another one must follow
+        step = max(path.best // (10 if missed else CLUSTERS_A_MERGER), 0 if whole else 2)
+        if number is not None or step < 2 or (single and not missed):
+            break
+        # a better number may be among those left out around this one: again from above it
+        higher = path.counts[path.counts >= path.best + 2 * step + 2]
+        start = path.modeled(min([path.longest, *higher[:1]]))
+        low, single = path.best - 2 * step, True
+    return path, metric
 
 
 def _is_past(problem, clusterings, least):
@@ -291,108 +293,90 @@ def _is_past(problem, clusterings, least):
     Only if the best has at least ``least`` clusters: then a finer descent follows, which comes to
     all lower numbers.
     """
-    clusterings = list(clusterings)
     # the first one has the most clusters
-    if problem.lam is not None or problem.number is not None or clusterings[0].k < least:
+    if not problem.free or clusterings[0].k < least:
         return False
     best = min(problem.allowed(clusterings), key=problem.value, default=clusterings[-1]).k
     return best >= least and clusterings[-1].k <= PAST * best
 
 
-def _top(counts, best):
-    """The number of clusters, of those in ``counts``, at which the fine descent begins."""
-    return min((k for k in counts if k >= best + best // 4 + 10), default=max(counts))
-
-
-class _Survey(NamedTuple):
-    """The centers at which the fine descent begins, and the best number of clusters.
-
-    ``factor``: by which the capacity should grow before that (1: it is large enough).
-    """
-
-    centers: NDArray[np.float64]
-    factor: int
-    best: int
-
-
 def _survey(search, sample, capacity, every=2):
-    """The _Survey by a coarse descent from at most ``capacity`` clusters."""
-    problem, descent = search.problem, sample.descent
-    n = descent.X.shape[0]
-    if n <= SINGLE_ROWS and problem.lam is problem.number is None:
+    """The centers at which the fine descent begins, by a coarse one from ``capacity`` clusters.
+
+    Also the best number, and by which factor the capacity should grow (1: it is large enough). The
+    criterion is computed at each clustering (``every`` = 1), at every second one (2), and so on,
+    and for K = 1.
+    """
+    problem, descent, n = sample.problem, sample.descent, sample.descent.X.shape[0]
+    number, factor = problem.number, 1
+    if n <= SINGLE_ROWS and problem.free:
         descent.start()
         descent.merge(max(0, descent.sweep.k - capacity))
         descent.begin()
-        return _survey_down(search, sample, every=every)
-    sums = descent.seed(
-        min(n, WIDER * capacity if problem.number is None else capacity), search.rng
-    )
-    k = len(sums) - 1
-    # sums[j] is the error with j seeds. Many small clusters: seeds beyond the capacity divide it by
-    # GRAIN times as much as the seeds before, from a quarter of the capacity on
-    fine_grained = k > capacity and sums[capacity] > 0.0
-    if fine_grained:
-        grain = GRAIN if n < FINE_PATH_ROWS else LARGE_GRAIN
-        ratio = sums[capacity // WIDER] / sums[capacity] * (sums[k] / sums[capacity])
-        fine_grained = ratio * grain < 1.0
-    descent.start(descent.sweep.centers[:capacity])
-    return _survey_down(search, sample, fine_grained, every)
-
-
-def _survey_down(search, sample, fine_grained=False, every=2):
-    """The coarse descent from the present clusters of the descent; returns as ``_survey``.
-
-    ``fine_grained``: whether there may be many more clusters. The criterion is computed at each
-    clustering (``every`` = 1), at every second one (2), and so on, and for K = 1.
-    """
-    problem, descent, n = search.problem, sample.descent, sample.descent.X.shape[0]
+    else:
+        seeds = min(n, WIDER * capacity if number is None else capacity)
+        sums = descent.seed(seeds, search.rng)
+        # sums[j] is the error with j seeds. Many small clusters: seeds beyond the capacity divide
+        # it by GRAIN times as much as the seeds before, from a quarter of the capacity on
+        if len(sums) - 1 > capacity and sums[capacity] > 0.0:
+            grain = GRAIN if n < FINE_PATH_ROWS else LARGE_GRAIN
+            ratio = sums[capacity // WIDER] / sums[capacity] * (sums[-1] / sums[capacity])
+            factor = WIDER if ratio * grain < 1.0 else 1
+        descent.start(descent.sweep.centers[:capacity])
     descent.run_lloyd(FIRST_SWEEPS)
-    clusterings, centers = {}, {}
-    for number, k in enumerate(descent.down(coarse, COARSE_SWEEPS)):
+    clusterings, centers = [], {}
+    for i, k in enumerate(descent.down(coarse, COARSE_SWEEPS)):
         centers[k] = descent.sweep.centers
-        if problem.number is None and (k == 1 or number % every == 0):
-            clusterings[k] = sample.clustering(problem.lam is None, problem.lam is not None)
-            if _is_past(problem, clusterings.values(), 2 * FEW_CLUSTERS):
+        if number is None and (k == 1 or i % every == 0):
+            clusterings.append(sample.clustering(problem.lam is None))
+            if _is_past(problem, clusterings, 2 * FEW_CLUSTERS):
                 break
-    if problem.number is not None:
-        search.report(
-            "coarse path", f"{n} rows, {max(centers)} clusters and fewer", problem.number, n
-        )
-        return _Survey(centers[_top(centers, problem.number)], 1, problem.number)
-    best = min(reversed(problem.allowed(clusterings.values())), key=problem.value).k
-    search.report("coarse path", f"{n} rows, {max(clusterings)} clusters and fewer", best, n)
-    factor = WIDER if fine_grained else 2 if best > 0.5 * max(clusterings) else 1
-    return _Survey(centers[_top(centers, best)], factor, best)
+    best, most = number, max(centers)
+    if number is None:
+        best = min(reversed(problem.allowed(clusterings)), key=problem.value).k
+    search.report(n, most, best)
+    factor = 2 if factor == 1 and best > 0.5 * most else factor
+    top = min((k for k in centers if k >= best + best // 4 + 10), default=most)
+    return centers[top], best, factor
 
 
-def _descend(problem, sample, start, step, first=False):
+def _completed(sample, clusterings):
+    """The clusterings, with one of the given number whose error is below those of fewer clusters.
+
+    If the descent has none, it grows from the clustering with fewer clusters and the least error.
+    """
+    number = sample.problem.number
+    fewer = [c for c in clusterings if number is not None and c.k < number]
+    if not fewer or sample.metric is not None:
+        return clusterings
+    base = min(fewer, key=lambda c: c.error)
+    if any(c.k == number and c.error < base.error for c in clusterings):
+        return clusterings
+    # where the number is given, this is a descent by distances of the rows
+    sample.fixed_point(base.centers, number)
+    check_reached(sample.descent.sweep.k, number)
+    return [*(c for c in clusterings if c.k > number), sample.clustering(), *fewer]
+
+
+def _descend(sample, start, step, first=False):
     """The path of a fine descent, and the metric of its best clusters (None: that of the rows).
 
     It begins at the centers ``start``, with ``step(k)`` mergers at k clusters. The ``first``
     descent may end before K = 1, see ``_is_past``.
     """
-    descent, tie = sample.descent, sample.criterion.tie
+    problem, descent, tie = sample.problem, sample.descent, sample.criterion.tie
     descent.start(start)
     descent.run_lloyd(UNPROJECTED_SWEEPS)
     descent.project()
     descent.run_lloyd(FINE_SWEEPS - UNPROJECTED_SWEEPS)
-    free = problem.family is squared_euclidean and problem.lam is problem.number is None
-    visited, lowest, with_metric = [], np.inf, []
+    visited = []
     for k in descent.down(step, FINE_SWEEPS):
-        visited.append(sample.clustering(True, True, free and k <= MOST_JUDGED))
-        lowest = min(lowest, visited[-1].criterion)
+        visited.append(sample.clustering(labeled=problem.free_by_squares and k <= MOST_JUDGED))
         if first and _is_past(problem, visited, 2 * CLUSTERS_A_MERGER):
             break
-        # only the best clustering needs its metric, which may be a large matrix
-        with_metric.append(visited[-1])
-        for clustering in with_metric:
-            if lowest + tie < clustering.criterion and clustering.k != problem.number:
-                clustering.metric = None
-        with_metric = [c for c in with_metric if c.metric is not None]
-    visited = completed(problem, sample, visited)
     # from few clusters to many, left out where the error is not below that of fewer clusters
     clusterings, least = [], np.inf
-    for clustering in reversed(visited):
+    for clustering in reversed(_completed(sample, visited)):
         if clustering.error < least or (clustering.k == problem.number and sample.metric is None):
             clusterings.append(clustering)
             least = clustering.error
@@ -412,4 +396,7 @@ def _descend(problem, sample, start, step, first=False):
     path = MergePath(problem, clusterings, best, ranges, tree, tie, descent.X.shape[0])
     path.value_per_row = path.value / sample.criterion.distinct
     path.weigh(sample)
-    return path, best.metric
+    # clusters of a number that is not allowed may describe the rows far better
+    lowest = min(c.criterion for c in visited)
+    described = best.k == problem.number or not lowest + tie < best.criterion
+    return path, best.metric if described else None
