@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 from scipy.spatial.distance import cdist
+from sklearn.utils import gen_batches
 
 from smallvar._core.config import one_blas_thread
 from smallvar._core.frame import RowsFrame
@@ -44,14 +45,25 @@ class MergeDescent:
         sweep.assign()
         sums = [0.0]
         while sweep.k < size:
-            distance = sweep.assigned_distances()
-            distance[distance <= self.frame.rounding] = 0.0
-            total = np.cumsum(distance if self.weight is None else self.weight * distance)
+            total = np.cumsum(self._distances())
             sums += [total[-1]] * (sweep.k + 1 - len(sums))
             if not total[-1] > 0.0:
                 break  # every row is equal to a seed
             sweep.seed(draw(total, min(size - sweep.k, max(1, sweep.k // 2)), rng))
         return sums
+
+    def _distances(self):
+        """Weight times squared distance of each row from its center, 0 where that is rounding."""
+        distance = self.sweep.assigned_distances()
+        distance[distance <= self.frame.rounding] = 0.0
+        return distance if self.weight is None else self.weight * distance
+
+    def open_farthest(self, number):
+        """Open clusters, up to this number, at the farthest rows; returns whether any did."""
+        before = self.sweep.k
+        while self.sweep.k < number and (distance := self._distances()).any():
+            self.sweep.seed(distance.argmax(keepdims=True))
+        return self.sweep.k > before
 
     def start(self, centers=None):
         """Assign rows to the nearest centers (None: the rows), move these, and begin a tree."""
@@ -75,15 +87,13 @@ class MergeDescent:
         """
         ids, leaves, height, rows = list(range(self.top)), [1.0] * self.top, 0.0, []
         for pairs, costs in self.mergers:
-            gone = set()
             for (a, b), cost in zip(pairs.tolist(), costs.tolist(), strict=True):
                 height = max(height, math.sqrt(2.0 * cost))
                 first, second = sorted((ids[a], ids[b]))
                 leaves.append(leaves[first] + leaves[second])
                 rows.append((first, second, height, leaves[-1]))
                 ids[a] = len(leaves) - 1
-                gone.add(b)
-            ids = [i for k, i in enumerate(ids) if k not in gone]
+            ids = np.delete(ids, pairs[:, 1]).tolist()
         return np.array(rows, dtype=np.float64).reshape(-1, 4)
 
     def run_lloyd(self, most):
@@ -91,9 +101,10 @@ class MergeDescent:
         while most > 0:
             # centers are None if no cluster became empty: the sweeps are over
             swept, centers = lloyd_sweeps(self.sweep, most, self.projected)
-            if centers is not None:
-                self._drop(self.sweep.remap[: len(centers)], centers)
-            most = most - swept if centers is not None else 0
+            if centers is None:
+                break
+            self._drop(self.sweep.remap[: len(centers)], centers)
+            most -= swept
 
     def project(self):
         """Measure distances in the affine span of the centers from here on, if that saves work.
@@ -166,9 +177,8 @@ class Projected:
         self.origin = centers.mean(axis=0)
         self.basis = np.ascontiguousarray(np.linalg.qr((centers - self.origin).T)[0])
         rows = np.empty((len(X), len(centers)))
-        for start in range(0, len(X), PROJECTED_ROWS):
-            part = np.asarray(X[start : start + PROJECTED_ROWS], dtype=np.float64)
-            rows[start : start + PROJECTED_ROWS] = (part - self.origin) @ self.basis
+        for some in gen_batches(len(X), PROJECTED_ROWS):
+            rows[some] = (X[some] - self.origin) @ self.basis
         self.sweep = RowsFrame(rows, weight, descent.frame.n_threads).sweep(len(centers))
 
     def nearest(self, centers):
@@ -214,8 +224,8 @@ class Metric:  # numpydoc ignore=PR01
         out = np.empty((X.shape[0], self.matrix.shape[1]))
         largest = min(X.shape[0], BLOCK_ROWS), max(self.matrix.shape)
         with one_blas_thread(*largest), np.errstate(over="ignore", invalid="ignore"):
-            for i in range(0, X.shape[0], BLOCK_ROWS):
-                out[i : i + BLOCK_ROWS] = (X[i : i + BLOCK_ROWS] - self.origin) @ self.matrix
+            for some in gen_batches(X.shape[0], BLOCK_ROWS):
+                out[some] = (X[some] - self.origin) @ self.matrix
         if not np.isfinite(out).all():
             raise ValueError("X must be so near the rows of the fit that distances are finite")
         return out

@@ -54,58 +54,50 @@ class OwnShapes:
 
         ``own``: the mask of the rows that means and covariances are of, None: all.
         """
-        c, d = self.criterion, self.d
-        w = c.weight
-        weights = np.bincount(labels, w, minlength=k).astype(float)
+        c, d, n, u = self.criterion, self.d, self.criterion.n, self.criterion.distinct
+        order = np.argsort(labels, kind="stable")
+        labels, R = labels[order], self.rows[order]
+        weight = np.ones(len(R)) if c.weight is None else c.weight[order]
+        weights = np.bincount(labels, weight, minlength=k)
         if not weights.all() or not self.in_full:
             return np.inf
-        order = np.argsort(labels, kind="stable")
-        first = np.searchsorted(labels[order], np.arange(k + 1))
-        R, weight = self.rows[order], None if w is None else w[order]
-        counted, within, n_within = weight, weights, c.n  # of the own rows
-        if own is not None:
-            counted = own[order] * (1.0 if w is None else weight)
-            within = np.bincount(labels[order], counted, minlength=k)
-            n_within = float(counted.sum())
-        W = R if counted is None else R * counted[:, None]
-        R -= (np.add.reduceat(W, first[:-1], axis=0) / within[:, None])[labels[order]]
-        n, u = c.n, c.distinct
+        first = np.searchsorted(labels, np.arange(k + 1))
+        counted = weight if own is None else weight * own[order]
+        within = np.bincount(labels, counted, minlength=k)
+        sums = np.add.reduceat(R * counted[:, None], first[:-1], axis=0)
+        R -= (sums / within[:, None])[labels]
         back = n / (u - k) / weights if u > k else np.zeros(k)
 
         def value(squares, logdet, price):
             rest = back
             if own is not None:
-                squares, rest = given_back(squares, weight, own[order], labels[order], back)
-            deviance, is_t = fit_residual_density(squares, weight, labels[order], rest, n, d)
+                squares, rest = given_back(squares, weight, own[order], labels, back)
+            deviance, is_t = fit_residual_density(squares, weight, labels, rest, n, d)
             price += PARAMETER_PRICE * (d + is_t)
             logdet -= 2.0 * d * np.log(self.scale)
             return u * (deviance + logdet) + np.log(u) * price
 
-        best = np.inf
-        if self.by_column:
-            best = self._by_widths(R, counted, n_within, value)
+        best = self._by_widths(R, counted, value) if self.by_column else np.inf
         if d > 2 and k * d * (d + 1) // 2 <= len(R) and np.diff(first).min() > d:
-            own = self._by_covariances(R, counted, n_within, within, first, value)
-            best = min(best, own)
+            best = min(best, self._by_covariances(R, counted, within, first, value))
         entropy = -2.0 * u / n * float(weights @ np.log(weights / n))
         return best + entropy + (k - 1) * c.price_of_cluster + c.constant
 
-    def _by_widths(self, R, weight, n, value):
+    def _by_widths(self, R, weight, value):
         """The part of V that differs, by one variance for each column."""
         squares, floor = np.square(R), np.diag(self.floor)
-        variance = (squares.sum(axis=0) if weight is None else weight @ squares) / n
-        variance += floor
+        variance = np.average(squares, axis=0, weights=weight) + floor
         if not (variance > self.least).all():
             return np.inf
         sums = squares @ (1.0 / variance) + (floor / variance).sum()
         return value(sums, float(np.log(variance).sum()), PARAMETER_PRICE * self.d)
 
-    def _by_covariances(self, R, weight, n, weights, first, value):
+    def _by_covariances(self, R, weight, weights, first, value):
         """The part of V that differs, by a covariance matrix for each cluster."""
-        d, k = self.d, len(weights)
-        W = R if weight is None else R * weight[:, None]
+        d, k, n = self.d, len(weights), weights.sum()
         parts = [slice(i, j) for i, j in pairwise(first)]
-        S = np.array([W[part].T @ R[part] for part in parts])
+        W = R * np.sqrt(weight)[:, None]
+        S = np.array([W[part].T @ W[part] for part in parts])
         # weights relative to the distinct rows, as rows count in V
         prior = (d + SHRINKAGE) * n / self.criterion.distinct
         S = (S + prior / n * S.sum(axis=0)) / (weights + prior)[:, None, None] + self.floor

@@ -137,12 +137,9 @@ class Clustering:
 
 def find_pieces(X, weight, labels, centers, n_threads):
     """The Clustering of rows with these labels; pieces without rows are left out."""
-    sizes = np.bincount(labels, weight, len(centers))
-    if not sizes.all():
-        used = np.flatnonzero(sizes)
-        number = np.full(len(centers), -1, dtype=np.int32)
-        number[used] = np.arange(len(used))
-        labels, centers = number[labels], centers[used]
+    used, number = np.unique(labels, return_inverse=True)
+    if len(used) < len(centers):
+        labels, centers = number.astype(np.int32), centers[used]
     boundaries = find_boundaries(X, weight, labels, len(centers), n_threads)
     order = merge_order(boundaries.pairs, boundaries.evidence, len(centers))
     return Clustering(centers, labels, boundaries, *order)
@@ -167,9 +164,7 @@ def numbers_of_pieces(k, n, n_distinct, number=None):
 
     With a ``number``, not fewer.
     """
-    found = {int(FACTOR * k)}
-    if k <= FEW_COMPACT:
-        found |= set(NUMBERS)
+    found = {int(FACTOR * k), *(NUMBERS if k <= FEW_COMPACT else ())}
     if number is not None:
         found = {max(q, number) for q in found} | {number, int(FACTOR * number)}
     most = max(min(max(n // ROWS_A_PIECE, 2), n_distinct), number or 0)
@@ -200,20 +195,19 @@ def choose(found, weight, compact, confidence, number=None, least=0.0):
 
     def large(pieces, clusters):
         weights = np.bincount(pieces.labels, weight, pieces.k)
-        return pieces.with_least_size(clusters, weights, least) if least > 0.0 else clusters
+        return pieces.with_least_size(clusters, weights, least)
 
-    led_to = [large(pieces, pieces.clusters()) for pieces in found]
+    led_to = [(pieces, large(pieces, pieces.clusters())) for pieces in found]
+    as_they_are = [(pieces, large(pieces, np.arange(pieces.k))) for pieces in found]
     if number is None:
-        candidates = [(found[0], np.zeros(found[0].k, dtype=np.intp))]
-        candidates += [(found[0], large(found[0], np.arange(found[0].k)))] if compact else []
-        candidates += list(zip(found, led_to, strict=True))
+        one = found[0], np.zeros(found[0].k, dtype=np.intp)
+        candidates = [one, *(as_they_are[:1] if compact else []), *led_to]
     else:
-        candidates = [(p, large(p, np.arange(p.k))) for p in found]
-        candidates = [(p, p.merged_to(c, number)) for p, c in candidates if c.max() + 1 >= number]
+        candidates = [(p, p.merged_to(c, number)) for p, c in as_they_are if c.max() + 1 >= number]
         if not candidates:
             return None
     rows = [clusters[pieces.labels] for pieces, clusters in candidates]
-    others = [clusters[pieces.labels] for pieces, clusters in zip(found, led_to, strict=True)]
+    others = [clusters[pieces.labels] for pieces, clusters in led_to]
     shares = []
     for labels in rows:
         nats = np.sum([pieces.support(labels, weight) for pieces in found], axis=0)

@@ -141,9 +141,7 @@ class PathProblem:
         """The problem of some rows only: of the ``rows`` (None: all) those in the mask ``own``."""
         new = copy(self)
         new.rows = np.flatnonzero(own) if rows is None else rows[own]
-        weight = None if self.weight is None else self.weight[new.rows]
         new.n, new.least = len(new.rows), None
-        new.total = float(new.n if weight is None else weight.sum())
         return new
 
     @property
@@ -265,11 +263,16 @@ class Sample:
 
         They are as many, or the ``number`` that is given: others open at the farthest rows.
         """
-        sweep, number, left = self.plain.sweep, number or len(centers), LAST_SWEEPS
+        number, left, plain, sweep = (
+            number or len(centers),
+            LAST_SWEEPS,
+            self.plain,
+            self.plain.sweep,
+        )
         sweep.start(np.ascontiguousarray(centers))
         if sweep.k < number:
             sweep.assign()
-            self._open_farthest(number)
+            plain.open_farthest(number)
             centers = sweep.centers
         while left > 0:
             # centers that were given, or opened, move to their means whether rows have moved or not
@@ -278,31 +281,18 @@ class Sample:
                 sweep.use_float64()
             sweep.move_centers()
             left -= 1
-            if self._open_farthest(number):
+            if plain.open_farthest(number):
                 continue
             swept, dropped = lloyd_sweeps(sweep, left)
             left -= swept
             if dropped is None:
                 break
-            self._open_farthest(number)
+            plain.open_farthest(number)
         if not left > 0:  # centers have moved since the last assignment
             sweep.assign()
         if sweep.k < number:  # as many rows are too near to each other to be told apart
             return centers, self.error_of(centers)
         return sweep.centers, sweep.squared_error() / self.share
-
-    def _open_farthest(self, number):
-        """Open clusters, up to this number, at the farthest rows; returns whether any did."""
-        sweep, weight, k = self.plain.sweep, self.plain.weight, self.plain.sweep.k
-        while sweep.k < number:
-            distance = sweep.assigned_distances()
-            # a row that differs from its center by rounding only is no cluster of its own
-            distance[distance <= self.plain.frame.rounding] = 0.0
-            row = int((distance if weight is None else weight * distance).argmax())
-            if not distance[row] > 0.0:
-                break
-            sweep.seed(np.array([row]))
-        return sweep.k > k
 
     def error_of(self, centers):
         """The error of the rows from the nearest of these centers."""
