@@ -119,7 +119,7 @@ LAYERS = {
             "boundary_table",
         ),
         *("representatives", "described"),
-        *("envelope", "descent", "sample", "least_size", "cluster_path", "sphere"),
+        *("envelope", "descent", "sphere", "sample", "least_size", "cluster_path"),
         *("search", "path", "penalty", "pieces"),
     ),
     "_centers": (

@@ -405,7 +405,7 @@ class MergePath(ClusterPath):
             else np.where(self.counts <= most, self.criterion, np.inf)
         )
 
-    def judge(self, shapes, most, choose, sample):
+    def judge(self, shapes, most, sample):
         """Lower the criteria of clusterings that these shapes describe better, and choose again.
 
         Only clusterings into at most ``most`` clusters, of which labels were kept, are judged.
@@ -415,7 +415,7 @@ class MergePath(ClusterPath):
                 value = shapes(clustering.labels, clustering.k, clustering.own)
                 clustering.criterion = min(clustering.criterion, value)
                 self.criterion[i] = clustering.criterion
-        self.best = choose(self._problem, self._clusterings, sample.criterion).k
+        self.best = self._problem.best(self._clusterings, sample.criterion).k
         allowed = self._problem.allowed(self._clusterings)
         self.value = min((c.criterion for c in allowed), default=np.inf)
         self.value_per_row = self.value / sample.criterion.distinct
@@ -430,7 +430,7 @@ class MergePath(ClusterPath):
         """Return centers with the constant columns put back."""
         return self._problem.whole(centers)
 
-    def replaced(self, clusterings, bounds, choose, sample):
+    def replaced(self, clusterings, bounds, sample):
         """Return a path with these clusterings instead, which stay as they are.
 
         ``bounds`` are the largest number of clusters, and the number asked for.
@@ -438,7 +438,7 @@ class MergePath(ClusterPath):
         problem = copy(self._problem)
         problem.most, problem.number = bounds
         ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
-        best = choose(problem, clusterings, sample.criterion)
+        best = problem.best(clusterings, sample.criterion)
         options = self.linkage, self.tie, self.n_samples
         path = MergePath(problem, clusterings, best, ranges, *options)
         path.value_per_row = path.value / sample.criterion.distinct

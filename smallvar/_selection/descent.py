@@ -1,7 +1,5 @@
 """The descent from many clusters to one: mergers of the cheapest pair, and sweeps between."""
 
-import math
-
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.utils import gen_batches
@@ -85,16 +83,17 @@ class MergeDescent:
         The height is sqrt(2 cost), as in Ward's linkage of scipy. Sweeps between the mergers may
         make a later one cheaper; it then gets the height of the one before.
         """
-        ids, leaves, height, rows = list(range(self.top)), [1.0] * self.top, 0.0, []
+        ids, leaves, rows = list(range(self.top)), [1.0] * self.top, []
         for pairs, costs in self.mergers:
             for (a, b), cost in zip(pairs.tolist(), costs.tolist(), strict=True):
-                height = max(height, math.sqrt(2.0 * cost))
                 first, second = sorted((ids[a], ids[b]))
                 leaves.append(leaves[first] + leaves[second])
-                rows.append((first, second, height, leaves[-1]))
+                rows.append((first, second, cost, leaves[-1]))
                 ids[a] = len(leaves) - 1
             ids = np.delete(ids, pairs[:, 1]).tolist()
-        return np.array(rows, dtype=np.float64).reshape(-1, 4)
+        tree = np.array(rows, dtype=np.float64).reshape(-1, 4)
+        tree[:, 2] = np.maximum.accumulate(np.sqrt(2.0 * tree[:, 2]))
+        return tree
 
     def run_lloyd(self, most):
         """Sweep until no row moves, ``most`` times at most; record clusters that become empty."""

@@ -106,11 +106,10 @@ class LargeClusterings:
             for found in [clustering] if large.all() else self._of(labels, k, large):
                 self._offer(found)
 
-    def chosen(self, bounds, choose):
+    def chosen(self, bounds):
         """The path of these clusterings; None if there is none of the number asked for.
 
-        ``bounds`` are the largest number of clusters, and the number asked for; ``choose`` returns
-        the best of some clusterings, and their scores.
+        ``bounds`` are the largest number of clusters, and the number asked for.
         """
         if bounds[1] is not None and bounds[1] not in self.best:
             return None
@@ -122,7 +121,7 @@ class LargeClusterings:
                 clustering.centers = whole(clustering.centers)
             if clustering.beside is not None:
                 clustering.beside = whole(clustering.beside)
-        return self.path.replaced(kept, bounds, choose, self.sample)
+        return self.path.replaced(kept, bounds, self.sample)
 
     def own(self, number):
         """The mask of the rows that the clustering of a number does not set aside; None: all."""

@@ -16,7 +16,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from smallvar._core.lapack import cholesky, solve_lower
 from smallvar._selection.components import PARAMETER_PRICE, ZERO_VARIANCE
 from smallvar._selection.criterion import given_back
 from smallvar._sweeps.residual_density import fit_residual_density
@@ -40,7 +39,7 @@ class OwnShapes:
         # (there are no components of a single column)
         self.by_column = components is None or self.d == used.sum()
         if self.by_column:
-            self.rows = np.asarray(criterion.X[:, used], dtype=np.float64) - frame.mean[used]
+            self.rows = criterion.X[:, used] - frame.mean[used]
             self.floor = np.diag(criterion.floor[used])
         else:
             self.rows, self.floor = components.leading, components.floor
@@ -101,16 +100,19 @@ class OwnShapes:
         # weights relative to the distinct rows, as rows count in V
         prior = (d + SHRINKAGE) * n / self.criterion.distinct
         S = (S + prior / n * S.sum(axis=0)) / (weights + prior)[:, None, None] + self.floor
-        squares, logdet = np.empty(len(R)), 0.0
-        for part, S_k, share in zip(parts, S, weights / n, strict=True):
-            L = cholesky(S_k)
-            if L is None or not (L.diagonal() ** 2 > ZERO_VARIANCE * S_k.diagonal()).all():
-                return np.inf
-            inverse = solve_lower(L, np.eye(d))
-            # a row is anywhere within its step: its expected square
-            within = float(((inverse @ self.floor) * inverse).sum())
-            squares[part] = np.square(R[part] @ inverse.T).sum(axis=1) + within
-            logdet += 2.0 * share * float(np.log(L.diagonal()).sum())
+        try:
+            L = np.linalg.cholesky(S)
+        except np.linalg.LinAlgError:
+            return np.inf
+        diagonals = np.diagonal(L, axis1=1, axis2=2)
+        if not (diagonals**2 > ZERO_VARIANCE * np.diagonal(S, axis1=1, axis2=2)).all():
+            return np.inf
+        inverse = np.linalg.inv(L)
+        images = np.vstack([R[part] @ A.T for part, A in zip(parts, inverse, strict=True)])
+        # a row is anywhere within its step: its expected square
+        within = ((inverse @ self.floor) * inverse).sum(axis=(1, 2))
+        squares = np.square(images).sum(axis=1) + np.repeat(within, np.diff(first))
+        logdet = 2.0 * float(weights @ np.log(diagonals).sum(axis=1)) / n
         # the first one is what a single cluster has in other densities, at the price of those
         price = PARAMETER_PRICE + OWN_PRICE * (k - 1)
         return value(squares, logdet, price * (d * (d + 1) // 2))

@@ -31,7 +31,6 @@ from smallvar._selection.search import (
     SURER_CONFIDENCE,
     TRANSFORMED,
     PathSearch,
-    best_clustering,
     find_in_metrics,
     fine_rows,
     is_sure,
@@ -84,7 +83,7 @@ def find_path(
     ``lam`` all are brought there when asked for.
 
     - ``init``: the centers at which the descent begins, None: seeds.
-    - ``rough``: only few rows are used.
+    - ``rough``: only few rows are used, for a given ``lam``.
     - ``coarse_rows``: number of rows of the first descent, None: COARSE_PATH_ROWS at most.
     - ``callback``: called after every descent, unless it is None.
     - ``family``: makes the criterion and the descent: ``squared_euclidean`` or that of divergences.
@@ -113,7 +112,7 @@ def find_path(
         single = PathClustering(1, problem.constant[None], criterion=0.0, error=0.0)
         return MergePath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
     with one_blas_thread(min(X.shape[0], BLOCK_ROWS), X.shape[1]):
-        free = problem.free and init is None and not rough
+        free = problem.free and init is None
         by_squares = family is squared_euclidean
         # the search is all of the fit but for its sweeps
         told = X.shape[0] if free and select and not in_metric and by_squares else None
@@ -198,7 +197,7 @@ def _with_least_size(search, problem, found, bounds):
     ``bounds`` are the largest number of clusters, and the number that is given.
     """
     large = LargeClusterings(found.path, found.sample, problem.least)
-    path = large.chosen(bounds, best_clustering)
+    path = large.chosen(bounds)
     if path is None:
         if problem.number is None:
             return None
@@ -211,7 +210,7 @@ def _with_least_size(search, problem, found, bounds):
         # rows far away have been apart on the whole way: a path of the others has more clusters
         rest = find_in_metrics(search, problem.of_rows(found.sample.rows, own))
         large.add(rest.path, path.best)
-        path = large.chosen(bounds, best_clustering)
+        path = large.chosen(bounds)
     if bounds[1] is None and not is_sure(path, SURER_CONFIDENCE):
         judge(path, found.sample)
     return replace(found, path=path)

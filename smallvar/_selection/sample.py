@@ -15,6 +15,7 @@ from smallvar._selection.columns import count_distinct, filled_values, rows_fill
 from smallvar._selection.components import RoundMetric
 from smallvar._selection.criterion import DensityCriterion, Relabeled
 from smallvar._selection.descent import check_distinct, descent_by_squares, lloyd_sweeps
+from smallvar._selection.sphere import directions, sharpest
 from smallvar._sweeps.ranges import column_range
 
 DENSE_BYTES = 1 << 30  # of sparse data, what a path may hold as dense arrays
@@ -168,6 +169,18 @@ class PathProblem:
         if self.number is not None:
             return [c for c in clusterings if c.k == self.number]
         return [c for c in clusterings if self.most is None or c.k <= self.most]
+
+    def best(self, clusterings, criterion):
+        """The clustering of the given number, the lowest objective, or the lowest criterion.
+
+        Of directions, where that is not a single cluster, it may be the bend of the criterion, see
+        ``sharpest``.
+        """
+        # a path in another metric may lack the number; any will do, as it is not used then
+        best = min(self.allowed(clusterings) or clusterings[:1], key=self.value)
+        if self.free and best.k > 1 and self.family is directions:
+            best = min(best, sharpest(clusterings, criterion.price_of_cluster), key=lambda c: c.k)
+        return best
 
 
 @dataclass

@@ -10,7 +10,6 @@ from smallvar._selection.cluster_path import MergePath
 from smallvar._selection.descent import check_reached
 from smallvar._selection.envelope import envelope
 from smallvar._selection.own_shapes import AROUND, FEWEST_JUDGED, MOST_JUDGED, OwnShapes
-from smallvar._selection.sphere import directions, sharpest
 from smallvar._sweeps.rows import UNSOUND
 
 # A "descent" is a series of mergers from many clusters to one, with k-means sweeps in between. It
@@ -99,23 +98,7 @@ def is_sure(path, confidence=SURE_CONFIDENCE):
 def judge(path, sample):
     """Judge the clusterings near the best one by densities with a shape of their own."""
     most = max(FEWEST_JUDGED, path.best + AROUND)
-    path.judge(OwnShapes(sample.criterion), most, best_clustering, sample)
-
-
-def best_clustering(problem, clusterings, criterion):
-    """The clustering of the given number, the lowest objective, or the lowest criterion.
-
-    Of directions, where that is not a single cluster, it may be the bend of the criterion, see
-    ``sharpest``.
-    """
-    allowed = problem.allowed(clusterings)
-    if problem.number is not None:
-        # a path in another metric may lack the number; any will do, as it is not used then
-        return allowed[0] if allowed else clusterings[0]
-    best = min(allowed, key=problem.value)
-    if problem.lam is None and best.k > 1 and problem.family is directions:
-        best = min(best, sharpest(clusterings, criterion.price_of_cluster), key=lambda c: c.k)
-    return best
+    path.judge(OwnShapes(sample.criterion), most, sample)
 
 
 @dataclass
@@ -220,7 +203,7 @@ def _find(search, problem):
     found = _find_from(search, problem, size)
     few = found.path.best <= FEWEST_CLUSTERS and problem.most not in (1, FEWEST_CLUSTERS)
     fine = min(problem.n, fine_rows(d))
-    if few and size < fine and problem.free and search.init is None and not search.rough:
+    if few and size < fine and problem.free and search.init is None:
         between = d > SAMPLED_TWICE and size < COARSE_PATH_ROWS < fine
         for rows in [COARSE_PATH_ROWS, fine] if between else [fine]:
             larger = _find_from(search, problem, rows, FEWEST_CLUSTERS)
@@ -383,7 +366,7 @@ def _descend(sample, start, step, first=False):
     if not clusterings:  # no error is finite
         raise ValueError(UNSOUND)
     ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
-    best = best_clustering(problem, clusterings, sample.criterion)
+    best = problem.best(clusterings, sample.criterion)
     # centers of many clusters are not kept where they take more memory than the data
     taken = 0
     for clustering in clusterings:
