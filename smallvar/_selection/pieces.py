@@ -5,6 +5,7 @@ unless there is a gap between them. That is done for several clusterings, finer 
 the clusters that they lead to, those are taken that the boundaries of all clusterings support.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,11 +45,10 @@ def merge_order(pairs, evidence, k):
     ties go to the lowest numbers. Clusters that do not touch merge last, with infinite evidence
     between them. A merged cluster has the lower number of the two.
     """
-    between = {}
-    for a, b, T in zip(*pairs.T.tolist(), evidence.tolist(), strict=True):
-        if a != b:
-            pair = min(a, b), max(a, b)
-            between[pair] = between.get(pair, 0.0) + T
+    between = defaultdict(float)
+    for a, b, T in zip(*np.sort(pairs).T.tolist(), evidence.tolist(), strict=True):
+        if a < b:
+            between[a, b] += T
     mergers, sums, left = [], [], list(range(k))
     while len(left) > 1:
         # without any boundary left, clusters that do not touch
@@ -59,9 +59,8 @@ def merge_order(pairs, evidence, k):
         left.remove(gone)
         # the boundaries of the one that is gone become those of the other
         for p in [p for p in between if gone in p]:
-            other = p[0] if p[1] == gone else p[1]
-            joint = (min(kept, other), max(kept, other))
-            between[joint] = between.get(joint, 0.0) + between.pop(p)
+            other = sum(p) - gone
+            between[min(kept, other), max(kept, other)] += between.pop(p)
     return np.array(mergers, dtype=np.intp).reshape(-1, 2), np.array(sums)
 
 

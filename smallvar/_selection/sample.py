@@ -87,11 +87,10 @@ class PathProblem:
         sample = self.rows_of(rows)
         if self.number is not None:
             distinct = count_distinct(sample.plain.X)
-            if distinct < self.number:
+            if distinct < self.number and size < self.n:
                 # too few of these rows differ: of more rows, or of all, enough may
-                if size < self.n:
-                    return self.sample(4 * size, rng)
-                check_distinct(distinct, self.number)
+                return self.sample(4 * size, rng)
+            check_distinct(distinct, self.number)
         return sample
 
     def rows_of(self, rows):
@@ -223,26 +222,23 @@ class Sample:
         self.share = (X.shape[0] if weight is None else float(weight.sum())) / problem.total
         self.share /= problem.unit
         self.problem, self.rows, self.metric, self.raw = problem, rows, None, None
-        slope, plain = None, None
-        if problem.transform is not None:
-            plain = descent_by_squares(RowsFrame(X, weight, problem.n_threads))
-            self.raw = Relabeled(plain.frame)
-            X, slope = problem.transform(X)
-        self.criterion, self.descent = problem.family(X, weight, problem.n_threads)
-        self.plain = plain or self.descent
-        if slope is not None:
-            self.criterion.charge(slope, len(problem.transform.columns))
+        transform, n_threads = problem.transform, problem.n_threads
+        used, slope = (X, None) if transform is None else transform(X)
+        self.criterion, self.descent = problem.family(used, weight, n_threads)
+        self.plain = self.descent
+        if transform is not None:
+            self.plain = descent_by_squares(RowsFrame(X, weight, n_threads))
+            self.raw = Relabeled(self.plain.frame)
+            self.criterion.charge(slope, len(transform.columns))
         if others is not None:
-            price = price_of_others(
-                others, weight, problem.n_threads, problem.noise_transform, X.shape[1]
-            )
+            of_others = weight, n_threads, problem.noise_transform
+            price = price_of_others(others, *of_others, X.shape[1])
             self.criterion.constant += self.criterion.distinct * price
 
     def use_metric(self, metric, centers):
         """Merge clusters in this metric from here on; returns what the centers are in it."""
-        frame, self.metric = self.criterion.frame, metric
-        frame = RowsFrame(metric.rows(), frame.weight, frame.n_threads)
-        self.descent = descent_by_squares(frame)
+        frame = RowsFrame(metric.rows(), self.plain.weight, self.problem.n_threads)
+        self.metric, self.descent = metric, descent_by_squares(frame)
         return metric(centers)
 
     def clustering(self, evaluate=True, labeled=False):
