@@ -106,14 +106,6 @@ def test_sweeps_until_no_row_moves(seed):
         np.testing.assert_array_equal(at_once.centers, by_hand.centers)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 19, 20, 21, 178, 1000])
-def test_quantiles_are_those_of_numpy(n):
-    X = np.random.default_rng(n).normal(size=(n, 3))
-    for share in (0.05, 0.95):
-        found = columns._quantile(np.sort(X, axis=0), share)
-        np.testing.assert_array_equal(found, np.quantile(X, share, axis=0))
-
-
 def test_small_fits_do_not_look_for_libraries():
     code = (
         "import numpy as np; from smallvar import DPMeans; from smallvar._core import config;"

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import gammaln, xlogy
 
 from smallvar._core.identifiers import ID_NAMES, identifies
-from smallvar._selection.columns import COLUMN_ROWS, Values, distinct_values, filled_values, step_of
+from smallvar._selection.columns import COLUMN_ROWS, Values, distinct_values, filled_values, spaced
 
 LEAST_KEY_ROWS = 20  # a column of words of fewer rows is never taken for a key or for text
 LEAST_COUNT_ROWS = 100  # with fewer rows, counts cannot be told from other whole numbers
@@ -306,14 +306,14 @@ def grid_step(numbers, few=None):
         value, count = few
         values = Values(value.astype(np.float64), count.astype(np.float64), int(count.sum()))
     else:
-        sampled = np.asarray(numbers[:: -(-len(numbers) // COLUMN_ROWS)], dtype=np.float64)
+        sampled = np.asarray(spaced(numbers), dtype=np.float64)
         values = distinct_values(sampled, np.ones(len(sampled)))
-    return float(step_of(values))
+    return float(values.step)
 
 
 def _is_one_sided(numbers, step):
     """Whether positive numbers have a long tail that a gamma law fits better than a normal one."""
-    sampled = np.asarray(numbers[:: -(-len(numbers) // COLUMN_ROWS)], dtype=np.float64)
+    sampled = np.asarray(spaced(numbers), dtype=np.float64)
     mean = sampled.mean()
     centered = sampled / mean - 1.0
     variance = (centered**2).mean()

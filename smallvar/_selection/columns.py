@@ -2,7 +2,7 @@
 
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ MEAN_TOLERANCE = 1e-4
 # rows for the spread of columns; next rows that each is compared to
 SPREAD_ROWS, NEIGHBORS = 1000, 3
 BLOCK_ROWS, CACHED = 4096, 256  # rows at a time; so few that they stay in the cache
-SORTED_NUMBERS = 1 << 20  # numbers sorted at once
+COMPARED = 1 << 17  # numbers of rows that are compared at once
 FEW_VALUES = 10  # a column with fewer distinct values is few-valued
 SKEWED_COLUMN = 1.0  # absolute skewness beyond which a column is one-sided
 # Powers are searched for which 20 times the largest value becomes no more than exp(MOST_EXPONENT),
@@ -54,19 +54,58 @@ class Values:
     value: NDArray[np.float64]
     weights: NDArray[np.float64]
     n_rows: int
-    grid: tuple[float, float] | None = None  # kept by _grid
 
     def without(self, drop):
         """The Values without those at the indices ``drop``; n_rows shrinks by their weight."""
         rest = self.n_rows * (1.0 - self.weights[drop].sum() / self.weights.sum())
-        kept = np.ones(len(self.value), dtype=bool)
-        kept[drop] = False
-        return Values(self.value[kept], self.weights[kept], round(rest))
+        return Values(np.delete(self.value, drop), np.delete(self.weights, drop), round(rest))
 
     @property
     def continuous(self):
         """Whether the column is one of numbers: distinct values are more than DISTINCT of rows."""
         return len(self.value) > DISTINCT * self.n_rows
+
+    @property
+    def step(self):
+        """The step in which the column was recorded, 0 for numbers."""
+        if len(self.value) < 2:
+            return 0.0
+        top = self.weights.argmax()
+        rest = self.without(top)
+        often = self.weights[top] >= FREQUENT * self.weights.sum()
+        if often and rest.continuous and rest.n_rows >= RARE * self.n_rows:
+            return float(np.median(np.abs(rest.value - self.value[top])))
+        return 0.0 if self.continuous else self._grid[1]
+
+    @cached_property
+    def _grid(self):
+        """Origin and step of a grid, by the values without the rarest.
+
+        That is the most frequent value, and the distance of a value from the nearest other one, at
+        the median of the rows.
+        """
+        order = np.argsort(self.weights, kind="stable")
+        rare = order[np.cumsum(self.weights[order]) <= RARE * self.weights.sum()]
+        kept = self.without(rare) if len(rare) < len(self.value) - 1 else self
+        v = kept.value
+        nearest = np.minimum(np.diff(v, prepend=-np.inf), np.diff(v, append=np.inf))
+        order = np.argsort(nearest, kind="stable")
+        total = np.cumsum(kept.weights[order])
+        return v[kept.weights.argmax()], nearest[order[np.searchsorted(total, 0.5 * total[-1])]]
+
+    def near_grid(self, value):
+        """Whether a value, or each of several, is on the grid of these Values."""
+        origin, step = self._grid
+        steps = (value - origin) / step
+        return np.abs(steps - np.round(steps)) < ON_GRID
+
+    @property
+    def on_grid(self):
+        """Whether almost all rows are on a grid."""
+        if len(self.value) < 2:
+            return False
+        on_grid = self.weights[self.near_grid(self.value)].sum()
+        return on_grid >= (1.0 - RARE) * self.weights.sum()
 
 
 def distinct_values(column, weight, same=SAME_VALUE):
@@ -75,37 +114,36 @@ def distinct_values(column, weight, same=SAME_VALUE):
     That is by less than ``same`` times the spread. A run of values, each so near to the next one,
     that is longer than that as a whole is cut into pieces that are not.
     """
-    n = len(column)
     if (weight == weight[0]).all():  # then the order of equal values does not matter
         v, w = np.sort(column), weight
     else:
         order = np.argsort(column, kind="stable")
         v, w = column[order], weight[order]
-    near = max(same * spread_of(v), LAST_BITS * max(abs(v[n // 20]), abs(v[n - 1 - n // 20])))
+    spread, size = _inner_spread(v)
+    near = max(same * spread, LAST_BITS * size)
     bounds = np.flatnonzero(np.concatenate(([True], v[1:] - v[:-1] > near, [True])))
-    long = np.flatnonzero(v[bounds[1:] - 1] - v[bounds[:-1]] > near)
-    if len(long):
-        cuts = [_cut(v, bounds[i], bounds[i + 1], near) for i in long]
-        bounds = np.union1d(bounds, np.concatenate(cuts).astype(np.intp))
+    cuts = []
+    for i in np.flatnonzero(v[bounds[1:] - 1] - v[bounds[:-1]] > near):
+        start, stop = bounds[i : i + 2]
+        while (start := start + np.searchsorted(v[start:stop], v[start] + near, "right")) < stop:
+            cuts.append(start)
+    if cuts:
+        bounds = np.union1d(bounds, cuts)
     weights = np.add.reduceat(w, bounds[:-1])
     # the middle of each run of values
     middle = v[(bounds[:-1] + bounds[1:] - 1) // 2]
-    return Values(middle[weights > 0.0], weights[weights > 0.0], n)
+    return Values(middle[weights > 0.0], weights[weights > 0.0], len(v))
 
 
-def spread_of(ascending):
-    """The range of the middle nine tenths of sorted rows, of all if that is zero; by column."""
+def _inner_spread(ascending):
+    """The range of the middle nine tenths of sorted rows, and their largest size; by column.
+
+    Where that range is zero, that of all rows.
+    """
     n = len(ascending)
-    spread = ascending[n - 1 - n // 20] - ascending[n // 20]
-    return np.where(spread > 0.0, spread, ascending[-1] - ascending[0])
-
-
-def _cut(v, start, stop, near):
-    """Where a run of ascending values is cut so that no piece is longer than ``near``."""
-    cuts = []
-    while (start := start + np.searchsorted(v[start:stop], v[start] + near, "right")) < stop:
-        cuts.append(start)
-    return cuts
+    low, high = ascending[n // 20], ascending[n - 1 - n // 20]
+    spread = np.where(high > low, high - low, ascending[-1] - ascending[0])
+    return spread, np.maximum(np.abs(low), np.abs(high))
 
 
 def spaced(rows):
@@ -115,35 +153,26 @@ def spaced(rows):
 
 def evenly_spaced_rows(X, weight):
     """At most COLUMN_ROWS rows, evenly spaced, and their weights, a sample for the columns."""
-    X = np.asarray(X[:: -(-X.shape[0] // COLUMN_ROWS)], dtype=np.float64)
+    X = np.asarray(spaced(X), dtype=np.float64)
     return X, np.ones(len(X)) if weight is None else spaced(weight)
 
 
-def not_numbers(X, weight, same=SAME_VALUE):
-    """Return the indices of all columns but those of numbers: some rows have equal values.
+def _with_equal_ones(X, weight, same=SAME_VALUE):
+    """The Values of columns, by their indices, in which some rows have equal ones.
 
-    With few rows of equal weight, these are columns in which more than three rows have one value,
-    or many pairs of rows have equal ones: with fewer, values can neither be recorded in steps nor
-    filled in.
+    The others are of numbers. If values of at most EQUAL_AT_MOST rows of QUICK_ROWS are equal, or
+    of few rows fewer than RUN, they can neither be recorded in steps nor filled in.
     """
     n, d = X.shape
-    if n > 2 * QUICK_ROWS:
-        X = X[:: n // QUICK_ROWS]
-        n, least = len(X), len(X) - EQUAL_AT_MOST
-    elif n * FREQUENT > RUN and (weight == weight[0]).all():
-        least = DISTINCT * n + 1
-    else:
-        return np.arange(d)
-    # ``least``: distinct values from which on a column is one of numbers
-    few, size, equal_in = n == len(weight), max(1, SORTED_NUMBERS // n), np.ones(d, dtype=bool)
-    for start in range(0, d, size):
-        v = np.sort(X[:, start : start + size], axis=0)
-        differ = np.diff(v, axis=0) > same * spread_of(v)
-        equal = 1 + differ.sum(axis=0) < least
-        if few:  # a run of more than RUN equal values
-            equal |= ~(differ[:-2] | differ[1:-1] | differ[2:]).all(axis=0)
-        equal_in[start : start + size] = equal
-    return np.flatnonzero(equal_in)
+    some, columns = X[:: n // QUICK_ROWS] if n > 2 * QUICK_ROWS else X, range(d)
+    # a single one of few rows may have much of the weight
+    if len(some) < n or (n * FREQUENT > RUN and (weight == weight[0]).all()):
+        v = np.sort(some, axis=0)
+        spread, size = _inner_spread(v)
+        equal = np.diff(v, axis=0) <= np.maximum(same * spread, LAST_BITS * size)
+        most = EQUAL_AT_MOST if len(some) < n else RUN - 1
+        columns = np.flatnonzero(equal.sum(axis=0) > most).tolist()
+    return {j: distinct_values(X[:, j], weight, same) for j in columns}
 
 
 def count_distinct(X):
@@ -170,45 +199,25 @@ def count_different(X, same=SAME_VALUE, common=False):
     """
     n, d = X.shape
     sampled = np.asarray(X[:: -(-n // SPREAD_ROWS)], dtype=np.float64)
-    ascending = np.sort(sampled, axis=0)
-    low, high = _quantile(ascending, 0.05), _quantile(ascending, 0.95)
-    spread = np.where(high > low, high - low, ascending[-1] - ascending[0])
+    spread, size = _inner_spread(np.sort(sampled, axis=0))
     for j in np.flatnonzero(spread == 0.0):
         spread[j] = float(X[:, j].max()) - float(X[:, j].min()) or 1.0
-    spread = np.full(d, spread.max()) if common else spread
-    same = np.maximum(same * spread, LAST_BITS * np.maximum(np.abs(low), np.abs(high)))
+    same = np.maximum(same * (spread.max() if common else spread), LAST_BITS * size)
     same = np.maximum(same, np.finfo(float).tiny)  # not zero by underflow
-    direction = _uniform(d) / same
-    shift, line = sampled[0], np.empty(n)
-    for start in range(0, n, CACHED):
-        rows = slice(start, start + CACHED)
-        line[rows] = (np.asarray(X[rows], dtype=np.float64) - shift) @ direction
-    order = np.argsort(line, kind="stable")
-    repeated, some_rows = (
-        np.zeros(n, dtype=bool),
-        max(1, min(BLOCK_ROWS, SORTED_NUMBERS // (8 * d))),
-    )
+    # numbers from 1/2 to 1 without an order
+    direction = (0.75 + 0.25 * np.sin(np.square(np.arange(1.0, d + 1.0)))) / same
+    blocks = (X[start : start + CACHED] for start in range(0, n, CACHED))
+    line = [(np.asarray(rows, dtype=np.float64) - sampled[0]) @ direction for rows in blocks]
+    line = np.concatenate(line)
+    order, repeated = np.argsort(line, kind="stable"), np.zeros(n, dtype=bool)
+    size = max(1, COMPARED // d)
     for step in range(1, NEIGHBORS + 1):
         near = np.flatnonzero(line[order[step:]] - line[order[:-step]] <= np.sqrt(d))
-        for start in range(0, len(near), some_rows):
-            i = near[start : start + some_rows]
-            first, second = X[order[i]], X[order[i + step]]
-            repeated[i + step] |= (np.abs(second - first) <= same).all(axis=1)
+        for start in range(0, len(near), size):
+            i = near[start : start + size]
+            difference = np.abs(X[order[i + step]] - X[order[i]])
+            repeated[i + step] |= (difference <= same).all(axis=1)
     return n - int(repeated.sum())
-
-
-@lru_cache(maxsize=16)
-def _uniform(d):
-    """Random numbers, the same at each call, for a generator takes longer than small fits do."""
-    return np.random.default_rng(0).uniform(0.5, 1.0, size=d)
-
-
-def _quantile(ascending, share):
-    """The quantiles of sorted columns, interpolated as numpy does, but faster."""
-    place = share * (len(ascending) - 1)
-    i = int(place)
-    between, low, high = place - i, ascending[i], ascending[min(i + 1, len(ascending) - 1)]
-    return high - (high - low) * (1.0 - between) if between >= 0.5 else low + (high - low) * between
 
 
 @dataclass
@@ -251,22 +260,21 @@ def recorded(X, weight):
     n_different, whole = count_different(X), X
     X, weight = evenly_spaced_rows(X, weight)
     n, d = X.shape
-    values = _with_equal_ones(X, weight, SAME_VALUE)
-    if _jittered(X, weight, values) and _in_groups(whole):
+    values = _with_equal_ones(X, weight)
+    if _of_tight_groups(whole, X, weight, values):
         n_different = count_different(whole, 0.0)
         values = _with_equal_ones(X, weight, 0.0)
     step, count, in_steps = np.zeros(d), np.full(d, n), np.zeros(d, dtype=bool)
     for j, found in values.items():
-        step[j], count[j] = step_of(found), len(found.value)
-        in_steps[j] = not found.continuous and _on_grid_all(found)
+        step[j], count[j] = found.step, len(found.value)
+        in_steps[j] = not found.continuous and found.on_grid
     repeated = count <= np.sqrt(n)
     variance = step**2 / 12.0
     if (count == 2).sum() > 1:
         for group, m in _one_hot(X):
             variance[group] = step[group] ** 2 / (m * (m ** (2.0 / (m - 1)) - 1.0))
     few = (count < FEW_VALUES) & (count <= DISTINCT * n)
-    error = _error(X, weight)
-    return Recorded(variance, error, repeated | in_steps, repeated, few, n_different)
+    return Recorded(variance, _error(X, weight), repeated | in_steps, repeated, few, n_different)
 
 
 def columns_of_tight_groups(X):
@@ -278,26 +286,17 @@ def columns_of_tight_groups(X):
     if not X.size:
         return []
     rows, weight = evenly_spaced_rows(X, None)
-    found = _jittered(rows, weight, _with_equal_ones(rows, weight, SAME_VALUE))
-    return found if found and _in_groups(X) else []
+    return _of_tight_groups(X, rows, weight, _with_equal_ones(rows, weight))
 
 
-def _with_equal_ones(X, weight, same):
-    """The Values of columns, by their indices, in which some rows have equal ones."""
-    return {
-        j: distinct_values(X[:, j], weight, same) for j in not_numbers(X, weight, same).tolist()
-    }
+def _of_tight_groups(X, rows, weight, values):
+    """Those with few of these Values that are numbers but for SAME_VALUE, if rows are in groups.
 
-
-def _jittered(X, weight, values):
-    """The columns with few of these Values that are numbers but for SAME_VALUE."""
+    Most rows are then near to another one in all columns, by the spread of the widest.
+    """
     few = (j for j, v in values.items() if not v.continuous)
-    return [j for j in few if distinct_values(X[:, j], weight, 0.0).continuous]
-
-
-def _in_groups(X):
-    """Whether most rows are near to another one in all columns, by the spread of the widest."""
-    return count_different(X, common=True) <= DISTINCT * len(X)
+    found = [j for j in few if distinct_values(rows[:, j], weight, 0.0).continuous]
+    return found if found and count_different(X, common=True) <= DISTINCT * len(X) else []
 
 
 def _error(X, weight):
@@ -335,52 +334,6 @@ def _error(X, weight):
     return error
 
 
-def step_of(values):
-    """The step in which a column was recorded, 0 for numbers."""
-    if len(values.value) < 2:
-        return 0.0
-    top = values.weights.argmax()
-    rest = values.without(top)
-    often = values.weights[top] >= FREQUENT * values.weights.sum()
-    if often and rest.continuous and rest.n_rows >= RARE * values.n_rows:
-        return float(np.median(np.abs(rest.value - values.value[top])))
-    return 0.0 if values.continuous else _grid(values)[1]
-
-
-def _grid(values):
-    """Origin (the most frequent value) and step (median gap without the rarest), computed once."""
-    if values.grid is None:
-        by_weight, kept = np.argsort(values.weights, kind="stable"), values
-        rare = by_weight[np.cumsum(values.weights[by_weight]) <= RARE * values.weights.sum()]
-        if len(rare) < len(values.value) - 1:
-            kept = values.without(rare)
-        values.grid = kept.value[kept.weights.argmax()], _median_gap(kept)
-    return values.grid
-
-
-def _on_grid_all(values):
-    """Whether almost all rows are on a grid."""
-    if len(values.value) < 2:
-        return False
-    on_grid = _on_grid(values.value, *_grid(values))
-    return values.weights[on_grid].sum() >= (1.0 - RARE) * values.weights.sum()
-
-
-def _median_gap(values):
-    """The distance of a value from the nearest other one, at the median of the rows."""
-    gaps = values.value[1:] - values.value[:-1]
-    nearest = np.minimum(np.concatenate((gaps[:1], gaps)), np.concatenate((gaps, gaps[-1:])))
-    order = np.argsort(nearest, kind="stable")
-    total = np.cumsum(values.weights[order])
-    return nearest[order[np.searchsorted(total, 0.5 * total[-1])]]
-
-
-def _on_grid(value, origin, step):
-    """Mask of the values on a grid; ``origin`` is one of its points."""
-    steps = (value - origin) / step
-    return np.abs(steps - np.round(steps)) < ON_GRID
-
-
 def _one_hot(X):
     """Yield groups of adjacent columns that code a category, and the number of its levels.
 
@@ -391,16 +344,16 @@ def _one_hot(X):
     near = SAME_VALUE * (high - low)
     binary = (high > low) & ((X - low <= near) | (high - X <= near)).all(axis=0)
     is_high = X - low > high - X
-    group, covered = [], np.zeros(len(X), dtype=bool)
-    for j in range(X.shape[1] + 1):
-        ends = j == X.shape[1] or not binary[j] or (covered & is_high[:, j]).any()
-        if ends or covered.all():
-            if len(group) > 1:
-                yield group, len(group) + (not covered.all())
-            group, covered = [], np.zeros(len(X), dtype=bool)
-        if j < X.shape[1] and binary[j]:
-            group.append(j)
-            covered |= is_high[:, j]
+    groups, covered = [], None
+    for j in np.flatnonzero(binary).tolist():
+        if not groups or groups[-1][-1] < j - 1 or (covered & is_high[:, j]).any():
+            groups.append([])
+            covered = np.zeros(len(X), dtype=bool)
+        groups[-1].append(j)
+        covered |= is_high[:, j]
+    for group in groups:
+        if len(group) > 1:
+            yield group, len(group) + (not is_high[:, group].any(axis=1).all())
 
 
 def filled_values(X, weight):
@@ -411,31 +364,29 @@ def filled_values(X, weight):
     """
     rows, weight_of_rows = evenly_spaced_rows(X, weight)
     filled = {}
-    for j in not_numbers(rows, weight_of_rows):
-        values = distinct_values(rows[:, j], weight_of_rows)
-        if len(values.value) < 3:  # one filled in, and two others
-            continue
+    for j, values in _with_equal_ones(rows, weight_of_rows).items():
         share = values.weights / values.weights.sum()
         frequent = (share >= FILLED[0]) & (share <= FILLED[1])
         if not frequent.any():
             continue
-        total, unit = np.cumsum(share), values.value[-1] - values.value[0]
+        unit = values.value[-1] - values.value[0]
         deviation = unit * ((rows[:, j] - values.value[0]) / unit).std()
         center = np.average(rows[:, j], weights=weight_of_rows)
-        median = values.value[np.searchsorted(total, 0.5)]
+        median = values.value[np.searchsorted(np.cumsum(share), 0.5)]
         distance = np.minimum(abs(values.value - center), abs(values.value - median))
         central = frequent & (distance <= CENTRAL * deviation)
         if not central.any():
             continue
         i = np.where(central, share, 0.0).argmax()
-        rest = values.without(i)
+        value, rest = values.value[i], values.without(i)
         if rest.continuous:
-            if share[i] > FILLED_RATIO * np.delete(share, i).max():
-                filled[j] = values.value[i], SAME_VALUE * deviation
-        elif _on_grid_all(rest) and not _on_grid(values.value[i], *_grid(rest)):
+            found = share[i] > FILLED_RATIO * np.delete(share, i).max()
+        else:
             mean = np.average(np.asarray(X[:, j], dtype=np.float64), weights=weight)
-            if abs(values.value[i] - mean) <= MEAN_TOLERANCE * deviation:
-                filled[j] = values.value[i], SAME_VALUE * deviation
+            found = abs(value - mean) <= MEAN_TOLERANCE * deviation
+            found = found and rest.on_grid and not rest.near_grid(value)
+        if found:
+            filled[j] = value, SAME_VALUE * deviation
     return filled
 
 
@@ -457,49 +408,33 @@ class PowerTransform:
 
     def __init__(self, X, weight):
         X, weight = evenly_spaced_rows(X, weight)
-        self.columns, self._one_sided, step = [], [], max(1, SORTED_NUMBERS // len(X))
-        for start in range(0, X.shape[1], step):
-            part = X[:, start : start + step]
-            low, size = part.min(axis=0), np.ptp(part, axis=0)
-            scaled = (part - low) / np.where(size > 0.0, size, 1.0)  # cubes stay within float64
-            deviation = scaled.std(axis=0)
-            unit, centered = size * deviation, scaled - scaled.mean(axis=0)
-            third = np.einsum("ij,ij,ij->j", centered, centered, centered) / len(X)
-            # the unit is zero where rows are equal, or differ by subnormal numbers only
-            skewed = (unit > 0.0) & (np.abs(third) >= SKEWED_COLUMN * deviation**3)
-            one_sided = [
-                j
-                for j in np.flatnonzero(skewed).tolist()
-                if len(distinct_values(part[:, j], weight).value) >= FEW_VALUES
-            ]
-            if one_sided:
-                self.columns += [start + j for j in one_sided]
-                self._one_sided.append((part[:, one_sided], low[one_sided], unit[one_sided]))
+        low, size = X.min(axis=0), np.ptp(X, axis=0)
+        scaled = (X - low) / np.where(size > 0.0, size, 1.0)  # cubes stay within float64
+        deviation = scaled.std(axis=0)
+        unit, scaled = size * deviation, scaled - scaled.mean(axis=0)
+        third = np.einsum("ij,ij,ij->j", scaled, scaled, scaled) / len(X)
+        # the unit is zero where rows are equal, or differ by subnormal numbers only
+        skewed = (unit > 0.0) & (np.abs(third) >= SKEWED_COLUMN * deviation**3)
+        self.columns = [
+            j
+            for j in np.flatnonzero(skewed).tolist()
+            if len(distinct_values(X[:, j], weight).value) >= FEW_VALUES
+        ]
+        self._one_sided = X[:, self.columns], low[self.columns], unit[self.columns]
 
     @cached_property
     def parts(self):
         """Origin, unit, power and spread of each column."""
-        parts, self._one_sided = self._fitted(), []  # rows that are no longer needed
-        return parts
-
-    def _fitted(self):
-        parts = []
-        for x, low, unit in self._one_sided:
-            fitted = []
-            for origin in (np.median(x, axis=0), low):
-                likelihood, power, spread = fit_powers((x - origin) / unit)
-                fitted.append([likelihood, origin, unit, power, spread])
-            median, least = np.array(fitted)
-            parts += np.where(median[0] > least[0], median, least)[1:].T.tolist()
-        return parts
+        fitted, (x, low, unit) = [], self._one_sided
+        for origin in (np.median(x, axis=0), low):
+            likelihood, power, spread = fit_powers((x - origin) / unit)
+            fitted.append([likelihood, origin, unit, power, spread])
+        median, least = np.array(fitted)
+        return np.where(median[0] > least[0], median, least)[1:].T.tolist()
 
     def __getstate__(self):
-        """What a copy has: the transforms, and not the rows that they are fitted to.
-
-        To make a copy does not change the original, where ``parts`` may not be there yet.
-        """
-        parts = vars(self)["parts"] if "parts" in vars(self) else self._fitted()
-        return {"columns": self.columns, "parts": parts}
+        """What a copy has: the transforms, and not the rows that they are fitted to."""
+        return {"columns": self.columns, "parts": self.parts}
 
     def of(self, kept):
         """The transforms of rows in these columns only."""
@@ -540,13 +475,13 @@ def fit_powers(z):
     a = np.where((z < 0.0).any(axis=0), 2.0, 0.0) - b
     c, d = b - GOLDEN * (b - a), a + GOLDEN * (b - a)
     at_c, at_d = cost(c), cost(d)
-    while (b - a).max() > NARROW:
+    while (b - a).max(initial=0.0) > NARROW:
         left = at_c < at_d
-        a, b = np.where(left, a, c), np.where(left, d, b)
+        a, b = np.where(left, (a, d), (c, b))
         new = np.where(left, b - GOLDEN * (b - a), a + GOLDEN * (b - a))
         at_new = cost(new)
-        c, d = np.where(left, new, d), np.where(left, c, new)
-        at_c, at_d = np.where(left, at_new, at_d), np.where(left, at_c, at_new)
+        c, d = np.where(left, (new, c), (d, new))
+        at_c, at_d = np.where(left, (at_new, at_c), (at_d, at_new))
     power = 0.5 * (a + b)
     low, middle, high = (cost(power + move) for move in (-NARROW, 0.0, NARROW))
     bend = np.maximum(high - 2.0 * middle + low, np.finfo(float).eps)  # 0 by rounding at the ends

@@ -193,13 +193,13 @@ def count_different(X, same=1e-5, common=False):
     ``common``, that of the widest column.
     """
     part = X[:: int(np.ceil(len(X) / 1000))]
-    spread = np.quantile(part, 0.95, axis=0) - np.quantile(part, 0.05, axis=0)
+    inner = np.sort(part, axis=0)[[len(part) // 20, len(part) - 1 - len(part) // 20]]
+    spread = np.ptp(inner, axis=0)
     spread = np.where(spread > 0, spread, np.ptp(part, axis=0))
     spread = np.where(spread > 0, spread, np.ptp(X, axis=0))
     spread = np.where(spread > 0, spread, 1)
     spread = np.full(len(spread), spread.max()) if common else spread
-    size = np.abs(np.quantile(part, [0.05, 0.95], axis=0)).max(axis=0)
-    near = np.maximum(same * spread, 2.0**-48 * size)
+    near = np.maximum(same * spread, 2.0**-48 * np.abs(inner).max(axis=0))
     Z = (X - X[0]) / np.maximum(near, np.finfo(float).tiny)
     near = cKDTree(Z).query_pairs(1.0, p=np.inf, output_type="ndarray")
     graph = coo_array((np.ones(len(near)), near.T), shape=(len(X), len(X)))
