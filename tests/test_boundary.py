@@ -8,7 +8,7 @@ from scipy.optimize import approx_fprime
 from sklearn.cluster import KMeans
 from smallvar._sweeps.boundary import distribution, fit, valley
 
-from smallvar._selection.boundaries import boundary_between
+from smallvar._selection.boundaries import boundary_between, find_boundaries
 from smallvar._selection.boundary import (
     N_BINS,
     NOTHING,
@@ -212,15 +212,15 @@ def test_pairs(gap, share, low, high, d):
 def test_the_record():
     """Counts and curves sum to the rows; bells fit two groups, the body one."""
     X, labels = pair(4.0, 0)
-    found = boundary_between(X, None, labels, 0, 1)
-    assert found.edges.shape == (N_BINS + 1,) and (np.diff(found.edges) > 0).all()
-    for weights in (found.counts, found.bells, found.body):
+    found, single = find_boundaries(X, None, labels, 2), boundary_between(X, None, labels, 0, 1)
+    assert single.edges.shape == (N_BINS + 1,) and (np.diff(single.edges) > 0).all()
+    for weights in (single.counts, found.bells[0], found.body[0]):
         assert weights.shape == (N_BINS,)
         assert weights.sum() == pytest.approx(600)
-    likelihoods = [found.counts @ np.log(weights) for weights in (found.bells, found.body)]
-    assert found.evidence == pytest.approx(likelihoods[0] - likelihoods[1], abs=1e-8)
-    assert found.valley < 0.6
-    assert 1.0 <= found.dispersion < 2.0
+    likelihoods = [single.counts @ np.log(weights[0]) for weights in (found.bells, found.body)]
+    assert single.evidence == pytest.approx(likelihoods[0] - likelihoods[1], abs=1e-8)
+    assert found.valley > 0.4
+    assert 1.0 <= single.dispersion < 2.0
 
 
 def test_valley():

@@ -845,7 +845,7 @@ def test_boundaries_equal_twin(gaps, monkeypatch):
     for pair, (labels, boundary) in found.items():
         places = places_by_twin(path, X, labels, pair)
         np.testing.assert_allclose(boundary.counts.sum(), len(places))
-        expected = boundary_along(places, None)
+        expected = boundary_along(places, np.ones(len(places)))
         assert boundary.evidence == pytest.approx(expected.evidence, abs=1e-6)
 
 

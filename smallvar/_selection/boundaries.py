@@ -53,26 +53,28 @@ MOST_COUNTED, COUNTED_ROWS, COUNTED_WORK, LEAST_COUNTED = 40, 20_000, 1 << 31, 5
 class Boundaries:
     """The m boundaries of a clustering, and what fits the rows on both sides of each.
 
-    ``pairs`` are the clusters, (m, 2), those with most rows across first; ``contacts`` the rows
-    (weight) that have one as their own and the other as the nearest other one; ``weight`` that of
-    both clusters; ``merge_cost`` by how much one center in place of two raises the sum of squared
-    distances. ``valley`` is how deep the valley between two bells is, from 0, no valley, to 1,
-    no rows in it. The others are as those of a Boundary; where nothing could be said, ``known`` is
-    False, evidence and valley are 0, and the arrays NaN.
+    ``pairs`` are the clusters, (m, 2), those with most rows across first; ``weight`` that of both
+    clusters; ``merge_cost`` by how much one center in place of two raises the sum of squared
+    distances (Ward). ``valley`` is how deep the valley between two bells is, from 0, no valley, to
+    1, no rows in it. ``edges`` and ``counts`` are as those of a Boundary; ``bells`` and ``body``
+    the weights that the fitted densities have in each bin. Where nothing could be said, evidence
+    and valley are 0, and the arrays NaN.
     """
 
     pairs: NDArray[np.intp]
-    contacts: NDArray[np.float64]
     weight: NDArray[np.float64]
     merge_cost: NDArray[np.float64]
-    known: NDArray[np.bool_]
     evidence: NDArray[np.float64]
-    dispersion: NDArray[np.float64]
     valley: NDArray[np.float64]
     edges: NDArray[np.float64]
     counts: NDArray[np.float64]
     bells: NDArray[np.float64]
     body: NDArray[np.float64]
+
+    @property
+    def known(self):
+        """Of which boundaries something can be said."""
+        return ~np.isnan(self.counts[:, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +89,22 @@ class ClusterMeans:
     means: NDArray[np.float64]
     scale: float
 
+    @classmethod
+    def of_sums(cls, sizes, sums, origins, scale):
+        """From sums of rows less the origin of their cluster and times the scale."""
+        used, means = np.flatnonzero(sizes), np.zeros(sums.shape)
+        means[used] = sums[used] / sizes[used, np.newaxis]
+        from_first = means + (origins - origins[used[0]]) * scale
+        return cls(sizes, origins + means / scale, from_first, scale)
+
 
 class ClusterRows:
     """Rows sorted by cluster, in blocks, less the means of their clusters and times a scale.
 
-    ``first`` is where each cluster starts, ``used`` are the clusters that have a mean. With the
-    ClusterMeans ``of`` all rows, contacts, scatter matrices and counts of parts of the rows add up
-    to those of all.
+    ``first`` is where each cluster starts, ``weight`` that of each row, 1 without weights. ``used``
+    are the clusters that have a mean, ``pairs`` those that touch, (m, 2), once they are set. With
+    the ClusterMeans ``of`` all rows, contacts, scatter matrices and counts of parts of the rows add
+    up to those of all.
     """
 
     def __init__(self, X, weight, labels, k, n_threads=1, of=None):
@@ -102,20 +113,20 @@ class ClusterRows:
         if weight is not None:
             weight = np.ascontiguousarray(weight, dtype=np.float64)
         self.order, self.first = sort_rows(labels, weight, k)
-        self.weight = None if weight is None else weight[self.order]
+        self.weight = np.ones(len(self.order)) if weight is None else weight[self.order]
         of = self._means(weight, labels) if of is None else of
         self.sizes, self.centers, self.means, self.scale = of.sizes, of.centers, of.means, of.scale
         self.used = np.flatnonzero(self.sizes)
         self._kept = {} if len(self.order) * X.shape[1] <= MOST_KEPT else None
-        self._neighbors, self._facing = {}, {}
+        self.pairs, self._facing = None, {}
 
     def _means(self, weight, labels):
         """Means of the clusters of these rows."""
-        sizes, scale = np.diff(self.first).astype(np.float64), 1.0
-        origins = np.zeros((len(sizes), self.X.shape[1]))
-        means, used = origins.copy(), np.flatnonzero(sizes)
+        sizes = np.diff(self.first).astype(np.float64)
+        origins, sums = np.zeros((2, len(sizes), self.X.shape[1]))
+        used = np.flatnonzero(sizes)
         if not len(used):
-            return ClusterMeans(sizes, origins, means, scale)
+            return ClusterMeans(sizes, origins, sums, 1.0)
         low, high = column_range(self.X, weight, self.n_threads)
         # squares neither over- nor underflow; a power of 2 changes no bits
         exponent = np.frexp((0.5 * high - 0.5 * low).max())[1]
@@ -123,15 +134,12 @@ class ClusterRows:
         rows = some_rows(self.X, self.order[self.first[used]])
         origins[used] = rows.toarray() if issparse(self.X) else rows
         # of equal rows the mean is the row, to the last bit
-        add_rows(self.X, weight, labels, scale, origins, means)
-        if weight is not None:
-            sizes[used] = np.add.reduceat(self.weight, self.first[used])
-        means[used] /= sizes[used, np.newaxis]
-        centers = origins + means / scale
-        return ClusterMeans(sizes, centers, means + (origins - origins[used[0]]) * scale, scale)
+        add_rows(self.X, weight, labels, scale, origins, sums)
+        sizes[used] = np.add.reduceat(self.weight, self.first[used])
+        return ClusterMeans.of_sums(sizes, sums, origins, scale)
 
     def blocks(self, cluster):
-        """Return blocks of a cluster: places of rows, rows less the mean, weight or None."""
+        """Return blocks of a cluster: rows less the mean, and their weights."""
         if self._kept is None:
             return self._read(cluster)
         if cluster not in self._kept:
@@ -147,16 +155,9 @@ class ClusterRows:
         offsets = self.means[self.used] - self.means[cluster]
         half = 0.5 * np.square(offsets).sum(axis=1)
         size = max(1, MOST_AT_ONCE // max(offsets.shape))
-        for _, R, weight in self.blocks(cluster):
+        for R, weight in self.blocks(cluster):
             for i in range(0, len(R), size):
-                part = None if weight is None else weight[i : i + size]
-                yield offsets @ R[i : i + size].T, half, part
-
-    def meet(self, pairs):
-        """Set which clusters touch, (m, 2)."""
-        for a, b in pairs.tolist():
-            self._neighbors.setdefault(a, []).append(b)
-            self._neighbors.setdefault(b, []).append(a)
+                yield offsets @ R[i : i + size].T, half, weight[i : i + size]
 
     def facing(self, cluster, neighbor):
         """Which rows of a cluster face a neighbor, (n,).
@@ -165,8 +166,8 @@ class ClusterRows:
         cluster. Rows that face each other fill a part of space that is widest at the boundary. All
         rows of both clusters may fill one with a waist there, so that one body would look like two.
         """
-        neighbors = self._neighbors[cluster]
         if cluster not in self._facing:
+            neighbors = self.pairs[(self.pairs == cluster).any(axis=1)].sum(axis=1) - cluster
             own, *places = np.searchsorted(self.used, [cluster, *neighbors])
             offsets, places = self.means[self.used] - self.means[cluster], np.array(places)
             squares = np.square(offsets[places]).sum(axis=1, keepdims=True)
@@ -177,25 +178,21 @@ class ClusterRows:
                 part = found[:, start : start + products.shape[1]]
                 face(products, half, own, places, ratios, part)
                 start += products.shape[1]
-            self._facing[cluster] = found
-        return self._facing[cluster][neighbors.index(neighbor)]
+            self._facing[cluster] = dict(zip(neighbors.tolist(), found, strict=True))
+        return self._facing[cluster][neighbor]
 
     def places(self, a, b, step=None):
-        """Places of the rows of two clusters, those of a first, and the length of a step.
+        """Places of the rows of two clusters, those of a first, their weights, and a step's length.
 
         ``step``, (d,), is that in which columns were recorded; see ``places_of``.
         """
-        blocks = [R for c in (a, b) for _, R, _ in self.blocks(c)]
-        R, second = np.concatenate(blocks), np.repeat([False, True], np.diff(self.first)[[a, b]])
+        blocks = [block for cluster in (a, b) for block in self.blocks(cluster)]
+        R, weight = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        second = np.repeat([False, True], np.diff(self.first)[[a, b]])
         step = np.zeros(R.shape[1]) if step is None else step * self.scale
         difference = self.means[b] - self.means[a]
-        return places_of(R, self.weight_of(a, b), second, self.sizes[[a, b]], difference, step)
-
-    def weight_of(self, a, b):
-        """The weights of the rows of two clusters, those of a first; None without weights."""
-        if self.weight is None:
-            return None
-        return np.concatenate([self.weight[self.first[c] : self.first[c + 1]] for c in (a, b)])
+        places, length = places_of(R, weight, second, self.sizes[[a, b]], difference, step)
+        return places, weight, length
 
     def rows_of(self, cluster):
         """Rows of a cluster, in their order."""
@@ -203,13 +200,12 @@ class ClusterRows:
 
     def _read(self, cluster):
         """Yield the blocks of a cluster."""
-        size = max(1, MOST_AT_ONCE // self.X.shape[1])
+        size, center = max(1, MOST_AT_ONCE // self.X.shape[1]), self.centers[cluster]
         stop = self.first[cluster + 1]
         for start in range(self.first[cluster], stop, size):
             rows = slice(start, min(start + size, stop))
-            center = self.centers[cluster]
             R = read_rows(self.X, self.order[rows], self.scale, center, self.n_threads)
-            yield rows, R, None if self.weight is None else self.weight[rows]
+            yield R, self.weight[rows]
 
 
 def find_boundaries(X, weight, labels, k, n_threads=1, cells=None):
@@ -220,51 +216,42 @@ def find_boundaries(X, weight, labels, k, n_threads=1, cells=None):
     are counted.
     """
     rows = ClusterRows(X, weight, labels, k, n_threads)
-    pairs, contacts = touching(rows)
-    rows.meet(pairs)
-    m, d = len(pairs), X.shape[1]
-    in_cells = np.zeros(m, dtype=bool)
+    pairs, d = touching(rows)[0], X.shape[1]
+    rows.pairs = pairs
+    in_cells = np.zeros(len(pairs), dtype=bool)
     if k * d * d <= MOST_MOMENTS:
         many = rows.sizes[pairs].sum(axis=1) >= max(MANY_ON_A_LINE, MANY_A_COLUMN * d)
-        in_cells = many if cells is None else np.full(m, cells)
-    edges, counts = np.full((m, N_BINS + 1), np.nan), np.full((m, N_BINS), np.nan)
-    found = [(i, _histogram(rows, *pairs[i].tolist())) for i in np.flatnonzero(~in_cells)]
+        in_cells = many if cells is None else np.full(len(pairs), cells)
+    placed = [(i, _facing_places(rows, *pairs[i].tolist())[:2]) for i in np.flatnonzero(~in_cells)]
+    found = [(i, histogram_of(*places)) for i, places in placed]
     if in_cells.any():
-        found += by_cells(rows, scatter_matrices(rows), pairs, np.flatnonzero(in_cells))
-    for i, histogram in found:
-        if histogram[0] is not None:
-            edges[i], counts[i] = histogram
-    return compared(pairs, contacts, rows, edges, counts, n_threads)
+        count = partial(count_on_lines, rows)
+        found += by_cells(rows, scatter_matrices(rows), pairs, np.flatnonzero(in_cells), count)
+    return compared(pairs, rows, found, n_threads)
 
 
-def merge_costs(clusters, pairs):
-    """By how much the sum of squared distances grows if pairs become one cluster each (Ward).
+def compared(pairs, clusters, histograms, n_threads=1):
+    """Return the Boundaries of pairs of clusters, which are ClusterMeans or ClusterRows.
 
-    ``clusters`` have ``sizes``, and ``means`` times a ``scale``.
+    ``histograms`` are numbers of pairs, each with the edges and counts of its rows (None: nothing
+    can be said).
     """
+    m = len(pairs)
+    edges, counts = np.full((m, N_BINS + 1), np.nan), np.full((m, N_BINS), np.nan)
+    for i, (edges_of_pair, counts_of_pair) in histograms:
+        if edges_of_pair is not None:
+            edges[i], counts[i] = edges_of_pair, counts_of_pair
+    known, evidence, depth = ~np.isnan(counts[:, 0]), np.zeros(m), np.ones(m)
+    bells, body = np.full_like(counts, np.nan), np.full_like(counts, np.nan)
+    found = compare_densities(counts[known], n_threads)
+    evidence[known], _, depth[known], bells[known], body[known] = found
     a, b = clusters.sizes[pairs].T
     difference = (clusters.means[pairs[:, 0]] - clusters.means[pairs[:, 1]]) / clusters.scale
     with np.errstate(over="ignore"):
-        return a / (a + b) * b * np.square(difference).sum(axis=1)
-
-
-def compared(pairs, contacts, clusters, edges, counts, n_threads=1):
-    """Return the Boundaries of pairs of clusters by the counts of their rows.
-
-    ``clusters`` are ClusterMeans or ClusterRows. Edges and counts are NaN where nothing can be
-    said.
-    """
-    sizes = clusters.sizes
-    m = len(pairs)
-    known = ~np.isnan(counts[:, 0])
-    evidence, dispersion, depth = np.zeros(m), np.ones(m), np.ones(m)
-    bells, body = np.full((m, N_BINS), np.nan), np.full((m, N_BINS), np.nan)
-    found = compare_densities(counts[known], n_threads)
-    evidence[known], dispersion[known], depth[known], bells[known], body[known] = found
+        merge_cost = a / (a + b) * b * np.square(difference).sum(axis=1)
     return Boundaries(
-        *(pairs, contacts, sizes[pairs].sum(axis=1), merge_costs(clusters, pairs)),
-        *(known, evidence, dispersion),
-        *(1.0 - depth, edges, counts, bells, body),
+        *(pairs, a + b, merge_cost, evidence, 1.0 - depth),
+        *(edges, counts, bells, body),
     )
 
 
@@ -288,16 +275,11 @@ def count_without_gap(X, weight, labels, k, n_threads=1):
     return int((found.known & (found.evidence <= 0.0)).sum()), len(found.pairs)
 
 
-def _histogram(rows, a, b):
-    """Edges and counts of the rows of two clusters that face each other, by their places."""
-    return histogram_of(*_facing_places(rows, a, b)[:2])
-
-
 def _facing_places(rows, a, b, step=None):
     """Places and weights of the rows of two clusters that face each other; length of a step."""
     facing = np.concatenate([rows.facing(a, b), rows.facing(b, a)]).astype(bool)
-    (places, length), weight = rows.places(a, b, step), rows.weight_of(a, b)
-    return places[facing], None if weight is None else weight[facing], length
+    places, weight, length = rows.places(a, b, step)
+    return places[facing], weight[facing], length
 
 
 def boundary_between(X, weight, labels, a, b, step=None):
@@ -309,8 +291,7 @@ def boundary_between(X, weight, labels, a, b, step=None):
     is none.
     """
     low, high = min(a, b), max(a, b)
-    number = np.where(labels == low, 0, np.where(labels == high, 1, -1))
-    return boundary_of(ClusterRows(X, weight, number, 2), 0, 1, step)
+    return boundary_of(ClusterRows(X, weight, labels, high + 1), low, high, step)
 
 
 def boundary_of(rows, a, b, step=None, facing=False):
@@ -320,10 +301,8 @@ def boundary_of(rows, a, b, step=None, facing=False):
     """
     if not rows.sizes[[a, b]].all():
         return NOTHING
-    if facing:
-        return boundary_along(*_facing_places(rows, a, b, step))
-    places, length = rows.places(a, b, step)
-    return boundary_along(places, rows.weight_of(a, b), length)
+    found = _facing_places if facing else ClusterRows.places
+    return boundary_along(*found(rows, a, b, step))
 
 
 def touching(rows):
@@ -360,50 +339,38 @@ def scatter_matrices(rows):
     k, d = rows.means.shape
     out = np.zeros((k, d, d))
     for cluster in range(k):
-        for _, R, weight in rows.blocks(cluster):
-            out[cluster] += R.T @ (R if weight is None else weight[:, np.newaxis] * R)
+        for R, weight in rows.blocks(cluster):
+            W = np.sqrt(weight)[:, np.newaxis] * R
+            out[cluster] += W.T @ W
     return out
 
 
-def _metrics(rows, scatters, pairs):
-    """Matrices S / n + r I of pairs, differences of means, and whether there is any of both."""
-    n, d = rows.sizes[pairs].sum(axis=1), scatters.shape[1]
-    A = scatters[pairs].sum(axis=1) / n[:, np.newaxis, np.newaxis]
-    difference = rows.means[pairs[:, 1]] - rows.means[pairs[:, 0]]
-    variance = np.trace(A, axis1=1, axis2=2)
-    known = (variance > 0.0) & difference.any(axis=1)
-    added = np.where(known, ridge(variance, n, d), 1.0)
-    A += added[:, np.newaxis, np.newaxis] * np.eye(d)
-    return A, difference, known
+def by_cells(rows, scatters, pairs, chosen, count):
+    """Yield chosen pairs, and edges and counts of each, by the counts of rows in fine cells.
 
-
-def by_cells(rows, scatters, pairs, chosen, count=None):
-    """Yield edges and counts of chosen pairs, by the counts of rows in fine cells.
-
-    ``count(pairs, w, low, step)`` counts them; None: ``count_on_lines`` of these rows.
+    ``rows`` are ClusterMeans or ClusterRows; ``count(pairs, w, low, step)`` counts rows by their
+    places along w, in cells from ``low`` on, ``step`` in a unit.
     """
-    count = partial(count_on_lines, rows) if count is None else count
-    size = max(1, min(MOST_LINES, MOST_MOMENTS // scatters.shape[1] ** 2))
+    d = scatters.shape[1]
+    size = max(1, min(MOST_LINES, MOST_MOMENTS // d**2))
     for batch in (chosen[i : i + size] for i in range(0, len(chosen), size)):
-        A, difference, known = _metrics(rows, scatters, pairs[batch])
+        a, b = pairs[batch].T
+        n, S = rows.sizes[a] + rows.sizes[b], scatters[a] + scatters[b]
+        A, difference = S / n[:, np.newaxis, np.newaxis], rows.means[b] - rows.means[a]
+        variance = np.trace(A, axis1=1, axis2=2)
+        known = (variance > 0.0) & difference.any(axis=1)
+        batch, n, S, A, difference = (x[known] for x in (batch, n, S, A, difference))
+        A += ridge(variance[known], n, d)[:, np.newaxis, np.newaxis] * np.eye(d)
         w = np.linalg.solve(A, difference[..., np.newaxis])[..., 0]
-        batch, w, difference = batch[known], w[known], difference[known]
         w /= np.einsum("mj,mj->m", w, difference)[:, np.newaxis]
-        low, step = cells_of(rows, scatters, pairs[batch], w)
-        counts = count(pairs[batch], w, low, step)
-        for i, line in enumerate(counts):
+        a, b = (rows.sizes[pairs[batch]] / n[:, np.newaxis]).T
+        within = np.einsum("mi,mij,mj->m", w, S, w) / n
+        reach = REACH * np.sqrt(within + a * b)
+        low, step = 0.5 * (b - a) - reach, 0.5 * N_CELLS / reach
+        for i, line in enumerate(count(pairs[batch], w, low, step)):
             filled = np.flatnonzero(line)
             middles = low[i] + (filled + 0.5) / step[i]
             yield batch[i], histogram_of(middles, line[filled])
-
-
-def cells_of(rows, scatters, pairs, w):
-    """Where the cells of each pair start, and how many there are in a unit, from moments."""
-    sizes = rows.sizes[pairs]
-    a, b = sizes.T / sizes.sum(axis=1)
-    within = np.einsum("mi,mij,mj->m", w, scatters[pairs].sum(axis=1), w) / sizes.sum(axis=1)
-    reach = REACH * np.sqrt(within + a * b)
-    return 0.5 * (b - a) - reach, 0.5 * N_CELLS / reach
 
 
 def count_on_lines(rows, pairs, w, low, step):
@@ -415,7 +382,7 @@ def count_on_lines(rows, pairs, w, low, step):
         start, own = low[lines] - (sides - 0.5), np.zeros((len(lines), N_CELLS))
         facing = np.array([rows.facing(cluster, b) for b in pairs[lines, 1 - sides].tolist()])
         done = 0
-        for _, R, weight in rows.blocks(cluster):
+        for R, weight in rows.blocks(cluster):
             part, done = facing[:, done : done + len(R)], done + len(R)
             count_cells(R @ w[lines].T, weight, part, start, step[lines], own, rows.n_threads)
         counts[lines] += own

@@ -6,7 +6,7 @@ between, or one body. Both densities (`smallvar/_sweeps/boundary.pyx`) are fitte
 maximum likelihood; the evidence is the difference of the log-likelihoods.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,17 +36,13 @@ LEAST_PROBABILITY = 1e-12  # of a bin
 CUTS, BLUR = (1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 15 / 16), 1.2
 
 
-@dataclass(frozen=True)
-class Boundary:
+class Boundary(NamedTuple):
     """The rows of two clusters along the direction that tells them apart, and what fits them.
 
     ``evidence`` is in nats. ``dispersion`` is Pearson's chi-square of the density that fits better
     over its degrees of freedom, at least 1: where neither fits, evidence divided by it allows for
     that (quasi-likelihood). ``edges`` are those of the bins, where the means of the two clusters
-    are at -1/2 and 1/2; ``counts`` the weight in each bin (the outer ones with all beyond),
-    ``bells`` and ``body`` the weights that the fitted densities have there. ``valley`` is the
-    lowest density between the modes of the bells, as a share of that at the lower one; 1 with one
-    mode.
+    are at -1/2 and 1/2; ``counts`` the weight in each bin (the outer ones with all beyond).
 
     Where nothing can be said, the evidence is 0 and the arrays are empty.
     """
@@ -55,43 +51,36 @@ class Boundary:
     dispersion: float
     edges: NDArray[np.float64]
     counts: NDArray[np.float64]
-    bells: NDArray[np.float64]
-    body: NDArray[np.float64]
-    valley: float
 
 
-EMPTY = np.empty(0)
-NOTHING = Boundary(0.0, 1.0, EMPTY, EMPTY, EMPTY, EMPTY, 1.0)
+NOTHING = Boundary(0.0, 1.0, np.empty(0), np.empty(0))
 
 
 def boundary_along(t, weight, length=0.0):
     """The Boundary between rows of two clusters at these places, with 0 between the clusters.
 
-    ``weight`` is None or that of each row; places are anywhere within a step of this ``length``.
+    ``weight`` is that of each row; places are anywhere within a step of this ``length``.
     """
     if length > 0.0:
         t = (t[:, np.newaxis] + length * ((np.arange(PARTS) + 0.5) / PARTS - 0.5)).ravel()
-        weight = np.repeat(np.ones(len(t) // PARTS) if weight is None else weight, PARTS) / PARTS
+        weight = np.repeat(weight, PARTS) / PARTS
     edges, counts = histogram_of(t, weight)
     if edges is None:
         return NOTHING
-    evidence, dispersion, depth, bells, body = compare_densities(counts[np.newaxis])
-    return Boundary(
-        *(float(evidence[0]), float(dispersion[0]), edges, counts, bells[0], body[0]),
-        float(depth[0]),
-    )
+    evidence, dispersion, *_ = compare_densities(counts[np.newaxis])
+    return Boundary(float(evidence[0]), float(dispersion[0]), edges, counts)
 
 
 def compare_densities(counts, n_threads=1):
     """Evidence, dispersion, depth of the valley, bells and body of m histograms, (m, N_BINS)."""
-    (bells, likelihood), (body, other) = (_fit(kind, counts, n_threads) for kind in (True, False))
+    bells, likelihood, of_bells = _fit(True, counts, n_threads)
+    _, other, of_body = _fit(False, counts, n_threads)
     depth, evidence = valley(bells), likelihood - other
-    fitted = [_fitted_counts(True, bells, counts), _fitted_counts(False, body, counts)]
-    better = np.where(evidence[:, np.newaxis] > 0.0, *fitted)
+    better = np.where(evidence[:, np.newaxis] > 0.0, of_bells, of_body)
     dispersion = np.sum(np.square(counts - better) / better, axis=1) / (N_BINS - 1 - N_PARAMETERS)
     # without a valley: a heavy tail, or a skewed cluster
     evidence = np.where(depth > LEAST_VALLEY, np.minimum(evidence, 0.0), evidence)
-    return evidence, np.maximum(dispersion, 1.0), depth, *fitted
+    return evidence, np.maximum(dispersion, 1.0), depth, of_bells, of_body
 
 
 def places_of(R, weight, second, sizes, difference, step):
@@ -109,20 +98,18 @@ def places_of(R, weight, second, sizes, difference, step):
     within the ``step`` of their columns.
     """
     n, d, m = sizes.sum(), R.shape[1], len(R)
-    squares = np.square(R).sum(axis=1)
-    variance = float((squares.sum() if weight is None else weight @ squares) / n)
+    variance = float((weight * np.square(R).sum(axis=1)).sum() / n)
     if not np.isfinite(variance):  # rows have changed since they were checked
         raise ValueError(UNSOUND)
     if variance == 0.0 or not difference.any():
         return np.where(second & difference.any(), 1.0, 0.0), 0.0
-    scaled = R * (np.sqrt(1.0 / n) if weight is None else np.sqrt(weight / n)[:, None])
+    scaled = R * np.sqrt(weight / n)[:, np.newaxis]
     rows = np.vstack([R, np.diag(step)[step > 0.0]])
     q, u, D = _products(rows, scaled, ridge(variance, n, d), difference)
     length, places = float(np.linalg.norm(u[m:])) / D, np.empty(m)
     for side, size, own in ((-1.0, sizes[0], ~second), (1.0, sizes[1], second)):
-        w = None if weight is None else weight[own]
-        found = q[:m][own], u[:m][own], D, w, size, n, side, SAME_PROJECTION
-        places[own] = places_without_itself(*found)
+        products = q[:m][own], u[:m][own], D
+        places[own] = places_without_itself(*products, weight[own], size, n, side, SAME_PROJECTION)
     return places, length
 
 
@@ -163,8 +150,16 @@ def histogram_of(t, weight):
     if len(t) < SHARES:
         return None, None
     order = np.argsort(t, kind="stable")
-    t, weight = t[order], None if weight is None else weight[order]
-    cut, excess = _empty_stretch(t, weight)
+    t, weight = t[order], weight[order]
+    # where an empty stretch ends, with 0 inside, half way between the means: if it is longer than
+    # both sides, it must have; outer rows, TAIL of the weight on each side, do not count
+    below = np.cumsum(weight)
+    first, last = np.searchsorted(below, np.array([TAIL, 1.0 - TAIL]) * below[-1]).tolist()
+    cut, excess = int(np.searchsorted(t, 0.0)), 0.0
+    if first < cut <= last:
+        longest = max(t[cut - 1] - t[first], t[last] - t[cut])
+        if longest > LAST_BITS * max(abs(t[first]), abs(t[last])):
+            excess = max(float(t[cut] - t[cut - 1] - longest), 0.0)
     t[cut:] -= excess
     edges, counts = histogram(t, weight, N_BINS, TAIL, SAME_PROJECTION, SHARES)
     if excess and edges is not None:
@@ -172,25 +167,8 @@ def histogram_of(t, weight):
     return edges, counts
 
 
-def _empty_stretch(t, weight):
-    """Where an empty stretch of ascending places ends, and by how much it is too long.
-
-    It has 0 inside, half way between the means: if it is longer than both sides, it must. Outer
-    rows, TAIL of the weight on each side, do not count.
-    """
-    below = np.arange(1.0, len(t) + 1.0) if weight is None else np.cumsum(weight)
-    first, last = np.searchsorted(below, np.array([TAIL, 1.0 - TAIL]) * below[-1]).tolist()
-    cut = int(np.searchsorted(t, 0.0))
-    if not first < cut <= last:
-        return 0, 0.0
-    longest = max(t[cut - 1] - t[first], t[last] - t[cut])
-    excess = float(t[cut] - t[cut - 1] - longest)
-    far = longest > LAST_BITS * max(abs(t[first]), abs(t[last]))
-    return cut, excess if far and excess > 0.0 else 0.0
-
-
 def _fit(two_bells, counts, n_threads=1):
-    """Parameters of the likeliest density of each histogram, and its log-likelihood."""
+    """The likeliest density of each histogram: parameters, log-likelihood, weight in each bin."""
     place, odds = (0.0, N_BINS), (-MOST_LOGIT, MOST_LOGIT)
     if two_bells:
         starts, spread = _two_bells(counts), np.log((LEAST_SPREAD, MOST_LENGTH))
@@ -200,9 +178,10 @@ def _fit(two_bells, counts, n_threads=1):
         bounds = place, length, length, np.log((LEAST_BLUR, MOST_LENGTH)), odds
     low, high = np.array(bounds).T.copy()
     found, likelihood = fit(two_bells, counts, starts, low, high, n_threads)
-    best = likelihood.argmax(axis=1)
-    each = np.arange(len(counts))
-    return found[each, best], likelihood[each, best]
+    best = np.arange(len(counts)), likelihood.argmax(axis=1)
+    below = distribution(two_bells, found[best], np.arange(1.0, N_BINS))
+    share = np.maximum(np.diff(below, prepend=0.0, append=1.0), LEAST_PROBABILITY)
+    return found[best], likelihood[best], counts.sum(axis=1, keepdims=True) * share
 
 
 def _two_bells(counts):
@@ -229,10 +208,3 @@ def _bodies(counts):
         lengths = np.log([e, N_BINS - e, BLUR])
         out.append(np.column_stack([np.tile([e, *lengths], (len(counts), 1)), odds]))
     return np.stack(out, axis=1)
-
-
-def _fitted_counts(two_bells, parameters, counts):
-    """The weight that a density has in each bin."""
-    below = distribution(two_bells, parameters, np.arange(1.0, N_BINS))
-    share = np.maximum(np.diff(below, prepend=0.0, append=1.0), LEAST_PROBABILITY)
-    return counts.sum(axis=1, keepdims=True) * share

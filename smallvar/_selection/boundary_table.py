@@ -246,11 +246,10 @@ def boundary_evidence(
     X = check_data(X, sparse=True)
     values = names_of_rows(labels, "labels", X.shape[0])
     weight = check_weights(sample_weight, X.shape[0])
-    # negative numbers are noise; names have no sign
-    used = values >= 0 if values.dtype.kind in "if" else np.ones(len(values), dtype=bool)
-    names, numbers = np.unique(values[used], return_inverse=True)
-    number = np.full(len(values), -1, dtype=np.intp)
-    number[used] = numbers.reshape(-1)
+    names, number = np.unique(values, return_inverse=True)
+    # negative numbers, the first ones, are noise; names have no sign
+    noise = np.count_nonzero(names < 0) if names.dtype.kind in "if" else 0
+    names, number = names[noise:], number.reshape(-1) - noise
     found = find_boundaries(X, weight, number, len(names), resolve_threads(n_threads))
     return table_of(found, names, weight is not None)
 
@@ -260,17 +259,17 @@ def table_of(found, names, weighted):
     order = np.lexsort(found.pairs.T[::-1])  # by the first cluster of a pair, then by the second
     known = found.known[order]
     evidence, valley = (np.where(known, a[order], np.nan) for a in (found.evidence, found.valley))
-    verdict = np.where(
-        evidence >= LEAST_EVIDENCE, "gap", np.where(evidence <= 0, "none", "unclear")
-    )
+    sides = [evidence >= LEAST_EVIDENCE, evidence <= 0.0]
     n_rows = found.weight[order]
     return BoundaryTable(
         clusters=names[found.pairs[order]],
         n_rows=n_rows if weighted else n_rows.astype(np.intp),
-        merge_cost=found.merge_cost[order],
         evidence=evidence,
         valley=valley,
-        verdict=verdict,
+        verdict=np.select(sides, ["gap", "none"], "unclear"),
         labels=names,
-        **{name: getattr(found, name)[order] for name in ("edges", "counts", "bells", "body")},
+        **{
+            name: getattr(found, name)[order]
+            for name in ("merge_cost", "edges", "counts", "bells", "body")
+        },
     )

@@ -50,32 +50,24 @@ def find_long(S, trace, d, u, most):
     """The long directions of a covariance in d dimensions, at most ``most``; None: there are none.
 
     S is the covariance in the dimensions in which directions may be long; ``trace`` is that in all
-    d, and ``u`` the number of distinct rows.
+    d, and ``u`` the number of distinct rows. C(q) counts as infinite where a variance is mostly
+    rounding.
     """
     e = eigenvalues(S)[::-1].clip(0.0)
-    costs, rest = _costs(e[:most], trace, d, u)
+    first = e[:most]
+    q, largest = np.arange(len(first) + 1), first[:1].sum()
+    if not largest > 0.0:
+        return None
+    rest = np.maximum(trace - np.append(0.0, np.cumsum(first)), 0.0) / (d - q)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        costs = u * (np.append(0.0, np.cumsum(np.log(first))) + (d - q) * np.log(rest))
+    costs += PARAMETER_PRICE * math.log(u) * (d * q - q * (q - 1) / 2)
+    costs[~(rest > ZERO_VARIANCE * largest)] = np.inf
     q = int(costs.argmin())
     if q == 0:
         return None
     U = eigh(S, largest=q)[1] if FEW_VECTORS * q < len(S) else all_pairs(S)[1][:, -q:]
     return LongDirections(np.ascontiguousarray(U[:, ::-1]), e[:q], float(rest[q]))
-
-
-def _costs(e, trace, d, u):
-    """C(q) of q = 0, 1, ... long directions, and the mean variance of all others.
-
-    ``e`` are the largest variances, falling. A cost is infinite where a variance is mostly
-    rounding.
-    """
-    q = np.arange(len(e) + 1)
-    largest = e[:1].sum()
-    rest = np.maximum(trace - np.append(0.0, np.cumsum(e)), 0.0) / (d - q)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        costs = u * (np.append(0.0, np.cumsum(np.log(e))) + (d - q) * np.log(rest))
-    costs += PARAMETER_PRICE * math.log(u) * (d * q - q * (q - 1) / 2)
-    costs[~(rest > ZERO_VARIANCE * largest)] = np.inf
-    costs[0] = costs[0] if largest > 0.0 else -np.inf
-    return costs, rest
 
 
 class Components:

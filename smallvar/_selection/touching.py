@@ -46,9 +46,8 @@ def support(X, weight, labels, k, step=None, least=0.0, facing=False):
     if not sizes.all():  # equal rows: sweeps have ended with fewer clusters
         return np.nan
     rows = ClusterRows(X, weight, labels, k)
-    pairs = touching(rows)[0]
-    rows.meet(pairs)
-    return support_of(pairs, sizes, partial(boundary_of, rows, step=step, facing=facing), least)
+    rows.pairs = touching(rows)[0]
+    return support_of(rows.pairs, sizes, partial(boundary_of, rows, step=step, facing=facing), least)
 
 
 def support_of(pairs, sizes, between, least=0.0):

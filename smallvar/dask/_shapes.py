@@ -27,7 +27,6 @@ from smallvar._selection.boundaries import (
     pairs_that_touch,
     scatter_matrices,
 )
-from smallvar._selection.boundary import N_BINS
 from smallvar._selection.boundary_table import table_of
 from smallvar._selection.cluster_path import ClusterPath
 from smallvar._sweeps.projections import add_rows
@@ -114,7 +113,7 @@ def sum_cells(parts, shared, each):
     counts = 0.0
     for _, block in parts:
         rows = part_rows(block, pieces, means)
-        rows.meet(touching)
+        rows.pairs = touching
         counts = counts + count_on_lines(rows, *lines)
     return (counts,)
 
@@ -145,24 +144,15 @@ def boundaries_of_parts(executor, pieces):
     if k * d * d > MOST_MOMENTS:
         return None
     sizes, sums = executor.call(sum_pieces, pieces, fold=added)[0]
-    used = np.flatnonzero(sizes)
-    means = np.zeros((k, d))
-    means[used] = sums[used] / sizes[used, np.newaxis]
-    origins = pieces.origins
-    centers = origins + means / pieces.scale
-    means += (origins - origins[used[0]]) * pieces.scale
-    of_all = ClusterMeans(sizes, centers, means, pieces.scale)
+    of_all = ClusterMeans.of_sums(sizes, sums, pieces.origins, pieces.scale)
     scatters, contacts = executor.call(sum_scatter, (pieces, of_all), fold=added)[0]
-    pairs, across = pairs_that_touch(contacts)
+    pairs = pairs_that_touch(contacts)[0]
 
     def count(*lines):
         return executor.call(sum_cells, (pieces, of_all, pairs, lines), fold=added)[0][0]
 
-    edges, counts = np.full((len(pairs), N_BINS + 1), np.nan), np.full((len(pairs), N_BINS), np.nan)
-    for i, found in by_cells(of_all, scatters, pairs, np.arange(len(pairs)), count):
-        if found[0] is not None:
-            edges[i], counts[i] = found
-    return compared(pairs, across, of_all, edges, counts)
+    found = by_cells(of_all, scatters, pairs, np.arange(len(pairs)), count)
+    return compared(pairs, of_all, found)
 
 
 class ShapeMeans(LazyLabels, smallvar.ShapeMeans):
