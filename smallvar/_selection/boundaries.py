@@ -72,8 +72,8 @@ class Boundaries:
     body: NDArray[np.float64]
 
     @property
-    def known(self):
-        """Of which boundaries something can be said."""
+    def known(self):  # numpydoc ignore=RT01
+        """Mask of the boundaries of which something can be said."""
         return ~np.isnan(self.counts[:, 0])
 
 

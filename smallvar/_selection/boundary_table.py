@@ -78,19 +78,18 @@ class BoundaryTable:
             return first
         lines = [("clusters", "rows", "merge cost", "evidence", "valley", "verdict")]
         for i in range(min(n, MOST_PRINTED)):
-            pair = " | ".join(str(label) for label in self.clusters[i])
             numbers = (
                 f"{self.n_rows[i]:,.0f}",
                 _in_four_digits(self.merge_cost[i]),
                 f"{round(self.evidence[i], 1) + 0.0:,.1f}",
                 f"{self.valley[i]:.2f}",
             )
-            lines.append((pair, *numbers, str(self.verdict[i])))
+            lines.append((" | ".join(map(str, self.clusters[i])), *numbers, str(self.verdict[i])))
         # the verdict, the last column, stands left and needs no width
-        widths = [max(len(line[j]) for line in lines) for j in range(5)]
+        first_width, *widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:-1]
         text = [
-            "  ".join([line[0].ljust(widths[0]), *(map(str.rjust, line[1:5], widths[1:])), line[5]])
-            for line in lines
+            "  ".join([pair.ljust(first_width), *map(str.rjust, numbers, widths), verdict])
+            for pair, *numbers, verdict in lines
         ]
         rest = [f"... {n - MOST_PRINTED} more"] if n > MOST_PRINTED else []
         return "\n".join([first, *text, *rest])

@@ -71,10 +71,10 @@ class Values:
         if len(self.value) < 2:
             return 0.0
         top = self.weights.argmax()
-        rest = self.without(top)
-        often = self.weights[top] >= FREQUENT * self.weights.sum()
-        if often and rest.continuous and rest.n_rows >= RARE * self.n_rows:
-            return float(np.median(np.abs(rest.value - self.value[top])))
+        if self.weights[top] >= FREQUENT * self.weights.sum():
+            rest = self.without(top)
+            if rest.continuous and rest.n_rows >= RARE * self.n_rows:
+                return float(np.median(np.abs(rest.value - self.value[top])))
         return 0.0 if self.continuous else self._grid[1]
 
     @cached_property
@@ -160,8 +160,9 @@ def evenly_spaced_rows(X, weight):
 def _with_equal_ones(X, weight, same=SAME_VALUE):
     """The Values of columns, by their indices, in which some rows have equal ones.
 
-    The others are of numbers. If values of at most EQUAL_AT_MOST rows of QUICK_ROWS are equal, or
-    of few rows fewer than RUN, they can neither be recorded in steps nor filled in.
+    The others are of numbers: if no more than RUN rows have one value, and values of at most
+    EQUAL_AT_MOST rows of QUICK_ROWS are equal, or of few rows less than half, they can neither be
+    recorded in steps nor filled in.
     """
     n, d = X.shape
     some, columns = X[:: n // QUICK_ROWS] if n > 2 * QUICK_ROWS else X, range(d)
@@ -170,24 +171,25 @@ def _with_equal_ones(X, weight, same=SAME_VALUE):
         v = np.sort(some, axis=0)
         spread, size = _inner_spread(v)
         equal = np.diff(v, axis=0) <= np.maximum(same * spread, LAST_BITS * size)
-        most = EQUAL_AT_MOST if len(some) < n else RUN - 1
-        columns = np.flatnonzero(equal.sum(axis=0) > most).tolist()
+        runs = (equal[:-2] & equal[1:-1] & equal[2:]).any(axis=0)
+        most = EQUAL_AT_MOST if len(some) < n else (1.0 - DISTINCT) * n - 1
+        columns = np.flatnonzero(runs | (equal.sum(axis=0) > most)).tolist()
     return {j: distinct_values(X[:, j], weight, same) for j in columns}
 
 
 def count_distinct(X):
     """Return the number of distinct rows, by a hash of 64 bits for each."""
     odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64) * 2 + 1
-    hashes = np.empty(X.shape[0], dtype=np.uint64)
+    hashes = []
     for start in range(0, X.shape[0], BLOCK_ROWS):
         rows = some_rows(X, slice(start, start + BLOCK_ROWS))
         rows = rows.toarray() if issparse(rows) else rows
-        rows = np.ascontiguousarray(rows, dtype=np.float64) + 0.0  # no -0.0
-        bits = rows.view(np.uint64)
+        # 0.0 in place of -0.0
+        bits = np.add(rows, 0.0, dtype=np.float64, order="C").view(np.uint64)
         bits = (bits ^ (bits >> np.uint64(29))) * odd
-        hashes[start : start + BLOCK_ROWS] = (bits ^ (bits >> np.uint64(32))).sum(axis=1)
+        hashes.append((bits ^ (bits >> np.uint64(32))).sum(axis=1))
     # with counts np.unique sorts, without them it takes 20 times as long for integers that differ
-    return len(np.unique(hashes, return_counts=True)[0])
+    return len(np.unique(np.concatenate(hashes), return_counts=True)[0])
 
 
 def count_different(X, same=SAME_VALUE, common=False):
