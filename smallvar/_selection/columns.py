@@ -58,7 +58,9 @@ class Values:
     def without(self, drop):
         """The Values without those at the indices ``drop``; n_rows shrinks by their weight."""
         rest = self.n_rows * (1.0 - self.weights[drop].sum() / self.weights.sum())
-        return Values(np.delete(self.value, drop), np.delete(self.weights, drop), round(rest))
+        kept = np.ones(len(self.value), dtype=bool)
+        kept[drop] = False
+        return Values(self.value[kept], self.weights[kept], round(rest))
 
     @property
     def continuous(self):
@@ -87,11 +89,12 @@ class Values:
         order = np.argsort(self.weights, kind="stable")
         rare = order[np.cumsum(self.weights[order]) <= RARE * self.weights.sum()]
         kept = self.without(rare) if len(rare) < len(self.value) - 1 else self
-        v = kept.value
-        nearest = np.minimum(np.diff(v, prepend=-np.inf), np.diff(v, append=np.inf))
+        gaps = kept.value[1:] - kept.value[:-1]
+        nearest = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
         order = np.argsort(nearest, kind="stable")
         total = np.cumsum(kept.weights[order])
-        return v[kept.weights.argmax()], nearest[order[np.searchsorted(total, 0.5 * total[-1])]]
+        step = nearest[order[np.searchsorted(total, 0.5 * total[-1])]]
+        return kept.value[kept.weights.argmax()], step
 
     def near_grid(self, value):
         """Whether a value, or each of several, is on the grid of these Values."""
