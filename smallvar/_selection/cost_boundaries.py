@@ -1,7 +1,5 @@
 """Evidence of the boundaries between clusters along the difference of what rows cost at centers."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from smallvar._selection.boundaries import pairs_that_touch
@@ -78,7 +76,7 @@ class CostBoundaries:
         places = _alike((gains.sum(axis=1) - middle)[kept] / told[kept])
         boundary = boundary_along(places, weight[kept])
         decided = (apart * self.few).max() > 0.5 * apart.sum()
-        return replace(boundary, evidence=min(boundary.evidence, 0.0)) if decided else boundary
+        return boundary._replace(evidence=min(boundary.evidence, 0.0)) if decided else boundary
 
 
 def few_valued(X):
