@@ -315,12 +315,12 @@ def test_clusterings_beside_the_best_are_those_of_the_whole_path():
     """Those that the penalty follows from are found first: alone they are the same."""
     X = planted(9000, 20, 30, 0.9)[0]
     path = SphericalDPMeans(random_state=0).fit(X).path_
-    assert path.best > 20 and not path._complete
+    assert path.best > 20 and path._unswept
     near = path.counts[[i + path.counts.tolist().index(path.best) for i in (-1, 0, 1)]]
     before = [path.centers(k) for k in near]
-    assert not path._complete
+    assert path._unswept
     path.error  # noqa: B018
-    assert path._complete
+    assert not path._unswept
     for k, centers in zip(near, before, strict=True):
         assert np.array_equal(path.centers(k), centers)
     assert (np.diff(path.error) < 0.0).all()

@@ -6,6 +6,7 @@ cheap, else when their errors are first asked for.
 """
 
 from copy import copy
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,8 @@ from smallvar._selection.envelope import (
     best_first,
     envelope,
     penalty_within,
-    ratios,
 )
-from smallvar._selection.sample import PathClustering, PathProblem
+from smallvar._selection.sample import PathProblem
 from smallvar._selection.scale import MOST_CONFIDENT, MOST_CONFIDENT_RARE, NONE_WIDE, Wide
 
 # multiply-adds of one sweep at each clustering: up to so many, all are brought to fixed points
@@ -115,61 +115,50 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
     best: int
     confidence: float
     confidences: NDArray[np.float64]
-    few_valued: NDArray[np.intp]
-    wide: Wide
-    rare: bool
+    few_valued: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+    skewed: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+    wide: Wide = NONE_WIDE
+    rare: bool = False
     noise_columns: NDArray[np.intp]
     longest: int
     n_samples: int
     linkage: NDArray[np.float64]
 
     _columns = ("n_clusters", "inertia", "criterion", "lam_low", "lam_high")
+    _metric: Any = None
+    _unit: float = 1.0
 
-    def __init__(self, problem, clusterings, best, ranges, tree, tie, n_samples, metric=None):
+    def __init__(self, problem, clusterings, best, tree, tie, n_samples):
         self.counts = np.array([c.k for c in clusterings], dtype=np.intp)
         self.criterion = np.array([c.criterion for c in clusterings])
         self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
         self.linkage = np.array(tree, dtype=np.float64).reshape(-1, 4)
-        self.value = min((c.criterion for c in problem.allowed(clusterings)), default=np.inf)
-        single = len(clusterings) == 1
-        self.confidence = 1.0 if single else np.nan
+        self.value = best.criterion
+        self.confidence = 1.0 if len(clusterings) == 1 else np.nan
         self.confidences = np.full(len(clusterings), self.confidence)
-        self.few_valued, self._skewed = np.empty(0, dtype=np.intp), None
-        self.wide, self.rare, self.found_confidence = NONE_WIDE, False, self.confidence
         self.noise_columns, self._noise_error = problem.noise, problem.noise_error
-        self.plausible = True
-        self.value_per_row = self.value
         self.longest = max(c.k for c in clusterings if c.centers is not None)
-        self.found_error = np.array([c.error for c in clusterings])
-        self._table = self.found_error, *(np.array(bound) for bound in ranges)
+        self.found_error = self._error = np.array([c.error for c in clusterings])
+        self._ends = envelope(self.counts, self._error)
         self._centers = {c.k: c.centers for c in clusterings}
-        self._modeled = {c.k: c.modeled for c in clusterings}
-        self._X, self._family = problem.X, problem.family
-        self._labels_itself = problem.of_divergence
-        self._metric, self._unit = metric, 1.0
-        self._clusterings, self._ranges = clusterings, ranges  # until the number is final
-        self._by_shared_shapes = self.criterion.copy()
-        # _at_fixed_point: numbers whose clusterings are at fixed points, or must stay as they are
-        self._problem, self._rows, self._at_fixed_point = problem, None, set()
-        self._adopted, self._complete = False, not problem.varying.any()
-        # whether no sweeps change the clusterings any more, as clusters have a least size
-        self.stays, self._beside = False, {}
-        self._choose()
-
-    def _choose(self):
-        """Set the penalty for the best number."""
-        error, low, high = self._table
-        i = int(np.searchsorted(self.counts, self.best))
-        most = high[i] if high[i] > 0.0 else np.inf  # fewer clusters have no larger error
-        self.lam = penalty_within(low[i], most, 2.0 * error[0] or 1.0)
+        self._beside = {c.k: c.beside for c in clusterings}
+        self._problem, self._rows, self._family = problem, None, problem.family
+        self.clusterings = clusterings  # until the number is final
+        # numbers whose clusterings are to be brought to fixed points
+        self._unswept = set(self.counts.tolist()) if problem.varying.any() else set()
+        self._adopted = False
+        self._set_penalty()
 
     @property
-    def skewed(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
-        """The columns with a long tail."""
-        if self._skewed is None:
-            return np.empty(0, dtype=np.intp)
-        columns, transform = self._skewed
-        return columns[transform.columns]
+    def _place(self):
+        """The index of the best number."""
+        return int(np.searchsorted(self.counts, self.best))
+
+    def _set_penalty(self):
+        """Set the penalty for the best number."""
+        low, high = (end[self._place] for end in self._ends)
+        most = high if high > 0.0 else np.inf  # fewer clusters have no larger error
+        self.lam = penalty_within(low, most, 2.0 * self._error[0] or 1.0)
 
     def without_gap(self) -> tuple[int, int] | None:
         """Count the boundaries between the best clusters that are no gaps.
@@ -181,10 +170,10 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
             for divergences other than squared distances.
         """
         problem = self._problem
-        if self._labels_itself or self.best == 1:
+        if problem.of_divergence or self.best == 1:
             return None
         labels = self.labels(self.best, n_threads=problem.n_threads)
-        X = self._X if problem.varying.all() else self._X[:, problem.varying]
+        X = problem.X if problem.varying.all() else problem.X[:, problem.varying]
         return count_without_gap(X, problem.weight, labels, self.best, problem.n_threads)
 
     @property
@@ -206,25 +195,20 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
             Differences of the rows from one point, times ``metric``; if that is None, the rows.
         """
         if X is None:
-            return self._X
+            return self._problem.X
         return X if self._metric is None else self._metric(X)
 
-    def _converge_all(self, sample):
-        """Bring all clusterings to fixed points; each then has a smaller error than fewer clusters.
+    def _converge(self, sample, first=0, last=None):
+        """Bring the clusterings ``counts[first:last]`` to fixed points.
 
-        Those that are at fixed points already, and an adopted one, stay as they are.
+        Each then has a smaller error than fewer clusters. Those that are at fixed points already,
+        and an adopted one, stay as they are.
         """
-        self._converge(sample, 0, len(self.counts))
-        self._at_fixed_point = {k for k in self._centers if self._centers[k] is not None}
-        self._table = self._table[0], *envelope(self.counts, self._table[0])
-        self._complete = True
-
-    def _converge(self, sample, first, last):
-        """Bring the clusterings ``counts[first:last]`` to fixed points, as ``_converge_all``."""
         varying, whole = self._problem.varying, self._problem.whole
         # index of the clustering with the lowest error so far, of fewer clusters
-        error, all_centers, lowest = self._table[0].copy(), dict(self._centers), None
-        for i, k in zip(range(first, last), self.counts[first:last].tolist(), strict=True):
+        error, all_centers, lowest = self._error.copy(), dict(self._centers), None
+        numbers = self.counts[first:last].tolist()
+        for i, k in enumerate(numbers, first):
             least = np.inf if lowest is None else error[lowest]
             if all_centers[k] is None:  # not kept: only the error is known
                 error[i] = min(error[i], least)
@@ -232,7 +216,7 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
             centers = all_centers[k][:, varying]
             if k == self.best and self._adopted:
                 error[i] = sample.error_of(centers)
-            elif k not in self._at_fixed_point:
+            elif k in self._unswept:
                 centers, error[i] = sample.fixed_point(centers)
                 if not error[i] < least:  # begin again, from fewer clusters and the farthest rows
                     fewer = all_centers[int(self.counts[lowest])][:, varying]
@@ -240,21 +224,16 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
                 all_centers[k] = whole(centers)
             if error[i] < least:
                 lowest = i
-        self._centers = all_centers
-        self._table = error, *self._table[1:]
+        self._centers, self._error = all_centers, error
+        self._ends = envelope(self.counts, error)
+        self._unswept = self._unswept.difference(numbers)
 
-    def _completed(self):
-        """Errors, and ends of penalties, once all clusterings are at fixed points."""
-        if not self._complete:
+    def _complete(self, first=0, last=None):
+        """Bring the clusterings ``counts[first:last]`` to fixed points, unless all are there."""
+        if self._unswept:
             n, d = self._problem.X.shape
             with one_blas_thread(min(n, BLOCK_ROWS), d):
-                self._converge_all(self._problem.rows_of(self._rows))
-        return self._table
-
-    def _column(self, i):
-        """Errors (0), lower (1) or upper (2) ends of penalties, for the weights of the user."""
-        column = self._completed()[i]
-        return column if self._unit == 1.0 else column * self._unit
+                self._converge(self._problem.rows_of(self._rows), first, last)
 
     @property
     def ranking(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
@@ -274,18 +253,25 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
     @property
     def error(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The weighted sum of squared distances to the nearest centers."""
-        error = self._column(0)
-        return error + self._unit * self._noise_error if self._noise_error else error
+        self._complete()
+        noise = self._noise_error
+        return self._scaled(self._error + noise if noise else self._error)
 
     @property
     def lam_low(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The lowest penalty for which each number of clusters is best."""
-        return self._column(1)
+        self._complete()
+        return self._scaled(self._ends[0])
 
     @property
     def lam_high(self) -> NDArray[np.float64]:  # type: ignore[override]  # numpydoc ignore=RT01
         """The highest penalty for which each number of clusters is best."""
-        return self._column(2)
+        self._complete()
+        return self._scaled(self._ends[1])
+
+    def _scaled(self, values):
+        """Errors or penalties for the weights of the user."""
+        return values if self._unit == 1.0 else self._unit * values
 
     def _in_unit(self, unit):
         """The path with errors and penalties multiplied by the unit of the weights."""
@@ -295,9 +281,8 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
         return self
 
     def __getstate__(self):
-        self._completed()
-        lost = ("_X", "_problem", "_rows", "_modeled")
-        return {name: value for name, value in vars(self).items() if name not in lost}
+        self._complete()
+        return vars(self) | {"_problem": None, "_rows": None}
 
     def centers(self, k: int | np.integer) -> NDArray[np.float64]:
         """Return the centers of the clustering into ``k`` clusters.
@@ -321,8 +306,8 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
             raise ValueError(f"k must be on the path, got k={k}: {where}")
         if self._centers[k] is None:
             raise ValueError(f"k must be <= {self.longest}, got k={k}: centers beyond are not kept")
-        if k not in self._at_fixed_point:
-            self._completed()
+        if k in self._unswept:
+            self._complete()
         centers = self._centers[k]
         if self._metric is not None:
             return centers + self._metric.origin @ self._metric.matrix
@@ -349,19 +334,16 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
         """
         self.centers(k)
         centers = self._centers[k]
-        if X is None:
-            X = getattr(self, "_X", None)
-            if X is None:
-                raise ValueError("X must be given: a path that was pickled has lost its rows")
-        else:
-            X = check_data(X, sparse=not self._labels_itself and self._metric is None)
+        of_divergence = hasattr(self._family, "labels")
+        if X is not None:
+            X = check_data(X, sparse=not of_divergence and self._metric is None)
             columns = centers.shape[1] if self._metric is None else len(self._metric.matrix)
             if X.shape[1] != columns:
                 raise ValueError(f"X must have {columns} columns, got {X.shape[1]}")
-            if self._metric is not None:
-                X = self._metric(X)
-        threads = resolve_threads(n_threads)
-        if self._labels_itself:
+        elif self._problem is None:
+            raise ValueError("X must be given: a path that was pickled has lost its rows")
+        X, threads = self.measured(X), resolve_threads(n_threads)
+        if of_divergence:
             return self._family.labels(X, centers)
         return nearest_sweep(X, None, centers, threads).labels
 
@@ -371,64 +353,55 @@ class MergePath(ClusterPath):
 
     seen = as_seen_by_users
 
-    def set_skewed(self, columns, transform):
-        """Say that those of these columns are skewed that the transform has."""
-        self._skewed = columns, transform
+    # whether no sweeps change the clusterings any more, as clusters have a least size; whether the
+    # number is no result of prices alone; the confidence before ``finish`` bounds it
+    stays, plausible, found_confidence = False, True, 1.0
 
-    def weigh(self, sample):
-        """Set the confidences, after the descent on this sample."""
-        problem, criterion = self._problem, sample.criterion
-        clusterings, ranges = self._clusterings, self._ranges
-        self._rows = sample.rows
+    def weigh(self, sample, shared=None):
+        """Set the confidences, after the descent on this sample.
+
+        ``shared`` is the criterion by shapes that all clusters share, None: that of the path.
+        """
+        problem, criterion, self._rows = self._problem, sample.criterion, sample.rows
+        allowed = problem.allowed(self.clusterings)
+        self.value = min((c.criterion for c in allowed), default=np.inf)
+        self.value_per_row = self.value / criterion.distinct
         given = not problem.lam is problem.number is None
-        if given or len(clusterings) == 1:
+        if given or len(self.counts) == 1:
             return
-        i = int(np.searchsorted(self.counts, self.best))
-        # by errors in the metric of the descent, and by those in the metric of the rows
-        widths = envelope(self.counts, [c.own_error for c in clusterings])
-        # no number is beyond that of the distinct rows; beyond those of a least size none is known
-        last = np.inf if problem.least is None else 0.0
-        both = ratios(widths, last)[i], ratios(ranges, last)[i]
+        # the largest penalty for which the number is best over the smallest, by errors in the
+        # metric of the descent, and by those in the metric of the rows
+        ratios = []
+        for ends in (envelope(self.counts, [c.own_error for c in self.clusterings]), self._ends):
+            low, high = (end[self._place] for end in ends)
+            # no number is beyond that of the distinct rows; beyond a least size none is known
+            last = np.inf if problem.least is None else 0.0
+            ratios.append((high / low if low > 0.0 else last) if low < high else 0.0)
         self.confidence, self.confidences, gap = weighed(
-            *(self.counts, self._by_shared_shapes, self._compared(), self.best, criterion.tie),
-            *(both, criterion.distinct, criterion.price_of_cluster, sample.raw is not None),
+            *(self.counts, self.criterion if shared is None else shared, self._compared()),
+            *(self.best, criterion.tie, ratios),
+            *(criterion.distinct, criterion.price_of_cluster, sample.raw is not None),
         )
         # one cluster describes the rows best even without the price of others
         self.plausible = self.best > 1 or bool(gap > 0.0)
 
     def _compared(self):
         """The criterion of each number, infinite beyond the largest one that may be chosen."""
-        most = self._problem.most
-        return (
-            self.criterion
-            if most is None
-            else np.where(self.counts <= most, self.criterion, np.inf)
-        )
+        most = np.inf if self._problem.most is None else self._problem.most
+        return np.where(self.counts <= most, self.criterion, np.inf)
 
     def judge(self, shapes, most, sample):
         """Lower the criteria of clusterings that these shapes describe better, and choose again.
 
         Only clusterings into at most ``most`` clusters, of which labels were kept, are judged.
         """
-        for i, clustering in enumerate(self._clusterings):
+        for clustering in self.clusterings:
             if clustering.labels is not None and clustering.k <= most:
                 value = shapes(clustering.labels, clustering.k, clustering.own)
                 clustering.criterion = min(clustering.criterion, value)
-                self.criterion[i] = clustering.criterion
-        self.best = self._problem.best(self._clusterings, sample.criterion).k
-        allowed = self._problem.allowed(self._clusterings)
-        self.value = min((c.criterion for c in allowed), default=np.inf)
-        self.value_per_row = self.value / sample.criterion.distinct
-        self._choose()
-        self.weigh(sample)
-
-    def clusterings(self):
-        """Return the clusterings of the descent, until the number is final."""
-        return list(self._clusterings)
-
-    def whole(self, centers):
-        """Return centers with the constant columns put back."""
-        return self._problem.whole(centers)
+        shared, self.criterion = self.criterion, np.array([c.criterion for c in self.clusterings])
+        self.best = self._problem.best(self.clusterings, sample.criterion).k
+        self.weigh(sample, shared)
 
     def replaced(self, clusterings, bounds, sample):
         """Return a path with these clusterings instead, which stay as they are.
@@ -437,19 +410,17 @@ class MergePath(ClusterPath):
         """
         problem = copy(self._problem)
         problem.most, problem.number = bounds
-        ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
+        for clustering in clusterings:
+            # clusterings of the descent have their centers in all columns already
+            if clustering.assigned is None:
+                clustering.centers = problem.whole(clustering.centers)
+            if clustering.beside is not None:
+                clustering.beside = problem.whole(clustering.beside)
         best = problem.best(clusterings, sample.criterion)
-        options = self.linkage, self.tie, self.n_samples
-        path = MergePath(problem, clusterings, best, ranges, *options)
-        path.value_per_row = path.value / sample.criterion.distinct
-        path.stay(clusterings)
+        path = MergePath(problem, clusterings, best, self.linkage, self.tie, self.n_samples)
+        path.stays, path._unswept = True, set()
         path.weigh(sample)
         return path
-
-    def stay(self, clusterings):
-        """Keep these clusterings as they are."""
-        self.stays, self._complete = True, True
-        self._beside = {c.k: c.beside for c in clusterings if c.beside is not None}
 
     def beside(self, k):
         """Return the means of the small clusters whose rows are set aside; None: there are none."""
@@ -468,18 +439,7 @@ class MergePath(ClusterPath):
     def choose(self, number, confidence):
         """Set the number of clusters, and the confidence in it."""
         self.best, self.confidence = number, confidence
-        i = int(np.searchsorted(self.counts, number))
-        self.confidences = shares(self._compared(), i, confidence, self.tie)
-        self._choose()
-
-    @property
-    def gain_over_one(self):
-        """The difference of the lowest criterion from that of a single cluster."""
-        return float(self.criterion[0] - self.value)
-
-    def labelings(self):
-        """Return labels and number of the clusterings whose labels were kept."""
-        return [(c.labels, c.k) for c in self._clusterings if c.labels is not None]
+        self.confidences = shares(self._compared(), self._place, confidence, self.tie)
 
     def finish(self, wide, rare):
         """Bound the confidence where a gap or few columns decide, or rows are mostly zero: rare.
@@ -487,20 +447,17 @@ class MergePath(ClusterPath):
         Then forget what was needed only until the number was final.
         """
         self.wide, self.rare, self.found_confidence = wide, rare, self.confidence
-        unscaled = len(wide.columns) > 0 and self.metric is None
-        most = MOST_CONFIDENT_RARE if rare else MOST_CONFIDENT if unscaled else 1.0
+        most = MOST_CONFIDENT_RARE if rare else MOST_CONFIDENT if len(wide.columns) else 1.0
         if self.best > 1 and self.criterion.argmin() == 0:
             most = min(most, MOST_OF_TWO)
         if self.confidence > most and len(self.counts) > 1:
-            self.confidence = most
-            i = int(np.searchsorted(self.counts, self.best))
-            self.confidences = shares(self._compared(), i, self.confidence, self.tie)
-        for name in ("_clusterings", "_ranges", "_by_shared_shapes"):
-            vars(self).pop(name, None)
+            self.choose(self.best, most)
+        self._set_penalty()
+        del self.clusterings
 
     def modeled(self, k):
         """The centers of the descent, of the rows as the criterion models them."""
-        return self._modeled[k]
+        return next(c.modeled for c in self.clusterings if c.k == k)
 
     def found(self, k):
         """The centers at a fixed point if they were brought to one, else those of the descent."""
@@ -510,42 +467,40 @@ class MergePath(ClusterPath):
         """The path with the same mergers, with centers, errors and penalties in this metric."""
         old = self._problem
         problem = PathProblem(metric(X), weight, old.n_threads, old.family, None, old.most)
-        new_sample, clusterings = problem.rows_of(sample.rows), []
-        counts = self.counts[self.counts <= self.longest]
-        for k, criterion in zip(counts.tolist(), self.criterion[: len(counts)], strict=True):
-            centers = metric(self._centers[k])
-            error = new_sample.error_of(centers[:, problem.varying])
-            clusterings.append(PathClustering(k, centers, criterion, error))
-        ranges = envelope(counts, [c.error for c in clusterings])
-        best = clusterings[int(np.searchsorted(counts, self.best))]
-        options = self.linkage, self.tie, self.n_samples, metric
-        path = MergePath(problem, clusterings, best, ranges, *options)
-        names = ("confidence", "found_confidence", "confidences", "few_valued", "_skewed")
-        for name in (*names, "wide", "rare"):
-            value = getattr(self, name)
-            setattr(path, name, value[: len(counts)] if name == "confidences" else value)
-        path.improve(new_sample, path, everything=True)
+        sample = problem.rows_of(sample.rows)
+        kept = self.counts <= self.longest
+        centers = {k: metric(self._centers[k]) for k in self.counts[kept].tolist()}
+        errors = np.array([sample.error_of(c[:, problem.varying]) for c in centers.values()])
+        # no copy of the module: that would bring the clusterings to fixed points here
+        path = object.__new__(MergePath)
+        vars(path).update(vars(self), _problem=problem, _metric=metric, _centers=centers)
+        path.noise_columns, path._noise_error = problem.noise, problem.noise_error
+        for name in ("counts", "criterion", "confidences"):
+            setattr(path, name, getattr(self, name)[kept])
+        path.found_error, path._error, path._unswept = errors, errors, set(centers)
+        path._converge(sample)
+        path._set_penalty()
         return path
 
-    def improve(self, sample, plain, everything=False):
+    def improve(self, sample, plain):
         """Improve the clusterings of the descent on this sample, and set the penalty.
 
         ``plain`` is the path in the metric of the data, maybe this one: if it has a better
         clustering for a number, that is taken. The best number keeps its own, brought to its fixed
         point, unless the error there is hardly below that of fewer clusters.
 
-        If it is cheap, or with ``everything``, all clusterings are brought to fixed points, and the
-        penalty follows from their errors. Else that is done when they are asked for, and the
-        penalty stays that of the descent. For a given ``lam`` nothing is done.
+        If it is cheap, all clusterings are brought to fixed points, and the penalty follows from
+        their errors. Else that is done when they are asked for, and the penalty stays that of the
+        descent. For a given ``lam`` nothing is done.
         """
         if self._problem.lam is not None or self.stays:
             return
         if plain is not self:
             self._take(plain, sample)
         kept = self.counts[self.counts <= self.longest]
-        if everything or sample.plain.X.size * int(kept.sum()) <= CHEAP:
-            self._converge_all(sample)
-            self._choose()
+        if sample.plain.X.size * int(kept.sum()) <= CHEAP:
+            self._converge(sample)
+            self._set_penalty()
 
     def _take(self, plain, sample):
         """Take clusterings of ``plain``, the path in the metric of the data, where it is better."""
@@ -556,13 +511,11 @@ class MergePath(ClusterPath):
             if k <= last and k != self.best and plain.found_error[j] < error[i]:
                 self._centers[k], error[i] = plain.found(k), plain.found_error[j]
         # the best number: its own clustering, unless it is no better than those of fewer clusters
-        i = int(np.searchsorted(self.counts, self.best))
-        least = error[:i].min(initial=np.inf)
-        centers = self._centers[self.best][:, self._problem.varying]
-        centers, error[i] = sample.fixed_point(centers)
+        i = self._place
+        centers, error[i] = sample.fixed_point(self._centers[self.best][:, self.varying])
         self._centers[self.best] = self._problem.whole(centers)
-        if error[i] < LEAST_SWEPT_ERROR * least:
-            self._at_fixed_point.add(self.best)
+        if error[i] < LEAST_SWEPT_ERROR * error[:i].min(initial=np.inf):
+            self._unswept.discard(self.best)
         elif self.best <= last and self.best in plain.counts:
             self._centers[self.best] = plain.found(self.best)
             error[i] = plain.found_error[plain.counts == self.best][0]
@@ -573,15 +526,10 @@ class MergePath(ClusterPath):
         Also those of fewer clusters whose errors, lowered by sweeps, may end below these: each
         clustering must have a smaller error than those of fewer clusters.
         """
-        if self._complete:
-            return
         first, last = np.searchsorted(self.counts, [min(counts), max(counts)]).tolist()
         below = LEAST_SWEPT_ERROR * self.found_error[:first] < self.found_error[first]
         first = first if not below.any() else int(below.argmax())
-        with one_blas_thread(min(self._problem.X.shape[0], BLOCK_ROWS), self._problem.X.shape[1]):
-            self._converge(self._problem.rows_of(self._rows), first, last + 1)
-        counts_done = self.counts[first : last + 1].tolist()
-        self._at_fixed_point |= {k for k in counts_done if self._centers[k] is not None}
+        self._complete(first, last + 1)
 
     def adopt(self, centers):
         """Take the centers of a fit that went on from those of the best number, if as many.
@@ -596,7 +544,7 @@ class MergePath(ClusterPath):
             self._centers[self.best] = centers.copy()
             if self.stays:
                 sample = self._problem.rows_of(self._rows)
-                i = int(np.searchsorted(self.counts, self.best))
-                self._table[0][i] = sample.error_of(centers[:, self._problem.varying])
-            elif self._problem.varying.any():
-                self._adopted, self._complete = True, False
+                self._error[self._place] = sample.error_of(centers[:, self.varying])
+            elif self.varying.any():
+                self._adopted = True
+                self._unswept.add(self.best)

@@ -34,16 +34,6 @@ def envelope(counts, errors, least=0.0):
     return low, high
 
 
-def ratios(ranges, last=0.0):
-    """The largest penalty for which each number is best over the smallest; 0 if it never is.
-
-    The last number, which is best down to a penalty of 0, has this ratio.
-    """
-    low, high = ranges
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(low < high, np.where(low > 0.0, high / low, last), 0.0)
-
-
 def best_first(counts, criterion, best):
     """The numbers of clusters: the best one, and then those of the lowest criterion first."""
     order = counts[np.argsort(criterion, kind="stable")]

@@ -100,7 +100,7 @@ class LargeClusterings:
         self.raw = Relabeled(sample.plain.frame)
         self.descent, self.cap = descent_by_squares(self.frame), max(1, self.criterion.cap)
         self.best = {}
-        for clustering in path.clusterings():
+        for clustering in path.clusterings:
             labels, k = clustering.assigned, clustering.k
             large = ~small(self._sizes(labels, k), self.least)
             for found in [clustering] if large.all() else self._of(labels, k, large):
@@ -113,14 +113,8 @@ class LargeClusterings:
         """
         if bounds[1] is not None and bounds[1] not in self.best:
             return None
-        kept, whole = [replace(self.best[k]) for k in sorted(self.best)], self.path.whole
+        kept = [replace(self.best[k]) for k in sorted(self.best)]
         self._count_aside(kept)
-        for clustering in kept:
-            # clusterings of the descent have their centers in all columns already
-            if clustering.assigned is None:
-                clustering.centers = whole(clustering.centers)
-            if clustering.beside is not None:
-                clustering.beside = whole(clustering.beside)
         return self.path.replaced(kept, bounds, self.sample)
 
     def own(self, number):
@@ -136,7 +130,7 @@ class LargeClusterings:
         own, labels = best.own, np.empty(len(best.own), dtype=np.int32)
         others = nearest_sweep(np.ascontiguousarray(rows[~own]), None, best.beside, n_threads)
         rows = np.ascontiguousarray(rows[own])
-        for clustering in path.clusterings():
+        for clustering in path.clusterings:
             if clustering.centers is None:
                 continue
             centers = np.ascontiguousarray(clustering.centers[:, self.path.varying])

@@ -110,7 +110,7 @@ def find_path(
     if not problem.varying.any():
         check_distinct(1, number)
         single = PathClustering(1, problem.constant[None], criterion=0.0, error=0.0)
-        return MergePath(problem, [single], single, ([0.0], [np.inf]), [], 0.0, problem.n)
+        return MergePath(problem, [single], single, [], 0.0, problem.n)
     with one_blas_thread(min(X.shape[0], BLOCK_ROWS), X.shape[1]):
         free = problem.free and init is None
         by_squares = family is squared_euclidean
@@ -186,7 +186,7 @@ def _find_in_other_rows(search, problem, found, select):
         found = _find_in_columns(search, problem, found)
     problem.transform = None
     columns = np.flatnonzero(problem.varying)
-    found.path.set_skewed(columns, transform)
+    found.path.skewed = columns[transform.columns]
     found.path.few_valued = columns[few_valued]
     return found, transform
 
@@ -227,7 +227,8 @@ def _find_in_columns(search, problem, found):
         return found
     tried, path = [None], found.path
     for _ in range(SELECTION_ROUNDS):
-        selected = differing_columns(criterion, path.labelings())
+        labelings = [(c.labels, c.k) for c in path.clusterings if c.labels is not None]
+        selected = differing_columns(criterion, labelings)
         if any(np.array_equal(selected, before) for before in tried):
             break
         tried.append(selected)
@@ -238,7 +239,7 @@ def _find_in_columns(search, problem, found):
         path, same = new.path, new.sample.criterion.rank == len(selected)
         # the clusters, not the division of columns, must be what describes the rows better
         price = selection_price(len(selected), d - len(selected)) / criterion.distinct
-        gain = path.gain_over_one / new.sample.criterion.distinct
+        gain = (path.criterion[0] - path.value) / new.sample.criterion.distinct
         better = gain > price + tie and path.value_per_row < found.path.value_per_row - tie
         if path.best > 1 and same and better:
             found = new

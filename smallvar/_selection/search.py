@@ -8,7 +8,6 @@ import numpy as np
 from smallvar._core.progress import ProgressEvent
 from smallvar._selection.cluster_path import MergePath
 from smallvar._selection.descent import check_reached
-from smallvar._selection.envelope import envelope
 from smallvar._selection.own_shapes import AROUND, FEWEST_JUDGED, MOST_JUDGED, OwnShapes
 from smallvar._sweeps.rows import UNSOUND
 
@@ -365,7 +364,6 @@ def _descend(sample, start, step, first=False):
             least = clustering.error
     if not clusterings:  # no error is finite
         raise ValueError(UNSOUND)
-    ranges = envelope([c.k for c in clusterings], [c.error for c in clusterings])
     best = problem.best(clusterings, sample.criterion)
     # centers of many clusters are not kept where they take more memory than the data
     taken = 0
@@ -376,8 +374,7 @@ def _descend(sample, start, step, first=False):
     # heights are roots of errors of the sample, whose share of all weight is sample.share
     tree = descent.tree
     tree[:, 2] /= np.sqrt(sample.share)
-    path = MergePath(problem, clusterings, best, ranges, tree, tie, descent.X.shape[0])
-    path.value_per_row = path.value / sample.criterion.distinct
+    path = MergePath(problem, clusterings, best, tree, tie, descent.X.shape[0])
     path.weigh(sample)
     # clusters of a number that is not allowed may describe the rows far better
     lowest = min(c.criterion for c in visited)
