@@ -9,7 +9,7 @@ rounding (compiled, ``smallvar._sweeps.affine``). Exact sums decide near ties.
 import numpy as np
 
 from smallvar._core.frame import check_means
-from smallvar._selection.penalty import among, farthest_by
+from smallvar._selection.penalty import farthest_by
 from smallvar._sweeps.affine import UNSURE, AffineSweep
 from smallvar._sweeps.collapsed import MEAN_ROUNDING
 from smallvar._sweeps.divergences import within_members
@@ -571,7 +571,7 @@ def farthest_first(rule, X, rows, mean, n_clusters):
     def to_row(i):
         return divergences_from(X[i if rows is None else rows[i]].astype(np.float64))
 
-    return farthest_by(among(divergences_from(mean), to_row), n_clusters, 0.0)
+    return farthest_by(divergences_from(mean), to_row, n_clusters, 0.0)
 
 
 def sweep_at(rule, X, weight, rows, centers, n_threads=1):

@@ -41,7 +41,7 @@ from smallvar._selection.least_size import check_least_size, least_weight, no_su
 from smallvar._selection.path import dense_bytes, find_path
 from smallvar._selection.penalty import (
     LAM_RULES,
-    check_number_asked,
+    check_exact_number,
     largest_saving,
     resolve_lam,
 )
@@ -426,7 +426,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     def _check_parameters(self):
         self._check_starts()
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAM_RULES)
-        check_number_asked(self)
+        check_exact_number(self)
         check_least_size(self)
         check_option(self.algorithm, "algorithm", ("serial", "delayed", "collapsed", "merge"))
         check_option(self.metric, "metric", ("euclidean", "auto"))

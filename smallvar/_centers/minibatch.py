@@ -48,7 +48,7 @@ from smallvar._selection.path import find_path
 from smallvar._selection.penalty import (
     LAM_RULES,
     BatchPenalty,
-    check_number_asked,
+    check_exact_number,
     opening_distance,
     resolve_lam,
 )
@@ -474,7 +474,7 @@ class MiniBatchDPMeans(NearestCenters, BatchEstimator):
     def _check_parameters(self):
         self._check_starts()
         check_lam(self.lam, capped=self.max_clusters is not None, options=LAM_RULES)
-        check_number_asked(self)
+        check_exact_number(self)
         check_number(self.batch_size, "batch_size", low=1, integer=True)
         check_number(self.half_life, "half_life", low=0, low_open=True, none=True)
 

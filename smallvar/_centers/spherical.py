@@ -48,7 +48,7 @@ from smallvar._core.validation import (
 )
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.path import find_path
-from smallvar._selection.penalty import LAM_RULES, check_number_asked, cut_guess, farthest_row
+from smallvar._selection.penalty import LAM_RULES, check_exact_number, cut_guess, farthest_row
 from smallvar._sweeps.means import ZERO_RESULTANT
 
 
@@ -295,7 +295,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
                 )
         elif self.lam is not None:
             check_lam(self.lam, capped=self.max_clusters is not None, options=LAM_RULES)
-        check_number_asked(self, ("min_cosine", "lam"))
+        check_exact_number(self, ("min_cosine", "lam"))
         check_option(self.algorithm, "algorithm", ("serial", "delayed"))
 
     def _usable_rows(self, X):

@@ -28,7 +28,7 @@ from smallvar._kernel.gram import (
     warn_indefinite,
     warn_remote,
 )
-from smallvar._selection.penalty import among, farthest_by
+from smallvar._selection.penalty import farthest_by
 
 # Rounding error of a distance, relative to the terms that it is the difference of. Distances that
 # differ by less tie, an excess over lam below it opens no cluster, an error below it is 0.
@@ -228,7 +228,7 @@ def distances_to(gram, rows, i):
 
 def farthest_first(gram, rows, distance, n_clusters, rounding):
     """Penalty by the farthest-first rule among ``rows``, from their distances to their mean."""
-    return farthest_by(among(distance, partial(distances_to, gram, rows)), n_clusters, rounding)
+    return farthest_by(distance, partial(distances_to, gram, rows), n_clusters, rounding)
 
 
 class PartitionStart:

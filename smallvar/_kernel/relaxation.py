@@ -24,7 +24,7 @@ from smallvar._core.config import resolve_threads
 from smallvar._core.eigen import DENSE_SOLVED_ROWS, eigen_above, lanczos
 from smallvar._core.krylov import LEAST_KRYLOV_ROWS, KrylovSpace
 from smallvar._core.lapack import eigenvalues, svd
-from smallvar._selection.penalty import among, farthest_by, farthest_first
+from smallvar._selection.penalty import farthest_by, farthest_first
 
 DENSE_SOLVER = 48  # bytes that a dense solver takes for each entry of the matrix
 EQUAL_VALUES = 1e-12  # of the largest: eigenvalues, distances, objectives that differ less tie
@@ -268,5 +268,5 @@ def _farthest_first(diagonal, distance, row, guess):
     ``diagonal`` is that of K, ``distance`` are squared distances from the mean, ``row(j)`` is row j
     of K.
     """
-    add_seed = among(distance, lambda j: diagonal - 2 * row(j) + diagonal[j])
-    return farthest_by(add_seed, guess, EQUAL_VALUES * np.abs(diagonal).max()) or 1.0
+    to_rows = distance, lambda j: diagonal - 2 * row(j) + diagonal[j]
+    return farthest_by(*to_rows, guess, EQUAL_VALUES * np.abs(diagonal).max()) or 1.0

@@ -60,18 +60,10 @@ def certainty(confidence):
     return f"{'clear' if confidence >= CALLED_CLEAR else 'not clear'} ({confidence:.2f})"
 
 
-def of_several(own_ratio, ratio, gap):
-    """The confidence in a number above 1.
-
-    The ratios are the largest penalty for which the number is best over the smallest: in the metric
-    in which the path was found, and in that of the data. ``gap`` is by how much the next best
-    number is worse by the criterion, in ties.
-    """
-    ratio_in_data, data = (
-        np.log(np.clip(r, *RATIOS)) if r == r else np.log(RATIOS[0]) for r in (own_ratio, ratio)
-    )
-    a, b, c, intercept = SEVERAL
-    return _logistic(a * ratio_in_data + b * data + c * np.log1p(max(gap, 0.0)) + intercept)
+def _logistic(coefficients, *evidence):
+    """The share that is right, by a regression; the last coefficient is that of 1."""
+    x = np.dot(coefficients, [*evidence, 1.0])
+    return float(LEAST_RIGHT + (MOST_RIGHT - LEAST_RIGHT) / (1.0 + np.exp(-x)))
 
 
 def of_gaussians(number, n, rise, gap, agree, transformed):
@@ -83,12 +75,10 @@ def of_gaussians(number, n, rise, gap, agree, transformed):
     found with them.
     """
     if number > 1:
-        a, b, c, intercept = SEVERAL_GAUSSIANS
         rise = np.log1p(10.0 * min(max(rise, 0.0), RISES))
-        return _logistic(a * rise + b * np.log(number) + c * agree + intercept)
-    a, b, c, intercept = SINGLE_GAUSSIAN
+        return _logistic(SEVERAL_GAUSSIANS, rise, np.log(number), agree)
     of_row, of_all = np.clip(gap, *GAP_OF_ROW), np.clip(gap * np.sqrt(n), *GAPS)
-    return _logistic(a * of_row + b * of_all + c * transformed + intercept)
+    return _logistic(SINGLE_GAUSSIAN, of_row, of_all, transformed)
 
 
 def of_states(number, n, price, fewer, more):
@@ -97,10 +87,12 @@ def of_states(number, n, price, fewer, more):
     ``fewer`` and ``more`` are by how much longer the descriptions of fewer and of more states are,
     and ``price`` is the length of a center.
     """
-    saved = max(float(fewer.min()), 0.0) if len(fewer) else SAVED_BY_ONE * price
-    gap = min(saved, max(float(more.min()), 0.0) if len(more) else SAVED_BY_ONE * price)
-    a, b, intercept = STATES
-    return _logistic(a * np.log1p(gap) + b * np.log1p(STATE_SCALE * saved * number / n) + intercept)
+    saved, beyond = (
+        max(float(longer.min()), 0.0) if len(longer) else SAVED_BY_ONE * price
+        for longer in (fewer, more)
+    )
+    of_state = np.log1p(STATE_SCALE * saved * number / n)
+    return _logistic(STATES, np.log1p(min(saved, beyond)), of_state)
 
 
 def of_shapes(number, lead, share, compact, one_compact):
@@ -110,35 +102,30 @@ def of_shapes(number, lead, share, compact, one_compact):
     the clusterings that lead to the same number. ``compact`` is the confidence in the number of
     compact clusters, and ``one_compact`` whether that is 1.
     """
-    if number == 1:
-        a, intercept = SINGLE_SHAPE
-        return _logistic(a * compact + intercept) if one_compact else SINGLE_OF_SEVERAL
-    a, b, intercept = SEVERAL_SHAPES
-    return _logistic(a * lead + b * share + intercept)
-
-
-def _logistic(x):
-    return float(LEAST_RIGHT + (MOST_RIGHT - LEAST_RIGHT) / (1.0 + np.exp(-x)))
+    if number > 1:
+        return _logistic(SEVERAL_SHAPES, lead, share)
+    return _logistic(SINGLE_SHAPE, compact) if one_compact else SINGLE_OF_SEVERAL
 
 
 @np.errstate(invalid="ignore")  # no number has a finite criterion: NaN
 def weighed(counts, criterion, scores, best, tie, ratios, n_distinct, price=0.0, transformed=False):
     """The confidence in the best number, that in every number, and the gap that speaks for it.
 
-    ``scores`` are the criteria that are compared, ``ratios`` the first arguments of ``of_several``,
-    and ``price`` is that of a cluster, which the criterion has in it.
+    ``scores`` are the criteria that are compared, and ``price`` is that of a cluster, which the
+    criterion has in it. ``ratios`` are those of the largest penalty for which the number is best to
+    the smallest: in the metric in which the path was found, and in that of the data.
     """
     i = int(np.searchsorted(counts, best))
     if best > 1:
         gap = (np.delete(scores, i).min() - scores[i]) / tie
-        confidence = of_several(*ratios, gap)
+        # NaN is the ratio of infinite penalties
+        wide = np.log(np.clip(np.nan_to_num(ratios, nan=RATIOS[0]), *RATIOS))
+        confidence = _logistic(SEVERAL, *wide, np.log1p(max(gap, 0.0)))
     else:
         second = 1 + int(criterion[1:].argmin())
         gap = criterion[second] - criterion[0] - price * (counts[second] - 1)
         gap = gap / n_distinct if np.isfinite(gap) else np.inf
-        a, b, intercept = SINGLE
-        evidence = a * np.clip(gap * np.sqrt(n_distinct), *GAPS)
-        confidence = _logistic(evidence + b * transformed + intercept)
+        confidence = _logistic(SINGLE, np.clip(gap * np.sqrt(n_distinct), *GAPS), transformed)
     return confidence, shares(scores, i, confidence, tie), gap
 
 
@@ -164,8 +151,8 @@ class NumberChoice(NamedTuple):
     counts: NDArray[np.intp]
     confidence: float
     confidences: NDArray[np.float64]
-    few_valued: NDArray[np.intp]
-    skewed: NDArray[np.intp]
+    few_valued: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+    skewed: NDArray[np.intp] = np.empty(0, dtype=np.intp)
     in_order: bool = False
 
     def doubts(self):  # numpydoc ignore=RT01
@@ -242,23 +229,19 @@ def _shapes(path, explained):
             "clusters that overlap or are not compact may look like one: see {labels}, or "
             "{shapes} for clusters of any shape"
         ]
-    found = path.without_gap() if hasattr(path, "without_gap") else None
     texts = []
-    if found is not None and found[0]:
-        none, n = found
+    none, n = (path.without_gap() if hasattr(path, "without_gap") else None) or (0, 0)
+    if none:
         boundaries = f"{none} of {n} boundaries" if n > 1 else "the boundary"
         verb = "is no gap" if none == 1 else "are no gaps"
-        texts.append(f"{boundaries} between clusters {verb}")
-    if explained and not texts:
+        texts = [f"{boundaries} between clusters {verb}"]
+    elif explained:
         return []
-    if path.best >= PIECES:
-        texts.append(
-            "some may be pieces of clusters that are not compact: {shapes} finds clusters of any "
-            "shape, smallvar.MahalanobisMeans long ones"
-        )
-    else:
-        texts.append(
-            "clusters overlap, or differ in shape: compare {labels}, {shapes} and "
-            "smallvar.MahalanobisMeans"
-        )
-    return texts
+    return [
+        *texts,
+        "some may be pieces of clusters that are not compact: {shapes} finds clusters of any "
+        "shape, smallvar.MahalanobisMeans long ones"
+        if path.best >= PIECES
+        else "clusters overlap, or differ in shape: compare {labels}, {shapes} and "
+        "smallvar.MahalanobisMeans",
+    ]

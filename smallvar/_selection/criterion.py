@@ -187,11 +187,13 @@ class Relabeled:
     def __init__(self, frame):
         self.frame, self.sweep = frame, None
 
-    def __call__(self, labels, k):
-        """A sweep with these labels."""
+    def __call__(self, labels, k, centers=None):
+        """A sweep with these labels, and these centers; None: the means."""
         if self.sweep is None:
             self.sweep = self.frame.sweep(8, kind=MergeSweep)
-        self.sweep.start(np.zeros((k, self.frame.X.shape[1])))
+        start = np.zeros((k, self.frame.X.shape[1])) if centers is None else centers
+        self.sweep.start(np.ascontiguousarray(start))
         self.sweep.labels[:] = labels
-        self.sweep.move_centers()
+        if centers is None:
+            self.sweep.move_centers()
         return self.sweep

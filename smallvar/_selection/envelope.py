@@ -1,7 +1,7 @@
 """Costs over the number of clusters or features, and the penalties for which each is best."""
 
-import functools
-from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
+from inspect import get_annotations
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,15 +50,11 @@ def penalty_within(low, high, alone=1.0):
     return float((np.sqrt(low) * np.sqrt(high) if low > 0.0 else high / 2.0) or alone)
 
 
-# cached: looking the names up takes a twentieth of a small fit
-_explained = functools.cache(get_type_hints)
-
-
 def as_seen_by_users(path):
     """The path without what its search needs: of the class that its own class extends."""
     kind = type(path).__base__
-    # no __init__: all that users see has been computed
-    seen, names = object.__new__(kind), _explained(kind)
+    names = set().union(*(get_annotations(each) for each in kind.__mro__))
+    seen = object.__new__(kind)  # no __init__: all that users see has been computed
     vars(seen).update({n: v for n, v in vars(path).items() if n.startswith("_") or n in names})
     return seen
 

@@ -103,8 +103,7 @@ class LargeClusterings:
         for clustering in path.clusterings:
             labels, k = clustering.assigned, clustering.k
             large = ~small(self._sizes(labels, k), self.least)
-            for found in [clustering] if large.all() else self._of(labels, k, large):
-                self._offer(found)
+            self._offer([clustering] if large.all() else self._of(labels, k, large))
 
     def chosen(self, bounds):
         """The path of these clusterings; None if there is none of the number asked for.
@@ -116,10 +115,6 @@ class LargeClusterings:
         kept = [replace(self.best[k]) for k in sorted(self.best)]
         self._count_aside(kept)
         return self.path.replaced(kept, bounds, self.sample)
-
-    def own(self, number):
-        """The mask of the rows that the clustering of a number does not set aside; None: all."""
-        return self.best[number].own
 
     def add(self, path, number):
         """Take the clusterings of another path, of the rows that that of ``number`` has not aside.
@@ -139,15 +134,14 @@ class LargeClusterings:
             labels[~own] = len(centers) + others.labels
             used, dense = np.unique(labels, return_inverse=True)
             large = ~small(self._sizes(dense, len(used)), self.least) & (used < len(centers))
-            for found in self._of(dense.astype(np.int32), len(used), large):
-                self._offer(found)
+            self._offer(self._of(dense.astype(np.int32), len(used), large))
 
-    def _offer(self, clustering):
-        """Keep a clustering if it is the best of its number so far."""
-        before = self.best.get(clustering.k)
-        rank = clustering.criterion, clustering.error
-        if before is None or rank < (before.criterion, before.error):
-            self.best[clustering.k] = clustering
+    def _offer(self, clusterings):
+        """Keep those clusterings that are the best of their number so far."""
+        for new in clusterings:
+            old = self.best.setdefault(new.k, new)
+            if (new.criterion, new.error) < (old.criterion, old.error):
+                self.best[new.k] = new
 
     def _sizes(self, labels, k):
         """The weights of k clusters."""
@@ -162,24 +156,22 @@ class LargeClusterings:
         # the number of each cluster among the large ones; those of other rows are replaced
         new = (np.cumsum(large) - 1)[labels].astype(np.int32)
         new[~own] = nearest_sweep(self.frame.X[~own], None, centers, self.frame.n_threads).labels
-        aside = self._set_aside(labels, large, new, centers)
+        means = self.raw(labels, k).centers
+        aside = self._made(new, centers, means[large], own, means[~large])
         return [self._joined(new, len(centers)), aside]
 
-    def _set_aside(self, labels, large, new, centers):
-        """The clustering whose centers are the means of the rows of large clusters only.
+    def _made(self, labels, centers, raw_centers, own=None, beside=None):
+        """The clustering with these labels and centers, of the rows of the descent and as given.
 
-        ``new`` are the labels of all rows by these centers, among the rows of the descent.
+        ``own`` is the mask of the rows that the centers are the means of, and ``beside`` are the
+        means of the small clusters of the others.
         """
-        k, own, value = len(centers), large[labels], np.inf
-        sweep = _labeled(self.relabeled.sweep, new, centers)
+        k, value = len(centers), np.inf
         if k <= self.cap:
-            value = self.criterion(sweep, own=own)[0]
-        means = self.raw(labels, len(large)).centers
-        centers, beside = means[large], means[~large]
-        error = _labeled(self.raw.sweep, new, centers).squared_error() / self.sample.share
-        return PathClustering(
-            k, centers, value, error, None, centers, error, new, own=own, beside=beside
-        )
+            value = self.criterion(self.relabeled(labels, k, centers), own=own)[0]
+        error = self.raw(labels, k, raw_centers).squared_error() / self.sample.share
+        model = None, raw_centers, error, labels
+        return PathClustering(k, raw_centers, value, error, *model, own=own, beside=beside)
 
     def _joined(self, labels, k):
         """The clustering at which sweeps from these labels of large clusters end."""
@@ -192,12 +184,8 @@ class LargeClusterings:
             if sweep.k == 1 or not small(sizes, self.least).any():
                 break
             centers = np.delete(sweep.centers, int(sizes.argmin()), axis=0)
-        labels, k, value = sweep.labels.copy(), sweep.k, np.inf
-        if k <= self.cap:
-            value = self.criterion(self.relabeled(labels, k))[0]
-        sweep = self.raw(labels, k)
-        error = sweep.squared_error() / self.sample.share
-        return PathClustering(k, sweep.centers, value, error, None, sweep.centers, error, labels)
+        labels, k = sweep.labels.copy(), sweep.k
+        return self._made(labels, self.relabeled(labels, k).centers, self.raw(labels, k).centers)
 
     def _count_aside(self, clusterings):
         """Make the rows that the best of these sets aside count in all errors as they do there.
@@ -216,14 +204,7 @@ class LargeClusterings:
 
     def _squares(self, clustering):
         """Squared distances of the rows as given from the centers of their clusters."""
+        labels, centers = clustering.labels, clustering.centers
         if clustering.assigned is not None:
-            return self.raw(clustering.assigned, clustering.k).residuals()
-        self.raw(clustering.labels, clustering.k)
-        return _labeled(self.raw.sweep, clustering.labels, clustering.centers).residuals()
-
-
-def _labeled(sweep, labels, centers):
-    """The sweep with these labels and centers, which need not be the means."""
-    sweep.start(np.ascontiguousarray(centers))
-    sweep.labels[:] = labels
-    return sweep
+            labels, centers = clustering.assigned, None
+        return self.raw(labels, clustering.k, centers).residuals()

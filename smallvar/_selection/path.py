@@ -205,7 +205,7 @@ def _with_least_size(search, problem, found, bounds):
         problem = copy(problem)
         problem.number = None
         return _with_least_size(search, problem, find_in_metrics(search, problem), bounds)
-    own = large.own(path.best)
+    own = large.best[path.best].own
     if path.best == path.counts[-1] and bounds[1] is None and own is not None:
         # rows far away have been apart on the whole way: a path of the others has more clusters
         rest = find_in_metrics(search, problem.of_rows(found.sample.rows, own))

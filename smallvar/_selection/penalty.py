@@ -19,6 +19,7 @@ from smallvar._core.validation import (
     exact_number,
     mean_weight,
     shown,
+    some_rows,
 )
 from smallvar._selection.cluster_path import ClusterPath
 from smallvar._sweeps.seeds import nearest_seed
@@ -48,29 +49,35 @@ def cut_guess(guess, n_samples, name="guess"):
     return guess
 
 
-def farthest_by(add_seed, n_clusters, rounding, count_alone=False):
+def farthest_by(distance, to_row, n_clusters, rounding, count_alone=False, group=None):
     """The farthest-first rule (KJ12, 6.1): add the farthest row to T = {the mean}, again and again.
 
-    ``add_seed(row)`` adds a row to T (None: T is the mean alone) and returns the row that is then
-    farthest from T, its distance, and the number of rows that are nearer to T than before. The
-    result is the distance of the row that is added as number ``n_clusters``, or the last one above
+    ``distance`` are those of all rows from the mean, ``to_row(i)`` those from row i. The result is
+    the distance from T of the row that is added as number ``n_clusters``, or the last one above
     ``rounding`` if there are fewer; None if there is none.
 
     A seed is alone if it comes nearer to less than a tenth of the rows of an average cluster. Let D
     be the result if seeds that are alone do not count. Then those at distances above 9 D do not. If
     there is no D, or more than 100 seeds are alone before it, all count (``count_alone``: always).
+
+    With the number of each row's group (KJ12, 6.3), distances are summed over each group: the
+    farthest row is that of the group with the largest sum, and this sum is its distance.
     """
-    row, distance, n_rows = add_seed(None)
-    company = 1 if count_alone else -(-n_rows // (COMPANY * int(n_clusters)))
-    distances, alone, n_alone = [], [], 0
-    while distance > rounding and (n_alone <= MOST_ALONE or len(distances) < n_clusters):
-        distances.append(distance)
+    company = 1 if count_alone else -(-len(distance) // (COMPANY * int(n_clusters)))
+    distances, alone = [], []
+    while sum(alone) <= MOST_ALONE or len(distances) < n_clusters:
+        total = distance if group is None else np.bincount(group, distance)
+        worst = row = total.argmax()
+        if not total[worst] > rounding:
+            break
+        distances.append(float(total[worst]))
         if company == 1 and len(distances) == n_clusters:
             break
-        row, distance, n_nearer = add_seed(row)
-        alone.append(n_nearer < company)
-        n_alone += alone[-1]
-        if len(distances) - n_alone == n_clusters:
+        if group is not None:
+            row = np.where(group == worst, distance, -1.0).argmax()
+        before, distance = distance, np.minimum(distance, to_row(row))
+        alone.append(np.count_nonzero(distance < before) < company)
+        if alone.count(False) == n_clusters:
             far = FAR_IN_PENALTIES * distances[-1]
             distances = [
                 d for d, lone in zip(distances, alone, strict=True) if not lone or d <= far
@@ -79,34 +86,22 @@ def farthest_by(add_seed, n_clusters, rounding, count_alone=False):
     return distances[:n_clusters][-1] if distances else None
 
 
-def among(distance, to_row, group=None):
-    """An ``add_seed`` for ``farthest_by``: ``distance`` from the mean, ``to_row(i)`` from row i.
+def squared_distances(X, n_threads, about=None):
+    """Squared distances of rows from the mean, as for ``farthest_by``, and what rounding adds.
 
-    With the number of each row's group (KJ12, 6.3), distances are summed over each group: the
-    farthest row is that of the group with the largest sum, and this sum is its distance.
+    ``about`` is a point instead of the mean, and its rounding as a squared distance.
     """
+    if about is None:
+        layout = Layout(X, None, n_threads)
+        about = layout.mean(X, None, n_threads), mean_rounding(layout.low, layout.high)
+    distance = np.full(X.shape[0], np.inf)
+    nearest_seed(X, None, about[0], distance, n_threads)
 
-    def add_seed(row):
-        nonlocal distance
-        n_nearer = len(distance)
-        if row is not None:
-            before, distance = distance, np.minimum(distance, to_row(row))
-            n_nearer = int(np.count_nonzero(distance < before))
-        if group is None:
-            farthest = int(distance.argmax())
-            return farthest, float(distance[farthest]), n_nearer
-        total = np.bincount(group, distance)
-        worst = int(total.argmax())
-        rows = np.flatnonzero(group == worst)
-        return rows[distance[rows].argmax()], float(total[worst]), n_nearer
+    def to_row(row):
+        nearest_row(X, None, row, distance, n_threads)  # lowers the distances
+        return distance
 
-    return add_seed
-
-
-def rough_mean(X, mask, n_threads):
-    """The mean, and the squared distance by which it may be off by rounding."""
-    layout = Layout(X, mask, n_threads)
-    return layout.mean(X, mask, n_threads), mean_rounding(layout.low, layout.high)
+    return distance.copy(), to_row, about[1]
 
 
 def farthest_row(X, n_clusters, weight, n_threads, count_alone=False, about=None):
@@ -115,21 +110,10 @@ def farthest_row(X, n_clusters, weight, n_threads, count_alone=False, about=None
     Rows of weight zero are left out; other weights do not matter. ``about`` is a point to begin at
     instead of the mean, and its rounding as a squared distance.
     """
-    mask = None
     if weight is not None and not weight.all():
-        mask = (weight > 0).astype(np.float64)
-    mean, rounding = rough_mean(X, mask, n_threads) if about is None else about
-    distance = np.full(X.shape[0], np.inf)
-
-    def add_seed(row):
-        before = distance.copy()
-        if row is None:
-            farthest = nearest_seed(X, mask, mean, distance, n_threads)
-        else:
-            _, *farthest = nearest_row(X, mask, row, distance, n_threads)
-        return *farthest, int(np.count_nonzero(distance < before))
-
-    return farthest_by(add_seed, n_clusters, rounding, count_alone)
+        X = some_rows(X, np.flatnonzero(weight))
+    distance, to_row, rounding = squared_distances(X, n_threads, about)
+    return farthest_by(distance, to_row, n_clusters, rounding, count_alone)
 
 
 def farthest_first(X, n_clusters, weight, n_threads):
@@ -137,31 +121,23 @@ def farthest_first(X, n_clusters, weight, n_threads):
     return farthest_row(X, n_clusters, weight, n_threads) or 1.0
 
 
-def check_number_asked(estimator, given=("lam",)):
-    """Raise unless ``n_clusters`` and ``guess`` of an estimator are in bounds, and fit its penalty.
-
-    ``given`` names the parameters that make a penalty, of which each is None where it does not.
-    """
-    exact_number(estimator.n_clusters)
-    check_number(estimator.guess, "guess", low=1, integer=True)
-    check_exact_number(estimator, given)
-
-
 def check_exact_number(estimator, given=("lam",)):
-    """Raise unless ``n_clusters`` of an estimator is in bounds, and fits its penalty.
+    """Raise unless ``n_clusters`` and any ``guess`` are in bounds, and fit the penalty.
 
     ``given`` names the parameters that make a penalty, of which each is None where it does not.
     """
     number, most = exact_number(estimator.n_clusters), getattr(estimator, "max_clusters", None)
+    with_guess = hasattr(estimator, "guess")
+    if with_guess:
+        check_number(estimator.guess, "guess", low=1, integer=True)
     if number is None:
         return
     for name in given:
         value = getattr(estimator, name)
         if isinstance(value, str) and value == "farthest-first":
-            guess = "guess" if hasattr(estimator, "guess") else "n_global"
             raise ValueError(
-                f"n_clusters must be None with {name}='farthest-first', got {number}: use {guess}, "
-                "which is no exact number"
+                f"n_clusters must be None with {name}='farthest-first', got {number}: use "
+                f"{'guess' if with_guess else 'n_global'}, which is no exact number"
             )
         if value is not None and not isinstance(value, str):
             raise ValueError(
@@ -222,14 +198,13 @@ class BatchPenalty:
     @property
     def is_due(self):
         """Whether to choose again from the batch that comes as number ``later``."""
-        if self.within is None:
-            return False
         n = self.later
-        return self.within == 0.0 or n <= FIRST_BATCHES or n & (n - 1) == 0
+        early = self.within == 0.0 or n <= FIRST_BATCHES or n & (n - 1) == 0
+        return self.within is not None and early
 
     def counted(self):
         """This penalty, with one more batch."""
-        return self if self.within is None else replace(self, later=self.later + 1)
+        return replace(self, later=self.later + 1)
 
     def after(self, other):
         """This penalty or that of a later batch: of several clusters, otherwise the larger one."""
@@ -314,10 +289,10 @@ def local_lambda(groups, rule):
 
 
 def global_lambda(groups, distance, to_row, n_global, rounding, count_alone=False):
-    """lam_global: the rule over data sets; ``distance`` and ``to_row`` as for ``among``."""
-    n = len(groups.number)
-    add_seed = among(distance, to_row, groups.number)
-    return farthest_by(add_seed, min(n_global, n), rounding * n, count_alone) or 1.0
+    """lam_global: the rule over data sets; ``distance`` and ``to_row`` as for ``farthest_by``."""
+    n, group = len(distance), groups.number
+    rule = farthest_by(distance, to_row, min(n_global, n), rounding * n, count_alone, group)
+    return rule or 1.0
 
 
 def local_of_rows(X, groups, n_local, n_threads, count_alone=False):
@@ -332,17 +307,8 @@ def local_of_rows(X, groups, n_local, n_threads, count_alone=False):
 
 def global_of_rows(X, groups, n_global, n_threads, count_alone=False):
     """The penalty of a global cluster, from squared distances."""
-    distance = np.full(X.shape[0], np.inf)
-    mean, rounding = rough_mean(X, None, n_threads)
-
-    def to_seed(seed):
-        nearest_seed(X, None, seed, distance, n_threads)  # lowers it
-        return distance
-
-    def to_row(i):
-        return to_seed(np.array(X[i], dtype=np.float64))
-
-    return global_lambda(groups, to_seed(mean).copy(), to_row, n_global, rounding, count_alone)
+    distance, to_row, rounding = squared_distances(X, n_threads)
+    return global_lambda(groups, distance, to_row, n_global, rounding, count_alone)
 
 
 def hdp_lambdas(

@@ -63,7 +63,11 @@ def wide_columns(X, weight=None, whole=True, labels=None):
     with np.errstate(over="ignore", invalid="ignore"):
         variance = _variances(X, weight)
         if labels is not None:
-            variance = np.minimum(variance, _scaled_within(X, weight, labels))
+            within, K = X.copy(), labels.max() + 1
+            for rows in (labels == k for k in np.unique(labels)):
+                part = None if weight is None else weight[rows]
+                within[rows] -= np.average(X[rows], axis=0, weights=part)
+            variance = np.minimum(variance, K**2 * _variances(within, weight))
     # variances beyond float64 do not compare
     if not np.isfinite(variance).all():
         return NONE_WIDE
@@ -105,18 +109,6 @@ def _variances(X, weight):
     """The variances of columns."""
     mean = np.average(X, axis=0, weights=weight)
     return np.average(np.square(X - mean), axis=0, weights=weight)
-
-
-def _scaled_within(X, weight, labels):
-    """K^2 times the variance of each column within the K clusters."""
-    total, sum_of_squares = 0.0, np.zeros(X.shape[1])
-    for k in np.unique(labels):
-        rows = labels == k
-        part = None if weight is None else weight[rows]
-        size = rows.sum() if weight is None else part.sum()
-        sum_of_squares += size * _variances(X[rows], part)
-        total += size
-    return (labels.max() + 1) ** 2 * sum_of_squares / total
 
 
 def _uncorrelated(X, columns, weight, whole):

@@ -21,7 +21,7 @@ from smallvar._core.fit_loop import best_of
 from smallvar._core.groups import first_appearance
 from smallvar._core.validation import check_number, check_symmetric, shown
 from smallvar._kernel.gram import KernelEstimator, warn_remote
-from smallvar._selection.penalty import GUESS, BatchPenalty, among, farthest_by
+from smallvar._selection.penalty import GUESS, BatchPenalty, farthest_by
 from smallvar._time.exchange import (
     MATCH_TIE,
     Batch,
@@ -135,11 +135,12 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         """Penalty by the rule of farthest_first_lambda, in feature space."""
         self._first_kernel = self._kernel_of_step(X)
         K = self._first_kernel[0][: len(X), : len(X)]  # without kept points
-        add_seed = among(
+        lam = farthest_by(
             K.diagonal() - 2 * K.mean(axis=0) + K.mean(),
             lambda i: K.diagonal() - 2 * K[i] + K[i, i],
+            min(GUESS, len(X)),
+            MATCH_TIE * np.abs(K).max(),
         )
-        lam = farthest_by(add_seed, min(GUESS, len(X)), MATCH_TIE * np.abs(K).max())
         return BatchPenalty(None, lam or 1.0, None if lam else 0.0)
 
     def _cluster(self, X, weight, gamma, penalty, n_threads):

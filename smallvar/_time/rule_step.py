@@ -12,7 +12,7 @@ from smallvar._centers.divergence_rules import DIVERGENCES
 from smallvar._centers.sphere_problem import PATH_OPTIONS, as_directions, first_row
 from smallvar._centers.unit_rows import length_rounding, unit_rows
 from smallvar._core.validation import check_flag, check_option, mean_weight
-from smallvar._selection.penalty import among, farthest_by, farthest_row
+from smallvar._selection.penalty import farthest_by, farthest_row
 from smallvar._sweeps.divergences import within_members
 from smallvar._sweeps.means import ZERO_RESULTANT
 from smallvar._sweeps.sums import Sums, exact_total
@@ -72,7 +72,7 @@ class Rule:
             return 0.5 * (farthest_row(X, guess, weight, n_threads, about=about) or 2.0)
         mean, X = SumsFrame(X, weight, n_threads).mean, X.astype(np.float64, copy=False)
         far = self.between(X, mean), lambda i: self.between(X, self.off_border(X[i], mean))
-        return farthest_by(among(*far), guess, 0.0) or 1.0
+        return farthest_by(*far, guess, 0.0) or 1.0
 
     def off_border(self, center, mean):
         """The center, components on the border of the domain a tenth of the way to the mean."""

@@ -70,8 +70,7 @@ def _choice(description, number, record):
     price = COORDINATE_PRICE * np.log(n) * d
     confidence = of_states(number, n, price, *(values[:i] - values[i], values[i + 1 :] - values[i]))
     confidences = shares(values, i, confidence, COORDINATE_PRICE * np.log(n))
-    none = np.empty(0, dtype=np.intp)
-    return NumberChoice(number, counts, confidence, confidences, none, none, in_order=True)
+    return NumberChoice(number, counts, confidence, confidences, in_order=True)
 
 
 def _between(best, candidates, least):
