@@ -13,7 +13,7 @@ from smallvar._features.feature_estimator import (
     swaps_of,
 )
 from smallvar._selection.columns import count_distinct
-from smallvar._selection.envelope import Path, envelope, penalty_within
+from smallvar._selection.envelope import Path, envelope, penalty_of
 from smallvar._sweeps.rows import UNSOUND
 
 PARAMETER_PRICE = 2.0  # of a parameter, in log(distinct rows)
@@ -197,7 +197,7 @@ class Steps:
         K, errors = np.arange(len(self.error)), np.array(self.error) * scale
         low, high = envelope(K, errors)
         k = self.best
-        lam = penalty_within(low[k], high[k], 2.0 * errors[0] or 1.0)
+        lam = penalty_of(k, (low, high), errors)
         never = ~(low < high)
         low[never] = high[never] = np.nan
         return FeaturePath(K, errors, low, high, np.array(self.criterion), k, lam)

@@ -25,7 +25,7 @@ from smallvar._selection.envelope import (
     as_seen_by_users,
     best_first,
     envelope,
-    penalty_within,
+    penalty_of,
 )
 from smallvar._selection.least_size import small
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL
@@ -326,7 +326,6 @@ class MixedPath(Path):  # numpydoc ignore=PR01
         The rows that the path was found on.
     """
 
-    count_name = "number of clusters"
     error_name = "divergence, in nats"
 
     tie: float
@@ -350,9 +349,7 @@ class MixedPath(Path):  # numpydoc ignore=PR01
         self.stays = problem.least is not None
         self._beside = {c.k: c.beside for c in clusterings if c.beside is not None}
         i = int(np.searchsorted(self.counts, self.best))
-        low, high = self.lam_low[i], self.lam_high[i]
-        high = high if high > 0.0 else np.inf  # fewer clusters have no larger error
-        self.lam = penalty_within(low, high, 2.0 * self.error[0] or 1.0)
+        self.lam = penalty_of(i, (self.lam_low, self.lam_high), self.error)
         self.confidence = np.nan
         self.confidences = np.full(len(clusterings), np.nan)
         if problem.free:

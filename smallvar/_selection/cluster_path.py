@@ -22,7 +22,7 @@ from smallvar._selection.envelope import (
     as_seen_by_users,
     best_first,
     envelope,
-    penalty_within,
+    penalty_of,
 )
 from smallvar._selection.sample import PathProblem
 from smallvar._selection.scale import MOST_CONFIDENT, MOST_CONFIDENT_RARE, NONE_WIDE, Wide
@@ -156,9 +156,7 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
 
     def _set_penalty(self):
         """Set the penalty for the best number."""
-        low, high = (end[self._place] for end in self._ends)
-        most = high if high > 0.0 else np.inf  # fewer clusters have no larger error
-        self.lam = penalty_within(low, most, 2.0 * self._error[0] or 1.0)
+        self.lam = penalty_of(self._place, self._ends, self._error)
 
     def without_gap(self) -> tuple[int, int] | None:
         """Count the boundaries between the best clusters that are no gaps.
@@ -471,7 +469,7 @@ class MergePath(ClusterPath):
         kept = self.counts <= self.longest
         centers = {k: metric(self._centers[k]) for k in self.counts[kept].tolist()}
         errors = np.array([sample.error_of(c[:, problem.varying]) for c in centers.values()])
-        # no copy of the module: that would bring the clusterings to fixed points here
+        # not copy(): that would bring the clusterings to fixed points in the other metric first
         path = object.__new__(MergePath)
         vars(path).update(vars(self), _problem=problem, _metric=metric, _centers=centers)
         path.noise_columns, path._noise_error = problem.noise, problem.noise_error

@@ -60,7 +60,14 @@ class DensityCriterion:
         self.varying = frame.spread > 0.0  # not all may be so in these rows
         self.rank, self.components, self.total_floor = self.d, None, float(self.floor.sum())
         if self.d > 1:
-            self._find_components(columns.repeated.all())
+            floor, rank = self.floor, self.d
+            # The rank cannot be told from fewer distinct rows than columns: all columns stay. Nor
+            # can it with few values in every column: only constant columns are left out.
+            if self.d < self.distinct:
+                floor = floor * self.varying
+                rank = int(self.varying.sum()) if columns.repeated.all() else None
+            self.components = Components(frame, floor, rank)
+            self.rank, self.total_floor = self.components.rank, self.components.total_floor
         self.price_of_cluster = np.log(self.distinct) * (PER_COLUMN * self.rank + PER_CLUSTER)
         self.relabeled = Relabeled(frame)
         self.constant, self.small = 0.0, self._made_small()
@@ -84,16 +91,6 @@ class DensityCriterion:
             return V + self.constant, None, error
         long = LongDirections(self.components.basis.T @ U[:q].T, e[:q].copy(), float(e[-1]))
         return V + self.constant, RoundMetric(self.components, long), error
-
-    def _find_components(self, repeated):
-        """Set components and rank; ``repeated``: all columns have few values for the rows."""
-        floor, rank = self.floor, self.d
-        # The rank cannot be told from fewer distinct rows than columns: all columns stay. Nor can
-        # it with few values in every column: only constant columns are left out.
-        if self.d < self.distinct:
-            floor, rank = floor * self.varying, int(self.varying.sum()) if repeated else None
-        self.components = Components(self.frame, floor, rank)
-        self.rank, self.total_floor = self.components.rank, self.components.total_floor
 
     def charge(self, slope, columns):
         """Add to V what transforms of ``columns`` columns cost.

@@ -100,20 +100,19 @@ class DescribedMixin(KeepsRowsMixin):
         """The rows of the fit nearest to the centers, and beside the boundaries."""
         check_fitted(self)
 
-        return self._of_rows("representatives_", self._represented)
+        def represented(rows):
+            data = rows.X, rows.weight, rows.labels, self.n_clusters_
+            return find_representatives(*data, self._cluster_distances)
 
-    def _represented(self, rows):
-        data = rows.X, rows.weight, rows.labels, self.n_clusters_
-        return find_representatives(*data, self._cluster_distances)
+        return self._of_rows("representatives_", represented)
 
     def _moments(self):
         """The ColumnMoments of the clusters, and whether their rows have weights."""
-        moments = self._of_rows("profiles_", self._moments_of)
-        return moments, self._fitted_rows.weighted
 
-    def _moments_of(self, rows):
-        X, weight, labels = self._used_rows(rows)
-        return cluster_moments(X, weight, labels, self.n_clusters_)
+        def moments_of(rows):
+            return cluster_moments(*self._used_rows(rows), self.n_clusters_)
+
+        return self._of_rows("profiles_", moments_of), self._fitted_rows.weighted
 
     def _used_rows(self, rows):
         """The rows of a fit as they are described, their weights and labels."""

@@ -59,6 +59,13 @@ def as_seen_by_users(path):
     return seen
 
 
+def penalty_of(i, ends, errors):
+    """A penalty for which number i is best, from the ends of all ranges and the errors."""
+    low, high = (end[i] for end in ends)
+    most = high if high > 0.0 else np.inf  # fewer clusters have no larger error
+    return penalty_within(low, most, 2.0 * errors[0] or 1.0)
+
+
 class Path:
     """Solutions with different numbers K of clusters or features, and the penalties for each.
 
@@ -105,8 +112,6 @@ class Path:
         """The path with errors and penalties multiplied by the unit of the weights."""
         for name in ("error", "lam_low", "lam_high", "lam"):
             setattr(self, name, getattr(self, name) * unit)
-        if hasattr(self, "linkage"):  # its heights are roots of errors
-            self.linkage[:, 2] *= np.sqrt(unit)
         return self
 
     def at(self, lam: float) -> int:

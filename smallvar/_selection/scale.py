@@ -77,18 +77,12 @@ def wide_columns(X, weight=None, whole=True, labels=None):
     low, high = X.min(axis=0), X.max(axis=0)
     differ = high - low > ROUNDED * np.maximum(np.abs(low), np.abs(high))
     order = order[(differ & (variance > 0.0))[order]]
-    d = len(order)
-    if (
-        d < 2
-        or len(X) < FEWEST
-        or variance[order[0]] <= LEAST_SPREAD_RATIO**2 * variance[order[-1]]
-    ):
+    d, spread = len(order), variance[order]
+    if d < 2 or len(X) < FEWEST or spread[0] <= LEAST_SPREAD_RATIO**2 * spread[-1]:
         return NONE_WIDE
-    part = (variance[order] / variance[order[0]]).cumsum()
+    part = (spread / spread[0]).cumsum()
     k = 1 + int(np.searchsorted(part, SHARE_OF_FEW.get(d, SHARE) * part[-1]))
-    if k > max(1, min(d // ONE_IN, MOST_FEW)):
-        return NONE_WIDE
-    if _uncorrelated(X, order, weight, whole):
+    if k > max(1, min(d // ONE_IN, MOST_FEW)) or _uncorrelated(X, order, weight, whole):
         return NONE_WIDE
     return Wide(order[:k], float(part[k - 1] / part[-1]), d - k)
 
@@ -161,7 +155,5 @@ def wide_in_words(wide):
     one = len(wide.columns) == 1
     they = "column {wide} makes" if one else "columns {wide} make"
     share = f"{np.floor(1000.0 * wide.share) / 10.0:.3g}%"  # never 100%
-    rest = f"the other {wide.others} hardly count"
-    if wide.others == 1:
-        rest = "the other column hardly counts"
-    return f"{they} up {share} of the squared distances between rows, and {rest}"
+    rest = "column hardly counts" if wide.others == 1 else f"{wide.others} hardly count"
+    return f"{they} up {share} of the squared distances between rows, and the other {rest}"
