@@ -64,7 +64,7 @@ def farthest_by(distance, to_row, n_clusters, rounding, count_alone=False, group
     farthest row is that of the group with the largest sum, and this sum is its distance.
     """
     company = 1 if count_alone else -(-len(distance) // (COMPANY * int(n_clusters)))
-    distances, alone = [], []
+    distance, distances, alone = np.array(distance), [], []
     while sum(alone) <= MOST_ALONE or len(distances) < n_clusters:
         total = distance if group is None else np.bincount(group, distance)
         worst = row = total.argmax()
@@ -75,8 +75,9 @@ def farthest_by(distance, to_row, n_clusters, rounding, count_alone=False, group
             break
         if group is not None:
             row = np.where(group == worst, distance, -1.0).argmax()
-        before, distance = distance, np.minimum(distance, to_row(row))
-        alone.append(np.count_nonzero(distance < before) < company)
+        from_row = to_row(row)
+        alone.append(np.count_nonzero(from_row < distance) < company)
+        np.minimum(distance, from_row, out=distance)
         if alone.count(False) == n_clusters:
             far = FAR_IN_PENALTIES * distances[-1]
             distances = [
@@ -101,7 +102,7 @@ def squared_distances(X, n_threads, about=None):
         nearest_row(X, None, row, distance, n_threads)  # lowers the distances
         return distance
 
-    return distance.copy(), to_row, about[1]
+    return distance, to_row, about[1]
 
 
 def farthest_row(X, n_clusters, weight, n_threads, count_alone=False, about=None):
