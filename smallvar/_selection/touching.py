@@ -47,7 +47,8 @@ def support(X, weight, labels, k, step=None, least=0.0, facing=False):
         return np.nan
     rows = ClusterRows(X, weight, labels, k)
     rows.pairs = touching(rows)[0]
-    return support_of(rows.pairs, sizes, partial(boundary_of, rows, step=step, facing=facing), least)
+    between = partial(boundary_of, rows, step=step, facing=facing)
+    return support_of(rows.pairs, sizes, between, least)
 
 
 def support_of(pairs, sizes, between, least=0.0):
