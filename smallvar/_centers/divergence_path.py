@@ -13,7 +13,7 @@ from scipy.special import digamma, gammaln, xlogy
 
 from smallvar._centers.divergence import DivergenceSweep, Reference, SumsFrame, nearest_centers
 from smallvar._selection.columns import recorded
-from smallvar._selection.cost_boundaries import CostBoundaries, few_valued
+from smallvar._selection.cost_boundaries import TINY, CostBoundaries
 from smallvar._selection.descent import MergeDescent
 from smallvar._sweeps.divergence_merge import merge_cheapest
 from smallvar._sweeps.divergences import summands
@@ -203,7 +203,10 @@ class DivergenceBoundaries(CostBoundaries):
         X, weight = sample.descent.X, sample.descent.weight
         super().__init__(len(X), weight)
         self.rule, self.path, self.X = rule, path, X[self.some].astype(np.float64)
-        self.few = few_valued(self.X)
+        ranges = np.ptp(self.X, axis=0)
+        self.step = np.sqrt(12.0 * recorded(self.X, self.weight).variance) / np.maximum(
+            ranges, TINY
+        )
 
     def support_at(self, k, least=0.0):
         """The support of k clusters of the path."""
@@ -214,16 +217,14 @@ class DivergenceBoundaries(CostBoundaries):
         return np.column_stack([self.rule.between(self.X, center) for center in centers])
 
     def means(self, used, labels, k):
-        """Means of the rows in a mask."""
+        """Means of the rows in a mask and one more, the mean of all: no center is on the border."""
         members = (labels == np.arange(k)[:, None]) * (self.weight * used)
-        return members @ self.X / np.maximum(members.sum(axis=1, keepdims=True), SMALLEST_MEAN)
+        mean = np.average(self.X, axis=0, weights=self.weight)
+        return (members @ self.X + mean) / (members.sum(axis=1, keepdims=True) + 1.0)
 
     def cell_costs(self, rows, centers):
         """What each cell of some rows costs, at a center for each."""
-        cost = summands(self.rule.kind, self.X[rows], centers)
-        # a count is infinitely far from a mean of 0
-        finite = np.where(np.isfinite(cost), cost, 0.0).max(axis=0)
-        return np.minimum(np.where(np.isnan(cost), np.inf, cost), finite)
+        return summands(self.rule.kind, self.X[rows], centers)
 
 
 class Family:

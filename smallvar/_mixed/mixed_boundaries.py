@@ -3,7 +3,7 @@
 import numpy as np
 
 from smallvar._mixed.measure import MixedSweep, divergences
-from smallvar._selection.cost_boundaries import CostBoundaries, few_valued
+from smallvar._selection.cost_boundaries import CostBoundaries
 
 
 class TableBoundaries(CostBoundaries):
@@ -13,7 +13,9 @@ class TableBoundaries(CostBoundaries):
         super().__init__(descent.n, descent.weight)
         self.path = path
         self.numbers, self.codes = descent.numbers[self.some], descent.codes[self.some]
-        self.few = np.append(few_valued(self.numbers), np.ones(self.codes.shape[1], dtype=bool))
+        ranges = np.fmax.reduce(self.numbers) - np.fmin.reduce(self.numbers)
+        self.step = np.zeros(ranges.size + self.codes.shape[1])
+        self.step[: ranges.size] = path.measure.step / np.where(ranges > 0.0, ranges, np.inf)
 
     def support_at(self, k, least=0.0):
         """The support of k clusters of the path; rows that are set aside do not count."""

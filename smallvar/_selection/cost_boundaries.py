@@ -3,14 +3,15 @@
 import numpy as np
 
 from smallvar._selection.boundaries import pairs_that_touch
-from smallvar._selection.boundary import NOTHING, boundary_along
-from smallvar._selection.columns import COLUMN_ROWS, FEW_VALUES
+from smallvar._selection.boundary import NOTHING, PARTS, boundary_along
+from smallvar._selection.columns import COLUMN_ROWS
 from smallvar._selection.touching import support_of
 
 FOLDS = 8
 # of what tells two clusters apart: rows with less in the cells that they have are left out
 LEAST_TOLD, TINY = 0.5, 1e-300
 QUARTILES = 0.25, 0.75  # of the rows on one side of a boundary
+WITHIN = (np.arange(PARTS) + 0.5) / PARTS - 0.5  # places within a step
 
 
 class CostBoundaries:
@@ -20,13 +21,14 @@ class CostBoundaries:
     to the rows that it is the mean of, so that one body cut in two would look like two bells: each
     row is measured at the centers of the rows in the other FOLDS. Where cells are missing, the
     difference is set in relation to the mean ones of both clusters in the cells that are there.
-    Where one column of few values makes most of the difference, any cut between two of these values
-    looks like a gap: then there is no evidence for two.
+    Values recorded in steps are anywhere within their step, or any two of a few values would look
+    like a gap: differences of such costs are linear in the values, so a step of all columns is as
+    long as they vary, uniformly, along the difference.
 
     A subclass has ``costs(centers)``, what each row costs at each center, (n, k);
     ``means(used, labels, k)``, the centers of the rows in a mask; ``cell_costs(rows, centers)``,
     what each cell of some rows costs, at a center for each row, NaN where it is missing; and
-    ``few``, the mask of the columns with few values.
+    ``step``, (d,), the part of the range of each column that is a step, 0 where there is none.
     """
 
     def __init__(self, n, weight):
@@ -73,16 +75,11 @@ class CostBoundaries:
         if not kept.any():
             return NOTHING
         middle = there @ (mean[0] + mean[1]) / 2.0
-        places = _alike((gains.sum(axis=1) - middle)[kept] / told[kept])
-        boundary = boundary_along(places, weight[kept])
-        decided = (apart * self.few).max() > 0.5 * apart.sum()
-        return boundary._replace(evidence=min(boundary.evidence, 0.0)) if decided else boundary
-
-
-def few_valued(X):
-    """The mask of the columns with fewer than FEW_VALUES values, not counting missing ones."""
-    v = np.sort(X, axis=0)
-    return 1 + (v[1:] > v[:-1]).sum(axis=0) < FEW_VALUES
+        length = np.linalg.norm(self.step * np.ptp(gains, axis=0))
+        within = length * WITHIN if length > 0.0 else np.zeros(1)
+        places = ((gains.sum(axis=1) - middle)[kept, np.newaxis] + within) / told[kept, np.newaxis]
+        weight = np.repeat(weight[kept] / len(within), len(within))
+        return boundary_along(_alike(places.ravel()), weight)
 
 
 def _alike(t):
