@@ -128,7 +128,7 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
     _metric: Any = None
     _unit: float = 1.0
 
-    def __init__(self, problem, clusterings, best, tree, tie, n_samples):
+    def __init__(self, problem, clusterings, best, tree, tie, n_samples, stays=False):
         self.counts = np.array([c.k for c in clusterings], dtype=np.intp)
         self.criterion = np.array([c.criterion for c in clusterings])
         self.best, self.tie, self.n_samples = best.k, float(tie), n_samples
@@ -145,8 +145,10 @@ class ClusterPath(Path):  # numpydoc ignore=PR01
         self._problem, self._rows, self._family = problem, None, problem.family
         self.clusterings = clusterings  # until the number is final
         # numbers whose clusterings are to be brought to fixed points
-        self._unswept = set(self.counts.tolist()) if problem.varying.any() else set()
-        self._adopted = False
+        # clusters of a least size stay as they are: no sweeps change them any more
+        swept = stays or not problem.varying.any()
+        self._unswept = set() if swept else set(self.counts.tolist())
+        self.stays, self._adopted = stays, False
         self._set_penalty()
 
     @property
@@ -351,9 +353,8 @@ class MergePath(ClusterPath):
 
     seen = as_seen_by_users
 
-    # whether no sweeps change the clusterings any more, as clusters have a least size; whether the
-    # number is no result of prices alone; the confidence before ``finish`` bounds it
-    stays, plausible, found_confidence = False, True, 1.0
+    # whether the number is no result of prices alone; the confidence before ``finish`` bounds it
+    plausible, found_confidence = True, 1.0
 
     def weigh(self, sample, shared=None):
         """Set the confidences, after the descent on this sample.
@@ -415,8 +416,7 @@ class MergePath(ClusterPath):
             if clustering.beside is not None:
                 clustering.beside = problem.whole(clustering.beside)
         best = problem.best(clusterings, sample.criterion)
-        path = MergePath(problem, clusterings, best, self.linkage, self.tie, self.n_samples)
-        path.stays, path._unswept = True, set()
+        path = MergePath(problem, clusterings, best, self.linkage, self.tie, self.n_samples, True)
         path.weigh(sample)
         return path
 
@@ -462,23 +462,19 @@ class MergePath(ClusterPath):
         return self._centers[k].copy()
 
     def in_metric(self, metric, X, weight, sample):
-        """The path with the same mergers, with centers, errors and penalties in this metric."""
-        old = self._problem
+        """Go on with the same mergers, with centers, errors and penalties in this metric."""
+        old, kept = self._problem, self.counts <= self.longest
         problem = PathProblem(metric(X), weight, old.n_threads, old.family, None, old.most)
-        sample = problem.rows_of(sample.rows)
-        kept = self.counts <= self.longest
-        centers = {k: metric(self._centers[k]) for k in self.counts[kept].tolist()}
-        errors = np.array([sample.error_of(c[:, problem.varying]) for c in centers.values()])
-        # not copy(): that would bring the clusterings to fixed points in the other metric first
-        path = object.__new__(MergePath)
-        vars(path).update(vars(self), _problem=problem, _metric=metric, _centers=centers)
-        path.noise_columns, path._noise_error = problem.noise, problem.noise_error
+        sample, self._problem, self._metric = problem.rows_of(sample.rows), problem, metric
+        self.noise_columns, self._noise_error = problem.noise, problem.noise_error
         for name in ("counts", "criterion", "confidences"):
-            setattr(path, name, getattr(self, name)[kept])
-        path.found_error, path._error, path._unswept = errors, errors, set(centers)
-        path._converge(sample)
-        path._set_penalty()
-        return path
+            setattr(self, name, getattr(self, name)[kept])
+        centers = self._centers = {k: metric(self._centers[k]) for k in self.counts.tolist()}
+        errors = np.array([sample.error_of(c[:, problem.varying]) for c in centers.values()])
+        self.found_error, self._error, self._unswept = errors, errors, set(centers)
+        self._converge(sample)
+        self._set_penalty()
+        return self
 
     def improve(self, sample, plain):
         """Improve the clusterings of the descent on this sample, and set the penalty.

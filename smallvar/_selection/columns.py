@@ -33,7 +33,7 @@ MEAN_TOLERANCE = 1e-4
 # rows for the spread of columns; next rows that each is compared to
 SPREAD_ROWS, NEIGHBORS = 1000, 3
 BLOCK_ROWS, CACHED = 4096, 256  # rows at a time; so few that they stay in the cache
-COMPARED = 1 << 17  # numbers of rows that are compared at once
+COMPARED_NUMBERS = 1 << 17  # numbers of rows that are compared at once
 FEW_VALUES = 10  # a column with fewer distinct values is few-valued
 SKEWED_COLUMN = 1.0  # absolute skewness beyond which a column is one-sided
 # Powers are searched for which 20 times the largest value becomes no more than exp(MOST_EXPONENT),
@@ -215,7 +215,7 @@ def count_different(X, same=SAME_VALUE, common=False):
     line = [(np.asarray(rows, dtype=np.float64) - sampled[0]) @ direction for rows in blocks]
     line = np.concatenate(line)
     order, repeated = np.argsort(line, kind="stable"), np.zeros(n, dtype=bool)
-    size = max(1, COMPARED // d)
+    size = max(1, COMPARED_NUMBERS // d)
     for step in range(1, NEIGHBORS + 1):
         near = np.flatnonzero(line[order[step:]] - line[order[:-step]] <= np.sqrt(d))
         for start in range(0, len(near), size):

@@ -11,7 +11,7 @@ FOLDS = 8
 # of what tells two clusters apart: rows with less in the cells that they have are left out
 LEAST_TOLD, TINY = 0.5, 1e-300
 QUARTILES = 0.25, 0.75  # of the rows on one side of a boundary
-WITHIN = (np.arange(PARTS) + 0.5) / PARTS - 0.5  # places within a step
+PLACES_IN_STEP = (np.arange(PARTS) + 0.5) / PARTS - 0.5  # places within a step
 
 
 class CostBoundaries:
@@ -76,7 +76,7 @@ class CostBoundaries:
             return NOTHING
         middle = there @ (mean[0] + mean[1]) / 2.0
         length = np.linalg.norm(self.step * np.ptp(gains, axis=0))
-        within = length * WITHIN if length > 0.0 else np.zeros(1)
+        within = length * PLACES_IN_STEP if length > 0.0 else np.zeros(1)
         places = ((gains.sum(axis=1) - middle)[kept, np.newaxis] + within) / told[kept, np.newaxis]
         weight = np.repeat(weight[kept] / len(within), len(within))
         return boundary_along(_alike(places.ravel()), weight)

@@ -48,7 +48,7 @@ ROOM = 1 << 22  # numbers in the centers of a path, kept even where X has fewer
 # How much of a fit is likely done, measured on generated tables of 4,000 to 500,000 rows. Where a
 # round of a search begins, and its share, if the search is not sure of its number: the descents by
 # the rows as they are, those with transforms of columns, and those by some of the columns
-ROUNDS = (0.0, 0.85), (0.85, 0.1), (0.95, 0.05)
+ROUND_SHARES = (0.0, 0.85), (0.85, 0.1), (0.95, 0.05)
 TRANSFORMED, SELECTED = 1, 2
 # of a round: each descent by distances of the rows, at most so much for all of them; and what is
 # done after the last one in the metric of the clusters
@@ -126,7 +126,7 @@ class PathSearch:
         self.begin(0)
 
     def begin(self, number):
-        """Begin a round of descents, one of ROUNDS."""
+        """Begin a round of descents, one of ROUND_SHARES."""
         self.round, self.within = number, 0.0
 
     def report(self, n, k, best, path=None, left=0):
@@ -146,7 +146,7 @@ class PathSearch:
             self.within = max(self.within, min(DESCENTS, self.within + DESCENT))
         # whether the number is sure, which no coarse descent says, decides how many others follow
         if self.n is not None and (path is not None or self.done > 0.0):
-            begin, share = ROUNDS[self.round]
+            begin, share = ROUND_SHARES[self.round]
             done = begin + share * self.within
             # few clusters may be more in a larger sample
             if path is not None and is_sure(path) and best > FEWEST_CLUSTERS:
