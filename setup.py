@@ -204,8 +204,6 @@ MODULES = (
     "hdp",
     "topics",
     "segments",
-    "direct_table",
-    "direct_sweep",
     "direct",
     "direct_dynamic",
     "graph",

@@ -8,8 +8,8 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from smallvar._sweeps cimport direct, direct_dynamic
+from smallvar._sweeps.direct cimport plain_rows
 from smallvar._sweeps.direct_dynamic cimport DynamicMeans
-from smallvar._sweeps.direct_table cimport plain_rows
 from smallvar._sweeps.rows cimport Rows
 
 API_VERSION = 1

@@ -1,133 +1,535 @@
 """Clustering of tables in C memory: nearest centers, means of labels, and DP-means, without Python objects.
 
 These functions are for callers that cluster many tables in loops of their own, without the GIL (see
-smallvar/cython_api.pxd). They give the bits of the estimators: the same exact distances, the same exact sums, the same
-rule for when sweeps end. Sweeps over few rows and centers compute the n k distances of all rows to all centers, eight
-rows side by side, without bounds. From MANY_DISTANCES on they are those of the estimators (direct_sweep.pyx).
+smallvar/cython_api.pxd). They give the bits of the estimators: what a pass over the rows does is in nearest.pyx,
+dpmeans.pyx and means.pyx, and sums are those of sums.pyx. Here are the checks, the memory, and the order of the passes,
+for one thread and dense rows; the rules are those of RowsFrame, Layout, DPSweep and Start.run.
 
-A function returns OK, or a negative number that says what is wrong with its arguments, and frees what it allocates.
+A function returns OK, or a negative number that says what is wrong with its arguments, and frees what it allocates. One
+that returns a bint returns whether there was memory.
 """
 
 from libc.limits cimport INT_MAX
-from libc.math cimport HUGE_VAL, INFINITY, fabs
+from libc.math cimport HUGE_VAL, INFINITY, fabs, frexp, ldexp
+from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps cimport direct_sweep
+from smallvar._sweeps.dense cimport dense_backend
 from smallvar._sweeps.direct_memory cimport Memory, extend, free_all, overflows, take
-from smallvar._sweeps.direct_sweep cimport DirectSweep
-from smallvar._sweeps.direct_table cimport (
-    BAD_SIZE,
-    BAD_VALUE,
-    FULL,
-    NO_MEMORY,
-    NOT_CONVERGED,
-    OK,
-    OUT_OF_RANGE,
-    SQUARES,
-    DirectTable,
-    begin_table,
-    check_rows,
-    plain_rows,
-    reserve_sums,
+from smallvar._sweeps.dpmeans cimport (
+    NEW_CENTERS,
+    Listed,
+    farthest_listed,
+    has_next,
+    listed_points,
+    next_step,
+    open_alone,
+    open_batch,
+    penalty_limit,
 )
-from smallvar._sweeps.means cimport center_of
-from smallvar._sweeps.ranges cimport range_of_values
-from smallvar._sweeps.rows cimport Rows, point, read_row, weight_of
-from smallvar._sweeps.state cimport squared_distance
+from smallvar._sweeps.fast_centers cimport choose_fast_centers
+from smallvar._sweeps.kernels cimport LANES_SINGLE, PANEL
+from smallvar._sweeps.means cimport (
+    add_chunk,
+    add_squares_of_chunk,
+    center_of,
+    drop_empty_centers,
+    follow_centers,
+    shift_center,
+    update_half_distances,
+)
+from smallvar._sweeps.nearest cimport MIN_FAST_CENTERS, assign_chunk, float64_pays, pack_centers, tiles_of_batch
+from smallvar._sweeps.ranges cimport chunks_of, count_small_of_chunk, range_of_values
+from smallvar._sweeps.rows cimport Rows, point, real_x
+from smallvar._sweeps.state cimport BIG, CHUNK, Centers, ChunkResults, State, record_move, squared_distance
 from smallvar._sweeps.stopping cimport Stopping, begin_sweeps, record_sweep, should_continue
 from smallvar._sweeps.sums cimport (
     ACCUMULATOR_DIGITS,
+    RARE_ONE_IN,
     Accumulator,
-    accumulator_add,
+    Bins,
     accumulator_round,
+    add_bin,
+    begin_bins,
+    limits_of_bins,
+    magic_of_bins,
     mean_of_sums,
     move_points,
     origin_of_column,
     sums_clear,
-    sums_copy,
+    sums_t,
     sums_weight,
 )
-from smallvar._sweeps.tolerances cimport C_CANCELLATION, C_LARGEST_REACH, C_SMALLEST_REACH
-
-cdef extern from "_exact.h" nogil:
-    bint sc_least_block(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double,
-                        double*, double*)
-    enum:
-        TILE "SC_POINTS"        # rows that are compared with the centers side by side
+from smallvar._sweeps.tolerances cimport (
+    C_CANCELLATION,
+    C_COLUMN_ROUNDING,
+    C_LARGEST_ERROR,
+    C_LARGEST_REACH,
+    C_LARGEST_WEIGHT,
+    C_SMALLEST_REACH,
+    C_SMALLEST_WEIGHT,
+)
 
 cdef enum:
-    AT_FIRST = 8                # clusters that there is memory for at first
-    # of all rows to all centers, from which a sweep is by bounds and approximate distances: to set that up, and to
-    # update its tables, takes less than a tenth of the time of these exact distances
-    MANY_DISTANCES = 100000
-    FIRST_CLUSTERS = 4          # that the first sweep is taken to have on average
+    AT_FIRST = 8            # clusters that there is memory for at first
+
+cdef enum:                  # the blocks: what they hold for each center
+    COORDINATES = 0
+    TABLES = 1              # seven of them
+    INDICES = 8
+    IS_FAST = 9
+    REMAP = 10
+    VALUES = 11
+    NORMS = 12
+    FAST_VALUES = 13
+    FAST_NORMS = 14
+    BLOCKS = 15
+    LINE = 64               # bytes of a cache line, at which packed centers and scratch memory begin
 
 
-# ---- centers ---------------------------------------------------------------------------------------------------------
+cdef struct DirectSweep:
+    State state
+    Memory* memory          # the caller's
+    Py_ssize_t capacity     # centers that there is memory for
+    void* blocks[BLOCKS]    # of memory that grows with the number of centers
+    int* remap              # capacity: new number of each cluster, -1: dropped
+    Py_ssize_t step         # points of a stretch, see next_step
 
 
-cdef struct DirectCenters:
-    Py_ssize_t n
-    Py_ssize_t d
-    Py_ssize_t capacity
-    double* columns         # d x capacity: value j of center k at [j * capacity + k]
-    double* zero            # capacity: costs beside the distance, all 0
+# ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-cdef int reserve_centers(DirectCenters* centers, Memory* memory, Py_ssize_t capacity) noexcept nogil:
-    """Make the memory of the centers suffice for so many; those that are there stay."""
-    cdef Py_ssize_t j, old = centers.capacity
-    cdef bint first = centers.columns == NULL
-    if capacity <= old:
+cdef Rows plain_rows(
+    const void* x, bint single, Py_ssize_t n, Py_ssize_t d, Py_ssize_t stride, const double* weight
+) noexcept nogil:
+    """n rows of d numbers each, ``stride`` apart, float32 or float64; weights, or NULL: 1 each."""
+    cdef Rows rows
+    memset(&rows, 0, sizeof(rows))
+    rows.x, rows.single, rows.n, rows.d, rows.row, rows.col, rows.weight = x, single, n, d, stride, 1, weight
+    return rows
+
+
+cdef bint are_finite(const Rows* rows, const real_x* x) noexcept nogil:
+    """Whether no number of the rows is NaN or infinite."""
+    cdef bint one_piece = rows.row == rows.d
+    cdef Py_ssize_t size = rows.n * rows.d if one_piece else rows.d, i, j, l
+    cdef const real_x* row
+    cdef real_x[8] zero                 # x - x is NaN where x is not finite; eight sums do not wait for each other
+    for i in range(1 if one_piece else rows.n):
+        row, j = point(x, rows, i), 0
+        for l in range(8):
+            zero[l] = 0
+        while j + 8 <= size:
+            for l in range(8):
+                zero[l] += row[j + l] - row[j + l]
+            j += 8
+        while j < size:
+            zero[0] += row[j] - row[j]
+            j += 1
+        for l in range(8):
+            if zero[l] != 0:
+                return False
+    return True
+
+
+cdef int check_rows(const Rows* rows) noexcept nogil:
+    """OK where there are rows of finite numbers, and weights >= 0 that are not all 0."""
+    cdef Py_ssize_t i
+    cdef double largest = 0.0
+    cdef int status = OK
+    if rows.x == NULL or rows.n < 1 or rows.d < 1 or rows.row < rows.d or overflows(rows.n, rows.row):
+        return BAD_SIZE
+    if not (are_finite(rows, <const float*> rows.x) if rows.single else are_finite(rows, <const double*> rows.x)):
+        return BAD_VALUE
+    if rows.weight == NULL:
         return OK
-    if first:
-        centers.columns = <double*> take(memory, centers.d, capacity, sizeof(double))
-        centers.zero = <double*> take(memory, 1, capacity, sizeof(double))
-        if centers.columns == NULL or centers.zero == NULL:
-            return NO_MEMORY
+    for i in range(rows.n):
+        if not 0.0 <= rows.weight[i] < INFINITY:
+            return BAD_VALUE
+        if 0.0 < rows.weight[i] < C_SMALLEST_WEIGHT or rows.weight[i] > C_LARGEST_WEIGHT:
+            status = OUT_OF_RANGE
+        largest = max(largest, rows.weight[i])
+    return status if largest > 0.0 else BAD_VALUE
+
+
+# ---- the frame and the sums of a table -------------------------------------------------------------------------------
+
+
+cdef int begin_table(DirectTable* table, const Rows* rows, const double* sums_from, Py_ssize_t capacity) noexcept nogil:
+    """Set up checked rows as RowsFrame and Layout do, with memory for the sums of so many clusters.
+
+    sums_from : IN d: the origin of the sums, or NULL: a round point near the rows
+
+    The caller frees ``table.memory``, also where this fails.
+    """
+    cdef Py_ssize_t i, j, n_used = 0, d = rows.d
+    cdef double lightest = HUGE_VAL, heaviest = 0.0, total = 0.0, reach = 0.0, rounding
+    cdef bint ones = True, zeros = False
+    cdef double *low
+    cdef double *high
+    memset(table, 0, sizeof(table[0]))
+    table.rows = rows[0]
+    if rows.weight != NULL:
+        for i in range(rows.n):
+            if rows.weight[i] > 0.0:
+                n_used += 1
+                lightest, heaviest = min(lightest, rows.weight[i]), max(heaviest, rows.weight[i])
+            total += rows.weight[i]
+            ones, zeros = ones and rows.weight[i] == 1.0, zeros or rows.weight[i] == 0.0
+        if ones:
+            table.rows.weight = NULL  # as check_weights has it
+    if table.rows.weight == NULL:
+        n_used, lightest, heaviest, total = rows.n, 0.0, 0.0, 0.0
+    low = <double*> take(&table.memory, 2, d, sizeof(double))
+    table.origin = <double*> take(&table.memory, 1, d, sizeof(double))
+    if low == NULL or table.origin == NULL:
+        return NO_MEMORY
+    high = low + d
+    range_of_values(&table.rows, False, low, high)
+    # the spread of all rows about the origin of those that have weight
+    if zeros:
+        range_of_values(&table.rows, True, low, high)
+    for j in range(d):
+        table.origin[j] = origin_of_column(low[j], high[j]) if sums_from == NULL else sums_from[j]
+        rounding = C_COLUMN_ROUNDING * max(fabs(low[j]), fabs(high[j])) if high[j] > low[j] else 0.0
+        table.rounding += rounding * rounding
+    if zeros:
+        reach = reach_of_rows(&table.rows, table.origin)
     else:
-        if not extend(memory, <void**> &centers.columns, centers.d * old * sizeof(double),
-                      centers.d * capacity * sizeof(double)):
-            return NO_MEMORY
-        if not extend(memory, <void**> &centers.zero, old * sizeof(double), capacity * sizeof(double)):
-            return NO_MEMORY
-        # columns are farther apart now: the last one moves first
-        for j in range(centers.d - 1, 0, -1):
-            memcpy_back(centers.columns + j * capacity, centers.columns + j * old, centers.n)
-    centers.capacity = capacity
+        for j in range(d):
+            reach = max(reach, max(high[j] - table.origin[j], table.origin[j] - low[j]))
+    table.reach = reach
+    if (reach > 0.0 and not C_SMALLEST_REACH < reach < C_LARGEST_REACH) or total * reach * reach > C_LARGEST_ERROR:
+        return OUT_OF_RANGE
+    return begin_sums(table, low, high, n_used, lightest, heaviest, capacity)
+
+
+cdef double reach_of_rows(const Rows* rows, const double* origin) noexcept nogil:
+    """The largest difference of any number of the rows from the origin of its column."""
+    cdef double reach = 0.0, x
+    cdef Py_ssize_t i, j
+    for i in range(rows.n):
+        for j in range(rows.d):
+            x = point(<const float*> rows.x, rows, i)[j] if rows.single else point(<const double*> rows.x, rows, i)[j]
+            reach = max(reach, fabs(x - origin[j]))
+    return reach
+
+
+cdef int begin_sums(
+    DirectTable* table, const double* low, const double* high, Py_ssize_t n_used, double lightest, double heaviest,
+    Py_ssize_t capacity
+) noexcept nogil:
+    """Choose the bins of the sums, as Layout does, and make memory for so many clusters."""
+    cdef Py_ssize_t d = table.rows.d, chunk, j
+    cdef Bins bins
+    cdef bint again
+    cdef double* magic
+    cdef double* reach = <double*> take(&table.memory, 4, d + 1, sizeof(double))
+    if reach == NULL:
+        return NO_MEMORY
+    cdef double* limit = reach + d
+    cdef double* small = reach + 2 * d
+    cdef double* unit = reach + 3 * d
+    if not begin_bins(low, high, table.origin, d, n_used, lightest, heaviest, reach, unit, &bins):
+        return OUT_OF_RANGE
+    again = True
+    while again:
+        limits_of_bins(reach, d, &bins, limit)
+        for j in range(d):
+            small[j] = 0.0
+        for chunk in range(chunks_of(&table.rows)):
+            count_small_of_chunk(&table.rows, chunk, 0, table.origin, limit, small)
+        again = add_bin(small, d, <double> n_used / RARE_ONE_IN, &bins)
+    magic = <double*> take(&table.memory, bins.count, d + 1, sizeof(double))
+    table.sums.cell = <double*> take(&table.memory, capacity * bins.count, d + 1, sizeof(double))
+    table.sums.count = <double*> take(&table.memory, 1, capacity, sizeof(double))
+    if magic == NULL or table.sums.cell == NULL or table.sums.count == NULL:
+        return NO_MEMORY
+    magic_of_bins(unit, d, &bins, magic)
+    table.sums.d, table.sums.bins, table.sums.weighted = d, bins.count, table.rows.weight != NULL
+    table.sums.origin, table.sums.magic, table.capacity = table.origin, magic, capacity
     return OK
 
 
-cdef void memcpy_back(double* target, const double* source, Py_ssize_t n) noexcept nogil:
-    """Copy n numbers to a place behind theirs, which may overlap it."""
-    cdef Py_ssize_t k
-    for k in range(n - 1, -1, -1):
-        target[k] = source[k]
+cdef int reserve_sums(DirectTable* table, Py_ssize_t capacity) noexcept nogil:
+    """Make the memory of the sums suffice for so many clusters; those that are there stay."""
+    cdef Py_ssize_t size = table.sums.bins * (table.sums.d + 1) * sizeof(double), old = table.capacity
+    if capacity <= old:
+        return OK
+    if not extend(&table.memory, <void**> &table.sums.cell, old * size, capacity * size):
+        return NO_MEMORY
+    if not extend(&table.memory, <void**> &table.sums.count, old * sizeof(double), capacity * sizeof(double)):
+        return NO_MEMORY
+    table.capacity = capacity
+    return OK
 
 
-cdef void set_center(DirectCenters* centers, Py_ssize_t k, const double* values, Py_ssize_t step) noexcept nogil:
-    """Set center k to d values that lie ``step`` apart."""
-    cdef Py_ssize_t j
-    for j in range(centers.d):
-        centers.columns[j * centers.capacity + k] = values[j * step]
+# ---- the sweep -------------------------------------------------------------------------------------------------------
 
 
-cdef double distance_in_tile(const DirectCenters* centers, Py_ssize_t k, const double* x) noexcept nogil:
-    """The exact squared distance of a row of a tile from center k."""
-    cdef double total = 0.0, t
-    cdef Py_ssize_t j
-    for j in range(centers.d):
-        t = x[j * TILE] - centers.columns[j * centers.capacity + k]
-        total += t * t
+cdef inline void* aligned(void* block) noexcept nogil:
+    """The first cache line of a block that has LINE bytes more than are needed."""
+    return <void*> ((<uintptr_t> block + LINE - 1) // LINE * LINE)
+
+
+cdef inline Py_ssize_t chunks(const DirectSweep* sweep) noexcept nogil:
+    return (sweep.state.points.n + CHUNK - 1) // CHUNK
+
+
+cdef double scale_of(double reach) noexcept nogil:
+    """The power of two that brings numbers up to ``reach`` into [-1, 1], as Frame has it."""
+    cdef int exponent = 0
+    cdef double fraction = frexp(reach, &exponent)
+    return ldexp(1.0, (fraction == 0.5) - exponent) if reach > 0.0 else 1.0
+
+
+cdef bint begin_sweep(
+    DirectSweep* sweep, Memory* memory, const Rows* rows, int* labels, const double* origin, double reach,
+    double rounding, bint bounds
+) noexcept nogil:
+    """Set up a sweep over rows that lie within ``reach`` of the origin in each column, with their labels."""
+    cdef State* state = &sweep.state
+    cdef Py_ssize_t i, tile_bytes = LANES_SINGLE * <Py_ssize_t> sizeof(float) * rows.d
+    cdef Py_ssize_t tiles = tiles_of_batch(rows.d)
+    memset(sweep, 0, sizeof(sweep[0]))
+    sweep.memory, sweep.step = memory, 4 * CHUNK
+    state.points.rows, state.points.n, state.points.d, state.points.labels = rows[0], rows.n, rows.d, labels
+    state.frame.origin, state.frame.scale, state.frame.rounding = origin, scale_of(reach), rounding
+    state.backend, state.centers.single, state.penalty.limit = dense_backend(), True, BIG
+    state.scratch.size, state.scratch.batch = tile_bytes * tiles + LINE, LANES_SINGLE * tiles
+    state.scratch.memory = <char*> take(memory, 1, state.scratch.size + LINE, 1)
+    if state.scratch.memory == NULL or not allocate_results(sweep):
+        return False
+    state.scratch.memory = <char*> aligned(state.scratch.memory)
+    if bounds:
+        state.bounds.upper_bounds = <float*> take(memory, 3, rows.n, sizeof(float))
+        if state.bounds.upper_bounds == NULL:
+            return False
+        state.bounds.lower_bounds = state.bounds.upper_bounds + rows.n
+        state.bounds.lower_bounds_fast = state.bounds.upper_bounds + 2 * rows.n
+        for i in range(3 * rows.n):
+            state.bounds.upper_bounds[i] = BIG
+    return True
+
+
+cdef bint allocate_results(DirectSweep* sweep) noexcept nogil:
+    """Memory for what each chunk finds."""
+    cdef ChunkResults* results = &sweep.state.results
+    cdef Py_ssize_t n = chunks(sweep)
+    cdef int* ints = <int*> take(sweep.memory, 3, n, sizeof(int))
+    cdef Py_ssize_t* sizes = <Py_ssize_t*> take(sweep.memory, 2, n, sizeof(Py_ssize_t))
+    cdef unsigned short* offsets = <unsigned short*> take(sweep.memory, 2 * n, CHUNK, sizeof(short))
+    results.farthest_distance = <double*> take(sweep.memory, 1, n, sizeof(double))
+    results.moved_from = <int*> take(sweep.memory, n, CHUNK, sizeof(int))
+    if (ints == NULL or sizes == NULL or offsets == NULL or results.farthest_distance == NULL
+            or results.moved_from == NULL):
+        return False
+    results.n_moved, results.n_exceeding, results.n_ambiguous = ints, ints + n, ints + 2 * n
+    results.farthest, results.n_approximate = sizes, sizes + n
+    results.moved, results.exceeding = offsets, offsets + n * CHUNK
+    return True
+
+
+cdef Py_ssize_t bytes_of(Py_ssize_t block, Py_ssize_t d) noexcept nogil:
+    """Bytes of a block for each center."""
+    if block == COORDINATES or block == VALUES or block == FAST_VALUES:
+        return 8 * d
+    if block == NORMS or block == FAST_NORMS:
+        return 8
+    return 1 if block == IS_FAST else 4
+
+
+cdef bint reserve(DirectSweep* sweep, Py_ssize_t capacity) noexcept nogil:
+    """Make memory for so many centers; those that are there stay."""
+    cdef State* state = &sweep.state
+    cdef Py_ssize_t m, k, size, old = sweep.capacity, d = state.points.d
+    cdef float* table
+    if capacity <= old:
+        return True
+    capacity = (capacity // PANEL + 2) * PANEL  # full panels, as dense.pyx packs centers, and some to spare
+    if overflows(capacity, d + 1):
+        return False
+    for m in range(BLOCKS):
+        size = bytes_of(m, d)
+        if old == 0:
+            sweep.blocks[m] = take(sweep.memory, 1, capacity * size + LINE, 1)
+            if sweep.blocks[m] == NULL:
+                return False
+        elif not extend(sweep.memory, &sweep.blocks[m], old * size + LINE, capacity * size + LINE):
+            return False
+        if TABLES <= m < INDICES:
+            # nothing is known of centers to come: no bound that is made of these excludes one
+            table = <float*> sweep.blocks[m]
+            for k in range(old, capacity):
+                table[k] = BIG
+    sweep.capacity, sweep.remap = capacity, <int*> sweep.blocks[REMAP]
+    state.centers.coordinates = <double*> sweep.blocks[COORDINATES]
+    state.bounds.center_shift = <float*> sweep.blocks[TABLES]
+    state.bounds.max_other_shift = <float*> sweep.blocks[TABLES + 1]
+    state.bounds.max_other_shift_fast = <float*> sweep.blocks[TABLES + 2]
+    state.bounds.center_half_distances = <float*> sweep.blocks[TABLES + 3]
+    state.bounds.new_center_half_distances = <float*> sweep.blocks[TABLES + 4]
+    state.bounds.last_new_center_distances = <float*> sweep.blocks[TABLES + 5]
+    state.bounds.batch_distances = <float*> sweep.blocks[TABLES + 6]
+    state.fast.indices = <int*> sweep.blocks[INDICES]
+    state.fast.is_fast = <unsigned char*> sweep.blocks[IS_FAST]
+    state.centers.packed.values = aligned(sweep.blocks[VALUES])
+    state.centers.packed.norms = aligned(sweep.blocks[NORMS])
+    state.fast.packed.values = aligned(sweep.blocks[FAST_VALUES])
+    state.fast.packed.norms = aligned(sweep.blocks[FAST_NORMS])
+    state.centers.packed.stride = state.fast.packed.stride = capacity
+    pack_all(sweep)
+    return True
+
+
+cdef void pack_all(DirectSweep* sweep) noexcept nogil:
+    """Pack all centers anew, and the fast ones."""
+    pack_centers(&sweep.state, 0, 1)
+    if sweep.state.fast.n > 0:
+        sweep.state.backend.copy_fast(&sweep.state)
+
+
+cdef bint set_centers(DirectSweep* sweep, const double* centers, Py_ssize_t k) noexcept nogil:
+    """The first centers, k of them."""
+    if not reserve(sweep, k):
+        return False
+    memcpy(sweep.state.centers.coordinates, centers, k * sweep.state.points.d * sizeof(double))
+    sweep.state.centers.n = k
+    pack_all(sweep)
+    return True
+
+
+# ---- passes ----------------------------------------------------------------------------------------------------------
+
+
+cdef void assign_chunks(DirectSweep* sweep, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    cdef Py_ssize_t chunk
+    for chunk in range(first, last):
+        assign_chunk(&sweep.state, chunk, 0)
+
+
+cdef void end_pass(DirectSweep* sweep) noexcept nogil:
+    """Shifts are taken off the bounds; approximate distances in float64 from now on, if too many are ambiguous."""
+    cdef State* state = &sweep.state
+    state.bounds.shifts_taken = True
+    if float64_pays(state, chunks(sweep)):
+        state.centers.single = False
+        state.scratch.batch //= 2  # in the same memory
+        pack_all(sweep)
+
+
+cdef void assign(DirectSweep* sweep) noexcept nogil:
+    """Each point joins its nearest center."""
+    assign_chunks(sweep, 0, chunks(sweep))
+    end_pass(sweep)
+
+
+cdef bint create(DirectSweep* sweep, double lam, Py_ssize_t max_clusters) noexcept nogil:
+    """One sweep of KJ12, Algorithm 1, as DPSweep.create."""
+    cdef State* state = &sweep.state
+    cdef Listed listed
+    cdef Py_ssize_t position = 0, end, before
+    state.penalty.lam = lam
+    state.penalty.find_exceeding = state.centers.n < max_clusters
+    state.penalty.limit = penalty_limit(state, lam) if state.penalty.find_exceeding else BIG
+    while position < state.points.n:
+        end, before = min(state.points.n, position + sweep.step), state.centers.n
+        assign_chunks(sweep, position // CHUNK, (end + CHUNK - 1) // CHUNK)
+        if state.penalty.find_exceeding:
+            # in the order of the points, as each new center may be near to points that come later
+            listed = listed_points(position, end)
+            while has_next(state, &listed):
+                if sweep.capacity < state.centers.n + NEW_CENTERS:
+                    if not reserve(sweep, 2 * state.centers.n + NEW_CENTERS):
+                        return False
+                if not open_batch(state, &listed, max_clusters, 1):
+                    break
+            if state.centers.n >= max_clusters:
+                state.penalty.find_exceeding, state.penalty.limit = False, BIG
+        sweep.step = next_step(sweep.step, state.centers.n - before)
+        position = end
+    state.penalty.find_exceeding, state.penalty.limit = False, BIG
+    end_pass(sweep)
+    return True
+
+
+cdef bint assign_and_open(DirectSweep* sweep, double lam) noexcept nogil:
+    """One sweep of delayed creation: the point farthest beyond the penalty, if any, opens a cluster at the end."""
+    cdef State* state = &sweep.state
+    cdef const ChunkResults* results = &state.results
+    cdef double distance = 0.0
+    cdef Py_ssize_t i, m, first
+    cdef bint is_listed = False
+    if not reserve(sweep, state.centers.n + 1):
+        return False
+    state.penalty.lam, state.penalty.find_farthest = lam, True
+    assign_chunks(sweep, 0, chunks(sweep))
+    state.penalty.find_farthest = False
+    i = farthest_listed(state, &distance)
+    if i >= 0:
+        first = i // CHUNK * CHUNK
+        for m in range(results.n_moved[i // CHUNK]):
+            is_listed |= first + results.moved[first + m] == i
+        if not is_listed:
+            record_move(state, i, state.points.labels[i])  # to where open_alone puts it
+        open_alone(state, i, 1)
+    end_pass(sweep)
+    return True
+
+
+# ---- sums and centers ------------------------------------------------------------------------------------------------
+
+
+cdef Py_ssize_t count_moves(const DirectSweep* sweep) noexcept nogil:
+    """How many points of positive weight got another label in this pass, but for those that join what ``create`` opens.
+    """
+    cdef Py_ssize_t c, total = 0
+    for c in range(chunks(sweep)):
+        total += sweep.state.results.n_moved[c]
     return total
 
 
-cdef Py_ssize_t load_tile(const Rows* rows, Py_ssize_t start, double* x) noexcept nogil:
-    """Read the rows from ``start`` on side by side, the last one as often as there is room; returns their number."""
-    cdef Py_ssize_t lane, size = min(<Py_ssize_t> TILE, rows.n - start)
-    for lane in range(TILE):
-        read_row(rows, start + min(lane, size - 1), x + lane, TILE)
-    return size
+cdef void add_to_sums(DirectSweep* sweep, bint moves, const sums_t* sums) noexcept nogil:
+    """Sums follow the labels: by the moves that are listed, or made anew of all points. The lists are empty then."""
+    cdef Py_ssize_t c
+    if not moves:
+        sums_clear(sums, 0, sweep.state.centers.n)
+    for c in range(chunks(sweep)):
+        add_chunk(&sweep.state, c, moves, sums)
+    memset(sweep.state.results.n_moved, 0, chunks(sweep) * sizeof(int))
+
+
+cdef double move_centers(
+    DirectSweep* sweep, const sums_t* sums, double total, double* mean, Py_ssize_t n_before, bint one_is_new
+) noexcept nogil:
+    """Means from sums, empty clusters dropped, bounds and tables made ready; returns the error, from the sums.
+
+    total : sum of w ||x - origin||^2;  mean : d, scratch;  n_before, one_is_new : see follow_centers
+    """
+    cdef State* state = &sweep.state
+    cdef double error = total
+    cdef Py_ssize_t k, kept = 0, n = state.centers.n
+    for k in range(n):
+        # centers that are left move up to the places of empty ones, so that labels have no gaps
+        sweep.remap[k] = -1
+        if center_of(sums, k, False, mean, &error) > 0:
+            shift_center(state, sums, sweep.remap, k, kept, mean)
+            kept += 1
+    sums_clear(sums, kept, n)
+    follow_centers(state, sweep.remap, kept, n_before, one_is_new, 1)
+    update_half_distances(state, 1)
+    choose_fast_centers(state, kept - 1 if one_is_new else -1, MIN_FAST_CENTERS)
+    return error
+
+
+cdef double squared_error(const DirectSweep* sweep, const double* place) noexcept nogil:
+    """The sum of the weighted squared distances from a place, or from the assigned centers (NULL), rounded once."""
+    cdef Accumulator total
+    cdef Py_ssize_t c
+    memset(&total, 0, sizeof(total))
+    for c in range(chunks(sweep)):
+        add_squares_of_chunk(&sweep.state, c, place, total.digit, 0)
+    return accumulator_round(total.digit, 0, ACCUMULATOR_DIGITS)
 
 
 # ---- nearest centers -------------------------------------------------------------------------------------------------
@@ -138,12 +540,7 @@ cdef int nearest_centers(
 ) noexcept nogil:
     """The nearest center of each row, the first one at a tie, and the squared distance to it."""
     cdef Memory memory
-    cdef DirectCenters table
     cdef Rows of_centers
-    cdef double[TILE] least
-    cdef double[TILE] nearest
-    cdef double* x
-    cdef Py_ssize_t start = 0, size, lane, c
     cdef int status = check_rows(rows)
     if status != OK:
         return status
@@ -151,61 +548,64 @@ cdef int nearest_centers(
         return BAD_SIZE
     of_centers = plain_rows(centers, False, k, rows.d, rows.d, NULL)
     status = check_rows(&of_centers)
-    if status != OK:
-        return status
-    if rows.n > MANY_DISTANCES // k and nearest_by_sweep(rows, centers, k, labels, squares):
-        return OK
-    memset(&memory, 0, sizeof(memory))
-    memset(&table, 0, sizeof(table))
-    table.d = rows.d
-    x = <double*> take(&memory, rows.d, TILE, sizeof(double))
-    status = NO_MEMORY if x == NULL else reserve_centers(&table, &memory, k)
     if status == OK:
-        table.n = k
-        for c in range(k):
-            set_center(&table, c, centers + c * rows.d, 1)
-        while start < rows.n:
-            size = load_tile(rows, start, x)
-            sc_least_block(x, rows.d, table.columns, table.capacity, k, table.zero, 0.0, least, nearest)
-            for lane in range(size):
-                labels[start + lane] = <int> nearest[lane]
-                if nearest[lane] < 0.0 or not least[lane] < INFINITY:
-                    status = OUT_OF_RANGE  # squares beyond float64
-                if squares != NULL:
-                    squares[start + lane] = least[lane]
-            start += size
-    free_all(&memory)
+        memset(&memory, 0, sizeof(memory))
+        status = nearest_in(&memory, rows, centers, k, labels, squares)
+        free_all(&memory)
     return status
 
 
-cdef bint nearest_by_sweep(
-    const Rows* rows, const double* centers, Py_ssize_t k, int* labels, double* squares
+cdef int nearest_in(
+    Memory* memory, const Rows* rows, const double* centers, Py_ssize_t k, int* labels, double* squares
 ) noexcept nogil:
-    """The same by approximate distances first; returns whether there was memory, and numbers were in their range."""
-    cdef Memory memory
+    """The same by a sweep in this memory, where numbers are in the range of one."""
     cdef DirectSweep sweep
     cdef Py_ssize_t c, j, d = rows.d
     cdef double reach = 0.0
-    cdef bint done = False
-    memset(&memory, 0, sizeof(memory))
-    cdef double* low = <double*> take(&memory, 3, d, sizeof(double))
-    if low != NULL:
-        range_of_values(rows, False, low, low + d)
-        for j in range(d):
-            low[2 * d + j] = origin_of_column(low[j], low[d + j])
-            reach = max(reach, max(low[d + j] - low[2 * d + j], low[2 * d + j] - low[j]))
-            for c in range(k):
-                reach = max(reach, fabs(centers[c * d + j] - low[2 * d + j]))
-        if C_SMALLEST_REACH < reach < C_LARGEST_REACH:
-            memset(labels, 0, rows.n * sizeof(int))
-            done = direct_sweep.begin_sweep(&sweep, &memory, rows, labels, low + 2 * d, reach, 0.0, False)
-            done = done and direct_sweep.set_centers(&sweep, centers, k)
-    if done:
-        direct_sweep.assign(&sweep)
+    cdef double* low = <double*> take(memory, 3, d, sizeof(double))
+    if low == NULL:
+        return NO_MEMORY
+    range_of_values(rows, False, low, low + d)
+    for j in range(d):
+        low[2 * d + j] = origin_of_column(low[j], low[d + j])
+        reach = max(reach, max(low[d + j] - low[2 * d + j], low[2 * d + j] - low[j]))
+        for c in range(k):
+            reach = max(reach, fabs(centers[c * d + j] - low[2 * d + j]))
+    if not C_SMALLEST_REACH < reach < C_LARGEST_REACH:
+        return nearest_one_by_one(rows, centers, k, labels, squares)
+    memset(labels, 0, rows.n * sizeof(int))
+    if not begin_sweep(&sweep, memory, rows, labels, low + 2 * d, reach, 0.0, False):
+        return NO_MEMORY
+    if not set_centers(&sweep, centers, k):
+        return NO_MEMORY
+    assign(&sweep)
+    if squares != NULL:
+        for c in range(chunks(&sweep)):
+            sweep.state.backend.squares(&sweep.state, c, NULL, squares + c * CHUNK, 0)
+    return OK
+
+
+cdef int nearest_one_by_one(
+    const Rows* rows, const double* centers, Py_ssize_t k, int* labels, double* squares
+) noexcept nogil:
+    """The same by all exact distances, for numbers of any size; OUT_OF_RANGE where squares leave float64."""
+    cdef Py_ssize_t i, c, d = rows.d
+    cdef double distance, least
+    cdef int status = OK
+    for i in range(rows.n):
+        least, labels[i] = INFINITY, -1
+        for c in range(k):
+            if rows.single:
+                distance = squared_distance(point(<const float*> rows.x, rows, i), 1, centers + c * d, d)
+            else:
+                distance = squared_distance(point(<const double*> rows.x, rows, i), 1, centers + c * d, d)
+            if distance < least:
+                least, labels[i] = distance, <int> c
+        if labels[i] < 0:
+            status = OUT_OF_RANGE
         if squares != NULL:
-            direct_sweep.write_squares(&sweep, squares)
-    free_all(&memory)
-    return done
+            squares[i] = least
+    return status
 
 
 # ---- means of labels -------------------------------------------------------------------------------------------------
@@ -244,21 +644,12 @@ cdef int means_of_labels(
 
 cdef struct DirectFit:
     DirectTable table
-    DirectCenters centers
+    DirectSweep sweep
     double lam
     Py_ssize_t cap          # largest number of clusters
     Py_ssize_t allowed      # clusters beyond which the caller's memory does not suffice
-    int* labels             # n
-    int* before             # n: labels of the sweep before
-    double* x               # d x TILE: rows of a tile
     double* mean            # d
-    int* remap              # new number of each cluster, of which there is memory for centers.capacity
     double total            # sum of w ||x - origin||^2
-    bint moved              # whether a row of positive weight got another label in this sweep
-    Py_ssize_t farthest     # row farthest beyond the penalty, -1: there is none
-    double farthest_distance
-    bint by_bounds          # sweeps are those of ``sweep``, which has the centers; centers.n is their number
-    DirectSweep sweep
 
 
 cdef int dp_means(
@@ -271,8 +662,8 @@ cdef int dp_means(
     (Dinari & Freifeld 2022) a sweep opens one cluster at most, at the row farthest beyond the penalty.
     """
     cdef DirectFit fit
+    cdef const State* state = &fit.sweep.state
     cdef int status = check_rows(rows)
-    cdef Py_ssize_t k, j
     if status != OK:
         return status
     if labels == NULL or centers == NULL or n_clusters == NULL or capacity < 1 or max_clusters < 0 or max_iter < 1:
@@ -281,304 +672,90 @@ cdef int dp_means(
         return BAD_SIZE
     if not 0.0 <= lam < INFINITY or (lam == 0.0 and max_clusters == 0):
         return BAD_VALUE
-    memset(&fit, 0, sizeof(fit))
     status = begin_table(&fit.table, rows, NULL, AT_FIRST)
     if status == OK:
         fit.lam, fit.cap = lam, INT_MAX if max_clusters == 0 else min(max_clusters, <Py_ssize_t> INT_MAX)
         # one more than the caller has memory for: the first cluster, at the mean, often loses all its rows
-        fit.allowed, fit.labels = capacity + 1, labels
-        status = begin_fit(&fit)
+        fit.allowed = capacity + 1
+        status = OK if begin_fit(&fit, labels) else NO_MEMORY
     if status == OK:
         status = run(&fit, delayed, max_iter, objective, n_iter)
-    if status >= 0 and fit.centers.n > capacity:
+    if status >= 0 and state.centers.n > capacity:
         status = FULL
     if status >= 0:
-        n_clusters[0] = fit.centers.n
-        for k in range(fit.centers.n):
-            for j in range(rows.d):
-                centers[k * rows.d + j] = coordinate(&fit, k, j)
+        n_clusters[0] = state.centers.n
+        memcpy(centers, state.centers.coordinates, state.centers.n * rows.d * sizeof(double))
     free_all(&fit.table.memory)
     return status
 
 
-cdef int begin_fit(DirectFit* fit) noexcept nogil:
+cdef bint begin_fit(DirectFit* fit, int* labels) noexcept nogil:
     """One cluster of all rows, at their mean."""
-    cdef Memory* memory = &fit.table.memory
-    cdef Py_ssize_t n = fit.table.rows.n, d = fit.table.rows.d
-    fit.centers.d = d
-    fit.before = <int*> take(memory, 1, n, sizeof(int))
-    fit.x = <double*> take(memory, d, TILE, sizeof(double))
-    fit.mean = <double*> take(memory, 1, d, sizeof(double))
-    fit.remap = <int*> take(memory, 1, AT_FIRST, sizeof(int))
-    if fit.before == NULL or fit.x == NULL or fit.mean == NULL or fit.remap == NULL:
-        return NO_MEMORY
-    if reserve_centers(&fit.centers, memory, AT_FIRST) != OK:
-        return NO_MEMORY
-    memset(fit.labels, 0, n * sizeof(int))
-    move_points(&fit.table.rows, 0, n, NULL, fit.labels, &fit.table.sums)
-    mean_of_sums(&fit.table.sums, 0, fit.mean, 1)
-    set_center(&fit.centers, 0, fit.mean, 1)
-    fit.centers.n = 1
-    fit.total = squared_error(fit, fit.table.origin)
-    return OK
-
-
-cdef inline double coordinate(const DirectFit* fit, Py_ssize_t k, Py_ssize_t j) noexcept nogil:
-    """Value j of center k."""
-    if fit.by_bounds:
-        return fit.sweep.state.centers.coordinates[k * fit.centers.d + j]
-    return fit.centers.columns[j * fit.centers.capacity + k]
+    cdef DirectTable* table = &fit.table
+    fit.mean = <double*> take(&table.memory, 1, table.rows.d, sizeof(double))
+    if fit.mean == NULL:
+        return False
+    memset(labels, 0, table.rows.n * sizeof(int))
+    if not begin_sweep(
+        &fit.sweep, &table.memory, &table.rows, labels, table.origin, table.reach, table.rounding, True
+    ):
+        return False
+    move_points(&table.rows, 0, table.rows.n, NULL, labels, &table.sums)
+    mean_of_sums(&table.sums, 0, fit.mean, 1)
+    fit.total = squared_error(&fit.sweep, table.origin)
+    return set_centers(&fit.sweep, fit.mean, 1)
 
 
 cdef int run(DirectFit* fit, bint delayed, int max_iter, double* objective, int* n_iter) noexcept nogil:
     """Sweeps until nothing changes, or max_iter ends them, as Start.run has them."""
+    cdef DirectSweep* sweep = &fit.sweep
+    cdef Centers* centers = &sweep.state.centers
     cdef Stopping stopping
-    cdef Py_ssize_t k_before, expected
+    cdef Py_ssize_t k_before
     cdef double first = 0.0, previous = 0.0, value = 0.0
     cdef bint changed, opened
-    cdef int status = OK
+    cdef int status
     begin_sweeps(&stopping, max_iter, 0.0, fit.table.rows.n)
     while should_continue(&stopping):
-        k_before = fit.centers.n
-        # the first sweep of KJ12 opens most clusters, so that each row meets many of them
-        expected = max(k_before, FIRST_CLUSTERS) if stopping.n_iter == 0 and not delayed else k_before
-        if not fit.by_bounds and fit.table.rows.n > MANY_DISTANCES // expected:
-            status = begin_bounds(fit)
-        if status == OK:
-            status = sweep_by_bounds(fit, delayed) if fit.by_bounds else sweep_all(fit, delayed)
+        k_before = centers.n
+        status = assign_or_open(fit, delayed)
         if status != OK:
             return status
-        opened = fit.centers.n > k_before
-        changed = fit.moved or opened
+        opened = centers.n > k_before
+        changed = opened or count_moves(sweep) > 0
         if changed or stopping.n_iter == 0:  # else the objective is that of the sweep before
-            value = end_by_bounds(fit, k_before, delayed) if fit.by_bounds else move_centers(fit)
+            add_to_sums(sweep, delayed or not opened, &fit.table.sums)
+            value = move_centers(sweep, &fit.table.sums, fit.total, fit.mean, k_before, delayed and opened)
             if not value > C_CANCELLATION * fit.total:
-                value = squared_error(fit, NULL)
-            value += fit.lam * fit.centers.n
+                value = squared_error(sweep, NULL)
+            value += fit.lam * centers.n
         if stopping.n_iter == 0:
             first = previous = value
-        record_sweep(&stopping, value, previous, first, changed, opened, not changed, fit.centers.n)
+        record_sweep(&stopping, value, previous, first, changed, opened, not changed, centers.n)
         previous = value
     if not stopping.converged:  # labels of the nearest centers, and no empty cluster
-        status = finish_by_bounds(fit) if fit.by_bounds else finish(fit)
-        if status != OK:
-            return status
+        assign(sweep)
+        add_to_sums(sweep, True, &fit.table.sums)
+        k_before = centers.n
+        if drop_empty_centers(&sweep.state, &fit.table.sums, sweep.remap, 1) < k_before:
+            assign(sweep)
     if n_iter != NULL:
         n_iter[0] = <int> stopping.n_iter
     if objective != NULL:
-        objective[0] = squared_error(fit, NULL) + fit.lam * fit.centers.n
+        objective[0] = squared_error(sweep, NULL) + fit.lam * centers.n
     return OK if stopping.converged else NOT_CONVERGED
 
 
-# ---- sweeps by bounds ------------------------------------------------------------------------------------------------
-
-
-cdef int begin_bounds(DirectFit* fit) noexcept nogil:
-    """Sweeps are by bounds from now on."""
-    cdef DirectTable* table = &fit.table
-    cdef Py_ssize_t k, j, d = fit.centers.d
-    cdef double* centers = <double*> take(&table.memory, fit.centers.n, d, sizeof(double))
-    if centers == NULL:
-        return NO_MEMORY
-    for k in range(fit.centers.n):
-        for j in range(d):
-            centers[k * d + j] = coordinate(fit, k, j)
-    if not direct_sweep.begin_sweep(
-        &fit.sweep, &table.memory, &table.rows, fit.labels, table.origin, table.reach, table.rounding, True
-    ) or not direct_sweep.set_centers(&fit.sweep, centers, fit.centers.n):
-        return NO_MEMORY
-    fit.by_bounds = True
-    return OK
-
-
-cdef int sweep_by_bounds(DirectFit* fit, bint delayed) noexcept nogil:
+cdef int assign_or_open(DirectFit* fit, bint delayed) noexcept nogil:
     """Rows join their nearest centers, or open clusters."""
     cdef DirectSweep* sweep = &fit.sweep
-    cdef bint opened = False
     cdef bint there_is_memory = True
     if not delayed:
-        there_is_memory = direct_sweep.create(sweep, fit.lam, min(fit.cap, fit.allowed + 1))
-    elif fit.centers.n < fit.cap:
-        there_is_memory = direct_sweep.assign_and_open(sweep, fit.lam, &opened)
+        there_is_memory = create(sweep, fit.lam, min(fit.cap, fit.allowed + 1))
+    elif sweep.state.centers.n < fit.cap:
+        there_is_memory = assign_and_open(sweep, fit.lam)
     else:
-        direct_sweep.assign(sweep)
+        assign(sweep)
     if not there_is_memory:
         return NO_MEMORY
-    fit.centers.n = sweep.state.centers.n
-    fit.moved = direct_sweep.count_moves(sweep) > 0
-    return FULL if fit.centers.n > fit.allowed else reserve_sums(&fit.table, fit.centers.n)
-
-
-cdef double end_by_bounds(DirectFit* fit, Py_ssize_t n_before, bint delayed) noexcept nogil:
-    """Centers become the means of their rows, empty clusters are dropped; returns the error, a difference of sums."""
-    cdef double error
-    cdef bint opened = fit.centers.n > n_before
-    direct_sweep.add_to_sums(&fit.sweep, delayed or not opened, &fit.table.sums)
-    error = direct_sweep.move_centers(&fit.sweep, &fit.table.sums, fit.total, fit.mean, n_before, delayed and opened)
-    fit.centers.n = fit.sweep.state.centers.n
-    return error
-
-
-cdef int finish_by_bounds(DirectFit* fit) noexcept nogil:
-    """Labels of the nearest centers, and no empty cluster."""
-    direct_sweep.assign(&fit.sweep)
-    direct_sweep.add_to_sums(&fit.sweep, True, &fit.table.sums)
-    if direct_sweep.drop_empty(&fit.sweep, &fit.table.sums):
-        direct_sweep.assign(&fit.sweep)
-    fit.centers.n = fit.sweep.state.centers.n
-    return OK
-
-
-# ---- sweeps over all distances ---------------------------------------------------------------------------------------
-
-
-cdef int sweep_all(DirectFit* fit, bint delayed) noexcept nogil:
-    """Rows join their nearest centers, or open clusters."""
-    cdef int status
-    memcpy(fit.before, fit.labels, fit.table.rows.n * sizeof(int))
-    status = assign(fit, not delayed, delayed and fit.centers.n < fit.cap)
-    return open_at(fit, fit.farthest) if status == OK and fit.farthest >= 0 else status
-
-
-cdef int finish(DirectFit* fit) noexcept nogil:
-    """Labels of the nearest centers, and no empty cluster."""
-    cdef int status
-    memcpy(fit.before, fit.labels, fit.table.rows.n * sizeof(int))
-    status = assign(fit, False, False)
-    move_points(&fit.table.rows, 0, fit.table.rows.n, fit.before, fit.labels, &fit.table.sums)
-    return assign(fit, False, False) if drop_empty(fit) and status == OK else status
-
-
-cdef int assign(DirectFit* fit, bint create, bint seek) noexcept nogil:
-    """One sweep: each row joins its nearest center, or, with ``create``, opens a cluster where it exceeds the penalty.
-
-    With ``seek`` the row farthest beyond the penalty is found.
-    """
-    cdef double[TILE] least
-    cdef double[TILE] nearest
-    cdef Rows* rows = &fit.table.rows
-    cdef DirectCenters* centers = &fit.centers
-    cdef Py_ssize_t start = 0, size, lane, i, k, new, first_new
-    cdef double w, distance, new_distance
-    cdef int status
-    fit.moved, fit.farthest, fit.farthest_distance = False, -1, fit.lam
-    while start < rows.n:
-        size = load_tile(rows, start, fit.x)
-        first_new = centers.n
-        sc_least_block(fit.x, rows.d, centers.columns, centers.capacity, first_new, centers.zero, 0.0, least, nearest)
-        for lane in range(size):
-            if nearest[lane] < 0.0:  # no center is at a finite distance
-                return OUT_OF_RANGE
-            i, w, k = start + lane, weight_of(rows, start + lane), <Py_ssize_t> nearest[lane]
-            distance = least[lane]
-            for new in range(first_new, centers.n):  # opened by rows of this tile
-                new_distance = distance_in_tile(centers, new, fit.x + lane)
-                if new_distance < distance:
-                    distance, k = new_distance, new
-            if w * distance > fit.lam and distance > fit.table.rounding:
-                if create and centers.n < fit.cap:
-                    fit.labels[i] = -1
-                    status = open_at(fit, i)
-                    if status != OK:
-                        return status
-                    continue
-                if seek and w * distance > fit.farthest_distance:
-                    fit.farthest, fit.farthest_distance = i, w * distance
-            if fit.labels[i] != k and w > 0.0:
-                fit.moved = True
-            fit.labels[i] = <int> k
-        start += size
-    return OK
-
-
-cdef int open_at(DirectFit* fit, Py_ssize_t i) noexcept nogil:
-    """Row i opens a cluster."""
-    cdef DirectCenters* centers = &fit.centers
-    cdef Py_ssize_t capacity = 2 * centers.capacity
-    if centers.n == fit.allowed:
-        return FULL
-    if centers.n == centers.capacity:
-        if not extend(&fit.table.memory, <void**> &fit.remap, centers.capacity * sizeof(int), capacity * sizeof(int)):
-            return NO_MEMORY
-        if reserve_centers(centers, &fit.table.memory, capacity) != OK or reserve_sums(&fit.table, capacity) != OK:
-            return NO_MEMORY
-    read_row(&fit.table.rows, i, fit.mean, 1)
-    set_center(centers, centers.n, fit.mean, 1)
-    fit.labels[i] = <int> centers.n
-    centers.n += 1
-    return OK
-
-
-cdef double move_centers(DirectFit* fit) noexcept nogil:
-    """Centers become the means of their rows, empty clusters are dropped; returns the error, a difference of sums."""
-    cdef double error = fit.total
-    cdef Py_ssize_t k, kept = 0, n = fit.centers.n
-    move_points(&fit.table.rows, 0, fit.table.rows.n, fit.before, fit.labels, &fit.table.sums)
-    for k in range(n):
-        fit.remap[k] = -1
-        if center_of(&fit.table.sums, k, False, fit.mean, &error) > 0:
-            set_center(&fit.centers, kept, fit.mean, 1)
-            keep(fit, k, kept)
-            kept += 1
-    end_moves(fit, n, kept)
-    return error
-
-
-cdef bint drop_empty(DirectFit* fit) noexcept nogil:
-    """Drop clusters without a member of positive weight; the other centers stay. Returns whether there were any."""
-    cdef Py_ssize_t j, k, kept = 0, n = fit.centers.n
-    for k in range(n):
-        fit.remap[k] = -1
-        if fit.table.sums.count[k] > 0.0:
-            for j in range(fit.centers.d):
-                fit.centers.columns[j * fit.centers.capacity + kept] = fit.centers.columns[j * fit.centers.capacity + k]
-            keep(fit, k, kept)
-            kept += 1
-    end_moves(fit, n, kept)
-    return kept < n
-
-
-cdef void keep(DirectFit* fit, Py_ssize_t k, Py_ssize_t kept) noexcept nogil:
-    """Cluster k goes on as number ``kept``."""
-    fit.remap[k] = <int> kept
-    sums_copy(&fit.table.sums, kept, k)
-
-
-cdef void end_moves(DirectFit* fit, Py_ssize_t n, Py_ssize_t kept) noexcept nogil:
-    """Labels after n clusters have become fewer; sums of numbers that are free again are 0."""
-    cdef Py_ssize_t i
-    if kept == n:
-        return
-    sums_clear(&fit.table.sums, kept, n)
-    for i in range(fit.table.rows.n):
-        fit.labels[i] = max(0, fit.remap[fit.labels[i]])
-    fit.centers.n = kept
-
-
-cdef double squared_error(DirectFit* fit, const double* place) noexcept nogil:
-    """The sum of the weighted squared distances from a place, or from the assigned centers (NULL), rounded once."""
-    cdef Accumulator total
-    cdef double[SQUARES] squares
-    cdef const Rows* rows = &fit.table.rows
-    cdef const double* c = place
-    cdef Py_ssize_t i, j, m = 0
-    memset(&total, 0, sizeof(total))
-    if place == NULL and fit.by_bounds:
-        direct_sweep.add_squares(&fit.sweep, total.digit)
-        return accumulator_round(total.digit, 0, ACCUMULATOR_DIGITS)
-    for i in range(rows.n):
-        if place == NULL:
-            for j in range(rows.d):
-                fit.mean[j] = fit.centers.columns[j * fit.centers.capacity + fit.labels[i]]
-            c = fit.mean
-        if rows.single:
-            squares[m] = squared_distance(point(<const float*> rows.x, rows, i), 1, c, rows.d)
-        else:
-            squares[m] = squared_distance(point(<const double*> rows.x, rows, i), 1, c, rows.d)
-        squares[m] *= weight_of(rows, i)
-        m += 1
-        if m == SQUARES:
-            accumulator_add(total.digit, squares, m)
-            m = 0
-    accumulator_add(total.digit, squares, m)
-    return accumulator_round(total.digit, 0, ACCUMULATOR_DIGITS)
+    return FULL if sweep.state.centers.n > fit.allowed else reserve_sums(&fit.table, sweep.state.centers.n)

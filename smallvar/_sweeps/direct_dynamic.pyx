@@ -9,20 +9,19 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.direct_memory cimport Memory, extend, free_all, take
-from smallvar._sweeps.direct_table cimport (
+from smallvar._sweeps.direct cimport (
     BAD_SIZE,
     BAD_VALUE,
     NO_MEMORY,
     NOT_CONVERGED,
     OK,
     OUT_OF_RANGE,
-    SQUARES,
     DirectTable,
     begin_table,
     check_rows,
     reserve_sums,
 )
+from smallvar._sweeps.direct_memory cimport Memory, extend, free_all, take
 from smallvar._sweeps.in_order cimport sc_least, squared_distance
 from smallvar._sweeps.rows cimport Rows, read_row, value_of, weight_of
 from smallvar._sweeps.sums cimport (
@@ -36,6 +35,9 @@ from smallvar._sweeps.sums cimport (
     sums_weight,
 )
 from smallvar._sweeps.tolerances cimport C_LARGEST_ERROR, C_LARGEST_REACH, C_LARGEST_WEIGHT_RATIO, C_SMALLEST_REACH
+
+cdef enum:
+    SQUARES = 512           # squared distances that are added up at a time
 
 
 # ---- the state -------------------------------------------------------------------------------------------------------
