@@ -7,7 +7,8 @@ FeatureSweep runs starts of many sweeps each.
 ===================================  ==============================================================
 parallel                             OpenMP loops over chunks, and how many threads they get
 rows, ranges, sums                   any rows; ranges of columns; sums that depend on no order
-state                                points, centers, and bounds on the distances between them
+state, memory                        points, centers, and bounds on the distances between them; blocks
+                                     of memory that need no Python objects
 kernels, simd.h, _tile.h             inner loops: bounds, distances of tiles of points
 dense, sparse                        distances of dense and of sparse rows, approximate and exact
 nearest, fast_centers, new_centers   the nearest center of each point, by bounds on distances
@@ -25,8 +26,6 @@ mixed_rows, mixed, mixed_clusters    rows of several kinds of columns: nearest c
 draws                                systematic draws of rows
 in_order, dynamic, hdp, segments     sweeps in which a point sees what points before have changed
 direct, direct_dynamic               tables in C memory, for cython_api
-direct_table, direct_memory          checks, frame and sums of such a table; its memory
-direct_sweep                         the sweep over nearest centers of many rows in C memory
 exchange                             the same for points that are known by a kernel alone
 features                             sweeps over the rows of Z: several features a point
 graph, stopping                      sweeps over the nodes of a graph; when sweeps end

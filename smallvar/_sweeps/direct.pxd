@@ -1,10 +1,11 @@
 """Clustering of tables in C memory, for callers that hold no Python objects. See direct.pyx."""
 
-from smallvar._sweeps.direct_memory cimport Memory
+from smallvar._sweeps.memory cimport Memory
 from smallvar._sweeps.rows cimport Rows
 from smallvar._sweeps.sums cimport sums_t
 
-cdef enum:                  # outcomes of the functions, see smallvar/cython_api.pxd
+cdef enum:
+    # outcomes of the functions, see smallvar/cython_api.pxd
     OK = 0
     NOT_CONVERGED = 1
     BAD_SIZE = -1
@@ -12,6 +13,7 @@ cdef enum:                  # outcomes of the functions, see smallvar/cython_api
     OUT_OF_RANGE = -3
     FULL = -4
     NO_MEMORY = -5
+    AT_FIRST = 8            # clusters that there is memory for at first
 
 
 cdef struct DirectTable:    # checked rows, the frame they are computed in, and sums of clusters
@@ -29,7 +31,7 @@ cdef Rows plain_rows(
 ) noexcept nogil
 cdef int check_rows(const Rows* rows) noexcept nogil
 cdef int begin_table(DirectTable* table, const Rows* rows, const double* sums_from, Py_ssize_t capacity) noexcept nogil
-cdef int reserve_sums(DirectTable* table, Py_ssize_t capacity) noexcept nogil
+cdef int reserve_sums(DirectTable* table, Py_ssize_t k) noexcept nogil
 cdef int nearest_centers(
     const Rows* rows, const double* centers, Py_ssize_t k, int* labels, double* squares
 ) noexcept nogil

@@ -15,7 +15,6 @@ from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.dense cimport dense_backend
-from smallvar._sweeps.direct_memory cimport Memory, extend, free_all, overflows, take
 from smallvar._sweeps.dpmeans cimport (
     NEW_CENTERS,
     Listed,
@@ -38,6 +37,7 @@ from smallvar._sweeps.means cimport (
     shift_center,
     update_half_distances,
 )
+from smallvar._sweeps.memory cimport Memory, free_all, overflows, take, widen
 from smallvar._sweeps.nearest cimport MIN_FAST_CENTERS, assign_chunk, float64_pays, pack_centers, tiles_of_batch
 from smallvar._sweeps.ranges cimport chunks_of, count_small_of_chunk, range_of_values
 from smallvar._sweeps.rows cimport Rows, point, real_x
@@ -69,9 +69,6 @@ from smallvar._sweeps.tolerances cimport (
     C_SMALLEST_REACH,
     C_SMALLEST_WEIGHT,
 )
-
-cdef enum:
-    AT_FIRST = 8            # clusters that there is memory for at first
 
 cdef enum:                  # the blocks: what they hold for each center
     COORDINATES = 0
@@ -251,16 +248,16 @@ cdef int begin_sums(
     return OK
 
 
-cdef int reserve_sums(DirectTable* table, Py_ssize_t capacity) noexcept nogil:
-    """Make the memory of the sums suffice for so many clusters; those that are there stay."""
-    cdef Py_ssize_t size = table.sums.bins * (table.sums.d + 1) * sizeof(double), old = table.capacity
-    if capacity <= old:
+cdef int reserve_sums(DirectTable* table, Py_ssize_t k) noexcept nogil:
+    """Make the memory of the sums suffice for k clusters; those that are there stay, and new memory is 0."""
+    cdef Py_ssize_t size = table.sums.bins * (table.sums.d + 1), old = table.capacity, new = 2 * k + 8
+    if k <= old:
         return OK
-    if not extend(&table.memory, <void**> &table.sums.cell, old * size, capacity * size):
+    if not widen(&table.memory, <void**> &table.sums.cell, 1, old * size, new * size, sizeof(double)):
         return NO_MEMORY
-    if not extend(&table.memory, <void**> &table.sums.count, old * sizeof(double), capacity * sizeof(double)):
+    if not widen(&table.memory, <void**> &table.sums.count, 1, old, new, sizeof(double)):
         return NO_MEMORY
-    table.capacity = capacity
+    table.capacity = new
     return OK
 
 
@@ -351,11 +348,7 @@ cdef bint reserve(DirectSweep* sweep, Py_ssize_t capacity) noexcept nogil:
         return False
     for m in range(BLOCKS):
         size = bytes_of(m, d)
-        if old == 0:
-            sweep.blocks[m] = take(sweep.memory, 1, capacity * size + LINE, 1)
-            if sweep.blocks[m] == NULL:
-                return False
-        elif not extend(sweep.memory, &sweep.blocks[m], old * size + LINE, capacity * size + LINE):
+        if not widen(sweep.memory, &sweep.blocks[m], 1, old * size, capacity * size + LINE, 1):
             return False
         if TABLES <= m < INDICES:
             # nothing is known of centers to come: no bound that is made of these excludes one

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from smallvar._sweeps.direct_memory cimport Memory
+from smallvar._sweeps.memory cimport Memory
 from smallvar._sweeps.rows cimport Rows
 
 cdef struct OldClusters:    # the clusters that live after a step
@@ -26,5 +26,5 @@ cdef struct DynamicMeans:
 cdef DynamicMeans* new_state(Py_ssize_t d, double lam, double q, double tau) noexcept nogil
 cdef void free_state(DynamicMeans* state) noexcept nogil
 cdef int step(
-    DynamicMeans* state, const Rows* rows, int64_t elapsed, int max_iter, int64_t* ids, double* objective, int* n_iter
+    DynamicMeans* means, const Rows* rows, int64_t elapsed, int max_iter, int64_t* ids, double* objective, int* n_iter
 ) noexcept nogil

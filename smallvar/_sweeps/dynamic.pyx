@@ -20,9 +20,10 @@ from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.in_order cimport (
-    IN_ORDER_CHUNK, InOrderClusters, InOrderSweep, InOrderPoints, InOrderScratch, row_buffer, sc_least,
-    squared_distance,
+    IN_ORDER_CHUNK, InOrderClusters, InOrderSweep, InOrderPoints, InOrderScratch, end_of_round, points_between_checks,
+    reserve_clusters, row_buffer, sc_least, set_center, squared_distance,
 )
+from smallvar._sweeps.memory cimport Memory, take, widen
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport refuse_rows, row_at, weight_of
 from smallvar._sweeps.sums cimport (
@@ -46,26 +47,6 @@ cdef extern from *:
     # fraction of a bound as it was stored: where shifts have left no more than that, rounding counts and it is not used
     const double SPENT_BOUND "SMALLVAR_SPENT_BOUND"
     const double LARGEST_COST "SMALLVAR_LARGEST_COST"  # of the second cheapest cluster, so that bounds are finite
-
-
-cdef struct DynamicBounds:      # of costs in the clusters that a point is not in
-    # n: when the proposal was made, the root of the least of these costs / w, plus other_shift of the proposed cluster
-    # at that time: what other_shift has grown by since is taken off by subtracting it as it is now
-    double* lower
-    const double* other_shift   # of each cluster: the largest shift of any other one, added up over all sweeps
-    Py_ssize_t first_valid      # bounds of the points before this one are from before a cluster came or went
-
-
-cdef struct DynamicState:
-    double lam
-    Py_ssize_t n_old            # old clusters, which come before the new ones
-    const double* gamma         # of each old cluster
-    const double* theta         # k x d
-    const Py_ssize_t* count     # of each cluster: its points
-    const int* label            # n: cluster of each point, -1: none yet
-    int* proposed               # n: the cheapest cluster, or OPEN
-    double* assigned_distance   # n: squared distance to the assigned center, at the start of the sweep
-    DynamicBounds bounds
 
 
 cdef void weighted_factors(
@@ -133,14 +114,14 @@ cdef void propose_chunk(
             state.proposed[i] = OPEN
 
 
-cdef void propose(
-    const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch,
-    const DynamicState* state, Py_ssize_t start, Py_ssize_t stop, bint bounded,
-) noexcept nogil:
+cdef void propose(const DynamicState* state, Py_ssize_t start, Py_ssize_t stop, bint bounded) noexcept nogil:
     """Propose a cluster for each of the points start..stop-1, and set the bounds of those that are computed anew.
 
     bounded : use bounds, where all points are in clusters, and set assigned_distance
     """
+    cdef const InOrderPoints* points = state.points
+    cdef const InOrderClusters* clusters = state.clusters
+    cdef const InOrderScratch* scratch = state.scratch
     cdef Py_ssize_t chunk, n_chunks = (stop - start + IN_ORDER_CHUNK - 1) // IN_ORDER_CHUNK
     # 4 distances a point: with bounds most points take one, and some one to each cluster
     cdef Py_ssize_t work = (stop - start) * points.d * (4 if bounded else clusters.k)
@@ -172,6 +153,167 @@ cdef double total(const double* values, const double* weight, Py_ssize_t n) noex
     return accumulator_round(wide.digit, 0, ACCUMULATOR_DIGITS)
 
 
+# ---- a run -----------------------------------------------------------------------------------------------------------
+
+
+cdef bint reserve_points(DynamicState* state, Memory* memory) noexcept nogil:
+    """Memory for what is known of each point; returns whether there was any."""
+    cdef Py_ssize_t n = state.points.n
+    state.label = <int*> take(memory, 2, n, sizeof(int))
+    state.bounds.lower = <double*> take(memory, 2, n, sizeof(double))
+    state.proposed, state.assigned_distance = state.label + n, state.bounds.lower + n
+    return state.label != NULL and state.bounds.lower != NULL
+
+
+cdef bint reserve_dynamic(DynamicState* state, Memory* memory, Py_ssize_t capacity) noexcept nogil:
+    """Raise the capacity for clusters, in all tables but the sums; those there are stay.
+
+    Returns whether there was memory.
+    """
+    cdef Py_ssize_t d = state.points.d, old = state.clusters.capacity
+    return (
+        widen(memory, <void**> &state.count, 1, old, capacity, sizeof(Py_ssize_t))
+        and widen(memory, <void**> &state.theta, 1, old * d, capacity * d, sizeof(double))
+        and widen(memory, <void**> &state.bounds.other_shift, 1, old, capacity, sizeof(double))
+        and widen(memory, <void**> &state.clusters.factor, 1, old, capacity, sizeof(double))
+        and reserve_clusters(state.clusters, state.scratch, memory, d, capacity, 1)
+    )
+
+
+cdef void begin_run(DynamicState* state) noexcept nogil:
+    """Set up the first sweep: no points in any cluster, and only the old ones there."""
+    cdef Py_ssize_t i, k
+    for i in range(state.points.n):
+        state.label[i] = -1
+    state.bounds.first_valid, state.scratch.round_length, state.clusters.k = 0, 1, state.n_old
+    sums_clear(state.sums, 0, state.clusters.capacity)
+    for k in range(state.clusters.capacity):
+        state.count[k], state.bounds.other_shift[k] = 0, 0.0
+    for k in range(state.n_old):
+        retire(state, k)
+
+
+cdef double objective_of(DynamicState* state) noexcept nogil:
+    """The objective at the new means, for which there are proposals with bounds for all points."""
+    state.bounds.first_valid = 0  # proposals for the points before it have not used bounds but set them
+    return state.fixed + total(state.assigned_distance, state.points.rows.weight, state.points.n)
+
+
+cdef Py_ssize_t advance(
+    DynamicState* state, Py_ssize_t start, Py_ssize_t* proposed, Py_ssize_t* changes
+) noexcept nogil:
+    """Commit proposals up to one that changes what later points pay; returns the point that comes next.
+
+    INOUT proposed : the first point that has no proposal;  changes : number of points that changed cluster
+    """
+    cdef Py_ssize_t i
+    if start == proposed[0]:
+        proposed[0] = end_of_round(state.points, state.clusters, state.scratch, start, state.points.n)
+        propose(state, start, proposed[0], False)
+    for i in range(start, proposed[0]):
+        if state.proposed[i] != state.label[i]:
+            changes[0] += 1
+            if commit(state, i, state.label[i], state.proposed[i]):
+                state.scratch.round_length = 1
+                state.bounds.first_valid = proposed[0] = i + 1
+                return i + 1
+    return proposed[0]
+
+
+cdef bint commit(DynamicState* state, Py_ssize_t i, int left, int joined) noexcept nogil:
+    """Point i leaves a cluster (-1: none) and joins or opens another one; returns whether that changes costs."""
+    cdef Py_ssize_t j, d = state.points.d
+    cdef double w, gamma
+    cdef const double* phi
+    cdef const double* y = row_at(&state.points.rows, i, state.scratch.rows)
+    cdef double* revived = state.scratch.rows  # y may be there too: each of its values is read before it is replaced
+    cdef bint opens = joined == OPEN, empties = False
+    if left >= 0:
+        state.count[left] -= 1
+        empties = state.count[left] == 0
+    if opens:
+        joined = <int> state.clusters.k
+        state.clusters.k += 1
+        open_at(state, joined, y)
+    state.count[joined] += 1
+    state.label[i] = joined
+    move_points(&state.points.rows, i, i + 1, &left, &joined, state.sums)
+    if state.count[joined] == 1 and joined < state.n_old:
+        # the point revives it, at theta = (gamma phi + w y) / (gamma + w)
+        w, gamma, phi = weight_of(&state.points.rows, i), state.gamma[joined], state.phi + joined * d
+        for j in range(d):
+            revived[j] = (gamma * phi[j] + w * y[j]) / (gamma + w)
+        open_at(state, joined, revived)
+        opens = True
+    if empties:
+        retire(state, left)
+    return opens or empties
+
+
+cdef void open_at(DynamicState* state, Py_ssize_t k, const double* center) noexcept nogil:
+    """Open cluster k at this center: from now on points pay ||y - center||^2 to join it."""
+    set_center(state.clusters, state.points.d, k, center)
+    state.clusters.offset[k], state.clusters.factor[k] = 0.0, 1.0
+
+
+cdef void retire(DynamicState* state, Py_ssize_t k) noexcept nogil:
+    """Close cluster k, which has no points.
+
+    If it is old, a point y of weight 1 revives it at Q D + gamma / (1 + gamma) ||y - phi||^2; see weighted_factors
+    for other weights.
+    """
+    if k < state.n_old:
+        set_center(state.clusters, state.points.d, k, state.phi + k * state.points.d)
+        state.clusters.offset[k] = state.penalty[k]
+        state.clusters.factor[k] = state.gamma[k] / (1.0 + state.gamma[k])
+    else:
+        state.clusters.offset[k] = HUGE_VAL
+
+
+cdef void move_centers(DynamicState* state) noexcept nogil:
+    """Move clusters that have points to their means, theta = (gamma phi + sum w y) / (gamma + sum w).
+
+    Adds their shifts to other_shift, and sets the part of the objective that does not depend on single points.
+    """
+    cdef Py_ssize_t j, k, d = state.points.d, n_old = state.n_old, farthest = -1
+    cdef double gamma, weight, difference, shift, largest = 0.0, second = 0.0
+    cdef double* theta
+    cdef const double* phi = NULL
+    state.fixed = 0.0
+    for k in range(state.clusters.k):
+        theta = state.theta + k * d
+        if k < n_old:
+            phi = state.phi + k * d
+        if state.count[k] == 0:
+            if k < n_old:
+                memcpy(theta, phi, d * sizeof(double))
+            continue
+        gamma, weight = state.gamma[k] if k < n_old else 0.0, sums_weight(state.sums, k)
+        state.fixed += state.penalty[k] if k < n_old else state.lam
+        shift = 0.0
+        for j in range(d):
+            if k < n_old:
+                theta[j] = (gamma * phi[j] + sums_total(state.sums, k, j)) / (gamma + weight)
+                difference = theta[j] - phi[j]
+                state.fixed += gamma * difference * difference
+            else:
+                theta[j] = sums_quotient(state.sums, k, j, weight)
+            difference = theta[j] - state.clusters.columns[k + j * state.clusters.capacity]
+            shift += difference * difference
+        set_center(state.clusters, d, k, theta)
+        if shift > largest:
+            largest, second, farthest = shift, largest, k
+        elif shift > second:
+            second = shift
+    # the largest shift of any other center: the largest of all, but for the center that has it (Hamerly)
+    largest, second = sqrt(largest), sqrt(second)
+    for k in range(state.clusters.k):
+        state.bounds.other_shift[k] += second if k == farthest else largest
+
+
+# ---- a step ----------------------------------------------------------------------------------------------------------
+
+
 cdef class DynamicStep(InOrderSweep):
     """One batch of D-Means: old clusters revived, new ones opened, means moved, until the objective stops falling.
 
@@ -184,22 +326,12 @@ cdef class DynamicStep(InOrderSweep):
     penalty : IN array (k,), Q times their ages
     """
 
-    cdef DynamicState state                    # its pointers are into the buffers below
-    cdef const double[:, ::1] phi       # n_old x d
-    cdef const double[::1] gamma        # n_old
-    cdef const double[::1] penalty      # n_old: Q D
-    cdef Py_ssize_t[::1] count          # of each cluster: its points
-    cdef double[:, ::1] theta           # capacity x d: means after a sweep; clusters.columns may have newer centers
-    cdef double[::1] other_shift
-    cdef double[::1] assigned_distance
-    cdef double[::1] lower
-    cdef int[::1] label
-    cdef int[::1] proposed
-    cdef Sums sums                      # of the points in each cluster, updated with every commit
+    cdef DynamicState state
+    cdef tuple old                      # keeps phi, gamma and penalty alive
+    cdef Sums sums
     cdef const double[::1] weight       # of the points as they are visited, or None
     cdef object row_weight              # the weights, as given
     cdef object order                   # of visit, or None
-    cdef double fixed                   # the objective but for sum_i w_i ||y_i - theta_{z_i}||^2
     cdef readonly double objective
     cdef readonly int n_iter            # sweeps
     cdef readonly bint converged
@@ -210,7 +342,6 @@ cdef class DynamicStep(InOrderSweep):
         int n_threads,
     ):
         cdef Py_ssize_t n_old = centers.shape[0]
-        self.phi, self.gamma, self.penalty, self.state.lam = centers, gamma, penalty, lam
         if gamma.shape[0] != n_old or penalty.shape[0] != n_old:
             raise ValueError("gamma and penalty must match centers")
         if centers.shape[1] != X.shape[1]:
@@ -218,16 +349,17 @@ cdef class DynamicStep(InOrderSweep):
         if weight is not None and weight.shape != (X.shape[0],):
             raise ValueError("weight must match X")
         self.attach(X, None, None, n_threads)
-        self.row_weight, self.state.n_old = weight, n_old
-        self.state.gamma = &gamma[0] if n_old else NULL
+        self.row_weight, self.old = weight, (centers, gamma, penalty)
+        self.state.points, self.state.clusters, self.state.scratch = &self.points, &self.clusters, &self.scratch
+        self.state.lam, self.state.n_old = lam, n_old
+        if n_old:
+            self.state.phi, self.state.gamma, self.state.penalty = &centers[0, 0], &gamma[0], &penalty[0]
         # sums from 0: theta is a mean of points and phi
         self.sums = Sums(Layout(X, weight, n_threads, origin=np.zeros(self.points.d)), n_old + 8)
+        self.state.sums = &self.sums.table
+        if not reserve_points(&self.state, &self.memory):
+            raise MemoryError
         self.reserve_all(n_old + 8)
-        self.label, self.proposed = np.empty(self.points.n, dtype=np.int32), np.empty(self.points.n, dtype=np.int32)
-        self.assigned_distance, self.lower = np.empty(self.points.n), np.empty(self.points.n)
-        self.state.label, self.state.proposed = &self.label[0], &self.proposed[0]
-        self.state.assigned_distance = &self.assigned_distance[0]
-        self.state.bounds.lower = &self.lower[0]
 
     def run(self, order, int max_iter):
         """Sweep over the points in this order (IN, or None for the order given) until the objective stops falling."""
@@ -250,19 +382,22 @@ cdef class DynamicStep(InOrderSweep):
                 if self.clusters.k == self.clusters.capacity:
                     self.reserve_all(2 * self.clusters.capacity)
                 with nogil:
-                    start = self.advance(start, &proposed, &changes)
+                    if start == proposed:  # it makes proposals, for so many points at most
+                        self.check_signals(
+                            min(n - start, self.scratch.round_length) * self.points.d * (self.clusters.k + 4)
+                        )
+                    start = advance(&self.state, start, &proposed, &changes)
             self.n_iter += 1
             if changes == 0:
                 self.values.append(self.objective)
                 self.converged = True
                 break
             with nogil:
-                self.move_centers()
+                move_centers(&self.state)
         return self
 
     cdef void begin(self, order):
-        """Set up the first sweep: no points in any cluster, and only the old ones there."""
-        cdef Py_ssize_t i, k, n = self.points.n
+        """Set up the first sweep over the points in this order."""
         cdef const Py_ssize_t[::1] indices
         self.order, self.weight = order, self.row_weight
         self.points.rows.order = NULL
@@ -273,143 +408,27 @@ cdef class DynamicStep(InOrderSweep):
                 self.weight = self.row_weight[order]
         if self.weight is not None:
             self.points.rows.weight = &self.weight[0]
-        for i in range(n):
-            self.label[i] = -1
-        self.state.bounds.first_valid = 0
-        sums_clear(&self.sums.table, 0, self.sums.capacity)
-        for k in range(self.clusters.capacity):
-            self.count[k], self.other_shift[k] = 0, 0.0
-        self.clusters.k = self.state.n_old
-        for k in range(self.state.n_old):
-            self.retire(k)
-        self.values, self.n_iter, self.converged, self.round_length = [], 0, False, 1
+        begin_run(&self.state)
+        self.values, self.n_iter, self.converged = [], 0, False
 
     cdef void reserve_all(self, Py_ssize_t capacity):
         """Raise the capacity for clusters, in all tables; those there are stay."""
-        cdef Py_ssize_t k = self.clusters.k
-        self.reserve(capacity, 1)
-        count, other_shift = np.zeros(capacity, dtype=np.intp), np.zeros(capacity)
-        theta = np.zeros((capacity, self.points.d))
-        if k:
-            count[:k], other_shift[:k], theta[:k] = self.count[:k], self.other_shift[:k], self.theta[:k]
-        self.count, self.other_shift, self.theta = count, other_shift, theta
+        if not reserve_dynamic(&self.state, &self.memory, capacity):
+            raise MemoryError
         self.sums.reserve(capacity)
-        self.state.count, self.state.theta = &self.count[0], &self.theta[0, 0]
-        self.state.bounds.other_shift = &self.other_shift[0]
 
     cdef int measure(self) except -1 nogil:
         """Compute the objective at the new means, and make proposals for all points."""
         cdef Py_ssize_t start = 0, stop
         while start < self.points.n:
-            stop = min(self.points.n, start + self.points_between_checks())
-            propose(&self.points, &self.clusters, &self.scratch, &self.state, start, stop, True)
+            stop = min(self.points.n, start + points_between_checks(&self.points, &self.clusters))
+            propose(&self.state, start, stop, True)
             self.check_signals((stop - start) * self.points.d * (self.clusters.k + 4))
             start = stop
-        self.state.bounds.first_valid = 0  # proposals for the points before it have not used bounds but set them
-        self.objective = self.fixed + total(&self.assigned_distance[0], self.points.rows.weight, self.points.n)
+        self.objective = objective_of(&self.state)
         if not self.objective < HUGE_VAL:
             refuse_rows()
         return 0
-
-    cdef Py_ssize_t advance(self, Py_ssize_t start, Py_ssize_t* proposed, Py_ssize_t* changes) except -1 nogil:
-        """Commit proposals up to one that changes what later points pay; returns the point that comes next.
-
-        INOUT proposed : the first point that has no proposal;  changes : number of points that changed cluster
-        """
-        cdef Py_ssize_t i
-        if start == proposed[0]:
-            proposed[0] = self.end_of_round(start, self.points.n)
-            propose(&self.points, &self.clusters, &self.scratch, &self.state, start, proposed[0], False)
-            self.check_signals((proposed[0] - start) * self.points.d * (self.clusters.k + 4))
-        for i in range(start, proposed[0]):
-            if self.proposed[i] != self.label[i]:
-                changes[0] += 1
-                if self.commit(i, self.label[i], self.proposed[i]):
-                    self.round_length = 1
-                    self.state.bounds.first_valid = proposed[0] = i + 1
-                    return i + 1
-        return proposed[0]
-
-    cdef bint commit(self, Py_ssize_t i, int left, int joined) noexcept nogil:
-        """Point i leaves a cluster (-1: none) and joins or opens another one; returns whether that changes costs."""
-        cdef Py_ssize_t j
-        cdef double w
-        cdef const double* y = row_at(&self.points.rows, i, self.scratch.rows)
-        cdef double* revived = self.scratch.rows  # y may be there too: each of its values is read before it is replaced
-        cdef bint opens = joined == OPEN, empties = False
-        if left >= 0:
-            self.count[left] -= 1
-            empties = self.count[left] == 0
-        if opens:
-            joined = <int> self.clusters.k
-            self.clusters.k += 1
-            self.open_at(joined, y)
-        self.count[joined] += 1
-        self.label[i] = joined
-        move_points(&self.points.rows, i, i + 1, &left, &joined, &self.sums.table)
-        if self.count[joined] == 1 and joined < self.state.n_old:
-            # the point revives it, at theta = (gamma phi + w y) / (gamma + w)
-            w = weight_of(&self.points.rows, i)
-            for j in range(self.points.d):
-                revived[j] = (self.gamma[joined] * self.phi[joined, j] + w * y[j]) / (self.gamma[joined] + w)
-            self.open_at(joined, revived)
-            opens = True
-        if empties:
-            self.retire(left)
-        return opens or empties
-
-    cdef void open_at(self, Py_ssize_t k, const double* center) noexcept nogil:
-        """Open cluster k at this center: from now on points pay ||y - center||^2 to join it."""
-        self.set_center(k, center)
-        self.clusters.offset[k], self.clusters.factor[k] = 0.0, 1.0
-
-    cdef void retire(self, Py_ssize_t k) noexcept nogil:
-        """Close cluster k, which has no points.
-
-        If it is old, a point y of weight 1 revives it at Q D + gamma / (1 + gamma) ||y - phi||^2; see weighted_factors
-        for other weights.
-        """
-        if k < self.state.n_old:
-            self.set_center(k, &self.phi[k, 0])
-            self.clusters.offset[k] = self.penalty[k]
-            self.clusters.factor[k] = self.gamma[k] / (1.0 + self.gamma[k])
-        else:
-            self.clusters.offset[k] = HUGE_VAL
-
-    cdef void move_centers(self) noexcept nogil:
-        """Move clusters that have points to their means, theta = (gamma phi + sum w y) / (gamma + sum w).
-
-        Adds their shifts to other_shift, and sets the part of the objective that does not depend on single points.
-        """
-        cdef Py_ssize_t j, k, d = self.points.d, n_old = self.state.n_old, farthest = -1
-        cdef double gamma, weight, difference, shift, largest = 0.0, second = 0.0
-        self.fixed = 0.0
-        for k in range(self.clusters.k):
-            if self.count[k] == 0:
-                if k < n_old:
-                    memcpy(&self.theta[k, 0], &self.phi[k, 0], d * sizeof(double))
-                continue
-            gamma, weight = self.gamma[k] if k < n_old else 0.0, sums_weight(&self.sums.table, k)
-            self.fixed += self.penalty[k] if k < n_old else self.state.lam
-            shift = 0.0
-            for j in range(d):
-                if k < n_old:
-                    self.theta[k, j] = (gamma * self.phi[k, j] + sums_total(&self.sums.table, k, j)) / (gamma + weight)
-                    difference = self.theta[k, j] - self.phi[k, j]
-                    self.fixed += gamma * difference * difference
-                else:
-                    self.theta[k, j] = sums_quotient(&self.sums.table, k, j, weight)
-                difference = self.theta[k, j] - self.clusters.columns[k + j * self.clusters.capacity]
-                shift += difference * difference
-            self.set_center(k, &self.theta[k, 0])
-            if shift > largest:
-                largest, second, farthest = shift, largest, k
-            elif shift > second:
-                second = shift
-        # the largest shift of any other center: the largest of all, but for the center that has it (Hamerly)
-        largest, second = sqrt(largest), sqrt(second)
-        for k in range(self.clusters.k):
-            self.other_shift[k] += second if k == farthest else largest
 
     def result(self):
         """Labels in the order of the rows, centers and weights of clusters, and the objective after every sweep.
@@ -420,13 +439,13 @@ cdef class DynamicStep(InOrderSweep):
         cdef Py_ssize_t[::1] number = np.empty(self.clusters.k, dtype=np.intp), labels = np.empty(n, dtype=np.intp)
         for k in range(self.clusters.k):
             number[k] = m
-            m += k < self.state.n_old or self.count[k] > 0
+            m += k < self.state.n_old or self.state.count[k] > 0
         cdef double[::1] weights = np.empty(m)
         cdef double[:, ::1] theta = np.empty((m, self.points.d))
         for k in range(self.clusters.k):
-            if k < self.state.n_old or self.count[k] > 0:
+            if k < self.state.n_old or self.state.count[k] > 0:
                 weights[number[k]] = sums_weight(&self.sums.table, k)
-                memcpy(&theta[number[k], 0], &self.theta[k, 0], self.points.d * sizeof(double))
+                memcpy(&theta[number[k], 0], self.state.theta + k * self.points.d, self.points.d * sizeof(double))
         for i in range(n):
-            labels[i if self.points.rows.order == NULL else self.points.rows.order[i]] = number[self.label[i]]
+            labels[i if self.points.rows.order == NULL else self.points.rows.order[i]] = number[self.state.label[i]]
         return np.asarray(labels), np.asarray(theta), np.asarray(weights), np.array(self.values)

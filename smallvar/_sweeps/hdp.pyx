@@ -20,10 +20,12 @@ from smallvar._sweeps.in_order cimport (
     InOrderSweep,
     cheapest,
     end_of_group,
+    end_of_round,
     first_tied,
     propose,
     sc_least,
     sc_ties,
+    set_center,
     squared_distance,
     squared_error,
 )
@@ -129,7 +131,7 @@ cdef class HDPSweep(InOrderSweep):
         self.previous_label = np.empty(self.points.n, dtype=np.int32)
         self.proposed = np.empty(min(self.points.n, <Py_ssize_t> MAX_ROUND), dtype=np.int32)
         self.cost = np.empty(min(self.points.n, <Py_ssize_t> MAX_ROUND))
-        self.round_length = IN_ORDER_CHUNK
+        self.scratch.round_length = IN_ORDER_CHUNK
 
     def start(self, const double[:, ::1] centers, const int[::1] labels):
         """Begin at these centers (IN, k x d) instead of the mean, each point in a cluster (IN, (n,), by row)."""
@@ -239,7 +241,6 @@ cdef class HDPSweep(InOrderSweep):
         """Raise the capacity for global clusters, in all tables; those there are stay."""
         cdef Py_ssize_t k = self.clusters.k
         self.reserve(capacity, self.sets)
-        self.clusters.factor = NULL
         centers, opener_weight = np.zeros((capacity, self.points.d)), np.zeros(capacity)
         opener = np.full(capacity, NONE, dtype=np.int32)
         row = np.full((self.sets, capacity), NONE, dtype=np.int32)
@@ -260,7 +261,7 @@ cdef class HDPSweep(InOrderSweep):
         """
         cdef Py_ssize_t k = self.clusters.k, g
         self.clusters.k += 1
-        self.set_center(k, center)
+        set_center(&self.clusters, self.points.d, k, center)
         memcpy(&self.centers[k, 0], center, self.points.d * sizeof(double))
         for g in range(self.sets):
             self.clusters.offset[g * self.clusters.capacity + k] = offset
@@ -356,7 +357,8 @@ cdef class HDPSweep(InOrderSweep):
         Global cluster p costs w ||x - mu_p||^2, plus lam_local unless the data set has a local cluster on p. A new one
         costs lam_local + lam_global. The round ends early where one is to be opened and there is no memory for it.
         """
-        cdef Py_ssize_t stop = self.end_of_round(start, last), i = start, end, k
+        cdef Py_ssize_t stop = end_of_round(&self.points, &self.clusters, &self.scratch, start, last)
+        cdef Py_ssize_t i = start, end, k
         cdef double* offset
         cdef double weight
         cdef bint opens
@@ -385,7 +387,7 @@ cdef class HDPSweep(InOrderSweep):
                 end = stop if opens else end_of_group(&self.points, i - 1, stop)
                 if end - i > IN_ORDER_CHUNK:
                     end = stop = i + IN_ORDER_CHUNK
-                    self.round_length = IN_ORDER_CHUNK
+                    self.scratch.round_length = IN_ORDER_CHUNK
                 self.amend(i, end, k, start)
                 self.check_signals((end - i) * self.points.d)
         return stop
@@ -525,7 +527,7 @@ cdef class HDPSweep(InOrderSweep):
                 if sums.count[p]:
                     number[p] = <int> k
                     mean_of_sums(sums, p, &self.centers[k, 0], 1)
-                    self.set_center(k, &self.centers[k, 0])
+                    set_center(&self.clusters, self.points.d, k, &self.centers[k, 0])
                     k += 1
             for g in range(self.sets):
                 self.renumber_locals(g, &number[0], k_before, k)

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t
 
+from smallvar._sweeps.memory cimport Memory
 from smallvar._sweeps.rows cimport Rows
 from smallvar._sweeps.sums cimport Accumulator
 
@@ -42,6 +43,7 @@ cdef struct InOrderScratch:  # each thread has its own row
     double* costs       # threads x capacity: of one point in all clusters
     double* factors     # threads x capacity: those for a point that has a weight
     Accumulator* sums   # threads: exact sums
+    Py_ssize_t round_length     # points of the next round, at most
 
 
 cdef inline double* row_buffer(const InOrderPoints* points, const InOrderScratch* scratch, int thread) noexcept nogil:
@@ -85,6 +87,37 @@ cdef inline double squared_distance(const double* x, const double* center, Py_ss
     return total
 
 
+cdef inline void set_center(InOrderClusters* clusters, Py_ssize_t d, Py_ssize_t k, const double* center) noexcept nogil:
+    """Set the center of cluster k in the columns that costs are computed from."""
+    cdef Py_ssize_t j
+    for j in range(d):
+        clusters.columns[j * clusters.capacity + k] = center[j]
+
+
+cdef inline Py_ssize_t points_between_checks(
+    const InOrderPoints* points, const InOrderClusters* clusters
+) noexcept nogil:
+    """How many points may be proposed for between two checks for signals."""
+    return max(<Py_ssize_t> POINTS, IN_ORDER_WORK // (points.d * (clusters.k + 4)))
+
+
+cdef inline Py_ssize_t end_of_round(
+    const InOrderPoints* points, const InOrderClusters* clusters, InOrderScratch* scratch, Py_ssize_t start,
+    Py_ssize_t stop,
+) noexcept nogil:
+    """End of a round that begins at point ``start``, at most ``stop``; the next round will be twice as long."""
+    stop = min(stop, start + min(scratch.round_length, points_between_checks(points, clusters)))
+    scratch.round_length = min(2 * scratch.round_length, <Py_ssize_t> MAX_ROUND)
+    return stop
+
+
+cdef bint begin_scratch(
+    const InOrderPoints* points, InOrderScratch* scratch, Memory* memory, int threads
+) noexcept nogil
+cdef bint reserve_clusters(
+    InOrderClusters* clusters, InOrderScratch* scratch, Memory* memory, Py_ssize_t d, Py_ssize_t capacity,
+    Py_ssize_t sets,
+) noexcept nogil
 cdef Py_ssize_t cheapest(
     const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch, Py_ssize_t i,
     double* cost, int thread,
@@ -102,15 +135,11 @@ cdef class InOrderSweep:
     cdef InOrderPoints points
     cdef InOrderClusters clusters
     cdef InOrderScratch scratch
-    cdef list point_arrays              # keep the buffers of points, and scratch.rows, alive
-    cdef list cluster_arrays            # likewise for clusters, scratch.costs and scratch.factors
+    cdef Memory memory                  # of clusters and scratch
+    cdef list point_arrays              # keep the buffers of points alive
     cdef int64_t[:, ::1] digits         # likewise for scratch.sums
     cdef Py_ssize_t work                # multiply-adds since the last check for signals
-    cdef Py_ssize_t round_length        # points of the next round, at most
 
     cdef void attach(self, X, order, group, int threads, const double[::1] weight=*)
     cdef void reserve(self, Py_ssize_t capacity, Py_ssize_t sets)
-    cdef void set_center(self, Py_ssize_t k, const double* center) noexcept nogil
-    cdef Py_ssize_t points_between_checks(self) noexcept nogil
-    cdef Py_ssize_t end_of_round(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil
     cdef int check_signals(self, Py_ssize_t work) except -1 nogil

@@ -15,6 +15,7 @@ change and then double, so that not many more proposals are made than committed.
 from cython.parallel cimport prange
 from libc.string cimport memset
 
+from smallvar._sweeps.memory cimport Memory, free_all, take, widen
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport poll_signals, read_row, row_at, rows_of, weight_of
 from smallvar._sweeps.sums cimport (
@@ -154,8 +155,39 @@ cdef double squared_error(
     return accumulator_round(scratch.sums[0].digit, 0, ACCUMULATOR_DIGITS)
 
 
+cdef bint begin_scratch(
+    const InOrderPoints* points, InOrderScratch* scratch, Memory* memory, int threads
+) noexcept nogil:
+    """Scratch memory for so many threads; returns whether there was memory."""
+    scratch.threads = threads
+    scratch.rows = <double*> take(memory, threads * points.d, POINTS, sizeof(double))
+    return scratch.rows != NULL
+
+
+cdef bint reserve_clusters(
+    InOrderClusters* clusters, InOrderScratch* scratch, Memory* memory, Py_ssize_t d, Py_ssize_t capacity,
+    Py_ssize_t sets,
+) noexcept nogil:
+    """Raise the capacity for clusters, with ``sets`` rows of offsets; those there are stay. ``factor`` is not set.
+
+    Returns whether there was memory.
+    """
+    cdef Py_ssize_t old = clusters.capacity, threads = scratch.threads
+    if not (
+        widen(memory, <void**> &clusters.columns, d, old, capacity, sizeof(double))
+        and widen(memory, <void**> &clusters.offset, sets, old, capacity, sizeof(double))
+        and widen(memory, <void**> &scratch.costs, 2 * threads, old, capacity, sizeof(double))
+    ):
+        return False
+    clusters.capacity, scratch.factors = capacity, scratch.costs + threads * capacity
+    return True
+
+
 cdef class InOrderSweep:
-    """Points, clusters and scratch memory; the buffers belong to numpy arrays kept here."""
+    """Points, clusters and scratch memory; the buffers of points belong to numpy arrays kept here."""
+
+    def __dealloc__(self):
+        free_all(&self.memory)
 
     cdef void attach(self, X, order, group, int threads, const double[::1] weight=None):
         """Set the points, visited in this order (None: as they are), and make scratch memory for so many threads.
@@ -164,50 +196,24 @@ cdef class InOrderSweep:
         group, weight : IN arrays (n,), int32 and float64, in the order of visit, or None
         """
         cdef const int[::1] groups
-        cdef double[::1] rows
         cdef Py_ssize_t n = X.shape[0], d = X.shape[1]
         self.points.n, self.points.d, self.points.rows = n, d, rows_of(X, weight, order)
         if group is not None:
             groups = group
             self.points.group = &groups[0]
-        rows = np.empty(threads * d * POINTS)
+        if not begin_scratch(&self.points, &self.scratch, &self.memory, threads):
+            raise MemoryError
         self.digits = np.empty((threads, ACCUMULATOR_DIGITS), dtype=np.int64)
-        self.scratch.threads, self.scratch.rows = threads, &rows[0]
         self.scratch.sums = <Accumulator*> &self.digits[0, 0]
-        self.point_arrays = [X, order, group, None if weight is None else weight.base, rows]
+        self.point_arrays = [X, order, group, None if weight is None else weight.base]
 
     cdef void reserve(self, Py_ssize_t capacity, Py_ssize_t sets):
         """Raise the capacity for clusters, with ``sets`` rows of offsets; those there are stay."""
-        cdef double[:, ::1] columns, offset
-        cdef double[::1] factor, costs
-        cdef Py_ssize_t k = self.clusters.k, threads = self.scratch.threads
-        # the old buffers are freed below: no caller keeps a pointer into them across this call
-        arrays = [np.zeros((self.points.d, capacity)), np.zeros((sets, capacity)), np.ones(capacity)]
-        if k:
-            for array, old in zip(arrays, self.cluster_arrays):
-                array[..., :k] = old[..., :k]
-        columns, offset, factor = arrays
-        costs = np.empty(2 * threads * capacity)
-        self.cluster_arrays = [*arrays, costs]
-        self.clusters.columns, self.clusters.offset = &columns[0, 0], &offset[0, 0]
-        self.clusters.factor, self.clusters.capacity = &factor[0], capacity
-        self.scratch.costs, self.scratch.factors = &costs[0], &costs[threads * capacity]
-
-    cdef void set_center(self, Py_ssize_t k, const double* center) noexcept nogil:
-        """Set the center of cluster k in the columns that costs are computed from."""
-        cdef Py_ssize_t j
-        for j in range(self.points.d):
-            self.clusters.columns[j * self.clusters.capacity + k] = center[j]
-
-    cdef Py_ssize_t points_between_checks(self) noexcept nogil:
-        """How many points may be proposed for between two checks for signals."""
-        return max(<Py_ssize_t> POINTS, IN_ORDER_WORK // (self.points.d * (self.clusters.k + 4)))
-
-    cdef Py_ssize_t end_of_round(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-        """End of a round that begins at point ``start``, at most ``stop``; the next round will be twice as long."""
-        stop = min(stop, start + min(self.round_length, self.points_between_checks()))
-        self.round_length = min(2 * self.round_length, <Py_ssize_t> MAX_ROUND)
-        return stop
+        # the old buffers are freed: no caller keeps a pointer into them across this call
+        if not reserve_clusters(
+            &self.clusters, &self.scratch, &self.memory, self.points.d, capacity, sets
+        ):
+            raise MemoryError
 
     cdef int check_signals(self, Py_ssize_t work) except -1 nogil:
         """Raise KeyboardInterrupt if Ctrl-C was pressed; that is looked for after every IN_ORDER_WORK multiply-adds."""
@@ -243,10 +249,10 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
     sweep.clusters.offset = <double*> &offset[0, 0]
     sweep.clusters.k, sweep.clusters.rounding = centers.shape[0], rounding
     for k in range(centers.shape[0]):
-        sweep.set_center(k, &centers[k, 0])
+        set_center(&sweep.clusters, sweep.points.d, k, &centers[k, 0])
     with nogil:
         while start < n:
-            stop = min(n, start + sweep.points_between_checks())
+            stop = min(n, start + points_between_checks(&sweep.points, &sweep.clusters))
             propose(&sweep.points, &sweep.clusters, &sweep.scratch, start, stop, &label[start], &cost[start])
             sweep.check_signals((stop - start) * sweep.points.d * sweep.clusters.k)
             start = stop
