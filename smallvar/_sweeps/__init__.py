@@ -7,8 +7,8 @@ FeatureSweep runs starts of many sweeps each.
 ===================================  ==============================================================
 parallel                             OpenMP loops over chunks, and how many threads they get
 rows, ranges, sums                   any rows; ranges of columns; sums that depend on no order
-state, memory                        points, centers, and bounds on the distances between them; blocks
-                                     of memory that need no Python objects
+state                                points, centers, and bounds on the distances between them
+memory                               blocks of memory, without Python objects
 kernels, simd.h, _tile.h             inner loops: bounds, distances of tiles of points
 dense, sparse                        distances of dense and of sparse rows, approximate and exact
 nearest, fast_centers, new_centers   the nearest center of each point, by bounds on distances
