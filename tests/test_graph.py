@@ -19,7 +19,7 @@ from scipy.sparse.linalg import ArpackError
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.neighbors import kneighbors_graph
-from smallvar._sweeps.graph import LinkSweep, links_leaving
+from smallvar._sweeps.graph import LinkSweep
 
 from smallvar import PenalizedCut, UnclearNumberWarning, cut_path
 from smallvar._graph import cuts, neighbors, network
@@ -644,8 +644,6 @@ def test_graph_of_the_clusters(seed):
     np.testing.assert_allclose(whole.adjacency().toarray(), links, rtol=1e-12)
     np.testing.assert_allclose(whole.out, links.sum(axis=1), rtol=1e-12, atol=1e-300)
     np.testing.assert_allclose(whole.size, Z.T @ A.sum(axis=1), rtol=1e-12)
-    leaving = links_leaving(graph.arrays, labels, k)
-    np.testing.assert_allclose(leaving, links.sum(axis=1), rtol=1e-12, atol=1e-300)
 
 
 @CUTS

@@ -26,7 +26,6 @@ from smallvar._sweeps.graph import (
     BatchSweep,
     CutSweep,
     LinkSweep,
-    links_leaving,
     number_labels,
 )
 
@@ -255,7 +254,7 @@ class CutClustering(NamedTuple):
         ``length`` is a LinkDescription.
         """
         k = int(labels.max()) + 1
-        out = links_leaving(graph.arrays, labels, k)
+        out = graph.contracted(labels, k).out
         size = np.bincount(labels, graph.size)
         cut = float((out[out > 0] / size[out > 0]).sum())
         return cls(labels, k, cut, length(labels, out))
@@ -301,7 +300,7 @@ class LinkDescription:
     def _counts(self, labels, out):
         """LinkCounts of these labels; ``out`` are the links that leave each cluster, if known."""
         if out is None:
-            out = links_leaving(self.graph.arrays, labels, int(labels.max()) + 1)
+            out = self.graph.contracted(labels, int(labels.max()) + 1).out
         e_out = self.scale * float(out.sum())
         degree = self.scale * np.bincount(labels, self.graph.out)
         v_in = float(degree @ degree) / self.ends

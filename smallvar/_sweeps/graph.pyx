@@ -419,36 +419,24 @@ def number_labels(const int[::1] labels, order):
 
 
 def contract(graph, labels, Py_ssize_t n_clusters):
-    """The graph whose nodes are the clusters 0..K-1 (none empty); links within one are left out."""
+    """The graph whose nodes are the clusters 0..K-1; links within one are left out."""
     cdef const long long[::1] indptr = graph[0]
     cdef const int[::1] indices = graph[1]
     cdef const double[::1] weight = graph[2]
     cdef const double[::1] old_size = graph[4]
     cdef const int[::1] label = labels
-    cdef Py_ssize_t n = label.shape[0], c, d, i, j, e, n_links = 0, most_links = 0, work = 0
-    cdef Py_ssize_t[::1] members = np.empty(n, dtype=np.intp), first = np.zeros(n_clusters + 2, dtype=np.intp)
+    cdef Py_ssize_t c, d, i, j = 0, e, n = label.shape[0], n_links = 0, work = 0
+    cdef const Py_ssize_t[::1] members = labels.argsort(kind="stable")
     cdef long long[::1] new_indptr = np.zeros(n_clusters + 1, dtype=np.int64)
-    cdef int[::1] new_indices
-    cdef double[::1] new_weight
+    cdef int[::1] new_indices = np.empty(indices.shape[0], dtype=np.int32)
+    cdef double[::1] new_weight = np.empty(indices.shape[0])
     # link: from cluster c to each other one, 0 where there is none
     cdef double[::1] link = np.zeros(n_clusters), out = np.zeros(n_clusters), size = np.zeros(n_clusters)
     with nogil:
-        # members: the nodes by clusters, those of cluster c from first[c] on
-        for i in range(n):
-            first[label[i] + 2] += 1
-        for c in range(1, n_clusters):
-            first[c + 2] += first[c + 1]
-        for i in range(n):
-            members[first[label[i] + 1]] = i
-            first[label[i] + 1] += 1
-            for e in range(indptr[i], indptr[i + 1]):
-                most_links += label[indices[e]] != label[i]
-            poll_signals(&work, indptr[i + 1] - indptr[i], GRAPH_WORK)
-    new_indices, new_weight = np.empty(most_links, dtype=np.int32), np.empty(most_links)
-    with nogil:
         for c in range(n_clusters):
-            for j in range(first[c], first[c + 1]):
+            while j < n and label[members[j]] == c:
                 i = members[j]
+                j += 1
                 size[c] += old_size[i]
                 for e in range(indptr[i], indptr[i + 1]):
                     d = label[indices[e]]
@@ -469,22 +457,3 @@ def contract(graph, labels, Py_ssize_t n_clusters):
         np.asarray(new_indptr), np.asarray(new_indices)[:n_links].copy(), np.asarray(new_weight)[:n_links].copy(),
         np.asarray(out), np.asarray(size),
     )
-
-
-def links_leaving(graph, const int[::1] labels, Py_ssize_t n_clusters):
-    """The sum of the links that leave each of the clusters 0..K-1."""
-    cdef const long long[::1] indptr = graph[0]
-    cdef const int[::1] indices = graph[1]
-    cdef const double[::1] weight = graph[2]
-    cdef double[::1] out = np.zeros(n_clusters)
-    cdef Py_ssize_t i, e, work = 0
-    cdef int c
-    cdef double leaving
-    with nogil:
-        for i in range(labels.shape[0]):
-            c, leaving = labels[i], 0.0
-            for e in range(indptr[i], indptr[i + 1]):
-                leaving += weight[e] if labels[indices[e]] != c else 0.0
-            out[c] += leaving
-            poll_signals(&work, indptr[i + 1] - indptr[i], GRAPH_WORK)
-    return np.asarray(out)
