@@ -10,28 +10,26 @@ density that all clusters share, a Gaussian or a multivariate t, to their square
 the whole criterion for few rows of few columns, where most of the time would go into calls of numpy.
 """
 
-from libc.math cimport HUGE_VAL, M_PI as pi, fabs, frexp, hypot, ldexp, lgamma, log, sqrt
+from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
+from libc.math cimport HUGE_VAL, M_PI as pi, fabs, lgamma, log, sqrt
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from smallvar._sweeps.rows cimport Rows, real_x, refuse_rows, rows_of, value_of, weight_of
 
 import numpy as np
+from scipy.linalg import LinAlgError, cython_lapack
 
 cdef extern from *:
     """
-    #include <float.h>
     #define SMALLVAR_SMALLEST_UNIT 1e-300
     """
     # the unit that squared residuals are divided by is at least this, so that quotients are finite
     const double SMALLEST_UNIT "SMALLVAR_SMALLEST_UNIT"
-    # of the largest element: an element beside the diagonal that is smaller is rounding
-    const double EPSILON "DBL_EPSILON"
 
 cdef enum:
     N_SHAPES = 7            # t densities that are tried
-    MOST_ROTATED = 24       # columns up to which eigenvectors are computed here; for more LAPACK is faster
-    QL_STEPS = 60           # for one eigenvalue, at most: 2 are usual
+    WORK_OF_COLUMN = 34     # numbers that dsyev works with for a column: blocks of 32, and two more
     T_SCALE_STEPS = 2       # of the fixed-point iteration for the scale, for each t density
     OCTAVE_BITS = 5         # squared lengths are counted in bins, 2^5 of them from a power of two to the next one
 
@@ -252,179 +250,39 @@ cdef double divide_by_determinant(double* S, double zero) noexcept nogil:
 # ---- eigenvectors of a small matrix ----------------------------------------------------------------------------------
 
 
-cdef void tridiagonalize(double* V, double* e, double* beside, Py_ssize_t d) noexcept nogil:
-    """Householder's reduction of a symmetric matrix V to tridiagonal form (tred2 of EISPACK).
-
-    INOUT V : d x d, then in its rows the basis.  OUT e : the diagonal;  beside : the elements beside it, from 1 on
-    """
-    cdef Py_ssize_t i, j, k
-    cdef double scale, h, f, g
-    for j in range(d):
-        e[j] = V[j * d + d - 1]
-    for i in range(d - 1, 0, -1):
-        scale = h = 0.0
-        for k in range(i):
-            scale += fabs(e[k])
-        if scale == 0.0:
-            beside[i] = e[i - 1]
-            for j in range(i):
-                e[j] = V[j * d + i - 1]
-                V[j * d + i] = V[i * d + j] = 0.0
-        else:
-            for k in range(i):
-                e[k] /= scale
-                h += e[k] * e[k]
-            f = e[i - 1]
-            g = -sqrt(h) if f > 0.0 else sqrt(h)
-            beside[i] = scale * g
-            h -= f * g
-            e[i - 1] = f - g
-            for j in range(i):
-                beside[j] = 0.0
-            for j in range(i):
-                f = e[j]
-                V[i * d + j] = f
-                g = beside[j] + V[j * d + j] * f
-                for k in range(j + 1, i):
-                    g += V[j * d + k] * e[k]
-                    beside[k] += V[j * d + k] * f
-                beside[j] = g
-            f = 0.0
-            for j in range(i):
-                beside[j] /= h
-                f += beside[j] * e[j]
-            for j in range(i):
-                beside[j] -= f / (h + h) * e[j]
-            for j in range(i):
-                f, g = e[j], beside[j]
-                for k in range(j, i):
-                    V[j * d + k] -= f * beside[k] + g * e[k]
-                e[j] = V[j * d + i - 1]
-                V[j * d + i] = 0.0
-        e[i] = h
-    accumulate(V, e, d)
+# LAPACK by its address: a call of numpy.linalg takes longer than the eigenvectors of ten columns
+ctypedef void (*dsyev_t)(char*, char*, int*, double*, int*, double*, double*, int*, int*) noexcept nogil
+_capsule = cython_lapack.__pyx_capi__["dsyev"]
+cdef dsyev_t dsyev = <dsyev_t> PyCapsule_GetPointer(_capsule, PyCapsule_GetName(_capsule))
 
 
-cdef void accumulate(double* V, double* e, Py_ssize_t d) noexcept nogil:
-    """The basis of tridiagonalize, from its reflections, and the diagonal."""
-    cdef Py_ssize_t i, j, k
-    cdef double h, g
-    for i in range(d - 1):
-        V[i * d + d - 1] = V[i * d + i]
-        V[i * d + i] = 1.0
-        h = e[i + 1]
-        if h != 0.0:
-            for k in range(i + 1):
-                e[k] = V[(i + 1) * d + k] / h
-            for j in range(i + 1):
-                g = 0.0
-                for k in range(i + 1):
-                    g += V[(i + 1) * d + k] * V[j * d + k]
-                for k in range(i + 1):
-                    V[j * d + k] -= g * e[k]
-        for k in range(i + 1):
-            V[(i + 1) * d + k] = 0.0
-    for j in range(d):
-        e[j] = V[j * d + d - 1]
-        V[j * d + d - 1] = 0.0
-    V[d * d - 1] = 1.0
-
-
-cdef void diagonalize(double* V, double* e, double* beside, Py_ssize_t d) noexcept nogil:
-    """Eigenvalues and vectors of a tridiagonal matrix by QL steps with implicit shifts (tql2 of EISPACK).
-
-    INOUT V : rows of the basis, then eigenvectors;  e : diagonal, then eigenvalues
-    """
-    cdef Py_ssize_t i, k, m, row, step
-    cdef double f = 0.0, largest = 0.0, g, p, r, h, c, c2, c3, s, s2, following, first
-    for i in range(1, d):
-        beside[i - 1] = beside[i]
-    beside[d - 1] = 0.0
-    for row in range(d):
-        largest = max(largest, fabs(e[row]) + fabs(beside[row]))
-        m = row
-        while fabs(beside[m]) > EPSILON * largest:  # the last one is 0
-            m += 1
-        step = 0
-        while m > row and (step == 0 or fabs(beside[row]) > EPSILON * largest):
-            step += 1
-            if step > QL_STEPS:
-                break  # what is left beside the diagonal is small
-            g = e[row]
-            p = (e[row + 1] - g) / (2.0 * beside[row])
-            r = hypot(p, 1.0) if p >= 0.0 else -hypot(p, 1.0)
-            e[row] = beside[row] / (p + r)
-            e[row + 1] = beside[row] * (p + r)
-            first = e[row + 1]
-            h = g - e[row]
-            for i in range(row + 2, d):
-                e[i] -= h
-            f += h
-            p, c, c2, c3, s, s2 = e[m], 1.0, 1.0, 1.0, 0.0, 0.0
-            following = beside[row + 1]
-            for i in range(m - 1, row - 1, -1):
-                c3, c2, s2 = c2, c, s
-                g = c * beside[i]
-                h = c * p
-                r = hypot(p, beside[i])
-                beside[i + 1] = s * r
-                s = beside[i] / r
-                c = p / r
-                p = c * e[i] - s * g
-                e[i + 1] = h + s * (c * g + s * e[i])
-                for k in range(d):
-                    h = V[(i + 1) * d + k]
-                    V[(i + 1) * d + k] = s * V[i * d + k] + c * h
-                    V[i * d + k] = c * V[i * d + k] - s * h
-            p = -s * s2 * c3 * following * beside[row] / first
-            beside[row] = s * p
-            e[row] = c * p
-        e[row] += f
-        beside[row] = 0.0
-
-
-cdef int find_eigenpairs(double[:, ::1] V, double[::1] e, double[::1] beside) except -1:
+cdef int find_eigenpairs(double[:, ::1] V, double[::1] e, double[::1] work) except -1:
     """Eigenvalues, >= 0 and falling, and eigenvectors of a symmetric matrix that has no negative ones but by rounding.
 
-    INOUT V : (d, d), the matrix, then in its rows the vectors.  OUT e : (d,);  beside : (d,), scratch
+    INOUT V : (d, d), the matrix, then in its rows the vectors.  OUT e : (d,);  work : (WORK_OF_COLUMN d,), scratch
     """
-    cdef Py_ssize_t d = V.shape[0], i, j, k
-    cdef double largest = 0.0, unit
-    cdef int exponent = 0
-    for i in range(d):
-        largest = max(largest, V[i, i])
-    frexp(largest, &exponent)
-    unit = ldexp(1.0, exponent)  # so that no product underflows
+    cdef int d = <int> V.shape[0], size = <int> work.shape[0], info = 0
+    cdef Py_ssize_t i, j
+    cdef double total = 0.0
     for i in range(d):
         for j in range(d):
-            V[i, j] /= unit
-    matrix = None if d <= MOST_ROTATED else np.array(V)
-    if matrix is None:
-        tridiagonalize(&V[0, 0], &e[0], &beside[0], d)
-        diagonalize(&V[0, 0], &e[0], &beside[0], d)
-    else:
-        if not np.isfinite(matrix).all():
-            refuse_rows()
-        values, vectors = np.linalg.eigh(matrix)
-        np.asarray(e)[:], np.asarray(V)[:] = values, vectors.T
-    for i in range(d):
-        e[i] = max(0.0, e[i] * unit)
-    for i in range(d - 1):
-        k = i
-        for j in range(i + 1, d):
-            if e[j] > e[k]:
-                k = j
-        if k != i:
-            e[i], e[k] = e[k], e[i]
-            for j in range(d):
-                V[i, j], V[k, j] = V[k, j], V[i, j]
+            total += fabs(V[i, j])
+    if not total < HUGE_VAL:  # LAPACK might not converge, or not end
+        refuse_rows()
+    dsyev(b"V", b"L", &d, &V[0, 0], &d, &e[0], &work[0], &size, &info)
+    if info != 0:
+        raise LinAlgError(f"dsyev found no eigenvectors (info {info})")
+    for i in range((d + 1) // 2):  # they ascend, vectors in columns by Fortran's order
+        e[i], e[d - 1 - i] = max(0.0, e[d - 1 - i]), max(0.0, e[i])
+        for j in range(d):
+            V[i, j], V[d - 1 - i, j] = V[d - 1 - i, j], V[i, j]
     return 0
 
 
 def eigenpairs(S):
     """Eigenvalues, >= 0 and falling, and eigenvectors, in rows, of a symmetric matrix without negative ones."""
     V, e = np.array(S, dtype=np.float64), np.empty(len(S))
-    find_eigenpairs(V, e, np.empty(len(S)))
+    find_eigenpairs(V, e, np.empty(WORK_OF_COLUMN * len(S)))
     return e, V
 
 
@@ -452,7 +310,7 @@ cdef class SmallCriterion:
     cdef double[:, ::1] R           # residuals, (n, d)
     cdef double[::1] squares, work  # their squared lengths, (n,), and what is made of these
     cdef double[:, ::1] U           # the pooled covariance, then its eigenvectors
-    cdef double[::1] e, beside      # eigenvalues; scratch
+    cdef double[::1] e, lapack      # eigenvalues; scratch
     cdef object X
 
     def __init__(self, X, weight, const double[::1] floor, double n, Py_ssize_t distinct, double price_of_cluster,
@@ -465,7 +323,8 @@ cdef class SmallCriterion:
         self.floor_sum = np.sum(floor)
         self.R = np.empty((self.rows.n, self.rows.d))
         self.squares, self.work = np.empty(self.rows.n), np.empty(self.rows.n)
-        self.U, self.e, self.beside = np.empty((self.rows.d, self.rows.d)), np.empty(self.rows.d), np.empty(self.rows.d)
+        self.U, self.e = np.empty((self.rows.d, self.rows.d)), np.empty(self.rows.d)
+        self.lapack = np.empty(WORK_OF_COLUMN * self.rows.d)
 
     def __call__(self, const int[::1] label, const double[:, ::1] centers, const double[::1] weights):
         """V, the squared error, and the number, variances and directions of the long ones.
@@ -489,7 +348,7 @@ cdef class SmallCriterion:
         V = base + self.description(label, correction, self.floor_sum, 0.0, self.price)
         most = min(d - 1, self.distinct // 3 - n_clusters)
         if d > 1 and most > 0:
-            find_eigenpairs(self.U, self.e, self.beside)
+            find_eigenpairs(self.U, self.e, self.lapack)
             q = self.count_long(most)
         if q > 0:
             logdet = self.measure(q)
