@@ -11,7 +11,7 @@ state                                points, centers, and bounds on the distance
 memory                               blocks of memory, without Python objects
 kernels, simd.h, _tile.h             inner loops: bounds, distances of tiles of points
 dense, sparse                        distances of dense and of sparse rows, approximate and exact
-nearest, fast_centers, new_centers   the nearest center of each point, by bounds on distances
+nearest                              the nearest center of each point, by bounds on distances
 nearest_sweep                        the sweep of an estimator over nearest centers
 exact                                all distances to all centers, for transform and for few rows
 divergences, affine                  Bregman divergences, and the sweep over nearest centers by them

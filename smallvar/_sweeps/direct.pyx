@@ -26,7 +26,6 @@ from smallvar._sweeps.dpmeans cimport (
     open_batch,
     penalty_limit,
 )
-from smallvar._sweeps.fast_centers cimport choose_fast_centers
 from smallvar._sweeps.kernels cimport LANES_SINGLE, PANEL
 from smallvar._sweeps.means cimport (
     add_chunk,
@@ -38,7 +37,14 @@ from smallvar._sweeps.means cimport (
     update_half_distances,
 )
 from smallvar._sweeps.memory cimport Memory, free_all, overflows, take, widen
-from smallvar._sweeps.nearest cimport MIN_FAST_CENTERS, assign_chunk, float64_pays, pack_centers, tiles_of_batch
+from smallvar._sweeps.nearest cimport (
+    MIN_FAST_CENTERS,
+    assign_chunk,
+    choose_fast_centers,
+    float64_pays,
+    pack_centers,
+    tiles_of_batch,
+)
 from smallvar._sweeps.ranges cimport chunks_of, count_small_of_chunk, range_of_values
 from smallvar._sweeps.rows cimport Rows, point, real_x
 from smallvar._sweeps.state cimport BIG, CHUNK, Centers, ChunkResults, State, record_move, squared_distance

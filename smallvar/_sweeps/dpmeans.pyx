@@ -10,8 +10,13 @@ from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.means cimport MeansSweep, reduce_to_nearest
-from smallvar._sweeps.nearest cimport exceeds_penalty, pack_centers, threads_worth
-from smallvar._sweeps.new_centers cimport assign_to_new_centers, reduce_bounds_to_last
+from smallvar._sweeps.nearest cimport (
+    assign_to_new_centers,
+    exceeds_penalty,
+    pack_centers,
+    reduce_bounds_to_last,
+    threads_worth,
+)
 from smallvar._sweeps.rows cimport read_row
 from smallvar._sweeps.state cimport (
     BIG,

@@ -5,8 +5,7 @@ from libc.math cimport isfinite
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.fast_centers cimport choose_fast_centers, clear_fast_centers
-from smallvar._sweeps.nearest cimport pack_centers, threads_worth
+from smallvar._sweeps.nearest cimport choose_fast_centers, clear_fast_centers, pack_centers, threads_worth
 from smallvar._sweeps.nearest_sweep cimport NearestSweep
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport is_sparse, poll_signals, refuse_rows, start_of

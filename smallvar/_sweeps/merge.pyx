@@ -43,14 +43,13 @@ from libc.string cimport memcpy
 
 from smallvar._sweeps.dpmeans cimport DPSweep, open_at
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.fast_centers cimport clear_fast_centers
+from smallvar._sweeps.nearest cimport assign_to_new_centers, clear_fast_centers
 from smallvar._sweeps.means cimport reduce_to_nearest
 from smallvar._sweeps.merge_clusters cimport (
     MOST_PAIRED, PAIRED_BLOCK, PAIRED_COLUMNS, MergeClusters, cost_error, cost_of_pair, find_partner, find_squares,
     find_squares_of_block, sc_first, sc_not_above, set_mean, unite_squares
 )
 from smallvar._sweeps.rows cimport refuse_rows
-from smallvar._sweeps.new_centers cimport assign_to_new_centers
 from smallvar._sweeps.state cimport (
     BIG, CHUNK, WORK, Bounds, State, record_move, squared_distance, upper_bound
 )
@@ -108,7 +107,7 @@ cdef class MergeSweep(DPSweep):
 
     def __init__(self, *args):
         super().__init__(*args)
-        # fast centers, the few that move far, have a lower bound of their own (fast_centers.pyx). A merger moves one
+        # fast centers, the few that move far, have a lower bound of their own (nearest.pyx). A merger moves one
         # center far and hardly any other; 4 is the least number of centers of which MIN_SLOW allows a fast one
         self.min_fast_centers = 4
 
@@ -131,7 +130,7 @@ cdef class MergeSweep(DPSweep):
                 while done < size and state.centers.n - first_new < SEEDS:
                     open_at(state, rows[done], self.n_threads)
                     done += 1
-                # t of new_centers.pyx, for all centers: most points have 2 u < t, so that they need not be compared
+                # t of nearest.pyx, for all centers: most points have 2 u < t, so that they need not be compared
                 for k in range(state.centers.n):
                     bounds.batch_distances[k] = BIG
                 reduce_to_nearest(state, first_new, bounds.batch_distances, self.n_threads)

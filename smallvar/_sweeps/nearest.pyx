@@ -19,11 +19,24 @@ again are compared with all centers: approximately, in batches, with a bound on 
 off l; where the two nearest centers differ by less than twice that error the point is *ambiguous*, and exact distances
 decide. So labels depend neither on chunks nor on threads nor on the instruction set.
 
-Three things are added to the test: a lower bound of its own for the few centers that move far (fast_centers.pyx),
-centers that were opened since the bounds were made (new_centers.pyx), and points that exceed a penalty, which may open
-a cluster. How distances are computed, for dense and for sparse rows, is in dense.pyx and sparse.pyx.
+Three things are added to the test.
+
+1. Points that exceed a penalty, which may open a cluster.
+2. A lower bound of their own for the few centers that move far. The lower bound of a point falls by the largest shift
+   among the other centers, in each sweep. Where a few centers move far and the others hardly at all, these few would
+   spoil the bounds of all points. So the centers are in two groups, each with a lower bound (Yinyang's idea, Ding et
+   al. 2015, with a group that changes): a point whose bound for the slow centers holds is compared with the m fast
+   ones only.
+3. Centers that are opened during a sweep. In Algorithm 1 of Kulis & Jordan (2012) a point sees the clusters that points
+   before it have opened. Centers are opened by points in their order, in batches; then the points after the first of
+   them, which have labels already, are compared with those of the batch that were opened before their turn. Let u be
+   the upper bound of a point, and t the distance from its center to the nearest center of the batch. If 2 u < t no new
+   center is nearer, by the triangle inequality.
+
+How distances are computed, for dense and for sparse rows, is in dense.pyx and sparse.pyx.
 """
 
+from cython.parallel cimport prange
 from libc.string cimport memchr, memset
 
 from smallvar._sweeps.kernels cimport (
@@ -39,7 +52,7 @@ from smallvar._sweeps.kernels cimport (
     sv_set_names,
     sv_upper,
 )
-from smallvar._sweeps.parallel cimport PAYS
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.state cimport (
     BATCH,
     BIG,
@@ -49,8 +62,10 @@ from smallvar._sweeps.state cimport (
     add_to_batch,
     is_beyond,
     is_surely_within,
+    knows_center_distances,
     lower_bound,
     record_move,
+    reduce_lower_bounds,
     set_lower_bounds,
     upper_bound,
     weight_at,
@@ -437,3 +452,341 @@ cdef void pack_centers(State* state, Py_ssize_t first, int n_threads) noexcept n
     """Bring what approximate distances are computed from up to date, for the centers from ``first`` on."""
     cdef Py_ssize_t size = (state.centers.n - first) * state.points.d
     state.backend.pack(state, first, n_threads if size > PAYS else 1)
+
+
+# ---- centers that move far -------------------------------------------------------------------------------------------
+
+
+cdef enum:
+    N_THRESHOLDS = 12   # thresholds of the shift that are tried: centers above one would be the fast ones
+    FAST_SAMPLE = 1000  # points that the cost of a choice is estimated from
+    GATHER = 40         # centers that a point is compared with in the time that it takes to load it
+    MIN_SLOW = 3        # slow centers for each fast one, at least
+    MIN_NUMBERS = 4096  # numbers of all centers from which comparing a point with one of them saves time
+
+cdef extern from *:
+    """
+    #define SMALLVAR_SMALLEST_SHIFT 3e-19
+    #define SMALLVAR_WORTH_A_CHANGE 0.7
+    """
+    # scaled distance: a center that moved less did not move, since its square is 0 in float32
+    const double SMALLEST_SHIFT "SMALLVAR_SMALLEST_SHIFT"
+    # of the present cost: a new choice takes two more passes over the bounds and makes them worse, so it must cost less
+    const double WORTH_A_CHANGE "SMALLVAR_WORTH_A_CHANGE"
+
+
+cdef struct Thresholds:             # the choices of fast centers that are compared
+    double[N_THRESHOLDS] n_fast     # centers that move more than the threshold
+    float[N_THRESHOLDS] max_slow    # the largest shift of all others
+    double[N_THRESHOLDS] n_all      # sampled points that would be compared with all centers
+    double n_failed                 # sampled points that would be if no center were fast
+    double present_failed           # sampled points that fail the test with the present choice,
+    double present_all              # and those of them that are compared with all centers
+
+
+cdef void clear_fast_centers(State* state) noexcept nogil:
+    """All centers are slow from now on: the lower bound is one for all of them."""
+    cdef float* lower_bounds = state.bounds.lower_bounds
+    cdef float* lower_bounds_fast = state.bounds.lower_bounds_fast
+    cdef Py_ssize_t i, m
+    if state.fast.n == 0:
+        return
+    for m in range(state.fast.n):
+        state.fast.is_fast[state.fast.indices[m]] = False
+    state.fast.n = 0
+    # the smaller of both holds for all centers
+    for i in range(state.points.n):
+        lower_bounds[i] = lower_bounds[i] if lower_bounds[i] < lower_bounds_fast[i] else lower_bounds_fast[i]
+    for i in range(state.points.n):
+        lower_bounds_fast[i] = BIG
+
+
+cdef void add_fast_center(State* state, Py_ssize_t k) noexcept nogil:
+    state.fast.indices[state.fast.n] = <int> k
+    state.fast.is_fast[k] = True
+    state.fast.n += 1
+
+
+cdef void update_max_other_shifts(State* state) noexcept nogil:
+    """The largest shift among the slow and among the fast centers, each center left out of its own."""
+    cdef const float* shift = state.bounds.center_shift
+    cdef float[2] first, second         # the two largest shifts of a group: slow ones, fast ones
+    cdef Py_ssize_t[2] farthest
+    cdef Py_ssize_t k, group
+    first[0], first[1], second[0], second[1], farthest[0], farthest[1] = 0.0, 0.0, 0.0, 0.0, -1, -1
+    for k in range(state.centers.n):
+        group = state.fast.is_fast[k]
+        if shift[k] > first[group]:
+            second[group] = first[group]
+            first[group] = shift[k]
+            farthest[group] = k
+        else:
+            second[group] = max(second[group], shift[k])
+    for k in range(state.centers.n):
+        state.bounds.max_other_shift[k] = second[0] if k == farthest[0] else first[0]
+        state.bounds.max_other_shift_fast[k] = second[1] if k == farthest[1] else first[1]
+
+
+cdef void set_thresholds(const State* state, float largest, Thresholds* thresholds) noexcept nogil:
+    """Halves of the largest shift, and last the smallest one that counts."""
+    cdef const float* shift = state.bounds.center_shift
+    cdef float threshold = largest
+    cdef Py_ssize_t q, k
+    for q in range(N_THRESHOLDS):
+        threshold = threshold * <float> 0.5 if q < N_THRESHOLDS - 1 else <float> SMALLEST_SHIFT
+        thresholds.n_fast[q], thresholds.max_slow[q], thresholds.n_all[q] = 0.0, 0.0, 0.0
+        for k in range(state.centers.n):
+            if shift[k] > threshold:
+                thresholds.n_fast[q] += 1.0
+            else:
+                thresholds.max_slow[q] = max(thresholds.max_slow[q], shift[k])
+
+
+cdef void count_failures(const State* state, float largest, Thresholds* thresholds) noexcept nogil:
+    """How many points of a sample would fail the test of the next sweep with each choice."""
+    cdef Py_ssize_t n = state.points.n, step = max(<Py_ssize_t> 1, n // FAST_SAMPLE), i = 0, q
+    cdef float upper, lower, slow, fast
+    cdef int z
+    thresholds.n_failed = thresholds.present_failed = thresholds.present_all = 0.0
+    while i < n:
+        z = state.points.labels[i]
+        upper = state.bounds.upper_bounds[i] + state.bounds.center_shift[z]
+        if not upper < state.bounds.center_half_distances[z]:  # these pass whatever the choice
+            slow = state.bounds.lower_bounds[i] - state.bounds.max_other_shift[z]
+            fast = state.bounds.lower_bounds_fast[i] - state.bounds.max_other_shift_fast[z]
+            if not upper < min(slow, fast):
+                thresholds.present_failed += 1.0
+                thresholds.present_all += not upper < slow
+            # a new choice begins with one bound for all centers, see clear_fast_centers
+            lower = min(state.bounds.lower_bounds[i], state.bounds.lower_bounds_fast[i])
+            if not upper < lower - largest:
+                thresholds.n_failed += 1.0
+                for q in range(N_THRESHOLDS):
+                    thresholds.n_all[q] += not upper < lower - thresholds.max_slow[q]
+        i += step
+
+
+cdef Py_ssize_t cheapest(const State* state, const Thresholds* thresholds) noexcept nogil:
+    """The threshold that costs least, N_THRESHOLDS for no fast center, or -1: the present choice is as good.
+
+    A point that is compared with m centers costs m + GATHER.
+    """
+    cdef double n = state.centers.n, all_centers = n + GATHER, cost
+    cdef double least = WORTH_A_CHANGE * (
+        thresholds.present_all * all_centers
+        + (thresholds.present_failed - thresholds.present_all) * (state.fast.n + GATHER)
+    )
+    cdef Py_ssize_t q, best = -1
+    if state.fast.n > 0 and thresholds.n_failed * all_centers < least:
+        least, best = thresholds.n_failed * all_centers, N_THRESHOLDS
+    for q in range(N_THRESHOLDS):
+        cost = (thresholds.n_failed - thresholds.n_all[q]) * (thresholds.n_fast[q] + GATHER)
+        cost += thresholds.n_all[q] * all_centers
+        if cost < least and thresholds.n_fast[q] * (MIN_SLOW + 1) <= n:
+            least, best = cost, q
+    return best
+
+
+cdef void reconsider(State* state) noexcept nogil:
+    """Choose the centers that are fast from now on, if that is clearly cheaper than the present choice."""
+    cdef const float* shift = state.bounds.center_shift
+    cdef Thresholds thresholds
+    cdef float largest = 0.0
+    cdef Py_ssize_t k, i, best
+    update_max_other_shifts(state)
+    for k in range(state.centers.n):
+        largest = max(largest, shift[k])
+    set_thresholds(state, largest, &thresholds)
+    count_failures(state, largest, &thresholds)
+    best = cheapest(state, &thresholds)
+    if best < 0:
+        return
+    clear_fast_centers(state)
+    if best == N_THRESHOLDS:
+        return
+    for k in range(state.centers.n):
+        if shift[k] > thresholds.max_slow[best]:
+            add_fast_center(state, k)
+    # what holds for all centers holds for those of each group
+    for i in range(state.points.n):
+        state.bounds.lower_bounds_fast[i] = state.bounds.lower_bounds[i]
+
+
+cdef void choose_fast_centers(State* state, Py_ssize_t new_center, Py_ssize_t min_centers) noexcept nogil:
+    """Fast centers for the next sweep, after the centers have moved.
+
+    new_center : the only one opened in this sweep, or -1; among many numbers it is always fast: so lower_bounds
+        need not be reduced; sv_filter_fast reduces lower_bounds_fast
+    min_centers : centers from which others may be fast
+    """
+    cdef bint may_be = state.bounds.valid and state.bounds.lower_bounds_fast != NULL
+    state.fast.has_new = new_center >= 0 and may_be and state.centers.n * state.points.d >= MIN_NUMBERS
+    if may_be and state.centers.n >= (MIN_SLOW + 1 if state.fast.has_new else min_centers):
+        reconsider(state)
+    else:
+        clear_fast_centers(state)
+    if state.fast.has_new and not state.fast.is_fast[new_center]:
+        add_fast_center(state, new_center)
+    update_max_other_shifts(state)
+    if state.fast.n > 0:
+        state.backend.copy_fast(state)
+
+
+# ---- centers that are opened during a sweep --------------------------------------------------------------------------
+
+
+cdef bint is_nearer(const State* state, Py_ssize_t i, Py_ssize_t k, Py_ssize_t other, int thread) noexcept nogil:
+    """Whether point i is nearer to center k than to another one, in exact arithmetic."""
+    cdef double distance, error, other_distance, other_error
+    state.backend.distances(state, i, k, k + 1, &distance, &error)
+    state.backend.distances(state, i, other, other + 1, &other_distance, &other_error)
+    if distance + error < other_distance - other_error:
+        return True
+    if distance - error > other_distance + other_error:
+        return False
+    if error == 0.0 and other_error == 0.0:     # a tie of exact distances
+        return False
+    return state.backend.exact_distance(state, i, k, thread) < state.backend.exact_distance(state, i, other, thread)
+
+
+cdef int nearest_of_new(
+    const State* state, Py_ssize_t i, double cutoff, Py_ssize_t first, Py_ssize_t last, int thread
+) noexcept nogil:
+    """The nearest of centers first..last-1 to point i, exactly."""
+    cdef Batch batch
+    batch.size = 0
+    add_to_batch(&batch, i, -1.0)
+    state.backend.nearest_exactly(state, &batch, &cutoff, first, last, thread)
+    return batch.nearest[0]
+
+
+cdef void compare_batch(
+    State* state, Batch* batch, Py_ssize_t first_new, Py_ssize_t last_new, int thread
+) noexcept nogil:
+    """Compare points with the new centers first_new..last_new-1: labels and bounds."""
+    cdef double square = state.frame.scale * state.frame.scale, upper, assigned, distance
+    cdef Py_ssize_t m, i
+    cdef int label
+    cdef unsigned short at_start = 0
+    state.backend.two_nearest(state, batch, &state.centers.packed, first_new, last_new, thread)
+    for m in range(batch.size):
+        i = batch.points[m]
+        upper = <double> state.bounds.upper_bounds[i] * state.bounds.upper_bounds[i]
+        if batch.assigned[m] >= 0.0:
+            upper = batch.assigned[m] * square * (1.0 + DISTANCE_MARGIN)
+        # the label stays where the nearest new center is surely farther than the assigned one
+        if batch.least[m] - batch.error[m] > upper:
+            reduce_lower_bounds(state, i, lower_bound(batch.least[m] - batch.error[m]))
+            continue
+        # else the nearest new center, exactly, and then whether it is nearer than the assigned one, surely or exactly
+        label = batch.nearest[m]
+        if not batch.second[m] - batch.least[m] > 2.0 * batch.error[m]:
+            label = nearest_of_new(state, i, batch.least[m] + 2.0 * batch.error[m], first_new, last_new, thread)
+        # the distance of the assigned one at least; where it is not known there are no lower bounds
+        assigned = max(0.0, batch.assigned[m]) * square * (1.0 - DISTANCE_MARGIN)
+        if not batch.least[m] + batch.error[m] < assigned:
+            if not is_nearer(state, i, label, state.points.labels[i], thread):
+                reduce_lower_bounds(state, i, lower_bound(batch.least[m] - batch.error[m]))
+                continue
+        # the center that is left becomes one of the others
+        reduce_lower_bounds(state, i, lower_bound(min(assigned, batch.second[m] - batch.error[m])))
+        state.backend.assigned_distances(state, i, &at_start, 1, &label, &distance)
+        state.bounds.upper_bounds[i] = upper_bound(distance, state.frame.scale)
+        state.points.labels[i] = label
+    batch.size = 0
+
+
+cdef void compare_chunk(
+    State* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first_new, const Py_ssize_t* opened_at, int thread
+) noexcept nogil:
+    """Compare points start..stop-1 of one chunk with the new centers that were opened before them."""
+    cdef Batch batch
+    cdef unsigned short listed[CHUNK]   # points that may be nearer to a new center, less start,
+    cdef int assigned[CHUNK]            # their centers,
+    cdef double distances[CHUNK]        # and the squared distances to these, if those between centers are known
+    cdef Py_ssize_t i, q, n_listed = 0, n_new = state.centers.n - first_new, n_before = 0, n_batch = 0
+    cdef bint by_center_distances = knows_center_distances(state)
+    cdef float* upper_bounds = state.bounds.upper_bounds
+    cdef const float* batch_distances = state.bounds.batch_distances
+    cdef int z
+    for i in range(start, stop):
+        z = state.points.labels[i]
+        if opened_at[0] >= i or z >= first_new:
+            continue  # none was opened before it, or it has opened or joined one of the batch itself
+        # 2 u < t, first with the bound at hand, then with that of the distance
+        if by_center_distances and 2.0 * upper_bounds[i] < batch_distances[z]:
+            continue
+        listed[n_listed], assigned[n_listed], distances[n_listed] = <unsigned short> (i - start), z, -1.0
+        n_listed += 1
+    if by_center_distances:
+        state.backend.assigned_distances(state, start, listed, n_listed, assigned, distances)
+    batch.size = 0
+    for q in range(n_listed):
+        i = start + listed[q]
+        if by_center_distances:
+            upper_bounds[i] = upper_bound(distances[q], state.frame.scale)
+            if 2.0 * upper_bounds[i] < batch_distances[assigned[q]]:
+                continue
+        while n_before < n_new and opened_at[n_before] < i:
+            n_before += 1
+        if batch.size > 0 and n_batch != n_before:  # points of a batch are compared with the same centers
+            compare_batch(state, &batch, first_new, first_new + n_batch, thread)
+        n_batch = n_before
+        add_to_batch(&batch, i, distances[q])
+        if batch.size == state.scratch.batch:
+            compare_batch(state, &batch, first_new, first_new + n_batch, thread)
+    if batch.size > 0:
+        compare_batch(state, &batch, first_new, first_new + n_batch, thread)
+
+
+cdef void compare_part(
+    State* state, Py_ssize_t chunk, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first_new,
+    const Py_ssize_t* opened_at, int thread
+) noexcept nogil:
+    """Those of points start..stop-1 that are in a chunk."""
+    compare_chunk(
+        state, max(start, chunk * CHUNK), min(stop, (chunk + 1) * CHUNK), first_new, opened_at, thread
+    )
+
+
+cdef void assign_to_new_centers(
+    State* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first_new, const Py_ssize_t* opened_at, int threads
+) noexcept nogil:
+    """Give points start..stop-1 the labels of centers from first_new on where these are nearer.
+
+    opened_at : the point at which each of these was opened, ascending; it is compared with points after it
+    """
+    cdef Py_ssize_t chunk, first = start // CHUNK, last = (stop + CHUNK - 1) // CHUNK
+    cdef ParallelLoop loop = begin_loop(last - first, threads)
+    if loop.threads == 1:
+        for chunk in range(first, last):
+            compare_part(state, chunk, start, stop, first_new, opened_at, 0)
+    else:
+        for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            compare_part(state, chunk, start, stop, first_new, opened_at, begin_chunk(&loop))
+    end_loop(&loop)
+
+
+cdef void reduce_bounds_of_chunk(State* state, Py_ssize_t chunk, int thread) noexcept nogil:
+    """Lower bounds of a chunk's points: the last center has become one of the others."""
+    cdef Batch batch
+    cdef Py_ssize_t i, m, last = state.centers.n - 1
+    batch.size = 0
+    for i in range(chunk * CHUNK, min(state.points.n, (chunk + 1) * CHUNK)):
+        add_to_batch(&batch, i, -1.0)
+        if batch.size < state.scratch.batch and i + 1 < min(state.points.n, (chunk + 1) * CHUNK):
+            continue
+        state.backend.two_nearest(state, &batch, &state.centers.packed, last, last + 1, thread)
+        for m in range(batch.size):
+            if state.points.labels[batch.points[m]] != last:
+                reduce_lower_bounds(state, batch.points[m], lower_bound(batch.least[m] - batch.error[m]))
+        batch.size = 0
+
+
+cdef void reduce_bounds_to_last(State* state, int threads) noexcept nogil:
+    """Compare all points with the last center, which is new, where distances between centers are not known."""
+    cdef Py_ssize_t chunk, n_chunks = (state.points.n + CHUNK - 1) // CHUNK
+    cdef ParallelLoop loop = begin_loop(n_chunks, threads)
+    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+        reduce_bounds_of_chunk(state, chunk, begin_chunk(&loop))
+    end_loop(&loop)

@@ -4,11 +4,16 @@ from cython.parallel cimport prange
 from libc.stdint cimport uintptr_t
 
 from smallvar._sweeps.dense cimport dense_backend
-from smallvar._sweeps.fast_centers cimport clear_fast_centers
-from smallvar._sweeps.kernels cimport LANES_SINGLE, PANEL
 from smallvar._sweeps.nearest cimport (
-    MIN_FAST_CENTERS, assign_chunk, float64_pays, pack_centers, threads_worth, tiles_of_batch
+    MIN_FAST_CENTERS,
+    assign_chunk,
+    clear_fast_centers,
+    float64_pays,
+    pack_centers,
+    threads_worth,
+    tiles_of_batch,
 )
+from smallvar._sweeps.kernels cimport LANES_SINGLE, PANEL
 from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport is_sparse, poll_signals, rows_of
 from smallvar._sweeps.sparse cimport SPARSE_PAD, sparse_backend

@@ -14,17 +14,6 @@ more than ``most_tried`` features single bits are flipped until none helps.
 from libc.math cimport fabs, sqrt
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.features.solver cimport (
-    add_feature,
-    add_round,
-    compact,
-    independent,
-    least_squares,
-    read_sums,
-    remove,
-    solve,
-    update_all_tables,
-)
 from smallvar._sweeps.features.state cimport (
     DEPENDENT,
     LANES,
@@ -33,12 +22,21 @@ from smallvar._sweeps.features.state cimport (
     FeaturePoints,
     FeatureProblem,
     FeatureState,
+    add_feature,
+    add_round,
     bit,
     bits_of,
     check_interrupt,
+    compact,
+    independent,
+    least_squares,
     old_bits_of,
+    read_sums,
+    remove,
     sf_axpy,
     sf_dot,
+    solve,
+    update_all_tables,
 )
 from smallvar._sweeps.rows cimport read_row, weight_of
 

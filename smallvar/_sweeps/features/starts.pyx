@@ -11,9 +11,17 @@ from libc.stdint cimport uint64_t
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.features.collapsed cimport C_MOST_TRIED, collapsed_sweep, refresh
-from smallvar._sweeps.features.search cimport search
-from smallvar._sweeps.features.seeding cimport draw, fill_up, join, seed, uniform
-from smallvar._sweeps.features.solver cimport add_residual, least_squares, read_sums, recount, remove, update_all_tables
+from smallvar._sweeps.features.sweeps cimport (
+    draw,
+    encode_pass,
+    fill_up,
+    fixed_sweep,
+    free_sweep,
+    join,
+    search,
+    seed,
+    uniform,
+)
 from smallvar._sweeps.features.state cimport (
     COLLAPSED,
     COORDINATE,
@@ -28,25 +36,30 @@ from smallvar._sweeps.features.state cimport (
     FeatureProblem,
     FeatureState,
     Progress,
+    add_residual,
     allocate,
     bit,
     check_interrupt,
     chunk_count,
     copy_state,
     evaluate,
+    least_squares,
     new_memory,
     pack,
     push,
+    read_sums,
+    recount,
     release,
+    remove,
     round_tiles,
     set_energy,
     sf_free,
     threads_for,
     tile_count,
     total,
+    update_all_tables,
     zero_if_rounding,
 )
-from smallvar._sweeps.features.sweeps cimport encode_pass, fixed_sweep, free_sweep
 from smallvar._sweeps.parallel cimport ParallelLoop, atomic_increment, atomic_read, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport rows_of
 from smallvar._sweeps.stopping cimport Stopping, begin_sweeps, record_sweep, should_continue

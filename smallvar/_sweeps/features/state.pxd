@@ -146,7 +146,7 @@ cdef struct GrayCode:           # an order of all 2^k rows, of which each differ
     double* quadratic           # 2^k: z A A' z' after each step; fixed_sweep fills it
 
 
-cdef struct RowSearch:          # for the best rows, see search.pyx
+cdef struct RowSearch:          # for the best rows, see sweeps.pyx
     double alpha                # added to the diagonal of A A'
     double* factor              # capacity x capacity: R
     double* pivots              # capacity: of the features that are not in R yet
@@ -299,7 +299,6 @@ cdef void* new_memory(size_t bytes) except NULL nogil
 cdef void release(FeatureState* state) noexcept nogil
 cdef int allocate(const FeatureProblem* problem, FeatureState* state, Py_ssize_t capacity, int threads) except -1 nogil
 cdef void copy_state(const FeatureProblem* problem, const FeatureState* source, FeatureState* target) noexcept nogil
-cdef int grow(const FeatureProblem* problem, FeatureState* state) except -1 nogil
 cdef int check_interrupt(FeatureState* state, Py_ssize_t work) except -1 nogil
 cdef int push(Progress* progress, double value) except -1 nogil
 cdef void pack(FeaturePoints* points) noexcept nogil
@@ -311,3 +310,21 @@ cdef const double* residuals(
 cdef void residual_of(const FeatureProblem* problem, FeatureState* state, Py_ssize_t i, double* residual) noexcept nogil
 cdef double total(const FeatureProblem* problem, FeatureState* state) noexcept nogil
 cdef double evaluate(const FeatureProblem* problem, FeatureState* state) noexcept nogil
+cdef void add_round(
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t start, Py_ssize_t stop, bint counts_users
+) noexcept nogil
+cdef void read_sums(const FeatureProblem* problem, FeatureState* state) noexcept nogil
+cdef int recount(const FeatureProblem* problem, FeatureState* state, Py_ssize_t n_counted) except -1 nogil
+cdef void update_tables(const FeatureProblem* problem, FeatureState* state, Py_ssize_t k) noexcept nogil
+cdef void update_all_tables(const FeatureProblem* problem, FeatureState* state) noexcept nogil
+cdef int add_feature(const FeatureProblem* problem, FeatureState* state, const double* feature) except -1 nogil
+cdef int add_residual(const FeatureProblem* problem, FeatureState* state, Py_ssize_t i) except -1 nogil
+cdef void compact(const FeatureProblem* problem, FeatureState* state, Py_ssize_t n_kept) noexcept nogil
+cdef void remove(const FeatureProblem* problem, FeatureState* state, Py_ssize_t k) noexcept nogil
+cdef Py_ssize_t independent(
+    const double* zz, Py_ssize_t capacity, Py_ssize_t k, double* factor, Py_ssize_t* kept
+) noexcept nogil
+cdef void solve(
+    const double* factor, Py_ssize_t capacity, Py_ssize_t k, double* y, Py_ssize_t width, Py_ssize_t stride
+) noexcept nogil
+cdef double least_squares(const FeatureProblem* problem, FeatureState* state) noexcept nogil

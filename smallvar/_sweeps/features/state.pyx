@@ -1,11 +1,16 @@
-"""The memory of a start, and its residuals r = x - z A: of tiles, of a point, and the sum of w ||r||^2."""
+"""The memory of a start, its residuals r = x - z A, and its features.
+
+Features are by least squares for given Z, A = (Z'WZ)^-1 Z'WX. Z'WZ, Z'WX and the number of users of each feature are
+kept up by what each row changes. The sums are exact, in bins (see _sums.h), so they depend neither on the order of the
+changes nor on the number of threads.
+"""
 
 from cython.parallel cimport prange
-from libc.math cimport frexp, ldexp
+from libc.math cimport frexp, ldexp, sqrt
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.parallel cimport ParallelLoop, atomic_read, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport point, poll_signals, real_x
+from smallvar._sweeps.rows cimport point, poll_signals, real_x, weight_of
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Memory
@@ -397,3 +402,440 @@ cdef double evaluate(const FeatureProblem* problem, FeatureState* state) noexcep
             evaluate_chunk(problem, state, chunk, begin_chunk(&loop))
     end_loop(&loop)
     return total(problem, state)
+
+
+# ---- sums over the rows of Z, and the features that follow from them -------------------------------------------------
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Sums
+
+
+cdef void cut_weight(const FeatureBins* bins, Py_ssize_t d, double weight, double* pieces) noexcept nogil:
+    """Cut a weight to pieces, one a bin; 1 where there are no weights and Z'WZ counts rows."""
+    cdef Py_ssize_t b
+    cdef double magic
+    if bins.of_zz == 1:
+        pieces[0] = 1.0
+        return
+    for b in range(bins.of_zz):
+        magic = bins.magic[b * (d + 1) + d]
+        pieces[b] = (weight + magic) - magic
+        weight -= pieces[b]
+
+
+cdef void cut_point(
+    const FeatureProblem* problem, Py_ssize_t i, const double* x, FeatureScratch* scratch
+) noexcept nogil:
+    """Cut w and w x of point i to pieces, into scratch. IN x: of its tile, where columns of X are apart."""
+    cdef Py_ssize_t d = problem.points.d, n_bins = problem.bins.of_zx
+    cdef const void* rows = problem.points.rows.x
+    cdef const double* magic = problem.bins.magic
+    cdef double weight = weight_of(&problem.points.rows, i)
+    cut_weight(&problem.bins, d, weight, scratch.weight_pieces)
+    if problem.points.rows.col != 1:
+        sf_cut_d(d, n_bins, weight, x + i % LANES, LANES, magic, scratch.pieces)
+    elif problem.points.rows.single:
+        sf_cut_f(d, n_bins, weight, point(<const float*> rows, &problem.points.rows, i), 1, magic, scratch.pieces)
+    else:
+        sf_cut_d(d, n_bins, weight, point(<const double*> rows, &problem.points.rows, i), 1, magic, scratch.pieces)
+
+
+cdef void add_row(
+    const FeatureProblem* problem, Py_ssize_t size, const unsigned char* old, const unsigned char* new, Py_ssize_t i,
+    const double* x, double* sums, FeatureScratch* scratch
+) noexcept nogil:
+    """Add to sums (zz_bins, users, zx_bins, one after the other) what changes as a row of Z becomes a new one.
+
+    IN old, new: the row, values LANES apart.
+    """
+    cdef Py_ssize_t n_zz = problem.bins.of_zz, width = problem.bins.of_zx * problem.points.d, j, k = 0, b
+    cdef double* users = sums + n_zz * size * size
+    cdef double* zx = users + size
+    cdef double* zz
+    cdef double sign, piece
+    while k < size and old[k * LANES] == new[k * LANES]:
+        k += 1
+    if k == size:
+        return
+    cut_point(problem, i, x, scratch)
+    for k in range(k, size):
+        if old[k * LANES] == new[k * LANES]:
+            continue
+        # the row changes bit by bit: at bit k those before it are new, those after it still old
+        sign = 1.0 if new[k * LANES] else -1.0
+        users[k] += sign
+        for b in range(n_zz):
+            zz = sums + b * size * size
+            piece = sign * scratch.weight_pieces[b]
+            for j in range(k):
+                if new[j * LANES]:
+                    zz[k * size + j] += piece
+            zz[k * size + k] += piece
+            for j in range(k + 1, size):
+                if old[j * LANES]:
+                    zz[j * size + k] += piece
+        sf_axpy(width, sign, scratch.pieces, zx + k * width)
+
+
+cdef void add_chunk(
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t first, Py_ssize_t last, Py_ssize_t length,
+    Py_ssize_t chunk, int thread
+) noexcept nogil:
+    """Compute partial sum ``chunk``: what ``length`` tiles of the round first..last-1 change."""
+    cdef Py_ssize_t tile, i, first_tile = first + chunk * length
+    cdef const double* x
+    cdef const unsigned char* old
+    cdef double* sums = state.sums.partial + chunk * sums_size(problem, state.k)
+    cdef FeatureScratch* scratch = state.scratch + thread
+    for tile in range(first_tile, min(last, first_tile + length)):
+        if not state.round.changed[tile - first]:
+            continue
+        x = tile_of(&problem.points, tile, scratch.x) if problem.points.rows.col != 1 else NULL
+        old = old_bits_of(state, tile - first)
+        for i in range(tile * LANES, min(problem.points.n, (tile + 1) * LANES)):
+            if (state.round.changed[tile - first] >> (i % LANES)) & 1:
+                add_row(problem, state.k, old + i % LANES, bits_of(state, tile) + i % LANES, i, x, sums, scratch)
+
+
+cdef void add_round(
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t start, Py_ssize_t stop, bint counts_users
+) noexcept nogil:
+    """Bring the sums up to date with a round. Whether users are counted, too, or have been, the caller says."""
+    cdef Py_ssize_t first = start // LANES, last = tile_count(stop), k = state.k, capacity = state.capacity, chunk, i, b
+    cdef Py_ssize_t n_zz = problem.bins.of_zz, size = sums_size(problem, k), length
+    # as many partial sums whatever the number of threads, since each has to be cleared and added
+    cdef Py_ssize_t n_chunks = min(<Py_ssize_t> PARTIALS, (last - first) // 64)
+    cdef double* partial
+    cdef ParallelLoop loop
+    n_chunks = max(<Py_ssize_t> 1, min(n_chunks, <Py_ssize_t> SUMS // max(<Py_ssize_t> 1, size)))
+    length = (last - first + n_chunks - 1) // n_chunks
+    memset(state.sums.partial, 0, n_chunks * size * sizeof(double))
+    loop = begin_loop(n_chunks, threads_for(problem, state, last - first))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            add_chunk(problem, state, first, last, length, chunk, 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            add_chunk(problem, state, first, last, length, chunk, begin_chunk(&loop))
+    end_loop(&loop)
+    for chunk in range(n_chunks):
+        partial = state.sums.partial + chunk * size
+        for b in range(n_zz):
+            for i in range(k):
+                sf_axpy(i + 1, 1.0, partial + (b * k + i) * k, state.sums.zz_bins + (b * capacity + i) * capacity)
+        if counts_users:
+            sf_axpy(k, 1.0, partial + n_zz * k * k, state.sums.users)
+        sf_axpy(k * problem.bins.of_zx * problem.points.d, 1.0, partial + n_zz * k * k + k, state.sums.zx_bins)
+
+
+cdef void read_sums(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
+    """Read Z'WZ and Z'WX from their bins, the smallest pieces first."""
+    cdef Py_ssize_t i, j, b, k = state.k, d = problem.points.d, capacity = state.capacity
+    cdef Py_ssize_t n_zz = problem.bins.of_zz, n_zx = problem.bins.of_zx
+    cdef FeatureSums* sums = &state.sums
+    cdef const double* bins
+    cdef double value
+    for i in range(k):
+        for j in range(i + 1):
+            value = sums.zz_bins[((n_zz - 1) * capacity + i) * capacity + j]
+            for b in range(n_zz - 2, -1, -1):
+                value += sums.zz_bins[(b * capacity + i) * capacity + j]
+            sums.zz[i * capacity + j] = sums.zz[j * capacity + i] = value
+        bins = sums.zx_bins + i * n_zx * d
+        memcpy(sums.zx + i * d, bins + (n_zx - 1) * d, d * sizeof(double))
+        for b in range(n_zx - 2, -1, -1):
+            sf_axpy(d, 1.0, bins + b * d, sums.zx + i * d)
+
+
+cdef int recount(const FeatureProblem* problem, FeatureState* state, Py_ssize_t n_counted) except -1 nogil:
+    """Sum up the rows of Z, where the sums of the first ``n_counted`` features are there already."""
+    cdef Py_ssize_t first = 0, last, tile, capacity = state.capacity, length = round_tiles(problem)
+    cdef Py_ssize_t n_tiles = problem.points.n_tiles, n = problem.points.n, d = problem.points.d
+    if n_counted == 0:
+        memset(state.sums.zz_bins, 0, problem.bins.of_zz * capacity * capacity * sizeof(double))
+        memset(state.sums.zx_bins, 0, capacity * problem.bins.of_zx * d * sizeof(double))
+        memset(state.sums.users, 0, capacity * sizeof(double))
+    while first < n_tiles:
+        last = min(n_tiles, first + length)
+        # as if the rows had been zero but for the features counted
+        memset(state.round.old_bits, 0, length * capacity * LANES)
+        for tile in range(first, last):
+            memcpy(old_bits_of(state, tile - first), bits_of(state, tile), n_counted * LANES)
+        memset(state.round.changed, 255, last - first)
+        add_round(problem, state, first * LANES, min(n, last * LANES), True)
+        check_interrupt(state, (last - first) * LANES * d * state.k)
+        first = last
+    return 0
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Features
+
+
+cdef void update_tables(const FeatureProblem* problem, FeatureState* state, Py_ssize_t k) noexcept nogil:
+    """Bring A transposed and A A' up to date with row k of A."""
+    cdef Py_ssize_t i, j, d = problem.points.d, capacity = state.capacity
+    cdef Features* features = &state.features
+    cdef double dot
+    for j in range(d):
+        features.transposed[j * capacity + k] = features.rows[k * d + j]
+    for i in range(state.k):
+        dot = sf_dot(d, features.rows + k * d, features.rows + i * d)
+        features.gram[k * capacity + i] = dot
+        features.gram[i * capacity + k] = dot
+
+
+cdef void update_all_tables(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
+    """Bring A transposed and A A' up to date with all rows of A."""
+    cdef Py_ssize_t i, j, k, d = problem.points.d, capacity = state.capacity
+    cdef Features* features = &state.features
+    for k in range(state.k):
+        for j in range(d):
+            features.transposed[j * capacity + k] = features.rows[k * d + j]
+        for i in range(k + 1):
+            features.gram[k * capacity + i] = sf_dot(d, features.rows + k * d, features.rows + i * d)
+            features.gram[i * capacity + k] = features.gram[k * capacity + i]
+
+
+cdef void append(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
+    """Make the row of A behind those there are a feature, without users."""
+    cdef Py_ssize_t i, b, k = state.k, capacity = state.capacity, width = problem.bins.of_zx * problem.points.d
+    cdef double* zz
+    state.k += 1
+    state.features.removed[k] = False
+    update_tables(problem, state, k)
+    state.sums.users[k] = 0.0
+    for b in range(problem.bins.of_zz):
+        zz = state.sums.zz_bins + b * capacity * capacity
+        for i in range(state.k):
+            zz[k * capacity + i] = 0.0
+            zz[i * capacity + k] = 0.0
+    memset(state.sums.zx_bins + k * width, 0, width * sizeof(double))
+
+
+cdef int add_feature(const FeatureProblem* problem, FeatureState* state, const double* feature) except -1 nogil:
+    """Add a feature that no point uses yet. IN feature: d, outside of the state's memory; NULL: zero."""
+    cdef Py_ssize_t d = problem.points.d
+    if state.k == state.capacity:
+        grow(problem, state)
+    if feature == NULL:
+        memset(state.features.rows + state.k * d, 0, d * sizeof(double))
+    else:
+        memcpy(state.features.rows + state.k * d, feature, d * sizeof(double))
+    append(problem, state)
+    return 0
+
+
+cdef int add_residual(const FeatureProblem* problem, FeatureState* state, Py_ssize_t i) except -1 nogil:
+    """Add a feature equal to the residual of point i, which no point uses yet."""
+    if state.k == state.capacity:
+        grow(problem, state)
+    residual_of(problem, state, i, state.features.rows + state.k * problem.points.d)
+    append(problem, state)
+    return 0
+
+
+cdef void compact_chunk(FeatureState* state, Py_ssize_t n_kept, Py_ssize_t n_tiles, Py_ssize_t chunk) noexcept nogil:
+    cdef Py_ssize_t tile, i
+    cdef unsigned char* bits
+    for tile in range(chunk * FEATURE_CHUNK, min(n_tiles, (chunk + 1) * FEATURE_CHUNK)):
+        bits = bits_of(state, tile)
+        for i in range(n_kept):
+            memcpy(bits + i * LANES, bits + state.solver.kept[i] * LANES, LANES)
+        memset(bits + n_kept * LANES, 0, (state.k - n_kept) * LANES)
+
+
+cdef void compact_bits(const FeatureProblem* problem, FeatureState* state, Py_ssize_t n_kept) noexcept nogil:
+    """Keep the columns kept[:n_kept] of Z."""
+    cdef Py_ssize_t n_tiles = problem.points.n_tiles, n_chunks = chunk_count(n_tiles), chunk
+    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, n_tiles))
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            compact_chunk(state, n_kept, n_tiles, chunk)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            begin_chunk(&loop)
+            compact_chunk(state, n_kept, n_tiles, chunk)
+    end_loop(&loop)
+
+
+cdef void compact(const FeatureProblem* problem, FeatureState* state, Py_ssize_t n_kept) noexcept nogil:
+    """Keep the features kept[:n_kept], whose numbers ascend, so that nothing is overwritten that is still needed."""
+    cdef Py_ssize_t i, j, b, d = problem.points.d, capacity = state.capacity, width = problem.bins.of_zx * d
+    cdef Features* features = &state.features
+    cdef FeatureSums* sums = &state.sums
+    cdef double* zz
+    cdef const Py_ssize_t* kept = state.solver.kept
+    compact_bits(problem, state, n_kept)
+    for i in range(n_kept):
+        if kept[i] != i:
+            memcpy(features.rows + i * d, features.rows + kept[i] * d, d * sizeof(double))
+            memcpy(sums.zx_bins + i * width, sums.zx_bins + kept[i] * width, width * sizeof(double))
+        sums.users[i] = sums.users[kept[i]]
+        for j in range(n_kept):
+            features.gram[i * capacity + j] = features.gram[kept[i] * capacity + kept[j]]
+        for b in range(problem.bins.of_zz):
+            zz = sums.zz_bins + b * capacity * capacity
+            for j in range(i + 1):
+                zz[i * capacity + j] = zz[kept[i] * capacity + kept[j]]
+    for j in range(d):
+        for i in range(n_kept):
+            features.transposed[j * capacity + i] = features.transposed[j * capacity + kept[i]]
+    state.k = n_kept
+
+
+cdef void remove(const FeatureProblem* problem, FeatureState* state, Py_ssize_t k) noexcept nogil:
+    """Remove feature k."""
+    cdef Py_ssize_t i, n_kept = 0
+    for i in range(state.k):
+        if i != k:
+            state.solver.kept[n_kept] = i
+            n_kept += 1
+    compact(problem, state, n_kept)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Least squares
+
+
+cdef Py_ssize_t independent(
+    const double* zz, Py_ssize_t capacity, Py_ssize_t k, double* factor, Py_ssize_t* kept
+) noexcept nogil:
+    """Cholesky factor of Z'WZ over the columns that do not depend on earlier ones; returns how many.
+
+    IN zz: k x capacity.  OUT factor: lower triangle, rows and columns those kept; kept: k, those, then the others.
+    """
+    cdef Py_ssize_t i, j, c, rank = 0, n_others = 0
+    cdef double value
+    for c in range(k):
+        for i in range(rank):  # the row of column c
+            value = zz[c * capacity + kept[i]]
+            for j in range(i):
+                value -= factor[rank * capacity + j] * factor[i * capacity + j]
+            factor[rank * capacity + i] = value / factor[i * capacity + i]
+        # what the columns kept so far leave of the square of column c
+        value = zz[c * capacity + c]
+        for j in range(rank):
+            value -= factor[rank * capacity + j] * factor[rank * capacity + j]
+        if value > DEPENDENT * zz[c * capacity + c]:
+            factor[rank * capacity + rank] = sqrt(value)
+            kept[rank] = c
+            rank += 1
+    for c in range(k):
+        i = 0
+        while i < rank and kept[i] != c:
+            i += 1
+        if i == rank:
+            kept[rank + n_others] = c
+            n_others += 1
+    return rank
+
+
+cdef void solve(
+    const double* factor, Py_ssize_t capacity, Py_ssize_t k, double* y, Py_ssize_t width, Py_ssize_t stride
+) noexcept nogil:
+    """Solve L L' s = y for the Cholesky factor L. INOUT y: k x width, rows stride apart; becomes s."""
+    cdef Py_ssize_t i, j
+    for i in range(k):
+        for j in range(i):
+            sf_axpy(width, -factor[i * capacity + j], y + j * stride, y + i * stride)
+        scale(width, 1.0 / factor[i * capacity + i], y + i * stride)
+    for i in range(k - 1, -1, -1):
+        for j in range(i + 1, k):
+            sf_axpy(width, -factor[j * capacity + i], y + j * stride, y + i * stride)
+        scale(width, 1.0 / factor[i * capacity + i], y + i * stride)
+
+
+cdef inline void scale(Py_ssize_t d, double factor, double* y) noexcept nogil:
+    cdef Py_ssize_t j
+    for j in range(d):
+        y[j] *= factor
+
+
+cdef void least_norm(FeatureState* state, Py_ssize_t k, Py_ssize_t rank, Py_ssize_t d) noexcept nogil:
+    """Compute the least squares solution of least norm, A = C' (C C')^-1 A_S.
+
+    Z = Z_S C for the independent columns S (kept[:rank]): those of C are the identity, the others M_SS^-1 M_S,rest with
+    M = Z'WZ.  INOUT solver.solution: A_S in its first rows, then A.
+    """
+    cdef Py_ssize_t capacity = state.capacity, n_rest = k - rank, i, j, m
+    cdef Solver* solver = &state.solver
+    cdef double* c = solver.dependent  # rank x n_rest: the columns of C behind the identity
+    cdef double* factor = solver.dependent_factor
+    cdef double value
+    for i in range(rank):
+        for j in range(n_rest):
+            c[i * n_rest + j] = state.sums.zz[solver.kept[i] * capacity + solver.kept[rank + j]]
+    solve(solver.factor, capacity, rank, c, n_rest, n_rest)
+    for i in range(rank):
+        for j in range(i + 1):
+            factor[i * capacity + j] = (i == j) + sf_dot(n_rest, c + i * n_rest, c + j * n_rest)
+    for i in range(rank):  # the Cholesky factor of C C', which exists: C C' is the identity plus a square
+        for j in range(i + 1):
+            value = factor[i * capacity + j]
+            for m in range(j):
+                value -= factor[i * capacity + m] * factor[j * capacity + m]
+            factor[i * capacity + j] = sqrt(value) if i == j else value / factor[j * capacity + j]
+    solve(factor, capacity, rank, solver.solution, d, d)
+    for j in range(n_rest):
+        memset(solver.solution + (rank + j) * d, 0, d * sizeof(double))
+        for i in range(rank):
+            sf_axpy(d, c[i * n_rest + j], solver.solution + i * d, solver.solution + (rank + j) * d)
+
+
+cdef double replace_features(const FeatureProblem* problem, FeatureState* state, Py_ssize_t count) noexcept nogil:
+    """Make the rows kept[:count] of A the solutions and the others zero; returns by how much the squared error falls.
+
+    That is tr D' Z'WZ D, D = A - (A before), since A is least squares for Z.
+    """
+    cdef Py_ssize_t k = state.k, d = problem.points.d, i, j
+    cdef double* rows = state.features.rows
+    cdef const double* solution = state.solver.solution
+    cdef const Py_ssize_t* kept = state.solver.kept
+    cdef double decrease = 0.0, product
+    for i in range(k):  # D takes the place of A for the quadratic form
+        scale(d, -1.0, rows + i * d)
+    for i in range(count):
+        sf_axpy(d, 1.0, solution + i * d, rows + kept[i] * d)
+    for i in range(k):
+        for j in range(i + 1):
+            product = state.sums.zz[i * state.capacity + j]
+            if product != 0.0:
+                decrease += (1.0 if i == j else 2.0) * product * sf_dot(d, rows + i * d, rows + j * d)
+    memset(rows, 0, k * d * sizeof(double))
+    for i in range(count):
+        memcpy(rows + kept[i] * d, solution + i * d, d * sizeof(double))
+    return decrease
+
+
+cdef double least_squares(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
+    """Set A to least squares for Z; returns by how much the squared error falls. MB13, after eq. 6.
+
+    Columns that depend on earlier ones or have A_k = 0 are dropped, unless K is fixed.
+    """
+    cdef Py_ssize_t k = state.k, d = problem.points.d, i, c, rank, n_kept = 0
+    cdef Solver* solver = &state.solver
+    cdef double decrease
+    cdef double* feature
+    read_sums(problem, state)
+    rank = independent(state.sums.zz, state.capacity, k, solver.factor, solver.kept)
+    for i in range(rank):
+        memcpy(solver.solution + i * d, state.sums.zx + solver.kept[i] * d, d * sizeof(double))
+    solve(solver.factor, state.capacity, rank, solver.solution, d, d)
+    if problem.fixed and rank < k:
+        least_norm(state, k, rank, d)
+    decrease = replace_features(problem, state, k if problem.fixed else rank)
+    if not problem.fixed:
+        for i in range(rank):
+            c = solver.kept[i]
+            feature = state.features.rows + c * d
+            if state.sums.zz[c * state.capacity + c] * sf_dot(d, feature, feature) > ZERO_SQUARE * problem.energy:
+                solver.kept[n_kept] = c
+                n_kept += 1
+        if n_kept < k:
+            state.progress.n_removed += k - n_kept
+            compact(problem, state, n_kept)
+    update_all_tables(problem, state)
+    state.progress.solved = True
+    return decrease
