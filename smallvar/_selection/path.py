@@ -151,7 +151,7 @@ def _choose_by_boundaries(path, sample, most, transform, family):
     """Choose the number of clusters of a path again by the evidence of boundaries."""
     if hasattr(family, "boundaries"):
         support_at = family.boundaries(path, sample).support_at
-        path.choose(*number_by_support(path, support_at, may_be_one=True))
+        path.choose(*number_by_support(path, support_at, family.may_be_one))
         return
     plain, labels_at = sample.plain, partial(_labels, path, sample)
     rows, step = (plain.X, plain.weight, transform), getattr(sample.criterion, "step", None)
