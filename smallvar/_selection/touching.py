@@ -86,7 +86,7 @@ def evidence_of_two(X, weight, labels, transform, step=None):
     """
     steps = [None] if step is None or not step.any() else [None, step]
     found = [boundary_between(X, weight, labels, 0, 1, step=h) for h in steps]
-    if transform is not None and transform.columns:
+    if transform.columns:
         found.append(boundary_between(transform(X)[0], weight, labels, 0, 1))
     return min(b.evidence / b.dispersion if b.evidence > 0.0 else b.evidence for b in found)
 
@@ -96,11 +96,11 @@ def number_by_boundaries(path, most, labels_at, X, weight, transform, step=None)
 
     ``labels_at`` returns labels of the rows X for a number on the path; ``most`` is the largest
     number allowed, None: any; ``transform`` is None for directions, whose density knows no skewed
-    bodies.
+    bodies, but cuts single clusters rather than overlooking two.
     """
     best, p = path.best, path.confidence
     if best == 1:
-        if 2 not in path.counts or most == 1:
+        if 2 not in path.counts or most == 1 or transform is None:
             return 1, p
         T = evidence_of_two(X, weight, labels_at(2), transform, step)
         prior = float(np.log(1.0 / np.clip(p, *PRIORS) - 1.0))
