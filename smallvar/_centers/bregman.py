@@ -66,8 +66,7 @@ class DivergenceProblem(RowsProblem):
     """Rows clustered by a divergence; ``active`` are those of positive weight, None for all."""
 
     def __init__(self, fit, rule, X, weight, active, reference, n_threads):
-        # the criterion is the likelihood of the family, which transformed columns would leave
-        super().__init__(fit, X, weight, n_threads, family=Family(rule), transforms=False)
+        super().__init__(fit, X, weight, n_threads, family=Family(rule))
         self.rule, self.active, self.reference = rule, active, reference
         if fit.init is not None:  # off the border, as seeds of a path are
             self.options["init"] = rule.off_border(fit.init, reference.m0)

@@ -203,7 +203,7 @@ class DivergenceBoundaries(CostBoundaries):
         X, weight = sample.descent.X, sample.descent.weight
         super().__init__(len(X), weight)
         self.rule, self.path, self.X = rule, path, X[self.some].astype(np.float64)
-        ranges = np.ptp(self.X, axis=0)
+        self.mean, ranges = np.average(self.X, axis=0, weights=self.weight), np.ptp(self.X, axis=0)
         self.step = np.sqrt(12.0 * recorded(self.X, self.weight).variance) / np.maximum(
             ranges, TINY
         )
@@ -219,8 +219,7 @@ class DivergenceBoundaries(CostBoundaries):
     def means(self, used, labels, k):
         """Means of the rows in a mask and one more, the mean of all: no center is on the border."""
         members = (labels == np.arange(k)[:, None]) * (self.weight * used)
-        mean = np.average(self.X, axis=0, weights=self.weight)
-        return (members @ self.X + mean) / (members.sum(axis=1, keepdims=True) + 1.0)
+        return (members @ self.X + self.mean) / (members.sum(axis=1, keepdims=True) + 1.0)
 
     def cell_costs(self, rows, centers):
         """What each cell of some rows costs, at a center for each."""

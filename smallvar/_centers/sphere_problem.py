@@ -18,7 +18,7 @@ from smallvar._selection.sphere import directions
 ERROR_SHARE = 0.5  # of a squared distance: 1 - cos is half of it
 BLOCK_NUMBERS = 1 << 18  # entries of the rows that are compared with all centers at a time
 # of paths; rows of the first pass: wide clusters are worth a center from some 20 rows on
-PATH_OPTIONS = {"coarse_rows": 20_000, "transforms": False, "family": directions}
+PATH_OPTIONS = {"coarse_rows": 20_000, "family": directions}
 
 
 def first_row(X, weight, order=None):

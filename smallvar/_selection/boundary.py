@@ -61,14 +61,23 @@ def boundary_along(t, weight, length=0.0):
 
     ``weight`` is that of each row; places are anywhere within a step of this ``length``.
     """
-    if length > 0.0:
-        t = (t[:, np.newaxis] + length * ((np.arange(PARTS) + 0.5) / PARTS - 0.5)).ravel()
-        weight = np.repeat(weight, PARTS) / PARTS
-    edges, counts = histogram_of(t, weight)
+    edges, counts = histogram_of(*spread_over_steps(t, weight, length))
     if edges is None:
         return NOTHING
     evidence, dispersion, *_ = compare_densities(counts[np.newaxis])
     return Boundary(float(evidence[0]), float(dispersion[0]), edges, counts)
+
+
+def spread_over_steps(t, weight, length):
+    """Places and weights of PARTS of each row, evenly over a step of this length around its place.
+
+    ``length`` is a number, or that of each row; without steps rows stay as they are.
+    """
+    if not np.any(length):
+        return t, weight
+    parts = (np.arange(PARTS) + 0.5) / PARTS - 0.5
+    places = t[:, np.newaxis] + np.reshape(length, (-1, 1)) * parts
+    return places.ravel(), np.repeat(weight, PARTS) / PARTS
 
 
 def compare_densities(counts, n_threads=1):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from smallvar._selection.boundaries import pairs_that_touch
-from smallvar._selection.boundary import NOTHING, PARTS, boundary_along
+from smallvar._selection.boundary import NOTHING, boundary_along, spread_over_steps
 from smallvar._selection.columns import COLUMN_ROWS
 from smallvar._selection.touching import support_of
 
@@ -11,7 +11,6 @@ FOLDS = 8
 # of what tells two clusters apart: rows with less in the cells that they have are left out
 LEAST_TOLD, TINY = 0.5, 1e-300
 QUARTILES = 0.25, 0.75  # of the rows on one side of a boundary
-PLACES_IN_STEP = (np.arange(PARTS) + 0.5) / PARTS - 0.5  # places within a step
 
 
 class CostBoundaries:
@@ -76,10 +75,9 @@ class CostBoundaries:
             return NOTHING
         middle = there @ (mean[0] + mean[1]) / 2.0
         length = np.linalg.norm(self.step * np.ptp(gains, axis=0))
-        within = length * PLACES_IN_STEP if length > 0.0 else np.zeros(1)
-        places = ((gains.sum(axis=1) - middle)[kept, np.newaxis] + within) / told[kept, np.newaxis]
-        weight = np.repeat(weight[kept] / len(within), len(within))
-        return boundary_along(_alike(places.ravel()), weight)
+        places = (gains.sum(axis=1) - middle)[kept] / told[kept]
+        places, weight = spread_over_steps(places, weight[kept], length / told[kept])
+        return boundary_along(_alike(places), weight)
 
 
 def _alike(t):

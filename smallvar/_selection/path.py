@@ -36,7 +36,7 @@ from smallvar._selection.search import (
     is_sure,
     judge,
 )
-from smallvar._selection.touching import number_by_boundaries, number_by_support
+from smallvar._selection.touching import number_by_boundaries, number_by_support, support
 
 # of the error of a single cluster: columns that make up less of it hide no clusters
 NOISE_SHARE = 1 / 2
@@ -89,7 +89,8 @@ def find_path(
     - ``family``: makes the criterion and the descent: ``squared_euclidean`` or that of divergences.
     - ``in_metric``: if the best path is in another metric, the fixed points and all of the path are
       in that metric, too.
-    - ``transforms``: one-sided columns are transformed where that describes the rows better.
+    - ``transforms``: one-sided columns are transformed where that describes the rows better, for
+      squared distances.
     - ``select``: all clusters have the same mean in some columns where that describes the rows
       better.
     - ``gaps``: the evidence of boundaries may change the number.
@@ -149,13 +150,19 @@ def _labels(path, sample, k):
 
 def _choose_by_boundaries(path, sample, most, transform, family):
     """Choose the number of clusters of a path again by the evidence of boundaries."""
-    if hasattr(family, "boundaries"):
+    rows, labels_at = (sample.plain.X, sample.plain.weight), partial(_labels, path, sample)
+    if transform is not None:
+        step = sample.criterion.step
+        path.choose(*number_by_boundaries(path, most, labels_at, *rows, transform, step))
+    elif hasattr(family, "boundaries"):
         support_at = family.boundaries(path, sample).support_at
         path.choose(*number_by_support(path, support_at, family.may_be_one))
-        return
-    plain, labels_at = sample.plain, partial(_labels, path, sample)
-    rows, step = (plain.X, plain.weight, transform), getattr(sample.criterion, "step", None)
-    path.choose(*number_by_boundaries(path, most, labels_at, *rows, step))
+    else:  # the density of directions knows no skewed bodies
+
+        def support_at(k, least=0.0):
+            return support(*rows, labels_at(k), k, least=least, facing=True)
+
+        path.choose(*number_by_support(path, support_at, may_be_one=True))
 
 
 def _wide(path, sample):

@@ -272,12 +272,8 @@ class Sample:
 
         They are as many, or the ``number`` that is given: others open at the farthest rows.
         """
-        number, left, plain, sweep = (
-            number or len(centers),
-            LAST_SWEEPS,
-            self.plain,
-            self.plain.sweep,
-        )
+        plain, sweep = self.plain, self.plain.sweep
+        number, left = number or len(centers), LAST_SWEEPS
         sweep.start(np.ascontiguousarray(centers))
         if sweep.k < number:
             sweep.assign()

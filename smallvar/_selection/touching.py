@@ -95,12 +95,11 @@ def number_by_boundaries(path, most, labels_at, X, weight, transform, step=None)
     """The number of clusters and the confidence in it, of a path that is not sure of its number.
 
     ``labels_at`` returns labels of the rows X for a number on the path; ``most`` is the largest
-    number allowed, None: any; ``transform`` is None for directions, whose density knows no skewed
-    bodies, but cuts single clusters rather than overlooking two.
+    number allowed, None: any.
     """
     best, p = path.best, path.confidence
     if best == 1:
-        if 2 not in path.counts or most == 1 or transform is None:
+        if 2 not in path.counts or most == 1:
             return 1, p
         T = evidence_of_two(X, weight, labels_at(2), transform, step)
         prior = float(np.log(1.0 / np.clip(p, *PRIORS) - 1.0))
@@ -112,13 +111,13 @@ def number_by_boundaries(path, most, labels_at, X, weight, transform, step=None)
         return 1, min(one, CLEAR_CONFIDENCE)
 
     def support_at(k, least=0.0):
-        return support(X, weight, labels_at(k), k, step, least, facing=transform is None)
+        return support(X, weight, labels_at(k), k, step, least)
 
-    return number_by_support(path, support_at, may_be_one=transform is None)
+    return number_by_support(path, support_at)
 
 
 def number_by_support(path, support_at, may_be_one=False):
-    """The number of clusters and the confidence in it, of a path whose number is not 1.
+    """The number of clusters and the confidence in it, by the support of several.
 
     ``support_at(k, least)`` is the support of k clusters of the path. The number may become 1 where
     the criterion knows no skewed bodies, or takes columns to be independent within clusters, so

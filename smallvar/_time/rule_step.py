@@ -25,7 +25,7 @@ class Rule:
         self.name, self.divergence = name, DIVERGENCES.get(name)
         self.path_options, self.top = PATH_OPTIONS, np.inf
         if self.divergence is not None:
-            self.path_options = {"family": Family(self.divergence), "transforms": False}
+            self.path_options = {"family": Family(self.divergence)}
             self.top = self.divergence.high
 
     def checked(self, X, n_threads):
