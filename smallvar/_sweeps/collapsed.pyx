@@ -60,7 +60,7 @@ cdef class CollapsedSweep(DPSweep):
 
         Returns the points that moved and the clusters opened; ``move_centers`` ends the sweep.
         """
-        cdef State* state = &self.state
+        cdef State* state = self.state
         cdef Py_ssize_t i, best, n_used, moved = 0, opened = 0
         cdef double[::1] row = np.empty(state.points.d)
         cdef bint alone, may_open
@@ -97,7 +97,7 @@ cdef class CollapsedSweep(DPSweep):
 
         lam : what a new cluster costs;  alone : whether the point is the only one in its cluster;  row : d, scratch
         """
-        cdef const State* state = &self.state
+        cdef const State* state = self.state
         cdef Py_ssize_t k, j, n = state.centers.n, label = state.points.labels[i], best = 0
         cdef double w = weight_of(&state.points.rows, i), least = lam, square = 0.0, allowance
         for j in range(state.points.d):

@@ -11,10 +11,8 @@ that returns a bint returns whether there was memory.
 
 from libc.limits cimport INT_MAX
 from libc.math cimport HUGE_VAL, INFINITY, fabs, frexp, ldexp
-from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.dense cimport dense_backend
 from smallvar._sweeps.dpmeans cimport (
     NEW_CENTERS,
     Listed,
@@ -26,28 +24,23 @@ from smallvar._sweeps.dpmeans cimport (
     open_batch,
     penalty_limit,
 )
-from smallvar._sweeps.kernels cimport LANES_SINGLE, PANEL
 from smallvar._sweeps.means cimport (
     add_chunk,
     add_squares_of_chunk,
     center_of,
+    count_moves,
     drop_empty_centers,
     follow_centers,
-    shift_center,
-    update_half_distances,
+    shift_centers,
 )
 from smallvar._sweeps.memory cimport Memory, free_all, overflows, take, widen
-from smallvar._sweeps.nearest cimport (
-    MIN_FAST_CENTERS,
-    assign_chunk,
-    choose_fast_centers,
-    float64_pays,
-    pack_centers,
-    tiles_of_batch,
-)
+from smallvar._sweeps.nearest cimport float64_pays
+from smallvar._sweeps.nearest_sweep cimport Sweep, assign_chunks, begin_sweep, reserve, set_centers, use_float64
 from smallvar._sweeps.ranges cimport chunks_of, count_small_of_chunk, range_of_values
 from smallvar._sweeps.rows cimport Rows, point, real_x
-from smallvar._sweeps.state cimport BIG, CHUNK, Centers, ChunkResults, State, record_move, squared_distance
+from smallvar._sweeps.state cimport (
+    BIG, CHUNK, Centers, ChunkResults, State, record_move, squared_distance
+)
 from smallvar._sweeps.stopping cimport Stopping, begin_sweeps, record_sweep, should_continue
 from smallvar._sweeps.sums cimport (
     ACCUMULATOR_DIGITS,
@@ -75,29 +68,6 @@ from smallvar._sweeps.tolerances cimport (
     C_SMALLEST_REACH,
     C_SMALLEST_WEIGHT,
 )
-
-cdef enum:                  # the blocks: what they hold for each center
-    COORDINATES = 0
-    TABLES = 1              # seven of them
-    INDICES = 8
-    IS_FAST = 9
-    REMAP = 10
-    VALUES = 11
-    NORMS = 12
-    FAST_VALUES = 13
-    FAST_NORMS = 14
-    BLOCKS = 15
-    LINE = 64               # bytes of a cache line, at which packed centers and scratch memory begin
-
-
-cdef struct DirectSweep:
-    State state
-    Memory* memory          # the caller's
-    Py_ssize_t capacity     # centers that there is memory for
-    void* blocks[BLOCKS]    # of memory that grows with the number of centers
-    int* remap              # capacity: new number of each cluster, -1: dropped
-    Py_ssize_t step         # points of a stretch, see next_step
-
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
@@ -267,16 +237,7 @@ cdef int reserve_sums(DirectTable* table, Py_ssize_t k) noexcept nogil:
     return OK
 
 
-# ---- the sweep -------------------------------------------------------------------------------------------------------
-
-
-cdef inline void* aligned(void* block) noexcept nogil:
-    """The first cache line of a block that has LINE bytes more than are needed."""
-    return <void*> ((<uintptr_t> block + LINE - 1) // LINE * LINE)
-
-
-cdef inline Py_ssize_t chunks(const DirectSweep* sweep) noexcept nogil:
-    return (sweep.state.points.n + CHUNK - 1) // CHUNK
+# ---- passes ----------------------------------------------------------------------------------------------------------
 
 
 cdef double scale_of(double reach) noexcept nogil:
@@ -286,144 +247,20 @@ cdef double scale_of(double reach) noexcept nogil:
     return ldexp(1.0, (fraction == 0.5) - exponent) if reach > 0.0 else 1.0
 
 
-cdef bint begin_sweep(
-    DirectSweep* sweep, Memory* memory, const Rows* rows, int* labels, const double* origin, double reach,
-    double rounding, bint bounds
-) noexcept nogil:
-    """Set up a sweep over rows that lie within ``reach`` of the origin in each column, with their labels."""
-    cdef State* state = &sweep.state
-    cdef Py_ssize_t i, tile_bytes = LANES_SINGLE * <Py_ssize_t> sizeof(float) * rows.d
-    cdef Py_ssize_t tiles = tiles_of_batch(rows.d)
-    memset(sweep, 0, sizeof(sweep[0]))
-    sweep.memory, sweep.step = memory, 4 * CHUNK
-    state.points.rows, state.points.n, state.points.d, state.points.labels = rows[0], rows.n, rows.d, labels
-    state.frame.origin, state.frame.scale, state.frame.rounding = origin, scale_of(reach), rounding
-    state.backend, state.centers.single, state.penalty.limit = dense_backend(), True, BIG
-    state.scratch.size, state.scratch.batch = tile_bytes * tiles + LINE, LANES_SINGLE * tiles
-    state.scratch.memory = <char*> take(memory, 1, state.scratch.size + LINE, 1)
-    if state.scratch.memory == NULL or not allocate_results(sweep):
-        return False
-    state.scratch.memory = <char*> aligned(state.scratch.memory)
-    if bounds:
-        state.bounds.upper_bounds = <float*> take(memory, 3, rows.n, sizeof(float))
-        if state.bounds.upper_bounds == NULL:
-            return False
-        state.bounds.lower_bounds = state.bounds.upper_bounds + rows.n
-        state.bounds.lower_bounds_fast = state.bounds.upper_bounds + 2 * rows.n
-        for i in range(3 * rows.n):
-            state.bounds.upper_bounds[i] = BIG
-    return True
-
-
-cdef bint allocate_results(DirectSweep* sweep) noexcept nogil:
-    """Memory for what each chunk finds."""
-    cdef ChunkResults* results = &sweep.state.results
-    cdef Py_ssize_t n = chunks(sweep)
-    cdef int* ints = <int*> take(sweep.memory, 3, n, sizeof(int))
-    cdef Py_ssize_t* sizes = <Py_ssize_t*> take(sweep.memory, 2, n, sizeof(Py_ssize_t))
-    cdef unsigned short* offsets = <unsigned short*> take(sweep.memory, 2 * n, CHUNK, sizeof(short))
-    results.farthest_distance = <double*> take(sweep.memory, 1, n, sizeof(double))
-    results.moved_from = <int*> take(sweep.memory, n, CHUNK, sizeof(int))
-    if (ints == NULL or sizes == NULL or offsets == NULL or results.farthest_distance == NULL
-            or results.moved_from == NULL):
-        return False
-    results.n_moved, results.n_exceeding, results.n_ambiguous = ints, ints + n, ints + 2 * n
-    results.farthest, results.n_approximate = sizes, sizes + n
-    results.moved, results.exceeding = offsets, offsets + n * CHUNK
-    return True
-
-
-cdef Py_ssize_t bytes_of(Py_ssize_t block, Py_ssize_t d) noexcept nogil:
-    """Bytes of a block for each center."""
-    if block == COORDINATES or block == VALUES or block == FAST_VALUES:
-        return 8 * d
-    if block == NORMS or block == FAST_NORMS:
-        return 8
-    return 1 if block == IS_FAST else 4
-
-
-cdef bint reserve(DirectSweep* sweep, Py_ssize_t capacity) noexcept nogil:
-    """Make memory for so many centers; those that are there stay."""
-    cdef State* state = &sweep.state
-    cdef Py_ssize_t m, k, size, old = sweep.capacity, d = state.points.d
-    cdef float* table
-    if capacity <= old:
-        return True
-    capacity = (capacity // PANEL + 2) * PANEL  # full panels, as dense.pyx packs centers, and some to spare
-    if overflows(capacity, d + 1):
-        return False
-    for m in range(BLOCKS):
-        size = bytes_of(m, d)
-        if not widen(sweep.memory, &sweep.blocks[m], 1, old * size, capacity * size + LINE, 1):
-            return False
-        if TABLES <= m < INDICES:
-            # nothing is known of centers to come: no bound that is made of these excludes one
-            table = <float*> sweep.blocks[m]
-            for k in range(old, capacity):
-                table[k] = BIG
-    sweep.capacity, sweep.remap = capacity, <int*> sweep.blocks[REMAP]
-    state.centers.coordinates = <double*> sweep.blocks[COORDINATES]
-    state.bounds.center_shift = <float*> sweep.blocks[TABLES]
-    state.bounds.max_other_shift = <float*> sweep.blocks[TABLES + 1]
-    state.bounds.max_other_shift_fast = <float*> sweep.blocks[TABLES + 2]
-    state.bounds.center_half_distances = <float*> sweep.blocks[TABLES + 3]
-    state.bounds.new_center_half_distances = <float*> sweep.blocks[TABLES + 4]
-    state.bounds.last_new_center_distances = <float*> sweep.blocks[TABLES + 5]
-    state.bounds.batch_distances = <float*> sweep.blocks[TABLES + 6]
-    state.fast.indices = <int*> sweep.blocks[INDICES]
-    state.fast.is_fast = <unsigned char*> sweep.blocks[IS_FAST]
-    state.centers.packed.values = aligned(sweep.blocks[VALUES])
-    state.centers.packed.norms = aligned(sweep.blocks[NORMS])
-    state.fast.packed.values = aligned(sweep.blocks[FAST_VALUES])
-    state.fast.packed.norms = aligned(sweep.blocks[FAST_NORMS])
-    state.centers.packed.stride = state.fast.packed.stride = capacity
-    pack_all(sweep)
-    return True
-
-
-cdef void pack_all(DirectSweep* sweep) noexcept nogil:
-    """Pack all centers anew, and the fast ones."""
-    pack_centers(&sweep.state, 0, 1)
-    if sweep.state.fast.n > 0:
-        sweep.state.backend.copy_fast(&sweep.state)
-
-
-cdef bint set_centers(DirectSweep* sweep, const double* centers, Py_ssize_t k) noexcept nogil:
-    """The first centers, k of them."""
-    if not reserve(sweep, k):
-        return False
-    memcpy(sweep.state.centers.coordinates, centers, k * sweep.state.points.d * sizeof(double))
-    sweep.state.centers.n = k
-    pack_all(sweep)
-    return True
-
-
-# ---- passes ----------------------------------------------------------------------------------------------------------
-
-
-cdef void assign_chunks(DirectSweep* sweep, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-    cdef Py_ssize_t chunk
-    for chunk in range(first, last):
-        assign_chunk(&sweep.state, chunk, 0)
-
-
-cdef void end_pass(DirectSweep* sweep) noexcept nogil:
+cdef void end_pass(Sweep* sweep) noexcept nogil:
     """Shifts are taken off the bounds; approximate distances in float64 from now on, if too many are ambiguous."""
-    cdef State* state = &sweep.state
-    state.bounds.shifts_taken = True
-    if float64_pays(state, chunks(sweep)):
-        state.centers.single = False
-        state.scratch.batch //= 2  # in the same memory
-        pack_all(sweep)
+    sweep.state.bounds.shifts_taken = True
+    if float64_pays(&sweep.state, sweep.n_chunks):
+        use_float64(sweep)
 
 
-cdef void assign(DirectSweep* sweep) noexcept nogil:
+cdef void assign(Sweep* sweep) noexcept nogil:
     """Each point joins its nearest center."""
-    assign_chunks(sweep, 0, chunks(sweep))
+    assign_chunks(sweep, 0, sweep.n_chunks)
     end_pass(sweep)
 
 
-cdef bint create(DirectSweep* sweep, double lam, Py_ssize_t max_clusters) noexcept nogil:
+cdef bint create(Sweep* sweep, double lam, Py_ssize_t max_clusters) noexcept nogil:
     """One sweep of KJ12, Algorithm 1, as DPSweep.create."""
     cdef State* state = &sweep.state
     cdef Listed listed
@@ -452,7 +289,7 @@ cdef bint create(DirectSweep* sweep, double lam, Py_ssize_t max_clusters) noexce
     return True
 
 
-cdef bint assign_and_open(DirectSweep* sweep, double lam) noexcept nogil:
+cdef bint assign_and_open(Sweep* sweep, double lam) noexcept nogil:
     """One sweep of delayed creation: the point farthest beyond the penalty, if any, opens a cluster at the end."""
     cdef State* state = &sweep.state
     cdef const ChunkResults* results = &state.results
@@ -462,7 +299,7 @@ cdef bint assign_and_open(DirectSweep* sweep, double lam) noexcept nogil:
     if not reserve(sweep, state.centers.n + 1):
         return False
     state.penalty.lam, state.penalty.find_farthest = lam, True
-    assign_chunks(sweep, 0, chunks(sweep))
+    assign_chunks(sweep, 0, sweep.n_chunks)
     state.penalty.find_farthest = False
     i = farthest_listed(state, &distance)
     if i >= 0:
@@ -479,54 +316,36 @@ cdef bint assign_and_open(DirectSweep* sweep, double lam) noexcept nogil:
 # ---- sums and centers ------------------------------------------------------------------------------------------------
 
 
-cdef Py_ssize_t count_moves(const DirectSweep* sweep) noexcept nogil:
-    """How many points of positive weight got another label in this pass, but for those that join what ``create`` opens.
-    """
-    cdef Py_ssize_t c, total = 0
-    for c in range(chunks(sweep)):
-        total += sweep.state.results.n_moved[c]
-    return total
-
-
-cdef void add_to_sums(DirectSweep* sweep, bint moves, const sums_t* sums) noexcept nogil:
+cdef void add_to_sums(Sweep* sweep, bint moves, const sums_t* sums) noexcept nogil:
     """Sums follow the labels: by the moves that are listed, or made anew of all points. The lists are empty then."""
     cdef Py_ssize_t c
     if not moves:
         sums_clear(sums, 0, sweep.state.centers.n)
-    for c in range(chunks(sweep)):
+    for c in range(sweep.n_chunks):
         add_chunk(&sweep.state, c, moves, sums)
-    memset(sweep.state.results.n_moved, 0, chunks(sweep) * sizeof(int))
+    memset(sweep.state.results.n_moved, 0, sweep.n_chunks * sizeof(int))
 
 
 cdef double move_centers(
-    DirectSweep* sweep, const sums_t* sums, double total, double* mean, Py_ssize_t n_before, bint one_is_new
+    Sweep* sweep, const sums_t* sums, double total, double* mean, Py_ssize_t n_before, bint one_is_new
 ) noexcept nogil:
     """Means from sums, empty clusters dropped, bounds and tables made ready; returns the error, from the sums.
 
     total : sum of w ||x - origin||^2;  mean : d, scratch;  n_before, one_is_new : see follow_centers
     """
-    cdef State* state = &sweep.state
-    cdef double error = total
-    cdef Py_ssize_t k, kept = 0, n = state.centers.n
-    for k in range(n):
-        # centers that are left move up to the places of empty ones, so that labels have no gaps
-        sweep.remap[k] = -1
-        if center_of(sums, k, False, mean, &error) > 0:
-            shift_center(state, sums, sweep.remap, k, kept, mean)
-            kept += 1
-    sums_clear(sums, kept, n)
-    follow_centers(state, sweep.remap, kept, n_before, one_is_new, 1)
-    update_half_distances(state, 1)
-    choose_fast_centers(state, kept - 1 if one_is_new else -1, MIN_FAST_CENTERS)
+    cdef Py_ssize_t n_unassigned, n_after = sweep.state.centers.n
+    cdef double error = shift_centers(sweep, sums, False, total, mean, &n_unassigned)
+    sums_clear(sums, sweep.state.centers.n, n_after)
+    follow_centers(sweep, n_before, n_after, one_is_new)
     return error
 
 
-cdef double squared_error(const DirectSweep* sweep, const double* place) noexcept nogil:
+cdef double squared_error(const Sweep* sweep, const double* place) noexcept nogil:
     """The sum of the weighted squared distances from a place, or from the assigned centers (NULL), rounded once."""
     cdef Accumulator total
     cdef Py_ssize_t c
     memset(&total, 0, sizeof(total))
-    for c in range(chunks(sweep)):
+    for c in range(sweep.n_chunks):
         add_squares_of_chunk(&sweep.state, c, place, total.digit, 0)
     return accumulator_round(total.digit, 0, ACCUMULATOR_DIGITS)
 
@@ -558,7 +377,7 @@ cdef int nearest_in(
     Memory* memory, const Rows* rows, const double* centers, Py_ssize_t k, int* labels, double* squares
 ) noexcept nogil:
     """The same by a sweep in this memory, where numbers are in the range of one."""
-    cdef DirectSweep sweep
+    cdef Sweep sweep
     cdef Py_ssize_t c, j, d = rows.d
     cdef double reach = 0.0
     cdef double* low = <double*> take(memory, 3, d, sizeof(double))
@@ -573,13 +392,13 @@ cdef int nearest_in(
     if not C_SMALLEST_REACH < reach < C_LARGEST_REACH:
         return nearest_one_by_one(rows, centers, k, labels, squares)
     memset(labels, 0, rows.n * sizeof(int))
-    if not begin_sweep(&sweep, memory, rows, labels, low + 2 * d, reach, 0.0, False):
+    if not begin_sweep(&sweep, memory, rows, labels, low + 2 * d, scale_of(reach), 0.0, False, 1):
         return NO_MEMORY
     if not set_centers(&sweep, centers, k):
         return NO_MEMORY
     assign(&sweep)
     if squares != NULL:
-        for c in range(chunks(&sweep)):
+        for c in range(sweep.n_chunks):
             sweep.state.backend.squares(&sweep.state, c, NULL, squares + c * CHUNK, 0)
     return OK
 
@@ -643,7 +462,7 @@ cdef int means_of_labels(
 
 cdef struct DirectFit:
     DirectTable table
-    DirectSweep sweep
+    Sweep sweep
     double lam
     Py_ssize_t cap          # largest number of clusters
     Py_ssize_t allowed      # clusters beyond which the caller's memory does not suffice
@@ -696,7 +515,7 @@ cdef bint begin_fit(DirectFit* fit, int* labels) noexcept nogil:
         return False
     memset(labels, 0, table.rows.n * sizeof(int))
     if not begin_sweep(
-        &fit.sweep, &table.memory, &table.rows, labels, table.origin, table.reach, table.rounding, True
+        &fit.sweep, &table.memory, &table.rows, labels, table.origin, scale_of(table.reach), table.rounding, True, 1
     ):
         return False
     move_points(&table.rows, 0, table.rows.n, NULL, labels, &table.sums)
@@ -707,7 +526,7 @@ cdef bint begin_fit(DirectFit* fit, int* labels) noexcept nogil:
 
 cdef int run(DirectFit* fit, bint delayed, int max_iter, double* objective, int* n_iter) noexcept nogil:
     """Sweeps until nothing changes, or max_iter ends them, as Start.run has them."""
-    cdef DirectSweep* sweep = &fit.sweep
+    cdef Sweep* sweep = &fit.sweep
     cdef Centers* centers = &sweep.state.centers
     cdef Stopping stopping
     cdef Py_ssize_t k_before
@@ -736,7 +555,7 @@ cdef int run(DirectFit* fit, bint delayed, int max_iter, double* objective, int*
         assign(sweep)
         add_to_sums(sweep, True, &fit.table.sums)
         k_before = centers.n
-        if drop_empty_centers(&sweep.state, &fit.table.sums, sweep.remap, 1) < k_before:
+        if drop_empty_centers(sweep, &fit.table.sums) < k_before:
             assign(sweep)
     if n_iter != NULL:
         n_iter[0] = <int> stopping.n_iter
@@ -747,7 +566,7 @@ cdef int run(DirectFit* fit, bint delayed, int max_iter, double* objective, int*
 
 cdef int assign_or_open(DirectFit* fit, bint delayed) noexcept nogil:
     """Rows join their nearest centers, or open clusters."""
-    cdef DirectSweep* sweep = &fit.sweep
+    cdef Sweep* sweep = &fit.sweep
     cdef bint there_is_memory = True
     if not delayed:
         there_is_memory = create(sweep, fit.lam, min(fit.cap, fit.allowed + 1))

@@ -24,7 +24,5 @@ cdef Py_ssize_t farthest_listed(const State* state, double* distance) noexcept n
 cdef void open_alone(State* state, Py_ssize_t i, int n_threads) noexcept nogil
 
 cdef class DPSweep(MeansSweep):
-    cdef Py_ssize_t step            # points of a stretch, whose nearest known centers are found in parallel
-
     cdef Py_ssize_t open_in_order(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t max_clusters) except -1 nogil
     cdef check_bounds(self)

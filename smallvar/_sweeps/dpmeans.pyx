@@ -9,7 +9,7 @@ KJ12 is Kulis & Jordan (2012), MB13 Broderick, Kulis & Jordan (2013).
 from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memcpy, memset
 
-from smallvar._sweeps.means cimport MeansSweep, reduce_to_nearest
+from smallvar._sweeps.means cimport MeansSweep, follow_centers, reduce_to_nearest, shift_center
 from smallvar._sweeps.nearest cimport (
     assign_to_new_centers,
     exceeds_penalty,
@@ -17,6 +17,7 @@ from smallvar._sweeps.nearest cimport (
     reduce_bounds_to_last,
     threads_worth,
 )
+from smallvar._sweeps.nearest_sweep cimport assign_chunks
 from smallvar._sweeps.rows cimport read_row
 from smallvar._sweeps.state cimport (
     BIG,
@@ -206,10 +207,6 @@ cdef class DPSweep(MeansSweep):
     Parameters are those of MeansSweep.
     """
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.step = 4 * CHUNK * self.n_threads
-
     def start(self, const double[:, ::1] centers):
         """Begin a run at these centers; all labels are 0."""
         self.set_centers(centers)
@@ -234,17 +231,17 @@ cdef class DPSweep(MeansSweep):
         self.check_bounds()
         penalty.lam = lam
         penalty.find_exceeding = self.state.centers.n < max_clusters
-        penalty.limit = penalty_limit(&self.state, lam) if penalty.find_exceeding else BIG
+        penalty.limit = penalty_limit(self.state, lam) if penalty.find_exceeding else BIG
         with nogil:
             while position < self.state.points.n:
-                end = min(self.state.points.n, position + min(self.step, self.chunks_at_once() * CHUNK))
-                self.assign_chunks(position // CHUNK, (end + CHUNK - 1) // CHUNK)
+                end = min(self.state.points.n, position + min(self.sweep.step, self.chunks_at_once() * CHUNK))
+                assign_chunks(&self.sweep, position // CHUNK, (end + CHUNK - 1) // CHUNK)
                 opened = 0
                 if penalty.find_exceeding:
                     opened = self.open_in_order(position, end, max_clusters)
                     if self.state.centers.n >= max_clusters:
                         penalty.find_exceeding, penalty.limit = False, BIG
-                self.step = next_step(self.step, opened)
+                self.sweep.step = next_step(self.sweep.step, opened)
                 self.check_signals((end - position) * (self.state.centers.n + 2))
                 position = end
         penalty.find_exceeding, penalty.limit = False, BIG
@@ -257,12 +254,12 @@ cdef class DPSweep(MeansSweep):
 
     cdef Py_ssize_t open_in_order(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t max_clusters) except -1 nogil:
         """Ordered pass over the points of a stretch that exceed the penalty; returns how many clusters it opened."""
-        cdef State* state = &self.state
+        cdef State* state = self.state
         cdef Listed listed = listed_points(start, stop)
         cdef Py_ssize_t n_before = state.centers.n, spare
         cdef bint few
         while has_next(state, &listed):  # before memory is made for a batch that nothing opens
-            if self.capacity < state.centers.n + NEW_CENTERS:
+            if self.sweep.capacity < state.centers.n + NEW_CENTERS:
                 few = max_clusters > state.points.n and FEW_EACH * (state.centers.n - self.n_before) > state.points.n
                 spare = state.centers.n + NEW_CENTERS * (3 if state.points.d < MANY_COLUMNS else 0)
                 with gil:
@@ -282,12 +279,12 @@ cdef class DPSweep(MeansSweep):
     def farthest_found(self):
         """The point that open_farthest would open a cluster at, and its weighted distance; None if there is none."""
         cdef double distance = 0.0
-        cdef Py_ssize_t i = farthest_listed(&self.state, &distance)
+        cdef Py_ssize_t i = farthest_listed(self.state, &distance)
         return None if i < 0 else (i, distance)
 
     def open_farthest(self):
         """Delayed creation (after Dinari & Freifeld 2022): the point that ``assign`` found opens a cluster, if any."""
-        cdef State* state = &self.state
+        cdef State* state = self.state
         cdef Py_ssize_t i
         point_and_distance = self.farthest_found()
         if point_and_distance is None:
@@ -308,7 +305,7 @@ cdef class DPSweep(MeansSweep):
 
         Either before the points are assigned, which may then join them, or after that: then they have no members here.
         """
-        cdef State* state = &self.state
+        cdef State* state = self.state
         cdef Py_ssize_t c, first_new = state.centers.n, d = state.points.d
         if centers.shape[1] != d:
             raise ValueError(f"centers must have {d} columns, got {centers.shape[1]}")
@@ -344,13 +341,14 @@ cdef class DPSweep(MeansSweep):
         kept = 0
         self.reserve_sums(self.state.centers.n)
         for k in range(self.state.centers.n):
-            self.remap[k] = -1
+            self.sweep.remap[k] = -1
             if remap[k] >= 0:
-                self.move_center(k, kept, &centers[kept, 0])
+                shift_center(&self.sweep, &self.sums.table, k, kept, &centers[kept, 0])
                 kept += 1
             elif self.sums.table.count[k] > 0.0:
                 self.have_sums = False
         with nogil:
-            self.end_move(kept)
+            self.state.centers.n = kept
+            follow_centers(&self.sweep, self.n_before, remap.shape[0], self.farthest_point >= 0)
         self.n_before = self.state.centers.n
         self.farthest_point = -1

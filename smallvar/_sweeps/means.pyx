@@ -6,7 +6,8 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.nearest cimport choose_fast_centers, clear_fast_centers, pack_centers, threads_worth
-from smallvar._sweeps.nearest_sweep cimport NearestSweep
+from smallvar._sweeps.memory cimport take
+from smallvar._sweeps.nearest_sweep cimport NearestSweep, Sweep, reserve_fast_bounds
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport is_sparse, poll_signals, refuse_rows, start_of
 from smallvar._sweeps.sparse cimport exact_distances_of_chunk
@@ -154,9 +155,10 @@ cdef int center_of(
 
 
 cdef void shift_center(
-    State* state, const sums_t* sums, int* remap, Py_ssize_t k, Py_ssize_t kept, const double* center
+    Sweep* sweep, const sums_t* sums, Py_ssize_t k, Py_ssize_t kept, const double* center
 ) noexcept nogil:
     """Cluster k goes on as number kept, not above k, with this center."""
+    cdef State* state = &sweep.state
     cdef double* coordinates = state.centers.coordinates
     cdef double t, shift = 0.0
     cdef Py_ssize_t j, d = state.points.d
@@ -164,31 +166,76 @@ cdef void shift_center(
         t = center[j] - coordinates[k * d + j]
         shift += t * t
         coordinates[kept * d + j] = center[j]
-    remap[k] = <int> kept
+    sweep.remap[k] = <int> kept
     sums_copy(sums, kept, k)
     state.bounds.center_shift[kept] = upper_bound(shift, state.frame.scale)
     state.bounds.last_new_center_distances[kept] = <float> 2.0 * state.bounds.new_center_half_distances[k]
 
 
-cdef void follow_centers(
-    State* state, const int* remap, Py_ssize_t kept, Py_ssize_t n_before, bint one_is_new, int n_threads
+cdef double shift_centers(
+    Sweep* sweep, const sums_t* sums, bint spherical, double total, double* mean, Py_ssize_t* n_unassigned
 ) noexcept nogil:
-    """All centers have moved, and so many are left: labels and bounds follow, but not the tables over centers.
+    """Centers from sums, numbered anew without those that have none; returns the error.
 
-    n_before : centers at the start of the sweep;  one_is_new : the last center was opened by open_farthest
+    With x from the origin, w_c the sum of w in cluster c and S_c that of w x, the error is
+    sum w ||x||^2 - sum_c ||S_c||^2 / w_c. For centers of length 1 it is sum w (||x||^2 + 1) - 2 sum_c ||S_c||. A
+    cluster where S_c is zero costs the same wherever its center is: it is dropped, its points get label 0 and are
+    counted as unassigned. If none has a direction, the first one stays where it is.
+
+    total : sum of w ||x||^2;  mean : d, scratch
+    OUT n_unassigned;  sweep.state.centers.n: how many are left, to be followed by follow_centers
     """
-    cdef Py_ssize_t n = state.centers.n
+    cdef State* state = &sweep.state
+    cdef double error = total
+    cdef Py_ssize_t k, kept = 0, first = -1
+    cdef int outcome
+    n_unassigned[0] = 0
+    for k in range(state.centers.n):
+        sweep.remap[k] = -1
+        outcome = center_of(sums, k, spherical, mean, &error)
+        if outcome > 0:
+            shift_center(sweep, sums, k, kept, mean)
+            kept += 1
+        elif outcome < 0:
+            n_unassigned[0] += <Py_ssize_t> sums.count[k]
+            first = k if first < 0 else first
+    if first >= 0 and kept == 0:
+        n_unassigned[0] -= <Py_ssize_t> sums.count[first]
+        shift_center(sweep, sums, first, 0, state.centers.coordinates + first * state.points.d)
+        kept = 1
     state.centers.n = kept
-    pack_centers(state, 0, n_threads)
-    if kept < n:
+    return error
+
+
+cdef void follow_centers(
+    Sweep* sweep, Py_ssize_t n_before, Py_ssize_t n_after, bint one_is_new
+) noexcept nogil:
+    """All centers have moved, and some may be gone: labels, bounds and tables over centers follow.
+
+    n_before, n_after : centers at the start and at the end of the sweep
+    one_is_new : the last center was opened by open_farthest
+    """
+    cdef State* state = &sweep.state
+    pack_centers(state, 0, sweep.threads)
+    if state.centers.n < n_after:
         clear_fast_centers(state)
-        relabel(state, remap, n_threads)
-    state.bounds.opened = n > n_before
+        relabel(state, sweep.remap, sweep.threads)
+    state.bounds.opened = n_after > n_before
     # only if a sweep has taken the last shifts off: there is one column of shifts, that of this move
     state.bounds.valid = state.bounds.upper_bounds != NULL and state.bounds.shifts_taken
     if state.bounds.opened and not one_is_new and not knows_center_distances(state):
         state.bounds.valid = False
     state.bounds.shifts_taken = False
+    update_tables(sweep, one_is_new)
+
+
+cdef void update_tables(Sweep* sweep, bint one_is_new) noexcept nogil:
+    """The tables over centers, and the fast centers, after all centers have moved."""
+    cdef State* state = &sweep.state
+    update_half_distances(state, sweep.threads)
+    if state.bounds.valid and (one_is_new or state.centers.n >= sweep.min_fast_centers):
+        reserve_fast_bounds(sweep)
+    choose_fast_centers(state, state.centers.n - 1 if one_is_new else -1, sweep.min_fast_centers)
 
 
 cdef void relabel(State* state, const int* remap, int n_threads) noexcept nogil:
@@ -201,19 +248,20 @@ cdef void relabel(State* state, const int* remap, int n_threads) noexcept nogil:
     end_loop(&loop)
 
 
-cdef Py_ssize_t drop_empty_centers(State* state, const sums_t* sums, int* remap, int n_threads) noexcept nogil:
+cdef Py_ssize_t drop_empty_centers(Sweep* sweep, const sums_t* sums) noexcept nogil:
     """Forget clusters without a member of positive weight; returns how many are left. The sums keep their numbers."""
+    cdef State* state = &sweep.state
     cdef Py_ssize_t k, d = state.points.d, kept = 0, n = state.centers.n
     cdef double* coordinates = state.centers.coordinates
     for k in range(n):
-        remap[k] = <int> kept if sums.count[k] > 0.0 else -1
+        sweep.remap[k] = <int> kept if sums.count[k] > 0.0 else -1
         if sums.count[k] > 0.0:  # kept <= k: none is overwritten before it is read
             memcpy(coordinates + kept * d, coordinates + k * d, d * sizeof(double))
             kept += 1
     if kept < n:
         state.centers.n = kept
-        relabel(state, remap, n_threads)
-        pack_centers(state, 0, n_threads)
+        relabel(state, sweep.remap, sweep.threads)
+        pack_centers(state, 0, sweep.threads)
         clear_fast_centers(state)
         state.bounds.valid = False
     return kept
@@ -239,6 +287,14 @@ cdef void update_half_distances(State* state, int n_threads) noexcept nogil:
         reduce_to_nearest(state, 0, bounds.center_half_distances, n_threads)
     for k in range(n):
         bounds.center_half_distances[k] *= <float> 0.5
+
+
+cdef Py_ssize_t count_moves(const Sweep* sweep) noexcept nogil:
+    """How many moves the chunks list: points of positive weight with another label, see MeansSweep.moved."""
+    cdef Py_ssize_t c, total = 0
+    for c in range(sweep.n_chunks):
+        total += sweep.state.results.n_moved[c]
+    return total
 
 
 def next_centers(Sums sums, const double[:, ::1] centers, double total, bint spherical):
@@ -281,9 +337,10 @@ cdef class MeansSweep(NearestSweep):
 
     def __init__(self, *args, bint spherical=False):
         super().__init__(*args)
-        cdef double[::1] mean = self.keep(np.empty(self.state.points.d))
         self.spherical = spherical
-        self.mean = &mean[0]
+        self.mean = <double*> take(&self.memory, 1, self.state.points.d, sizeof(double))
+        if self.mean == NULL:
+            raise MemoryError(f"there is no memory for a row of {self.state.points.d} columns")
         self.thread_sums = []
         self.total = -1.0
 
@@ -295,23 +352,31 @@ cdef class MeansSweep(NearestSweep):
         return self.count_listed() + self.n_unassigned
 
     cdef Py_ssize_t count_listed(self) noexcept nogil:
-        """How many moves the chunks list."""
-        cdef Py_ssize_t c, total = 0
-        for c in range(self.n_chunks):
-            total += self.state.results.n_moved[c]
-        return total
+        return count_moves(&self.sweep)
 
     def move_centers(self):
         """End the sweep: means from sums, empty clusters dropped, bounds and tables made ready for the next sweep.
 
         Returns sum_i w_i ||x_i - mu_{z_i}||^2 of the present labels and the new means, from the sums.
         """
-        cdef double error
         self.present_sums()
         if self.total < 0.0:
             self.total = self.sum_squares(self.sums.table.origin)
+        return self.end_sweep()
+
+    cdef double end_sweep(self) except? -1.0:
+        """``move_centers`` from the sums as they are."""
+        cdef double error
+        cdef Py_ssize_t n_after = self.state.centers.n
         with nogil:
-            error = self.shift_centers()
+            error = shift_centers(
+                &self.sweep, &self.sums.table, self.spherical, self.total, self.mean, &self.n_unassigned
+            )
+            if self.n_unassigned > 0:
+                self.have_sums = False  # these points get label 0, and the sum of that cluster is without them
+            follow_centers(&self.sweep, self.n_before, n_after, self.farthest_point >= 0)
+        if not isfinite(error):
+            refuse_rows()
         self.n_before = self.state.centers.n
         self.farthest_point = -1
         return error
@@ -335,7 +400,7 @@ cdef class MeansSweep(NearestSweep):
         """Forget clusters without a member of positive weight; the other centers stay where they are."""
         cdef Py_ssize_t kept, n = self.state.centers.n
         self.add_all()
-        kept = drop_empty_centers(&self.state, &self.sums.table, self.remap, self.n_threads)
+        kept = drop_empty_centers(&self.sweep, &self.sums.table)
         self.n_before = kept
         self.have_sums = False  # they have the old numbers, and moves that are still listed are in them already
         return kept < n
@@ -349,7 +414,7 @@ cdef class MeansSweep(NearestSweep):
     def assigned_distances(self):
         """Exact squared distance of each point to its center, (n,)."""
         cdef double[::1] out = np.empty(self.state.points.n)
-        cdef const State* state = &self.state
+        cdef const State* state = self.state
         cdef Py_ssize_t chunk, first = 0, last
         cdef int threads = self.threads_for(state.points.n)
         cdef bint sparse = is_sparse(&state.points.rows)
@@ -385,7 +450,7 @@ cdef class MeansSweep(NearestSweep):
 
     cdef squares_digits(self, const double* place):
         """The same as the digits of an exact sum."""
-        cdef const State* state = &self.state
+        cdef const State* state = self.state
         cdef int threads = self.threads_for(state.points.n), thread
         cdef int64_t[:, ::1] digits = np.zeros((threads, ACCUMULATOR_DIGITS), dtype=np.int64)
         cdef Py_ssize_t chunk, t, first = 0, last
@@ -406,13 +471,9 @@ cdef class MeansSweep(NearestSweep):
 
     cdef reserve_sums(self, Py_ssize_t k):
         """Memory for the sums of k clusters; those that are there stay."""
-        cdef int[::1] remap
         if self.sums is None:
             self.sums = Sums(self.frame.layout, k)
         self.sums.reserve(k)
-        if self.remap_array is None or len(self.remap_array) < k:
-            self.remap_array = remap = np.zeros(self.sums.capacity, dtype=np.int32)
-            self.remap = &remap[0]
 
     cdef add_all(self):
         """Sums of all points."""
@@ -423,7 +484,7 @@ cdef class MeansSweep(NearestSweep):
 
     cdef add_moves(self, Py_ssize_t moved):
         """Sums changed by the points that moved, each counted out of its old and into its new cluster."""
-        cdef State* state = &self.state
+        cdef State* state = self.state
         cdef Py_ssize_t n = state.centers.n, chunk, m
         cdef bint listed = False, opened = self.farthest_point >= 0 and not self.farthest_is_added
         self.reserve_sums(n)
@@ -440,7 +501,7 @@ cdef class MeansSweep(NearestSweep):
     cdef add(self, bint moves, Py_ssize_t points):
         """Add the points of all chunks, or only the moves that these list, to the sums: ``points`` in all."""
         cdef sums_t[MAX_SUM_THREADS] sums
-        cdef const State* state = &self.state
+        cdef const State* state = self.state
         cdef int threads = self.threads_for_sums(points)
         cdef Py_ssize_t chunk, first = 0, last
         cdef ParallelLoop loop
@@ -465,7 +526,7 @@ cdef class MeansSweep(NearestSweep):
 
     cdef add_sparse(self, bint moves, Py_ssize_t points):
         """``add`` for sparse rows: cluster by cluster, since sums of each thread would take too much memory."""
-        cdef const State* state = &self.state
+        cdef const State* state = self.state
         cdef Py_ssize_t k = 0, last, c, n = state.centers.n
         cdef Py_ssize_t[::1] first, member
         cdef Py_ssize_t step = max(<Py_ssize_t> self.n_threads, WORK // (state.points.d * max(1, points // n)))
@@ -543,71 +604,6 @@ cdef class MeansSweep(NearestSweep):
     cdef void move_point(self, Py_ssize_t i, int left, int joined) noexcept nogil:
         """Point i goes from one cluster to another one."""
         move_points(&self.state.points.rows, i, i + 1, &left, &joined, &self.sums.table)
-
-    cdef double shift_centers(self) except? -1.0 nogil:
-        """Means, shifts, remaining clusters; returns the error.
-
-        With x from the origin, w_c the sum of w in cluster c and S_c that of w x, the error is
-        sum w ||x||^2 - sum_c ||S_c||^2 / w_c. For centers of length 1 it is sum w (||x||^2 + 1) - 2 sum_c ||S_c||. A
-        cluster where S_c is zero costs the same wherever its center is: it is dropped, its points get label 0 and are
-        counted as unassigned.
-        """
-        cdef Py_ssize_t k, kept = 0, n = self.state.centers.n, first = -1
-        cdef double error = self.total
-        cdef int outcome
-        self.n_unassigned = 0
-        for k in range(n):
-            self.remap[k] = -1
-            outcome = center_of(&self.sums.table, k, self.spherical, self.mean, &error)
-            if outcome > 0:
-                self.move_center(k, kept, self.mean)
-                kept += 1
-            elif outcome < 0:
-                self.n_unassigned += <Py_ssize_t> self.sums.table.count[k]
-                first = k if first < 0 else first
-        if first >= 0 and kept == 0:  # none has a direction: the first one stays where it is
-            self.n_unassigned -= <Py_ssize_t> self.sums.table.count[first]
-            self.move_center(first, 0, self.state.centers.coordinates + first * self.state.points.d)
-            kept = 1
-        if self.n_unassigned > 0:
-            self.have_sums = False  # end_move gives these points label 0, and the sum of that cluster is without them
-        self.end_move(kept)
-        if not isfinite(error):
-            refuse_rows()
-        return error
-
-    cdef void move_center(self, Py_ssize_t k, Py_ssize_t kept, const double* center) noexcept nogil:
-        """Cluster k goes on as number kept, not above k, with this center."""
-        shift_center(&self.state, &self.sums.table, self.remap, k, kept, center)
-
-    cdef void end_move(self, Py_ssize_t kept) noexcept nogil:
-        """All centers have moved, and so many are left: labels, tables and bounds follow."""
-        follow_centers(&self.state, self.remap, kept, self.n_before, self.farthest_point >= 0, self.n_threads)
-        self.update_tables()
-
-    cdef void update_tables(self) noexcept nogil:
-        """The tables over centers, and the fast centers, after all centers have moved."""
-        cdef State* state = &self.state
-        cdef Py_ssize_t n = state.centers.n
-        cdef bint one_is_new = self.farthest_point >= 0
-        update_half_distances(state, self.n_threads)
-        if state.bounds.valid and (one_is_new or n >= self.min_fast_centers):
-            self.reserve_fast_bounds()
-        choose_fast_centers(state, n - 1 if one_is_new else -1, self.min_fast_centers)
-
-    cdef void reserve_fast_bounds(self) noexcept nogil:
-        """Memory for the lower bounds of fast centers; without it, there are none."""
-        if self.state.bounds.lower_bounds_fast != NULL or self.state.backend.copy_fast == NULL:
-            return
-        with gil:
-            try:
-                self.make_fast_bounds()
-            except MemoryError:
-                pass
-
-    cdef make_fast_bounds(self):
-        cdef float[::1] bound = self.keep(np.full(self.state.points.n, BIG, dtype=np.float32))
-        self.state.bounds.lower_bounds_fast = &bound[0]
 
     def recount(self):
         """The next sums are made of all points: moves of more than one sweep are not listed."""

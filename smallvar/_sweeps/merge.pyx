@@ -44,7 +44,7 @@ from libc.string cimport memcpy
 from smallvar._sweeps.dpmeans cimport DPSweep, open_at
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.nearest cimport assign_to_new_centers, clear_fast_centers
-from smallvar._sweeps.means cimport reduce_to_nearest
+from smallvar._sweeps.means cimport reduce_to_nearest, update_tables
 from smallvar._sweeps.merge_clusters cimport (
     MOST_PAIRED, PAIRED_BLOCK, PAIRED_COLUMNS, MergeClusters, cost_error, cost_of_pair, find_partner, find_squares,
     find_squares_of_block, sc_first, sc_not_above, set_mean, unite_squares
@@ -109,11 +109,11 @@ cdef class MergeSweep(DPSweep):
         super().__init__(*args)
         # fast centers, the few that move far, have a lower bound of their own (nearest.pyx). A merger moves one
         # center far and hardly any other; 4 is the least number of centers of which MIN_SLOW allows a fast one
-        self.min_fast_centers = 4
+        self.sweep.min_fast_centers = 4
 
     def seed(self, const Py_ssize_t[::1] rows):
         """Open centers at the points with these numbers in visiting order; all points are compared with them."""
-        cdef State* state = &self.state
+        cdef State* state = self.state
         cdef Bounds* bounds = &self.state.bounds
         cdef Py_ssize_t i, k, first_new, done = 0, size = rows.shape[0]
         cdef Py_ssize_t[SEEDS] opened_at
@@ -163,7 +163,7 @@ cdef class MergeSweep(DPSweep):
     @property
     def remap(self):
         """New number of each cluster at the last renumbering, by ``move_centers`` (-1: dropped) or ``merge``."""
-        return self.remap_array.copy()  # in the methods below, self.remap is the C pointer to its memory
+        return np.array(<int[:self.sweep.capacity]> self.sweep.remap)
 
     def run_lloyd(self, Py_ssize_t most):
         """Lloyd sweeps until no point moves, ``most`` at the most, or until clusters have lost their last point.
@@ -192,7 +192,7 @@ cdef class MergeSweep(DPSweep):
 
         Returns how many points have moved. Bounds no longer hold.
         """
-        cdef State* state = &self.state
+        cdef State* state = self.state
         cdef Py_ssize_t i
         if labels.shape[0] != state.points.n:
             raise ValueError(f"there must be {state.points.n} labels, got {labels.shape[0]}")
@@ -423,14 +423,14 @@ cdef class MergeSweep(DPSweep):
         cdef Py_ssize_t i, j, k, n = 0, pitch = clusters.pitch
         for k in range(clusters.k):
             if self.merged_into[clusters.number[k]] == clusters.number[k]:
-                self.remap[k], kept[n] = <int> n, <int> k
+                self.sweep.remap[k], kept[n] = <int> n, <int> k
                 n += 1
         clusters.pitch = n
         for i in range(n):
             k = kept[i]  # >= i, so that nothing is overwritten that is still to be read
             clusters.number[i], clusters.weight[i] = clusters.number[k], clusters.weight[k]
             clusters.partner_cost[i] = clusters.partner_cost[k]
-            clusters.partner[i] = self.remap[clusters.partner[k]] if clusters.partner[k] >= 0 else -1
+            clusters.partner[i] = self.sweep.remap[clusters.partner[k]] if clusters.partner[k] >= 0 else -1
             set_mean(clusters, i, clusters.mean + k * clusters.d)
             if clusters.squares != NULL:
                 clusters.error[i] = clusters.error[k]
@@ -440,35 +440,35 @@ cdef class MergeSweep(DPSweep):
 
     cdef void end_mergers(self) noexcept nogil:
         """Make the unions the clusters of the sweep: centers, sums, labels and bounds follow."""
-        cdef State* state = &self.state
+        cdef State* state = self.state
         cdef Py_ssize_t k
         # ascending: a cluster is merged into a lower number, whose own union is known by then
         for k in range(state.centers.n):
             self.merged_into[k] = self.merged_into[self.merged_into[k]]
         self.drop_merged()
         for k in range(self.clusters.k):
-            self.remap[self.clusters.number[k]] = <int> k
+            self.sweep.remap[self.clusters.number[k]] = <int> k
         self.measure_drift()  # from the centers and shifts that number_unions overwrites
         self.number_unions()
         clear_fast_centers(state)  # they are listed by their old numbers
         self.renumber_points()
         state.centers.n = self.n_before = self.clusters.k
-        self.farthest_point = -1  # update_tables takes no center for a new one
+        self.farthest_point = -1
         if state.bounds.opened:  # lower bounds may not have taken in what the last sweep opened
             state.bounds.valid = False
         state.bounds.opened = False  # last_new_center_distances have the old numbers
         state.bounds.shifts_taken = False  # center_shift is shared_drift, which the next sweep is to take off
         self.pack(0)  # centers have moved,
-        self.update_tables()  # and so have distances between them
+        update_tables(&self.sweep, False)  # and so have distances between them
 
     cdef void measure_drift(self) noexcept nogil:
         """Set shared_drift and extra_drift, see Bounds above; extra_drift is the whole drift before the last loop."""
-        cdef State* state = &self.state
+        cdef State* state = self.state
         cdef Py_ssize_t k, union, d = state.points.d
         cdef double squared
         for k in range(state.centers.n):
             squared = squared_distance(
-                state.centers.coordinates + k * d, 1, self.clusters.mean + self.remap[self.merged_into[k]] * d, d
+                state.centers.coordinates + k * d, 1, self.clusters.mean + self.sweep.remap[self.merged_into[k]] * d, d
             )
             self.extra_drift[k] = upper_bound(squared, state.frame.scale)
             if not state.bounds.shifts_taken:  # there was no sweep since the last move
@@ -486,7 +486,7 @@ cdef class MergeSweep(DPSweep):
         INOUT ``remap``: of the numbers of unions, the new ones; then of all clusters that of their union. Centers
         become those of the unions, and center_shift is shared_drift.
         """
-        cdef State* state = &self.state
+        cdef State* state = self.state
         cdef MergeClusters* clusters = &self.clusters
         cdef Py_ssize_t k, i, d = state.points.d
         for i in range(clusters.k):
@@ -496,16 +496,16 @@ cdef class MergeSweep(DPSweep):
             state.bounds.center_shift[i] = self.shared_drift[k] * <float> SLACK
         memcpy(state.centers.coordinates, clusters.mean, clusters.k * d * sizeof(double))
         for k in range(state.centers.n):
-            self.remap[k] = self.remap[self.merged_into[k]]
+            self.sweep.remap[k] = self.sweep.remap[self.merged_into[k]]
 
     cdef void renumber_points(self) noexcept nogil:
         """Bring upper bounds and labels of all points up to date after mergers."""
-        cdef State* state = &self.state
+        cdef State* state = self.state
         cdef Py_ssize_t chunk
         cdef ParallelLoop loop = begin_loop(self.n_chunks, self.threads_for(state.points.n))
         for chunk in prange(self.n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
             begin_chunk(&loop)
-            renumber_chunk(state, chunk, self.extra_drift, self.remap)
+            renumber_chunk(state, chunk, self.extra_drift, self.sweep.remap)
         end_loop(&loop)
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
@@ -528,7 +528,7 @@ cdef class MergeSweep(DPSweep):
 
     def residuals(self):
         """Squared lengths ||x_i - mu_{z_i}||^2, (n,)."""
-        cdef State* state = &self.state
+        cdef State* state = self.state
         cdef Py_ssize_t first = 0, last, chunk, row_work = 4  # of a point, in distances
         cdef int threads = self.n_threads if state.points.n * state.points.d * row_work > PAYS else 1
         cdef ParallelLoop loop

@@ -1,9 +1,16 @@
-"""Points, centers and bounds of a fit in numpy's memory, and sweeps over them; what a sweep does is in nearest.pyx."""
+"""Sweeps over nearest centers: their memory, and the class that wraps it; what a sweep does is in nearest.pyx.
+
+A ``Sweep`` is C memory and needs no Python objects: the functions of smallvar/cython_api.pxd run on it, too. Those that
+return a bint return whether there was memory.
+"""
 
 from cython.parallel cimport prange
+from libc.math cimport INFINITY
 from libc.stdint cimport uintptr_t
+from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.dense cimport dense_backend
+from smallvar._sweeps.memory cimport Memory, free_all, overflows, take, widen
 from smallvar._sweeps.nearest cimport (
     MIN_FAST_CENTERS,
     assign_chunk,
@@ -15,9 +22,9 @@ from smallvar._sweeps.nearest cimport (
 )
 from smallvar._sweeps.kernels cimport LANES_SINGLE, PANEL
 from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport is_sparse, poll_signals, rows_of
+from smallvar._sweeps.rows cimport Rows, is_sparse, poll_signals, rows_of
 from smallvar._sweeps.sparse cimport SPARSE_PAD, sparse_backend
-from smallvar._sweeps.state cimport BIG, CHUNK, WORK, State
+from smallvar._sweeps.state cimport BIG, CHUNK, WORK, ChunkResults, State
 
 import os
 from contextlib import suppress
@@ -28,6 +35,19 @@ cdef enum:
     FLOAT64_PER_COORDINATE = 6  # memory for one coordinate of a center, in all tables, sums and copies, at most
     FLOAT64_IN_TABLES = 2       # the same in a sweep that neither opens clusters nor moves them
     HARDLY_ANY = 1 << 26        # bytes that are there, without asking the system
+    LINE = 64                   # bytes of a cache line, at which packed centers and scratch memory begin
+    # blocks of memory that grow with the number of centers
+    COORDINATES = 0
+    TABLES = 1                  # seven of them
+    INDICES = 8
+    IS_FAST = 9
+    REMAP = 10
+    VALUES = 11                 # from here on what is computed from centers, and not kept where a block grows
+    NORMS = 12
+    FAST_VALUES = 13
+    FAST_NORMS = 14
+    SQUARED_NORMS = 15
+    DISTANCES = 16
 
 
 def available_memory():
@@ -65,9 +85,198 @@ def check_memory(k, d, each=FLOAT64_PER_COORDINATE, held=0, parts=1):
     return memory // each
 
 
-cdef void* aligned(const unsigned char[::1] array) noexcept:
-    """The first cache line of an array that has 64 bytes more than are needed."""
-    return <void*> ((<uintptr_t> &array[0] + 63) // 64 * 64)
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+cdef inline void* aligned(void* block) noexcept nogil:
+    """The first cache line of a block that has LINE bytes more than are needed."""
+    return <void*> ((<uintptr_t> block + LINE - 1) // LINE * LINE)
+
+
+cdef bint begin_sweep(
+    Sweep* sweep, Memory* memory, const Rows* rows, int* labels, const double* origin, double scale, double rounding,
+    bint bounds, int threads
+) noexcept nogil:
+    """Set up a sweep over rows with these labels, see State; it has no centers yet.
+
+    memory : the caller's, who frees it, also where this fails
+    bounds : keep bounds of the points, else every sweep computes all distances
+    """
+    cdef State* state = &sweep.state
+    cdef Py_ssize_t i, tiles = tiles_of_batch(rows.d)
+    # a float64 tile takes as much, for half the points; and so does one of exact distances of sparse rows
+    cdef Py_ssize_t tile_bytes = LANES_SINGLE * <Py_ssize_t> sizeof(float) * rows.d
+    memset(sweep, 0, sizeof(sweep[0]))
+    sweep.memory, sweep.threads, sweep.n_chunks = memory, threads, (rows.n + CHUNK - 1) // CHUNK
+    sweep.min_fast_centers, sweep.step = MIN_FAST_CENTERS, 4 * CHUNK * threads
+    state.points.rows, state.points.n, state.points.d, state.points.labels = rows[0], rows.n, rows.d, labels
+    state.frame.origin, state.frame.scale, state.frame.rounding = origin, scale, rounding
+    state.backend = sparse_backend() if is_sparse(rows) else dense_backend()
+    state.centers.single, state.penalty.lam, state.penalty.limit = True, INFINITY, BIG
+    state.scratch.size, state.scratch.batch = tile_bytes * tiles + LINE, LANES_SINGLE * tiles
+    state.scratch.memory = <char*> take(memory, threads, state.scratch.size + LINE, 1)  # zeros, for expanded rows
+    if state.scratch.memory == NULL or not allocate_results(sweep):
+        return False
+    state.scratch.memory = <char*> aligned(state.scratch.memory)
+    if bounds:
+        state.bounds.upper_bounds = <float*> take(memory, 2, rows.n, sizeof(float))
+        if state.bounds.upper_bounds == NULL:
+            return False
+        state.bounds.lower_bounds = state.bounds.upper_bounds + rows.n
+        for i in range(2 * rows.n):
+            state.bounds.upper_bounds[i] = BIG
+    return True
+
+
+cdef bint allocate_results(Sweep* sweep) noexcept nogil:
+    """Memory for what each chunk finds."""
+    cdef ChunkResults* results = &sweep.state.results
+    cdef Py_ssize_t n = sweep.n_chunks
+    cdef int* ints = <int*> take(sweep.memory, 3, n, sizeof(int))
+    cdef Py_ssize_t* sizes = <Py_ssize_t*> take(sweep.memory, 2, n, sizeof(Py_ssize_t))
+    cdef unsigned short* offsets = <unsigned short*> take(sweep.memory, 2 * n, CHUNK, sizeof(short))
+    results.farthest_distance = <double*> take(sweep.memory, 1, n, sizeof(double))
+    results.moved_from = <int*> take(sweep.memory, n, CHUNK, sizeof(int))
+    if (ints == NULL or sizes == NULL or offsets == NULL or results.farthest_distance == NULL
+            or results.moved_from == NULL):
+        return False
+    results.n_moved, results.n_exceeding, results.n_ambiguous = ints, ints + n, ints + 2 * n
+    results.farthest, results.n_approximate = sizes, sizes + n
+    results.moved, results.exceeding = offsets, offsets + n * CHUNK
+    return True
+
+
+cdef bint reserve_fast_bounds(Sweep* sweep) noexcept nogil:
+    """Memory for the lower bounds of fast centers; without it, there are none."""
+    cdef float* bounds
+    cdef Py_ssize_t i
+    if sweep.state.bounds.lower_bounds_fast != NULL or sweep.state.backend.copy_fast == NULL:
+        return True
+    bounds = <float*> take(sweep.memory, 1, sweep.state.points.n, sizeof(float))
+    if bounds == NULL:
+        return False
+    for i in range(sweep.state.points.n):
+        bounds[i] = BIG
+    sweep.state.bounds.lower_bounds_fast = bounds
+    return True
+
+
+cdef Py_ssize_t bytes_of(const Sweep* sweep, Py_ssize_t block, Py_ssize_t capacity, bint single) noexcept nogil:
+    """Bytes of a block for so many centers, packed in float32 or float64."""
+    cdef bint sparse = is_sparse(&sweep.state.points.rows)
+    cdef Py_ssize_t d = sweep.state.points.d, packed = sizeof(float) if single else sizeof(double)
+    # blocks begin on a cache line, and vectors may read SPARSE_PAD numbers beyond the last one
+    cdef Py_ssize_t spare = LINE + SPARSE_PAD * <Py_ssize_t> sizeof(double)
+    if block == COORDINATES:
+        return sizeof(double) * capacity * d
+    if block < VALUES:
+        return capacity if block == IS_FAST else sizeof(int) * capacity
+    # sparse rows have no fast centers
+    if sparse and (block == FAST_VALUES or block == FAST_NORMS) or not sparse and block >= SQUARED_NORMS:
+        return 0
+    if block == DISTANCES:
+        return sizeof(double) * (capacity + SPARSE_PAD) * sweep.threads
+    if block == SQUARED_NORMS:
+        return sizeof(double) * capacity
+    return packed * capacity * (d if block == VALUES or block == FAST_VALUES else 1) + spare
+
+
+cdef bint make_room(Sweep* sweep, Py_ssize_t capacity, Py_ssize_t first, bint single) noexcept nogil:
+    """Memory of the blocks from ``first`` on for so many centers; those that are there stay, also where it fails."""
+    cdef State* state = &sweep.state
+    cdef Py_ssize_t m, k, kept, old = sweep.capacity
+    cdef bint done = not overflows(capacity, state.points.d + 1)
+    cdef float* table
+    for m in range(first, BLOCKS):
+        kept = bytes_of(sweep, m, old, single) if m < VALUES else 0
+        done = done and widen(sweep.memory, &sweep.blocks[m], 1, kept, bytes_of(sweep, m, capacity, single), 1)
+        if done and TABLES <= m < INDICES:
+            # nothing is known of centers to come: no bound that is made of these excludes one
+            table = <float*> sweep.blocks[m]
+            for k in range(old, capacity):
+                table[k] = BIG
+    if done:
+        sweep.capacity, state.centers.single = capacity, single
+    if sweep.capacity > 0:
+        set_pointers(sweep)
+        pack_all(sweep)
+    return done
+
+
+cdef void set_pointers(Sweep* sweep) noexcept nogil:
+    """What the passes over the points read and write, in the blocks."""
+    cdef State* state = &sweep.state
+    state.centers.coordinates, sweep.remap = <double*> sweep.blocks[COORDINATES], <int*> sweep.blocks[REMAP]
+    state.bounds.center_shift = <float*> sweep.blocks[TABLES]
+    state.bounds.max_other_shift = <float*> sweep.blocks[TABLES + 1]
+    state.bounds.max_other_shift_fast = <float*> sweep.blocks[TABLES + 2]
+    state.bounds.center_half_distances = <float*> sweep.blocks[TABLES + 3]
+    state.bounds.new_center_half_distances = <float*> sweep.blocks[TABLES + 4]
+    state.bounds.last_new_center_distances = <float*> sweep.blocks[TABLES + 5]
+    state.bounds.batch_distances = <float*> sweep.blocks[TABLES + 6]
+    state.fast.indices, state.fast.is_fast = <int*> sweep.blocks[INDICES], <unsigned char*> sweep.blocks[IS_FAST]
+    state.centers.packed.values = aligned(sweep.blocks[VALUES])
+    state.centers.packed.norms = aligned(sweep.blocks[NORMS])
+    state.fast.packed.values = aligned(sweep.blocks[FAST_VALUES])
+    state.fast.packed.norms = aligned(sweep.blocks[FAST_NORMS])
+    state.centers.packed.stride = state.fast.packed.stride = sweep.capacity
+    state.centers.squared_norms = <double*> sweep.blocks[SQUARED_NORMS]
+    state.scratch.distances = <double*> sweep.blocks[DISTANCES]
+    state.scratch.stride = sweep.capacity + SPARSE_PAD
+
+
+cdef bint reserve(Sweep* sweep, Py_ssize_t capacity) noexcept nogil:
+    """Make memory for so many centers, in full panels, as dense.pyx packs them, and some more."""
+    if capacity <= sweep.capacity:
+        return True
+    return make_room(sweep, (capacity // PANEL + 2) * PANEL, COORDINATES, sweep.state.centers.single)
+
+
+cdef void use_float64(Sweep* sweep) noexcept nogil:
+    """Approximate distances in float64 from now on, where there is memory; bounds still hold."""
+    if sweep.state.centers.single and make_room(sweep, sweep.capacity, VALUES, False):
+        sweep.state.scratch.batch = sweep.state.scratch.batch // 2  # in the same memory
+
+
+cdef void pack_all(Sweep* sweep) noexcept nogil:
+    """Pack all centers anew, and the fast ones."""
+    pack_centers(&sweep.state, 0, sweep.threads)
+    if sweep.state.fast.n > 0:
+        sweep.state.backend.copy_fast(&sweep.state)
+
+
+cdef bint set_centers(Sweep* sweep, const double* centers, Py_ssize_t k) noexcept nogil:
+    """Replace all centers; bounds no longer hold."""
+    cdef State* state = &sweep.state
+    clear_fast_centers(state)
+    state.centers.n = 0
+    if not reserve(sweep, k):
+        return False
+    state.centers.n = k
+    memcpy(state.centers.coordinates, centers, k * state.points.d * sizeof(double))
+    pack_centers(state, 0, sweep.threads)
+    state.bounds.valid = state.bounds.shifts_taken = state.bounds.opened = False
+    return True
+
+
+# ---- passes ----------------------------------------------------------------------------------------------------------
+
+
+cdef void assign_chunks(Sweep* sweep, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    """Nearest centers of the points of these chunks."""
+    cdef State* state = &sweep.state
+    cdef Py_ssize_t chunk
+    cdef ParallelLoop loop = begin_loop(last - first, threads_worth(state, (last - first) * CHUNK, sweep.threads))
+    if loop.threads == 1:
+        for chunk in range(first, last):
+            assign_chunk(state, chunk, 0)
+    else:
+        for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            assign_chunk(state, chunk, begin_chunk(&loop))
+    end_loop(&loop)
+
+
+# ---- the class -------------------------------------------------------------------------------------------------------
 
 
 cdef class NearestSweep:
@@ -83,140 +292,44 @@ cdef class NearestSweep:
     bounds : bool, keep bounds of the points (else every sweep computes all distances)
     """
 
+    def __cinit__(self, *args, **kwargs):
+        self.state = &self.sweep.state
+
     def __init__(self, X, weight, order, int[::1] label, frame, int n_threads, Py_ssize_t capacity, bint bounds):
         cdef const double[::1] origin = frame.origin
-        cdef State* state = &self.state
-        cdef Py_ssize_t n = X.shape[0], d = X.shape[1]
-        cdef float[::1] bound
-        if label.shape[0] != n or origin.shape[0] != d:
+        cdef Rows rows = rows_of(X, weight, order)
+        if label.shape[0] != rows.n or origin.shape[0] != rows.d:
             raise ValueError("label and origin must match X")
-        self.label_array, self.frame = np.asarray(label), frame
-        self.arrays = [X, weight, order, np.asarray(origin)]
-        state.points.rows = rows_of(X, weight, order)
-        state.points.n, state.points.d, state.points.labels = n, d, &label[0]
-        state.frame.origin, state.frame.scale, state.frame.rounding = &origin[0], frame.scale, frame.rounding
-        state.backend = sparse_backend() if is_sparse(&state.points.rows) else dense_backend()
-        state.centers.single = True
-        state.penalty.lam, state.penalty.limit = np.inf, BIG
+        self.label_array, self.frame, self.arrays = np.asarray(label), frame, [X, weight, order, origin]
         self.n_threads = n_threads
-        self.n_chunks = (n + CHUNK - 1) // CHUNK
-        self.min_fast_centers = MIN_FAST_CENTERS
-        self.allocate_results()
-        self.allocate_scratch()
-        if bounds:
-            bound = self.keep(np.full(2 * n, BIG, dtype=np.float32))
-            state.bounds.upper_bounds = &bound[0]
-            state.bounds.lower_bounds = &bound[n]
+        free_all(&self.memory)
+        if not begin_sweep(
+            &self.sweep, &self.memory, &rows, &label[0], &origin[0], frame.scale, frame.rounding, bounds, n_threads
+        ):
+            raise MemoryError(f"there is no memory for labels and bounds of {rows.n} rows")
+        self.n_chunks = self.sweep.n_chunks
         self.reserve(capacity)
 
-    cdef keep(self, array):
-        self.arrays.append(array)
-        return array
-
-    cdef allocate_results(self):
-        """Memory for what each chunk finds."""
-        cdef State* state = &self.state
-        cdef Py_ssize_t chunks = self.n_chunks
-        cdef int[::1] ints = self.keep(np.zeros(3 * chunks, dtype=np.int32))
-        cdef double[::1] doubles = self.keep(np.zeros(chunks))
-        cdef Py_ssize_t[::1] sizes = self.keep(np.zeros(2 * chunks, dtype=np.intp))
-        cdef unsigned short[::1] offsets = self.keep(np.empty(2 * chunks * CHUNK, dtype=np.uint16))
-        cdef int[::1] moved_from = self.keep(np.empty(chunks * CHUNK, dtype=np.int32))
-        state.results.n_moved = &ints[0]
-        state.results.n_exceeding = &ints[chunks]
-        state.results.n_ambiguous = &ints[2 * chunks]
-        state.results.farthest_distance = &doubles[0]
-        state.results.farthest = &sizes[0]
-        state.results.n_approximate = &sizes[chunks]
-        state.results.moved = &offsets[0]
-        state.results.exceeding = &offsets[chunks * CHUNK]
-        state.results.moved_from = &moved_from[0]
-
-    cdef allocate_scratch(self):
-        """Memory of each thread for the tiles of a batch; of sparse rows zeros, for expanded rows."""
-        cdef State* state = &self.state
-        # a float64 tile takes as much, for half the points; and so does one of exact distances of sparse rows
-        cdef Py_ssize_t tile_bytes = LANES_SINGLE * <Py_ssize_t> sizeof(float) * state.points.d
-        cdef Py_ssize_t tiles = tiles_of_batch(state.points.d)
-        cdef unsigned char[::1] memory
-        state.scratch.size = tile_bytes * tiles + 64
-        state.scratch.batch = LANES_SINGLE * tiles
-        memory = self.keep(np.zeros(state.scratch.size * self.n_threads + 64, dtype=np.uint8))
-        state.scratch.memory = <char*> aligned(memory)
+    def __dealloc__(self):
+        free_all(&self.memory)
 
     cpdef reserve(self, Py_ssize_t capacity, Py_ssize_t spare=0, int parts=1):
         """Make memory for this many centers, and some to spare where memory is not short; those that are there stay.
 
         Centers of sparse rows may take one of so many ``parts`` of the memory.
         """
-        cdef State* state = &self.state
-        cdef Py_ssize_t k = min(state.centers.n, self.capacity), d = state.points.d
-        cdef double[:, ::1] coordinates
-        cdef float[:, ::1] tables
-        cdef int[::1] fast
-        cdef unsigned char[::1] is_fast
-        if capacity <= self.capacity:
+        cdef Py_ssize_t k = min(self.state.centers.n, self.sweep.capacity), d = self.state.points.d
+        if capacity <= self.sweep.capacity:
             return
-        if is_sparse(&state.points.rows):
-            each = FLOAT64_IN_TABLES if state.bounds.upper_bounds == NULL else FLOAT64_PER_COORDINATE
+        if is_sparse(&self.state.points.rows):
+            each = FLOAT64_IN_TABLES if self.state.bounds.upper_bounds == NULL else FLOAT64_PER_COORDINATE
             spare = min(spare, check_memory(capacity, d, each, 12 * k * d, parts) - capacity)
-        capacity = ((capacity + spare) // PANEL + 2) * PANEL  # full panels, as dense.pyx packs centers, and some more
-        arrays = {
-            "coordinates": np.zeros((capacity, d)),
-            "tables": np.full((7, capacity), BIG, dtype=np.float32),
-            "fast": np.zeros(capacity, dtype=np.int32),
-            "is_fast": np.zeros(capacity, dtype=np.uint8),
-        }
-        if self.center_arrays is not None:
-            arrays["coordinates"][:k] = self.center_arrays["coordinates"][:k]
-            arrays["tables"][:, :k] = self.center_arrays["tables"][:, :k]
-            arrays["fast"][:state.fast.n] = self.center_arrays["fast"][:state.fast.n]
-            arrays["is_fast"][:k] = self.center_arrays["is_fast"][:k]
-        self.center_arrays, self.capacity = arrays, capacity
-        coordinates, tables = arrays["coordinates"], arrays["tables"]
-        fast, is_fast = arrays["fast"], arrays["is_fast"]
-        state.centers.coordinates = &coordinates[0, 0]
-        state.bounds.center_shift, state.bounds.max_other_shift = &tables[0, 0], &tables[1, 0]
-        state.bounds.max_other_shift_fast, state.bounds.center_half_distances = &tables[2, 0], &tables[3, 0]
-        state.bounds.new_center_half_distances = &tables[4, 0]
-        state.bounds.last_new_center_distances, state.bounds.batch_distances = &tables[5, 0], &tables[6, 0]
-        state.fast.indices, state.fast.is_fast = &fast[0], &is_fast[0]
-        self.reserve_packed()
-
-    cdef reserve_packed(self):
-        """Memory for what approximate distances are computed from, filled anew."""
-        cdef State* state = &self.state
-        cdef Py_ssize_t d = state.points.d, stride = self.capacity, bytes_each = 4 if state.centers.single else 8
-        cdef bint sparse = is_sparse(&state.points.rows)
-        cdef Py_ssize_t pad = SPARSE_PAD if sparse else 0
-        cdef unsigned char[::1] values, norms
-        cdef double[::1] doubles
-        if sparse:
-            stride = (self.capacity + SPARSE_PAD - 1) // SPARSE_PAD * SPARSE_PAD
-        self.packed_arrays = []
-        for table in range(1 if sparse else 2):  # of all centers, and of dense rows that of the fast ones
-            values = np.zeros(bytes_each * (d * stride + pad) + 64, dtype=np.uint8)
-            norms = np.zeros(bytes_each * (stride + pad) + 64, dtype=np.uint8)
-            self.packed_arrays += [np.asarray(values), np.asarray(norms)]
-            if table == 0:
-                state.centers.packed.values, state.centers.packed.norms = aligned(values), aligned(norms)
-                state.centers.packed.stride = stride
-            else:
-                state.fast.packed.values, state.fast.packed.norms = aligned(values), aligned(norms)
-                state.fast.packed.stride = stride
-        if sparse:
-            state.scratch.stride = stride + SPARSE_PAD
-            doubles = np.zeros(stride + self.n_threads * state.scratch.stride)
-            self.packed_arrays.append(np.asarray(doubles))
-            state.centers.squared_norms, state.scratch.distances = &doubles[0], &doubles[stride]
-        with nogil:
-            self.pack(0)
-            if state.fast.n > 0:
-                state.backend.copy_fast(state)
+        if not reserve(&self.sweep, capacity + spare):
+            raise MemoryError(f"there is no memory for {capacity} clusters of {d} columns")
 
     cdef void pack(self, Py_ssize_t first) noexcept nogil:
         """Bring what approximate distances are computed from up to date, for the centers from ``first`` on."""
-        pack_centers(&self.state, first, self.n_threads)
+        pack_centers(self.state, first, self.n_threads)
 
     @property
     def k(self):
@@ -226,7 +339,8 @@ cdef class NearestSweep:
     @property
     def centers(self):
         """Copy of the centers, (k, d)."""
-        return self.center_arrays["coordinates"][:self.state.centers.n].copy()
+        cdef Py_ssize_t k = self.state.centers.n, d = self.state.points.d
+        return np.array(<double[:k, :d]> self.state.centers.coordinates) if k else np.empty((0, d))
 
     @property
     def labels(self):
@@ -244,32 +358,19 @@ cdef class NearestSweep:
     @property
     def needs_float64(self):
         """Whether approximate distances in float64 would take less time."""
-        return float64_pays(&self.state, self.n_chunks)
+        return float64_pays(self.state, self.n_chunks)
 
     def use_float64(self):
         """Approximate distances in float64 from now on; bounds still hold."""
-        if self.state.centers.single:
-            self.state.centers.single = False
-            self.state.scratch.batch = self.state.scratch.batch // 2  # in the same memory
-            self.reserve_packed()
+        use_float64(&self.sweep)
 
     def set_centers(self, const double[:, ::1] centers):
         """Replace all centers; bounds no longer hold."""
-        cdef State* state = &self.state
-        cdef Py_ssize_t k, j, d = state.points.d
-        if centers.shape[1] != d:
-            raise ValueError(f"centers must have {d} columns, got {centers.shape[1]}")
-        clear_fast_centers(state)
-        state.centers.n = 0
+        if centers.shape[1] != self.state.points.d:
+            raise ValueError(f"centers must have {self.state.points.d} columns, got {centers.shape[1]}")
+        self.state.centers.n = 0
         self.reserve(centers.shape[0])
-        state.centers.n = centers.shape[0]
-        for k in range(state.centers.n):
-            for j in range(d):
-                state.centers.coordinates[k * d + j] = centers[k, j]
-        self.pack(0)
-        state.bounds.valid = False
-        state.bounds.shifts_taken = False
-        state.bounds.opened = False
+        set_centers(&self.sweep, &centers[0, 0], centers.shape[0])
 
     def assign(self):
         """One sweep: the nearest center of every point; opens none."""
@@ -277,23 +378,11 @@ cdef class NearestSweep:
         with nogil:
             while first < self.n_chunks:
                 last = min(self.n_chunks, first + self.chunks_at_once())
-                self.assign_chunks(first, last)
+                assign_chunks(&self.sweep, first, last)
                 # + 2: the row itself is read once or twice
                 self.check_signals((last - first) * CHUNK * (self.state.centers.n + 2))
                 first = last
         self.state.bounds.shifts_taken = True
-
-    cdef void assign_chunks(self, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-        cdef State* state = &self.state
-        cdef Py_ssize_t chunk
-        cdef ParallelLoop loop = begin_loop(last - first, self.threads_for((last - first) * CHUNK))
-        if loop.threads == 1:
-            for chunk in range(first, last):
-                assign_chunk(state, chunk, 0)
-        else:
-            for chunk in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-                assign_chunk(state, chunk, begin_chunk(&loop))
-        end_loop(&loop)
 
     cdef Py_ssize_t chunks_at_once(self) noexcept nogil:
         """Chunks between two checks for signals, in a sweep that may need every distance.
@@ -317,4 +406,4 @@ cdef class NearestSweep:
 
     cdef int threads_for(self, Py_ssize_t points) noexcept nogil:
         """One thread where waking others would cost more time than it saves."""
-        return threads_worth(&self.state, points, self.n_threads)
+        return threads_worth(self.state, points, self.n_threads)

@@ -100,7 +100,7 @@ cdef class NoiseSweep(DPSweep):
         super().__init__(X, None, None, np.zeros(X.shape[0], dtype=np.int32), frame, n_threads, capacity, True)
         self.weighted = rows_of(X, weight, None)
         self.state.frame.rounding = 0.0      # whether a row is noise is not to depend on how far away another one is
-        self.keep(weight)
+        self.arrays.append(weight)
         self.shown = &shown[0]
 
     def start(self, const double[:, ::1] centers):
@@ -118,7 +118,7 @@ cdef class NoiseSweep(DPSweep):
 
     def assign(self, double price):
         """Each row joins its nearest center, or is noise if its squared distance from there is above ``price``."""
-        cdef State* state = &self.state
+        cdef State* state = self.state
         state.penalty.lam = price
         state.penalty.find_exceeding = True
         state.penalty.limit = penalty_limit(state, price)
@@ -128,7 +128,7 @@ cdef class NoiseSweep(DPSweep):
 
     cdef mark(self):
         """Labels, and sums that follow them."""
-        cdef State* state = &self.state
+        cdef State* state = self.state
         cdef int t, threads = self.threads_for_sums(state.points.n)
         cdef sums_t[MAX_SUM_THREADS] sums
         cdef int64_t[:, ::1] digits = np.zeros((threads, ACCUMULATOR_DIGITS), dtype=np.int64)
@@ -165,12 +165,10 @@ cdef class NoiseSweep(DPSweep):
         cdef Py_ssize_t before = self.state.centers.n
         cdef double error
         self.total = accumulator_round(&digits[0], 0, ACCUMULATOR_DIGITS)
-        with nogil:
-            error = self.shift_centers()
-        self.n_before = self.state.centers.n
+        error = self.end_sweep()
         # these moves are in the sums already
         memset(self.state.results.n_moved, 0, self.n_chunks * sizeof(int))
         if self.state.centers.n < before:
             used = self.shown_array >= 0
-            self.shown_array[used] = self.remap_array[self.shown_array[used]]
+            self.shown_array[used] = np.asarray(<int[:self.sweep.capacity]> self.sweep.remap)[self.shown_array[used]]
         return error
