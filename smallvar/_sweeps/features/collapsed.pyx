@@ -16,21 +16,18 @@ from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.features.state cimport (
     DEPENDENT,
-    LANES,
     MAX_PASSES,
     Collapsed,
-    FeaturePoints,
     FeatureProblem,
     FeatureState,
     add_feature,
     add_round,
+    begin_row,
     bit,
-    bits_of,
     check_interrupt,
     compact,
     independent,
     least_squares,
-    old_bits_of,
     read_sums,
     remove,
     sf_axpy,
@@ -38,7 +35,7 @@ from smallvar._sweeps.features.state cimport (
     solve,
     update_all_tables,
 )
-from smallvar._sweeps.rows cimport read_row, weight_of
+from smallvar._sweeps.rows cimport row_at, weight_of
 
 cdef enum:
     REFRESH = 32        # rank-one updates between two fresh inverses
@@ -76,18 +73,9 @@ cdef struct CollapsedRow:       # a row that is reconsidered; its vectors are in
     double margin               # what costs have to differ by, more than rounding
 
 
-cdef void read_point(const FeaturePoints* points, Py_ssize_t i, double* out) noexcept nogil:
-    cdef Py_ssize_t j
-    if points.packed != NULL:
-        for j in range(points.d):
-            out[j] = points.packed[((i // LANES) * points.d + j) * LANES + i % LANES]
-    else:
-        read_row(&points.rows, i, out, 1)
-
-
 cdef int refresh(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
     """Compute P, A and G from the sums. Columns that depend on earlier ones are dropped."""
-    cdef Py_ssize_t k = state.k, d = problem.points.d, capacity = state.capacity, i, rank
+    cdef Py_ssize_t k = state.k, d = problem.d, capacity = state.capacity, i, rank
     cdef double* inverse = state.collapsed.inverse
     read_sums(problem, state)
     rank = independent(state.sums.zz, capacity, k, state.solver.factor, state.solver.kept)
@@ -220,12 +208,12 @@ cdef double set_products(const FeatureState* state, const CollapsedRow* row, Py_
 
 cdef bint take_out(const FeatureProblem* problem, FeatureState* state, CollapsedRow* row, Py_ssize_t i) noexcept nogil:
     """Set up the problem of the other rows, and what row i costs in it; returns False if it cannot be solved."""
-    cdef Py_ssize_t j, d = problem.points.d
+    cdef Py_ssize_t j, d = problem.d
     cdef Collapsed* collapsed = &state.collapsed
     cdef double h, squares
-    row.i, row.size, row.dropped, row.weight = i, state.k, -1, weight_of(&problem.points.rows, i)
+    row.i, row.size, row.dropped, row.weight = i, state.k, -1, weight_of(&problem.rows, i)
     row.inverse, row.gram, row.features = collapsed.inverse, state.features.gram, state.features.rows
-    read_point(&problem.points, i, collapsed.x)
+    collapsed.x = row_at(&problem.rows, i, collapsed.row)
     for j in range(state.k):
         collapsed.z[j] = bit(state, i, j)[0]
     h = leverage(state, row)
@@ -372,7 +360,7 @@ cdef void choose_row(const FeatureProblem* problem, FeatureState* state, Collaps
         is_new = flip_bits(state, row)
     if is_new:
         # steps may be so much larger than the cost that it is rounding: it is computed anew
-        row.numerator = set_other_residual(state, row, problem.points.d)
+        row.numerator = set_other_residual(state, row, problem.d)
         cost = row.weight * row.numerator / row.denominator
         if cost < row.cost - row.margin:
             row.cost = cost
@@ -382,17 +370,16 @@ cdef void choose_row(const FeatureProblem* problem, FeatureState* state, Collaps
 
 cdef void write_row(const FeatureProblem* problem, FeatureState* state, Py_ssize_t i, const double* z) noexcept nogil:
     """Make row i of Z z, a round of its own, and bring the sums up to date."""
-    cdef Py_ssize_t tile = i // LANES, k
-    memcpy(old_bits_of(state, 0), bits_of(state, tile), state.k * LANES)
+    cdef Py_ssize_t k
+    begin_row(state, i)
     for k in range(state.k):
         bit(state, i, k)[0] = z[k] != 0.0
-    state.round.changed[0] = 1 << (i % LANES)
-    add_round(problem, state, tile * LANES, tile * LANES + 1, True)
+    add_round(problem, state, i + 1, True)
 
 
 cdef int replace_row(const FeatureProblem* problem, FeatureState* state, const CollapsedRow* row) except -1 nogil:
     """Take the new row over the same columns: two rank-one updates, one for the old row and one for the new."""
-    cdef Py_ssize_t d = problem.points.d, size = row.size, j, k
+    cdef Py_ssize_t d = problem.d, size = row.size, j, k
     cdef Collapsed* collapsed = &state.collapsed
     cdef double* u = collapsed.step  # w P- z / (1 + w z P- z')
     cdef const double* g = collapsed.other_a_r
@@ -472,10 +459,10 @@ cdef int reconsider(const FeatureProblem* problem, FeatureState* state, Py_ssize
 cdef int collapsed_sweep(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
     """Sweep once over the rows: each is reconsidered, in order."""
     cdef Py_ssize_t i, tried
-    for i in range(problem.points.n):
+    for i in range(problem.n):
         reconsider(problem, state, i)
         tried = <Py_ssize_t> 1 << state.k if state.k <= problem.most_tried else 0
-        check_interrupt(state, (2 * state.k + 1) * problem.points.d + 3 * state.k * state.k + 8 * tried)
+        check_interrupt(state, (2 * state.k + 1) * problem.d + 3 * state.k * state.k + 8 * tried)
     least_squares(problem, state)  # without features that are zero
     refresh(problem, state)
     return 0

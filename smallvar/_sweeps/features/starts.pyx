@@ -4,10 +4,10 @@ A start of a small problem takes less time than a call from Python, so a start i
 share out their starts to threads, large ones the points of each start.
 """
 
-from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL
 from libc.stdint cimport uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from smallvar._sweeps.features.collapsed cimport C_MOST_TRIED, collapsed_sweep, refresh
@@ -26,7 +26,6 @@ from smallvar._sweeps.features.state cimport (
     COLLAPSED,
     COORDINATE,
     EXACT,
-    FEATURE_CHUNK,
     FREE,
     LANES,
     MAX_PASSES,
@@ -37,15 +36,14 @@ from smallvar._sweeps.features.state cimport (
     FeatureState,
     Progress,
     add_residual,
+    aligned,
     allocate,
     bit,
     check_interrupt,
-    chunk_count,
     copy_state,
     evaluate,
     least_squares,
     new_memory,
-    pack,
     push,
     read_sums,
     recount,
@@ -53,14 +51,13 @@ from smallvar._sweeps.features.state cimport (
     remove,
     round_tiles,
     set_energy,
-    sf_free,
-    threads_for,
     tile_count,
+    tile_of,
     total,
     update_all_tables,
     zero_if_rounding,
 )
-from smallvar._sweeps.parallel cimport ParallelLoop, atomic_increment, atomic_read, begin_chunk, begin_loop, end_loop
+from smallvar._sweeps.parallel cimport ParallelLoop, atomic_increment, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport rows_of
 from smallvar._sweeps.stopping cimport Stopping, begin_sweeps, record_sweep, should_continue
 
@@ -89,12 +86,6 @@ MOST_TRIED = C_MOST_TRIED  # the same number for Python
 
 cdef enum:
     STATES = 3          # of a thread: its best start, the present one, and memory for swaps
-
-
-cdef struct Agreement:          # when starts end
-    int enough                  # so many that have found the lowest objective; 0: all starts run
-    int n_found                 # of the starts before: how many found the lowest,
-    double lowest               # and what that is
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -137,12 +128,12 @@ cdef int converge(const FeatureProblem* problem, FeatureState* state, double lim
     cdef Progress* progress = &state.progress
     cdef bint was_solved, fixed_point
     cdef double previous, excess
-    begin_sweeps(&stopping, problem.max_iter, problem.tol, problem.points.n)
+    begin_sweeps(&stopping, problem.max_iter, problem.tol, problem.n)
     progress.converged = False
     while should_continue(&stopping):
         was_solved = progress.solved
         set_error(problem, state, sweep(problem, state))
-        check_interrupt(state, problem.points.n)
+        check_interrupt(state, problem.n)
         progress.n_iter += 1
         push(progress, progress.objective)
         if problem.callback != NULL:
@@ -253,17 +244,26 @@ cdef bint is_better(const Progress* progress, const Progress* best) noexcept nog
 
 cdef int run_in_thread(
     const FeatureProblem* problem, FeatureState* states, Py_ssize_t capacity, int threads, Py_ssize_t number,
-    uint64_t rng, int mode, double* objective
+    uint64_t rng, int mode, double* objectives
 ) except -1 nogil:
-    """Run a start with the states of a thread, which get their memory as the thread begins its first start."""
+    """Run a start with the states of a thread, which get their memory as the thread begins its first start.
+
+    An error ends all starts.
+    """
     cdef FeatureState present
+    cdef bint is_done = False
     cdef int i
-    for i in range(2):  # what swaps need, they allocate
-        if states[i].capacity == 0:
-            allocate(problem, states + i, capacity, threads)
-    states[1].progress.number, states[1].rng = number, rng
-    run_start(problem, states + 1, states + 2, mode, False)
-    objective[0] = states[1].progress.objective
+    try:
+        for i in range(2):  # what swaps need, they allocate
+            if states[i].capacity == 0:
+                allocate(problem, states + i, capacity, threads)
+        states[1].progress.number, states[1].rng = number, rng
+        run_start(problem, states + 1, states + 2, mode, False)
+        is_done = True
+    finally:
+        if not is_done:
+            atomic_increment(states.progress.stop)
+    objectives[number] = states[1].progress.objective
     if is_better(&states[1].progress, &states[0].progress):
         present = states[1]
         states[1] = states[0]
@@ -271,107 +271,47 @@ cdef int run_in_thread(
     return 0
 
 
-cdef inline void count_start(Agreement* agreement, double objective) noexcept nogil:
-    """Count one more start."""
-    cdef double tie = SAME_OBJECTIVE * agreement.lowest
-    if agreement.n_found == 0 or objective < agreement.lowest - tie:
-        agreement.n_found, agreement.lowest = 1, objective
-    elif objective <= agreement.lowest + tie:
-        agreement.n_found += 1
-
-
-cdef Py_ssize_t count_needed(const double* objectives, Py_ssize_t n_starts, const Agreement* before) noexcept nogil:
-    """How many of the starts are needed: those up to the one with which enough have found the lowest objective.
-
-    Starts behind one that is not over (NaN) do not count: the number depends on no order in which starts end.
-    """
-    cdef Agreement agreement = before[0]
-    cdef Py_ssize_t i
-    for i in range(n_starts):
-        if not objectives[i] == objectives[i]:
-            break
-        count_start(&agreement, objectives[i])
-        if agreement.n_found == agreement.enough:
-            return i + 1
-    return n_starts
-
-
-cdef void start_chunk(
-    const FeatureProblem* problem, FeatureState* states, Py_ssize_t capacity, int threads, Py_ssize_t number,
-    uint64_t rng, int mode, double* objectives, const Agreement* agreement, PyObject** error, int thread
-) noexcept with gil:
-    """Run one start, unless those before it are enough.
-
-    The first error ends all of them and is kept; errors take a Python thread state, so the GIL.
-    """
-    cdef FeatureState* thread_states = states + STATES * thread
-    if atomic_read(thread_states.progress.stop) or count_needed(objectives, number, agreement) < number:
-        return
-    try:
-        with nogil:
-            run_in_thread(problem, thread_states, capacity, threads, number, rng, mode, objectives + number)
-    except BaseException as raised:
-        if atomic_increment(thread_states.progress.stop) == 0:
-            Py_INCREF(raised)
-            error[0] = <PyObject*> raised
-
-
-cdef PyObject* run_starts(
-    const FeatureProblem* problem, FeatureState* states, Py_ssize_t capacity, Py_ssize_t n_starts, const uint64_t* rngs,
-    const int* modes, double* objectives, const Agreement* agreement, int n_threads
-) noexcept nogil:
-    """Run starts until all are over or enough agree, those of a small problem in parallel.
-
-    IN objectives: n_starts, NaN; OUT: of the starts that were run.  Returns the first error or NULL.
-    """
-    cdef bint is_small = problem.points.n * problem.points.d <= SMALL
+cdef int run_starts(
+    const FeatureProblem* problem, FeatureState* states, Py_ssize_t capacity, Py_ssize_t first, Py_ssize_t last,
+    const uint64_t* rngs, const int* modes, double* objectives, int n_threads
+) except -1 nogil:
+    """Run the starts first..last-1, those of a small problem in parallel. OUT objectives: of these starts."""
+    cdef bint is_small = problem.n * problem.d <= SMALL
     cdef int threads = 1 if is_small else n_threads  # of each start
     cdef Py_ssize_t i
-    cdef PyObject* error = NULL
-    cdef ParallelLoop loop = begin_loop(n_starts, n_threads if is_small else 1)
+    cdef ParallelLoop loop = begin_loop(last - first, n_threads if is_small else 1)
     if loop.threads == 1:
-        for i in range(n_starts):
-            start_chunk(
-                problem, states, capacity, threads, i, rngs[i], modes[i], objectives, agreement, &error, 0
-            )
+        for i in range(first, last):
+            run_in_thread(problem, states, capacity, threads, i, rngs[i], modes[i], objectives)
     else:
-        for i in prange(n_starts, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            start_chunk(
-                problem, states, capacity, threads, i, rngs[i], modes[i], objectives, agreement, &error,
-                begin_chunk(&loop),
+        for i in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            run_in_thread(
+                problem, states + STATES * begin_chunk(&loop), capacity, threads, i, rngs[i], modes[i], objectives
             )
     end_loop(&loop)
-    return error
+    return 0
 
 
-cdef Py_ssize_t best_start(const double* objectives, Py_ssize_t n_starts) noexcept nogil:
-    """The start with the lowest objective; at a tie, the first."""
-    cdef Py_ssize_t i, best = 0
-    for i in range(1, n_starts):
-        if objectives[i] < objectives[best]:
-            best = i
-    return best
+def count_needed(objectives, int enough, objectives_before):
+    """How many starts are needed, those up to the one with which enough have found the lowest objective; and whether
+    enough have. Starts before them count, too. Where ``enough`` is 0, all are needed.
+    """
+    cdef double lowest = HUGE_VAL, tie
+    cdef int n_found = 0
+    cdef Py_ssize_t i, n_before = len(objectives_before)
+    for i, objective in enumerate([*objectives_before, *objectives]):
+        tie = SAME_OBJECTIVE * lowest
+        if n_found == 0 or objective < lowest - tie:
+            n_found, lowest = 1, objective
+        elif objective <= lowest + tie:
+            n_found += 1
+        if i >= n_before and n_found == enough:
+            return i + 1 - n_before, True
+    return len(objectives), n_found >= enough > 0
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # For Python
-
-
-cdef void copy_chunk(const FeatureState* state, Py_ssize_t n, int* out, Py_ssize_t chunk) noexcept nogil:
-    cdef Py_ssize_t i, k, length = FEATURE_CHUNK * LANES
-    for i in range(chunk * length, min(n, (chunk + 1) * length)):
-        for k in range(state.k):
-            out[i * state.k + k] = bit(state, i, k)[0]
-
-
-cdef void copy_assignments(const FeatureProblem* problem, const FeatureState* state, int* out) noexcept nogil:
-    """Copy Z to out, n x k, for Python."""
-    cdef Py_ssize_t n_chunks = chunk_count(problem.points.n_tiles), chunk
-    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, problem.points.n_tiles))
-    for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-        begin_chunk(&loop)
-        copy_chunk(state, problem.points.n, out, chunk)
-    end_loop(&loop)
 
 
 cdef class FeatureSweep:
@@ -386,7 +326,8 @@ cdef class FeatureSweep:
     """
 
     cdef FeatureProblem problem
-    cdef FeatureState best                     # of all starts
+    cdef void* packed                   # memory of problem.packed
+    cdef FeatureState best              # of all starts
     cdef Py_ssize_t stopped             # not 0 once all starts are to end
     cdef readonly object X, weight
     cdef readonly int n_threads
@@ -402,7 +343,7 @@ cdef class FeatureSweep:
 
     def __dealloc__(self):
         release(&self.best)
-        sf_free(self.problem.points.packed)
+        free(self.packed)
 
     def __init__(
         self, X, weight, str rule, double lam, Py_ssize_t max_features, int max_iter, double tol, Py_ssize_t n_swaps,
@@ -410,21 +351,23 @@ cdef class FeatureSweep:
     ):
         if not 0 <= most_tried <= C_MOST_TRIED:
             raise ValueError(f"most_tried must be >= 0 and <= {C_MOST_TRIED}, got {most_tried}")
-        cdef Py_ssize_t n = X.shape[0], d = X.shape[1], n_tiles = tile_count(n)
+        cdef Py_ssize_t n = X.shape[0], d = X.shape[1], n_tiles = tile_count(n), tile
         cdef FeatureProblem* problem = &self.problem
         self.X, self.weight, self.n_threads, self.callback = X, weight, n_threads, callback
-        problem.points.rows = rows_of(X, weight, None)
-        problem.points.n, problem.points.d, problem.points.n_tiles = n, d, n_tiles
+        problem.rows = rows_of(X, weight, None)
+        problem.n, problem.d, problem.n_tiles = n, d, n_tiles
         problem.rule, problem.fixed = FEATURE_RULES[rule], rule in ("coordinate", "exact")
         problem.most_tried = most_tried
         problem.lam, problem.max_features, problem.n_swaps = lam, max_features, n_swaps
         problem.max_iter, problem.tol = max_iter, tol
         problem.callback = NULL if callback is None else <void*> callback
         set_energy(problem, 0.0)
-        problem.bins.of_zx = problem.bins.of_zz = 1
+        problem.bins_of_zx = problem.bins_of_zz = 1
         if n_tiles * LANES * d <= PACKED:
-            problem.points.packed = <double*> new_memory(n_tiles * LANES * d * sizeof(double))
-            pack(&problem.points)
+            self.packed = new_memory(n_tiles * LANES * d * sizeof(double))
+            for tile in range(n_tiles):
+                tile_of(problem, tile, aligned(self.packed) + tile * d * LANES)
+            problem.packed = aligned(self.packed)
 
     cdef prepare(self):
         """Set the bins of the sums, which only starts need."""
@@ -435,12 +378,12 @@ cdef class FeatureSweep:
         release(&self.best)
         self.best.progress.number = -1
         # about 0: a sum of w x is asked for
-        self.layout = Layout(self.X, self.weight, self.n_threads, origin=np.zeros(self.problem.points.d))
+        self.layout = Layout(self.X, self.weight, self.n_threads, origin=np.zeros(self.problem.d))
         self.mean = self.layout.mean(self.X, self.weight, self.n_threads)
         magic, mean = self.layout.magic, self.mean
-        self.problem.bins.magic, self.problem.mean = &magic[0, 0], &mean[0]
-        self.problem.bins.of_zx = self.layout.bins
-        self.problem.bins.of_zz = 1 if self.weight is None else self.layout.bins
+        self.problem.magic, self.problem.mean = &magic[0, 0], &mean[0]
+        self.problem.bins_of_zx = self.layout.bins
+        self.problem.bins_of_zz = 1 if self.weight is None else self.layout.bins
 
     cdef Py_ssize_t first_capacity(self):
         return self.problem.max_features if self.problem.fixed else min(self.problem.max_features, <Py_ssize_t> 16)
@@ -460,7 +403,7 @@ cdef class FeatureSweep:
         with nogil:
             set_energy(&self.problem, evaluate(&self.problem, &self.best))
         self.problem.zero_square = (
-            ZERO_SQUARE * self.problem.energy / (self.problem.points.n if self.weight is None else self.weight.sum())
+            ZERO_SQUARE * self.problem.energy / (self.problem.n if self.weight is None else self.weight.sum())
         )
         self.best.k = k
         return self.problem.energy
@@ -470,7 +413,7 @@ cdef class FeatureSweep:
 
         Only features with a positive residual count; 1 where there is none, that is, where X is zero.
         """
-        cdef Py_ssize_t i, farthest, n = self.problem.points.n
+        cdef Py_ssize_t i, farthest, n = self.problem.n
         cdef double before, after = self.measure(), least = HUGE_VAL
         cdef const double* squares
         while self.best.k < self.problem.max_features and after > ZERO_SQUARE * self.problem.energy:
@@ -483,12 +426,12 @@ cdef class FeatureSweep:
                 join(&self.problem, &self.best)
             before, after = after, total(&self.problem, &self.best)
             least = min(least, before - after)
-            check_interrupt(&self.best, n * self.problem.points.d)
+            check_interrupt(&self.best, n * self.problem.d)
         return least if least < HUGE_VAL else 1.0
 
     def run_given(self, unsigned char[:, ::1] Z, uint64_t state):
         """One start from the rows of Z (IN)."""
-        cdef Py_ssize_t i, j, n = self.problem.points.n, max_features = self.problem.max_features
+        cdef Py_ssize_t i, j, n = self.problem.n, max_features = self.problem.max_features
         cdef FeatureState before
         if Z.shape[0] != n or Z.shape[1] > max_features:
             raise ValueError(f"Z must be ({n}, at most {max_features}), got ({Z.shape[0]}, {Z.shape[1]})")
@@ -513,68 +456,46 @@ cdef class FeatureSweep:
         They end with the one by which ``enough`` of them, if that is not 0, have found the lowest objective; starts
         before them, whose objectives are ``objectives_before``, count, too. Sets ``agreed``: whether enough have.
         """
-        cdef Py_ssize_t n_starts = states.shape[0], i, n_states = STATES * self.n_threads, capacity, n_needed
-        cdef double[::1] objectives
-        cdef Agreement agreement
-        cdef PyObject* first_error
+        cdef Py_ssize_t n_starts = states.shape[0], i, n_states = STATES * self.n_threads, first, last = 0
+        cdef Py_ssize_t length = self.n_threads if enough else n_starts, needed = 0, capacity, best
+        cdef double[::1] objectives = np.full(n_starts, np.nan)
         cdef FeatureState* memory
-        self.objectives = np.full(n_starts, np.nan)
-        objectives = self.objectives
-        agreement.enough, agreement.n_found, agreement.lowest = enough, 0, HUGE_VAL
-        for objective in objectives_before:
-            count_start(&agreement, objective)
         self.prepare()
         self.measure()
         capacity, self.stopped = self.first_capacity(), 0
         memory = <FeatureState*> new_memory(n_states * sizeof(FeatureState))
-        memset(memory, 0, n_states * sizeof(FeatureState))
         for i in range(n_states):
             memory[i].progress.number, memory[i].progress.stop = -1, &self.stopped
         try:
-            with nogil:
-                first_error = run_starts(
-                    &self.problem, memory, capacity, n_starts, &states[0], &modes[0], &objectives[0], &agreement,
-                    self.n_threads,
-                )
-            if first_error != NULL:
-                error = <object> first_error
-                Py_DECREF(error)
-                raise error
-            n_needed = count_needed(&objectives[0], n_starts, &agreement)
-            self.objectives = self.objectives[:n_needed]
-            for objective in self.objectives:
-                count_start(&agreement, objective)
-            self.agreed = agreement.n_found >= enough > 0
-            self.keep(memory, capacity, best_start(&objectives[0], n_needed), states, modes)
+            self.agreed = False
+            while needed == last < n_starts and not self.agreed:
+                first, last = last, min(n_starts, last + length)
+                with nogil:
+                    run_starts(
+                        &self.problem, memory, capacity, first, last, &states[0], &modes[0], &objectives[0],
+                        self.n_threads,
+                    )
+                needed, self.agreed = count_needed(objectives[:last], enough, objectives_before)
+            self.objectives = np.array(objectives[:needed])
+            best = self.objectives.argmin()
+            for i in range(0, n_states, STATES):
+                if memory[i].progress.number == best:
+                    break
+            else:  # a thread has lost it to a start that is not needed
+                i, memory[0].progress.number = 0, -1
+                with nogil:
+                    run_starts(
+                        &self.problem, memory, capacity, best, best + 1, &states[0], &modes[0], &objectives[0],
+                        self.n_threads,
+                    )
+            release(&self.best)
+            self.best = memory[i]
+            self.best.progress.stop = NULL
+            memset(&memory[i], 0, sizeof(FeatureState))
         finally:
             for i in range(n_states):
                 release(&memory[i])
-            sf_free(memory)
-
-    cdef int keep(
-        self, FeatureState* memory, Py_ssize_t capacity, Py_ssize_t number, const uint64_t[::1] states,
-        const int[::1] modes
-    ) except -1:
-        """Keep a start; where a thread has lost it to one that is not needed, run it once more."""
-        cdef bint is_small = self.problem.points.n * self.problem.points.d <= SMALL
-        cdef Py_ssize_t i, n_states = STATES * self.n_threads
-        cdef double objective
-        for i in range(0, n_states, STATES):
-            if memory[i].progress.number == number:
-                break
-        else:
-            i = 0
-            memory[0].progress.number = -1
-            with nogil:
-                run_in_thread(
-                    &self.problem, memory, capacity, 1 if is_small else self.n_threads, number, states[number],
-                    modes[number], &objective,
-                )
-        release(&self.best)
-        self.best = memory[i]
-        self.best.progress.stop = NULL
-        memset(&memory[i], 0, sizeof(FeatureState))
-        return 0
+            free(memory)
 
     @property
     def k(self):
@@ -603,13 +524,10 @@ cdef class FeatureSweep:
 
     def sums(self):
         """Z'WZ, Z'WX and the number of users of each feature, as kept up."""
-        cdef Py_ssize_t k = self.best.k, capacity = self.best.capacity, d = self.problem.points.d
+        cdef Py_ssize_t k = self.best.k, capacity = self.best.capacity, d = self.problem.d
         read_sums(&self.problem, &self.best)
-        return (
-            np.array([[self.best.sums.zz[i * capacity + j] for j in range(k)] for i in range(k)]).reshape(k, k),
-            np.array([[self.best.sums.zx[i * d + j] for j in range(d)] for i in range(k)]),
-            np.array([self.best.sums.users[i] for i in range(k)]),
-        )
+        zz, zx = <double[:capacity, :capacity]> self.best.sums.zz, <double[:capacity, :d]> self.best.sums.zx
+        return np.array(zz)[:k, :k], np.array(zx)[:k], np.array(<double[:capacity]> self.best.sums.users)[:k]
 
     def path(self):
         """The objective after every sweep."""
@@ -617,22 +535,14 @@ cdef class FeatureSweep:
 
     def components(self):
         """A, (k, d)."""
-        cdef double[:, ::1] out
-        result = np.empty((self.best.k, self.problem.points.d))
-        if self.best.k:
-            out = result
-            memcpy(&out[0, 0], self.best.features.rows, self.best.k * self.problem.points.d * sizeof(double))
-        return result
+        return np.array(<double[:self.best.capacity, :self.problem.d]> self.best.features.rows)[:self.best.k]
 
     def assignments(self):
         """Z, (n, k), int32."""
-        cdef int[:, ::1] out
-        result = np.empty((self.problem.points.n, self.best.k), dtype=np.int32)
-        if self.best.k:
-            out = result
-            with nogil:
-                copy_assignments(&self.problem, &self.best, &out[0, 0])
-        return result
+        cdef Py_ssize_t n_tiles = self.problem.n_tiles
+        bits = np.asarray(<unsigned char[:n_tiles, :self.best.capacity, :LANES]> self.best.assignments.bits)
+        rows = bits[:, :self.best.k].transpose(0, 2, 1).reshape(n_tiles * LANES, self.best.k)
+        return rows[:self.problem.n].astype(np.int32)
 
     def encode(self, const double[:, ::1] components):
         """Rows of Z for the data given these features (IN): coordinate passes from zero, then a search for better ones.
@@ -640,7 +550,7 @@ cdef class FeatureSweep:
         The search is by branch and bound; not for the rule "exact". Z is kept as the best start. Returns Z and the sum
         of w ||x - z A||^2.
         """
-        cdef Py_ssize_t k = components.shape[0], d = self.problem.points.d
+        cdef Py_ssize_t k = components.shape[0], d = self.problem.d
         cdef int passes = 0
         if k and components.shape[1] != d:
             raise ValueError(f"components must have {d} columns, got {components.shape[1]}")

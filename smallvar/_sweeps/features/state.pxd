@@ -6,32 +6,21 @@ handled in tiles of LANES, side by side in the lanes of vectors (see _features.h
 
 from libc.stdint cimport uint64_t
 
-from smallvar._sweeps.parallel cimport PAYS
 from smallvar._sweeps.rows cimport Rows
 
 cdef extern from "_features.h" nogil:
     enum:
         LANES "SF_LANES"
     const double FEATURE_TIE "SF_TIE"  # squares that differ by no more than this share are equal
-    void* sf_allocate(size_t)
-    void sf_free(void*)
-    Py_ssize_t sf_gather_d(const double*, Py_ssize_t, Py_ssize_t, double*)
-    Py_ssize_t sf_gather_f(const float*, Py_ssize_t, Py_ssize_t, double*)
-    void sf_load_bits(Py_ssize_t, const unsigned char*, double*)
-    void sf_store_bits(Py_ssize_t, const double*, unsigned char*)
     void sf_residual(Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*, const double*, double*, double*)
     void sf_dots(Py_ssize_t, Py_ssize_t, Py_ssize_t, const double*, const double*, double*)
     int sf_flip(Py_ssize_t, Py_ssize_t, const double*, const unsigned char*, const double*, int, double*, double*,
                 double*, double*)
     void sf_exact(Py_ssize_t, Py_ssize_t, const double*, const double*, const int*, const double*, const double*,
                   double*, double*, double*)
-    void sf_with(Py_ssize_t, const double*, const double*, double*)
     double sf_dot(Py_ssize_t, const double*, const double*)
-    double sf_largest(Py_ssize_t, const double*, const double*)
-    void sf_add_up(Py_ssize_t, const double*, const double*, const double*, double*)
     void sf_axpy(Py_ssize_t, double, const double*, double*)
-    void sf_cut_d(Py_ssize_t, Py_ssize_t, double, const double*, Py_ssize_t, const double*, double*)
-    void sf_cut_f(Py_ssize_t, Py_ssize_t, double, const float*, Py_ssize_t, const double*, double*)
+    void sf_cut(Py_ssize_t, Py_ssize_t, double, const double*, const double*, double*)
 
 cdef enum:
     ROUND = 8192        # tiles of a round, at most: proposed in parallel, then committed in order
@@ -66,23 +55,16 @@ cdef enum:
 # What all starts share and only read
 
 
-cdef struct FeaturePoints:
-    Rows rows
+cdef struct FeatureProblem:
+    Rows rows                   # X and the weights
     Py_ssize_t n                # points, as in rows
     Py_ssize_t d                # columns, likewise
     Py_ssize_t n_tiles          # n / LANES, rounded up
     double* packed              # n_tiles x d x LANES, or NULL: tiles are gathered from the rows
-
-
-cdef struct FeatureBins:        # of the exact sums of w x, about 0, see _sums.h
-    Py_ssize_t of_zx            # bins of an entry of Z'WX
-    Py_ssize_t of_zz            # bins of an entry of Z'WZ: as many, or 1 without weights, where it counts rows
-    const double* magic         # of_zx x (d + 1)
-
-
-cdef struct FeatureProblem:
-    FeaturePoints points
-    FeatureBins bins
+    # bins of the exact sums of w x, about 0, see _sums.h
+    Py_ssize_t bins_of_zx       # of an entry of Z'WX
+    Py_ssize_t bins_of_zz       # of an entry of Z'WZ: as many, or 1 without weights, where it counts rows
+    const double* magic         # bins_of_zx x (d + 1)
     const double* mean          # d: the weighted mean of X
     double energy               # sum of w ||x||^2
     double zero_square          # what counts as zero of a point's ||x||^2, for rows that are compared by residuals
@@ -108,8 +90,10 @@ cdef struct Assignments:
     double* chunk_sums          # weighted sums of these over each chunk, as of the last `total`
 
 
-cdef struct Round:              # new rows of Z for consecutive tiles; tile 0 is the first of the round
+cdef struct Round:              # new rows of Z for consecutive tiles
     Py_ssize_t n_tiles          # of the next round of BP-means
+    Py_ssize_t start            # first point of the round,
+    Py_ssize_t first_tile       # and its tile, which comes first in the arrays
     unsigned char* old_bits     # tiles x capacity x LANES: the rows of Z before the round
     unsigned char* changed      # of each tile: mask of the lanes whose rows changed
     unsigned char* may_create   # of each tile: whether w ||r||^2 of a point exceeds the threshold
@@ -126,8 +110,8 @@ cdef struct Features:
 
 cdef struct FeatureSums:        # over the rows of Z
     double* users               # capacity: points that have each feature
-    double* zz_bins             # bins.of_zz x capacity x capacity: those of Z'WZ, nothing above the diagonal
-    double* zx_bins             # capacity x bins.of_zx x d: those of Z'WX
+    double* zz_bins             # bins_of_zz x capacity x capacity: those of Z'WZ, nothing above the diagonal
+    double* zx_bins             # capacity x bins_of_zx x d: those of Z'WX
     double* zz                  # capacity x capacity: Z'WZ, as last read from its bins
     double* zx                  # capacity x d: Z'WX likewise
     double* partial             # partials x (zz_bins, users, zx_bins): what a round changes
@@ -142,8 +126,8 @@ cdef struct Solver:             # scratch memory of least squares
 
 
 cdef struct GrayCode:           # an order of all 2^k rows, of which each differs from the one before in a bit
-    int* flips                  # 2^k: the bit that each step flips; `allocate` fills it
-    double* quadratic           # 2^k: z A A' z' after each step; fixed_sweep fills it
+    int* flips                  # 2^k: the bit that each step flips
+    double* quadratic           # 2^k: z A A' z' after each step
 
 
 cdef struct RowSearch:          # for the best rows, see sweeps.pyx
@@ -159,7 +143,8 @@ cdef struct Collapsed:          # see collapsed.pyx
     double* reduced_inverse     # capacity x capacity: P, A A' and A without one column
     double* reduced_gram
     double* reduced_features    # capacity x d
-    double* x                   # d: a point,
+    const double* x             # d: a point, where it lies or in
+    double* row                 # d,
     double* residual            # d: its residual,
     double* other_residual      # d: and that of its new row, where A is that of the other rows
     double* z                   # capacity: its row of Z,
@@ -207,9 +192,8 @@ cdef struct FeatureScratch:     # of one thread
     double* z                   # capacity x LANES: the rows of Z of a tile, as numbers
     double* dots                # capacity x LANES: A r (or A x) of each point
     double* twice_dots          # capacity x LANES: 2 A x, for the best of all rows
-    double* pieces              # bins.of_zx x d: the pieces of w x of a point, one a bin
-    double* weight_pieces       # bins.of_zx: those of its weight
-    double[3] total_bins        # of a sum of squared residuals
+    double* pieces              # (bins_of_zx + 1) x d: the pieces of w x of a point, one a bin, and what is left
+    double* weight_pieces       # bins_of_zx: those of its weight
     Level* levels               # capacity: of the search for a row
 
 
@@ -233,30 +217,21 @@ cdef struct FeatureState:
 
 cdef inline Py_ssize_t sums_size(const FeatureProblem* problem, Py_ssize_t k) noexcept nogil:
     """Values in a partial sum: changes of zz_bins, users and zx_bins."""
-    return k * (k * problem.bins.of_zz + 1 + problem.bins.of_zx * problem.points.d)
+    return k * (k * problem.bins_of_zz + 1 + problem.bins_of_zx * problem.d)
 
 
 cdef inline Py_ssize_t round_tiles(const FeatureProblem* problem) noexcept nogil:
     """Tiles of the largest round."""
-    return max(<Py_ssize_t> 1, min(problem.points.n_tiles, <Py_ssize_t> ROUND))
-
-
-cdef inline Py_ssize_t chunk_count(Py_ssize_t tiles) noexcept nogil:
-    return (tiles + FEATURE_CHUNK - 1) // FEATURE_CHUNK
+    return max(<Py_ssize_t> 1, min(problem.n_tiles, <Py_ssize_t> ROUND))
 
 
 cdef inline Py_ssize_t tile_count(Py_ssize_t points) noexcept nogil:
     return (points + LANES - 1) // LANES
 
 
-cdef inline int threads_for(const FeatureProblem* problem, const FeatureState* state, Py_ssize_t tiles) noexcept nogil:
-    """The threads for a loop over so many tiles: 1 where it is too short to be shared out."""
-    return state.threads if tiles * LANES * problem.points.d * (2 * state.k + 1) >= PAYS else 1
-
-
 cdef inline int lanes_of(const FeatureProblem* problem, Py_ssize_t tile) noexcept nogil:
     """Mask of the lanes that hold points."""
-    return (1 << min(<Py_ssize_t> LANES, problem.points.n - tile * LANES)) - 1
+    return (1 << min(<Py_ssize_t> LANES, problem.n - tile * LANES)) - 1
 
 
 cdef inline unsigned char* bits_of(const FeatureState* state, Py_ssize_t tile) noexcept nogil:
@@ -264,9 +239,14 @@ cdef inline unsigned char* bits_of(const FeatureState* state, Py_ssize_t tile) n
     return state.assignments.bits + tile * state.capacity * LANES
 
 
-cdef inline unsigned char* old_bits_of(const FeatureState* state, Py_ssize_t index) noexcept nogil:
-    """The rows of Z of tile ``index`` of the round, as they were before it, capacity x LANES."""
-    return state.round.old_bits + index * state.capacity * LANES
+cdef inline unsigned char* old_bits_of(const FeatureState* state, Py_ssize_t tile) noexcept nogil:
+    """The rows of Z of a tile of the round, as they were before it, capacity x LANES."""
+    return state.round.old_bits + (tile - state.round.first_tile) * state.capacity * LANES
+
+
+cdef inline unsigned char* changed_of(const FeatureState* state, Py_ssize_t tile) noexcept nogil:
+    """Where the mask of the changed lanes of a tile of the round lies."""
+    return state.round.changed + (tile - state.round.first_tile)
 
 
 cdef inline unsigned char* bit(const FeatureState* state, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
@@ -287,7 +267,7 @@ cdef inline double zero_if_rounding(const FeatureProblem* problem, double error)
 
 cdef inline Py_ssize_t row_work(const FeatureProblem* problem, const FeatureState* state) noexcept nogil:
     """Multiply-adds of a new row of Z, K fixed."""
-    return problem.points.d * (2 * state.k + 1) + ((state.k + 4) << state.k if problem.rule == EXACT else 0)
+    return problem.d * (2 * state.k + 1) + ((state.k + 4) << state.k if problem.rule == EXACT else 0)
 
 
 cdef inline Py_ssize_t work_tiles(const FeatureProblem* problem, Py_ssize_t work) noexcept nogil:
@@ -295,14 +275,23 @@ cdef inline Py_ssize_t work_tiles(const FeatureProblem* problem, Py_ssize_t work
     return min(round_tiles(problem), max(<Py_ssize_t> 64, FEATURE_WORK // (LANES * work)))
 
 
+# what is done for the tiles first..last-1, a chunk, by a thread with scratch memory of its own
+ctypedef void (*ChunkFunction)(
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t chunk, Py_ssize_t first, Py_ssize_t last, int thread
+) noexcept nogil
+
+cdef void each_chunk(
+    const FeatureProblem* problem, FeatureState* state, ChunkFunction function, Py_ssize_t first, Py_ssize_t last,
+    Py_ssize_t length
+) noexcept nogil
 cdef void* new_memory(size_t bytes) except NULL nogil
+cdef double* aligned(void* memory) noexcept nogil
 cdef void release(FeatureState* state) noexcept nogil
 cdef int allocate(const FeatureProblem* problem, FeatureState* state, Py_ssize_t capacity, int threads) except -1 nogil
 cdef void copy_state(const FeatureProblem* problem, const FeatureState* source, FeatureState* target) noexcept nogil
 cdef int check_interrupt(FeatureState* state, Py_ssize_t work) except -1 nogil
 cdef int push(Progress* progress, double value) except -1 nogil
-cdef void pack(FeaturePoints* points) noexcept nogil
-cdef const double* tile_of(const FeaturePoints* points, Py_ssize_t tile, double* space) noexcept nogil
+cdef const double* tile_of(const FeatureProblem* problem, Py_ssize_t tile, double* space) noexcept nogil
 # OUT scratch: z, the rows of Z of the tile, and residual, x - z A; squares: LANES, ||x - z A||^2. Returns x, d x LANES
 cdef const double* residuals(
     const FeatureProblem* problem, const FeatureState* state, Py_ssize_t tile, FeatureScratch* scratch, double* squares
@@ -311,8 +300,9 @@ cdef void residual_of(const FeatureProblem* problem, FeatureState* state, Py_ssi
 cdef double total(const FeatureProblem* problem, FeatureState* state) noexcept nogil
 cdef double evaluate(const FeatureProblem* problem, FeatureState* state) noexcept nogil
 cdef void add_round(
-    const FeatureProblem* problem, FeatureState* state, Py_ssize_t start, Py_ssize_t stop, bint counts_users
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t stop, bint counts_users
 ) noexcept nogil
+cdef void begin_row(FeatureState* state, Py_ssize_t i) noexcept nogil
 cdef void read_sums(const FeatureProblem* problem, FeatureState* state) noexcept nogil
 cdef int recount(const FeatureProblem* problem, FeatureState* state, Py_ssize_t n_counted) except -1 nogil
 cdef void update_tables(const FeatureProblem* problem, FeatureState* state, Py_ssize_t k) noexcept nogil

@@ -7,21 +7,28 @@ changes nor on the number of threads.
 
 from cython.parallel cimport prange
 from libc.math cimport frexp, ldexp, sqrt
-from libc.string cimport memcpy, memset
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memmove, memset
 
-from smallvar._sweeps.parallel cimport ParallelLoop, atomic_read, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport point, poll_signals, real_x, weight_of
+from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, atomic_read, begin_chunk, begin_loop, end_loop
+from smallvar._sweeps.rows cimport poll_signals, read_row, row_at, weight_of
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Memory
 
 
 cdef void* new_memory(size_t bytes) except NULL nogil:
-    cdef void* memory = sf_allocate(bytes)
+    """Memory, all zero, with room to begin at a cache line's boundary."""
+    cdef void* memory = calloc(bytes + 64, 1)
     if memory == NULL:
         with gil:
             raise MemoryError("not enough memory for the features")
     return memory
+
+
+cdef double* aligned(void* memory) noexcept nogil:
+    """The first cache line's boundary in some memory: no vector is to straddle two lines."""
+    return <double*> (<char*> memory + (64 - <size_t> memory % 64) % 64)
 
 
 cdef inline void* next_bytes(char* arena, Py_ssize_t* used, Py_ssize_t bytes) noexcept nogil:
@@ -38,13 +45,13 @@ cdef inline double* doubles(char* arena, Py_ssize_t* used, Py_ssize_t count) noe
 cdef void lay_out_collapsed(
     const FeatureProblem* problem, Collapsed* collapsed, Py_ssize_t capacity, char* arena, Py_ssize_t* used
 ) noexcept nogil:
-    cdef Py_ssize_t square = capacity * capacity, d = problem.points.d
+    cdef Py_ssize_t square = capacity * capacity, d = problem.d
     cdef Py_ssize_t tried = <Py_ssize_t> 1 << min(problem.most_tried, problem.max_features)
     collapsed.inverse = doubles(arena, used, square)
     collapsed.reduced_inverse = doubles(arena, used, square)
     collapsed.reduced_gram = doubles(arena, used, square)
     collapsed.reduced_features = doubles(arena, used, capacity * d)
-    collapsed.x = doubles(arena, used, d)
+    collapsed.row = doubles(arena, used, d)
     collapsed.residual = doubles(arena, used, d)
     collapsed.other_residual = doubles(arena, used, d)
     collapsed.z = doubles(arena, used, capacity)
@@ -63,14 +70,14 @@ cdef void lay_out_collapsed(
 cdef void lay_out_scratch(
     const FeatureProblem* problem, FeatureScratch* scratch, Py_ssize_t capacity, char* arena, Py_ssize_t* used
 ) noexcept nogil:
-    cdef Py_ssize_t d = problem.points.d
+    cdef Py_ssize_t d = problem.d
     scratch.x = doubles(arena, used, d * LANES)
     scratch.residual = doubles(arena, used, d * LANES)
     scratch.z = doubles(arena, used, capacity * LANES)
     scratch.dots = doubles(arena, used, capacity * LANES)
     scratch.twice_dots = doubles(arena, used, capacity * LANES)
-    scratch.pieces = doubles(arena, used, problem.bins.of_zx * d)
-    scratch.weight_pieces = doubles(arena, used, problem.bins.of_zx)
+    scratch.pieces = doubles(arena, used, (problem.bins_of_zx + 1) * d)
+    scratch.weight_pieces = doubles(arena, used, problem.bins_of_zx)
     scratch.levels = <Level*> next_bytes(arena, used, capacity * <Py_ssize_t> sizeof(Level))
 
 
@@ -79,7 +86,7 @@ cdef Py_ssize_t lay_out(const FeatureProblem* problem, FeatureState* state, char
 
     A new buffer needs a line here and a field in a struct; one that outlives a sweep, a line in copy_state too.
     """
-    cdef Py_ssize_t capacity = state.capacity, d = problem.points.d, n_tiles = problem.points.n_tiles, used = 0
+    cdef Py_ssize_t capacity = state.capacity, d = problem.d, n_tiles = problem.n_tiles, used = 0
     cdef Py_ssize_t square = capacity * capacity, tile = capacity * LANES, length = round_tiles(problem)
     cdef Py_ssize_t codes = <Py_ssize_t> 1 << problem.max_features if problem.rule == EXACT else 0
     cdef Py_ssize_t partials = max(<Py_ssize_t> 1, min(<Py_ssize_t> PARTIALS, length // 64))
@@ -88,7 +95,7 @@ cdef Py_ssize_t lay_out(const FeatureProblem* problem, FeatureState* state, char
     cdef int thread
     state.assignments.bits = <unsigned char*> next_bytes(arena, &used, n_tiles * tile)
     state.assignments.squares = doubles(arena, &used, n_tiles * LANES)
-    state.assignments.chunk_sums = doubles(arena, &used, chunk_count(n_tiles))
+    state.assignments.chunk_sums = doubles(arena, &used, (n_tiles + FEATURE_CHUNK - 1) // FEATURE_CHUNK)
     state.round.old_bits = <unsigned char*> next_bytes(arena, &used, length * tile)
     state.round.changed = <unsigned char*> next_bytes(arena, &used, length)
     state.round.may_create = <unsigned char*> next_bytes(arena, &used, length)
@@ -98,8 +105,8 @@ cdef Py_ssize_t lay_out(const FeatureProblem* problem, FeatureState* state, char
     state.features.gram = doubles(arena, &used, square)
     state.features.removed = <unsigned char*> next_bytes(arena, &used, capacity)
     state.sums.users = doubles(arena, &used, capacity)
-    state.sums.zz_bins = doubles(arena, &used, problem.bins.of_zz * square)
-    state.sums.zx_bins = doubles(arena, &used, capacity * problem.bins.of_zx * d)
+    state.sums.zz_bins = doubles(arena, &used, problem.bins_of_zz * square)
+    state.sums.zx_bins = doubles(arena, &used, capacity * problem.bins_of_zx * d)
     state.sums.zz = doubles(arena, &used, square)
     state.sums.zx = doubles(arena, &used, capacity * d)
     state.sums.partial = doubles(arena, &used, max(sums, min(partials * sums, <Py_ssize_t> SUMS)))
@@ -124,89 +131,43 @@ cdef Py_ssize_t lay_out(const FeatureProblem* problem, FeatureState* state, char
 cdef int allocate(const FeatureProblem* problem, FeatureState* state, Py_ssize_t capacity, int threads) except -1 nogil:
     """Give a state new memory, all zero, for so many features. The memory that it had is the caller's to free."""
     cdef FeatureState new = state[0]
-    cdef Py_ssize_t bytes, step
-    cdef int flipped
+    cdef Py_ssize_t bytes
     new.capacity, new.threads = max(<Py_ssize_t> 8, (capacity + 7) // 8 * 8), threads
     bytes = lay_out(problem, &new, NULL)  # only counts them
     new.arena = <char*> new_memory(bytes)
-    memset(new.arena, 0, bytes)
-    lay_out(problem, &new, new.arena)
-    if problem.rule == EXACT:
-        for step in range(1, <Py_ssize_t> 1 << problem.max_features):
-            flipped = 0
-            while not (step >> flipped) & 1:  # the lowest bit of the step is the one that the Gray code flips
-                flipped += 1
-            new.gray_code.flips[step] = flipped
+    lay_out(problem, &new, <char*> aligned(new.arena))
     state[0] = new
     return 0
 
 
 cdef void release(FeatureState* state) noexcept nogil:
-    sf_free(state.arena)
-    sf_free(state.progress.path)
+    free(state.arena)
+    free(state.progress.path)
     memset(state, 0, sizeof(FeatureState))
 
 
-cdef void copy_square(
-    const double* source, Py_ssize_t capacity, double* target, Py_ssize_t target_capacity, Py_ssize_t k
-) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(k):
-        memcpy(target + i * target_capacity, source + i * capacity, k * sizeof(double))
-
-
-cdef void copy_bits_chunk(
-    const FeatureState* source, FeatureState* target, Py_ssize_t n_tiles, Py_ssize_t chunk
-) noexcept nogil:
-    cdef Py_ssize_t tile, k = source.k
-    for tile in range(chunk * FEATURE_CHUNK, min(n_tiles, (chunk + 1) * FEATURE_CHUNK)):
-        memcpy(bits_of(target, tile), bits_of(source, tile), k * LANES)
-        memset(bits_of(target, tile) + k * LANES, 0, (target.capacity - k) * LANES)
-
-
-cdef void copy_bits(const FeatureProblem* problem, const FeatureState* source, FeatureState* target) noexcept nogil:
-    """Copy Z."""
-    cdef Py_ssize_t n_tiles = problem.points.n_tiles, n_chunks = chunk_count(n_tiles), chunk
-    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, source, n_tiles))
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            copy_bits_chunk(source, target, n_tiles, chunk)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            begin_chunk(&loop)
-            copy_bits_chunk(source, target, n_tiles, chunk)
-    end_loop(&loop)
-
-
 cdef void copy_state(const FeatureProblem* problem, const FeatureState* source, FeatureState* target) noexcept nogil:
-    """Copy Z, A and the sums into a state that has capacity for them."""
-    cdef Py_ssize_t j, k = source.k, d = problem.points.d, width = problem.bins.of_zx * d
+    """Copy Z, A and the sums into a state that has capacity for them; the capacities may differ."""
+    cdef Py_ssize_t i, b, tile, k = source.k, d = problem.d, width = problem.bins_of_zx * d
     cdef Py_ssize_t capacity = source.capacity, target_capacity = target.capacity
-    cdef const Features* features = &source.features
     cdef const FeatureSums* sums = &source.sums
     target.k = k
-    copy_bits(problem, source, target)
-    # the capacities may differ, and with them where the rows of matrices begin
-    memcpy(target.assignments.squares, source.assignments.squares, problem.points.n_tiles * LANES * sizeof(double))
-    memcpy(target.features.rows, features.rows, k * d * sizeof(double))
-    for j in range(d):
-        memcpy(
-            target.features.transposed + j * target_capacity, features.transposed + j * capacity, k * sizeof(double)
-        )
-    copy_square(features.gram, capacity, target.features.gram, target_capacity, k)
-    memcpy(target.features.removed, features.removed, k)
-    target.features.n_removed = features.n_removed
-    # sums behind the last feature have to be zero: a feature that is added begins with none
-    memset(target.sums.users, 0, target_capacity * sizeof(double))
+    for tile in range(problem.n_tiles):
+        memcpy(bits_of(target, tile), bits_of(source, tile), k * LANES)
+        memset(bits_of(target, tile) + k * LANES, 0, (target_capacity - k) * LANES)
+    memcpy(target.assignments.squares, source.assignments.squares, problem.n_tiles * LANES * sizeof(double))
+    memcpy(target.features.rows, source.features.rows, k * d * sizeof(double))
+    memcpy(target.features.removed, source.features.removed, k)
+    target.features.n_removed = source.features.n_removed
     memcpy(target.sums.users, sums.users, k * sizeof(double))
-    memset(target.sums.zz_bins, 0, problem.bins.of_zz * target_capacity * target_capacity * sizeof(double))
-    for j in range(problem.bins.of_zz):
-        copy_square(
-            sums.zz_bins + j * capacity * capacity, capacity,
-            target.sums.zz_bins + j * target_capacity * target_capacity, target_capacity, k,
-        )
+    for b in range(problem.bins_of_zz):
+        for i in range(k):
+            memcpy(
+                target.sums.zz_bins + (b * target_capacity + i) * target_capacity,
+                sums.zz_bins + (b * capacity + i) * capacity, k * sizeof(double),
+            )
     memcpy(target.sums.zx_bins, sums.zx_bins, k * width * sizeof(double))
-    memset(target.sums.zx_bins + k * width, 0, (target_capacity - k) * width * sizeof(double))
+    update_all_tables(problem, target)
     target.progress.error, target.progress.objective = source.progress.error, source.progress.objective
     target.progress.solved = source.progress.solved
 
@@ -214,15 +175,13 @@ cdef void copy_state(const FeatureProblem* problem, const FeatureState* source, 
 cdef int grow(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
     """Double the capacity. Everything is kept but scratch memory."""
     cdef FeatureState bigger = state[0]  # with the random generator, the progress and its path
-    cdef Py_ssize_t tile, length = round_tiles(problem)
+    cdef Py_ssize_t index, length = round_tiles(problem), row = state.capacity * LANES
     allocate(problem, &bigger, 2 * state.capacity, state.threads)
     copy_state(problem, state, &bigger)
-    for tile in range(length):
-        memcpy(old_bits_of(&bigger, tile), old_bits_of(state, tile), state.k * LANES)
+    for index in range(length):
+        memcpy(bigger.round.old_bits + 2 * index * row, state.round.old_bits + index * row, state.k * LANES)
     memcpy(bigger.round.changed, state.round.changed, length)
-    if problem.rule == COLLAPSED:
-        copy_square(state.collapsed.inverse, state.capacity, bigger.collapsed.inverse, bigger.capacity, state.k)
-    sf_free(state.arena)
+    free(state.arena)
     state[0] = bigger
     return 0
 
@@ -247,12 +206,12 @@ cdef int push(Progress* progress, double value) except -1 nogil:
     """Append a value to the path."""
     cdef double* longer
     if progress.n_path == progress.path_capacity:
-        longer = <double*> new_memory((2 * progress.path_capacity + 64) * sizeof(double))
+        progress.path_capacity = 2 * progress.path_capacity + 64
+        longer = <double*> new_memory(progress.path_capacity * sizeof(double))
         if progress.n_path:
             memcpy(longer, progress.path, progress.n_path * sizeof(double))
-        sf_free(progress.path)
+        free(progress.path)
         progress.path = longer
-        progress.path_capacity = 2 * progress.path_capacity + 64
     progress.path[progress.n_path] = value
     progress.n_path += 1
     return 0
@@ -262,57 +221,52 @@ cdef int push(Progress* progress, double value) except -1 nogil:
 # Points
 
 
-cdef void gather(const real_x* x, const FeaturePoints* points, Py_ssize_t tile, double* out) noexcept nogil:
-    """Write a tile, d x LANES, zero behind the last point."""
-    cdef Py_ssize_t j, lane, i, n_moved = 0
-    cdef const real_x* xi
-    if points.rows.col == 1 and (tile + 1) * LANES <= points.n:
-        if real_x is float:
-            n_moved = sf_gather_f(x + tile * LANES * points.rows.row, points.rows.row, points.d, out)
-        else:
-            n_moved = sf_gather_d(x + tile * LANES * points.rows.row, points.rows.row, points.d, out)
-    # the columns that do not fill a vector, or all
+cdef void each_chunk(
+    const FeatureProblem* problem, FeatureState* state, ChunkFunction function, Py_ssize_t first, Py_ssize_t last,
+    Py_ssize_t length
+) noexcept nogil:
+    """Call a function for the tiles first..last-1, ``length`` at a time: in parallel, unless they are too few."""
+    cdef Py_ssize_t n_chunks = (last - first + length - 1) // length, chunk
+    cdef bint pays = (last - first) * LANES * problem.d * (2 * state.k + 1) >= PAYS
+    cdef ParallelLoop loop = begin_loop(n_chunks, state.threads if pays else 1)
+    if loop.threads == 1:
+        for chunk in range(n_chunks):
+            function(problem, state, chunk, first + chunk * length, min(last, first + (chunk + 1) * length), 0)
+    else:
+        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+            function(
+                problem, state, chunk, first + chunk * length, min(last, first + (chunk + 1) * length),
+                begin_chunk(&loop),
+            )
+    end_loop(&loop)
+
+
+cdef const double* tile_of(const FeatureProblem* problem, Py_ssize_t tile, double* space) noexcept nogil:
+    """The values of a tile, d x LANES, gathered into ``space`` where they are not held packed; zero behind the last."""
+    cdef Py_ssize_t j, lane, i
+    if problem.packed != NULL:
+        return problem.packed + tile * problem.d * LANES
     for lane in range(LANES):
         i = tile * LANES + lane
-        if i < points.n:
-            xi = point(x, &points.rows, i)
-            for j in range(n_moved, points.d):
-                out[j * LANES + lane] = xi[j * points.rows.col]
+        if i < problem.n:
+            read_row(&problem.rows, i, space + lane, LANES)
         else:
-            for j in range(points.d):
-                out[j * LANES + lane] = 0.0
-
-
-cdef void gather_tile(const FeaturePoints* points, Py_ssize_t tile, double* out) noexcept nogil:
-    if points.rows.single:
-        gather(<const float*> points.rows.x, points, tile, out)
-    else:
-        gather(<const double*> points.rows.x, points, tile, out)
-
-
-cdef const double* tile_of(const FeaturePoints* points, Py_ssize_t tile, double* space) noexcept nogil:
-    """The values of a tile, gathered into ``space`` where they are not held packed."""
-    if points.packed != NULL:
-        return points.packed + tile * points.d * LANES
-    gather_tile(points, tile, space)
+            for j in range(problem.d):
+                space[j * LANES + lane] = 0.0
     return space
-
-
-cdef void pack(FeaturePoints* points) noexcept nogil:
-    """Gather all tiles into points.packed."""
-    cdef Py_ssize_t tile
-    for tile in range(points.n_tiles):
-        gather_tile(points, tile, points.packed + tile * points.d * LANES)
 
 
 cdef const double* residuals(
     const FeatureProblem* problem, const FeatureState* state, Py_ssize_t tile, FeatureScratch* scratch, double* squares
 ) noexcept nogil:
     """Residuals of a tile (scratch.residual), their squares, and its rows of Z (scratch.z); returns x, d x LANES."""
-    cdef const double* x = tile_of(&problem.points, tile, scratch.x)
-    sf_load_bits(state.k, bits_of(state, tile), scratch.z)
+    cdef const double* x = tile_of(problem, tile, scratch.x)
+    cdef const unsigned char* bits = bits_of(state, tile)
+    cdef Py_ssize_t i
+    for i in range(state.k * LANES):
+        scratch.z[i] = bits[i]
     sf_residual(
-        problem.points.d, state.k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares
+        problem.d, state.k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares
     )
     return x
 
@@ -324,132 +278,87 @@ cdef void residual_of(
     cdef double squares[LANES]
     cdef Py_ssize_t j
     residuals(problem, state, i // LANES, state.scratch, squares)
-    for j in range(problem.points.d):
+    for j in range(problem.d):
         residual[j] = state.scratch.residual[j * LANES + i % LANES]
-
-
-cdef void total_chunk(
-    const FeatureProblem* problem, FeatureState* state, const double* magic, Py_ssize_t chunk, int thread
-) noexcept nogil:
-    cdef Py_ssize_t start = chunk * FEATURE_CHUNK * LANES, i, n = min(
-        problem.points.n - start, <Py_ssize_t> FEATURE_CHUNK * LANES
-    )
-    cdef const double* weight = problem.points.rows.weight
-    cdef double* total_bins = state.scratch[thread].total_bins
-    cdef double[3] bins
-    memset(bins, 0, 3 * sizeof(double))
-    if weight != NULL:
-        weight += start
-    sf_add_up(n, state.assignments.squares + start, weight, magic, bins)
-    for i in range(3):
-        total_bins[i] += bins[i]
-    state.assignments.chunk_sums[chunk] = bins[2] + bins[1] + bins[0]
 
 
 cdef double total(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
     """Sum of w ||r||^2, exact in three bins (see _sums.h), so that it depends on no order; sets chunk_sums."""
-    cdef Py_ssize_t n = problem.points.n, n_tiles = problem.points.n_tiles, n_chunks = chunk_count(n_tiles), chunk
-    cdef int thread, i, bits = 0, exponent
-    cdef double largest = sf_largest(n, state.assignments.squares, problem.points.rows.weight)
+    cdef Py_ssize_t n = problem.n, length = FEATURE_CHUNK * LANES, chunk, i
+    cdef const double* squares = state.assignments.squares
+    cdef int bits = 0, exponent, b
+    cdef double largest = 0.0, value, piece
     cdef double[3] magic
-    cdef double* total_bins = state.scratch.total_bins
-    cdef ParallelLoop loop
+    cdef double[3] bins
+    cdef double[3] total_bins
+    for i in range(n):
+        largest = max(largest, weight_of(&problem.rows, i) * squares[i])
     # n numbers below 2^exponent: a piece of 52 - log2(n) bits can be added n times without rounding
     frexp(largest, &exponent)
     while (<Py_ssize_t> 1 << bits) < n:
         bits += 1
-    for i in range(3):
-        magic[i] = ldexp(1.5, exponent + 52 - (i + 1) * min(40, 52 - bits)) if largest > 0.0 else 0.0
-    for thread in range(state.threads):
-        memset(state.scratch[thread].total_bins, 0, 3 * sizeof(double))
-    loop = begin_loop(n_chunks, threads_for(problem, state, n_tiles))
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            total_chunk(problem, state, magic, chunk, 0)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            total_chunk(problem, state, magic, chunk, begin_chunk(&loop))
-    end_loop(&loop)
-    # exact, too, so that it does not matter which thread had which chunks
-    for thread in range(1, state.threads):
-        for i in range(3):
-            total_bins[i] += state.scratch[thread].total_bins[i]
+    for b in range(3):
+        magic[b] = ldexp(1.5, exponent + 52 - (b + 1) * min(40, 52 - bits)) if largest > 0.0 else 0.0
+        total_bins[b] = 0.0
+    for chunk in range((n + length - 1) // length):
+        memset(bins, 0, 3 * sizeof(double))
+        for i in range(chunk * length, min(n, (chunk + 1) * length)):
+            value = weight_of(&problem.rows, i) * squares[i]
+            for b in range(3):
+                piece = (value + magic[b]) - magic[b]
+                value -= piece
+                bins[b] += piece
+        for b in range(3):
+            total_bins[b] += bins[b]
+        state.assignments.chunk_sums[chunk] = bins[2] + bins[1] + bins[0]
     return total_bins[2] + total_bins[1] + total_bins[0]
 
 
 cdef void evaluate_chunk(
-    const FeatureProblem* problem, FeatureState* state, Py_ssize_t chunk, int thread
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t _, Py_ssize_t first, Py_ssize_t last, int thread
 ) noexcept nogil:
     cdef double squares[LANES]
     cdef Py_ssize_t tile, lane
-    for tile in range(chunk * FEATURE_CHUNK, min(problem.points.n_tiles, (chunk + 1) * FEATURE_CHUNK)):
+    for tile in range(first, last):
         residuals(problem, state, tile, state.scratch + thread, squares)
         for lane in range(LANES):
-            state.assignments.squares[tile * LANES + lane] = (
-                squares[lane] if tile * LANES + lane < problem.points.n else 0.0
-            )
+            state.assignments.squares[tile * LANES + lane] = squares[lane] if tile * LANES + lane < problem.n else 0.0
 
 
 cdef double evaluate(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
     """Sum of w ||r||^2, all residuals computed from the data."""
-    cdef Py_ssize_t n_chunks = chunk_count(problem.points.n_tiles), chunk
-    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, problem.points.n_tiles))
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            evaluate_chunk(problem, state, chunk, 0)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            evaluate_chunk(problem, state, chunk, begin_chunk(&loop))
-    end_loop(&loop)
+    each_chunk(problem, state, evaluate_chunk, 0, problem.n_tiles, FEATURE_CHUNK)
     return total(problem, state)
-
-
-# ---- sums over the rows of Z, and the features that follow from them -------------------------------------------------
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Sums
 
 
-cdef void cut_weight(const FeatureBins* bins, Py_ssize_t d, double weight, double* pieces) noexcept nogil:
-    """Cut a weight to pieces, one a bin; 1 where there are no weights and Z'WZ counts rows."""
-    cdef Py_ssize_t b
-    cdef double magic
-    if bins.of_zz == 1:
-        pieces[0] = 1.0
-        return
-    for b in range(bins.of_zz):
-        magic = bins.magic[b * (d + 1) + d]
-        pieces[b] = (weight + magic) - magic
-        weight -= pieces[b]
-
-
-cdef void cut_point(
-    const FeatureProblem* problem, Py_ssize_t i, const double* x, FeatureScratch* scratch
-) noexcept nogil:
-    """Cut w and w x of point i to pieces, into scratch. IN x: of its tile, where columns of X are apart."""
-    cdef Py_ssize_t d = problem.points.d, n_bins = problem.bins.of_zx
-    cdef const void* rows = problem.points.rows.x
-    cdef const double* magic = problem.bins.magic
-    cdef double weight = weight_of(&problem.points.rows, i)
-    cut_weight(&problem.bins, d, weight, scratch.weight_pieces)
-    if problem.points.rows.col != 1:
-        sf_cut_d(d, n_bins, weight, x + i % LANES, LANES, magic, scratch.pieces)
-    elif problem.points.rows.single:
-        sf_cut_f(d, n_bins, weight, point(<const float*> rows, &problem.points.rows, i), 1, magic, scratch.pieces)
-    else:
-        sf_cut_d(d, n_bins, weight, point(<const double*> rows, &problem.points.rows, i), 1, magic, scratch.pieces)
+cdef void cut_point(const FeatureProblem* problem, Py_ssize_t i, FeatureScratch* scratch) noexcept nogil:
+    """Cut w and w x of point i to pieces, one a bin, into scratch; w is 1 where Z'WZ counts rows."""
+    cdef Py_ssize_t d = problem.d, b
+    cdef double weight = weight_of(&problem.rows, i), magic
+    sf_cut(
+        d, problem.bins_of_zx, weight, row_at(&problem.rows, i, scratch.x), problem.magic, scratch.pieces
+    )
+    scratch.weight_pieces[0] = 1.0
+    if problem.bins_of_zz > 1:
+        for b in range(problem.bins_of_zz):
+            magic = problem.magic[b * (d + 1) + d]
+            scratch.weight_pieces[b] = (weight + magic) - magic
+            weight -= scratch.weight_pieces[b]
 
 
 cdef void add_row(
     const FeatureProblem* problem, Py_ssize_t size, const unsigned char* old, const unsigned char* new, Py_ssize_t i,
-    const double* x, double* sums, FeatureScratch* scratch
+    double* sums, FeatureScratch* scratch
 ) noexcept nogil:
     """Add to sums (zz_bins, users, zx_bins, one after the other) what changes as a row of Z becomes a new one.
 
     IN old, new: the row, values LANES apart.
     """
-    cdef Py_ssize_t n_zz = problem.bins.of_zz, width = problem.bins.of_zx * problem.points.d, j, k = 0, b
+    cdef Py_ssize_t n_zz = problem.bins_of_zz, width = problem.bins_of_zx * problem.d, j, k = 0, b
     cdef double* users = sums + n_zz * size * size
     cdef double* zx = users + size
     cdef double* zz
@@ -458,7 +367,7 @@ cdef void add_row(
         k += 1
     if k == size:
         return
-    cut_point(problem, i, x, scratch)
+    cut_point(problem, i, scratch)
     for k in range(k, size):
         if old[k * LANES] == new[k * LANES]:
             continue
@@ -479,46 +388,33 @@ cdef void add_row(
 
 
 cdef void add_chunk(
-    const FeatureProblem* problem, FeatureState* state, Py_ssize_t first, Py_ssize_t last, Py_ssize_t length,
-    Py_ssize_t chunk, int thread
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t chunk, Py_ssize_t first, Py_ssize_t last, int thread
 ) noexcept nogil:
-    """Compute partial sum ``chunk``: what ``length`` tiles of the round first..last-1 change."""
-    cdef Py_ssize_t tile, i, first_tile = first + chunk * length
-    cdef const double* x
-    cdef const unsigned char* old
+    """Compute partial sum ``chunk``: what these tiles of the round change."""
+    cdef Py_ssize_t tile, i
     cdef double* sums = state.sums.partial + chunk * sums_size(problem, state.k)
-    cdef FeatureScratch* scratch = state.scratch + thread
-    for tile in range(first_tile, min(last, first_tile + length)):
-        if not state.round.changed[tile - first]:
-            continue
-        x = tile_of(&problem.points, tile, scratch.x) if problem.points.rows.col != 1 else NULL
-        old = old_bits_of(state, tile - first)
-        for i in range(tile * LANES, min(problem.points.n, (tile + 1) * LANES)):
-            if (state.round.changed[tile - first] >> (i % LANES)) & 1:
-                add_row(problem, state.k, old + i % LANES, bits_of(state, tile) + i % LANES, i, x, sums, scratch)
+    for tile in range(first, last):
+        for i in range(tile * LANES, min(problem.n, (tile + 1) * LANES)):
+            if (changed_of(state, tile)[0] >> (i % LANES)) & 1:
+                add_row(
+                    problem, state.k, old_bits_of(state, tile) + i % LANES, bits_of(state, tile) + i % LANES, i, sums,
+                    state.scratch + thread,
+                )
 
 
 cdef void add_round(
-    const FeatureProblem* problem, FeatureState* state, Py_ssize_t start, Py_ssize_t stop, bint counts_users
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t stop, bint counts_users
 ) noexcept nogil:
-    """Bring the sums up to date with a round. Whether users are counted, too, or have been, the caller says."""
-    cdef Py_ssize_t first = start // LANES, last = tile_count(stop), k = state.k, capacity = state.capacity, chunk, i, b
-    cdef Py_ssize_t n_zz = problem.bins.of_zz, size = sums_size(problem, k), length
+    """Bring the sums up to date with a round, up to the point ``stop``. ``counts_users``: those of features, too."""
+    cdef Py_ssize_t first = state.round.first_tile, n_tiles = tile_count(stop) - first, k = state.k, chunk, i, b
+    cdef Py_ssize_t n_zz = problem.bins_of_zz, size = sums_size(problem, k), length
     # as many partial sums whatever the number of threads, since each has to be cleared and added
-    cdef Py_ssize_t n_chunks = min(<Py_ssize_t> PARTIALS, (last - first) // 64)
+    cdef Py_ssize_t n_chunks = min(<Py_ssize_t> PARTIALS, n_tiles // 64), capacity = state.capacity
     cdef double* partial
-    cdef ParallelLoop loop
     n_chunks = max(<Py_ssize_t> 1, min(n_chunks, <Py_ssize_t> SUMS // max(<Py_ssize_t> 1, size)))
-    length = (last - first + n_chunks - 1) // n_chunks
+    length = (n_tiles + n_chunks - 1) // n_chunks
     memset(state.sums.partial, 0, n_chunks * size * sizeof(double))
-    loop = begin_loop(n_chunks, threads_for(problem, state, last - first))
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            add_chunk(problem, state, first, last, length, chunk, 0)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            add_chunk(problem, state, first, last, length, chunk, begin_chunk(&loop))
-    end_loop(&loop)
+    each_chunk(problem, state, add_chunk, first, first + n_tiles, length)
     for chunk in range(n_chunks):
         partial = state.sums.partial + chunk * size
         for b in range(n_zz):
@@ -526,13 +422,21 @@ cdef void add_round(
                 sf_axpy(i + 1, 1.0, partial + (b * k + i) * k, state.sums.zz_bins + (b * capacity + i) * capacity)
         if counts_users:
             sf_axpy(k, 1.0, partial + n_zz * k * k, state.sums.users)
-        sf_axpy(k * problem.bins.of_zx * problem.points.d, 1.0, partial + n_zz * k * k + k, state.sums.zx_bins)
+        sf_axpy(k * problem.bins_of_zx * problem.d, 1.0, partial + n_zz * k * k + k, state.sums.zx_bins)
+
+
+cdef void begin_row(FeatureState* state, Py_ssize_t i) noexcept nogil:
+    """Begin a round of point i alone, whose row of Z is about to change."""
+    cdef Py_ssize_t tile = i // LANES
+    state.round.first_tile = tile
+    memcpy(old_bits_of(state, tile), bits_of(state, tile), state.k * LANES)
+    state.round.changed[0] = 1 << (i % LANES)
 
 
 cdef void read_sums(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
     """Read Z'WZ and Z'WX from their bins, the smallest pieces first."""
-    cdef Py_ssize_t i, j, b, k = state.k, d = problem.points.d, capacity = state.capacity
-    cdef Py_ssize_t n_zz = problem.bins.of_zz, n_zx = problem.bins.of_zx
+    cdef Py_ssize_t i, j, b, k = state.k, d = problem.d, capacity = state.capacity
+    cdef Py_ssize_t n_zz = problem.bins_of_zz, n_zx = problem.bins_of_zx
     cdef FeatureSums* sums = &state.sums
     cdef const double* bins
     cdef double value
@@ -551,20 +455,20 @@ cdef void read_sums(const FeatureProblem* problem, FeatureState* state) noexcept
 cdef int recount(const FeatureProblem* problem, FeatureState* state, Py_ssize_t n_counted) except -1 nogil:
     """Sum up the rows of Z, where the sums of the first ``n_counted`` features are there already."""
     cdef Py_ssize_t first = 0, last, tile, capacity = state.capacity, length = round_tiles(problem)
-    cdef Py_ssize_t n_tiles = problem.points.n_tiles, n = problem.points.n, d = problem.points.d
     if n_counted == 0:
-        memset(state.sums.zz_bins, 0, problem.bins.of_zz * capacity * capacity * sizeof(double))
-        memset(state.sums.zx_bins, 0, capacity * problem.bins.of_zx * d * sizeof(double))
+        memset(state.sums.zz_bins, 0, problem.bins_of_zz * capacity * capacity * sizeof(double))
+        memset(state.sums.zx_bins, 0, capacity * problem.bins_of_zx * problem.d * sizeof(double))
         memset(state.sums.users, 0, capacity * sizeof(double))
-    while first < n_tiles:
-        last = min(n_tiles, first + length)
+    while first < problem.n_tiles:
+        last = min(problem.n_tiles, first + length)
         # as if the rows had been zero but for the features counted
+        state.round.first_tile = first
         memset(state.round.old_bits, 0, length * capacity * LANES)
         for tile in range(first, last):
-            memcpy(old_bits_of(state, tile - first), bits_of(state, tile), n_counted * LANES)
+            memcpy(old_bits_of(state, tile), bits_of(state, tile), n_counted * LANES)
         memset(state.round.changed, 255, last - first)
-        add_round(problem, state, first * LANES, min(n, last * LANES), True)
-        check_interrupt(state, (last - first) * LANES * d * state.k)
+        add_round(problem, state, min(problem.n, last * LANES), True)
+        check_interrupt(state, (last - first) * LANES * problem.d * state.k)
         first = last
     return 0
 
@@ -575,7 +479,7 @@ cdef int recount(const FeatureProblem* problem, FeatureState* state, Py_ssize_t 
 
 cdef void update_tables(const FeatureProblem* problem, FeatureState* state, Py_ssize_t k) noexcept nogil:
     """Bring A transposed and A A' up to date with row k of A."""
-    cdef Py_ssize_t i, j, d = problem.points.d, capacity = state.capacity
+    cdef Py_ssize_t i, j, d = problem.d, capacity = state.capacity
     cdef Features* features = &state.features
     cdef double dot
     for j in range(d):
@@ -588,25 +492,20 @@ cdef void update_tables(const FeatureProblem* problem, FeatureState* state, Py_s
 
 cdef void update_all_tables(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
     """Bring A transposed and A A' up to date with all rows of A."""
-    cdef Py_ssize_t i, j, k, d = problem.points.d, capacity = state.capacity
-    cdef Features* features = &state.features
+    cdef Py_ssize_t k
     for k in range(state.k):
-        for j in range(d):
-            features.transposed[j * capacity + k] = features.rows[k * d + j]
-        for i in range(k + 1):
-            features.gram[k * capacity + i] = sf_dot(d, features.rows + k * d, features.rows + i * d)
-            features.gram[i * capacity + k] = features.gram[k * capacity + i]
+        update_tables(problem, state, k)
 
 
 cdef void append(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
     """Make the row of A behind those there are a feature, without users."""
-    cdef Py_ssize_t i, b, k = state.k, capacity = state.capacity, width = problem.bins.of_zx * problem.points.d
+    cdef Py_ssize_t i, b, k = state.k, capacity = state.capacity, width = problem.bins_of_zx * problem.d
     cdef double* zz
     state.k += 1
     state.features.removed[k] = False
     update_tables(problem, state, k)
     state.sums.users[k] = 0.0
-    for b in range(problem.bins.of_zz):
+    for b in range(problem.bins_of_zz):
         zz = state.sums.zz_bins + b * capacity * capacity
         for i in range(state.k):
             zz[k * capacity + i] = 0.0
@@ -616,7 +515,7 @@ cdef void append(const FeatureProblem* problem, FeatureState* state) noexcept no
 
 cdef int add_feature(const FeatureProblem* problem, FeatureState* state, const double* feature) except -1 nogil:
     """Add a feature that no point uses yet. IN feature: d, outside of the state's memory; NULL: zero."""
-    cdef Py_ssize_t d = problem.points.d
+    cdef Py_ssize_t d = problem.d
     if state.k == state.capacity:
         grow(problem, state)
     if feature == NULL:
@@ -631,58 +530,34 @@ cdef int add_residual(const FeatureProblem* problem, FeatureState* state, Py_ssi
     """Add a feature equal to the residual of point i, which no point uses yet."""
     if state.k == state.capacity:
         grow(problem, state)
-    residual_of(problem, state, i, state.features.rows + state.k * problem.points.d)
+    residual_of(problem, state, i, state.features.rows + state.k * problem.d)
     append(problem, state)
     return 0
 
 
-cdef void compact_chunk(FeatureState* state, Py_ssize_t n_kept, Py_ssize_t n_tiles, Py_ssize_t chunk) noexcept nogil:
-    cdef Py_ssize_t tile, i
-    cdef unsigned char* bits
-    for tile in range(chunk * FEATURE_CHUNK, min(n_tiles, (chunk + 1) * FEATURE_CHUNK)):
-        bits = bits_of(state, tile)
-        for i in range(n_kept):
-            memcpy(bits + i * LANES, bits + state.solver.kept[i] * LANES, LANES)
-        memset(bits + n_kept * LANES, 0, (state.k - n_kept) * LANES)
-
-
-cdef void compact_bits(const FeatureProblem* problem, FeatureState* state, Py_ssize_t n_kept) noexcept nogil:
-    """Keep the columns kept[:n_kept] of Z."""
-    cdef Py_ssize_t n_tiles = problem.points.n_tiles, n_chunks = chunk_count(n_tiles), chunk
-    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, n_tiles))
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            compact_chunk(state, n_kept, n_tiles, chunk)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            begin_chunk(&loop)
-            compact_chunk(state, n_kept, n_tiles, chunk)
-    end_loop(&loop)
-
-
 cdef void compact(const FeatureProblem* problem, FeatureState* state, Py_ssize_t n_kept) noexcept nogil:
     """Keep the features kept[:n_kept], whose numbers ascend, so that nothing is overwritten that is still needed."""
-    cdef Py_ssize_t i, j, b, d = problem.points.d, capacity = state.capacity, width = problem.bins.of_zx * d
-    cdef Features* features = &state.features
+    cdef Py_ssize_t i, j, b, tile, d = problem.d, capacity = state.capacity, width = problem.bins_of_zx * d
     cdef FeatureSums* sums = &state.sums
+    cdef double* rows = state.features.rows
     cdef double* zz
+    cdef unsigned char* bits
     cdef const Py_ssize_t* kept = state.solver.kept
-    compact_bits(problem, state, n_kept)
+    for tile in range(problem.n_tiles):
+        bits = bits_of(state, tile)
+        for i in range(n_kept):
+            memmove(bits + i * LANES, bits + kept[i] * LANES, LANES)
+        memset(bits + n_kept * LANES, 0, (state.k - n_kept) * LANES)
     for i in range(n_kept):
-        if kept[i] != i:
-            memcpy(features.rows + i * d, features.rows + kept[i] * d, d * sizeof(double))
-            memcpy(sums.zx_bins + i * width, sums.zx_bins + kept[i] * width, width * sizeof(double))
+        memmove(rows + i * d, rows + kept[i] * d, d * sizeof(double))
+        memmove(sums.zx_bins + i * width, sums.zx_bins + kept[i] * width, width * sizeof(double))
         sums.users[i] = sums.users[kept[i]]
-        for j in range(n_kept):
-            features.gram[i * capacity + j] = features.gram[kept[i] * capacity + kept[j]]
-        for b in range(problem.bins.of_zz):
+        for b in range(problem.bins_of_zz):
             zz = sums.zz_bins + b * capacity * capacity
             for j in range(i + 1):
                 zz[i * capacity + j] = zz[kept[i] * capacity + kept[j]]
-    for j in range(d):
-        for i in range(n_kept):
-            features.transposed[j * capacity + i] = features.transposed[j * capacity + kept[i]]
     state.k = n_kept
+    update_all_tables(problem, state)
 
 
 cdef void remove(const FeatureProblem* problem, FeatureState* state, Py_ssize_t k) noexcept nogil:
@@ -789,7 +664,7 @@ cdef double replace_features(const FeatureProblem* problem, FeatureState* state,
 
     That is tr D' Z'WZ D, D = A - (A before), since A is least squares for Z.
     """
-    cdef Py_ssize_t k = state.k, d = problem.points.d, i, j
+    cdef Py_ssize_t k = state.k, d = problem.d, i, j
     cdef double* rows = state.features.rows
     cdef const double* solution = state.solver.solution
     cdef const Py_ssize_t* kept = state.solver.kept
@@ -814,7 +689,7 @@ cdef double least_squares(const FeatureProblem* problem, FeatureState* state) no
 
     Columns that depend on earlier ones or have A_k = 0 are dropped, unless K is fixed.
     """
-    cdef Py_ssize_t k = state.k, d = problem.points.d, i, c, rank, n_kept = 0
+    cdef Py_ssize_t k = state.k, d = problem.d, i, c, rank, n_kept = 0
     cdef Solver* solver = &state.solver
     cdef double decrease
     cdef double* feature

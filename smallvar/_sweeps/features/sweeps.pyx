@@ -28,7 +28,6 @@ changed, is a mask with a bit for each lane. A round keeps the rows of its tiles
 from these the sums over Z are brought up to date and proposals taken back.
 """
 
-from cython.parallel cimport prange
 from libc.math cimport sqrt
 from libc.string cimport memcpy, memset
 
@@ -46,10 +45,12 @@ from smallvar._sweeps.features.state cimport (
     add_feature,
     add_residual,
     add_round,
+    begin_row,
     bit,
     bits_of,
+    changed_of,
     check_interrupt,
-    chunk_count,
+    each_chunk,
     compact,
     evaluate,
     lanes_of,
@@ -61,18 +62,12 @@ from smallvar._sweeps.features.state cimport (
     sf_dots,
     sf_exact,
     sf_flip,
-    sf_load_bits,
     sf_residual,
-    sf_store_bits,
-    sf_with,
-    threads_for,
     tile_count,
-    tile_of,
     total,
     update_tables,
     work_tiles,
 )
-from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport weight_of
 
 cdef extern from *:
@@ -95,7 +90,7 @@ cdef inline void residuals_of_rows(
 ) noexcept nogil:
     """Compute residuals (scratch.residual) and their squares for the rows in scratch.z.  IN x: d x LANES."""
     sf_residual(
-        problem.points.d, state.k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares
+        problem.d, state.k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares
     )
 
 
@@ -158,12 +153,15 @@ cdef int flip_rows(
     cdef double new_squares[LANES]
     cdef bint is_rough = False
     cdef int lane, changed
+    cdef Py_ssize_t i
+    cdef unsigned char* bits = bits_of(state, tile)
     changed = sf_flip(
         state.k, state.capacity, state.features.gram, state.features.removed, removal_gain, mask, scratch.z,
         scratch.dots, squares, flipped,
     )
     if changed:
-        sf_store_bits(state.k, scratch.z, bits_of(state, tile))
+        for i in range(state.k * LANES):
+            bits[i] = scratch.z[i] != 0.0
         for lane in range(LANES):
             is_rough |= flipped[lane] * FLIP_ROUNDING > RESIDUAL_ROUNDING * squares[lane]
         if is_rough:  # the features flipped are much longer than the residual: its square is mostly rounding
@@ -187,7 +185,7 @@ cdef int visit(
     cdef int changed = 0, lane
     if state.k > 0:
         sf_dots(
-            problem.points.d, state.k, state.capacity, scratch.residual, state.features.transposed, scratch.dots
+            problem.d, state.k, state.capacity, scratch.residual, state.features.transposed, scratch.dots
         )
         if problem.rule == EXACT:
             changed = best_rows(state, mask, scratch)
@@ -202,21 +200,20 @@ cdef int visit(
 
 
 cdef void propose_chunk(
-    const FeatureProblem* problem, FeatureState* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t chunk, int thread
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t _, Py_ssize_t first, Py_ssize_t last, int thread
 ) noexcept nogil:
-    """The part of `propose` for one chunk of the tiles of the round."""
-    cdef Py_ssize_t first_tile = start // LANES, begin = first_tile + chunk * FEATURE_CHUNK, tile, index, i
+    cdef Py_ssize_t tile, index, i
     cdef int mask
-    for tile in range(begin, min(tile_count(stop), begin + FEATURE_CHUNK)):
-        index = tile - first_tile
+    for tile in range(first, last):
+        index = tile - state.round.first_tile
         mask = lanes_of(problem, tile)
-        if tile * LANES < start:  # points before start are committed
-            mask &= ~((1 << (start - tile * LANES)) - 1)
-        memcpy(old_bits_of(state, index), bits_of(state, tile), state.k * LANES)
+        if index == 0:  # points before the round are committed
+            mask &= ~((1 << (state.round.start % LANES)) - 1)
+        memcpy(old_bits_of(state, tile), bits_of(state, tile), state.k * LANES)
         state.round.changed[index] = visit(problem, state, tile, mask, NULL, state.scratch + thread)
         state.round.may_create[index] = False
-        # points before start may count, too: then commit looks at the tile in vain
-        for i in range(tile * LANES, min(problem.points.n, (tile + 1) * LANES)):
+        # points before the round may count, too: then commit looks at the tile in vain
+        for i in range(tile * LANES, min(problem.n, (tile + 1) * LANES)):
             state.round.may_create[index] |= exceeds_penalty(problem, state, i)
 
 
@@ -226,15 +223,8 @@ cdef void propose(const FeatureProblem* problem, FeatureState* state, Py_ssize_t
     ``stop`` is the end of a tile, or n. Sets the round's old bits and, for each tile, which lanes changed and whether a
     point may create a feature.
     """
-    cdef Py_ssize_t n_tiles = tile_count(stop) - start // LANES, n_chunks = chunk_count(n_tiles), chunk
-    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, n_tiles))
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            propose_chunk(problem, state, start, stop, chunk, 0)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            propose_chunk(problem, state, start, stop, chunk, begin_chunk(&loop))
-    end_loop(&loop)
+    state.round.start, state.round.first_tile = start, start // LANES
+    each_chunk(problem, state, propose_chunk, start // LANES, tile_count(stop), FEATURE_CHUNK)
 
 
 cdef bint encode_pass(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
@@ -243,7 +233,7 @@ cdef bint encode_pass(const FeatureProblem* problem, FeatureState* state) except
     If none did, another pass would change nothing. Sums over Z are not kept up to date. Not for the rule EXACT, whose
     table fixed_sweep fills.
     """
-    cdef Py_ssize_t start = 0, stop, index, n = problem.points.n, work = row_work(problem, state)
+    cdef Py_ssize_t start = 0, stop, index, n = problem.n, work = row_work(problem, state)
     cdef bint changed = False
     while start < n:
         stop = min(n, start + work_tiles(problem, work) * LANES)
@@ -260,16 +250,19 @@ cdef bint encode_pass(const FeatureProblem* problem, FeatureState* state) except
 
 
 cdef void fill_gray_code(FeatureState* state) noexcept nogil:
-    """Tabulate z G z' of all 2^k rows z, G = A A', in the order of the Gray code, where one bit flips at a time.
+    """Tabulate the Gray code of all 2^k rows z, where one bit flips at a time, and z G z' of each, G = A A'.
 
-    `allocate` has filled the flips. Entry 0, of z = 0, is neither written nor read: sf_exact begins there, with 0.
+    Entry 0, of z = 0, is neither written nor read: sf_exact begins there, with 0.
     """
     cdef Py_ssize_t step, code = 0, i, capacity = state.capacity
     cdef int flipped
     cdef double value = 0.0, change
     cdef const double* gram = state.features.gram
     for step in range(1, <Py_ssize_t> 1 << state.k):
-        flipped = state.gray_code.flips[step]
+        flipped = 0
+        while not (step >> flipped) & 1:  # the lowest bit of the step is the one that flips
+            flipped += 1
+        state.gray_code.flips[step] = flipped
         code ^= <Py_ssize_t> 1 << flipped
         change = 0.0
         for i in range(state.k):
@@ -294,22 +287,19 @@ cdef bint replace_unused(const FeatureProblem* problem, FeatureState* state, Py_
 
     Returns False, and does nothing, where all residuals are zero but for rounding.
     """
-    cdef Py_ssize_t i, tile, farthest = 0
+    cdef Py_ssize_t i, farthest = 0
     cdef double square, largest = 0.0
-    for i in range(problem.points.n):
-        square = weight_of(&problem.points.rows, i) * state.assignments.squares[i]
+    for i in range(problem.n):
+        square = weight_of(&problem.rows, i) * state.assignments.squares[i]
         if square > largest:
             farthest, largest = i, square
     if not largest > ZERO_SQUARE * problem.energy:
         return False
-    residual_of(problem, state, farthest, state.features.rows + k * problem.points.d)
+    residual_of(problem, state, farthest, state.features.rows + k * problem.d)
     update_tables(problem, state, k)
-    # a round of this point alone: start and stop select only its tile, which has index 0, the mask selects the point
-    tile = farthest // LANES
-    memcpy(old_bits_of(state, 0), bits_of(state, tile), state.k * LANES)
+    begin_row(state, farthest)
     bit(state, farthest, k)[0] = 1
-    state.round.changed[0] = 1 << (farthest % LANES)
-    add_round(problem, state, tile * LANES, tile * LANES + 1, counts_users=True)
+    add_round(problem, state, farthest + 1, counts_users=True)
     state.assignments.squares[farthest] = 0.0
     state.progress.n_removed += 1
     return True
@@ -320,7 +310,7 @@ cdef int fixed_sweep(const FeatureProblem* problem, FeatureState* state) except 
 
     Proposals are final: nothing is to be committed in order.
     """
-    cdef Py_ssize_t start = 0, stop, index, k, n = problem.points.n, work = row_work(problem, state)
+    cdef Py_ssize_t start = 0, stop, index, k, n = problem.n, work = row_work(problem, state)
     if problem.rule == EXACT:
         fill_gray_code(state)
     while start < n:
@@ -328,7 +318,7 @@ cdef int fixed_sweep(const FeatureProblem* problem, FeatureState* state) except 
         propose(problem, state, start, stop)
         for index in range(tile_count(stop - start)):
             state.progress.n_changed += bits_set(state.round.changed[index])
-        add_round(problem, state, start, stop, counts_users=True)
+        add_round(problem, state, stop, counts_users=True)
         check_interrupt(state, (stop - start) * work)
         start = stop
     for k in range(state.k):
@@ -343,7 +333,7 @@ cdef int fixed_sweep(const FeatureProblem* problem, FeatureState* state) except 
 
 cdef inline bint exceeds_penalty(const FeatureProblem* problem, const FeatureState* state, Py_ssize_t i) noexcept nogil:
     """Whether w ||r||^2 of point i is more than a feature of its own costs: lam, and more than rounding."""
-    return weight_of(&problem.points.rows, i) * state.assignments.squares[i] > problem.threshold
+    return weight_of(&problem.rows, i) * state.assignments.squares[i] > problem.threshold
 
 
 cdef inline Py_ssize_t single_user_count(const FeatureState* state) noexcept nogil:
@@ -354,13 +344,13 @@ cdef inline Py_ssize_t single_user_count(const FeatureState* state) noexcept nog
     return count
 
 
-cdef bint has_single_user(const FeatureState* state, Py_ssize_t index) noexcept nogil:
-    """Whether a point of tile ``index`` of the round had, before the round, a feature that has one user now.
+cdef bint has_single_user(const FeatureState* state, Py_ssize_t tile) noexcept nogil:
+    """Whether a point of a tile had, before the round, a feature that has one user now.
 
     Points that are not committed yet count as users with their old rows, so one of them may be that user.
     """
     cdef Py_ssize_t k, lane
-    cdef const unsigned char* old = old_bits_of(state, index)
+    cdef const unsigned char* old = old_bits_of(state, tile)
     cdef unsigned char is_user
     for k in range(state.k):
         if state.sums.users[k] == 1.0:
@@ -372,9 +362,7 @@ cdef bint has_single_user(const FeatureState* state, Py_ssize_t index) noexcept 
     return False
 
 
-cdef void visit_single_user(
-    const FeatureProblem* problem, FeatureState* state, Py_ssize_t i, Py_ssize_t first_tile
-) noexcept nogil:
+cdef void visit_single_user(const FeatureProblem* problem, FeatureState* state, Py_ssize_t i) noexcept nogil:
     """Choose the row of point i anew if it is the last user of a feature: leaving that gains lam (MB13 eq. 6).
 
     The choice starts from its old row, as the proposal was made without the gain. Flips compare ||r||^2 without the
@@ -382,13 +370,13 @@ cdef void visit_single_user(
     """
     cdef Py_ssize_t k, tile = i // LANES, lane = i % LANES
     cdef unsigned char* bits = bits_of(state, tile) + lane
-    cdef unsigned char* old = old_bits_of(state, tile - first_tile) + lane
-    cdef unsigned char* changed = state.round.changed + (tile - first_tile)
+    cdef const unsigned char* old = old_bits_of(state, tile) + lane
+    cdef unsigned char* changed = changed_of(state, tile)
     cdef bint is_single_user = False
     for k in range(state.k):
         state.round.removal_gain[k] = 0.0
         if state.sums.users[k] == 1.0 and old[k * LANES]:
-            state.round.removal_gain[k] = problem.lam / weight_of(&problem.points.rows, i)
+            state.round.removal_gain[k] = problem.lam / weight_of(&problem.rows, i)
             is_single_user = True
     if is_single_user:
         for k in range(state.k):  # the proposal is void
@@ -399,20 +387,18 @@ cdef void visit_single_user(
 
 cdef void remove_unused(const FeatureProblem* problem, FeatureState* state, Py_ssize_t k) noexcept nogil:
     """Mark a feature without users as removed, so that no point takes it; its number is free after the sweep."""
-    memset(state.features.rows + k * problem.points.d, 0, problem.points.d * sizeof(double))
+    memset(state.features.rows + k * problem.d, 0, problem.d * sizeof(double))
     update_tables(problem, state, k)
     state.features.removed[k] = True
     state.features.n_removed += 1
     state.progress.n_removed += 1
 
 
-cdef bint commit_row(
-    const FeatureProblem* problem, FeatureState* state, Py_ssize_t i, Py_ssize_t first_tile
-) noexcept nogil:
+cdef bint commit_row(const FeatureProblem* problem, FeatureState* state, Py_ssize_t i) noexcept nogil:
     """Count point i out of the users of features it left and into those it took; returns whether one was removed."""
     cdef Py_ssize_t k
     cdef const unsigned char* bits = bits_of(state, i // LANES) + i % LANES
-    cdef const unsigned char* old = old_bits_of(state, i // LANES - first_tile) + i % LANES
+    cdef const unsigned char* old = old_bits_of(state, i // LANES) + i % LANES
     cdef bint is_removed = False
     state.progress.n_changed += 1
     for k in range(state.k):
@@ -425,41 +411,37 @@ cdef bint commit_row(
 
 
 cdef int create(
-    const FeatureProblem* problem, FeatureState* state, Py_ssize_t i, Py_ssize_t first_tile, Py_ssize_t last_tile
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t i, Py_ssize_t last_tile
 ) except -1 nogil:
-    """Create a feature equal to the residual of point i, in the round of the tiles first_tile..last_tile-1.
+    """Create a feature equal to the residual of point i, in a round up to, but without, ``last_tile``.
 
     It counts in n_created, not in n_changed, where commit_row has counted the point if step 1 changed its row.
     """
-    cdef Py_ssize_t k = state.k, index
+    cdef Py_ssize_t k = state.k, tile
     add_residual(problem, state, i)
     bit(state, i, k)[0] = 1
     state.sums.users[k] = 1.0
-    for index in range(last_tile - first_tile):  # no point of this round had it before
-        memset(old_bits_of(state, index) + k * LANES, 0, LANES)
-    state.round.changed[i // LANES - first_tile] |= 1 << (i % LANES)
+    for tile in range(state.round.first_tile, last_tile):  # no point of this round had it before
+        memset(old_bits_of(state, tile) + k * LANES, 0, LANES)
+    changed_of(state, i // LANES)[0] |= 1 << (i % LANES)
     state.assignments.squares[i] = 0.0
     state.progress.n_created += 1
     return 0
 
 
-cdef void take_back(
-    const FeatureProblem* problem, FeatureState* state, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first_tile
-) noexcept nogil:
-    """Set the rows of the points start..stop-1 back to the old ones, in the round that begins with ``first_tile``.
+cdef void take_back(FeatureState* state, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+    """Set the rows of the points start..stop-1 of the round back to the old ones.
 
     Their squared residuals stay those of the proposals: the next round begins at ``start`` and computes them anew.
     """
-    cdef Py_ssize_t tile, index, i, k
+    cdef Py_ssize_t i, k
     cdef const unsigned char* old
-    for tile in range(start // LANES, tile_count(stop)):
-        index = tile - first_tile
-        old = old_bits_of(state, index)
-        for i in range(max(start, tile * LANES), (tile + 1) * LANES):
-            if (state.round.changed[index] >> (i % LANES)) & 1:
-                for k in range(state.k):
-                    bit(state, i, k)[0] = old[k * LANES + i % LANES]
-                state.round.changed[index] &= ~(1 << (i % LANES))
+    for i in range(start, stop):
+        old = old_bits_of(state, i // LANES) + i % LANES
+        if (changed_of(state, i // LANES)[0] >> (i % LANES)) & 1:
+            for k in range(state.k):
+                bit(state, i, k)[0] = old[k * LANES]
+            changed_of(state, i // LANES)[0] &= ~(1 << (i % LANES))
 
 
 cdef Py_ssize_t commit(
@@ -470,30 +452,30 @@ cdef Py_ssize_t commit(
     A proposal holds while the features are those of the round's beginning and every feature that the point had before
     has another user. So the last users of features are visited again, and a feature created or removed ends the round.
     """
-    cdef Py_ssize_t first_tile = start // LANES, last_tile = tile_count(stop), i = start, index
+    cdef Py_ssize_t i = start, tile
     cdef Py_ssize_t n_single = single_user_count(state)  # features with one user
     cdef bint ends_round
     while i < stop:
-        index = i // LANES - first_tile
-        if not state.round.changed[index] and not state.round.may_create[index] and not (
-            n_single and has_single_user(state, index)
+        tile = i // LANES
+        if not changed_of(state, tile)[0] and not state.round.may_create[tile - state.round.first_tile] and not (
+            n_single and has_single_user(state, tile)
         ):
-            i = (first_tile + index + 1) * LANES  # nothing more happens in this tile
+            i = (tile + 1) * LANES  # nothing more happens in this tile
             continue
         ends_round = False
         # step 1 of a sweep for this point, given those before it
         if n_single:
-            visit_single_user(problem, state, i, first_tile)
-        if (state.round.changed[index] >> (i % LANES)) & 1:
-            ends_round = commit_row(problem, state, i, first_tile)
+            visit_single_user(problem, state, i)
+        if (changed_of(state, tile)[0] >> (i % LANES)) & 1:
+            ends_round = commit_row(problem, state, i)
             n_single = single_user_count(state)
         # step 2
         if exceeds_penalty(problem, state, i) and state.k - state.features.n_removed < problem.max_features:
-            create(problem, state, i, first_tile, last_tile)
+            create(problem, state, i, tile_count(stop))
             ends_round = True
         i += 1
         if ends_round:
-            take_back(problem, state, i, stop, first_tile)
+            take_back(state, i, stop)
             return i
     return stop
 
@@ -512,13 +494,13 @@ cdef void compact_removed(const FeatureProblem* problem, FeatureState* state) no
 
 cdef int free_sweep(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
     """Sweep once over the rows for BP-means (MB13 eq. 6), in rounds."""
-    cdef Py_ssize_t start = 0, stop, reached, n = problem.points.n
+    cdef Py_ssize_t start = 0, stop, reached, n = problem.n
     while start < n:
         stop = min(n, (start // LANES + state.round.n_tiles) * LANES)
         propose(problem, state, start, stop)
         reached = commit(problem, state, start, stop)
-        add_round(problem, state, start, reached, counts_users=False)  # commit has counted them
-        check_interrupt(state, (stop - start) * problem.points.d * (2 * state.k + 1))
+        add_round(problem, state, reached, counts_users=False)  # commit has counted them
+        check_interrupt(state, (stop - start) * problem.d * (2 * state.k + 1))
         # a round that was cut short is followed by a short one: while features come and go, most proposals of a long
         # round would be taken back
         if reached < stop:
@@ -673,19 +655,19 @@ cdef bint search_row(const FeatureState* state, int lane, FeatureScratch* scratc
 
 
 cdef void search_chunk(
-    const FeatureProblem* problem, FeatureState* state, Py_ssize_t first, Py_ssize_t last, Py_ssize_t chunk, int thread
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t _, Py_ssize_t first, Py_ssize_t last, int thread
 ) noexcept nogil:
-    """Find better rows for one chunk of the tiles first..last-1."""
-    cdef Py_ssize_t tile, first_tile = first + chunk * FEATURE_CHUNK
+    """Find better rows for the points of these tiles."""
+    cdef Py_ssize_t tile
     cdef FeatureScratch* scratch = state.scratch + thread
     cdef double squares[LANES]
     cdef const double* x
     cdef int changed, lane
-    for tile in range(first_tile, min(last, first_tile + FEATURE_CHUNK)):
+    for tile in range(first, last):
         x = residuals(problem, state, tile, scratch, squares)
-        sf_dots(problem.points.d, state.k, state.capacity, x, state.features.transposed, scratch.dots)
+        sf_dots(problem.d, state.k, state.capacity, x, state.features.transposed, scratch.dots)
         changed = 0
-        for lane in range(min(problem.points.n - tile * LANES, <Py_ssize_t> LANES)):
+        for lane in range(min(problem.n - tile * LANES, <Py_ssize_t> LANES)):
             state.assignments.squares[tile * LANES + lane] = squares[lane]
             if squares[lane] > 0.0 and search_row(state, lane, scratch):
                 changed |= 1 << lane
@@ -693,28 +675,14 @@ cdef void search_chunk(
             keep_better(problem, state, tile, x, changed, squares, scratch)
 
 
-cdef void search_tiles(
-    const FeatureProblem* problem, FeatureState* state, Py_ssize_t first, Py_ssize_t last
-) noexcept nogil:
-    cdef Py_ssize_t n_chunks = chunk_count(last - first), chunk
-    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, last - first))
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            search_chunk(problem, state, first, last, chunk, 0)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            search_chunk(problem, state, first, last, chunk, begin_chunk(&loop))
-    end_loop(&loop)
-
-
 cdef int search(const FeatureProblem* problem, FeatureState* state) except -1 nogil:
     """Find the best row for each point, or the best of those met in so many steps; never a worse one than it has."""
-    cdef Py_ssize_t start = 0, stop, work = problem.points.d * (2 * state.k + 1) + NODES * state.k
+    cdef Py_ssize_t start = 0, stop, work = problem.d * (2 * state.k + 1) + NODES * state.k
     if not factorize(state):
         return 0
-    while start < problem.points.n:
-        stop = min(problem.points.n, start + work_tiles(problem, work) * LANES)
-        search_tiles(problem, state, start // LANES, tile_count(stop))
+    while start < problem.n:
+        stop = min(problem.n, start + work_tiles(problem, work) * LANES)
+        each_chunk(problem, state, search_chunk, start // LANES, tile_count(stop), FEATURE_CHUNK)
         check_interrupt(state, (stop - start) * work)
         start = stop
     return 0
@@ -723,37 +691,30 @@ cdef int search(const FeatureProblem* problem, FeatureState* state) except -1 no
 # ---- how a start is seeded: features at residuals drawn at random, like k-means++ ------------------------------------
 
 
-cdef void join_chunk(const FeatureProblem* problem, FeatureState* state, Py_ssize_t chunk, int thread) noexcept nogil:
-    """Points of a chunk whose residual strictly shrinks take the last feature."""
-    cdef Py_ssize_t tile, lane, i, k = state.k - 1, d = problem.points.d
-    cdef const double* feature = state.features.rows + k * d
-    cdef const double* x
+cdef void join_chunk(
+    const FeatureProblem* problem, FeatureState* state, Py_ssize_t _, Py_ssize_t first, Py_ssize_t last, int thread
+) noexcept nogil:
+    """Points of these tiles whose residual strictly shrinks take the last feature."""
+    cdef Py_ssize_t tile, lane, i, k = state.k - 1
     cdef FeatureScratch* scratch = state.scratch + thread
     cdef double squares[LANES]
     cdef double new_squares[LANES]
-    for tile in range(chunk * FEATURE_CHUNK, min(problem.points.n_tiles, (chunk + 1) * FEATURE_CHUNK)):
-        x = tile_of(&problem.points, tile, scratch.x)
-        sf_load_bits(k, bits_of(state, tile), scratch.z)
-        sf_residual(d, k, state.capacity, x, scratch.z, state.features.transposed, scratch.residual, squares)
-        sf_with(d, scratch.residual, feature, new_squares)
+    cdef const double* x
+    for tile in range(first, last):
+        x = residuals(problem, state, tile, scratch, squares)
+        for lane in range(LANES):
+            scratch.z[k * LANES + lane] = 1.0
+        residuals_of_rows(problem, state, x, scratch, new_squares)
         for lane in range(LANES):
             i = tile * LANES + lane
-            if i < problem.points.n and new_squares[lane] < squares[lane]:
+            if i < problem.n and new_squares[lane] < squares[lane]:
                 bit(state, i, k)[0] = 1
                 state.assignments.squares[i] = new_squares[lane]
 
 
 cdef void join(const FeatureProblem* problem, FeatureState* state) noexcept nogil:
-    """Points whose residual strictly shrinks take the last feature (MB13, section 5)."""
-    cdef Py_ssize_t n_chunks = chunk_count(problem.points.n_tiles), chunk
-    cdef ParallelLoop loop = begin_loop(n_chunks, threads_for(problem, state, problem.points.n_tiles))
-    if loop.threads == 1:
-        for chunk in range(n_chunks):
-            join_chunk(problem, state, chunk, 0)
-    else:
-        for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            join_chunk(problem, state, chunk, begin_chunk(&loop))
-    end_loop(&loop)
+    """Points whose residual strictly shrinks take the last feature, which has no users yet (MB13, section 5)."""
+    each_chunk(problem, state, join_chunk, 0, problem.n_tiles, FEATURE_CHUNK)
 
 
 cdef Py_ssize_t draw(const FeatureProblem* problem, FeatureState* state, double error) noexcept nogil:
@@ -762,13 +723,13 @@ cdef Py_ssize_t draw(const FeatureProblem* problem, FeatureState* state, double 
     Whole chunks are passed over by their sums, so ``error`` has to come from `total`, with which `evaluate` ends.
     """
     cdef double target = uniform(&state.rng) * error, cumulated = 0.0, part
-    cdef Py_ssize_t i = 0, last = 0, length = FEATURE_CHUNK * LANES, n = problem.points.n
+    cdef Py_ssize_t i = 0, last = 0, length = FEATURE_CHUNK * LANES, n = problem.n
     cdef const double* chunk_sums = state.assignments.chunk_sums
     while i + length < n and not cumulated + chunk_sums[i // length] > target:
         cumulated += chunk_sums[i // length]
         i += length
     for i in range(i, n):
-        part = weight_of(&problem.points.rows, i) * state.assignments.squares[i]
+        part = weight_of(&problem.rows, i) * state.assignments.squares[i]
         if part > 0.0:
             last = i
             cumulated += part
@@ -789,10 +750,10 @@ cdef int seed(const FeatureProblem* problem, FeatureState* state, int mode) exce
     cdef Py_ssize_t i
     cdef double error, before
     state.k = 0
-    memset(state.assignments.bits, 0, problem.points.n_tiles * state.capacity * LANES)
+    memset(state.assignments.bits, 0, problem.n_tiles * state.capacity * LANES)
     if mode == 0:
         add_feature(problem, state, problem.mean)
-        for i in range(problem.points.n):
+        for i in range(problem.n):
             bit(state, i, 0)[0] = 1
     error = evaluate(problem, state)
     while state.k < problem.max_features and error > ZERO_SQUARE * problem.energy:
@@ -800,7 +761,7 @@ cdef int seed(const FeatureProblem* problem, FeatureState* state, int mode) exce
         join(problem, state)
         before = error
         error = total(problem, state)
-        check_interrupt(state, problem.points.n * problem.points.d * (state.k + 2))
+        check_interrupt(state, problem.n * problem.d * (state.k + 2))
         if not problem.fixed and not error + problem.lam < before:
             remove(problem, state, state.k - 1)
             break
