@@ -34,6 +34,7 @@ SV_CHOOSE(sf_cut)
 
 #define PARTS (SF_LANES / V_LANES) /* vectors of a row of lanes */
 #define BLOCK 8                    /* features whose products are summed side by side; capacity is a multiple */
+#define PAIR (PARTS < 2 ? PARTS : 2) /* vectors for which a value of A is read once */
 #define AT(base, i) ((base) + (i) * SF_LANES + q) /* the vector of row i that begins with lane q */
 
 /* r = x - z A and rr = ||r||^2.
@@ -42,28 +43,36 @@ static void SV_(sf_residual)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t capacity, const
                              const double *SV_RESTRICT z, const double *SV_RESTRICT transposed, double *SV_RESTRICT r,
                              double *SV_RESTRICT rr)
 {
-    ptrdiff_t b, i, j, q;
-    for (q = 0; q < SF_LANES; q += V_LANES) {
-        V sum = V_SPREAD(0.0);
+    ptrdiff_t b, i, j, p, q;
+    for (q = 0; q < SF_LANES; q += PAIR * V_LANES) {
+        V sum[PAIR], part[4][PAIR];
+        SV_UNROLL for (p = 0; p < PAIR; p++) sum[p] = V_SPREAD(0.0);
         for (j = 0; j + 4 <= d; j += 4) { /* independent chains hide the latency of a multiply-add */
-            V part[4];
-            SV_UNROLL for (b = 0; b < 4; b++) part[b] = V_LOAD(AT(x, j + b));
+            SV_UNROLL for (b = 0; b < 4; b++)
+                SV_UNROLL for (p = 0; p < PAIR; p++) part[b][p] = V_LOAD(AT(x, j + b) + p * V_LANES);
             for (i = 0; i < k; i++) {
-                const V zi = V_LOAD(AT(z, i));
-                SV_UNROLL for (b = 0; b < 4; b++)
-                    part[b] = V_MULSUB(zi, V_SPREAD(transposed[(j + b) * capacity + i]), part[b]);
+                SV_UNROLL for (b = 0; b < 4; b++) {
+                    const V a = V_SPREAD(transposed[(j + b) * capacity + i]);
+                    SV_UNROLL for (p = 0; p < PAIR; p++)
+                        part[b][p] = V_MULSUB(V_LOAD(AT(z, i) + p * V_LANES), a, part[b][p]);
+                }
             }
-            SV_UNROLL for (b = 0; b < 4; b++) V_STORE(AT(r, j + b), part[b]);
-            sum = V_ADD(sum, V_ADD(V_MULADD(part[1], part[1], V_MUL(part[0], part[0])),
-                                   V_MULADD(part[3], part[3], V_MUL(part[2], part[2]))));
+            SV_UNROLL for (p = 0; p < PAIR; p++) {
+                SV_UNROLL for (b = 0; b < 4; b++) V_STORE(AT(r, j + b) + p * V_LANES, part[b][p]);
+                sum[p] = V_ADD(sum[p], V_ADD(V_MULADD(part[1][p], part[1][p], V_MUL(part[0][p], part[0][p])),
+                                             V_MULADD(part[3][p], part[3][p], V_MUL(part[2][p], part[2][p]))));
+            }
         }
         for (; j < d; j++) {
-            V part = V_LOAD(AT(x, j));
-            for (i = 0; i < k; i++) part = V_MULSUB(V_LOAD(AT(z, i)), V_SPREAD(transposed[j * capacity + i]), part);
-            V_STORE(AT(r, j), part);
-            sum = V_MULADD(part, part, sum);
+            for (p = 0; p < PAIR; p++) {
+                V last = V_LOAD(AT(x, j) + p * V_LANES);
+                for (i = 0; i < k; i++)
+                    last = V_MULSUB(V_LOAD(AT(z, i) + p * V_LANES), V_SPREAD(transposed[j * capacity + i]), last);
+                V_STORE(AT(r, j) + p * V_LANES, last);
+                sum[p] = V_MULADD(last, last, sum[p]);
+            }
         }
-        V_STORE(AT(rr, 0), sum);
+        for (p = 0; p < PAIR; p++) V_STORE(AT(rr, 0) + p * V_LANES, sum[p]);
     }
 }
 
@@ -221,6 +230,7 @@ static void SV_(sf_cut)(ptrdiff_t d, ptrdiff_t bins, double w, const double *SV_
 }
 
 #undef PARTS
+#undef PAIR
 #undef BLOCK
 #undef AT
 
