@@ -4,6 +4,7 @@ A start of a small problem takes less time than a call from Python, so a start i
 share out their starts to threads, large ones the points of each start.
 """
 
+from cpython.ref cimport PyObject
 from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL
 from libc.stdint cimport uint64_t
@@ -57,7 +58,7 @@ from smallvar._sweeps.features.state cimport (
     update_all_tables,
     zero_if_rounding,
 )
-from smallvar._sweeps.parallel cimport ParallelLoop, atomic_increment, begin_chunk, begin_loop, end_loop
+from smallvar._sweeps.parallel cimport ParallelLoop, atomic_increment, atomic_read, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport rows_of
 from smallvar._sweeps.stopping cimport Stopping, begin_sweeps, record_sweep, should_continue
 
@@ -242,53 +243,61 @@ cdef bint is_better(const Progress* progress, const Progress* best) noexcept nog
     )
 
 
-cdef int run_in_thread(
+cdef void run_in_thread(
     const FeatureProblem* problem, FeatureState* states, Py_ssize_t capacity, int threads, Py_ssize_t number,
-    uint64_t rng, int mode, double* objectives
-) except -1 nogil:
+    uint64_t rng, int mode, double* objectives, PyObject* errors
+) noexcept with gil:
     """Run a start with the states of a thread, which get their memory as the thread begins its first start.
 
-    An error ends all starts.
+    An error ends all starts. It is added to the list ``errors``, before it stops starts in other threads, so that the
+    first one is not theirs.
     """
     cdef FeatureState present
-    cdef bint is_done = False
     cdef int i
+    if atomic_read(states.progress.stop):
+        return
     try:
-        for i in range(2):  # what swaps need, they allocate
-            if states[i].capacity == 0:
-                allocate(problem, states + i, capacity, threads)
-        states[1].progress.number, states[1].rng = number, rng
-        run_start(problem, states + 1, states + 2, mode, False)
-        is_done = True
-    finally:
-        if not is_done:
-            atomic_increment(states.progress.stop)
-    objectives[number] = states[1].progress.objective
-    if is_better(&states[1].progress, &states[0].progress):
-        present = states[1]
-        states[1] = states[0]
-        states[0] = present
-    return 0
+        with nogil:
+            for i in range(2):  # what swaps need, they allocate
+                if states[i].capacity == 0:
+                    allocate(problem, states + i, capacity, threads)
+            states[1].progress.number, states[1].rng = number, rng
+            run_start(problem, states + 1, states + 2, mode, False)
+            objectives[number] = states[1].progress.objective
+            if is_better(&states[1].progress, &states[0].progress):
+                present = states[1]
+                states[1] = states[0]
+                states[0] = present
+    except BaseException as error:
+        (<list> errors).append(error)
+        atomic_increment(states.progress.stop)
 
 
 cdef int run_starts(
     const FeatureProblem* problem, FeatureState* states, Py_ssize_t capacity, Py_ssize_t first, Py_ssize_t last,
     const uint64_t* rngs, const int* modes, double* objectives, int n_threads
-) except -1 nogil:
+) except -1:
     """Run the starts first..last-1, those of a small problem in parallel. OUT objectives: of these starts."""
     cdef bint is_small = problem.n * problem.d <= SMALL
     cdef int threads = 1 if is_small else n_threads  # of each start
     cdef Py_ssize_t i
-    cdef ParallelLoop loop = begin_loop(last - first, n_threads if is_small else 1)
-    if loop.threads == 1:
-        for i in range(first, last):
-            run_in_thread(problem, states, capacity, threads, i, rngs[i], modes[i], objectives)
-    else:
-        for i in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            run_in_thread(
-                problem, states + STATES * begin_chunk(&loop), capacity, threads, i, rngs[i], modes[i], objectives
-            )
-    end_loop(&loop)
+    cdef list raised = []
+    cdef PyObject* errors = <PyObject*> raised
+    cdef ParallelLoop loop
+    with nogil:
+        loop = begin_loop(last - first, n_threads if is_small else 1)
+        if loop.threads == 1:
+            for i in range(first, last):
+                run_in_thread(problem, states, capacity, threads, i, rngs[i], modes[i], objectives, errors)
+        else:
+            for i in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                run_in_thread(
+                    problem, states + STATES * begin_chunk(&loop), capacity, threads, i, rngs[i], modes[i], objectives,
+                    errors,
+                )
+        end_loop(&loop)
+    if raised:
+        raise raised[0]
     return 0
 
 
@@ -470,24 +479,21 @@ cdef class FeatureSweep:
             self.agreed = False
             while needed == last < n_starts and not self.agreed:
                 first, last = last, min(n_starts, last + length)
-                with nogil:
-                    run_starts(
-                        &self.problem, memory, capacity, first, last, &states[0], &modes[0], &objectives[0],
-                        self.n_threads,
-                    )
+                run_starts(
+                    &self.problem, memory, capacity, first, last, &states[0], &modes[0], &objectives[0], self.n_threads
+                )
                 needed, self.agreed = count_needed(objectives[:last], enough, objectives_before)
             self.objectives = np.array(objectives[:needed])
-            best = self.objectives.argmin()
+            best = min(range(needed), key=self.objectives.__getitem__)  # the first at a tie
             for i in range(0, n_states, STATES):
                 if memory[i].progress.number == best:
                     break
             else:  # a thread has lost it to a start that is not needed
                 i, memory[0].progress.number = 0, -1
-                with nogil:
-                    run_starts(
-                        &self.problem, memory, capacity, best, best + 1, &states[0], &modes[0], &objectives[0],
-                        self.n_threads,
-                    )
+                run_starts(
+                    &self.problem, memory, capacity, best, best + 1, &states[0], &modes[0], &objectives[0],
+                    self.n_threads,
+                )
             release(&self.best)
             self.best = memory[i]
             self.best.progress.stop = NULL
