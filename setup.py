@@ -203,7 +203,6 @@ MODULES = (
     "topics",
     "segments",
     "direct",
-    "direct_dynamic",
     "graph",
     "features.state",
     "features.sweeps",

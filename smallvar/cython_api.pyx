@@ -7,9 +7,9 @@ ctypes take them.
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
-from smallvar._sweeps cimport direct, direct_dynamic
+from smallvar._sweeps cimport direct, dynamic
 from smallvar._sweeps.direct cimport plain_rows
-from smallvar._sweeps.direct_dynamic cimport DynamicMeans
+from smallvar._sweeps.dynamic cimport DynamicMeans
 from smallvar._sweeps.rows cimport Rows
 
 API_VERSION = 1
@@ -68,11 +68,11 @@ cdef int dp_means_d(
 
 
 cdef void* dynamic_means_new(Py_ssize_t d, double lam, double q, double tau) noexcept nogil:
-    return direct_dynamic.new_state(d, lam, q, tau)
+    return dynamic.new_state(d, lam, q, tau)
 
 
 cdef void dynamic_means_free(void* state) noexcept nogil:
-    direct_dynamic.free_state(<DynamicMeans*> state)
+    dynamic.free_state(<DynamicMeans*> state)
 
 
 cdef int dynamic_means_step_f(
@@ -80,7 +80,7 @@ cdef int dynamic_means_step_f(
     int64_t* ids, double* objective, int* n_iter
 ) noexcept nogil:
     cdef Rows rows = plain_rows(x, True, n, columns_of(state), stride, weight)
-    return direct_dynamic.step(<DynamicMeans*> state, &rows, elapsed, max_iter, ids, objective, n_iter)
+    return dynamic.step(<DynamicMeans*> state, &rows, elapsed, max_iter, ids, objective, n_iter)
 
 
 cdef int dynamic_means_step_d(
@@ -88,7 +88,7 @@ cdef int dynamic_means_step_d(
     int64_t* ids, double* objective, int* n_iter
 ) noexcept nogil:
     cdef Rows rows = plain_rows(x, False, n, columns_of(state), stride, weight)
-    return direct_dynamic.step(<DynamicMeans*> state, &rows, elapsed, max_iter, ids, objective, n_iter)
+    return dynamic.step(<DynamicMeans*> state, &rows, elapsed, max_iter, ids, objective, n_iter)
 
 
 cdef Py_ssize_t columns_of(const void* state) noexcept nogil:

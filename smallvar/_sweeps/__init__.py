@@ -25,7 +25,7 @@ gaussians                            sweeps over clusters with covariances, mome
 mixed_rows, mixed, mixed_clusters    rows of several kinds of columns: nearest centers, mergers
 draws                                systematic draws of rows
 in_order, dynamic, hdp, segments     sweeps in which a point sees what points before have changed
-direct, direct_dynamic               tables in C memory, for cython_api
+direct                               tables in C memory, for cython_api
 exchange                             the same for points that are known by a kernel alone
 features                             sweeps over the rows of Z: several features a point
 graph, stopping                      sweeps over the nodes of a graph; when sweeps end

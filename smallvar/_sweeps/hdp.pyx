@@ -122,35 +122,35 @@ cdef class HDPSweep(InOrderSweep):
         cdef double[::1] first = mean
         self.attach(X, order, np.asarray(group), n_threads, weight)
         self.sets, self.lam_local, self.lam_global = sets, lam_local, lam_global
-        self.clusters.rounding = rounding
+        self.state.rounding = rounding
         self.local, self.total = LocalSums(), Sums(layout, 1)
-        self.local.sums, self.local.free = Sums(layout, min(self.points.n, 2 * sets)), []
+        self.local.sums, self.local.free = Sums(layout, min(self.state.n, 2 * sets)), []
         self.reserve_all(16)
         self.add_global(&first[0], NONE, 0.0, 0.0)
-        self.label = np.zeros(self.points.n, dtype=np.int32)
-        self.previous_label = np.empty(self.points.n, dtype=np.int32)
-        self.proposed = np.empty(min(self.points.n, <Py_ssize_t> MAX_ROUND), dtype=np.int32)
-        self.cost = np.empty(min(self.points.n, <Py_ssize_t> MAX_ROUND))
-        self.scratch.round_length = IN_ORDER_CHUNK
+        self.label = np.zeros(self.state.n, dtype=np.int32)
+        self.previous_label = np.empty(self.state.n, dtype=np.int32)
+        self.proposed = np.empty(min(self.state.n, <Py_ssize_t> MAX_ROUND), dtype=np.int32)
+        self.cost = np.empty(min(self.state.n, <Py_ssize_t> MAX_ROUND))
+        self.state.round_length = IN_ORDER_CHUNK
 
     def start(self, const double[:, ::1] centers, const int[::1] labels):
         """Begin at these centers (IN, k x d) instead of the mean, each point in a cluster (IN, (n,), by row)."""
         cdef Py_ssize_t i, k, g
-        if centers.shape[1] != self.points.d or labels.shape[0] != self.points.n:
+        if centers.shape[1] != self.state.d or labels.shape[0] != self.state.n:
             raise ValueError("centers and labels must match X")
         if not 0 <= np.min(labels) <= np.max(labels) < centers.shape[0]:
             raise ValueError(f"labels must be >= 0 and < {centers.shape[0]}")
         self.replace_globals(centers, centers.shape[0])
         with nogil:
-            for i in range(self.points.n):
-                g, k = self.points.group[i], labels[self.points.rows.order[i]]
+            for i in range(self.state.n):
+                g, k = self.state.group[i], labels[self.state.rows.order[i]]
                 self.label[i] = <int> k
-                self.clusters.offset[g * self.clusters.capacity + k] = 0.0
+                self.state.offset[g * self.state.capacity + k] = 0.0
                 if self.local.row[g, k] == NONE:
                     self.local.take(&self.local.row[g, k])
             i = 0
-            while i < self.points.n:
-                k = end_of_group(&self.points, i, self.points.n)
+            while i < self.state.n:
+                k = end_of_group(&self.state, i, self.state.n)
                 self.add_set(i, k)
                 i = k
         self.is_summed = True
@@ -164,25 +164,25 @@ cdef class HDPSweep(InOrderSweep):
         """
         cdef Py_ssize_t start = 0, stop, dropped = 0
         cdef Drop drop
-        cdef int[::1] kept = np.empty(self.clusters.k, dtype=np.int32), second = np.empty(self.points.n, dtype=np.int32)
-        cdef double[::1] loss = np.empty(self.clusters.k), gap = np.empty(self.points.n)
+        cdef int[::1] kept = np.empty(self.state.k, dtype=np.int32), second = np.empty(self.state.n, dtype=np.int32)
+        cdef double[::1] loss = np.empty(self.state.k), gap = np.empty(self.state.n)
         if not self.is_summed:
             raise ValueError("points must be in clusters, by start or a sweep")
         drop.kept, drop.loss = &kept[0], &loss[0]
         drop.second, drop.gap = &second[0], &gap[0]
         with nogil:
-            while start < self.points.n:
-                stop = end_of_group(&self.points, start, self.points.n)
+            while start < self.state.n:
+                stop = end_of_group(&self.state, start, self.state.n)
                 dropped += self.drop_of_set(start, stop, &drop)
                 start = stop
         return dropped
 
     cdef Py_ssize_t drop_of_set(self, Py_ssize_t start, Py_ssize_t stop, Drop* drop) except -1 nogil:
         """The part of `drop` for the data set of the points start..stop-1; returns how many it gives up."""
-        cdef Py_ssize_t g = self.points.group[start], i, m, before, least, dropped = NONE
+        cdef Py_ssize_t g = self.state.group[start], i, m, before, least, dropped = NONE
         cdef int* row = &self.local.row[g, 0]
         drop.n_kept = 0
-        for m in range(self.clusters.k):
+        for m in range(self.state.k):
             if row[m] != NONE:
                 drop.kept[drop.n_kept] = <int> m
                 drop.n_kept += 1
@@ -197,7 +197,7 @@ cdef class HDPSweep(InOrderSweep):
                     if self.label[i] == dropped:
                         self.reassign(i, drop.second[i])
                     self.find_second(i, drop)
-                    self.check_signals(drop.n_kept * self.points.d)
+                    self.check_signals(drop.n_kept * self.state.d)
                 drop.loss[self.label[i]] += drop.gap[i]
             if dropped != NONE:
                 self.remove_local(g, dropped)
@@ -219,13 +219,13 @@ cdef class HDPSweep(InOrderSweep):
 
     cdef int remove_local(self, Py_ssize_t g, Py_ssize_t c) except -1 nogil:
         """Remove the local cluster of data set g on c, which has no points: the data set would pay for it again."""
-        self.clusters.offset[g * self.clusters.capacity + c] = self.lam_local
+        self.state.offset[g * self.state.capacity + c] = self.lam_local
         return self.local.give_back(&self.local.row[g, c])
 
     cdef void find_second(self, Py_ssize_t i, Drop* drop) noexcept nogil:
         """Set ``second`` and ``gap`` of point i."""
-        cdef Py_ssize_t m, d = self.points.d
-        cdef const double* x = row_at(&self.points.rows, i, self.scratch.rows)
+        cdef Py_ssize_t m, d = self.state.d
+        cdef const double* x = row_at(&self.state.rows, i, self.state.buffers)
         cdef double assigned = squared_distance(x, &self.centers[self.label[i], 0], d), best = 0.0, distance
         drop.second[i] = NONE
         for m in range(drop.n_kept):
@@ -233,15 +233,15 @@ cdef class HDPSweep(InOrderSweep):
                 distance = squared_distance(x, &self.centers[drop.kept[m], 0], d)
                 if drop.second[i] == NONE or distance < best:
                     drop.second[i], best = drop.kept[m], distance
-        drop.gap[i] = weight_of(&self.points.rows, i) * (best - assigned)
+        drop.gap[i] = weight_of(&self.state.rows, i) * (best - assigned)
 
     # ---- the global clusters ----------------------------------------------------------------------------------
 
     cdef void reserve_all(self, Py_ssize_t capacity):
         """Raise the capacity for global clusters, in all tables; those there are stay."""
-        cdef Py_ssize_t k = self.clusters.k
+        cdef Py_ssize_t k = self.state.k
         self.reserve(capacity, self.sets)
-        centers, opener_weight = np.zeros((capacity, self.points.d)), np.zeros(capacity)
+        centers, opener_weight = np.zeros((capacity, self.state.d)), np.zeros(capacity)
         opener = np.full(capacity, NONE, dtype=np.int32)
         row = np.full((self.sets, capacity), NONE, dtype=np.int32)
         if k:
@@ -259,46 +259,46 @@ cdef class HDPSweep(InOrderSweep):
 
         opener, opener_weight : see the fields;  offset : what each data set pays for its first point there
         """
-        cdef Py_ssize_t k = self.clusters.k, g
-        self.clusters.k += 1
-        set_center(&self.clusters, self.points.d, k, center)
-        memcpy(&self.centers[k, 0], center, self.points.d * sizeof(double))
+        cdef Py_ssize_t k = self.state.k, g
+        self.state.k += 1
+        set_center(&self.state, k, center)
+        memcpy(&self.centers[k, 0], center, self.state.d * sizeof(double))
         for g in range(self.sets):
-            self.clusters.offset[g * self.clusters.capacity + k] = offset
+            self.state.offset[g * self.state.capacity + k] = offset
         self.opener[k], self.opener_weight[k] = opener, opener_weight
         return k
 
     cdef void replace_globals(self, const double[:, ::1] centers, Py_ssize_t capacity):
         """Make these the global clusters; every data set pays for its first point in any of them."""
         cdef Py_ssize_t k
-        if centers.shape[0] > self.clusters.capacity:
+        if centers.shape[0] > self.state.capacity:
             self.reserve_all(capacity)
-        self.clusters.k = 0
+        self.state.k = 0
         for k in range(centers.shape[0]):
             self.add_global(&centers[k, 0], NONE, 0.0, self.lam_local)
 
     @property
     def k(self):
         """Number of global clusters."""
-        return self.clusters.k
+        return self.state.k
 
     # ---- a sweep ----------------------------------------------------------------------------------------------
 
     def sweep(self):
         """Steps 4 to 6; returns whether anything changed, and how many global clusters were created."""
-        cdef Py_ssize_t before = self.clusters.k, created
+        cdef Py_ssize_t before = self.state.k, created
         cdef bint same
-        memcpy(&self.previous_label[0], &self.label[0], self.points.n * sizeof(int))
+        memcpy(&self.previous_label[0], &self.label[0], self.state.n * sizeof(int))
         self.farthest = 0.0
-        self.visit_points(0, self.points.n)
+        self.visit_points(0, self.state.n)
         self.begin_locals()
-        self.visit_locals(0, self.points.n)
+        self.visit_locals(0, self.state.n)
         with nogil:
-            created = self.clusters.k - before
-            same = created == 0 and memcmp(&self.previous_label[0], &self.label[0], self.points.n * sizeof(int)) == 0
+            created = self.state.k - before
+            same = created == 0 and memcmp(&self.previous_label[0], &self.label[0], self.state.n * sizeof(int)) == 0
         self.move_centers()
         with nogil:
-            self.error = squared_error(&self.points, &self.scratch, &self.centers[0, 0], &self.label[0])
+            self.error = squared_error(&self.state, &self.centers[0, 0], &self.label[0])
             if not self.error < HUGE_VAL:
                 refuse_rows()
         return not same, created
@@ -309,10 +309,10 @@ cdef class HDPSweep(InOrderSweep):
         That is before ``stop`` if memory for clusters ran out when they were more than ``most``: no more is made then.
         """
         while start < stop:
-            if self.clusters.k == self.clusters.capacity:
-                if self.clusters.k > most:
+            if self.state.k == self.state.capacity:
+                if self.state.k > most:
                     break
-                self.reserve_all(2 * self.clusters.capacity)
+                self.reserve_all(2 * self.state.capacity)
             with nogil:
                 start = self.advance(start, stop)
         return start
@@ -322,12 +322,12 @@ cdef class HDPSweep(InOrderSweep):
         cdef Py_ssize_t g, c
         self.n_local, self.split = 0, 0.0
         with nogil:
-            sums_clear(&self.total.table, 0, self.clusters.capacity)
-            for g in range(self.sets if self.clusters.k < self.end_of_local else 0):
-                for c in range(self.clusters.k, self.end_of_local):
+            sums_clear(&self.total.table, 0, self.state.capacity)
+            for g in range(self.sets if self.state.k < self.end_of_local else 0):
+                for c in range(self.state.k, self.end_of_local):
                     if self.local.row[g, c] != NONE:  # its points went to clusters below k in step 4
                         self.local.give_back(&self.local.row[g, c])
-        self.end_of_local = self.clusters.k
+        self.end_of_local = self.state.k
         return 0
 
     cpdef int visit_locals(self, Py_ssize_t start, Py_ssize_t stop) except -1:
@@ -335,17 +335,17 @@ cdef class HDPSweep(InOrderSweep):
         cdef Py_ssize_t end
         with nogil:
             while start < stop:
-                end = end_of_group(&self.points, start, stop)
+                end = end_of_group(&self.state, start, stop)
                 # each local cluster may open a global one, and there are no more of them than points
-                if self.clusters.k + min(self.clusters.k, end - start) > self.clusters.capacity:
+                if self.state.k + min(self.state.k, end - start) > self.state.capacity:
                     with gil:
-                        self.reserve_all(2 * self.clusters.capacity)
+                        self.reserve_all(2 * self.state.capacity)
                 if not self.is_summed:
                     self.add_set(start, end)
                 self.move_locals(start, end)
-                self.check_signals((end - start) * self.points.d)
+                self.check_signals((end - start) * self.state.d)
                 start = end
-        if stop == self.points.n:
+        if stop == self.state.n:
             self.is_summed = True
         return 0
 
@@ -357,24 +357,24 @@ cdef class HDPSweep(InOrderSweep):
         Global cluster p costs w ||x - mu_p||^2, plus lam_local unless the data set has a local cluster on p. A new one
         costs lam_local + lam_global. The round ends early where one is to be opened and there is no memory for it.
         """
-        cdef Py_ssize_t stop = end_of_round(&self.points, &self.clusters, &self.scratch, start, last)
+        cdef Py_ssize_t stop = end_of_round(&self.state, start, last)
         cdef Py_ssize_t i = start, end, k
         cdef double* offset
         cdef double weight
         cdef bint opens
-        propose(&self.points, &self.clusters, &self.scratch, start, stop, &self.proposed[0], &self.cost[0])
-        self.check_signals((stop - start) * self.points.d * (self.clusters.k + 4))
+        propose(&self.state, start, stop, &self.proposed[0], &self.cost[0])
+        self.check_signals((stop - start) * self.state.d * (self.state.k + 4))
         while i < stop:
             k = self.proposed[i - start]
-            offset = self.clusters.offset + self.points.group[i] * self.clusters.capacity
-            weight = weight_of(&self.points.rows, i)
+            offset = self.state.offset + self.state.group[i] * self.state.capacity
+            weight = weight_of(&self.state.rows, i)
             opens = self.exceeds(self.cost[i - start], self.lam_local + self.lam_global, weight)
             self.farthest = max(self.farthest, self.cost[i - start])
             if opens:
-                if self.clusters.k == self.clusters.capacity:
+                if self.state.k == self.state.capacity:
                     return i
                 k = self.add_global(
-                    row_at(&self.points.rows, i, self.scratch.rows), self.points.group[i], weight, self.lam_local,
+                    row_at(&self.state.rows, i, self.state.buffers), self.state.group[i], weight, self.lam_local,
                 )
             elif k < 0:  # no cluster is at a finite distance
                 refuse_rows()
@@ -384,37 +384,37 @@ cdef class HDPSweep(InOrderSweep):
                 offset[k] = 0.0
                 # only cluster k has become cheaper: a new one for all points, an old one for those of this data set.
                 # Their proposals are amended; if they are more than IN_ORDER_CHUNK, the round ends after so many
-                end = stop if opens else end_of_group(&self.points, i - 1, stop)
+                end = stop if opens else end_of_group(&self.state, i - 1, stop)
                 if end - i > IN_ORDER_CHUNK:
                     end = stop = i + IN_ORDER_CHUNK
-                    self.scratch.round_length = IN_ORDER_CHUNK
+                    self.state.round_length = IN_ORDER_CHUNK
                 self.amend(i, end, k, start)
-                self.check_signals((end - i) * self.points.d)
+                self.check_signals((end - i) * self.state.d)
         return stop
 
     cdef inline bint exceeds(self, double cost, double penalty, double weight) noexcept nogil:
         """Whether the cost of a point, or a local cluster, of this weight exceeds a penalty by more than rounding."""
-        return cost > penalty and not sc_ties(penalty, cost, weight * self.clusters.rounding)
+        return cost > penalty and not sc_ties(penalty, cost, weight * self.state.rounding)
 
     cdef void amend(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t k, Py_ssize_t start) noexcept nogil:
         """Amend the proposals for points i..stop-1 of the round that began at start: cluster k has become cheaper."""
         cdef double cost, least, weight
         cdef const double* x
         for i in range(i, stop):
-            x, weight = row_at(&self.points.rows, i, self.scratch.rows), weight_of(&self.points.rows, i)
+            x, weight = row_at(&self.state.rows, i, self.state.buffers), weight_of(&self.state.rows, i)
             least = self.cost[i - start]
-            cost = squared_distance(x, &self.centers[k, 0], self.points.d) * weight
-            cost += self.clusters.offset[self.points.group[i] * self.clusters.capacity + k]
-            if sc_ties(min(cost, least), max(cost, least), weight * self.clusters.rounding):
+            cost = squared_distance(x, &self.centers[k, 0], self.state.d) * weight
+            cost += self.state.offset[self.state.group[i] * self.state.capacity + k]
+            if sc_ties(min(cost, least), max(cost, least), weight * self.state.rounding):
                 self.proposed[i - start] = <int> cheapest(
-                    &self.points, &self.clusters, &self.scratch, i, &self.cost[i - start], 0
+                    &self.state, i, &self.cost[i - start], 0
                 )
             elif cost < least:
                 self.cost[i - start], self.proposed[i - start] = cost, <int> k
 
     cdef int reassign(self, Py_ssize_t i, Py_ssize_t k) except -1 nogil:
         """Move point i to the local cluster of its data set on k; before is_summed, add_set makes the sums later."""
-        cdef Py_ssize_t g = self.points.group[i]
+        cdef Py_ssize_t g = self.state.group[i]
         cdef int left
         if k == self.label[i] and self.is_summed:
             return 0
@@ -422,20 +422,20 @@ cdef class HDPSweep(InOrderSweep):
             self.local.take(&self.local.row[g, k])
         if self.is_summed:
             left = self.local.row[g, self.label[i]]
-            move_points(&self.points.rows, i, i + 1, &left, &self.local.row[g, k], &self.local.sums.table)
+            move_points(&self.state.rows, i, i + 1, &left, &self.local.row[g, k], &self.local.sums.table)
         self.label[i] = <int> k
         return 0
 
     cdef void add_set(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
         """Add all points start..stop-1, of one data set, to its local sums, which are 0."""
         cdef int[HDP_BATCH] joined
-        cdef const int* row = &self.local.row[self.points.group[start], 0]
+        cdef const int* row = &self.local.row[self.state.group[start], 0]
         cdef Py_ssize_t m, size
         while start < stop:
             size = min(<Py_ssize_t> HDP_BATCH, stop - start)
             for m in range(size):
                 joined[m] = row[self.label[start + m]]
-            move_points(&self.points.rows, start, start + size, NULL, joined, &self.local.sums.table)
+            move_points(&self.state.rows, start, start + size, NULL, joined, &self.local.sums.table)
             start += size
 
     # ---- step 5: local clusters -------------------------------------------------------------------------------
@@ -446,8 +446,8 @@ cdef class HDPSweep(InOrderSweep):
         As sum w ||x - mu_p||^2 = sum w ||x - mean||^2 + sum w ||mean - mu_p||^2, only the last term is compared. Where
         two local clusters meet on one global cluster, they become one.
         """
-        cdef Py_ssize_t c, p, n_before = self.clusters.k
-        cdef int g = self.points.group[start]
+        cdef Py_ssize_t c, p, n_before = self.state.k
+        cdef int g = self.state.group[start]
         cdef int* row = &self.local.row[g, 0]
         cdef int* target = &self.target[0]
         cdef bint moved = False
@@ -462,13 +462,13 @@ cdef class HDPSweep(InOrderSweep):
                 p = self.choose_global(row[c], g)
                 if p < 0:  # none is at a finite distance
                     refuse_rows()
-                self.check_signals(self.clusters.k * self.points.d)
+                self.check_signals(self.state.k * self.state.d)
                 if p != c:
                     self.move_local(row, c, p)
                     moved = True
         if moved:
             self.relabel(start, stop, n_before)
-        for p in range(self.clusters.k):
+        for p in range(self.state.k):
             if row[p] != NONE:
                 self.n_local += 1
                 sums_unite(&self.total.table, p, &self.local.sums.table, row[p])
@@ -477,14 +477,14 @@ cdef class HDPSweep(InOrderSweep):
     cdef Py_ssize_t choose_global(self, Py_ssize_t row, int g) noexcept nogil:
         """The global cluster nearest to the mean of a local one of data set g, the first that ties, or a new one."""
         cdef Py_ssize_t p
-        cdef double* mean = self.scratch.rows
+        cdef double* mean = self.state.buffers
         cdef double least, second, weight = sums_weight(&self.local.sums.table, row)
         mean_of_sums(&self.local.sums.table, row, mean, 1)
         p = sc_least(
-            mean, self.points.d, self.clusters.columns, self.clusters.capacity, self.clusters.k, &self.no_offset[0],
-            NULL, self.scratch.costs, &least, &second,
+            mean, self.state.d, self.state.columns, self.state.capacity, self.state.k, &self.no_offset[0],
+            NULL, self.state.costs, &least, &second,
         )
-        p = first_tied(self.scratch.costs, p, least, second, self.clusters.rounding)
+        p = first_tied(self.state.costs, p, least, second, self.state.rounding)
         self.split = max(self.split, least * weight)
         if self.exceeds(least * weight, self.lam_global, weight):
             p = self.add_global(mean, g, weight, self.lam_local)
@@ -518,7 +518,7 @@ cdef class HDPSweep(InOrderSweep):
 
     cdef void move_centers(self):
         """Step 6: set centers to means over all data sets; clusters without points are removed, the rest renumbered."""
-        cdef Py_ssize_t k = 0, p, i, g, k_before = self.clusters.k
+        cdef Py_ssize_t k = 0, p, i, g, k_before = self.state.k
         cdef const sums_t* sums = &self.total.table
         cdef int[::1] number = np.empty(k_before, dtype=np.int32)
         with nogil:
@@ -527,14 +527,14 @@ cdef class HDPSweep(InOrderSweep):
                 if sums.count[p]:
                     number[p] = <int> k
                     mean_of_sums(sums, p, &self.centers[k, 0], 1)
-                    set_center(&self.clusters, self.points.d, k, &self.centers[k, 0])
+                    set_center(&self.state, k, &self.centers[k, 0])
                     k += 1
             for g in range(self.sets):
                 self.renumber_locals(g, &number[0], k_before, k)
             if k < k_before:
-                for i in range(self.points.n):
+                for i in range(self.state.n):
                     self.label[i] = number[self.label[i]]
-            self.clusters.k = k
+            self.state.k = k
 
     cdef void renumber_locals(self, Py_ssize_t g, const int* number, Py_ssize_t k_before, Py_ssize_t k) noexcept nogil:
         """Renumber the local clusters of data set g, and set what it pays for each of the k global clusters left."""
@@ -546,32 +546,32 @@ cdef class HDPSweep(InOrderSweep):
         for p in range(k, k_before):
             row[p] = NONE
         for p in range(k):
-            self.clusters.offset[g * self.clusters.capacity + p] = 0.0 if row[p] != NONE else self.lam_local
+            self.state.offset[g * self.state.capacity + p] = 0.0 if row[p] != NONE else self.lam_local
 
     def result(self):
         """Labels and local labels by row, centers, number and list of the global clusters that each data set uses."""
         cdef Py_ssize_t start = 0, stop, i, k, g, row, begin = 0, end = 0
-        labels, local_labels = np.empty(self.points.n, dtype=np.int32), np.empty(self.points.n, dtype=np.int32)
+        labels, local_labels = np.empty(self.state.n, dtype=np.int32), np.empty(self.state.n, dtype=np.int32)
         all_used, sizes = np.empty(self.n_local, dtype=np.int32), np.empty(self.sets, dtype=np.int64)
         cdef int[::1] label = labels, local_label = local_labels, used = all_used
-        cdef int[::1] number = np.empty(self.clusters.k, dtype=np.int32)  # of each local cluster in its data set
+        cdef int[::1] number = np.empty(self.state.k, dtype=np.int32)  # of each local cluster in its data set
         cdef long long[::1] size = sizes
         cdef list lists = [None] * self.sets
-        while start < self.points.n:
-            stop = end_of_group(&self.points, start, self.points.n)
-            g = self.points.group[start]
-            for k in range(self.clusters.k):
+        while start < self.state.n:
+            stop = end_of_group(&self.state, start, self.state.n)
+            g = self.state.group[start]
+            for k in range(self.state.k):
                 if self.local.row[g, k] != NONE:
                     number[k] = <int> (end - begin)
                     used[end] = <int> k
                     end += 1
             for i in range(start, stop):
-                row = self.points.rows.order[i]
+                row = self.state.rows.order[i]
                 label[row] = self.label[i]
                 local_label[row] = number[self.label[i]]
             size[g], lists[g] = end - begin, all_used[begin:end]
             start, begin = stop, end
-        return labels, local_labels, np.asarray(self.centers)[: self.clusters.k].copy(), sizes, lists
+        return labels, local_labels, np.asarray(self.centers)[: self.state.k].copy(), sizes, lists
 
     # ---- centers that data sets elsewhere have a part in ------------------------------------------------------
 
@@ -582,41 +582,41 @@ cdef class HDPSweep(InOrderSweep):
         Labels stay those of an earlier sweep: step 4 does not depend on them, they only say which sums have the points.
         """
         cdef Py_ssize_t g, m, end = 0, start = 0
-        if centers.shape[1] != self.points.d or sizes.shape[0] != self.sets or np.sum(sizes) != used.shape[0]:
+        if centers.shape[1] != self.state.d or sizes.shape[0] != self.sets or np.sum(sizes) != used.shape[0]:
             raise ValueError("centers must match X, sizes the data sets, used the sizes")
         if used.shape[0] and not 0 <= np.min(used) <= np.max(used) < centers.shape[0]:
             raise ValueError(f"used must be >= 0 and < {centers.shape[0]}")
-        self.end_of_local = max(self.end_of_local, self.clusters.k)
+        self.end_of_local = max(self.end_of_local, self.state.k)
         self.replace_globals(centers, centers.shape[0] + 16)
         for g in range(self.sets):
             end = start + sizes[g]
             for m in range(start, end):
-                self.clusters.offset[g * self.clusters.capacity + used[m]] = 0.0
+                self.state.offset[g * self.state.capacity + used[m]] = 0.0
             start = end
 
     def append(self, const double[:, ::1] centers):
         """Add clusters that data sets elsewhere have opened; points to come may join them."""
-        cdef Py_ssize_t k, total = self.clusters.k + centers.shape[0]
-        if centers.shape[1] != self.points.d:
-            raise ValueError(f"centers must have {self.points.d} columns, got {centers.shape[1]}")
-        if total > self.clusters.capacity:
-            self.reserve_all(max(2 * self.clusters.capacity, total))
+        cdef Py_ssize_t k, total = self.state.k + centers.shape[0]
+        if centers.shape[1] != self.state.d:
+            raise ValueError(f"centers must have {self.state.d} columns, got {centers.shape[1]}")
+        if total > self.state.capacity:
+            self.reserve_all(max(2 * self.state.capacity, total))
         for k in range(centers.shape[0]):
             self.add_global(&centers[k, 0], NONE, 0.0, self.lam_local)
 
     def opened(self, Py_ssize_t first):
         """Clusters from this one on that were opened here: centers, data sets, weights of what opened them."""
-        here = first + np.flatnonzero(np.asarray(self.opener)[first : self.clusters.k] != NONE)
+        here = first + np.flatnonzero(np.asarray(self.opener)[first : self.state.k] != NONE)
         return np.asarray(self.centers)[here], np.asarray(self.opener)[here], np.asarray(self.opener_weight)[here]
 
     def global_sums(self):
         """Cells and counts of the global clusters after step 5, see Sums."""
-        return self.total.cells[: self.clusters.k].copy(), self.total.counts[: self.clusters.k].copy()
+        return self.total.cells[: self.state.k].copy(), self.total.counts[: self.state.k].copy()
 
     def squares(self, const double[:, ::1] centers):
         """The exact sum of weighted squared distances to the assigned ones of centers (IN, k x d), as int64 digits."""
-        if centers.shape[0] != self.clusters.k or centers.shape[1] != self.points.d:
-            raise ValueError(f"centers must have shape ({self.clusters.k}, {self.points.d})")
+        if centers.shape[0] != self.state.k or centers.shape[1] != self.state.d:
+            raise ValueError(f"centers must have shape ({self.state.k}, {self.state.d})")
         with nogil:
-            squared_error(&self.points, &self.scratch, &centers[0, 0], &self.label[0])
+            squared_error(&self.state, &centers[0, 0], &self.label[0])
         return np.asarray(self.digits[0]).copy()

@@ -15,7 +15,7 @@ change and then double, so that not many more proposals are made than committed.
 from cython.parallel cimport prange
 from libc.string cimport memset
 
-from smallvar._sweeps.memory cimport Memory, free_all, take, widen
+from smallvar._sweeps.memory cimport free_all, take, widen
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.rows cimport poll_signals, read_row, row_at, rows_of, weight_of
 from smallvar._sweeps.sums cimport (
@@ -32,32 +32,28 @@ cdef enum:
     POINT_OVERHEAD = 100    # multiply-adds that take as long as what a point costs beside them if it goes alone
 
 
-cdef Py_ssize_t cheapest(
-    const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch, Py_ssize_t i,
-    double* cost, int thread,
-) noexcept nogil:
+cdef Py_ssize_t cheapest(const InOrderState* state, Py_ssize_t i, double* cost, int thread) noexcept nogil:
     """The cheapest cluster of point i, the first at a tie (see sc_ties); -1: all are infinite.
 
     A weighted point has its weight in place of the factors of clusters.  OUT cost: the least
     """
     cdef Py_ssize_t k
-    cdef double second, w = weight_of(&points.rows, i)
-    cdef double* costs = scratch.costs + thread * clusters.capacity
-    cdef double* factor = clusters.factor
-    if points.rows.weight != NULL:
-        factor = scratch.factors + thread * clusters.capacity
-        for k in range(clusters.k):
+    cdef double second, w = weight_of(&state.rows, i)
+    cdef double* costs = state.costs + thread * state.capacity
+    cdef double* factor = state.factor
+    if state.rows.weight != NULL:
+        factor = state.factors + thread * state.capacity
+        for k in range(state.k):
             factor[k] = w
     k = sc_least(
-        row_at(&points.rows, i, row_buffer(points, scratch, thread)), points.d, clusters.columns, clusters.capacity,
-        clusters.k, offset_of(points, clusters, i), factor, costs, cost, &second,
+        row_at(&state.rows, i, row_buffer(state, thread)), state.d, state.columns, state.capacity,
+        state.k, offset_of(state, i), factor, costs, cost, &second,
     )
-    return first_tied(costs, k, cost[0], second, w * clusters.rounding)
+    return first_tied(costs, k, cost[0], second, w * state.rounding)
 
 
 cdef void propose_chunk(
-    const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch, Py_ssize_t start,
-    Py_ssize_t stop, int* label, double* cost, Py_ssize_t chunk, int thread,
+    const InOrderState* state, Py_ssize_t start, Py_ssize_t stop, int* label, double* cost, Py_ssize_t chunk, int thread
 ) noexcept nogil:
     """The part of `propose` for one chunk of the points start..stop-1.
 
@@ -69,117 +65,108 @@ cdef void propose_chunk(
     cdef bint clear
     cdef double[POINTS] least
     cdef double[POINTS] nearest
-    cdef double* x = row_buffer(points, scratch, thread)
+    cdef double* x = row_buffer(state, thread)
     stop = min(stop, i + IN_ORDER_CHUNK)
     while i < stop:
         last = min(stop, i + POINTS)
-        if points.group != NULL:
-            last = end_of_group(points, i, last)
+        if state.group != NULL:
+            last = end_of_group(state, i, last)
         size = last - i
         # one point at a time: with factors, or where few are left and a block would be mostly padding
         if (
-            points.rows.weight != NULL or clusters.factor != NULL
-            or (POINTS - size) * points.d * clusters.k > POINT_OVERHEAD * size
+            state.rows.weight != NULL or state.factor != NULL
+            or (POINTS - size) * state.d * state.k > POINT_OVERHEAD * size
         ):
-            label[i - start] = <int> cheapest(points, clusters, scratch, i, &cost[i - start], thread)
+            label[i - start] = <int> cheapest(state, i, &cost[i - start], thread)
             i += 1
         else:
             for lane in range(POINTS):  # lanes that are left over repeat the last point
-                read_row(&points.rows, min(i + lane, last - 1), x + lane, POINTS)
+                read_row(&state.rows, min(i + lane, last - 1), x + lane, POINTS)
             clear = sc_least_block(
-                x, points.d, clusters.columns, clusters.capacity, clusters.k, offset_of(points, clusters, i),
-                clusters.rounding, least, nearest,
+                x, state.d, state.columns, state.capacity, state.k, offset_of(state, i),
+                state.rounding, least, nearest,
             )
             for lane in range(size):
                 label[i + lane - start], cost[i + lane - start] = <int> nearest[lane], least[lane]
                 if not clear:
                     label[i + lane - start] = <int> cheapest(
-                        points, clusters, scratch, i + lane, &cost[i + lane - start], thread
+                        state, i + lane, &cost[i + lane - start], thread
                     )
             i += size
 
 
 cdef void propose(
-    const InOrderPoints* points, const InOrderClusters* clusters, const InOrderScratch* scratch, Py_ssize_t start,
-    Py_ssize_t stop, int* label, double* cost,
+    const InOrderState* state, Py_ssize_t start, Py_ssize_t stop, int* label, double* cost
 ) noexcept nogil:
     """Find the cheapest cluster of each of the points start..stop-1, the first at a tie, and the least cost.
 
     OUT label, cost (stop - start,)
     """
     cdef Py_ssize_t chunk, n_chunks = (stop - start + IN_ORDER_CHUNK - 1) // IN_ORDER_CHUNK
-    cdef bint pays = (stop - start) * points.d * clusters.k >= PAYS
-    cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if pays else 1)
+    cdef bint pays = (stop - start) * state.d * state.k >= PAYS
+    cdef ParallelLoop loop = begin_loop(n_chunks, state.threads if pays else 1)
     if loop.threads == 1:
         for chunk in range(n_chunks):
-            propose_chunk(points, clusters, scratch, start, stop, label, cost, chunk, 0)
+            propose_chunk(state, start, stop, label, cost, chunk, 0)
     else:
         for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            propose_chunk(points, clusters, scratch, start, stop, label, cost, chunk, begin_chunk(&loop))
+            propose_chunk(state, start, stop, label, cost, chunk, begin_chunk(&loop))
     end_loop(&loop)
 
 
 cdef void error_chunk(
-    const InOrderPoints* points, const InOrderScratch* scratch, const double* centers, const int* label,
-    Py_ssize_t chunk, int thread,
+    const InOrderState* state, const double* centers, const int* label, Py_ssize_t chunk, int thread
 ) noexcept nogil:
     """Add weighted squared distances of a chunk to the sum of this thread."""
-    cdef Py_ssize_t i, start = chunk * IN_ORDER_CHUNK, stop = min(points.n, start + IN_ORDER_CHUNK)
+    cdef Py_ssize_t i, start = chunk * IN_ORDER_CHUNK, stop = min(state.n, start + IN_ORDER_CHUNK)
     cdef double[IN_ORDER_CHUNK] distance
     cdef const double* x
     for i in range(start, stop):
-        x = row_at(&points.rows, i, row_buffer(points, scratch, thread))
-        distance[i - start] = squared_distance(x, centers + label[i] * points.d, points.d)
-        if points.rows.weight != NULL:
-            distance[i - start] *= points.rows.weight[i]
-    accumulator_add(scratch.sums[thread].digit, distance, stop - start)
+        x = row_at(&state.rows, i, row_buffer(state, thread))
+        distance[i - start] = squared_distance(x, centers + label[i] * state.d, state.d)
+        if state.rows.weight != NULL:
+            distance[i - start] *= state.rows.weight[i]
+    accumulator_add(state.sums[thread].digit, distance, stop - start)
 
 
-cdef double squared_error(
-    const InOrderPoints* points, const InOrderScratch* scratch, const double* centers, const int* label,
-) noexcept nogil:
+cdef double squared_error(const InOrderState* state, const double* centers, const int* label) noexcept nogil:
     """Weighted sum of squared distances to the assigned centers (k x d), rounded once.
 
-    OUT scratch.sums[0] : the exact sum
+    OUT state.sums[0] : the exact sum
     """
     cdef int thread
     # each thread adds up the chunks that it gets; sums are exact, so it does not matter which these are
-    cdef Py_ssize_t chunk, n_chunks = (points.n + IN_ORDER_CHUNK - 1) // IN_ORDER_CHUNK
-    cdef ParallelLoop loop = begin_loop(n_chunks, scratch.threads if points.n * points.d >= PAYS else 1)
-    memset(scratch.sums, 0, scratch.threads * sizeof(Accumulator))
+    cdef Py_ssize_t chunk, n_chunks = (state.n + IN_ORDER_CHUNK - 1) // IN_ORDER_CHUNK
+    cdef ParallelLoop loop = begin_loop(n_chunks, state.threads if state.n * state.d >= PAYS else 1)
+    memset(state.sums, 0, state.threads * sizeof(Accumulator))
     for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-        error_chunk(points, scratch, centers, label, chunk, begin_chunk(&loop))
+        error_chunk(state, centers, label, chunk, begin_chunk(&loop))
     end_loop(&loop)
     for thread in range(1, loop.threads):
-        accumulator_merge(scratch.sums[0].digit, scratch.sums[thread].digit)
-    return accumulator_round(scratch.sums[0].digit, 0, ACCUMULATOR_DIGITS)
+        accumulator_merge(state.sums[0].digit, state.sums[thread].digit)
+    return accumulator_round(state.sums[0].digit, 0, ACCUMULATOR_DIGITS)
 
 
-cdef bint begin_scratch(
-    const InOrderPoints* points, InOrderScratch* scratch, Memory* memory, int threads
-) noexcept nogil:
+cdef bint begin_scratch(InOrderState* state, int threads) noexcept nogil:
     """Scratch memory for so many threads; returns whether there was memory."""
-    scratch.threads = threads
-    scratch.rows = <double*> take(memory, threads * points.d, POINTS, sizeof(double))
-    return scratch.rows != NULL
+    state.threads = threads
+    state.buffers = <double*> take(&state.memory, threads * state.d, POINTS, sizeof(double))
+    return state.buffers != NULL
 
 
-cdef bint reserve_clusters(
-    InOrderClusters* clusters, InOrderScratch* scratch, Memory* memory, Py_ssize_t d, Py_ssize_t capacity,
-    Py_ssize_t sets,
-) noexcept nogil:
+cdef bint reserve_clusters(InOrderState* state, Py_ssize_t capacity, Py_ssize_t sets) noexcept nogil:
     """Raise the capacity for clusters, with ``sets`` rows of offsets; those there are stay. ``factor`` is not set.
 
     Returns whether there was memory.
     """
-    cdef Py_ssize_t old = clusters.capacity, threads = scratch.threads
+    cdef Py_ssize_t old = state.capacity, threads = state.threads
     if not (
-        widen(memory, <void**> &clusters.columns, d, old, capacity, sizeof(double))
-        and widen(memory, <void**> &clusters.offset, sets, old, capacity, sizeof(double))
-        and widen(memory, <void**> &scratch.costs, 2 * threads, old, capacity, sizeof(double))
+        widen(&state.memory, <void**> &state.columns, state.d, old, capacity, sizeof(double))
+        and widen(&state.memory, <void**> &state.offset, sets, old, capacity, sizeof(double))
+        and widen(&state.memory, <void**> &state.costs, 2 * threads, old, capacity, sizeof(double))
     ):
         return False
-    clusters.capacity, scratch.factors = capacity, scratch.costs + threads * capacity
+    state.capacity, state.factors = capacity, state.costs + threads * capacity
     return True
 
 
@@ -187,7 +174,7 @@ cdef class InOrderSweep:
     """Points, clusters and scratch memory; the buffers of points belong to numpy arrays kept here."""
 
     def __dealloc__(self):
-        free_all(&self.memory)
+        free_all(&self.state.memory)
 
     cdef void attach(self, X, order, group, int threads, const double[::1] weight=None):
         """Set the points, visited in this order (None: as they are), and make scratch memory for so many threads.
@@ -197,22 +184,20 @@ cdef class InOrderSweep:
         """
         cdef const int[::1] groups
         cdef Py_ssize_t n = X.shape[0], d = X.shape[1]
-        self.points.n, self.points.d, self.points.rows = n, d, rows_of(X, weight, order)
+        self.state.n, self.state.d, self.state.rows = n, d, rows_of(X, weight, order)
         if group is not None:
             groups = group
-            self.points.group = &groups[0]
-        if not begin_scratch(&self.points, &self.scratch, &self.memory, threads):
+            self.state.group = &groups[0]
+        if not begin_scratch(&self.state, threads):
             raise MemoryError
         self.digits = np.empty((threads, ACCUMULATOR_DIGITS), dtype=np.int64)
-        self.scratch.sums = <Accumulator*> &self.digits[0, 0]
+        self.state.sums = <Accumulator*> &self.digits[0, 0]
         self.point_arrays = [X, order, group, None if weight is None else weight.base]
 
     cdef void reserve(self, Py_ssize_t capacity, Py_ssize_t sets):
         """Raise the capacity for clusters, with ``sets`` rows of offsets; those there are stay."""
         # the old buffers are freed: no caller keeps a pointer into them across this call
-        if not reserve_clusters(
-            &self.clusters, &self.scratch, &self.memory, self.points.d, capacity, sets
-        ):
+        if not reserve_clusters(&self.state, capacity, sets):
             raise MemoryError
 
     cdef int check_signals(self, Py_ssize_t work) except -1 nogil:
@@ -245,16 +230,16 @@ def assign(X, group, const double[:, ::1] centers, const double[:, ::1] offset, 
     sweep.attach(X, None, group, n_threads, weight)
     sweep.reserve(centers.shape[0], offset.shape[0])
     # these tables are only read, so they may be the caller's
-    sweep.clusters.factor = NULL if factor is None else <double*> &factor[0]
-    sweep.clusters.offset = <double*> &offset[0, 0]
-    sweep.clusters.k, sweep.clusters.rounding = centers.shape[0], rounding
+    sweep.state.factor = NULL if factor is None else <double*> &factor[0]
+    sweep.state.offset = <double*> &offset[0, 0]
+    sweep.state.k, sweep.state.rounding = centers.shape[0], rounding
     for k in range(centers.shape[0]):
-        set_center(&sweep.clusters, sweep.points.d, k, &centers[k, 0])
+        set_center(&sweep.state, k, &centers[k, 0])
     with nogil:
         while start < n:
-            stop = min(n, start + points_between_checks(&sweep.points, &sweep.clusters))
-            propose(&sweep.points, &sweep.clusters, &sweep.scratch, start, stop, &label[start], &cost[start])
-            sweep.check_signals((stop - start) * sweep.points.d * sweep.clusters.k)
+            stop = min(n, start + points_between_checks(&sweep.state))
+            propose(&sweep.state, start, stop, &label[start], &cost[start])
+            sweep.check_signals((stop - start) * sweep.state.d * sweep.state.k)
             start = stop
     return np.asarray(label)
 
@@ -269,5 +254,5 @@ def error_of(X, const int[::1] labels, const double[:, ::1] centers, int n_threa
         raise ValueError(f"labels must be >= 0 and < {centers.shape[0]}")
     sweep.attach(X, None, None, n_threads, weight)
     with nogil:
-        error = squared_error(&sweep.points, &sweep.scratch, &centers[0, 0], &labels[0])
+        error = squared_error(&sweep.state, &centers[0, 0], &labels[0])
     return error

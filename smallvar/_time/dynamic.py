@@ -312,7 +312,7 @@ default="squared_euclidean"
             return _DynamicStart(step.objective, step.n_iter, step.converged, step.result())
 
         best = best_of(map(start, range(self.n_init)))
-        labels, centers, weights, _ = best.result
+        labels, centers, weights = best.result
         self.objective_, self.n_iter_ = best.objective, best.n_iter
         return ClusteredStep(labels, weights, centers, best.converged)
 

@@ -232,8 +232,8 @@ class RuleStep:
         self.objective = total + exact_total(own)
 
     def result(self):
-        """Labels in the order of the rows, centers and weights of clusters, all objectives."""
+        """Labels in the order of the rows, centers and weights of clusters."""
         kept = [k for k in range(len(self.cost)) if k < len(self.phi) or self.count[k]]
         labels = np.empty(len(self.label), dtype=np.intp)
         labels[self.order] = np.searchsorted(kept, self.label)
-        return labels, np.array(self.theta)[kept], self.weights[kept], np.array(self.values)
+        return labels, np.array(self.theta)[kept], self.weights[kept]
