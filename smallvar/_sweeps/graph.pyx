@@ -25,14 +25,6 @@ cdef struct Cluster:
     Py_ssize_t count    # nodes
 
 
-cdef inline double joining_cost(
-    double out, double size, double node_out, double node_size, double link
-) noexcept nogil:
-    """The change of out / size of a cluster when a node, with these links to it, joins."""
-    # (out + node_out - 2 link) / (size + node_size) - out / size
-    return (node_out - 2.0 * link - node_size * (out / size)) / (size + node_size)
-
-
 cdef class GraphSweep:
     """A graph and the labels of its nodes."""
 
@@ -113,17 +105,16 @@ cdef class GraphSweep:
         for m in range(n_touched):
             self.clusters[self.touched[m]].link = 0.0
 
-    cdef double total(self) noexcept nogil:
-        """The penalized cut of the labels, whose clusters are 0..n-1; sets `cut` and `k`."""
-        cdef Py_ssize_t c, k = 0
-        cdef double cut = 0.0
+    def objective(self):
+        """Cut + lam K of the labels (of a BatchSweep: as they came); sets `cut` and `k`."""
+        cdef Py_ssize_t c
+        self.k, self.cut = 0, 0.0
         for c in range(self.n):
             if self.clusters[c].count > 0:
-                k += 1
+                self.k += 1
                 if self.clusters[c].out > 0:
-                    cut += self.clusters[c].out / self.clusters[c].size
-        self.k, self.cut = k, cut
-        return cut + self.lam * k
+                    self.cut += self.clusters[c].out / self.clusters[c].size
+        return self.cut + self.lam * self.k
 
 
 cdef class CutSweep(GraphSweep):
@@ -137,13 +128,15 @@ cdef class CutSweep(GraphSweep):
 
     cdef int[::1] free          # a stack of empty clusters
     cdef Py_ssize_t n_free
+    cdef unsigned char[::1] waiting     # nodes that the next `sweep_again` visits
+    cdef bint is_modular                # see LinkSweep
 
     def __init__(self, graph, labels, double lam, double tie):
         cdef Py_ssize_t c
         self.attach(graph, labels, lam, tie, len(labels))
         with nogil:
             self.collect()
-        self.free = np.empty(self.n, dtype=np.int32)
+        self.free, self.waiting = np.empty(self.n, dtype=np.int32), np.zeros(self.n, dtype=np.uint8)
         for c in range(self.n - 1, -1, -1):
             if self.clusters[c].count == 0:
                 self.free[self.n_free] = <int> c
@@ -174,26 +167,35 @@ cdef class CutSweep(GraphSweep):
         cluster.count += 1
         self.label[i] = <int> target
 
+    cdef inline double joining_cost(
+        self, double out, double size, double node_out, double node_size, double link
+    ) noexcept nogil:
+        """What it costs that a node, with these links to it, joins a cluster that has this out and size without it."""
+        if self.is_modular:
+            return self.lam * node_size * size - link
+        # (out + node_out - 2 link) / (size + node_size) - out / size
+        return (node_out - 2.0 * link - node_size * (out / size)) / (size + node_size)
+
     cdef bint visit(self, Py_ssize_t i) noexcept nogil:
         """Move node i to where it costs least, if that is less than where it is.
 
-        It may go to a cluster that it has links to, or to one of its own. Costs are changes of the penalized cut from
-        where the node is in no cluster at all.
+        It may go to a cluster that it has links to, or to one of its own. Costs are changes of the objective from where
+        the node is in no cluster at all, or for a LinkSweep alone.
         """
-        cdef Py_ssize_t m, c, n_touched = self.touch_neighbors(i), assigned = self.label[i], target
+        cdef Py_ssize_t e, m, c, n_touched = self.touch_neighbors(i), assigned = self.label[i], target
         cdef Cluster* cluster = self.clusters + assigned
-        cdef double out = self.out[i], size = self.size[i], rest_out = 0.0, rest_size = 0.0
-        cdef double alone = out / size + self.lam, stay = alone, best = HUGE_VAL
+        cdef double out = self.out[i], size = self.size[i], rest_out = 0.0, rest_size = 0.0, best = HUGE_VAL
+        cdef double alone = 0.0 if self.is_modular else out / size + self.lam, stay = alone
         cdef bint is_single = cluster.count == 1, moves
         if not is_single:
             rest_out, rest_size = cluster.out - out + 2.0 * cluster.link, cluster.size - size
-            stay = joining_cost(rest_out, rest_size, out, size, cluster.link)
+            stay = self.joining_cost(rest_out, rest_size, out, size, cluster.link)
         for m in range(n_touched):
             c = self.touched[m]
             cluster = self.clusters + c
             self.cost[m] = HUGE_VAL
             if c != assigned:
-                self.cost[m] = joining_cost(cluster.out, cluster.size, out, size, cluster.link)
+                self.cost[m] = self.joining_cost(cluster.out, cluster.size, out, size, cluster.link)
             best = min(best, self.cost[m])
         target = self.first_within_tie(n_touched, best, assigned)
         # at a tie a node stays where it is, and else goes to an old cluster before a new one
@@ -203,31 +205,36 @@ cdef class CutSweep(GraphSweep):
         moves = target >= 0 and best < stay - self.tie
         if moves:
             self.move(i, target, rest_out, rest_size)
+        if self.is_modular:  # else all nodes wait at all times
+            self.waiting[i] = False
+            for e in range(self.indptr[i], self.indptr[i + 1] if moves else self.indptr[i]):
+                if self.label[self.indices[e]] != target:
+                    self.waiting[self.indices[e]] = True
         self.end_visit(n_touched)
         return moves
 
     def sweep(self, order):
         """Visit every node, in this order (IN, intp) or as they are numbered; returns how many moved."""
-        cdef const Py_ssize_t[::1] visits
-        cdef bint ordered = order is not None
-        cdef Py_ssize_t j, i, moved = 0
-        if ordered:
-            visits = order
-        with nogil:
-            for j in range(self.n):
-                i = visits[j] if ordered else j
-                if self.indptr[i] < self.indptr[i + 1]:
-                    moved += self.visit(i)
-                self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
-        return moved
+        cdef Py_ssize_t i
+        for i in range(self.n):
+            self.waiting[i] = self.indptr[i] < self.indptr[i + 1]
+        return self.sweep_again(order)
 
     def sweep_again(self, order):
-        """A sweep after the first one."""
-        return self.sweep(order)
+        """A sweep after the first one.
 
-    def objective(self):
-        """Cut + lam K of the labels; sets `cut` and `k`."""
-        return self.total()
+        A LinkSweep visits the nodes of which a neighbor in another cluster moved since their last visit. Where none
+        moves, a whole sweep may still move a few: sizes have changed, too.
+        """
+        cdef const Py_ssize_t[::1] visits = np.arange(self.n) if order is None else order
+        cdef Py_ssize_t j, i, moved = 0
+        with nogil:
+            for j in range(self.n):
+                i = visits[j]
+                if self.waiting[i]:
+                    moved += self.visit(i)
+                    self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
+        return moved
 
 
 cdef class LinkSweep(CutSweep):
@@ -238,57 +245,9 @@ cdef class LinkSweep(CutSweep):
     this sum from the node alone: lam size_i size_c - link. Arguments as in CutSweep.
     """
 
-    cdef unsigned char[::1] waiting     # nodes of which a neighbor moved since their last visit
-
     def __init__(self, graph, labels, double lam, double tie):
         CutSweep.__init__(self, graph, labels, lam, tie)
-        self.waiting = np.zeros(self.n, dtype=np.uint8)
-
-    cdef bint visit(self, Py_ssize_t i) noexcept nogil:
-        """Move node i to where it costs least, if that is less than where it is; alone it costs 0."""
-        cdef Py_ssize_t m, c, e, n_touched = self.touch_neighbors(i), assigned = self.label[i], target
-        cdef Cluster* cluster = self.clusters + assigned
-        cdef double rest_out = cluster.out + (2.0 * cluster.link - self.out[i]), rest_size = cluster.size - self.size[i]
-        cdef double price = self.lam * self.size[i], stay = 0.0, best = HUGE_VAL
-        cdef bint is_single = cluster.count == 1, moves
-        if not is_single:
-            stay = price * rest_size - cluster.link
-        for m in range(n_touched):
-            c = self.touched[m]
-            cluster = self.clusters + c
-            self.cost[m] = HUGE_VAL if c == assigned else price * cluster.size - cluster.link
-            best = min(best, self.cost[m])
-        target = self.first_within_tie(n_touched, best, assigned)
-        if not is_single and 0.0 < best - self.tie:
-            best = 0.0
-            target = self.free[self.n_free - 1]
-        moves = target >= 0 and best < stay - self.tie
-        self.waiting[i] = False
-        if moves:
-            self.move(i, target, rest_out, rest_size)
-            for e in range(self.indptr[i], self.indptr[i + 1]):
-                if self.label[self.indices[e]] != target:
-                    self.waiting[self.indices[e]] = True
-        self.end_visit(n_touched)
-        return moves
-
-    def sweep_again(self, order):
-        """Visit, in this order, the nodes of which a neighbor in another cluster moved since their last visit.
-
-        Returns how many moved. Where none does, a whole sweep may still move a few: sizes have changed, too.
-        """
-        cdef const Py_ssize_t[::1] visits
-        cdef bint ordered = order is not None
-        cdef Py_ssize_t j, i, moved = 0
-        if ordered:
-            visits = order
-        with nogil:
-            for j in range(self.n):
-                i = visits[j] if ordered else j
-                if self.waiting[i]:
-                    moved += self.visit(i)
-                    self.check_signals(8 + self.indptr[i + 1] - self.indptr[i])
-        return moved
+        self.is_modular = True
 
     def objective(self):
         """The sum to be minimized, of the labels; sets `k`."""
@@ -326,10 +285,6 @@ cdef class BatchSweep(GraphSweep):
         self.new_label = np.empty(self.n, dtype=np.int32)
         self.opened = np.full(self.n, -1, dtype=np.int32)
 
-    def objective(self):
-        """Cut + lam K of the labels as they came; sets `cut` and `k`."""
-        return self.total()
-
     cdef inline double height(self, Py_ssize_t c) noexcept nogil:
         """(shift v_c - out_c) / v_c^2: the part of a node's cost that depends on cluster c alone, over v_i."""
         cdef Cluster* cluster = self.clusters + c
@@ -337,18 +292,15 @@ cdef class BatchSweep(GraphSweep):
 
     def sweep(self, order):
         """One sweep from the labels as they came; returns how many nodes moved."""
-        cdef const Py_ssize_t[::1] visits
-        cdef bint ordered = order is not None
+        cdef const Py_ssize_t[::1] visits = np.arange(self.n) if order is None else order
         cdef Py_ssize_t j, i, c, moved = 0, next_one = self.n, lowest = -1
         cdef double least = HUGE_VAL
-        if ordered:
-            visits = order
         with nogil:
             for c in range(self.n):
                 if self.takes(c) and self.height(c) < least:
                     lowest, least = c, self.height(c)
             for j in range(self.n):
-                i = visits[j] if ordered else j
+                i = visits[j]
                 self.new_label[i] = self.label[i]
                 if self.indptr[i] < self.indptr[i + 1]:
                     c = self.choose(i, lowest)
@@ -404,13 +356,10 @@ def number_labels(const int[::1] labels, order):
     cdef Py_ssize_t j, i, n = labels.shape[0]
     cdef int k = 0
     cdef int[::1] number = np.full(n, -1, dtype=np.int32), out = np.empty(n, dtype=np.int32)
-    cdef const Py_ssize_t[::1] visits
-    cdef bint ordered = order is not None
-    if ordered:
-        visits = order
+    cdef const Py_ssize_t[::1] visits = np.arange(n) if order is None else order
     with nogil:
         for j in range(n):
-            i = visits[j] if ordered else j
+            i = visits[j]
             if number[labels[i]] < 0:
                 number[labels[i]] = k
                 k += 1
