@@ -184,7 +184,6 @@ MODULES = (
     "divergence_merge",
     "means",
     "dpmeans",
-    "collapsed",
     "noise",
     "seeds",
     "draws",

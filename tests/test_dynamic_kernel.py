@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel, rbf_kernel
-from smallvar._sweeps.exchange import ExchangeSweep, sums_by_label
+from smallvar._sweeps.exchange import ExchangeSweep
 
 from smallvar import (
     DynamicMeans,
@@ -288,17 +288,15 @@ def test_exchange_refuses_labels_that_do_not_fit(labels, order):
         sweep.run(np.array(order), np.array(labels))
 
 
-def test_sums_by_label():
-    A = np.random.default_rng(0).standard_normal((50, 3))
+def test_sums_are_added_in_the_order_of_the_points():
+    A = np.random.default_rng(0).standard_normal((50, 50))
     labels = np.arange(50) * 7 % 4
-    sums = sums_by_label(A, labels, 5)
+    sums = Batch(A, [], *np.zeros((2, 0)), 1.0, kept=[]).sums(labels, 5)
     for k in range(5):
-        total = np.zeros(3)
+        total = np.zeros(50)
         for row in A[labels == k]:
             total += row
-        assert np.array_equal(sums[k], total)
-    with pytest.raises(ValueError, match="labels must be >= 0 and < 3"):
-        sums_by_label(A, labels, 3)
+        assert np.array_equal(sums.rows[k], total)
 
 
 def test_steps_show_everything():

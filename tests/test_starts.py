@@ -5,7 +5,7 @@ from typing import get_type_hints
 
 import numpy as np
 import pytest
-from smallvar._sweeps.collapsed import CollapsedSweep
+from smallvar._sweeps.dpmeans import CollapsedSweep
 
 from smallvar._centers.divergence import DivergenceSweep
 from smallvar._centers.starts import Sweep

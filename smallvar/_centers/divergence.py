@@ -11,8 +11,8 @@ import numpy as np
 from smallvar._core.frame import check_means
 from smallvar._selection.penalty import farthest_by
 from smallvar._sweeps.affine import UNSURE, AffineSweep
-from smallvar._sweeps.collapsed import MEAN_ROUNDING
 from smallvar._sweeps.divergences import within_members
+from smallvar._sweeps.dpmeans import MEAN_ROUNDING
 from smallvar._sweeps.rows import UNSOUND
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 

@@ -46,8 +46,7 @@ from smallvar._selection.penalty import (
     resolve_lam,
 )
 from smallvar._selection.sample import DENSE_BYTES
-from smallvar._sweeps.collapsed import CollapsedSweep
-from smallvar._sweeps.dpmeans import DPSweep
+from smallvar._sweeps.dpmeans import CollapsedSweep, DPSweep
 from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ exact                                all distances to all centers, for transform
 divergences, affine                  Bregman divergences, and the sweep over nearest centers by them
 divergence_merge                     mergers of clusters by a Bregman divergence
 means                                sums and means of clusters, and how centers move to them
-dpmeans, collapsed, noise, merge     sweeps of DP-means and its variants; mergers of clusters
+dpmeans, noise, merge                sweeps of DP-means and its variants; mergers of clusters
 merge_clusters                       what mergers need to know of the clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed
 boundary, projections                two densities fitted to a histogram; rows on lines

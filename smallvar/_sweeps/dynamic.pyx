@@ -328,7 +328,8 @@ cdef bint commit(DynamicState* state, Py_ssize_t i, int left, int joined) noexce
     move_points(&state.in_order.rows, i, i + 1, &left, &joined, state.sums)
     if state.count[joined] == 1 and joined < state.n_old:
         # the point revives it, at theta = (gamma phi + w y) / (gamma + w)
-        w, gamma, phi = weight_of(&state.in_order.rows, i), state.gamma[joined], state.phi + joined * d
+        w = weight_of(&state.in_order.rows, i)
+        gamma, phi = state.gamma[joined], state.phi + joined * d
         for j in range(d):
             revived[j] = (gamma * phi[j] + w * y[j]) / (gamma + w)
         open_at(state, joined, revived)

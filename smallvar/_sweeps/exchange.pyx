@@ -223,20 +223,3 @@ cdef class ExchangeSweep:
             moved[0] += 1
             poll_signals(&self.work, 2 * clusters.n, EXCHANGE_WORK)
         return place
-
-
-def sums_by_label(const double[:, ::1] A, const Py_ssize_t[::1] labels, Py_ssize_t k):
-    """Sum of the rows of A of each label, (k, columns), added in the order of the rows.
-
-    A : IN array (n, columns);  labels : IN array (n,), 0 to k - 1
-    """
-    cdef double[:, ::1] sums = np.zeros((k, A.shape[1]))
-    cdef Py_ssize_t i, j, c, n = A.shape[0]
-    if labels.shape[0] != n or (n and not 0 <= np.min(labels) <= np.max(labels) < k):
-        raise ValueError(f"labels must be >= 0 and < {k}, one for each row")
-    with nogil:
-        for i in range(n):
-            c = labels[i]
-            for j in range(A.shape[1]):
-                sums[c, j] += A[i, j]
-    return np.asarray(sums)

@@ -550,27 +550,13 @@ cdef class HDPSweep(InOrderSweep):
 
     def result(self):
         """Labels and local labels by row, centers, number and list of the global clusters that each data set uses."""
-        cdef Py_ssize_t start = 0, stop, i, k, g, row, begin = 0, end = 0
-        labels, local_labels = np.empty(self.state.n, dtype=np.int32), np.empty(self.state.n, dtype=np.int32)
-        all_used, sizes = np.empty(self.n_local, dtype=np.int32), np.empty(self.sets, dtype=np.int64)
-        cdef int[::1] label = labels, local_label = local_labels, used = all_used
-        cdef int[::1] number = np.empty(self.state.k, dtype=np.int32)  # of each local cluster in its data set
-        cdef long long[::1] size = sizes
-        cdef list lists = [None] * self.sets
-        while start < self.state.n:
-            stop = end_of_group(&self.state, start, self.state.n)
-            g = self.state.group[start]
-            for k in range(self.state.k):
-                if self.local.row[g, k] != NONE:
-                    number[k] = <int> (end - begin)
-                    used[end] = <int> k
-                    end += 1
-            for i in range(start, stop):
-                row = self.state.rows.order[i]
-                label[row] = self.label[i]
-                local_label[row] = number[self.label[i]]
-            size[g], lists[g] = end - begin, all_used[begin:end]
-            start, begin = stop, end
+        order, group = self.point_arrays[1:3]
+        labels, local_labels = np.empty((2, self.state.n), dtype=np.int32)
+        uses = np.asarray(self.local.row)[:, : self.state.k] != NONE  # data sets x k
+        sizes = uses.sum(axis=1, dtype=np.int64)
+        lists = np.split(np.nonzero(uses)[1].astype(np.int32), sizes.cumsum()[: self.sets - 1])
+        labels[order] = self.label
+        local_labels[order] = (uses.cumsum(axis=1) - 1)[group, self.label]
         return labels, local_labels, np.asarray(self.centers)[: self.state.k].copy(), sizes, lists
 
     # ---- centers that data sets elsewhere have a part in ------------------------------------------------------

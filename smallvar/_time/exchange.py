@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import linprog
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 from sklearn.utils.validation import check_array
 
 from smallvar._core.lapack import eigh, stoppable_if_large
-from smallvar._sweeps.exchange import ExchangeSweep, sums_by_label
+from smallvar._sweeps.exchange import ExchangeSweep
 
 # Costs of a row tie if they differ by less than this times the largest of lam, K_ii and the squared
 # norms of old centers; for costs of a step, times the number of rows as well
@@ -247,10 +247,11 @@ class Batch:
 
     def sums(self, labels, k):
         """ClusterSums of k clusters with these labels."""
-        labels = labels.astype(np.intp, copy=False)
-        rows = sums_by_label(self.K, labels, k)
-        within = np.bincount(labels, weights=rows[labels, np.arange(len(labels))], minlength=k)
-        cross = sums_by_label(self.cross, labels, k)
+        n = len(labels)
+        in_cluster = csc_array((np.ones(n), labels, np.arange(n + 1)), shape=(k, n))
+        rows = in_cluster @ self.K  # added in the order of the points
+        within = np.bincount(labels, weights=rows[labels, np.arange(n)], minlength=k)
+        cross = in_cluster @ self.cross
         diagonal = np.bincount(labels, self.diagonal, k)
         return ClusterSums(np.bincount(labels, minlength=k), rows, within, cross, diagonal)
 
