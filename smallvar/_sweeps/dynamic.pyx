@@ -314,7 +314,8 @@ cdef bint commit(DynamicState* state, Py_ssize_t i, int left, int joined) noexce
     cdef double w, gamma
     cdef const double* phi
     cdef const double* y = row_at(&state.in_order.rows, i, state.in_order.buffers)
-    cdef double* revived = state.in_order.buffers  # y may be there too: each of its values is read before it is replaced
+    # y may be there too: each of its values is read before it is replaced
+    cdef double* revived = state.in_order.buffers
     cdef bint opens = joined == OPEN, empties = False
     if left >= 0:
         state.count[left] -= 1
