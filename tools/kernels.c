@@ -187,22 +187,12 @@ static void check_costs(ptrdiff_t d, ptrdiff_t k) /* they decide: not a bit may 
 static void check_lanes(ptrdiff_t d, ptrdiff_t k)
 {
     static const unsigned char removed[K]; /* none */
-    static double x[D * 8], rows[9 * D * 8], out[D * 8], z[K * 8], at[D * ROOM], r[D * 8], g[K * 8], gram[K * ROOM];
+    static double x[D * 8], z[K * 8], at[D * ROOM], r[D * 8], g[ROOM * 8], gram[K * ROOM];
     static double zz[K * 8], work[K * 8], quadratic[CODES];
     static int flips[CODES];
-    static float singles[17 * D];
     double rr[8], swing[8], best[8], fall[8], f[D], y[D], removal_gain[K];
-    ptrdiff_t i, j, l, m, moved;
+    ptrdiff_t i, j, l, m;
     int changed, expected = 0;
-    for (i = 0; i < 8 * D; i++) rows[i] = draw();
-    for (i = 0; i < 8 * D; i++) singles[i] = (float)draw();
-    moved = sf_gather_d(rows, D, d, out);
-    check("sf_gather_d", (double)(d - moved < 8 && moved <= d), 1.0, 0.0);
-    for (j = 0; j < moved; j++)
-        for (l = 0; l < 8; l++) check("sf_gather_d", out[j * 8 + l], rows[l * D + j], 0.0);
-    moved = sf_gather_f(singles, D, d, out);
-    for (j = 0; j < moved; j++)
-        for (l = 0; l < 8; l++) check("sf_gather_f", out[j * 8 + l], singles[l * D + j], 0.0);
     for (i = 0; i < d * 8; i++) x[i] = draw();
     for (i = 0; i < k * 8; i++) z[i] = draw() > 0.0;
     for (i = 0; i < d * ROOM; i++) at[i] = draw();
@@ -226,12 +216,6 @@ static void check_lanes(ptrdiff_t d, ptrdiff_t k)
             check("sf_dots", g[i * 8 + l], s, 1e-12);
         }
     for (j = 0; j < d; j++) { f[j] = draw(); y[j] = draw(); }
-    sf_with(d, r, f, best);
-    for (l = 0; l < 8; l++) {
-        double s = 0.0;
-        for (j = 0; j < d; j++) s += (r[j * 8 + l] - f[j]) * (r[j * 8 + l] - f[j]);
-        check("sf_with", best[l], s, 1e-13);
-    }
     {
         double s = 0.0, copy[D];
         for (j = 0; j < d; j++) { s += f[j] * y[j]; copy[j] = y[j]; }

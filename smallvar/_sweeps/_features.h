@@ -32,9 +32,8 @@ SV_CHOOSE(sf_cut)
 #include "_vector.h"
 #undef SV_SINGLE
 
-#define PARTS (SF_LANES / V_LANES) /* vectors of a row of lanes */
 #define BLOCK 8                    /* features whose products are summed side by side; capacity is a multiple */
-#define PAIR (PARTS < 2 ? PARTS : 2) /* vectors for which a value of A is read once */
+#define PAIR (SF_LANES / V_LANES < 2 ? 1 : 2) /* vectors of a row for which a value of A is read once */
 #define AT(base, i) ((base) + (i) * SF_LANES + q) /* the vector of row i that begins with lane q */
 
 /* r = x - z A and rr = ||r||^2.
@@ -149,8 +148,7 @@ static void SV_(sf_exact)(ptrdiff_t k, ptrdiff_t capacity, const double *SV_REST
                           double *SV_RESTRICT best, double *SV_RESTRICT decrease)
 {
     const ptrdiff_t codes = (ptrdiff_t)1 << k;
-    ptrdiff_t code = 0, i, j, p, q, step;
-    V sum[PARTS], least[PARTS], number[PARTS];
+    ptrdiff_t code, i, j, p, q, step;
     for (q = 0; q < SF_LANES; q += V_LANES) {
         V here = V_SPREAD(0.0); /* -(zGz' - 2 z.c) = z.c + z.g */
         for (i = 0; i < k; i++) { /* c = A x = A r + G z' */
@@ -162,27 +160,29 @@ static void SV_(sf_exact)(ptrdiff_t k, ptrdiff_t capacity, const double *SV_REST
         }
         V_STORE(AT(decrease, 0), V_SUB(V_SPREAD(0.0), here));
     }
-    for (p = 0; p < PARTS; p++) sum[p] = least[p] = number[p] = V_SPREAD(0.0);
-    for (step = 1; step < codes; step++) {
-        const ptrdiff_t bit = flips[step];
-        const V quad = V_SPREAD(quadratic[step]);
-        code ^= (ptrdiff_t)1 << bit;
-        /* the sign that takes 2 c_bit in or out */
-        const V sign = V_SPREAD((code >> bit) & 1 ? 1.0 : -1.0), now = V_SPREAD((double)code);
-        SV_UNROLL for (p = 0; p < PARTS; p++) {
-            V value;
-            V_MASK lower;
-            sum[p] = V_MULADD(sign, V_LOAD(twice_dots + bit * SF_LANES + p * V_LANES), sum[p]);
-            value = V_SUB(quad, sum[p]);
-            lower = V_LESS(value, least[p]);
-            least[p] = V_LEAST(value, least[p]);
-            number[p] = V_PICK(lower, now, number[p]);
+    for (q = 0; q < SF_LANES; q += PAIR * V_LANES) { /* more vectors would not stay in registers */
+        V sum[PAIR], least[PAIR], number[PAIR];
+        for (p = 0; p < PAIR; p++) sum[p] = least[p] = number[p] = V_SPREAD(0.0);
+        for (code = 0, step = 1; step < codes; step++) {
+            const ptrdiff_t bit = flips[step];
+            const V quad = V_SPREAD(quadratic[step]);
+            code ^= (ptrdiff_t)1 << bit;
+            /* the sign that takes 2 c_bit in or out */
+            const V sign = V_SPREAD((code >> bit) & 1 ? 1.0 : -1.0), now = V_SPREAD((double)code);
+            SV_UNROLL for (p = 0; p < PAIR; p++) {
+                V value;
+                V_MASK lower;
+                sum[p] = V_MULADD(sign, V_LOAD(AT(twice_dots, bit) + p * V_LANES), sum[p]);
+                value = V_SUB(quad, sum[p]);
+                lower = V_LESS(value, least[p]);
+                least[p] = V_LEAST(value, least[p]);
+                number[p] = V_PICK(lower, now, number[p]);
+            }
         }
-    }
-    for (p = 0; p < PARTS; p++) {
-        q = p * V_LANES;
-        V_STORE(AT(best, 0), number[p]);
-        V_STORE(AT(decrease, 0), V_SUB(V_LOAD(AT(decrease, 0)), least[p]));
+        for (p = 0; p < PAIR; p++) {
+            V_STORE(AT(best, 0) + p * V_LANES, number[p]);
+            V_STORE(AT(decrease, 0) + p * V_LANES, V_SUB(V_LOAD(AT(decrease, 0) + p * V_LANES), least[p]));
+        }
     }
 }
 
@@ -229,7 +229,6 @@ static void SV_(sf_cut)(ptrdiff_t d, ptrdiff_t bins, double w, const double *SV_
     }
 }
 
-#undef PARTS
 #undef PAIR
 #undef BLOCK
 #undef AT
