@@ -81,7 +81,7 @@ def cases():
         arguments = (pointers(rows), 100, draw(100), 0.25, block, np.empty(lanes), rows)
         yield f"sv_gather_{letter}{letter}", "d 100", 4 * lanes * 100, arguments
     x, z, at = draw(64, 8), aligned(np.ones((20, 8))), draw(64, 24)
-    residual, norms, dots = np.empty((64, 8)), np.empty(8), np.empty((20, 8))
+    residual, norms, dots = np.empty((64, 8)), np.empty(8), np.empty((24, 8))
     yield "sf_residual", "d 64, k 20", 2 * 8 * 64 * 21, (64, 20, 24, x, z, at, residual, norms)
     yield "sf_dots", "d 64, k 20", 2 * 8 * 64 * 20, (64, 20, 24, x, at, dots)
 
