@@ -36,7 +36,7 @@ def test_twice_as_slow_is_found(regressions):
     assert slower == ["a"]
     assert missing == {}
     lines = list(regressions.table("old", "new", ["a", "b"], results))
-    assert "2.00" in lines[1] and "1.40" in lines[2]
+    assert "2.00" in lines[1] and "1.40" in lines[2] and lines[3].split()[-1] == "1.67"
 
 
 def test_a_lower_limit(regressions):
@@ -64,7 +64,7 @@ def test_what_the_build_before_does_not_have_is_passed_over(regressions):
     slower, missing, results = regressions.compare("old", "new", ["a", "b"], run)
     assert slower == []
     assert missing == {"a": "no such class"}
-    assert len(list(regressions.table("old", "new", ["a", "b"], results))) == 2
+    assert len(list(regressions.table("old", "new", ["a", "b"], results))) == 3
 
 
 def test_what_this_build_cannot_do_fails(regressions):

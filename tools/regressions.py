@@ -15,6 +15,7 @@ last release and the present one: several commits may each add a little. See doc
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -220,17 +221,21 @@ def compare(before, after, names, run=run, limit=LIMIT):
 
 
 def table(before, after, names, results):
-    """Lines of a table: seconds, memory and quality of both builds."""
+    """Lines of a table: seconds, memory and quality of both builds; the mean of the ratios."""
     yield f"{'fit':16s}{'before':>10s}{'after':>10s}{'ratio':>8s}{'memory':>9s}  quality"
+    ratios = []
     for name in names:
         if (name, before) not in results or (name, after) not in results:
             continue
         old, new = results[name, before], results[name, after]
         ratio, memory = new["seconds"] / old["seconds"], new["memory"] / old["memory"]
+        ratios.append(ratio)
         same = old["quality"] == new["quality"]
         words = "the same" if same else f"{old['quality']} -> {new['quality']}"
         times = "".join(f"{1e3 * result['seconds']:7.2f} ms" for result in (old, new))
         yield f"{name:16s}{times}{ratio:8.2f}{memory:9.2f}  {words}"
+    if ratios:
+        yield f"{'geometric mean':36s}{statistics.geometric_mean(ratios):8.2f}"
 
 
 def main():
