@@ -47,10 +47,9 @@ from smallvar._kernel.kernel_hdp import KernelHDPMeans
 from smallvar._kernel.spectral import SpectralDPMeans
 from smallvar._mixed.mixed_dpmeans import MixedDPMeans
 from smallvar._mixed.mixed_path import MixedPath
-from smallvar._plot.boundaries import BoundaryDisplay
 from smallvar._plot.clusters import ClusterDisplay
 from smallvar._plot.features import FeatureDisplay
-from smallvar._plot.paths import DendrogramDisplay, PathDisplay
+from smallvar._plot.paths import PathDisplay
 from smallvar._plot.profiles import ProfileDisplay
 from smallvar._plot.tracks import TrackDisplay
 from smallvar._selection.boundary_table import BoundaryTable, boundary_evidence
@@ -69,14 +68,12 @@ from smallvar._time.tune import DynamicTuning, tune_dynamic
 
 __all__ = [
     "BPMeans",
-    "BoundaryDisplay",
     "BoundaryTable",
     "BregmanDPMeans",
     "ClusterDisplay",
     "ClusterPath",
     "CutPath",
     "DPMeans",
-    "DendrogramDisplay",
     "DynamicMeans",
     "DynamicTuning",
     "FeatureDisplay",

@@ -10,9 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 import smallvar
 from smallvar import (
-    BoundaryDisplay,
     ClusterDisplay,
-    DendrogramDisplay,
     DPMeans,
     DynamicMeans,
     FeatureDisplay,
@@ -22,12 +20,11 @@ from smallvar import (
     PathDisplay,
     ProfileDisplay,
     TrackDisplay,
-    boundary_evidence,
     cluster_path,
     cut_path,
     feature_path,
 )
-from smallvar._plot.base import as_lab, cluster_colors
+from smallvar._plot.base import cluster_colors
 
 pytest.importorskip("matplotlib")
 import matplotlib
@@ -79,21 +76,13 @@ def everything(path, moving):
     return {
         "clusters": lambda **o: ClusterDisplay.from_predictions(X3, TRUTH, **o),
         "path": lambda **o: PathDisplay.from_path(path, **o),
-        "dendrogram": lambda **o: DendrogramDisplay.from_path(path, **o),
         "features": lambda **o: FeatureDisplay.from_estimator(features, **o),
         "tracks": lambda **o: TrackDisplay.from_estimator(model, X, times=times, **o),
         "profiles": lambda **o: ProfileDisplay.from_estimator(mixed, **o),
-        "boundaries": lambda **o: BoundaryDisplay.from_labels(X3, TRUTH, **o),
-        "boundary": lambda **o: BoundaryDisplay.from_labels(
-            X3, TRUTH, kind="pair", pair=(0, 1), **o
-        ),
     }
 
 
-NAMES = [
-    *("clusters", "path", "dendrogram", "features", "tracks", "profiles"),
-    *("boundaries", "boundary"),
-]
+NAMES = ["clusters", "path", "features", "tracks", "profiles"]
 
 
 @pytest.mark.parametrize("display", [name for name in smallvar.__all__ if name.endswith("Display")])
@@ -240,15 +229,10 @@ def test_many_points_and_clusters():
     assert len(ClusterDisplay.from_predictions(X, labels, max_points=10).points) == 10
 
 
-def test_colors_stay_apart():
-    for k in (1, 5, 10, 30, 100):
-        lab = as_lab(cluster_colors(k))
-        apart = np.sqrt(((lab[:, None] - lab) ** 2).sum(axis=2))[np.triu_indices(k, 1)]
-        assert apart.min(initial=np.inf) > (15 if k <= 30 else 10)
-    assert cluster_colors(300).shape == (300, 3)
-    assert as_lab(np.array([[1.0, 1.0, 1.0]]))[0] == pytest.approx([100, 0, 0], abs=0.1)
-    red = as_lab(np.array([[1.0, 0.0, 0.0]]))[0]
-    assert red == pytest.approx([53.24, 80.09, 67.2], abs=0.1)
+def test_colors():
+    colors = cluster_colors(46)
+    assert len(np.unique(colors, axis=0)) == 46 and np.ptp(colors, axis=1).min() > 0.05  # no gray
+    assert np.array_equal(cluster_colors(100)[46:92], colors)
 
 
 @pytest.mark.parametrize(
@@ -359,8 +343,6 @@ def test_bad_panels(path, panels):
 def test_bad_paths(path):
     with pytest.raises(TypeError, match="path must be what cluster_path, feature_path or cut_path"):
         PathDisplay.from_path([1, 2])
-    with pytest.raises(TypeError, match="path must be one of cluster_path, got FeaturePath"):
-        DendrogramDisplay.from_path(feature_path(X3, 2, random_state=0))
     with pytest.raises(ValueError, match="this DPMeans has no path_: it must be fitted"):
         PathDisplay.from_estimator(DPMeans())
     ranges = {"lam_low": path.lam_low, "lam_high": path.lam_high}
@@ -369,39 +351,6 @@ def test_bad_paths(path):
         display.plot(panels=["criterion"])
     with pytest.raises(ValueError, match="ax must be Axes for each of 3 panels, got 2"):
         PathDisplay.from_path(path, ax=pyplot.subplots(2)[1])
-
-
-def test_dendrogram(path):
-    display = DendrogramDisplay.from_path(path)
-    (lines,) = display.ax_.collections
-    joins = [s for s in lines.get_segments() if len(s) == 4]
-    leaves = len(path.linkage) + 1
-    assert len(joins) == min(leaves, 60) - 1
-    assert sorted(s[1][1] for s in joins) == pytest.approx(path.linkage[-len(joins) :, 2])
-    colors = {tuple(c) for c in lines.get_colors()}
-    assert len(colors) == 3 + 1  # three clusters and what is above them
-    few = DendrogramDisplay(linkage=path.linkage, best=3).plot(max_leaves=5)
-    assert [t.get_text() for t in few.ax_.get_xticklabels()] != []
-    sizes = [int(t.get_text()) for t in few.ax_.get_xticklabels()]
-    assert len(sizes) == 5 and sum(sizes) == leaves
-    assert "the last 5 to merge drawn" in few.ax_.get_title()
-
-
-def test_dendrogram_by_hand():
-    Z = np.array([[0, 1, 1.0, 2], [2, 3, 2.0, 2], [4, 5, 5.0, 4]])
-    display = DendrogramDisplay(linkage=Z, best=2).plot()
-    joins = [s.tolist() for s in display.ax_.collections[0].get_segments() if len(s) == 4]
-    assert joins[0] == [[0, 0], [0, 1], [1, 1], [1, 0]]
-    assert joins[2] == [[0.5, 1], [0.5, 5], [2.5, 5], [2.5, 2]]
-    (line,) = display.ax_.lines
-    assert line.get_ydata()[0] == 3.5
-    for bad in (np.zeros((2, 3)), np.zeros(4)):
-        with pytest.raises(ValueError, match="linkage must be of shape"):
-            DendrogramDisplay(linkage=bad).plot()
-    with pytest.raises(ValueError, match="max_leaves must be >= 2, got 1"):
-        DendrogramDisplay(linkage=Z).plot(max_leaves=1)
-    model = DendrogramDisplay.from_path(cluster_path(np.ones((4, 2)), random_state=0))
-    assert model.ax_.get_title() == "1 branch"
 
 
 # Features
@@ -535,98 +484,3 @@ def test_tracks_in_the_order_of_categories():
     drawn = np.concatenate([points.get_offsets() for points in display.ax_.collections])
     for row, step in ((0, 1), (1, 0), (2, 2), (3, 0)):
         assert any(np.array_equal(point, [step, X[row, 0]]) for point in drawn)
-
-
-# Boundaries
-
-
-def line_and_square():
-    """A cloud cut in three, one far away and one of a single row, which touch."""
-    rng = np.random.default_rng(0)
-    X = np.vstack([rng.random((600, 2)) * [3.0, 1.0], rng.normal([9.0, 0.5], 0.5, (200, 2))])
-    labels = np.append(np.minimum(X[:600, 0].astype(int), 2), np.full(200, 3))
-    return X, np.array(["a", "b", "c", "d"])[labels]
-
-
-def test_matrix_of_boundaries():
-    X, labels = line_and_square()
-    table = boundary_evidence(X, labels)
-    display = BoundaryDisplay.from_boundaries(table)
-    (image,) = display.ax_.images
-    colors = np.asarray(image.get_array())
-    assert colors.shape == (4, 4, 3)
-    np.testing.assert_array_equal(colors, colors.transpose(1, 0, 2))
-    place = np.searchsorted(table.labels, table.clusters)
-    texts = {t.get_position(): t.get_text() for t in display.ax_.texts}
-    assert len(texts) == 2 * len(table)
-    for (a, b), evidence, verdict in zip(place, table.evidence, table.verdict, strict=True):
-        red, _, blue = colors[a, b]
-        assert (blue > red) == (verdict == "gap")
-        assert texts[a, b] == texts[b, a]
-        number, *word = texts[a, b].split("\n")
-        assert float(number.replace(",", "")) == pytest.approx(evidence, abs=0.6)
-        assert word == ([] if verdict == "gap" else ["none"])
-    assert {"gap", "none"} == set(table.verdict)
-    assert (colors[0, 3] == 1.0).all()  # these do not touch
-    assert [t.get_text() for t in display.ax_.get_xticklabels()] == ["a", "b", "c", "d"]
-    assert display.ax_.get_title().startswith(
-        "4 clusters, 3 boundaries between them: 1 gap, 2 none"
-    )
-
-
-def test_one_boundary():
-    X, labels = line_and_square()
-    display = BoundaryDisplay.from_labels(X, labels, kind="pair", pair=("d", "c"))
-    table, ax = display.table, display.ax_
-    i = table.index_of("c", "d")
-    np.testing.assert_array_equal([bar.get_height() for bar in ax.patches], table.counts[i])
-    for line, curve in zip(ax.lines[:2], (table.bells[i], table.body[i]), strict=True):
-        np.testing.assert_array_equal(line.get_ydata(), curve[1:-1])
-    title = ax.get_title().split("\n")
-    assert title[0] == "clusters c and d: a gap between them"
-    assert title[1].startswith("two bells likelier, more than a million to 1 (")
-    display = BoundaryDisplay.from_boundaries(table, kind="pair", pair=["a", "b"])
-    title = display.ax_.get_title().split("\n")
-    assert title[0] == "clusters a and b: no gap between them"
-    assert title[1].startswith("one body likelier, ") and title[1].endswith(" nats)")
-
-
-def test_boundaries_of_which_nothing_is_known():
-    X, labels = [[0.0], [0.0], [1.0], [1.0]], [0, 0, 5, 5]
-    display = BoundaryDisplay.from_labels(X, labels)
-    assert [t.get_text() for t in display.ax_.texts] == ["?", "?"]
-    display = BoundaryDisplay.from_labels(X, labels, kind="pair", pair=(0, 5))
-    assert display.ax_.get_title().startswith("clusters 0 and 5: nothing can be said")
-    for none in ([0] * 4, [-1] * 4):
-        display = BoundaryDisplay.from_labels(X, none)
-        assert "0 boundaries between them: 0 gaps, 0 none" in display.ax_.get_title()
-        display.figure_.canvas.draw()
-
-
-def test_many_boundaries():
-    X = np.random.default_rng(0).random((3000, 2))
-    labels = (X * 10).astype(int) @ [10, 1]
-    display = BoundaryDisplay.from_labels(X, np.array([f"number ${i}" for i in range(100)])[labels])
-    assert len(display.ax_.get_xticklabels()) <= 40
-    assert not display.ax_.texts  # they would be too small
-    display.figure_.canvas.draw()
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"kind": "line"}, ValueError, "kind must be"),
-        ({"kind": "pair"}, ValueError, 'pair must be two labels for kind="pair", got None'),
-        ({"kind": "pair", "pair": (0, 1, 2)}, ValueError, "pair must be two labels"),
-        ({"kind": "pair", "pair": (0, 7)}, ValueError, "7 is none of the 3 clusters"),
-        ({"pair": (0, 1)}, ValueError, 'pair must be None for kind="matrix"'),
-    ],
-)
-def test_bad_boundaries(options, error, message):
-    with pytest.raises(error, match=message):
-        BoundaryDisplay.from_labels(X3, TRUTH, **options)
-
-
-def test_bad_table_of_boundaries():
-    with pytest.raises(TypeError, match="table must be what boundary_evidence returns, got int"):
-        BoundaryDisplay.from_boundaries(3)

@@ -1,6 +1,5 @@
 """Base of all displays: their axes, titles, labels and legends, rows drawn, and colors."""
 
-from functools import cache
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_POINTS, MAX_VALUES = 50_000, 20_000_000  # rows drawn by default, and their values
-N_COLORS = 400  # colors of clusters; more clusters use them again
 BLUE, RED = "#4477aa", "#ee6677"
 BASE_COLORS = "#4477aa #ee6677 #228833 #ccbb44 #66ccee #aa3377 #ff8c1a #44bb99 #7755cc #8c564b"
 
@@ -180,41 +178,12 @@ def thin_ticks(ax, names, along):
 
 
 def cluster_colors(k: int) -> NDArray[np.float64]:
-    """Colors of k clusters as RGB, an array of shape (k, 3), as different as possible."""
+    """Colors of k clusters as RGB, an array of shape (k, 3); more than 46 use them again."""
+    from matplotlib import colormaps
     from matplotlib.colors import to_rgb
 
-    if k <= 10:
-        return np.array([to_rgb(color) for color in BASE_COLORS.split()[:k]]).reshape(-1, 3)
-    return distinct_colors()[np.arange(k) % N_COLORS]
-
-
-@cache
-def distinct_colors():
-    """The base colors, then always the color that is farthest from all before, in CIELAB."""
-    from matplotlib.colors import to_rgb
-
-    grid = np.linspace(0.0, 1.0, 19)
-    rgb = np.array(np.meshgrid(grid, grid, grid)).reshape(3, -1).T
-    lab = as_lab(rgb)
-    usable = (lab[:, 0] > 22) & (lab[:, 0] < 84)  # neither nearly black nor nearly white
-    rgb, lab = rgb[usable], lab[usable]
-    chosen = np.array([to_rgb(color) for color in BASE_COLORS.split()])
-    squares = [((lab - color) ** 2).sum(axis=1) for color in as_lab(chosen)]
-    squared_distance = np.min(squares, axis=0)  # from the nearest color chosen
-    rows = []
-    while len(chosen) + len(rows) < N_COLORS:
-        rows.append(int(np.argmax(squared_distance)))
-        squared_distance = np.minimum(squared_distance, ((lab - lab[rows[-1]]) ** 2).sum(axis=1))
-    return np.vstack([chosen, rgb[rows]])
-
-
-def as_lab(rgb: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Convert sRGB to CIELAB, where distances are about as large as differences appear."""
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    xyz = linear @ np.array(
-        [[0.4124, 0.2126, 0.0193], [0.3576, 0.7152, 0.1192], [0.1805, 0.0722, 0.9505]]
-    )
-    f = np.cbrt(xyz / [0.9505, 1.0, 1.089])
-    f = np.where(f > 6 / 29, f, (f**3) * (29 / 6) ** 2 / 3 + 4 / 29)
-    x, y, z = f.T
-    return np.column_stack([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+    base = np.array([to_rgb(color) for color in BASE_COLORS.split()])
+    # without the grays at the end, which stand for rows in no cluster
+    more = [colormaps["tab20b"](np.arange(20)), colormaps["tab20c"](np.arange(16))]
+    colors = np.vstack([base, *(colors[:, :3] for colors in more)])
+    return colors[np.arange(k) % len(colors)]

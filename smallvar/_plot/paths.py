@@ -1,23 +1,17 @@
-"""Displays of paths: criterion, error and ranges of lam over the number of clusters; trees.
-
-``PathDisplay`` draws the paths of penalties over numbers of clusters or features,
-``DendrogramDisplay`` the tree of mergers of a merge path.
-"""
+"""The display of paths: criterion, error and ranges of lam over the number of clusters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from smallvar._core.validation import as_floats, check_number
 from smallvar._plot.base import (
     BLUE,
     RED,
     Display,
     certainty_of,
-    cluster_colors,
     divide_axes,
     size_in_points,
     write_label,
@@ -69,7 +63,7 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
 
     See Also
     --------
-    DendrogramDisplay : The tree of mergers.
+    cluster_path : The path of clusters; its ``linkage`` is drawn by SciPy's ``dendrogram``.
 
     Examples
     --------
@@ -362,141 +356,6 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
         write_label(ax, "y", f"best {self.count_name}")
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class DendrogramDisplay(Display):  # numpydoc ignore=PR02
-    """The tree of mergers of a merge path, in the colors of the clusters of the number chosen.
-
-    Create it by :meth:`from_path` or :meth:`from_estimator`.
-
-    Parameters
-    ----------
-    linkage : ndarray of shape (n_leaves - 1, 4)
-        The mergers, in the format of :mod:`scipy.cluster.hierarchy`.
-    best : int, default=None
-        The number of clusters to color.
-
-    Attributes
-    ----------
-    ax_ : Axes
-        Axes that were drawn on.
-    figure_ : Figure
-        Figure of the axes.
-
-    See Also
-    --------
-    PathDisplay : Criterion and error over the number of clusters.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from smallvar import DendrogramDisplay, DPMeans
-    >>> model = DPMeans(random_state=0).fit(load_iris().data)
-    >>> display = DendrogramDisplay.from_estimator(model)
-    >>> display.best
-    2
-    """
-
-    linkage: NDArray[np.float64]
-    best: int | None = None
-
-    @classmethod
-    def from_path(cls, path: Any, *, max_leaves: int = 60, ax: "Axes | None" = None) -> Self:
-        """Draw the tree of a path.
-
-        Parameters
-        ----------
-        path : ClusterPath
-            From ``cluster_path``.
-        max_leaves : int, default=60
-            Draw at most so many branches, the last to merge.
-        ax : Axes, default=None
-            Axes to draw on; None makes a new figure.
-
-        Returns
-        -------
-        display : DendrogramDisplay
-            The display, after drawing.
-        """
-        if not hasattr(path, "linkage"):
-            raise TypeError(f"path must be one of cluster_path, got {type(path).__name__}")
-        return cls(linkage=path.linkage, best=path.best).plot(ax, max_leaves=max_leaves)
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, *, max_leaves: int = 60, ax: "Axes | None" = None
-    ) -> Self:
-        """Draw the tree on which an estimator found its number of clusters.
-
-        Parameters
-        ----------
-        estimator : estimator with ``path_``
-            Fitted, for instance with ``lam="auto"``.
-        max_leaves : int, default=60
-            Draw at most so many branches, the last to merge.
-        ax : Axes, default=None
-            Axes to draw on; None makes a new figure.
-
-        Returns
-        -------
-        display : DendrogramDisplay
-            The display, after drawing.
-        """
-        return cls.from_path(_path_of(estimator), max_leaves=max_leaves, ax=ax)
-
-    def plot(self, ax: "Axes | None" = None, *, max_leaves: int = 60) -> Self:
-        """Draw the tree of mergers.
-
-        Parameters
-        ----------
-        ax : Axes, default=None
-            Axes to draw on; None makes a new figure.
-        max_leaves : int, default=60
-            Draw at most so many branches, the last to merge; at least as many as there are
-            clusters to color.
-
-        Returns
-        -------
-        self : DendrogramDisplay
-            With ``ax_`` and ``figure_``.
-        """
-        check_number(max_leaves, "max_leaves", low=2, integer=True)
-        linkage = _check_linkage(self.linkage)
-        ax = self._make_axes(ax, (6, 4.2))
-        leaves = len(linkage) + 1
-        best = min(self.best or 1, leaves)
-        drawn = min(leaves, max(max_leaves, best))
-        heights, sizes = tree_lines(linkage, drawn, best)
-        from matplotlib.collections import LineCollection
-
-        colors = np.vstack([cluster_colors(best), [[0.35, 0.35, 0.35]]])
-        segments = [line for line, _ in heights]
-        width = float(np.clip(90 / drawn, 0.6, 1.6))
-        ax.add_collection(
-            LineCollection(segments, colors=[colors[c] for _, c in heights], linewidths=width)
-        )
-        top = float(linkage[-1, 2]) if len(linkage) else 1.0
-        ax.set_xlim(-0.7, drawn - 0.3)
-        ax.set_ylim(0.0, 1.05 * top or 1.0)
-        if 1 < best <= len(linkage):
-            between = (linkage[-best, 2] + linkage[1 - best, 2]) / 2
-            ax.axhline(
-                between, color=RED, linewidth=1.0, linestyle=(0, (4, 3)), label=f"K = {best:,}"
-            )
-            ax.legend(frameon=False, fontsize=8, loc="upper right")
-        if drawn <= 30 and max(sizes) > 1:
-            ax.set_xticks(np.arange(drawn), [f"{size:,.0f}" for size in sizes], size=7)
-            write_label(ax, "x", "branches, with their clusters at the top of the path")
-        else:
-            ax.set_xticks([])
-            ax.set_xlabel("branches")
-        ax.tick_params(axis="x", length=0)
-        write_label(ax, "y", "height: root of twice the rise of SSE, in data units")
-        ax.spines[["top", "right", "bottom"]].set_visible(False)
-        drawn_text = f", the last {drawn:,} to merge drawn" if drawn < leaves else ""
-        write_title(ax, f"{leaves:,} branch{'es' * (leaves > 1)}{drawn_text}")
-        return self
-
-
 def _path_of(estimator):
     """The ``path_`` of an estimator; raises a ValueError if it has none."""
     path = getattr(estimator, "path_", None)
@@ -506,59 +365,6 @@ def _path_of(estimator):
             "algorithm='merge'"
         )
     return path
-
-
-def _check_linkage(linkage: ArrayLike) -> NDArray[np.float64]:
-    Z = as_floats(linkage)
-    if Z.ndim != 2 or Z.shape[1] != 4:
-        raise ValueError(f"linkage must be of shape (n_leaves - 1, 4), got {Z.shape}")
-    return Z
-
-
-def tree_lines(linkage, drawn, best):
-    """Lines of the last mergers, each with its cluster (-1: above the clusters), and branch sizes.
-
-    ``drawn`` is the number of branches, ``best`` the number of clusters. The lines are lists of
-    (x, y) pairs: those of a merger have four corners.
-    """
-    leaves = len(linkage) + 1
-    first = leaves - drawn  # number of mergers that are not drawn
-    tops = {leaves + i for i in range(len(linkage) - best + 1)} | set(range(leaves))
-    order, stack = [], [leaves + len(linkage) - 1 if len(linkage) else 0]
-    while stack:  # branches from left to right, without recursion: trees may be deep
-        node = stack.pop()
-        if node < leaves + first:
-            order.append(node)
-        else:
-            stack += [int(linkage[node - leaves, 1]), int(linkage[node - leaves, 0])]
-    x = {node: float(i) for i, node in enumerate(order)}
-    height = {node: 0.0 if node < leaves else linkage[node - leaves, 2] for node in order}
-    # a cluster is a topmost node among those that exist when ``best`` are left; the nodes below
-    # inherit its number
-    cluster: dict[int, int] = {}
-    root = leaves + len(linkage) - 1 if len(linkage) else 0
-    stack, number = [(root, -1)], 0
-    while stack:
-        node, inherited = stack.pop()
-        if inherited < 0 and node in tops:
-            inherited, number = number, number + 1
-        cluster[node] = inherited
-        if node >= leaves + first:
-            stack += [(int(linkage[node - leaves, i]), inherited) for i in (1, 0)]
-    lines = [([(x[n], 0.0), (x[n], height[n])], cluster[n]) for n in order if height[n]]
-    for i in range(first, len(linkage)):
-        a, b, h, _ = linkage[i]
-        a, b, node = int(a), int(b), leaves + i
-        left, right = x[a], x[b]
-        lines.append(
-            (
-                [(left, height[a]), (left, h), (right, h), (right, height[b])],
-                cluster[node],
-            )
-        )
-        x[node], height[node] = (left + right) / 2, h
-    sizes = [1.0 if n < leaves else linkage[n - leaves, 3] for n in order]
-    return lines, sizes
 
 
 def use_log_scale(axes, values):

@@ -186,7 +186,6 @@ def boundary_evidence(
 
     See Also
     --------
-    BoundaryDisplay : Pictures of the table, and of the rows beside one boundary.
     DPMeans : Finds the number of clusters, partly by this evidence.
 
     Notes
