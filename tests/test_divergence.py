@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from smallvar._sweeps.divergence_merge import merge_cheapest
+from smallvar._sweeps.divergences import DivergencePairs
 from smallvar._sweeps.sums import Sums
 from threadpoolctl import threadpool_limits
 
@@ -139,13 +139,15 @@ def test_mergers_equal_twin(name, seed):
     weight = None if rng.random() < 0.5 else rng.gamma(0.3, size=n) + 1e-3
     frame, outcomes = SumsFrame(X, weight, 1), []
     count = int(rng.integers(1, n))
-    for merge in (merge_cheapest, twins.bregman.merge_cheapest):
+    for compiled in (True, False):
         sums, mean = Sums(frame.layout, n), X.copy()
         sums.add(X, np.arange(n, dtype=np.int32), weight)
         w = np.ones(n) if weight is None else weight.copy()
         rule = DIVERGENCES[name]
-        first = rule.kind if merge is merge_cheapest else rule.between
-        pairs, costs = merge(first, mean, w, sums, count)
+        if compiled:
+            pairs, costs = DivergencePairs(rule.kind, mean, w, sums, 1 + seed % 2).merge(count)
+        else:
+            pairs, costs = twins.bregman.merge_cheapest(rule.between, mean, w, sums, count)
         kept = np.setdiff1d(np.arange(n), pairs[:, 1])
         outcomes.append((pairs, costs, mean[kept], w[kept]))
     for ours, twin in zip(*outcomes, strict=True):
@@ -156,7 +158,7 @@ def test_mergers_of_clusters_that_cannot_be_compared():
     mean = np.array([[1.0], [np.nan], [2.0]])
     layout = SumsFrame(np.ones((3, 1)), None, 1).layout
     with pytest.raises(ValueError, match="finite"):
-        merge_cheapest(DIVERGENCES["kl"].kind, mean, np.ones(3), Sums(layout, 3), 1)
+        DivergencePairs(DIVERGENCES["kl"].kind, mean, np.ones(3), Sums(layout, 3), 1).merge(1)
 
 
 @each_algorithm

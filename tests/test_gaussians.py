@@ -13,11 +13,11 @@ from smallvar._sweeps.gaussians import (
     union_log_determinants,
     without_entry,
 )
+from smallvar._sweeps.pairs import PairTable
 from smallvar._sweeps.parallel import guard_loops
 
 from smallvar import MahalanobisMeans, UnclearNumberWarning, progress_callback
 from smallvar._centers import gaussian_starts
-from smallvar._centers.gaussians import _Pairs
 from smallvar._core.config import openmp_enabled
 
 
@@ -303,7 +303,7 @@ def test_cheapest_pair_is_that_of_the_whole_table(seed):
     """While costs change and clusters go, with many ties; a cost that is NaN raises."""
     rng = np.random.default_rng(seed)
     k = int(rng.integers(3, 30))
-    table, pairs, numbers = np.full((k, k), np.inf), _Pairs(k), np.arange(k)
+    table, pairs, numbers = np.full((k, k), np.inf), PairTable(k), np.arange(k)
     a, b = np.triu_indices(k, 1)
     while True:
         costs = rng.integers(0, 12, size=len(a)).astype(float)

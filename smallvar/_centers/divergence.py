@@ -71,6 +71,7 @@ class DivergenceSweep:
 
     def __init__(self, rule, X, weight, rows, reference, n_threads=1):
         self.rule, self.X, self.weight, self.rows = rule, X, weight, rows
+        self.n_threads = n_threads
         self.labels = np.zeros(len(X) if rows is None else len(rows), dtype=np.int32)
         self.reference, everything = reference, slice(None) if rows is None else rows
         self.from_m0 = reference.divergences[everything]

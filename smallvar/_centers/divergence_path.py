@@ -15,8 +15,7 @@ from smallvar._centers.divergence import DivergenceSweep, Reference, SumsFrame, 
 from smallvar._selection.columns import recorded
 from smallvar._selection.cost_boundaries import TINY, CostBoundaries
 from smallvar._selection.descent import MergeDescent
-from smallvar._sweeps.divergence_merge import merge_cheapest
-from smallvar._sweeps.divergences import summands
+from smallvar._sweeps.divergences import DivergencePairs, summands
 
 # absolute bounds for the gamma law: of the mean divergence to which its shape is fitted, and of the
 # shape
@@ -85,7 +84,8 @@ class _DivergenceMergeSweep(DivergenceSweep):
         """
         target = np.arange(self.k)
         mean, weights = self.centers.copy(), np.array(self.weights)
-        pairs, costs = merge_cheapest(self.rule.kind, mean, weights, self.sums, count)
+        clusters = DivergencePairs(self.rule.kind, mean, weights, self.sums, self.n_threads)
+        pairs, costs = clusters.merge(count)
         for a, b in pairs.tolist():
             target[target == b] = a
         kept = np.flatnonzero(target == np.arange(self.k))

@@ -11,9 +11,9 @@ from smallvar._sweeps.gaussians import (
     gaussian_costs,
     inverse_roots,
     union_log_determinants,
-    update_partners,
     without_entry,
 )
+from smallvar._sweeps.pairs import PairTable
 from smallvar._sweeps.rows import UNSOUND
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 
@@ -363,7 +363,7 @@ class PointGaussians(Gaussians):
         """The two clusters whose merger costs least."""
         k, stale = len(self.stale), np.flatnonzero(self.stale)
         if self.pairs is None:
-            self.pairs = _Pairs(k)
+            self.pairs = PairTable(k)
         # costs of two clusters that have not changed since the last call are still right
         one, other = np.repeat(stale, k), np.tile(np.arange(k), len(stale))
         once = (one != other) & ~(self.stale[other] & (other < one))
@@ -371,29 +371,6 @@ class PointGaussians(Gaussians):
         a, b = np.minimum(one, other), np.maximum(one, other)
         self.stale[:] = False
         return self.pairs.cheapest(a, b, self._union_costs(a, b))
-
-
-class _Pairs:
-    """The costs of merging pairs of clusters, and the cheapest one.
-
-    Tables have the clusters as numbered at first; ``used`` are the numbers of those still there.
-    """
-
-    def __init__(self, k):
-        self.used, self.costs = np.arange(k), np.empty((k, k))
-        self.least, self.partner = np.empty(k), np.full(k, -1)
-
-    def keep(self, kept):
-        self.used = self.used[kept]
-
-    def cheapest(self, a, b, costs):
-        """The cheapest pair, of equal ones the first, with new costs of the pairs a < b."""
-        used = self.used
-        update_partners(self.costs, costs, used[a], used[b], used, self.least, self.partner)
-        best = int(self.least[used].argmin())
-        if not np.isfinite(self.least[used[best]]):
-            raise ValueError(UNSOUND)
-        return best, int(np.searchsorted(used, self.partner[used[best]]))
 
 
 class GaussianStart(RecordedStart):

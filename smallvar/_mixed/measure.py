@@ -41,7 +41,7 @@ from smallvar._core.validation import check_number
 from smallvar._mixed.columns import NUMBER_KINDS
 from smallvar._selection.columns import columns_of_tight_groups
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL, POISSON, MixedAssignment
-from smallvar._sweeps.mixed_clusters import MixedClusters
+from smallvar._sweeps.mixed_rows import MixedClusters
 from smallvar._sweeps.rows import LARGEST_REACH, SMALLEST_REACH
 
 KIND_NUMBERS = dict(zip(NUMBER_KINDS, (NORMAL, NORMAL, POISSON, EXPONENTIAL), strict=True))

@@ -14,15 +14,15 @@ dense, sparse                        distances of dense and of sparse rows, appr
 nearest                              the nearest center of each point, by bounds on distances
 nearest_sweep                        the sweep of an estimator over nearest centers
 exact                                all distances to all centers, for transform and for few rows
+pairs                                mergers of the cheapest pair of clusters, by any cost of a pair
 divergences, affine                  Bregman divergences, and the sweep over nearest centers by them
-divergence_merge                     mergers of clusters by a Bregman divergence
 means                                sums and means of clusters, and how centers move to them
 dpmeans, noise, merge                sweeps of DP-means and its variants; mergers of clusters
 merge_clusters                       what mergers need to know of the clusters
 seeds, residual_density              the farthest-first rule; how residuals are distributed
 boundary, projections                two densities fitted to a histogram; rows on lines
-gaussians                            sweeps over clusters with covariances, moments, mergers
-mixed_rows, mixed, mixed_clusters    rows of several kinds of columns: nearest centers, mergers
+gaussians                            sweeps over clusters with covariances, moments
+mixed_rows, mixed                    rows of several kinds of columns: mergers, nearest centers
 draws                                systematic draws of rows
 in_order, dynamic, hdp, segments     sweeps in which a point sees what points before have changed
 direct                               tables in C memory, for cython_api

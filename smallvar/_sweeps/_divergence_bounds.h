@@ -1,5 +1,5 @@
 /* Lower bounds of what it costs to merge one cluster with each of others, by a Bregman divergence, over the factor of
- * their weights: see divergence_merge.pyx. They decide which costs are computed, so results do not depend on their last
+ * their weights: see DivergencePairs. They decide which costs are computed, so results do not depend on their last
  * bits. (sd_: kernels of divergences; loops that compilers vectorize.)
  */
 #ifndef SV_SET

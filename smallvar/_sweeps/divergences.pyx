@@ -1,11 +1,14 @@
-"""Bregman divergences, exact: the summands in float64, added in the order of the columns; and means in their domains.
+"""Bregman divergences, exact: the summands in float64, added in the order of the columns; means in their domains; and
+mergers.
 
 D(x, mu) = F(x) - F(mu) - F'(mu) (x - mu), summed over the columns; 0 log 0 is 0.
 """
 
-from libc.math cimport fabs
+from libc.math cimport fabs, nextafter
 
+from smallvar._sweeps.pairs cimport Pairs
 from smallvar._sweeps.rows cimport poll_signals, real_x
+from smallvar._sweeps.sums cimport Sums, mean_of_sums, sums_clear, sums_unite, sums_weight
 from smallvar._sweeps.tolerances cimport C_OFF_BORDER, C_OPENED_OFF_BORDER
 
 import numpy as np
@@ -21,9 +24,18 @@ cdef enum:
 cdef extern from *:
     """
     #define SMALLVAR_MEAN_ERROR 0x1p-44
+    #define SMALLVAR_BOUND_ROUNDING (1.0 - 0x1p-30)
     """
     # of the largest value: a mean from exact sums, which keep 50 bits of each value, is no further off
     const double MEAN_ERROR "SMALLVAR_MEAN_ERROR"
+    # a factor of bounds: makes up for the rounding of sums
+    const double BOUND_ROUNDING "SMALLVAR_BOUND_ROUNDING"
+
+cdef extern from "_divergence_bounds.h" nogil:
+    # OUT the last argument: the sum over columns of the bounds of DivergencePairs, divided by K
+    void sd_counts(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*)
+    void sd_positive(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*)
+    void sd_fractions(const double*, Py_ssize_t, const double*, Py_ssize_t, Py_ssize_t, const double*, double*)
 
 
 cdef together(x, mu):
@@ -116,3 +128,84 @@ cdef bint is_within(
         if mean[j] < low[j] or mean[j] > high[j] or mean[j] == top:
             return False
     return True
+
+
+cdef class DivergencePairs(Pairs):
+    """Clusters whose merger costs w_a D(mu_a, m) + w_b D(mu_b, m), m being the joint mean.
+
+    *Bounds.* Logarithms are computed only where a lower bound of the cost does not decide. With K = w_a w_b / (w_a +
+    w_b) and t = |mu_a - mu_b|, from
+
+        x log(x / m) - x + m >= 3 (x - m)^2 / (4 m + 2 x),
+        x / m - log(x / m) - 1 >= 3 (x - m)^2 / (m (4 x + 2 m))
+
+    and the convexity of 1 / y, a column costs at least 1.5 K t^2 over
+
+        s = mu_a + mu_b + m                for counts,
+        m (2 (mu_a + mu_b) - m)            for positive values,
+        s (3 - s) / 3                      for fractions, the sum of 1 / s and 1 / (3 - s) being 3 / (s (3 - s)).
+
+    mean, weight : INOUT arrays (k, d), (k,); ``merge`` replaces those of the first cluster by those of the union
+    sums : INOUT, sums of the members
+    """
+
+    cdef int kind
+    cdef double[:, ::1] mean, columns   # k x d, d x k: the same in columns
+    cdef double[::1] weight
+    cdef double[:, :, ::1] scratch      # of each thread: shares in the joint mean, and bounds
+    cdef Sums sums
+
+    def __init__(self, int kind, double[:, ::1] mean, double[::1] weight, Sums sums, int n_threads):
+        if weight.shape[0] != mean.shape[0] or sums.capacity < mean.shape[0]:
+            raise ValueError("mean, weight and sums must match")
+        self.kind, self.mean, self.weight, self.sums = kind, mean, weight, sums
+        self.columns = np.array(np.asarray(mean).T, order="C")
+        self.scratch = np.empty((n_threads, 2, mean.shape[0]))
+        self.begin(mean.shape[0], mean.shape[1], n_threads)
+
+    cdef double cost(self, Py_ssize_t a, Py_ssize_t b, double most) noexcept nogil:
+        cdef Py_ssize_t j
+        cdef double w = self.weight[a], v = self.weight[b], joint, x, y, value, from_a = 0.0, from_b = 0.0
+        cdef double share = v / (w + v)
+        cdef const double* mean_a = &self.mean[a, 0]
+        cdef const double* mean_b = &self.mean[b, 0]
+        for j in range(self.mean.shape[1]):
+            x, y = mean_a[j], mean_b[j]
+            joint = x + share * (y - x)
+            if joint == 0.0 and x != y:  # it has underflowed: the divergence would be infinite
+                joint = nextafter(0.0, 1.0)
+            value = summand(self.kind, x, joint)
+            from_a += 0.0 if value <= 0.0 else value    # NaN stays
+            value = summand(self.kind, y, joint)
+            from_b += 0.0 if value <= 0.0 else value
+            if w * from_a + v * from_b > most:
+                break   # no later summand lowers the cost
+        return w * from_a + v * from_b
+
+    cdef const double* bound_costs(self, Py_ssize_t a, Py_ssize_t first, int thread) noexcept nogil:
+        cdef Py_ssize_t b, k = self.k, d = self.mean.shape[1]
+        cdef double w = self.weight[a]
+        cdef const double* mean = &self.mean[a, 0]
+        cdef const double* columns = &self.columns[0, first]
+        cdef double* shares = &self.scratch[thread, 0, 0]
+        cdef double* bounds = &self.scratch[thread, 1, 0]
+        for b in range(first, k):
+            shares[b] = self.weight[b] / (w + self.weight[b])
+        if self.kind == C_KULLBACK_LEIBLER:
+            sd_counts(mean, d, columns, k, k - first, shares + first, bounds + first)
+        elif self.kind == C_ITAKURA_SAITO:
+            sd_positive(mean, d, columns, k, k - first, shares + first, bounds + first)
+        else:
+            sd_fractions(mean, d, columns, k, k - first, shares + first, bounds + first)
+        for b in range(first, k):
+            bounds[b] *= w * shares[b] * BOUND_ROUNDING     # w shares[b] is K
+        return bounds
+
+    cdef void unite(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
+        cdef Py_ssize_t j
+        sums_unite(&self.sums.table, a, &self.sums.table, b)
+        sums_clear(&self.sums.table, b, b + 1)
+        mean_of_sums(&self.sums.table, a, &self.mean[a, 0], 1)
+        self.weight[a], self.weight[b] = sums_weight(&self.sums.table, a), 0.0
+        for j in range(self.mean.shape[1]):
+            self.columns[j, a] = self.mean[a, j]

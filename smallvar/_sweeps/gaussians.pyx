@@ -521,49 +521,6 @@ def union_log_determinants(const double[::1] weights, const double[:, ::1] cente
     return out_array
 
 
-def update_partners(double[:, ::1] costs, const double[::1] fresh, const Py_ssize_t[::1] first,
-                    const Py_ssize_t[::1] second, const Py_ssize_t[::1] used, double[::1] least,
-                    Py_ssize_t[::1] partner):
-    """Enter costs of mergers of pairs a < b, and bring the partners up to date.
-
-    The partner of a cluster is, of those after it, the one that is cheapest to merge with; of equal ones the first.
-
-    costs : INOUT array (m, m), of pairs a < b
-    fresh, first, second : IN arrays (p,), the costs that have changed, and their a and b
-    used : IN array (k,), numbers of the clusters that there are, ascending
-    least, partner : INOUT arrays (m,), the cost of merging with the partner, NaN if there is one; -1: no partner
-    """
-    cdef Py_ssize_t q, a, b, j, m, size = used.shape[0], work = 0
-    cdef unsigned char[::1] search = np.ones(costs.shape[0], dtype=np.uint8), there = np.zeros_like(search)
-    with nogil:
-        for j in range(size):
-            there[used[j]] = True
-        for j in range(size):
-            a = used[j]
-            search[a] = partner[a] < 0 or not there[partner[a]]
-        for q in range(fresh.shape[0]):
-            a, b = first[q], second[q]
-            costs[a, b] = fresh[q]
-            if partner[a] == b:
-                search[a] = True
-        for q in range(fresh.shape[0]):
-            a, b = first[q], second[q]
-            if search[a]:
-                continue
-            if fresh[q] < least[a] or fresh[q] != fresh[q] or fresh[q] == least[a] and b < partner[a]:
-                least[a], partner[a] = fresh[q], b
-        for j in range(size):
-            a = used[j]
-            if not search[a]:
-                continue
-            least[a], partner[a] = HUGE_VAL, -1
-            for m in range(j + 1, size):
-                b = used[m]
-                if costs[a, b] < least[a] or costs[a, b] != costs[a, b]:
-                    least[a], partner[a] = costs[a, b], b
-            poll_signals(&work, size, GAUSSIAN_WORK)
-
-
 def without_entry(array, Py_ssize_t k):
     """The array without its entry k along the first axis, in the same memory.
 

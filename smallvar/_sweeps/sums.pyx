@@ -55,7 +55,7 @@ cdef extern from *:
     const double LARGEST_TERM "SMALLVAR_LARGEST_TERM"  # of X times weights, so that sums stay within float64
 
 # the same numbers for Python
-SMALLEST_POSITIVE, COLUMN_ROUNDING = C_SMALLEST_POSITIVE, C_COLUMN_ROUNDING
+COLUMN_ROUNDING = C_COLUMN_ROUNDING
 
 
 # ---- rows to and from clusters ---------------------------------------------------------------------------------------
