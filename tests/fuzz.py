@@ -115,8 +115,7 @@ KERNEL = (
     ],
 )  # fmt: skip
 GAMMA = (["None", "0.5", "1.0", "np.float32(2)", "0"], [*NO_NUMBER, "1e300", "1e-300", "10**400"])
-KERNEL_PARAMS = (["None", "{}"], ["{'degree': 2}", "{'nope': 1}", "{'gamma': 1}", "3", "[]", "'x'"])
-KERNELS = {"kernel": KERNEL, "gamma": GAMMA, "kernel_params": KERNEL_PARAMS}
+KERNELS = {"kernel": KERNEL, "gamma": GAMMA}
 LOOP = {"n_init": FEW, "random_state": SEED, "verbose": VERBOSE}
 CLUSTER = {
     **LOOP, "n_clusters": NUMBER, "guess": COUNT, "max_clusters": CAP, "max_iter": SWEEPS, "tol": TOL,

@@ -477,8 +477,7 @@ def test_rings():
         lam=30.0,
         t_q=5.0,
         k_tau=1.01,
-        kernel=ring_kernel,
-        kernel_params={"threshold": 0.1, "width": 0.07},
+        kernel=partial(ring_kernel, threshold=0.1, width=0.07),
         budget=40,
         random_state=0,
     )
@@ -530,7 +529,7 @@ def test_kernels_by_name_and_as_callables(estimator):
     model_b = estimator(
         lam=0.4,
         kernel=lambda X, Y, gamma: np.exp(-gamma * cdist(X, Y, "sqeuclidean")),
-        kernel_params={"gamma": 0.7},
+        gamma=0.7,
         random_state=0,
     )
     for y in Y:
@@ -715,7 +714,7 @@ def test_predict_of_the_linear_kernel(dormant):
         ({"t_q": 1.0, "k_tau": 2.0}, "t_q must be > 1"),
         ({"q": 0.0, "tau": -1.0}, "tau must be >= 0"),
         ({"kernel": "precomputed"}, "kernel must not be 'precomputed'"),
-        ({"kernel": "linear", "gamma": 1.0}, "gamma must not be given for kernel='linear'"),
+        ({"kernel": "linear", "gamma": 1.0}, "gamma must be None for kernel='linear'"),
         ({"kernel": lambda X, Y: np.full((2, 2), np.nan)}, "kernel must return finite"),
         ({"kernel": lambda X, Y: np.zeros((2, 1))}, r"shape \(2, 2\)"),
         ({"kernel": lambda X, Y: np.array([[1.0, 0.5], [0.4, 1.0]])}, "0.1 apart"),

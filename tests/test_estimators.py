@@ -442,7 +442,7 @@ SHARED = [
     ("BregmanDPMeans DPMeans HDPMeans KernelDPMeans KernelHDPMeans", "tol verbose", "n_iter_"),
     (
         "KernelDPMeans KernelHDPMeans",
-        "kernel kernel_params random_state",
+        "kernel random_state",
         # not objective_path_: KernelDPMeans labels the points once more after the last sweep
         "X_fit_ center_norms_ center_weights_ gamma_",
     ),
@@ -460,7 +460,7 @@ SHARED = [
     ),
     (
         "KernelDynamicMeans SpectralDynamicMeans",
-        "budget kernel kernel_params lam q tau",  # gamma: their defaults differ
+        "budget kernel lam q tau",  # gamma: their defaults differ
         "cluster_ids_ kept_coefficients_ kept_points_ tracks_",
     ),
     ("BPMeans KFeatures", "random_state tol", "assignments_ n_iter_"),

@@ -351,7 +351,6 @@ BAD_PARAMETERS = [
     ("gamma", np.inf, ("finite",)),
     ("kernel", "rbff", ("'precomputed'",)),
     ("kernel", 3, ("3",)),
-    ("kernel_params", 3, ("dict", "3")),
     ("record", "yes", ("True or False",)),
     ("t_q", 3.0, ("k_tau",)),
 ]

@@ -1,4 +1,4 @@
-"""Links between rows in DPMeans and KernelDPMeans."""
+"""Links between rows in DPMeans."""
 
 import pickle
 
@@ -36,7 +36,6 @@ def counted(pairs, weights=None):
 
 @seeds(200)
 def test_labels_are_those_of_the_twin(seed):
-    """So are those of the kernel form, where the rounding of the kernel does not matter."""
     rng, tied = np.random.default_rng(seed), seed % 9 == 8
     p = tied_problem(seed, 120) if tied else random_problem(FAMILIES[seed % 9], seed, n_max=120)
     lam = p.lam or 1e-6 * max(float(np.square(p.X).sum()), 1e-6)
@@ -48,27 +47,21 @@ def test_labels_are_those_of_the_twin(seed):
         order = np.random.RandomState(seed).permutation(len(X))
         options |= {"shuffle": True, "random_state": seed}
     sets = [list(links) for links in counted(pairs)]
-    models = [DPMeans(**options)]
-    if seed % 9 in (0, 2, 5):
-        models.append(KernelDPMeans(kernel="linear", **options))
-    for model in models:
-        twin = twins.links.serial(
-            X, lam, *sets, price, weights=w, cap=cap or np.inf, order=order,
-            kernel=isinstance(model, KernelDPMeans),
-        )  # fmt: skip
-        if not np.isfinite(twin.objective):
-            with pytest.raises(ValueError, match="without a violated link was found"):
-                model.fit(X, sample_weight=w, **pairs)
-            continue
-        model.fit(X, sample_weight=w, **pairs)
-        assert never_rises(model.objective_path_)
-        np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9)
-        if not tied:
-            assert np.array_equal(model.labels_, twin.labels)
-            assert model.n_iter_ == twin.n_iter
-        if sets[0] or sets[1]:
-            bad = twins.links.n_violated(model.labels_, *counted(pairs, w))
-            assert getattr(model, "n_violated_", 0) == bad
+    model = DPMeans(**options)
+    twin = twins.links.serial(X, lam, *sets, price, weights=w, cap=cap or np.inf, order=order)
+    if not np.isfinite(twin.objective):
+        with pytest.raises(ValueError, match="without a violated link was found"):
+            model.fit(X, sample_weight=w, **pairs)
+        return
+    model.fit(X, sample_weight=w, **pairs)
+    assert never_rises(model.objective_path_)
+    np.testing.assert_allclose(model.objective_, twin.objective, rtol=1e-9)
+    if not tied:
+        assert np.array_equal(model.labels_, twin.labels)
+        assert model.n_iter_ == twin.n_iter
+    if sets[0] or sets[1]:
+        bad = twins.links.n_violated(model.labels_, *counted(pairs, w))
+        assert getattr(model, "n_violated_", 0) == bad
 
 
 def test_tiny_problems_against_all_labelings():
@@ -99,7 +92,7 @@ def test_links_decide():
 
 
 @pytest.mark.parametrize("none", [{"must_link": [], "cannot_link": []}, {"must_link": [[5, 5]]}])
-@pytest.mark.parametrize("model", [DPMeans(random_state=0), DPMeans(lam=3.0), KernelDPMeans()])
+@pytest.mark.parametrize("model", [DPMeans(random_state=0), DPMeans(lam=3.0)])
 def test_no_links_are_the_same_bits(model, none):
     X = np.random.default_rng(0).normal(size=(200, 3))
     model.fit(X, cannot_link=[[0, 1]])
@@ -140,8 +133,7 @@ def test_rows_change_sides_together():
     assert labels.tolist() == [0, 0, 0, 1, 1, 1, 1, 0]
 
 
-@pytest.mark.parametrize("kind", [DPMeans, KernelDPMeans])
-def test_errors_name_what_is_impossible(kind):
+def test_errors_name_what_is_impossible():
     chain = {"must_link": [[0, 2], [2, 3]], "cannot_link": [[3, 0]]}
     triangle = {"cannot_link": [[0, 1], [1, 2], [2, 0]]}
     refused = [
@@ -156,9 +148,9 @@ def test_errors_name_what_is_impossible(kind):
         ({}, {"link_penalty": 0.0}, ["link_penalty", "> 0"]),
     ]
     for pairs, options, words in refused:
-        model = kind(max_clusters=2, **options)
+        model = DPMeans(max_clusters=2, **options)
         assert_refuses(model, lambda m, pairs=pairs: m.fit(LINE, **pairs), ValueError, *words)
-    model = kind(max_clusters=2, link_penalty=0.5, lam=1.0).fit(LINE, **triangle)
+    model = DPMeans(max_clusters=2, link_penalty=0.5, lam=1.0).fit(LINE, **triangle)
     assert model.n_violated_ == 1
 
 
@@ -173,7 +165,7 @@ def test_a_cycle_of_five_rows_in_two_clusters_is_not_found():
     )
 
 
-def test_subclasses_take_no_links():
-    for model in (BregmanDPMeans(lam=1.0), SphericalDPMeans(lam=1.0)):
+def test_other_estimators_take_no_links():
+    for model in (BregmanDPMeans(lam=1.0), SphericalDPMeans(lam=1.0), KernelDPMeans(lam=1.0)):
         with pytest.raises(TypeError, match="must_link"):
             model.fit_predict(np.ones((4, 2)), must_link=[[0, 1]])

@@ -266,7 +266,6 @@ def test_parameters_of_the_kernel_that_were_replaced(key):
     for name, value in {
         "max_memory": np.zeros(0),
         "gamma": "x",
-        "kernel_params": 3,
         "kernel": 3,
     }.items():
         if name in model.get_params():

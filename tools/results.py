@@ -183,7 +183,7 @@ BY_GROUP = "groups=" + GROUPS.replace("| ", "| groups=")
 HDP = {**MOST, "n_init": "2 | 3", "n_local": "2 | 4", "n_global": "3 | 8"}
 FEATURES = {**MOST, "n_swaps": "0 | 1 | 4", "init": "'mean' | 'data'"}
 KERNELS = (
-    "'rbf', gamma=0.5/v | 'laplacian' | 'poly', kernel_params={'degree': 2} | cauchy | 'linear'"
+    "'rbf', gamma=0.5/v | 'laplacian' | 'poly' | cauchy | 'linear'"
     " | 'sigmoid', gamma=0.1 | 'cosine' | 'chi2', gamma=0.1")
 GRAMS = {"kernel": f"{KERNELS} | 'precomputed' | 'precomputed'", "max_memory": "2e4 | 1e6"}
 KERNEL_LAM = "'farthest-first' | 0.05 | 0.2 | 0.5 | 0.3*v, kernel='linear'"

@@ -62,6 +62,7 @@ import io
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -230,13 +231,12 @@ def methods(reading, noise):
         ("program", 0.01): (0.08, 0.15, 35.0),
     }[reading, noise]
     tree = {
-        "kernel": tree_kernel,
-        "kernel_params": {"threshold": threshold, "width": width},
+        "kernel": partial(tree_kernel, threshold=threshold, width=width),
         "budget": 100,
     }
-    own = {"kernel": program_kernel, "kernel_params": {"threshold": 0.07}, **PROGRAM}
+    own = {"kernel": partial(program_kernel, threshold=0.07), **PROGRAM}
     walk = {"kernel": walk_kernel, "budget": BUDGET}
-    radius = {"kernel": radius_kernel, "kernel_params": {"width": 0.07}, "budget": BUDGET}
+    radius = {"kernel": partial(radius_kernel, width=0.07), "budget": BUDGET}
     result = {
         "SD-Means, tree": (spectral, lam, tree),
         "SD-Means, program": (spectral, 55.0, own),

@@ -147,15 +147,15 @@ class LinkedNodes:
     """The linked nodes of a start: ``rows`` are their numbers, ``labels`` their clusters, -1: none.
 
     Nodes of one of the ``colors`` are not linked to each other, so that they are assigned at once.
-    They are visited by ascending ``rank``. ``more`` are other nodes that belong to them.
+    They are visited by ascending ``rank``.
     """
 
-    def __init__(self, links, rank, more=()):
+    def __init__(self, links, rank):
         self.price = links.price
-        ends = [np.ravel(links.must), np.ravel(links.cannot), np.asarray(more, dtype=np.intp)]
+        ends = [np.ravel(links.must), np.ravel(links.cannot)]
         self.rows, index = np.unique(np.concatenate(ends), return_inverse=True)
         n, m = len(self.rows), len(links.must)
-        pairs = index[: 2 * (m + len(links.cannot))].reshape(-1, 2)
+        pairs = index.reshape(-1, 2)
         self.must, self.cannot = pairs[:m], pairs[m:]
         self.graph = _graph(pairs, n)
         # its product with the labels counts violated cannot-links less must-links that are kept
@@ -185,16 +185,15 @@ class LinkedNodes:
         n_violated = self.n_violated
         return self.price * n_violated if n_violated else 0.0
 
-    def assign(self, costs, to_node, opens_beyond, cap, tie=0.0):
+    def assign(self, costs, to_node, opens_beyond, cap):
         """Assign each node to the cluster of least cost, links included, or let it open one.
 
         ``costs`` (n, k) are weighted squared distances, ``to_node(i)`` those of all nodes to node
-        i, ``opens_beyond`` (n,) is what opens a cluster. Costs that differ by at most ``tie`` (n,)
-        tie. If no link may be violated, the fewest are, whatever the distances. Where no node
-        moves, ``_exchange`` follows. Returns how many moved, and at which nodes clusters opened.
+        i, ``opens_beyond`` (n,) is what opens a cluster. If no link may be violated, the fewest
+        are, whatever the distances. Where no node moves, ``_exchange`` follows. Returns how many
+        moved, and at which nodes clusters opened.
         """
         opened, k, before = [], costs.shape[1], self.labels.copy()
-        tie = np.broadcast_to(tie, len(costs))
         for color in self.colors:
             present = np.flatnonzero(self.labels >= 0)
             at = present, self.labels[present]
@@ -205,8 +204,7 @@ class LinkedNodes:
             more -= fewest[:, None]
             cost = costs[color] + np.multiply(self.price, more, out=more, where=more != 0.0)
             least = cost.min(axis=1)
-            tied = cost <= (least + tie[color])[:, None]
-            label, least[fewest > 0.0] = tied.argmax(axis=1).astype(np.int32), np.inf
+            label, least[fewest > 0.0] = cost.argmin(axis=1).astype(np.int32), np.inf
             for at in np.flatnonzero(least > opens_beyond[color]):
                 i, later = color[at], color[at + 1 :]
                 if k == cap or least[at] <= opens_beyond[i]:
@@ -214,7 +212,7 @@ class LinkedNodes:
                 label[at] = k
                 opened.append(i)
                 costs = np.column_stack([costs, to_node(i)])
-                closer = at + 1 + np.flatnonzero(costs[later, k] < least[at + 1 :] - tie[later])
+                closer = at + 1 + np.flatnonzero(costs[later, k] < least[at + 1 :])
                 label[closer], least[closer] = k, costs[color[closer], k]
                 k += 1
             self.labels[color] = label

@@ -246,15 +246,14 @@ def model_of_rows(X, weight, labels, centers, clusters=None, covariances=None):
         centers = np.ascontiguousarray(centers[:, columns])
         if covariances is not None:
             covariances = covariances[:, columns][:, :, columns]
-    with one_blas_thread(*X.shape):
-        rows = DenseRows(X, weight, centers, columns)
-        if covariances is None:
-            mixture = fit_mixture(rows, labels)
-        else:
-            mixture = fit_scale(rows, labels, Scatter(Form("full", True), covariances, rows.d))
-        whole = rows.of_all(mixture.scatter.form.shape)
-        if not whole.is_sound:  # fewer rows than columns
-            whole = rows.of_all("columns")
+    rows = DenseRows(X, weight, centers, columns)
+    if covariances is None:
+        mixture = fit_mixture(rows, labels)
+    else:
+        mixture = fit_scale(rows, labels, Scatter(Form("full", True), covariances, rows.d))
+    whole = rows.of_all(mixture.scatter.form.shape)
+    if not whole.is_sound:  # fewer rows than columns
+        whole = rows.of_all("columns")
     squares = _Scaled(mixture.scatter, None, centers, columns)
     broad = _Broad(_Scaled(whole, None, rows.mean[None], columns))
     return RowModel(mixture, squares, broad, clusters=clusters)
@@ -363,7 +362,11 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
 
     def _new_row_model(self, fitted):
         """The RowModel with the share of unknown rows."""
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of rows far away
+        # bits do not depend on the threads of BLAS; numbers overflow for rows far away
+        errors = np.errstate(over="ignore", divide="ignore", invalid="ignore")
+        labels = fitted.labels if fitted.components is None else fitted.components
+        n_pairs = len(labels) * (int(labels.max()) + 1)
+        with errors, one_blas_thread(n_pairs, self.n_features_in_):
             model = self._made_row_model(fitted)
         model.unknown, model.constant = self._unknown_share(fitted), self._constant_columns(fitted)
         return model

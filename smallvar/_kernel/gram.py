@@ -145,13 +145,6 @@ def loses_digits(X, Y, gamma):
     return square > REMOTE_RATIO * spread_square > 0 or square * gamma > LARGE_SQUARE
 
 
-def equal_arguments(value, second):
-    """Whether two arguments of a kernel, which may be arrays, are equal."""
-    return value is second or (
-        type(value) is type(second) and bool(np.array_equal(np.asarray(value), np.asarray(second)))
-    )
-
-
 def block_size(max_memory):
     """Elements of a block of K, at most GRAM_BLOCK, whose temporaries fit ``max_memory``."""
     return int(min(GRAM_BLOCK, max(1, max_memory / TEMPORARY)))
@@ -267,9 +260,8 @@ def in_row_order(X: Any) -> Any:
 class KernelEstimator(Estimator):
     """Base of estimators that depend on the data only by a kernel.
 
-    They have the parameters ``kernel``, ``gamma`` and ``kernel_params``. After a fit, methods use
-    ``gamma_``, if the fit has set it. If the fit has called ``_remember_kernel``, they raise for
-    any other kernel.
+    They have the parameters ``kernel`` and ``gamma``. After a fit, methods use ``gamma_``, if the
+    fit has set it. If the fit has called ``_remember_kernel``, they raise for any other kernel.
     """
 
     _gamma_scale = GAMMA_SCALE
@@ -282,7 +274,7 @@ class KernelEstimator(Estimator):
         return in_row_order(super()._validate(X, reset=reset, least=least))
 
     def _check_kernel(self):
-        """Raise unless ``kernel``, ``gamma`` and ``kernel_params`` are valid and go together."""
+        """Raise unless ``kernel`` and ``gamma`` are valid and go together."""
         kernel, names = self.kernel, kernel_metrics()
         if isinstance(kernel, str):
             if kernel != "precomputed" and kernel not in names:
@@ -292,34 +284,17 @@ class KernelEstimator(Estimator):
                 )
         elif not callable(kernel):
             raise TypeError(f"kernel must be a string or a callable, got {kernel!r}")
-        if self.kernel_params is not None and not isinstance(self.kernel_params, dict):
-            raise TypeError(f"kernel_params must be a dict or None, got {self.kernel_params!r}")
-        if self.gamma is not None:
-            if not math.isfinite(check_number(self.gamma, "gamma", low=0)):
-                raise ValueError(f"gamma must be finite, got {shown(self.gamma)}")
-            if "gamma" in (self.kernel_params or {}):
-                raise ValueError("gamma must not be given twice, got it in kernel_params too")
-        if isinstance(kernel, str):
-            takes = KERNEL_PARAMS.get(kernel, frozenset())
-            for name in self._kernel_arguments():
-                if name not in takes:
-                    raise ValueError(
-                        f"{name} must not be given for kernel={kernel!r}, which takes "
-                        f"{', '.join(sorted(takes)) or 'no parameters'}"
-                    )
-
-    def _kernel_arguments(self):
-        """Parameters of the kernel that the user gave: ``kernel_params``, and ``gamma``."""
-        arguments = dict(self.kernel_params or {})
-        if self.gamma is not None:
-            arguments["gamma"] = float(self.gamma)
-        return arguments
+        if self.gamma is None:
+            return
+        if not math.isfinite(check_number(self.gamma, "gamma", low=0)):
+            raise ValueError(f"gamma must be finite, got {shown(self.gamma)}")
+        if isinstance(kernel, str) and "gamma" not in KERNEL_PARAMS.get(kernel, ()):
+            raise ValueError(f"gamma must be None for kernel={kernel!r}, got {self.gamma!r}")
 
     def _find_gamma(self, X, weight=None):
         """Value of gamma: as given, or from the median distance; None if the kernel has none."""
-        arguments = self._kernel_arguments()
-        if "gamma" in arguments:
-            return arguments["gamma"]
+        if self.gamma is not None:
+            return float(self.gamma)
         if not isinstance(self.kernel, str) or "gamma" not in KERNEL_PARAMS.get(self.kernel, ()):
             return None
         if self.kernel in DISTANCES:
@@ -335,26 +310,15 @@ class KernelEstimator(Estimator):
 
     def _remember_kernel(self):
         """Store the kernel of this fit, for ``_check_same_kernel``."""
-        self._learned_by = self.kernel, dict(self.kernel_params or {})
+        self._learned_by = self.kernel
 
     def _check_same_kernel(self):
         """Raise if the kernel is not that of the fit. ``gamma`` may differ: ``gamma_`` is used."""
-        kernel, fitted = self._learned_by
+        kernel = self._learned_by
         if type(self.kernel) is not type(kernel) or self.kernel != kernel:
             raise ValueError(
                 f"kernel must stay what it was in fit, {kernel!r}, got {self.kernel!r}: fit again"
             )
-        current = self.kernel_params or {}
-        for name in sorted((set(fitted) | set(current)) - {"gamma"}):
-            if (
-                name not in fitted
-                or name not in current
-                or not equal_arguments(fitted[name], current[name])
-            ):
-                raise ValueError(
-                    f"kernel_params must stay what they were in fit, {fitted!r}, got "
-                    f"{self.kernel_params!r}: fit again"
-                )
 
     def _validate_kernel(
         self, X: ArrayLike, *, reset: bool, least: int = 1
@@ -370,13 +334,9 @@ class KernelEstimator(Estimator):
         return X
 
     def _kernel_of_fit(self):
-        """Kernel with its arguments; with ``gamma_`` if a fit has set it."""
-        arguments = self._kernel_arguments()
-        if "gamma_" in vars(self):  # the parameter may have been set after the fit
-            arguments.pop("gamma", None)
-            if self.gamma_ is not None:
-                arguments["gamma"] = self.gamma_
-        return Kernel(self.kernel, arguments)
+        """Kernel with its ``gamma_``, or ``gamma`` if no fit has set that."""
+        gamma = vars(self).get("gamma_", self.gamma)
+        return Kernel(self.kernel, {} if gamma is None else {"gamma": float(gamma)})
 
     def kernel_matrix(self, X: ArrayLike, Y: ArrayLike | None = None) -> NDArray[np.floating]:
         """Return the kernel of each row of X with each row of Y, as the fitted estimator has it.

@@ -5,17 +5,15 @@ section 5.2, or the collapsed sweep of MB13, eq. 8-9 (collapsed_sums.py). Then t
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.estimator import LabelsMixin, keywords_only, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
-from smallvar._core.links import LinkedNodes, check_links
 from smallvar._core.validation import (
     check_flag,
     check_lam,
@@ -46,64 +44,12 @@ WEIGHTS = 1e6  # largest ratio of weights for which points may be taken out of c
 COST_TIE = 1e-12  # costs that differ by less than this times the least cost tie
 
 
-class _LinkedPoints:
-    """The linked points of a start: ``members``, in groups that are the nodes of a LinkedNodes.
-
-    A group of weight W costs W ||m - m_c||^2 in cluster c, where m is its mean: that is what its
-    points cost, less the squares about m, ``inside`` for each group.
-    """
-
-    def __init__(self, links, clusters, order):
-        self.clusters, rank = clusters, np.zeros(len(links.first), dtype=np.intp)
-        rank[links.groups[order[::-1]]] = np.arange(len(order))[::-1]  # of its first point visited
-        self.nodes = LinkedNodes(links, rank, np.flatnonzero(np.bincount(links.groups) > 1))
-        self.members = np.flatnonzero(np.isin(links.groups, self.nodes.rows))
-        self.node = np.searchsorted(self.nodes.rows, links.groups[self.members])
-        w = clusters.weight[self.members]
-        self.size = np.bincount(self.node, w, len(self.nodes.rows))
-        at = self.node, np.arange(len(w))
-        self.sums = csr_array((w, at), (len(self.size), len(w)))
-        self.norms = np.array([self._inner(i)[i] for i in range(len(self.size))])
-        self.inside = self.sums @ clusters.diagonal[self.members] - self.size * self.norms
-
-    def _inner(self, i):
-        """Inner products of the mean of group i with the means of all groups."""
-        own = self.members[self.node == i]
-        inner = self.clusters.weight[own] @ self.clusters.gram.block(own, self.members)
-        return self.sums @ inner / (self.size * self.size[i])
-
-    def assign(self, label, to_opened, lam, cap, rounding):
-        """Assign the groups, and write their labels; returns the number of clusters.
-
-        ``to_opened`` has the squared distances of linked points to clusters opened in this sweep.
-        """
-        nodes, at = self.nodes, self.members
-        cost = self.clusters.costs(at) + self.clusters.diagonal[at]
-        cost = np.vstack([cost, *to_opened]).T
-        size = np.abs(cost).max(axis=1) + np.abs(self.clusters.diagonal[at])
-        tie = TABLE_TIE * (self.sums @ size)
-        cost = np.maximum(self.sums @ cost - self.inside[:, None], 0.0)
-
-        def to_node(i):
-            squares = self.norms + self.norms[i] - 2.0 * self._inner(i)
-            return self.size * np.maximum(squares, 0.0)
-
-        opens_beyond = np.maximum(lam, self.size * rounding) + tie
-        _, opened = nodes.assign(cost, to_node, opens_beyond, cap, tie)
-        label[at] = nodes.labels[self.node]
-        return cost.shape[1] + len(opened)
-
-
 class _KernelStart(PartitionStart):
     """One start of kernel DP-means."""
 
-    def __init__(self, clusters, order, lam, algorithm, max_clusters, rounding, links=None):
-        self.linked = None
+    def __init__(self, clusters, order, lam, algorithm, max_clusters, rounding):
         order = clusters.active if order is None else order[clusters.weight[order] > 0]
         super().__init__(clusters, order, rounding)
-        if links is not None:
-            self.linked = _LinkedPoints(links, self.clusters, order)
-            self.order = order[~np.isin(order, self.linked.members)]
         self.lam, self.cap = lam, NO_CAP if max_clusters is None else max_clusters
         self.collapsed = algorithm == "collapsed"
 
@@ -126,13 +72,7 @@ class _KernelStart(PartitionStart):
 
     def current_objective(self):
         """Objective of the present partition: its error, and the penalties."""
-        violated = 0.0 if self.linked is None else self.linked.nodes.penalty
-        return self.clusters.error + self.lam * self.clusters.k + violated
-
-    def renumber(self, number):
-        """Renumber the clusters of linked points."""
-        if self.linked is not None:
-            self.linked.nodes.labels = number[self.linked.nodes.labels].astype(np.int32)
+        return self.clusters.error + self.lam * self.clusters.k
 
     def progress_text(self):
         """Text on the last sweep, to print."""
@@ -156,8 +96,7 @@ class _KernelStart(PartitionStart):
         )
         self.center_label[weightless] = -1
         self.label, self.inertia = clusters.label, clusters.error
-        stays = self.collapsed or self.linked is not None  # the nearest mean might violate links
-        unfinished = not self.progress.converged and not stays
+        unfinished = not self.progress.converged and not self.collapsed
         if not (unfinished or len(weightless)):
             return
         nearest, least, _ = clusters.nearest()
@@ -191,15 +130,13 @@ class _KernelStart(PartitionStart):
         least, tie = least[order], tie[order]
         limit = np.maximum(self.lam, weight * self.rounding) + weight * tie
         remaining = np.flatnonzero(weight * least > limit)
-        k, to_opened = clusters.k, []
+        k = clusters.k
         # each iteration opens a cluster at the first remaining point, whose mean is that point, and
         # moves later points that are nearer to it
         while len(remaining) and k < self.cap:
             i = remaining[0]
             row = clusters.gram.rows(order[i : i + 1])[0]
             distance = clusters.distances_to(order[i], row)
-            if self.linked is not None:
-                to_opened.append(distance[self.linked.members])
             new[i], later = k, np.s_[i + 1 :]
             distance = distance[order[later]]
             closer = distance < least[later] - tie[later]
@@ -209,8 +146,6 @@ class _KernelStart(PartitionStart):
             remaining = remaining[1:]
             remaining = remaining[weight[remaining] * least[remaining] > limit[remaining]]
         label[order] = new
-        if self.linked is not None:
-            k = self.linked.assign(label, to_opened, self.lam, self.cap, self.rounding)
         active = clusters.active
         moved = int(np.count_nonzero(label[active] != clusters.label[active]))
         return label, moved, k - clusters.k
@@ -268,7 +203,8 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
     kernel : str or callable, default="rbf"
         A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`; "precomputed", where the data
         are the Gram matrix; or a function of two arrays, of shapes (n, n_features) and (m,
-        n_features), that returns their kernel matrix, of shape (n, m).
+        n_features), that returns their kernel matrix, of shape (n, m), such as ``functools.partial(
+        polynomial_kernel, degree=2)`` for a parameter other than ``gamma``.
     gamma : float, default=None
         Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
         "rbf", 0.3 / (median squared distance between rows); for "laplacian", the same with the
@@ -276,8 +212,6 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows
         with a weight, copies once, of 500 rows if there are more. A function is given ``gamma``
         if it is not None.
-    kernel_params : dict, default=None
-        Further parameters of the kernel, such as ``degree`` and ``coef0``.
     guess : int, default=8
         Guess of the number of clusters for ``lam="farthest-first"``, not a bound, at most the
         number of rows (to which the default is cut). Not used with a number as ``lam``. There is
@@ -288,9 +222,6 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         "serial" is Algorithm 1 of the paper: points in order, each one beyond ``lam`` opens a
         cluster at once. "collapsed" moves the means with each point: slower, and stops only at
         stronger optima.
-    link_penalty : float, default=inf
-        Price of each violated link of ``fit``, in the unit of ``lam``, > 0. Infinite: no link may
-        be violated, and an error says so where no such clustering is found.
     init : "mean" or array-like of shape (n_samples,), default="mean"
         Starting labels, integers; "mean" is one cluster of all points.
     shuffle : bool, default=False
@@ -325,9 +256,6 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         Weighted sum of squared distances to the assigned means, in feature space.
     objective_ : float
         ``inertia_ + lam_ * n_clusters_``.
-    n_violated_ : int
-        With links only: the number of violated ones. ``objective_`` is higher by ``link_penalty``
-        for each.
     objective_path_ : ndarray of shape (n_sweeps,), float64
         The objective after every sweep, and after the last labels where ``max_iter`` or ``tol``
         ended the fit; it never rises, unless the Gram matrix is indefinite.
@@ -372,9 +300,6 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
     one is found, for kernels that may be; the objective may then rise, and the sweeps go on until
     nothing changes or ``max_iter`` ends them.
 
-    Links of rows, ``must_link`` and ``cannot_link`` of ``fit``, are as in :class:`DPMeans`, for
-    "serial" only.
-
     With ``kernel="precomputed"``, ``predict`` takes the kernel between new and training points, of
     shape (n_new, n_samples); ``transform`` and ``score`` are not available.
 
@@ -400,7 +325,6 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
     """
 
     lam_: float
-    n_violated_: int
 
     @keywords_only
     def __init__(
@@ -409,11 +333,9 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         lam: float | Literal["farthest-first"] = "farthest-first",
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
-        kernel_params: dict[str, Any] | None = None,
         guess: int = 8,
         max_clusters: int | None = None,
         algorithm: Literal["serial", "collapsed"] = "serial",
-        link_penalty: float = np.inf,
         init: Literal["mean"] | ArrayLike = "mean",
         shuffle: bool = False,
         n_init: int = 1,
@@ -426,11 +348,9 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         self.lam = lam
         self.kernel = kernel
         self.gamma = gamma
-        self.kernel_params = kernel_params
         self.guess = guess
         self.max_clusters = max_clusters
         self.algorithm = algorithm
-        self.link_penalty = link_penalty
         self.init = init
         self.shuffle = shuffle
         self.n_init = n_init
@@ -446,18 +366,9 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         check_number(self.guess, "guess", low=1, integer=True)
         check_option(self.algorithm, "algorithm", ("serial", "collapsed"))
         check_flag(self.shuffle, "shuffle")
-        check_number(self.link_penalty, "link_penalty", low=0, low_open=True)
         self._check_common()
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: object = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        must_link: ArrayLike | None = None,
-        cannot_link: ArrayLike | None = None,
-    ) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the data.
 
         Parameters
@@ -469,8 +380,6 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights >= 0, not all zero; None means 1 each.
-        must_link, cannot_link : array-like of shape (n_pairs, 2), default=None
-            Numbers of two rows each that are to be in one cluster, or in two: see ``link_penalty``.
 
         Returns
         -------
@@ -484,12 +393,9 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         weight = check_weights(sample_weight, n)
         if self.algorithm == "collapsed":
             check_ratio(weight, WEIGHTS, self.algorithm)
-        links = check_links(self, must_link, cannot_link, weight, n)
         label = check_labels(self.init, weight, n, self.max_clusters)
         guess = cut_guess(self.guess, n) if isinstance(self.lam, str) else None
         weight = self._relative(weight, isinstance(self.lam, str))
-        if links is not None:
-            links.price /= self._unit
         gram = self._gram(X, weight)
         clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.capacity)
         rounding = kernel_rounding(clusters)
@@ -499,12 +405,10 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
 
         orders = (rng.permutation(n) if i or self.shuffle else None for i in range(self.n_init))
         starts = (
-            _KernelStart(clusters, order, lam, self.algorithm, self.max_clusters, rounding, links)
+            _KernelStart(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
             for order in orders
         )
         best = self._best_start(starts, self.n_init)
-        if links is not None:
-            self.n_violated_ = links.n_violated(best.linked.nodes, best.k)
         self._store_means(X, best.center_label, clusters.weight, best.cluster_weight, best.norm)
         self.labels_ = best.label
         self.n_clusters_ = len(best.norm)

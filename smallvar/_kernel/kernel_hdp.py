@@ -317,7 +317,8 @@ class KernelHDPMeans(KernelClusters):
     kernel : str or callable, default="rbf"
         A kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`; "precomputed", where the data
         are the Gram matrix; or a function of two arrays, of shapes (n, n_features) and (m,
-        n_features), that returns their kernel matrix, of shape (n, m).
+        n_features), that returns their kernel matrix, of shape (n, m), such as ``functools.partial(
+        polynomial_kernel, degree=2)`` for a parameter other than ``gamma``.
     gamma : float, default=None
         Parameter of the kernels "rbf", "laplacian", "chi2", "poly" and "sigmoid", >= 0. None: for
         "rbf", 0.3 / (median squared distance between rows); for "laplacian", the same with the
@@ -325,8 +326,6 @@ class KernelHDPMeans(KernelClusters):
         rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows
         with a weight, copies once, of 500 rows if there are more. A function is given ``gamma`` if
         it is not None.
-    kernel_params : dict, default=None
-        Further parameters of the kernel, such as ``degree`` and ``coef0``.
     n_local : int, default=5
         Guess of the number of clusters in a data set, cut to its size; not a bound.
     n_global : int, default=15
@@ -460,7 +459,6 @@ class KernelHDPMeans(KernelClusters):
         lam_global: float | Literal["points", "farthest-first"] = "points",
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
-        kernel_params: dict[str, Any] | None = None,
         n_local: int = 5,
         n_global: int = 15,
         init: Literal["auto", "mean", "merge"] = "auto",
@@ -475,7 +473,6 @@ class KernelHDPMeans(KernelClusters):
         self.lam_global = lam_global
         self.kernel = kernel
         self.gamma = gamma
-        self.kernel_params = kernel_params
         self.n_local = n_local
         self.n_global = n_global
         self.init = init

@@ -88,8 +88,7 @@ class Partition:
     def relabel(self, label, k, *, exact=False):
         """Replace the labels by ``label`` (numbers below ``k``) and update the sums.
 
-        Clusters without weight are removed. Returns the new number of each cluster, -1 if removed.
-        With ``exact`` the sums are added up from scratch.
+        Clusters without weight are removed. With ``exact`` the sums are added up from scratch.
         """
         active, old = self.active, self.label
         used = np.zeros(k, dtype=bool)
@@ -124,7 +123,6 @@ class Partition:
             self.n_changes += len(changed)
         self.label, self.k = np.maximum(new_number[label], 0).astype(np.int32), int(used.sum())
         self.update_statistics()
-        return new_number
 
     def sums_at(self, columns, label=None, k=None):
         """Sums of K over clusters for the points ``columns`` (indices), shape (k, len(columns)).
@@ -235,8 +233,7 @@ class PartitionStart:
     """Base of starts: sweeps over a partition until one, with exact sums, changes nothing.
 
     Subclasses have ``sweep``, which returns labels, the number of clusters and whether they differ
-    from those before; ``current_objective`` and ``progress_text``, of the present partition; and
-    ``renumber``, which is called with the new numbers of the clusters.
+    from those before; ``current_objective`` and ``progress_text``, of the present partition.
     """
 
     def __init__(self, clusters, order, rounding):
@@ -246,9 +243,6 @@ class PartitionStart:
     def objective(self):
         """The objective at the end."""
         return self.progress.objective
-
-    def renumber(self, number):
-        """Renumber the clusters: ``number`` has the new number of each, -1 if it was removed."""
 
     def run(self, loop):
         """Sweep to the end, then compute the objective from sums made from scratch."""
@@ -266,7 +260,7 @@ class PartitionStart:
             # updated sums drift: a fixed point must be one by sums from scratch
             verifying = not changed and not was_exact
             if changed or verifying:
-                self.renumber(clusters.relabel(label, k, exact=verifying))
+                clusters.relabel(label, k, exact=verifying)
                 objective = self.current_objective()
                 if not clusters.exact and abs(objective) < CANCELED_OBJECTIVE * clusters.size:
                     # the objective is a small difference, and might rise by the rounding of updates

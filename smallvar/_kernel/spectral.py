@@ -130,8 +130,6 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         distance that it is made of, the sum of absolute differences; for the others, and where all
         rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows
         with a weight, copies once, of 500 rows if there are more.
-    kernel_params : dict, default=None
-        Other arguments of the kernel.
     guess : int, default=None
         Guess of the number of clusters for "spectrum" and "farthest-first", at most n_samples; not
         a bound. None: "spectrum" finds the number, "farthest-first" takes 8, or n_samples if there
@@ -271,7 +269,6 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         lam: float | Literal["auto", "spectrum", "farthest-first"] = "auto",
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
-        kernel_params: dict[str, Any] | None = None,
         guess: int | None = None,
         rounding: Literal["yu-shi", "kmeans"] = "yu-shi",
         n_init: int = 10,
@@ -282,7 +279,6 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         self.lam = lam
         self.kernel = kernel
         self.gamma = gamma
-        self.kernel_params = kernel_params
         self.guess = guess
         self.rounding = rounding
         self.n_init = n_init

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
 from itertools import compress
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -250,8 +250,6 @@ class KernelDynamicMeans(_KernelMovingClusters):
         rows are equal, scikit-learn's default, for most 1 / n_features. The median is over the rows
         of the first batch that has any, copies once, of 500 rows if there are more; later batches
         do not change it. A function is given ``gamma`` if it is not None.
-    kernel_params : dict, default=None
-        Further arguments of the kernel.
     budget : int, default=100
         Largest number of kept points of a cluster, >= 1.
     max_memory : float, default=2e9
@@ -386,7 +384,6 @@ class KernelDynamicMeans(_KernelMovingClusters):
         tau: float | None = None,
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
-        kernel_params: dict[str, Any] | None = None,
         budget: int = 100,
         max_memory: float = 2e9,
         n_init: int = 3,
@@ -402,7 +399,6 @@ class KernelDynamicMeans(_KernelMovingClusters):
         self.tau = tau
         self.kernel = kernel
         self.gamma = gamma
-        self.kernel_params = kernel_params
         self.budget = budget
         self.max_memory = max_memory
         self.n_init = n_init
@@ -477,8 +473,6 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         rows are equal, scikit-learn's default, for most 1 / n_features. The median is over the rows
         of the first batch that has any, copies once, of 500 rows if there are more; later batches
         do not change it. A function is given ``gamma`` if it is not None.
-    kernel_params : dict, default=None
-        Further arguments of the kernel.
     budget : int, default=100
         Largest number of kept points of a cluster, >= 1.
     max_memory : float, default=2e9
@@ -609,7 +603,6 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         tau: float | None = None,
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
-        kernel_params: dict[str, Any] | None = None,
         budget: int = 100,
         max_memory: float = 2e9,
         n_init: int = 3,
@@ -624,7 +617,6 @@ class SpectralDynamicMeans(_KernelMovingClusters):
         self.tau = tau
         self.kernel = kernel
         self.gamma = gamma
-        self.kernel_params = kernel_params
         self.budget = budget
         self.max_memory = max_memory
         self.n_init = n_init

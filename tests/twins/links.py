@@ -33,13 +33,11 @@ def joined(n, pairs):
     return np.array([first.setdefault(g, len(first)) for g in group.tolist()], dtype=int)
 
 
-def _colors(n, links, position, more):
+def _colors(n, links, position):
     """Rows by color, most neighbors first, each the first color that no neighbor has."""
     near = [{j for pair in links for j in pair if i in pair} - {i} for i in range(n)]
     color = {}
-    for i in sorted(
-        (i for i in range(n) if near[i] or i in more), key=lambda i: (-len(near[i]), position[i])
-    ):
+    for i in sorted((i for i in range(n) if near[i]), key=lambda i: (-len(near[i]), position[i])):
         color[i] = min(set(range(n + 1)) - {color[j] for j in near[i] if j in color})
     return [i for _, _, i in sorted((c, position[i], i) for i, c in color.items())]
 
@@ -58,10 +56,10 @@ def _exchange(cost, labels, links, linked):
                 labels[rows] = a + b - labels[rows]
 
 
-def serial(X, lam, must, cannot, price, *, weights=None, cap=np.inf, order=None, kernel=False):
+def serial(X, lam, must, cannot, price, *, weights=None, cap=np.inf, order=None):
     """Sweeps of Algorithm 1 of KJ12 for rows without links, then the rows with links.
 
-    If must-links are contracted, the groups are rows; with ``kernel`` those of several are linked.
+    If must-links are contracted, the groups are rows.
     """
     X, weights, _ = prepare(X, weights, None)
     must = {tuple(sorted(p)) for p in must if weights[list(p)].all() and p[0] != p[1]}
@@ -75,8 +73,7 @@ def serial(X, lam, must, cannot, price, *, weights=None, cap=np.inf, order=None,
         must, cannot = set(), {tuple(sorted(group[list(p)])) for p in cannot}
     links, n = [*must, *cannot], len(x)
     order = np.arange(n) if order is None else order
-    more = np.flatnonzero(G.sum(axis=1) > 1) if kernel else ()
-    visited = _colors(n, links, np.argsort(order), more)
+    visited = _colors(n, links, np.argsort(order))
     free = np.array([i for i in order if i not in set(visited) and w[i] > 0], dtype=int)
     rounding = rounding_of(x[w > 0])
     used = np.flatnonzero(w > 0)
