@@ -151,18 +151,13 @@ def setup(app):
     environment = os.environ | {"COLUMNS": "74", "NO_COLOR": "1"}
     folder = Path(app.srcdir, "generated")
     folder.mkdir(exist_ok=True)
-    for name, command in [
-        ("command_line", []),
-        ("command_line_features", ["features"]),
-        ("command_line_track", ["track"]),
-    ]:
-        usage = subprocess.run(
-            # -P: the folder smallvar of the source, where sphinx is started, is not built
-            [sys.executable, "-P", "-m", "smallvar", *command, "--help"],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=environment,
-        ).stdout
-        indented = "".join(f"   {line}\n" if line else "\n" for line in usage.splitlines())
-        Path(folder, f"{name}.inc").write_text(f".. code-block:: text\n\n{indented}")
+    usage = subprocess.run(
+        # -P: the folder smallvar of the source, where sphinx is started, is not built
+        [sys.executable, "-P", "-m", "smallvar", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    ).stdout
+    indented = "".join(f"   {line}\n" if line else "\n" for line in usage.splitlines())
+    Path(folder, "command_line.inc").write_text(f".. code-block:: text\n\n{indented}")

@@ -1,9 +1,11 @@
 """Clustering that finds the number of clusters, at k-means speed."""
 
-from smallvar._version import __version__
+from importlib import import_module
+
+from smallvar._version import __version__ as __version__
 
 try:
-    from smallvar._sweeps import dpmeans as _dpmeans_sweeps  # noqa: F401
+    from smallvar._sweeps import parallel as _parallel  # noqa: F401
 except ImportError as error:
     import importlib.machinery
     import sys
@@ -13,7 +15,7 @@ except ImportError as error:
     here = Path(__file__).resolve().parent
     for entry in sys.path:  # does this folder hide one that is built?
         other = Path(entry or ".", "smallvar").resolve()
-        files = (f"dpmeans{end}" for end in importlib.machinery.EXTENSION_SUFFIXES)
+        files = (f"parallel{end}" for end in importlib.machinery.EXTENSION_SUFFIXES)
         if other != here and any(Path(other, "_sweeps", file).exists() for file in files):
             advice = (
                 f"{here} is source that is not built, found before the installed {other}: start "
@@ -24,98 +26,65 @@ except ImportError as error:
         f"smallvar's compiled sweeps are missing or cannot be loaded ({error}); {advice}"
     ) from None
 
-from smallvar._centers.bregman import BregmanDPMeans
-from smallvar._centers.coreset import coreset
-from smallvar._centers.dpmeans import DPMeans
-from smallvar._centers.hdp import HDPMeans
-from smallvar._centers.hdp_bound import hdp_bound
-from smallvar._centers.mahalanobis import MahalanobisMeans
-from smallvar._centers.minibatch import MiniBatchDPMeans
-from smallvar._centers.robust import RobustDPMeans
-from smallvar._centers.shapes import ShapeMeans
-from smallvar._centers.spherical import SphericalDPMeans
-from smallvar._centers.topics import TopicMeans
-from smallvar._core.config import get_include, show_config
-from smallvar._core.identifiers import IdentifierWarning
-from smallvar._core.progress import progress_callback
-from smallvar._features.bpmeans import BPMeans, KFeatures, feature_path
-from smallvar._features.feature_path import FeaturePath
-from smallvar._graph.cut_path import CutPath
-from smallvar._graph.penalized_cut import PenalizedCut, cut_path
-from smallvar._kernel.kernel_dpmeans import KernelDPMeans
-from smallvar._kernel.kernel_hdp import KernelHDPMeans
-from smallvar._kernel.spectral import SpectralDPMeans
-from smallvar._mixed.mixed_dpmeans import MixedDPMeans
-from smallvar._mixed.mixed_path import MixedPath
-from smallvar._plot.clusters import ClusterDisplay
-from smallvar._plot.features import FeatureDisplay
-from smallvar._plot.paths import PathDisplay
-from smallvar._plot.profiles import ProfileDisplay
-from smallvar._plot.tracks import TrackDisplay
-from smallvar._selection.boundary_table import BoundaryTable, boundary_evidence
-from smallvar._selection.cluster_path import ClusterPath
-from smallvar._selection.confidence import UnclearNumberWarning
-from smallvar._selection.path import cluster_path
-from smallvar._selection.penalty import farthest_first_lambda, hdp_lambdas
-from smallvar._selection.representatives import Representatives
-from smallvar._selection.scale import ScaleWarning
-from smallvar._time.dynamic import DynamicMeans
-from smallvar._time.dynamic_kernel import KernelDynamicMeans, SpectralDynamicMeans
-from smallvar._time.exchange import match_clusters
-from smallvar._time.renumber import Renumbering, renumber
-from smallvar._time.segments import SegmentMeans
-from smallvar._time.tune import DynamicTuning, tune_dynamic
+# Where public names are. A module is imported when one of its names is first used, so that programs
+# and the command line do not wait for what they do not need. `__init__.pyi` is for type checkers.
+_MODULES = {
+    "_centers.bregman": ("BregmanDPMeans",),
+    "_centers.coreset": ("coreset",),
+    "_centers.dpmeans": ("DPMeans",),
+    "_centers.hdp": ("HDPMeans",),
+    "_centers.hdp_bound": ("hdp_bound",),
+    "_centers.mahalanobis": ("MahalanobisMeans",),
+    "_centers.minibatch": ("MiniBatchDPMeans",),
+    "_centers.robust": ("RobustDPMeans",),
+    "_centers.shapes": ("ShapeMeans",),
+    "_centers.spherical": ("SphericalDPMeans",),
+    "_centers.topics": ("TopicMeans",),
+    "_core.config": ("get_include", "show_config"),
+    "_core.identifiers": ("IdentifierWarning",),
+    "_core.progress": ("progress_callback",),
+    "_features.bpmeans": ("BPMeans", "KFeatures", "feature_path"),
+    "_features.feature_path": ("FeaturePath",),
+    "_graph.cut_path": ("CutPath",),
+    "_graph.penalized_cut": ("PenalizedCut", "cut_path"),
+    "_kernel.kernel_dpmeans": ("KernelDPMeans",),
+    "_kernel.kernel_hdp": ("KernelHDPMeans",),
+    "_kernel.spectral": ("SpectralDPMeans",),
+    "_mixed.mixed_dpmeans": ("MixedDPMeans",),
+    "_mixed.mixed_path": ("MixedPath",),
+    "_plot.clusters": ("ClusterDisplay",),
+    "_plot.features": ("FeatureDisplay",),
+    "_plot.paths": ("PathDisplay",),
+    "_plot.profiles": ("ProfileDisplay",),
+    "_plot.tracks": ("TrackDisplay",),
+    "_selection.boundary_table": ("BoundaryTable", "boundary_evidence"),
+    "_selection.cluster_path": ("ClusterPath",),
+    "_selection.confidence": ("UnclearNumberWarning",),
+    "_selection.path": ("cluster_path",),
+    "_selection.penalty": ("farthest_first_lambda", "hdp_lambdas"),
+    "_selection.representatives": ("Representatives",),
+    "_selection.scale": ("ScaleWarning",),
+    "_time.dynamic": ("DynamicMeans",),
+    "_time.dynamic_kernel": ("KernelDynamicMeans", "SpectralDynamicMeans"),
+    "_time.exchange": ("match_clusters",),
+    "_time.renumber": ("Renumbering", "renumber"),
+    "_time.segments": ("SegmentMeans",),
+    "_time.tune": ("DynamicTuning", "tune_dynamic"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = [
-    "BPMeans",
-    "BoundaryTable",
-    "BregmanDPMeans",
-    "ClusterDisplay",
-    "ClusterPath",
-    "CutPath",
-    "DPMeans",
-    "DynamicMeans",
-    "DynamicTuning",
-    "FeatureDisplay",
-    "FeaturePath",
-    "HDPMeans",
-    "IdentifierWarning",
-    "KFeatures",
-    "KernelDPMeans",
-    "KernelDynamicMeans",
-    "KernelHDPMeans",
-    "MahalanobisMeans",
-    "MiniBatchDPMeans",
-    "MixedDPMeans",
-    "MixedPath",
-    "PathDisplay",
-    "PenalizedCut",
-    "ProfileDisplay",
-    "Renumbering",
-    "Representatives",
-    "RobustDPMeans",
-    "ScaleWarning",
-    "SegmentMeans",
-    "ShapeMeans",
-    "SpectralDPMeans",
-    "SpectralDynamicMeans",
-    "SphericalDPMeans",
-    "TopicMeans",
-    "TrackDisplay",
-    "UnclearNumberWarning",
-    "__version__",
-    "boundary_evidence",
-    "cluster_path",
-    "coreset",
-    "cut_path",
-    "farthest_first_lambda",
-    "feature_path",
-    "get_include",
-    "hdp_bound",
-    "hdp_lambdas",
-    "match_clusters",
-    "progress_callback",
-    "renumber",
-    "show_config",
-    "tune_dynamic",
-]
+__all__ = sorted([*_MODULE_OF, "__version__"])
+
+
+def __getattr__(name):
+    """Import a public name."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value  # later uses find it at once
+    return value
+
+
+def __dir__():
+    """Public names, those that are not imported yet among them."""
+    return sorted({*globals(), *__all__})

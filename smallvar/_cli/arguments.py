@@ -1,8 +1,4 @@
-"""The arguments that all commands share, converters of arguments, and checks of output files.
-
-``new_parser`` starts the parser of a command and ``parse`` adds the shared arguments; files named
-by options are checked (``check_targets``) before any work is done.
-"""
+"""The options of the command, and checks of them that need no data."""
 
 import argparse
 import difflib
@@ -12,44 +8,39 @@ import shutil
 import stat
 import sys
 import tempfile
-import textwrap
-from collections.abc import Callable
-from itertools import combinations
 
-from smallvar import __version__
-from smallvar._cli.cells import is_number
 from smallvar._cli.errors import UserError
-from smallvar._cli.formats import WORKBOOK
-from smallvar._cli.output import complain
-from smallvar._cli.picture import import_matplotlib
-from smallvar._cli.table import BY_BATCHES, TEXT, one_of, suffix_of, text_option
+from smallvar._cli.output import complain, is_installed, suffix_of
 from smallvar._cli.words import names_of_option, option_of
+from smallvar._version import __version__
 
-# the functions of the commands by name, set by `main`; the first one is the default
-COMMANDS: dict[str, Callable[[list[str]], None]] = {}
 HELP_WIDTH = 78  # letters of a line of --help
-TARGETS = ("out", "components", "tracks", "plot")  # options that name a file to write
 PICTURE_FORMATS = (".png", ".pdf", ".svg")
-# endings of names
-DATA_FORMATS = (*TEXT, *(f"{suffix}.gz" for suffix in TEXT), WORKBOOK, *BY_BATCHES)
-PNG, OURS = b"\x89PNG\r\n\x1a\n", b"tEXtSoftware\0smallvar "  # how pictures of `save` begin
 OUT_FORMATS = (".csv", ".tsv", ".npy", ".parquet")
+TELLING = 3  # columns that --profiles names for a cluster
 LONGEST_RANGE = 1_000_000  # of --skip-rows in one range
-# what other programs call an option
-OTHER_NAMES = {
-    **dict.fromkeys(["k", "K", "n", "clusters", "n_components"], ("n_clusters", "n_components")),
-    **dict.fromkeys(["eps", "epsilon", "penalty", "lambda", "alpha"], ("lam",)),
-    **dict.fromkeys(["index", "index_col", "ids"], ("id",)),
-    **dict.fromkeys(["na_values", "missing"], ("na",)),
-    **dict.fromkeys(["skiprows", "skip", "comment"], ("skip_rows",)),
-    **dict.fromkeys(["output", "o", "save", "labels"], ("out",)),
-    **dict.fromkeys(["standardize", "normalize"], ("scale",)),
-    **dict.fromkeys(["drop", "ignore", "omit"], ("exclude",)),
-    **dict.fromkeys(["random_state", "random_seed"], ("seed",)),
-    **dict.fromkeys(["n_jobs", "jobs"], ("threads",)),
-    **dict.fromkeys(["min_samples", "min_size"], ("min_cluster_size",)),
+PIPE_PATIENCE = 2.0  # seconds to wait for data on standard input if TABLE is left out
+# options that say how a file is to be read
+READING = ("kinds", "decimal", "encoding", "na", "skip_rows", "keep", "drop_missing")
+# options that have no meaning together with another
+CONFLICTS = {
+    "lam": ("n_clusters", "seed"),
+    "shapes": ("lam", "kinds"),
+    "kinds": ("scale", "drop_missing"),
 }
-PIPE_PATIENCE = 2.0  # seconds to wait for data on standard input if DATA is left out
+DESCRIPTION = """\
+Find groups of rows that are alike, how many there are, and how sure that is.
+
+examples:
+  smallvar table.csv                        how many clusters, and what they are
+  smallvar table.csv --out clusters.csv     the cluster of each row, as a file
+  smallvar table.csv --scale --plot c.png   columns count alike; with a picture
+  smallvar table.csv --shapes               clusters of any shape
+
+DP-means is k-means that finds the number of clusters K by itself. It
+minimizes SSE + lam K, the sum of squared distances to the cluster centers
+plus a penalty lam for every cluster. Unless --n-clusters or --lam is given,
+the data choose K, by a criterion of likelihood and description length."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -59,18 +50,17 @@ class Parser(argparse.ArgumentParser):
         """Parse; a UserError for arguments that are not known names the nearest option."""
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            options = [*self._option_string_actions]
-            words = [word.partition("=")[0] for word in unknown if word[:1] == "-"]
-            near = [self.meant(word.lstrip("-")) or nearest(word, options) for word in words]
-            names = [option for option in near if option]
-            hint = f"; did you mean {names[0]}?" if names else ""
+            words = [word.partition("=")[0] for word in unknown]
+            near = [
+                found
+                for word in words
+                for found in difflib.get_close_matches(
+                    word, self._option_string_actions, n=1, cutoff=0.7
+                )
+            ]
+            hint = f"; did you mean {near[0]}?" if near else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}", hint)
         return parsed
-
-    def meant(self, name):
-        """The option that another name stands for elsewhere, such as --k; None if there is none."""
-        others = (option_of(other) for other in OTHER_NAMES.get(name.replace("-", "_"), ()))
-        return next((option for option in others if option in self._option_string_actions), None)
 
     def _print_message(self, message, file=None):
         """Print a text such as that of --help; argparse would be silent where that fails."""
@@ -81,105 +71,89 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (see {self.prog} --help){hint}")
 
 
-def nearest(word, words):
-    """The name among those known that is spelled most like a word; None if none is much alike."""
-    return next(iter(difflib.get_close_matches(word, words, n=1)), None)
-
-
-class ShowConfig(argparse.Action):
-    """Action that prints how smallvar was built, and exits."""
-
-    def __call__(self, parser, namespace, values, option_string=None):
-        """Print the build, and exit."""
-        from smallvar import show_config
-
-        show_config()
-        parser.exit()
-
-
-def new_parser(prog, usage, description, examples):
-    """Create the parser of a command; ``--help`` begins with the examples and the commands."""
-    width = max(map(len, COMMANDS)) + 2
-    commands = [f"  {name:<{width}}{work.__doc__ or ''}" for name, work in COMMANDS.items()]
-    commands.append(f"  {next(iter(COMMANDS))} may be left out; each has its own --help")
-    examples = textwrap.indent(textwrap.dedent(examples).strip(), "  ")
-    description = textwrap.fill(" ".join(description.split()), HELP_WIDTH)
-    return Parser(
-        prog=prog,
-        usage=usage,
-        description="\n".join(["examples:", examples, "\ncommands:", *commands, "", description]),
+def parse(argv):
+    """Parse the command line, and check what can be checked before the table is read."""
+    parser = Parser(
+        prog="smallvar",
+        usage="smallvar [TABLE] [options]",
+        description=DESCRIPTION,
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
             prog, width=min(HELP_WIDTH, shutil.get_terminal_size().columns - 2)
         ),
         allow_abbrev=False,
     )
-
-
-def parse(
-    parser,
-    argv,
-    out,
-    seed,
-    stand_in="a data set that scikit-learn ships is used",
-    lines="sweep",
-    scale=None,
-):
-    """Add the arguments that all commands share to a parser, and parse.
-
-    ``out``, ``seed`` and ``scale`` are the help texts of these options; without the last, the
-    command has no ``--scale``. ``stand_in`` and ``lines`` are parts of help texts: what is used
-    without DATA, and the step for which ``--verbose`` prints a line.
-    """
-    _add_input_arguments(parser, stand_in)
-    _add_text_arguments(parser)
-    if scale is not None:
-        parser.add_argument("--scale", action="store_true", help=scale)
-    _add_output_arguments(parser, out, seed, lines)
+    _add_clusters(parser)
+    _add_table(parser)
+    _add_results(parser)
     args = parser.parse_args(argv)
-    plot_and_data(args)
-    if args.encoding is not None:
-        check_encoding(args)
-    if args.data is None and not isinstance(getattr(args, "path", None), str) and is_piped():
+    for name, others in CONFLICTS.items():
+        if is_given(args, name):
+            refuse_given(args, others, f"{{}} has no meaning with {option_of(name)}")
+    if args.data is None and is_piped():
         args.data = "-"
     if args.data is None:
-        refuse_text_options(args, "has no meaning without DATA")
-    if args.out == "-":  # the report goes to standard error; `main` restores sys.stdout
-        args.stdout, sys.stdout = sys.stdout, sys.stderr
+        refuse_given(args, READING, "{} has no meaning without TABLE")
+    check_files(args)
     return args
 
 
-def refuse_text_options(args, why):
-    """Raise a UserError if an option says how text is to be read; ``why`` is why it must not."""
-    option = text_option(args)
-    if option is not None:
-        raise UserError(f"{option} {why}")
+def _add_clusters(parser):
+    """Add the arguments that say what clusters are."""
+    parser.add_argument(
+        "--n-clusters",
+        type=number(int, 1),
+        metavar="K",
+        help="the exact number of clusters, at most that of the distinct rows",
+    )
+    parser.add_argument(
+        "--lam",
+        type=number(float, 0),
+        metavar="L",
+        help="the penalty for each cluster, in squared data units: a point farther than sqrt(L) "
+        "from every center opens a cluster, so a smaller L gives more clusters",
+    )
+    parser.add_argument(
+        "--scale",
+        action="store_true",
+        help="standardize the columns, each to mean 0 and standard deviation 1, so that all count "
+        "alike; lam is then in these units",
+    )
+    parser.add_argument(
+        "--shapes",
+        action="store_true",
+        help="clusters of any shape, also long, bent or hollow ones, in place of compact ones: "
+        "each is a union of pieces with no gap between them. There is no penalty; the data choose "
+        "K, unless --n-clusters gives it. For tables of numbers",
+    )
+    parser.add_argument(
+        "--kinds",
+        type=kinds_of,
+        metavar="A=KIND,...",
+        help="what columns are, where that is not what is found: normal, ordered, poisson "
+        "(counts), exponential (positive amounts), bernoulli (two values), categorical, or none to "
+        "leave one out. A table with a column of words or with gaps is clustered by the kinds of "
+        "its columns, which are printed; a table of numbers only where --kinds is given",
+    )
+    parser.add_argument(
+        "--seed",
+        type=number(int, 0),
+        metavar="S",
+        help="draw from S the rows that the search for K begins from (default: 0, so that the "
+        "same command gives the same result)",
+    )
 
 
-def refuse_given(args, names, text):
-    """Raise a UserError for the first of the options that is given; its name stands for the {}."""
-    for name in names:
-        if getattr(args, name) not in (None, False):
-            raise UserError(text.format(option_of(name)))
-
-
-def given(**parameters):
-    """Those of the parameters of an estimator that are not None, which is "not given"."""
-    return {name: value for name, value in parameters.items() if value is not None}
-
-
-def _add_input_arguments(parser, stand_in):
-    """Add the arguments that say what to read."""
+def _add_table(parser):
+    """Add the arguments that say what to read, and how."""
     parser.add_argument(
         "data",
         nargs="?",
-        metavar="DATA",
+        metavar="TABLE",
         help="a table with one row per point: text (.csv, .tsv, .txt or .dat, also with .gz "
         "after it; cells separated by commas, semicolons, tabs or spaces), .npy (read through a "
         "memory map), .parquet (needs pandas and pyarrow) or .xlsx (its first worksheet; needs "
-        "openpyxl). In text files a first row without "
-        "any number is the header, also one of words and years; where that is doubtful, a warning "
-        "says what it is taken for. -: standard input, which is also read where DATA is left out "
-        f"and something is piped or redirected into it. Otherwise, without DATA, {stand_in}",
+        "openpyxl). -: standard input, which is also read where TABLE is left out and something "
+        "is piped into it. Otherwise, without TABLE, wines that scikit-learn ships are clustered",
     )
     parser.add_argument(
         "--columns",
@@ -195,58 +169,26 @@ def _add_input_arguments(parser, stand_in):
         "that have no name in the header, as row numbers often have none",
     )
     parser.add_argument(
-        "--id",
+        "--keep",
         metavar="A,B,...",
-        help="columns that name the rows: not clustered, and --out has them and the clusters only",
-    )
-    parser.add_argument(
-        "--drop-missing",
-        action="store_true",
-        help="leave out rows with a missing value in a column that is used (an empty cell, NA, "
-        "nan, ?, - or null; --na names more) rather than refuse the table, or cluster them by "
-        "their other cells. --out keeps them, without a cluster (-1 in .npy)",
-    )
-
-
-def _add_text_arguments(parser):
-    """Add the arguments that say how text is to be read."""
-    header = parser.add_mutually_exclusive_group()
-    header.add_argument(
-        "--header",
-        action="store_true",
-        default=None,
-        help="the first row of text holds the names of the columns, whatever it looks like",
-    )
-    header.add_argument(
-        "--no-header",
-        dest="header",
-        action="store_false",
-        default=None,
-        help="the first row of text is one of the data",
-    )
-    parser.add_argument(
-        "--decimal",
-        choices=[".", ","],
-        default=".",
-        metavar="SIGN",
-        help="the decimal sign in text, . (default) or a comma; with a comma, cells must be "
-        "separated by semicolons, tabs or spaces",
-    )
-    parser.add_argument(
-        "--thousands",
-        choices=[",", ".", "'", " "],
-        metavar="SIGN",
-        help="the sign between thousands in text, a comma, point, apostrophe or space; needed only "
-        "where 1,234 may be read in two ways, which is an error without it",
+        help="columns that are used although they seem to number the rows only (whole numbers "
+        "that ascend from row to row, ids), as do those that --columns names; other such columns "
+        "are left out, and named",
     )
     parser.add_argument(
         "--na",
-        type=words_of,
+        type=lambda text: names_of_option("argument --na", text),
         action="extend",
         metavar="WORD,...",
         help="cells of text that are missing values, beside empty ones, NA, n.a., nan, ?, - and "
         "null: --na '<35' or --na=-999; '<*' are all that begin with <. '' says that a number like "
         "-999, which is an error where nothing else is below 0, is one",
+    )
+    parser.add_argument(
+        "--drop-missing",
+        action="store_true",
+        help="leave out rows with a missing value in a column that is used, rather than cluster "
+        "them by their other cells. --out keeps them, without a cluster (-1 in .npy)",
     )
     parser.add_argument(
         "--skip-rows",
@@ -258,6 +200,14 @@ def _add_text_arguments(parser):
         "by themselves, and a warning says so; none keeps them",
     )
     parser.add_argument(
+        "--decimal",
+        choices=[".", ","],
+        default=".",
+        metavar="SIGN",
+        help="the decimal sign in text, . (default) or a comma; with a comma, cells must be "
+        "separated by semicolons, tabs or spaces",
+    )
+    parser.add_argument(
         "--encoding",
         metavar="NAME",
         help="the encoding of text, such as cp1252 (western European Windows) or utf-16; default: "
@@ -265,37 +215,98 @@ def _add_text_arguments(parser):
     )
 
 
-def _add_output_arguments(parser, out, seed, lines):
-    """Add the arguments for results, threads and random numbers, and about the program."""
+def _add_results(parser):
+    """Add the arguments for results, and about the program."""
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help=f"{out}, as .csv, .tsv, .parquet or, without the table, .npy; -: as .csv on standard "
-        "output, and the report goes to standard error",
+        help="write the table with the cluster of each row, 0 to K - 1, and how probable it is, "
+        "as .csv, .tsv, .parquet or, without the table, .npy; -: as .csv on standard output, and "
+        "the report goes to standard error",
     )
     parser.add_argument(
-        "--plot",
-        metavar="FILE",
+        "--plot", metavar="FILE", help="draw the clusters as a .png, .pdf or .svg picture"
+    )
+    parser.add_argument(
+        "--profiles",
+        type=number(int, 1),
         nargs="?",
-        const=True,
-        help="draw the result as a .png, .pdf or .svg picture. Without FILE the picture goes "
-        "beside DATA, table-clusters.png beside table.csv, or into the current folder if there is "
-        "no file of DATA; it then replaces only what smallvar has drawn",
+        const=TELLING,
+        metavar="COLUMNS",
+        help="say what sets each cluster apart in so many columns, at most (default: 3): its mean "
+        "and spread in those that save most of the squared distances, and what share they save; "
+        "--plot then draws this in place of the rows",
     )
     parser.add_argument(
-        "--threads", type=number(int, 1), metavar="N", help="threads to use (default: all cores)"
+        "--verbose",
+        action="store_true",
+        help="print a line for every sweep, and for every stage of the search for K",
     )
-    parser.add_argument("--seed", type=number(int, 0), metavar="S", help=seed)
-    parser.add_argument("--verbose", action="store_true", help=f"print a line for every {lines}")
-    parser.add_argument(
-        "--version",
-        action="version",
-        version=f"smallvar {__version__}",
-        help="print the version and exit",
-    )
-    parser.add_argument(
-        "--show-config", action=ShowConfig, nargs=0, help="print how smallvar was built and exit"
-    )
+    parser.add_argument("--version", action="version", version=f"smallvar {__version__}")
+
+
+# Converters of arguments
+
+
+def number(kind, least):
+    """Return the converter of an argument to an int or float >= ``least``."""
+
+    def convert(text):
+        try:  # Python also reads 1_1 and digits that are not ASCII
+            value = kind(text) if text.isascii() and "_" not in text else float("nan")
+        except ValueError:
+            value = float("nan")
+        if not least <= value <= sys.maxsize and not (kind is float and value == float("inf")):
+            noun = "an integer" if kind is int else "a number"
+            bound = f"<= {sys.maxsize}" if value > least else f">= {least}"
+            raise argparse.ArgumentTypeError(f"must be {noun} {bound}, got {text!r}")
+        return value
+
+    return convert
+
+
+def kinds_of(text):
+    """Convert the argument of ``--kinds``: names and kinds, None for what is left out."""
+    kinds = {}
+    for assignment in names_of_option("argument --kinds", text):
+        name, equals, kind = (part.strip() for part in assignment.rpartition("="))
+        if not equals or not name or not kind:
+            raise UserError(f"argument --kinds: must be NAME=KIND,..., got {text!r}")
+        if name in kinds:
+            raise UserError(f"argument --kinds: names {name!r} twice")
+        kinds[name] = None if kind == "none" else kind
+    return kinds
+
+
+def lines_of(text):
+    """Convert the argument of ``--skip-rows`` to numbers of lines; [] for none."""
+    lines = []
+    for part in text.split(",") if text.strip() not in ("", "none") else ():
+        first, dash, last = map(str.strip, part.partition("-"))
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last)):
+            raise argparse.ArgumentTypeError(f"must be lines like 3 or 1,7-9, got {text!r}")
+        if int(last) - int(first) > LONGEST_RANGE:
+            raise argparse.ArgumentTypeError(
+                f"{part.strip()} are more than {LONGEST_RANGE:,} lines"
+            )
+        lines += range(int(first), int(last) + 1)
+    return lines
+
+
+# Checks
+
+
+def is_given(args, name):
+    """Whether an option is given."""
+    return getattr(args, name) not in (None, False, ".")
+
+
+def refuse_given(args, names, text):
+    """Raise a UserError for the first of the options that is given; its name stands for the {}."""
+    for name in names:
+        if is_given(args, name):
+            raise UserError(text.format(option_of(name)))
 
 
 def is_piped():
@@ -317,153 +328,35 @@ def is_piped():
     if not arrived:
         complain(
             f"warning: nothing came through standard input for {PIPE_PATIENCE:g} s, so it is not "
-            "read; give - as DATA to wait for it"
+            "read; give - as TABLE to wait for it"
         )
         return False
     return bool(sys.stdin.buffer.peek(1))  # peek consumes nothing; b"" at the end
 
 
-def number(kind, least, strict=False):
-    """Return the converter of an argument to an int or float >= ``least`` (> if ``strict``)."""
-
-    def convert(text):
-        try:
-            value = kind(text) if is_number(text) else float("nan")
-        except ValueError:
-            value = float("nan")
-        if not value >= least or (strict and value == least):
-            noun = "an integer" if kind is int else "a number"
-            bound = f"{'>' if strict else '>='} {least}"
-            raise argparse.ArgumentTypeError(f"must be {noun} {bound}, got {text!r}")
-        if kind is int and value > sys.maxsize:
-            raise argparse.ArgumentTypeError(f"must be <= {sys.maxsize}, got {text!r}")
-        return value
-
-    return convert
-
-
-def words_of(text):
-    """Convert the argument of ``--na``."""
-    return names_of_option("argument --na", text)
-
-
-def lines_of(text):
-    """Convert the argument of ``--skip-rows`` to numbers of lines; [] for none."""
-    lines = []
-    for part in text.split(",") if text.strip() not in ("", "none") else ():
-        first, dash, last = map(str.strip, part.partition("-"))
-        last = last if dash else first
-        if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last)):
-            raise argparse.ArgumentTypeError(f"must be lines like 3 or 1,7-9, got {text!r}")
-        if int(last) - int(first) > LONGEST_RANGE:
-            raise argparse.ArgumentTypeError(
-                f"{part.strip()} are more than {LONGEST_RANGE:,} lines"
-            )
-        lines += range(int(first), int(last) + 1)
-    return lines
-
-
-def length_or_data(text):
-    """Convert the argument of ``--path``: K as an int, or the DATA that follow if K is left out."""
-    return number(int, 1)(text) if is_number(text) else text
-
-
-def penalty_of(args):
-    """The penalty of ``--lam``, or the rule that derives it."""
-    if args.lam is not None:
-        return args.lam
-    return "auto" if args.guess is None else "farthest-first"
-
-
-def path_and_data(args, length):
-    """Set ``args.path`` and ``args.data`` if DATA follow ``--path`` in place of K.
-
-    ``length`` is the value of ``path`` if K is left out.
-    """
-    if isinstance(args.path, str):
-        if args.data is not None:
-            raise UserError(f"argument --path: must be an integer >= 1, got {args.path!r}")
-        args.data, args.path = args.path, length
-
-
-def plot_and_data(args):
-    """Set ``args.plot`` and ``args.data`` if DATA follow ``--plot`` in place of FILE."""
-    plot = args.plot
-    has_data = args.data is not None or isinstance(getattr(args, "path", None), str)
-    if not has_data and isinstance(plot, str) and plot.lower().endswith(DATA_FORMATS):
-        args.data, args.plot = plot, True
-
-
-def picture_beside(data, noun):
-    """Name the .png file of ``--plot`` without FILE, after the file of the data if there is one.
-
-    ``noun`` says what the picture shows, and is the last part of the name.
-    """
-    stem = "smallvar" if data in (None, "-") else os.path.splitext(data)[0]
-    if data is not None and suffix_of(data) == ".gz":
-        stem = os.path.splitext(stem)[0]
-    path = f"{stem}-{noun}.png"
-    if os.path.lexists(path) and not is_our_picture(path):
-        raise UserError(
-            f"--plot: {path} is there, and no picture of smallvar; name another file: --plot FILE"
-        )
-    return path
-
-
-def is_our_picture(path):
-    """Tell whether a file is a .png picture that smallvar has drawn."""
-    try:
-        with open(path, "rb") as file:
-            start = file.read(1024)
-    except OSError:
-        return False
-    return start.startswith(PNG) and OURS in start
-
-
-def check_encoding(args):
-    """Raise a UserError if the encoding of ``--encoding`` is not known."""
-    try:
-        "".encode(args.encoding)
-    except (LookupError, ValueError) as error:
-        raise UserError(f"--encoding {args.encoding}: this encoding is not known") from error
-
-
-def check_targets(args, noun):
-    """Raise a UserError if an output file could not be written, or a picture not drawn.
-
-    Where the user gave no name, ``args.plot`` becomes one that ends in ``noun``.
-    """
-    if args.plot is True:
-        args.plot = picture_beside(args.data, "path" if getattr(args, "path", None) else noun)
-    targets = {f"--{name}": getattr(args, name, None) for name in TARGETS}
-    targets = {option: path for option, path in targets.items() if path is not None}
-    if args.out == "-":
-        del targets["--out"]
-    elif args.out is not None:
-        check_format(args.out)
-    for option, path in targets.items():
-        check_target(option, path, args.data)
-    if args.plot is not None and not args.plot.lower().endswith(PICTURE_FORMATS):
-        raise UserError(f"--plot {args.plot}: the name must end in {one_of(PICTURE_FORMATS)}")
-    for (option, path), (other_option, other_path) in combinations(targets.items(), 2):
-        if os.path.realpath(path) == os.path.realpath(other_path):
-            raise UserError(f"{option} and {other_option} both name {path}")
-    if args.plot is not None:
-        import_matplotlib()
-
-
-def check_format(path):
-    """Raise a UserError if labels cannot be written in the format of the file name."""
-    if suffix_of(path) not in OUT_FORMATS:
-        raise UserError(f"--out {path}: the name must end in {one_of(OUT_FORMATS)}, or be -")
-    if suffix_of(path) == ".parquet":
-        try:
-            import pandas  # noqa: F401
-            import pyarrow  # noqa: F401
-        except ImportError as error:
+def check_files(args):
+    """Raise a UserError if an output file could not be written, or a picture not drawn."""
+    if args.out not in (None, "-"):
+        check_ending("--out", args.out, OUT_FORMATS, ", or be -")
+        check_target("--out", args.out, args.data)
+        if suffix_of(args.out) == ".parquet" and not is_installed("pandas", "pyarrow"):
             raise UserError(
-                f"--out {path} needs pandas and pyarrow: pip install 'smallvar[parquet]'"
-            ) from error
+                f"--out {args.out} needs pandas and pyarrow: pip install 'smallvar[parquet]'"
+            )
+    if args.plot is not None:
+        check_ending("--plot", args.plot, PICTURE_FORMATS)
+        check_target("--plot", args.plot, args.data)
+        if not is_installed("matplotlib"):
+            raise UserError("--plot needs matplotlib: pip install matplotlib")
+
+
+def check_ending(option, path, formats, more=""):
+    """Raise a UserError unless the name of a file ends in one of these formats."""
+    if suffix_of(path) not in formats:
+        *others, last = formats
+        raise UserError(
+            f"{option} {path}: the name must end in {', '.join(others)} or {last}{more}"
+        )
 
 
 def check_target(option, path, data):

@@ -1,40 +1,33 @@
 """The command line: ``smallvar`` and ``python -m smallvar``.
 
-Each command is a function of its arguments, registered in ``COMMANDS``. A command line that begins
-with none of their names is for the first command. Mistakes of the user are raised as `UserError`
-and end in one line and exit code 2.
+Options are parsed before anything is imported that takes long, so that ``--help`` does not wait.
+Mistakes of the user are raised as `UserError` and end in one line and exit code 2.
 """
 
 import os
+import signal
 import sys
-from contextlib import redirect_stdout, suppress
+import threading
+from contextlib import contextmanager, redirect_stdout
 
-from smallvar._cli.arguments import COMMANDS, nearest
-from smallvar._cli.cluster import cluster
+from smallvar._cli.arguments import parse
 from smallvar._cli.errors import UserError
-from smallvar._cli.features import features
-from smallvar._cli.output import complain, warnings_told
-from smallvar._cli.table import KEPT_FILES
-from smallvar._cli.track import track
+from smallvar._cli.output import complain
 
-COMMANDS.update(cluster=cluster, features=features, track=track)
+
+class Terminated(BaseException):
+    """A signal that asks the process to end; it unwinds, so that drafts of files are deleted."""
 
 
 def main(argv=None):
-    """Run a command.
+    """Run the command.
 
     Returns the exit code: 0; 1 if the output cannot be written; 2 for a mistake of the user; 130
-    after Ctrl-C; 141 if the reader of the output has closed it.
+    after Ctrl-C; 141 if the reader of the output has closed it; 143 after SIGTERM.
     """
-    argv = sys.argv[1:] if argv is None else argv
     try:
-        if not argv or argv[0] not in COMMANDS:
-            refuse_misspelled(argv)
-            argv = [next(iter(COMMANDS)), *argv]
-        # --help and --version raise SystemExit. With --out - the parser replaces sys.stdout, which
-        # redirect_stdout restores at the end.
-        with suppress(SystemExit), KEPT_FILES, warnings_told(), redirect_stdout(sys.stdout):
-            COMMANDS[argv[0]](argv[1:])
+        with signals_as_exceptions():
+            run(sys.argv[1:] if argv is None else argv)
         if sys.stdout is not None:
             sys.stdout.flush()
     except UserError as error:
@@ -43,6 +36,8 @@ def main(argv=None):
     except KeyboardInterrupt:
         complain("interrupted")
         return 130
+    except Terminated as error:
+        return 128 + error.args[0]
     except BrokenPipeError:
         discard_output()
         return 141
@@ -56,12 +51,40 @@ def main(argv=None):
     return 0
 
 
-def refuse_misspelled(argv):
-    """Raise a UserError if the first argument is no file, but nearly the name of a command."""
-    for name in argv[:1]:
-        near = nearest(name.lower(), COMMANDS)
-        if near and os.path.basename(name) == name and not os.path.lexists(name):
-            raise UserError(f"{name} is neither a command nor a file; did you mean {near}?")
+def run(argv):
+    """Parse the options, and cluster; with ``--out -`` the report goes to standard error."""
+    try:
+        args = parse(argv)
+    except SystemExit:  # of --help and --version
+        return
+    from smallvar._cli.cluster import cluster
+    from smallvar._cli.output import warnings_told
+    from smallvar._cli.table import KEPT_FILES
+
+    args.stdout = sys.stdout
+    report = sys.stderr if args.out == "-" else sys.stdout
+    with KEPT_FILES, warnings_told(), redirect_stdout(report):
+        cluster(args)
+
+
+@contextmanager
+def signals_as_exceptions():
+    """Context in which SIGTERM and SIGHUP raise `Terminated`, unless somebody handles them."""
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    ours = [number for name in names if signal.getsignal(number := getattr(signal, name)) == 0]
+    if threading.current_thread() is not threading.main_thread():
+        ours = []  # where handlers cannot be set
+
+    def end(number, frame):
+        raise Terminated(number)
+
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def discard_output():

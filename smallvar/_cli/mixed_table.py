@@ -46,6 +46,8 @@ class MixedTable:
     notes: tuple[str, ...] = ()
     origin: Any = None
     kept: None = None  # no row is dropped
+    is_mixed = True
+    truth = None
 
 
 def read_mixed(source, wanted, error=None, kinds=None):

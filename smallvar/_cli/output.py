@@ -1,43 +1,90 @@
-"""Output of the commands: timed fits, files that are replaced whole, reports and warnings."""
+"""What the command prints and writes: lines, and files that are replaced whole.
+
+For ``--out`` text is read again line by line and kept as it is; nothing of it is held.
+"""
 
 import csv
+import importlib.util
 import io
 import os
-import re
 import shutil
 import sys
-import textwrap
+import tempfile
 import warnings
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
-from time import perf_counter
 
 import numpy as np
 
-from smallvar import ScaleWarning, __version__, progress_callback
 from smallvar._cli.errors import UserError
 from smallvar._cli.progress import ProgressLine
-from smallvar._cli.table import suffix_of
-from smallvar._cli.words import in_one_line, option_of, visible
+from smallvar._cli.words import in_one_line, option_of, unlike_names, visible
+from smallvar._version import __version__
+
+DIGITS = 4  # of a probability
+ROWS_WRITTEN = 65_536  # at a time
+# of which probabilities are computed: about 10 seconds at most
+MOST_CLUSTERS, MOST_PAIRS = 1000, 1 << 27
 
 
-def timed(work, *args, follow=None, **options):
-    """Call a function that fits; return its result and the seconds. Errors become UserErrors.
+def say(text):
+    """Print text; what the terminal cannot show, and what it would obey, is escaped."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(visible(text, "\n").encode(encoding, "backslashreplace").decode(encoding))
 
-    ``follow`` is called after every step of the fit with the ProgressLine and the event.
+
+def complain(*words):
+    """Print one line on standard error; a line of progress is cleared first."""
+    line = visible(in_one_line(" ".join(map(str, ("smallvar:", *words)))))
+    # where standard error cannot be written either, the exit code has to say it
+    with (
+        suppress(OSError),
+        nullcontext() if ProgressLine.current is None else ProgressLine.current.cleared(),
+    ):
+        print(line, file=sys.stderr)
+
+
+@contextmanager
+def warnings_told(titles=()):
+    """Context that tells each warning in a line; ``titles`` are those of the columns of a fit.
+
+    Two warnings of the estimators are part of the report instead: that the number is not clear, and
+    that few columns make up nearly all of the distances.
     """
-    begin = perf_counter()
-    try:
-        with (
-            ProgressLine("fitting") as progress,
-            progress_callback(partial(follow, progress)) if follow else nullcontext(),
-        ):
-            result = work(*args, **options)
-    except (ValueError, OverflowError) as error:
-        raise UserError(str(error)) from error
-    except MemoryError as error:
-        raise UserError("not enough memory to fit") from error
-    return result, perf_counter() - begin
+    from smallvar import ScaleWarning, UnclearNumberWarning
+
+    with warnings.catch_warnings():
+        for category in (ScaleWarning, UnclearNumberWarning):
+            warnings.simplefilter("ignore", category)
+        warnings.showwarning = lambda warning, *_: complain("warning:", in_options(warning, titles))
+        yield
+
+
+def in_options(warning, titles):
+    """Text of a warning, with options in place of parameters, and titles of columns."""
+
+    def option(what, value):
+        if what == "columns":
+            return ", ".join(titles[j] for j in value[:5]) + (", ..." if len(value) > 5 else "")
+        names = {"path_.labels": "n_clusters", "smallvar.ShapeMeans": "shapes"}
+        name = option_of(names.get(what, what))
+        return name if value is None else f"{name} {value}"
+
+    # only some warnings of smallvar name parameters
+    fields = {name: option(*field) for name, field in getattr(warning, "fields", {}).items()}
+    return warning.template.format(**fields) if fields else str(warning)
+
+
+# Files
+
+
+def suffix_of(path):
+    """The suffix of a path in lower case, with its dot."""
+    return os.path.splitext(path)[1].lower()
+
+
+def is_installed(*packages):
+    """Whether all of these packages are installed."""
+    return all(importlib.util.find_spec(package) is not None for package in packages)
 
 
 @contextmanager
@@ -60,31 +107,6 @@ def replacing(path):
 
 
 @contextmanager
-def labels_by_batches(args, n):
-    """Context of a function that writes the next of n labels (int32) to the file of ``--out``."""
-    if args.out is None:
-        yield lambda labels: None
-        return
-    suffix = suffix_of(args.out)
-    with standard_output(args) if args.out == "-" else replacing(args.out) as file:
-        if suffix == ".npy":
-            shape = {"descr": "<i4", "fortran_order": False, "shape": (n,)}
-            # the header first: the number of labels is known, the labels follow
-            np.lib.format.write_array_header_1_0(file, shape)
-            yield lambda labels: file.write(labels.astype("<i4").tobytes())
-        elif suffix == ".parquet":
-            import pyarrow
-            from pyarrow import parquet
-
-            schema = pyarrow.schema([("cluster", pyarrow.int32())])
-            with parquet.ParquetWriter(file, schema) as writer:
-                yield lambda labels: writer.write(pyarrow.table([labels], schema=schema))
-        else:
-            file.write(b"cluster\n")
-            yield lambda labels: write_lines(file, labels)
-
-
-@contextmanager
 def standard_output(args):
     """Context of standard output for bytes."""
     if args.stdout is None:
@@ -93,109 +115,133 @@ def standard_output(args):
     args.stdout.buffer.flush()
 
 
-def write_lines(file, labels):
-    """Write one label per line."""
-    for start in range(0, len(labels), 100_000):
-        cells = map(str, labels[start : start + 100_000].tolist())
-        file.write(("\n".join(cells) + "\n").encode())
-
-
-def write_rows(file, titles, rows):
-    """Write rows as a csv file; numbers read back exactly."""
-    text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(titles)
-    writer.writerows(rows)
-    text.detach()  # flushes, and leaves the file open
-
-
 def save(path, figure):
-    """Write a figure in the format given by the ending of the path; a .png says who drew it."""
+    """Write a figure in the format given by the ending of the path."""
     kind = suffix_of(path)[1:]
     metadata = {"Software": f"smallvar {__version__}"} if kind == "png" else None
     with replacing(path) as file:
         figure.savefig(file, format=kind, metadata=metadata)
 
 
-def in_short(counts, noun):
-    """Text: the first twelve counts as given, and the number and range of the others.
+# The file of --out
 
-    ``noun`` names what is counted. Counts need not be sorted.
+
+def write_clusters(args, table, model):
+    """Write the cluster of each row and how probable it is to the file of ``--out``.
+
+    A .npy file has the labels only, -1 for rows left out. Other files have the columns of the
+    input, if it is text or .parquet, and behind them those of the results.
     """
-    if len(counts) <= 13:
-        return ", ".join(map(str, counts))
-    first, rest = ", ".join(map(str, counts[:12])), counts[12:]
-    return f"{first} and {len(rest):,} more of {max(rest)} to {min(rest)} {noun}"
+    suffix, origin = suffix_of(args.out), table.origin
+    kind = None if origin is None else origin.kind
+    results = {"cluster": of_all_rows(table, model.labels_, -1)}
+    k, n = model.n_clusters_, len(model.labels_)
+    if suffix != ".npy" and k <= MOST_CLUSTERS and k * n <= MOST_PAIRS:
+        results["probability"] = of_all_rows(table, model.probabilities_.round(DIGITS), np.nan)
+    elif suffix != ".npy":  # it would take longer than the fit
+        complain(f"--out has no column probability: there are too many clusters, {k:,}")
+    with standard_output(args) if args.out == "-" else replacing(args.out) as file:
+        if suffix == ".npy":
+            np.save(file, results["cluster"])
+        elif suffix == ".parquet" or kind == ".parquet":
+            write_frame(file, origin, results, suffix)
+        elif kind == "text":
+            delimiter = origin.delimiter if origin.delimiter in ",;" else ","
+            write_text(file, origin, results, "\t" if suffix == ".tsv" else delimiter)
+        else:
+            with text_writer(file, "\t" if suffix == ".tsv" else ",") as (_, writer):
+                writer.writerow(results)
+                writer.writerows(cells_of(results, "."))
 
 
-def sizes_in_words(sizes, noun):
-    """Text: the sizes of the clusters 0, 1, ..., in the order of their labels."""
-    labels = f" (labels 0 to {len(sizes) - 1})" if len(sizes) > 1 else ""
-    return f"{in_short(sizes, noun)}{labels}"
+def of_all_rows(table, values, empty):
+    """The values of all rows of the input, ``empty`` for those that were left out."""
+    if table.kept is None:
+        return values
+    of_all = np.full(len(table.kept), empty, dtype=values.dtype)
+    of_all[table.kept] = values
+    return of_all
 
 
-def out_in_words(args):
-    """Text: the file of ``--out``, or standard output."""
-    return "standard output" if args.out == "-" else args.out
-
-
-def say(text):
-    """Print text; what the terminal cannot show, and what it would obey, is escaped.
-
-    Long lines go on below on a terminal; in a file, and for other programs, they stay whole.
-    """
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    text = visible(text, "\n").encode(encoding, "backslashreplace").decode(encoding)
-    if sys.stdout is not None and sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-        text = "\n".join(in_width(line, width) for line in text.split("\n"))
-    print(text)
-
-
-def in_width(line, width):
-    """A line in lines of this width; later ones begin where its last field does.
-
-    Fields are separated by two spaces and more. Lines of tables, whose last field begins in the
-    second half, stay whole.
-    """
-    starts = [0, *(gap.end() for gap in re.finditer(" {2,}", line))]
-    if len(line) <= width or 2 * starts[-1] > width:
-        return line
-    options = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(line, width, subsequent_indent=" " * starts[-1], **options)
-
-
-def complain(*words):
-    """Print one line on standard error; a line of progress is cleared first."""
-    line = visible(in_one_line(" ".join(map(str, ("smallvar:", *words)))))
-    # where standard error cannot be written either, the exit code has to say it
-    with (
-        suppress(OSError),
-        nullcontext() if ProgressLine.current is None else ProgressLine.current.cleared(),
-    ):
-        print(line, file=sys.stderr)
+def cells_of(results, decimal):
+    """Yield the cells of each row as text, empty for rows that were left out."""
+    n = len(results["cluster"])
+    for start in range(0, n, ROWS_WRITTEN):
+        rows = slice(start, start + ROWS_WRITTEN)
+        columns = [["" if i < 0 else str(i) for i in results["cluster"][rows].tolist()]]
+        if "probability" in results:
+            p = results["probability"][rows].tolist()
+            texts = ("" if value != value else f"{value:.{DIGITS}f}" for value in p)
+            columns.append([text.replace(".", decimal) for text in texts])
+        yield from zip(*columns, strict=True)
 
 
 @contextmanager
-def warnings_told(titles=()):
-    """Context that tells each warning in a line; ``titles`` are those of the columns of a fit."""
-    with warnings.catch_warnings():
-        # tables are checked as they are read, see data.py
-        warnings.simplefilter("ignore", ScaleWarning)
-        warnings.showwarning = lambda warning, *_: complain("warning:", in_options(warning, titles))
-        yield
+def text_writer(file, delimiter, encoding="utf-8"):
+    """Context of a text file on a binary one, which stays open, and its csv writer."""
+    out = io.TextIOWrapper(file, encoding=encoding, errors="backslashreplace", newline="")
+    yield out, csv.writer(out, delimiter=delimiter, lineterminator="\n")
+    out.detach()  # flushes
 
 
-def in_options(warning, titles):
-    """Text of a warning, with options in place of parameters, and titles of columns."""
+def write_text(file, origin, results, delimiter, every_row=True):
+    """Write the rows of a text file with the results behind their cells.
 
-    def option(what, value):
-        if what == "columns":
-            return ", ".join(titles[j] for j in value[:5]) + (", ..." if len(value) > 5 else "")
-        names = {"path_.labels": "n_clusters", "smallvar.ShapeMeans": "shapes"}
-        name = option_of(names.get(what, what))
-        return name if value is None else f"{name} {value}"
+    Where the sign between cells stays, the text of a row stays as it is. ``every_row`` says that
+    units, totals and notes are written, too.
+    """
+    width, as_it_is = len(origin.titles), delimiter == origin.delimiter
+    added = unlike_names([*origin.titles, *results])[0][width:]
+    more_of = cells_of(results, "." if delimiter == "," else origin.decimal) if results else None
+    changed = UserError(f"{origin.name} has changed since it was read")
+    with text_writer(file, delimiter, origin.encoding) as (out, writer):
+        is_header = origin.has_header
+        if not is_header:
+            writer.writerow([*origin.titles, *added])
+        for text, cells, is_row in origin.lines():
+            more = added if is_header else [""] * len(added)
+            if is_row and results:
+                more = next(more_of, None)
+                if more is None:
+                    raise changed
+            if not (is_row or is_header or every_row):
+                continue
+            if is_header and len(cells) < width:  # the title of the first column is not there
+                text, cells = None, origin.titles
+            is_header = False
+            # a quote that is never closed would take in what is added
+            if text is not None and as_it_is and len(cells) <= width and text.count('"') % 2 == 0:
+                out.write(delimiter.join([text, *[""] * (width - len(cells)), *more]) + "\n")
+                continue
+            cells = [*cells[: width - 1], " ".join(cells[width - 1 :])]
+            writer.writerow([*cells, *[""] * (width - len(cells)), *more])
+    if results and next(more_of, None) is not None:
+        raise changed
 
-    # only some warnings of smallvar name parameters
-    fields = {name: option(*field) for name, field in getattr(warning, "fields", {}).items()}
-    return warning.template.format(**fields) if fields else str(warning)
+
+def write_frame(file, origin, results, suffix):
+    """Write the columns of a table, in the types that pandas reads, and the results."""
+    import pandas as pd
+
+    n, labels = len(results["cluster"]), results["cluster"]
+    if origin is None or origin.kind == ".npy":
+        frame = pd.DataFrame(index=range(n))
+    elif origin.kind == ".parquet":
+        frame = origin.frame()
+    else:
+        with tempfile.TemporaryFile() as text:
+            write_text(text, origin, {}, ",", every_row=False)
+            text.seek(0)
+            frame = pd.read_csv(text, encoding=origin.encoding, low_memory=False)
+    if len(frame) != n:
+        raise UserError(f"{origin.name} has changed since it was read")
+    if (labels < 0).any():  # masked integers: rows left out are null, and the others stay integers
+        results = results | {"cluster": pd.arrays.IntegerArray(labels.copy(), labels < 0)}
+    names = [str(name) for name in frame.columns]
+    added = unlike_names([*names, *results])[0][len(names) :]
+    columns = dict(zip(added, results.values(), strict=True))
+    frame = pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
+    if suffix == ".parquet":
+        file.write(frame.to_parquet())
+    else:
+        frame.to_csv(file, sep="\t" if suffix == ".tsv" else ",", index=False)

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from time import perf_counter
 
+from smallvar._cli.words import counted
+
 LINE_PATIENCE, LINE_TICK = 2.0, 0.5  # seconds before the line appears, and between updates
 
 
@@ -88,3 +90,14 @@ def span(seconds):
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60} s"
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def follow(progress, event):
+    """Note the latest step of a fit on a ProgressLine, and the share done where it is known."""
+    progress.done = event.done
+    words = event.message
+    if event.stage in ("coarse path", "path"):
+        words = f"{counted(event.n_clusters, 'cluster')} by {counted(event.n_samples, 'row')}"
+    if event.stage == "coarse path":
+        words = f"about {words}, looking closer"
+    progress.note = words

@@ -55,6 +55,7 @@ from smallvar._cli.missing import (
     may_have_codes,
     refuse_codes,
 )
+from smallvar._cli.output import suffix_of
 from smallvar._cli.progress import ProgressLine
 from smallvar._cli.text import completed, find_header, text_records
 from smallvar._cli.words import counted, option_of, option_of_names, unlike_names
@@ -130,6 +131,13 @@ class Table:
     notes: tuple[str, ...] = ()
     origin: tuple[Source, Wanted] | None = None
 
+    is_mixed = False
+
+    @property
+    def n_rows(self):
+        """The number of rows of X."""
+        return len(self.X)
+
     @property
     def dropped(self):
         """Count the rows that were dropped."""
@@ -154,11 +162,12 @@ def read_table(path, wanted, otherwise=None, always=False):
         words = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read {in_words(path)}: {words}") from error
     except MemoryError as error:
-        hint = "; --batch-size reads it by batches" if suffix_of(path) in BY_BATCHES else ""
-        raise UserError(f"cannot read {in_words(path)}: not enough memory{hint}") from error
+        raise UserError(f"cannot read {in_words(path)}: not enough memory") from error
     # A name is bytes on some systems; what is not text in it becomes an escape.
     name = os.path.basename(in_words(path)).encode(errors="backslashreplace").decode()
-    return replace(table, name=name, origin=(source, wanted))
+    from smallvar._cli.origin import Origin
+
+    return replace(table, name=name, origin=Origin(source, wanted))
 
 
 def read_source(source, wanted, read, otherwise, always):
@@ -649,20 +658,8 @@ def find_gaps(source, wanted, X, titles, place):
     return kept
 
 
-def square_of(X):
-    """Sum the squares of a table, whatever its type, a block at a time."""
-    step = max(1, 2**20 // X.shape[1])
-    blocks = (np.asarray(X[i : i + step], dtype=np.float64) for i in range(0, len(X), step))
-    return float(sum(np.square(block).sum() for block in blocks))
-
-
 # ---------------------------------------------------------------------------------------
 # Words
-
-
-def suffix_of(path):
-    """Take the suffix of a path in lower case, with its dot."""
-    return os.path.splitext(path)[1].lower()
 
 
 def one_of(options):
@@ -674,20 +671,3 @@ def one_of(options):
 def without_option(option):
     """Say that a table of words or with gaps is taken without an option."""
     return f"without {option}, words and gaps are taken, too, each column by its kind (--kinds)"
-
-
-def explained(error, energy):
-    """Say which share of the square of the data is explained."""
-    return f"{max(0.0, 1 - error / energy) if energy else 1:.1%}"
-
-
-def clock_title(table):
-    """Say what the column of the times is called."""
-    return f"column {table.clock}" if table.clock.isdigit() else table.clock
-
-
-def moment(time):
-    """Write a time, a number or a date, so that it reads back exactly."""
-    if time.dtype.kind == "f" and time.is_integer() and abs(time) < 2**63:
-        return str(int(time))
-    return str(time)
