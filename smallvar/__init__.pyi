@@ -27,7 +27,6 @@ from smallvar._mixed.mixed_dpmeans import MixedDPMeans as MixedDPMeans
 from smallvar._mixed.mixed_path import MixedPath as MixedPath
 from smallvar._plot.clusters import ClusterDisplay as ClusterDisplay
 from smallvar._plot.features import FeatureDisplay as FeatureDisplay
-from smallvar._plot.paths import DendrogramDisplay as DendrogramDisplay
 from smallvar._plot.paths import PathDisplay as PathDisplay
 from smallvar._plot.profiles import ProfileDisplay as ProfileDisplay
 from smallvar._plot.tracks import TrackDisplay as TrackDisplay

@@ -15,6 +15,7 @@ from smallvar import (
     DynamicMeans,
     FeatureDisplay,
     KernelDPMeans,
+    KernelDynamicMeans,
     KFeatures,
     MixedDPMeans,
     PathDisplay,
@@ -115,17 +116,77 @@ def test_axes_are_made_or_used(name, path, moving):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_axes_that_are_none(name, path, moving):
+def test_axes_that_are_none_and_matplotlib_that_is_not_there(name, path, moving, monkeypatch):
+    draw = everything(path, moving)[name]
     with pytest.raises(TypeError, match="ax must be Axes of matplotlib or None, got"):
-        everything(path, moving)[name](ax="here")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_without_matplotlib(name, path, moving, monkeypatch):
+        draw(ax="here")
     for module in [m for m in sys.modules if m.partition(".")[0] == "matplotlib"]:
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r"Display needs matplotlib \(pip install matplotlib\)"):
-        everything(path, moving)[name]()
+        draw()
+
+
+def predicted(**options):
+    return ClusterDisplay.from_predictions(**{"X": X3, "labels": TRUTH} | options)
+
+
+def kernel_of_a_matrix():
+    return KernelDPMeans(lam=5.0, kernel="precomputed").fit(np.eye(4))
+
+
+FEATURES = KFeatures(2, n_init=1, random_state=0).fit(X3)
+LINE = {0: np.array([[0, 1.0], [1, 2.0]])}
+BAD = {
+    "labels must be of shape (90,), one for each row, got (5,)": lambda: predicted(labels=[0] * 5),
+    "labels must be integers, got float64": lambda: predicted(labels=TRUTH / 2),
+    "centers must be of shape (n_clusters, 2), got (3, 1)": lambda: predicted(centers=X3[:3, :1]),
+    "labels must be < 2, the number of centers, got 2": lambda: predicted(centers=X3[:2]),
+    "centers must be finite": lambda: predicted(centers=X3[:3] * np.inf),
+    "feature_names must be 2 names, one a column, got 1": lambda: predicted(feature_names=["a"]),
+    "Expected 2D array": lambda: predicted(X=X3[0]),
+    "NaN": lambda: predicted(X=X3 * np.nan),
+    "this DPMeans has no labels_": lambda: ClusterDisplay.from_estimator(DPMeans(), X3),
+    "this KFeatures has no labels_": lambda: ClusterDisplay.from_estimator(FEATURES, X3),
+    "X must be the 90 rows that the estimator was fitted to": lambda: ClusterDisplay.from_estimator(
+        DPMeans(lam=9.0).fit(X3), X3[:4]
+    ),
+    "got a precomputed kernel: draw it by imshow": lambda: ClusterDisplay.from_estimator(
+        kernel_of_a_matrix(), np.eye(4)
+    ),
+    "got MixedDPMeans: draw its clusters by ProfileDisplay": lambda: ClusterDisplay.from_estimator(
+        MixedDPMeans(n_clusters=2, random_state=0).fit(X3), X3
+    ),
+    "path must be what cluster_path, feature_path or cut_path": lambda: PathDisplay.from_path([1]),
+    "panels must be some of": lambda: PathDisplay.from_path(
+        cut_path(CLIQUES, [-0.5]), panels=["errors"]
+    ),
+    "shape must be of 2 numbers, as many as there are columns, got (2, 2)": lambda: (
+        FeatureDisplay.from_estimator(FEATURES, shape=(2, 2))
+    ),
+    "shape must be height and width, got 2": lambda: FeatureDisplay.from_estimator(
+        FEATURES, shape=2
+    ),
+    "this KFeatures has no features": lambda: FeatureDisplay.from_estimator(KFeatures(2)),
+    "assignments must have 1 columns": lambda: FeatureDisplay(
+        components=np.ones((1, 2)), assignments=np.ones((3, 2))
+    ).plot(),
+    "this DynamicMeans has no tracks_": lambda: TrackDisplay.from_estimator(DynamicMeans()),
+    "KernelDynamicMeans has no centers that could be drawn": lambda: TrackDisplay.from_estimator(
+        KernelDynamicMeans(lam=10.0).fit(X3, times=TRUTH)
+    ),
+    "point_times must be given: one column": lambda: TrackDisplay(
+        tracks=LINE, times=np.arange(2), points=X3[:, :1]
+    ).plot(),
+    "tracks must have at least one cluster, got none": lambda: TrackDisplay(
+        tracks={}, times=np.arange(3)
+    ).plot(),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_input(message):
+    with pytest.raises((ValueError, TypeError, NotFittedError), match=re.escape(message)):
+        BAD[message]()
 
 
 # Clusters
@@ -165,17 +226,6 @@ def test_labels_without_centers_stand_at_a_row_of_theirs():
     display.figure_.canvas.draw()
 
 
-def test_many_columns_are_projected():
-    X = np.column_stack([X3, 0.01 * RNG.normal(size=(90, 3))])
-    display = ClusterDisplay.from_predictions(X, TRUTH, projection="principal", legend=False)
-    assert re.fullmatch(
-        r"first principal component \(\d+% of the variance\)", display.axis_titles[0]
-    )
-    variances = np.linalg.eigvalsh(np.cov(X.T))[::-1]
-    assert np.var(display.points, axis=0, ddof=1) == pytest.approx(variances[:2])
-    assert display.ax_.get_legend() is None
-
-
 def test_discriminant_axes_separate_clusters_that_principal_components_do_not():
     rng = np.random.default_rng(0)
     truth = np.arange(300) % 3
@@ -194,9 +244,6 @@ def test_discriminant_axes_separate_clusters_that_principal_components_do_not():
         assert own.std(axis=0) == pytest.approx(1.0, abs=0.2)
     nearest = ((display.points[:, None] - display.centers) ** 2).sum(axis=2).argmin(axis=1)
     assert (nearest == truth).mean() > 0.99
-    plain = ClusterDisplay.from_predictions(X, truth, centers=centers, projection="principal")
-    nearest = ((plain.points[:, None] - plain.centers) ** 2).sum(axis=2).argmin(axis=1)
-    assert (nearest == truth).mean() < 0.6
 
 
 def test_discriminant_axis_of_two_clusters_and_where_there_is_none():
@@ -210,8 +257,12 @@ def test_discriminant_axis_of_two_clusters_and_where_there_is_none():
     assert max(along[:30].max(), -along[30:].min()) < 0 or min(along[:30]) > max(along[30:])
     assert abs(np.corrcoef(display.points[:, 1], X[:, 3])[0, 1]) > 0.99
     for labels in (np.zeros(60, int), np.full(60, -1), np.arange(60)):
-        titles = ClusterDisplay.from_predictions(X, labels).axis_titles
-        assert titles[0].startswith("first principal component")
+        display = ClusterDisplay.from_predictions(X, labels)
+        assert re.fullmatch(
+            r"first principal component \(\d+% of the variance\)", display.axis_titles[0]
+        )
+        variances = np.linalg.eigvalsh(np.cov(X.T))[::-1]
+        assert np.var(display.points, axis=0, ddof=1) == pytest.approx(variances[:2])
     equal = ClusterDisplay.from_predictions(np.ones((60, 4)), truth)
     assert np.isfinite(equal.points).all()
     # constant and repeated columns, and more columns than rows
@@ -226,65 +277,12 @@ def test_many_points_and_clusters():
     assert len(display.points) == 50_000
     assert display.ax_.get_title().startswith("300 clusters\n200,000 rows, 50,000 of them drawn")
     assert display.sizes.sum() == 200_000 and display.ax_.get_legend() is None
-    assert len(ClusterDisplay.from_predictions(X, labels, max_points=10).points) == 10
 
 
 def test_colors():
     colors = cluster_colors(46)
     assert len(np.unique(colors, axis=0)) == 46 and np.ptp(colors, axis=1).min() > 0.05  # no gray
     assert np.array_equal(cluster_colors(100)[46:92], colors)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"labels": TRUTH[:5]}, "labels must be of shape (90,), one for each row, got (5,)"),
-        ({"labels": TRUTH / 2}, "labels must be integers, got float64"),
-        ({"centers": np.zeros((3, 1))}, "centers must be of shape (n_clusters, 2), got (3, 1)"),
-        ({"centers": np.zeros((2, 2))}, "labels must be < 2, the number of centers, got 2"),
-        ({"feature_names": ["a"]}, "feature_names must be 2 names, one a column, got 1"),
-        ({"centers": np.full((3, 2), np.inf)}, "centers must be finite"),
-        ({"max_points": 0}, "max_points must be >= 1, got 0"),
-        ({"projection": "pca"}, "projection must be one of 'discriminant', 'principal', got 'pca'"),
-        ({"labels": [[0, 1]] * 90}, "labels must be of shape (90,)"),
-        ({"X": X3[0]}, "Expected 2D array"),
-        ({"X": X3[:0], "labels": []}, "minimum of 1 is required"),
-        ({"X": np.full((90, 2), np.nan)}, "NaN"),
-    ],
-)
-def test_bad_clusters(options, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        ClusterDisplay.from_predictions(**{"X": X3, "labels": TRUTH} | options)
-
-
-def test_estimators_that_do_not_fit_the_rows():
-    with pytest.raises(NotFittedError, match="this DPMeans has no labels_"):
-        ClusterDisplay.from_estimator(DPMeans(), X3)
-    with pytest.raises(ValueError, match="X must be the 90 rows that the estimator was fitted to"):
-        ClusterDisplay.from_estimator(DPMeans(random_state=0).fit(X3), X3[:4])
-    with pytest.raises(NotFittedError, match="this KFeatures has no labels_"):
-        ClusterDisplay.from_estimator(KFeatures(2, n_init=1, random_state=0).fit(X3), X3)
-    with pytest.raises(TypeError, match="centers must not be given"):
-        ClusterDisplay.from_estimator(DPMeans(random_state=0).fit(X3), X3, centers=X3[:3])
-    with pytest.raises(TypeError, match="legend must be True or False, got 1"):
-        ClusterDisplay.from_predictions(X3, TRUTH, legend=1)
-    with pytest.raises(TypeError, match="max_points must be an integer"):
-        ClusterDisplay.from_predictions(X3, TRUTH, max_points=1.5)
-    kernel = KernelDPMeans(lam=5.0, kernel="precomputed").fit(np.eye(4))
-    with pytest.raises(ValueError, match="got a precomputed kernel: draw it by imshow"):
-        ClusterDisplay.from_estimator(kernel, np.eye(4))
-
-
-@pytest.mark.parametrize("words", [True, False])
-def test_clusters_of_a_mixed_table_are_drawn_as_profiles(words):
-    pd = pytest.importorskip("pandas")
-    size = np.repeat([1.0, 2.0, 8.0, 9.0], 10) + np.arange(40) / 100
-    X = pd.DataFrame({"size": size, "other": ["a", "b"] * 20 if words else size[::-1]})
-    model = MixedDPMeans(n_clusters=2, random_state=0).fit(X)
-    with pytest.raises(TypeError, match=r"got MixedDPMeans: draw .* by ProfileDisplay\.from_est"):
-        ClusterDisplay.from_estimator(model, X)
-    numbers = X[["size"]]
-    assert ClusterDisplay.from_predictions(numbers, model.labels_).sizes.sum() == 40
 
 
 # Paths
@@ -301,8 +299,7 @@ def test_path_of_clusters(path):
     i = path.best - 1
     assert chosen.tolist() == [[3, path.lam_low[i]], [3, path.lam_high[i]]]
     assert below.get_xlabel() == "K, number of clusters" and not above.get_xlabel()
-    model = DPMeans(random_state=0).fit(X3)
-    assert len(PathDisplay.from_estimator(model, panels=["ranges"]).axes_) == 1
+    assert len(PathDisplay.from_path(path, panels=["ranges"]).axes_) == 1
 
 
 def test_path_of_features_and_cuts():
@@ -334,25 +331,6 @@ def test_paths_with_nothing_to_choose():
             pyplot.close("all")
 
 
-@pytest.mark.parametrize("panels", ["error", [], ["errors"], ["criterion", 3]])
-def test_bad_panels(path, panels):
-    with pytest.raises(ValueError, match="panels must be some of"):
-        PathDisplay.from_path(path, panels=panels)
-
-
-def test_bad_paths(path):
-    with pytest.raises(TypeError, match="path must be what cluster_path, feature_path or cut_path"):
-        PathDisplay.from_path([1, 2])
-    with pytest.raises(ValueError, match="this DPMeans has no path_: it must be fitted"):
-        PathDisplay.from_estimator(DPMeans())
-    ranges = {"lam_low": path.lam_low, "lam_high": path.lam_high}
-    display = PathDisplay(counts=path.counts, error=path.error, **ranges)
-    with pytest.raises(ValueError, match="this path has none"):
-        display.plot(panels=["criterion"])
-    with pytest.raises(ValueError, match="ax must be Axes for each of 3 panels, got 2"):
-        PathDisplay.from_path(path, ax=pyplot.subplots(2)[1])
-
-
 # Features
 
 
@@ -370,24 +348,6 @@ def test_features(shape):
         assert np.array_equal(drawn, component)
     Z = np.asarray(last.images[0].get_array())
     assert np.array_equal(Z, sorted(map(tuple, model.assignments_), reverse=True))
-
-
-def test_bad_features():
-    model = KFeatures(2, n_init=1, random_state=0).fit(X3)
-    for shape, message in (
-        ((2, 2), "shape must be of 2 numbers, as many as there are columns, got (2, 2)"),
-        ((2, 1, 1), "shape must be height and width"),
-        ((0, 2), "shape must be >= 1, got 0"),
-        (2, "shape must be height and width, got 2"),
-    ):
-        with pytest.raises(ValueError, match=re.escape(message)):
-            FeatureDisplay.from_estimator(model, shape=shape)
-    with pytest.raises(ValueError, match="feature_names must be 2 names"):
-        FeatureDisplay.from_estimator(model, feature_names="abc")
-    with pytest.raises(ValueError, match="this KFeatures has no features"):
-        FeatureDisplay.from_estimator(KFeatures(2))
-    with pytest.raises(ValueError, match="assignments must have 1 columns"):
-        FeatureDisplay(components=np.ones((1, 2)), assignments=np.ones((3, 2))).plot()
 
 
 # Tracks
@@ -408,79 +368,37 @@ def test_tracks_in_the_plane(moving):
     assert "2 clusters, 1 forgotten" in display.ax_.get_title()
 
 
-def test_lives(moving):
-    model, _, _ = moving
-    display = TrackDisplay.from_estimator(model, kind="lives", time_name="seconds")
-    solid, dotted, begins, crosses = display.ax_.collections
-    assert [s.tolist() for s in solid.get_segments()] == [[[0, 0], [5, 0]], [[0, 1], [1, 1]]]
-    death = next(i for i, step in enumerate(model.deaths_) if 1 in step)
-    assert dotted.get_segments()[0].tolist() == [[1, 1], [death, 1]]
-    assert np.asarray(begins.get_offsets()).tolist() == [[0, 0], [0, 1]]
-    assert np.asarray(crosses.get_offsets()).tolist() == [[death, 1]]
-    assert display.ax_.get_xlabel() == "seconds"
-
-
-def test_tracks_of_dates_and_of_kernels(moving):
+@pytest.mark.parametrize("kind", ["dates", "durations", "names", "categories"])
+def test_tracks_over_times_of_other_kinds(moving, kind):
+    """Rows and tracks are drawn at the step of their time, whatever it is."""
+    pd = pytest.importorskip("pandas")
     _, X, times = moving
-    dates = np.datetime64("2026-01-01") + times
-    model = DynamicMeans(lam=10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=dates)
-    display = TrackDisplay.from_estimator(model, X[:, :1], times=dates)
-    days = dates.astype(float)
-    assert np.asarray(display.ax_.collections[0].get_offsets())[:, 0] == pytest.approx(days)
-    kernel = smallvar.KernelDynamicMeans(lam=10.0).fit(X, times=times)
-    lives = TrackDisplay.from_estimator(kernel, kind="lives")
-    assert len(lives.ax_.collections[2].get_offsets()) == len(kernel.tracks_)
-    with pytest.raises(ValueError, match="kind must be 'lives': there are no centers"):
-        TrackDisplay.from_estimator(kernel)
+    levels = [f"week {t}" for t in range(6)]
+    given = {
+        "dates": np.datetime64("2026-01-01") + times,
+        "durations": times.astype("timedelta64[m]"),
+        "names": np.array(levels)[times],
+        "categories": pd.Categorical(np.array(levels[::-1])[times], levels[::-1], ordered=True),
+    }[kind]
+    place = {"dates": times + 20454.0, "durations": 60.0 * times}.get(kind, times)
+    model = DynamicMeans(lam=10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=given)
+    display = TrackDisplay.from_estimator(model, X[:, :1], times=given)
+    drawn = np.asarray(display.ax_.collections[0].get_offsets())
+    assert drawn[:, 0] == pytest.approx(place)
+    if kind == "names":
+        assert [t.get_text() for t in display.ax_.get_xticklabels()] == levels
+    display.figure_.canvas.draw()
 
 
-def test_tracks_of_names_and_of_durations(moving):
-    _, X, times = moving
-    names = np.array([f"week {t}" for t in times])
-    model = DynamicMeans(lam=10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=names)
-    display = TrackDisplay.from_estimator(model, X[:, :1], times=names)
-    assert np.asarray(display.ax_.collections[0].get_offsets())[:, 0].tolist() == times.tolist()
-    assert [t.get_text() for t in display.ax_.get_xticklabels()] == [f"week {t}" for t in range(6)]
-    TrackDisplay.from_estimator(model, kind="lives").figure_.canvas.draw()
-    minutes = times.astype("timedelta64[m]")
-    model = DynamicMeans(lam=10.0, t_q=2.0, k_tau=2.0).fit(X[:, :1], times=minutes)
-    display = TrackDisplay.from_estimator(model, X[:, :1], times=minutes)
-    offsets = np.asarray(display.ax_.collections[0].get_offsets())
-    assert offsets[:, 0].tolist() == (60.0 * times).tolist()
-
-
-def test_bad_tracks(moving):
+def test_rows_that_are_not_those_of_the_tracks(moving):
     model, X, times = moving
-    with pytest.raises(ValueError, match="kind must be one of 'movement', 'lives', got 'all'"):
-        TrackDisplay.from_estimator(model, kind="all")
-    with pytest.raises(ValueError, match="this DynamicMeans has no tracks_"):
-        TrackDisplay.from_estimator(DynamicMeans())
-    with pytest.raises(ValueError, match=r"times must have shape \(16,\), got \(3,\)"):
-        TrackDisplay.from_estimator(model, X, times=[1, 2, 3])
-    with pytest.raises(ValueError, match="X must be the 16 rows"):
-        TrackDisplay.from_estimator(model, X[:3], times=times[:3])
+    for message, rows, when in (
+        (r"times must have shape \(16,\), got \(3,\)", X, [1, 2, 3]),
+        ("X must be the 16 rows", X[:3], times[:3]),
+        ("X must have 2 columns, got 1", X[:, :1], times),
+        ("times must be None without X", None, times),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TrackDisplay.from_estimator(model, rows, times=when)
     with pytest.raises(ValueError, match="times must be given with X: one column"):
         TrackDisplay.from_estimator(DynamicMeans(lam=1.0).fit(X[:, :1], times=times), X[:, :1])
-    with pytest.raises(ValueError, match="X must have 2 columns, got 1"):
-        TrackDisplay.from_estimator(model, X[:, :1], times=times)
-    with pytest.raises(ValueError, match="times and max_points must be None without X"):
-        TrackDisplay.from_estimator(model, times=times)
-    with pytest.raises(ValueError, match="X must be None with kind='lives'"):
-        TrackDisplay.from_estimator(model, X, times=times, kind="lives")
-    line = {0: np.array([[0, 1.0], [1, 2.0]])}
-    with pytest.raises(ValueError, match="point_times must be given: one column"):
-        TrackDisplay(tracks=line, times=np.arange(2), points=X[:, :1]).plot()
-    with pytest.raises(ValueError, match="tracks must have at least one cluster, got none"):
-        TrackDisplay(tracks={}, times=np.arange(3)).plot()
-
-
-def test_tracks_in_the_order_of_categories():
-    """Rows are drawn at the step of their time, whatever its name."""
-    pd = pytest.importorskip("pandas")
-    X, levels = np.arange(4.0)[:, None], ["low", "mid", "high"]
-    times = pd.Categorical(["mid", "low", "high", "low"], levels, ordered=True)
-    model = DynamicMeans(lam=9.0).fit(X, times=times)
-    display = TrackDisplay.from_estimator(model, X, times=times)
-    drawn = np.concatenate([points.get_offsets() for points in display.ax_.collections])
-    for row, step in ((0, 1), (1, 0), (2, 2), (3, 0)):
-        assert any(np.array_equal(point, [step, X[row, 0]]) for point in drawn)

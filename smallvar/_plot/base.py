@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smallvar._core.validation import check_number
 from smallvar._selection.confidence import certainty
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MAX_POINTS, MAX_VALUES = 50_000, 20_000_000  # rows drawn by default, and their values
+MAX_POINTS, MAX_VALUES = 50_000, 20_000_000  # rows drawn, and their values
 BLUE, RED = "#4477aa", "#ee6677"
 BASE_COLORS = "#4477aa #ee6677 #228833 #ccbb44 #66ccee #aa3377 #ff8c1a #44bb99 #7755cc #8c564b"
 
@@ -150,14 +149,12 @@ def column_names(X: Any, names: ArrayLike | None, d: int) -> list[str]:
     return texts
 
 
-def drawn_rows(n: int, d: int, max_points: int | None) -> slice | NDArray[np.intp]:
-    """Rows to draw: all, or a random sample of ``max_points`` (None: depends on d)."""
-    if max_points is None:
-        max_points = min(MAX_POINTS, max(1000, MAX_VALUES // max(d, 1)))
-    max_points = check_number(max_points, "max_points", low=1, integer=True)
-    if n <= max_points:
+def drawn_rows(n: int, d: int) -> slice | NDArray[np.intp]:
+    """Rows to draw: all, or of very many a random sample; the more columns, the smaller it is."""
+    most = min(MAX_POINTS, max(1000, MAX_VALUES // max(d, 1)))
+    if n <= most:
         return slice(n)
-    return np.sort(np.random.default_rng(0).choice(n, max_points, replace=False))
+    return np.sort(np.random.default_rng(0).choice(n, most, replace=False))
 
 
 def count_text(number: int, thing: str) -> str:

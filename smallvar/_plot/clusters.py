@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smallvar._core.validation import as_floats, check_data, check_flag, check_option
+from smallvar._core.validation import as_floats, check_data
 from smallvar._plot.base import (
     Display,
     certainty_of,
@@ -37,10 +37,11 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
     """Rows in the colors of their clusters, in two dimensions.
 
     Two columns are drawn as they are. Of more columns the picture shows the two directions that
-    separate the clusters best (linear discriminant axes). With ``projection="principal"``, and
-    where there are no two clusters, it shows the first two principal components. A single column is
-    stacked up like a histogram. Create it by :meth:`from_estimator` or
-    :meth:`from_predictions`.
+    separate the clusters best (linear discriminant axes): their means differ most there, relative
+    to the spread within clusters. Two clusters have one such direction, and the other axis is the
+    first principal component of the rest. Where there are no two clusters, or hardly more rows than
+    clusters, it shows the first two principal components. A single column is stacked up like a
+    histogram. Create it by :meth:`from_estimator` or :meth:`from_predictions`.
 
     Parameters
     ----------
@@ -95,7 +96,12 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: ArrayLike, *, ax: "Axes | None" = None, **options: Any
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        *,
+        feature_names: ArrayLike | None = None,
+        ax: "Axes | None" = None,
     ) -> Self:
         """Draw the clusters of a fitted estimator.
 
@@ -105,19 +111,16 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
             Fitted to ``X``. Clusters of MixedDPMeans are drawn by :class:`ProfileDisplay`.
         X : array-like of shape (n_samples, n_features)
             The rows that it was fitted to.
+        feature_names : array-like of shape (n_features,), default=None
+            Names of the columns; None: those of a data frame, or numbers.
         ax : Axes, default=None
             Axes to draw on; None makes a new figure.
-        **options
-            ``feature_names``, ``projection``, ``max_points`` and ``legend``, see
-            :meth:`from_predictions`.
 
         Returns
         -------
         display : ClusterDisplay
             The display, after drawing.
         """
-        if "centers" in options:
-            raise TypeError("centers must not be given: they are the estimator's")
         if (
             isinstance(getattr(estimator, "kernel", None), str)
             and estimator.kernel == "precomputed"
@@ -140,10 +143,9 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
         centers = getattr(estimator, "cluster_centers_", None)
         if hasattr(estimator, "cluster_ids_"):
             centers = None  # these are only the clusters alive at the end, not those of all labels
-        legend = options.pop("legend", True)
-        display = cls._of_predictions(X, labels, centers=centers, **options)
+        display = cls._of_predictions(X, labels, centers, feature_names)
         display.certainty = certainty_of(estimator)
-        return display.plot(ax, legend=legend)
+        return display.plot(ax)
 
     @classmethod
     def from_predictions(
@@ -153,9 +155,6 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
         *,
         centers: ArrayLike | None = None,
         feature_names: ArrayLike | None = None,
-        projection: str = "discriminant",
-        max_points: int | None = None,
-        legend: bool = True,
         ax: "Axes | None" = None,
     ) -> Self:
         """Draw rows and their labels, those of any clustering.
@@ -163,7 +162,7 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            The rows.
+            The rows; of more than 50,000 a random sample is drawn, as the title says.
         labels : array-like of shape (n_samples,)
             The cluster of each; rows with negative labels are gray.
         centers : array-like of shape (n_clusters, n_features), default=None
@@ -171,17 +170,6 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
             nearest to the mean of its cluster.
         feature_names : array-like of shape (n_features,), default=None
             Names of the columns; None: those of a data frame, or numbers.
-        projection : {"discriminant", "principal"}, default="discriminant"
-            The axes of the picture for more than two columns. "discriminant": the directions in
-            which the means of the clusters differ most, relative to the spread within clusters;
-            two clusters have one such direction, and the other axis is the first principal
-            component of the rest. "principal": the first two principal components, also drawn where
-            there are no two clusters or hardly more rows than clusters.
-        max_points : int, default=None
-            Largest number of rows to draw; of more rows a random sample is drawn, as the title then
-            says. None: 50,000, or fewer if there are more than 400 columns.
-        legend : bool, default=True
-            Show the sizes of up to 20 clusters.
         ax : Axes, default=None
             Axes to draw on; None makes a new figure.
 
@@ -190,21 +178,16 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
         display : ClusterDisplay
             The display, after drawing.
         """
-        options = {"feature_names": feature_names, "projection": projection}
-        display = cls._of_predictions(X, labels, centers=centers, max_points=max_points, **options)
-        return display.plot(ax, legend=legend)
+        return cls._of_predictions(X, labels, centers, feature_names).plot(ax)
 
     @classmethod
-    def _of_predictions(
-        cls, X, labels, *, centers, feature_names=None, projection="discriminant", max_points=None
-    ):
+    def _of_predictions(cls, X, labels, centers, feature_names):
         """The display of ``from_predictions``, before drawing."""
-        check_option(projection, "projection", ("discriminant", "principal"))
         data = check_data(X)
         n, d = data.shape
         label = check_labels(labels, n)
         names_of_columns = column_names(X, feature_names, d)
-        rows = drawn_rows(n, d, max_points)
+        rows = drawn_rows(n, d)
         points = data[rows].astype(np.float64)
         if centers is None:
             names = np.unique(label[label >= 0])
@@ -220,8 +203,7 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
             if label.max() >= k:
                 raise ValueError(f"labels must be < {k}, the number of centers, got {label.max()}")
         sizes = np.bincount(index[index >= 0], minlength=k)
-        separated = index[rows] if projection == "discriminant" else None
-        points, marks, axis_titles = project(points, marks, names_of_columns, separated)
+        points, marks, axis_titles = project(points, marks, names_of_columns, index[rows])
         if centers is None:
             marks = marks_in_clusters(points, index[rows], k, d == 1)
         return cls(
@@ -234,22 +216,19 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
             names=names,
         )
 
-    def plot(self, ax: "Axes | None" = None, *, legend: bool = True) -> Self:
-        """Draw rows in the colors of their clusters.
+    def plot(self, ax: "Axes | None" = None) -> Self:
+        """Draw rows in the colors of their clusters, with the sizes of up to 20 of these.
 
         Parameters
         ----------
         ax : Axes, default=None
             Axes to draw on; None makes a new figure.
-        legend : bool, default=True
-            Show the sizes of up to 20 clusters.
 
         Returns
         -------
         self : ClusterDisplay
             With ``ax_`` and ``figure_``.
         """
-        check_flag(legend, "legend")
         ax = self._make_axes(ax, (6, 4.3))
         k, sizes = len(self.centers), self.sizes
         names = np.arange(k) if self.names is None else self.names
@@ -273,7 +252,7 @@ class ClusterDisplay(Display):  # numpydoc ignore=PR02
         rows_text = f"{count_text(n, 'row')}{drawn_text}{unlabeled_text}"
         certainty = self.certainty and f", {self.certainty}"
         write_title(ax, f"{count_text(k, 'cluster')}{certainty}\n{rows_text}{sizes_text}")
-        if legend and 0 < k <= MAX_IN_LEGEND:
+        if 0 < k <= MAX_IN_LEGEND:
             from matplotlib.lines import Line2D
 
             dot: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6}
@@ -348,7 +327,7 @@ def draw_clusters(axes, points, labels, centers, rng, names, sizes):
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def project(points, centers, titles, labels=None):
+def project(points, centers, titles, labels):
     """Coordinates of points and centers in two dimensions.
 
     A single column is stacked up in bins. More than two are projected: on discriminant axes if
@@ -360,8 +339,8 @@ def project(points, centers, titles, labels=None):
         The data and the centers.
     titles : list of str
         Names of the columns.
-    labels : ndarray of shape (n,), default=None
-        Clusters to separate, -1 for none. None: principal components.
+    labels : ndarray of shape (n,)
+        Clusters to separate, -1 for none.
 
     Returns
     -------
@@ -388,11 +367,10 @@ def project(points, centers, titles, labels=None):
         return points[:, :2], centers[:, :2], axis_titles[:2]
     origin = points.mean(axis=0)  # far from zero, squares would cancel
     points, centers = points - origin, centers - origin
-    if labels is not None:
-        projection = _discriminant_axes(points, labels)
-        if projection is not None:
-            axes, axis_titles = projection
-            return points @ axes, centers @ axes, axis_titles
+    projection = _discriminant_axes(points, labels)
+    if projection is not None:
+        axes, axis_titles = projection
+        return points @ axes, centers @ axes, axis_titles
     return _principal_components(points, centers)
 
 

@@ -1,4 +1,4 @@
-"""The display of clusters over time: where they moved, or when they were seen."""
+"""The display of clusters over time: where they moved."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smallvar._core.row_names import read_times
-from smallvar._core.validation import check_data, check_option
+from smallvar._core.validation import check_data
 from smallvar._plot.base import (
     Display,
     cluster_colors,
@@ -30,7 +30,7 @@ MAX_NUMBERED_TRACKS = 50  # the largest number of tracks with a color and a numb
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TrackDisplay(Display):  # numpydoc ignore=PR02
-    """Picture of clusters over time: where they moved, when they began and were forgotten.
+    """Picture of clusters over time: where they began, moved and were forgotten.
 
     Two columns are drawn as a plane, one over time; of more, the first two. Create it by
     :meth:`from_estimator`.
@@ -91,10 +91,8 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
         X: ArrayLike | None = None,
         *,
         times: ArrayLike | None = None,
-        kind: str = "movement",
         feature_names: ArrayLike | None = None,
         time_name: str = "time",
-        max_points: int | None = None,
         ax: "Axes | None" = None,
     ) -> Self:
         """Draw the clusters of a fitted estimator over time.
@@ -102,20 +100,15 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
         Parameters
         ----------
         estimator : DynamicMeans
-            Fitted by ``fit``, or by ``partial_fit`` with ``record=True``. Its forms with kernels
-            have no centers: only ``kind="lives"`` can be drawn.
+            Fitted by ``fit``, or by ``partial_fit`` with ``record=True``.
         X : array-like of shape (n_samples, n_features), default=None
             Rows to draw below the tracks, those that it was fitted to.
         times : array-like of shape (n_samples,), default=None
             Times of these rows, as they were given to ``fit``; needed for rows of one column.
-        kind : {"movement", "lives"}, default="movement"
-            See :meth:`plot`.
         feature_names : array-like of shape (n_features,), default=None
             Names of the columns.
         time_name : str, default="time"
             Name of the time.
-        max_points : int, default=None
-            Draw at most so many rows; None: 50,000.
         ax : Axes, default=None
             Axes to draw on; None makes a new figure.
 
@@ -129,15 +122,13 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
                 f"this {type(estimator).__name__} has no tracks_: it must be fitted, by fit or "
                 "with record=True"
             )
-        tracks = estimator.tracks_
         if not hasattr(estimator, "cluster_centers_"):
-            tracks = {label: track[:, :1] for label, track in tracks.items()}
+            raise ValueError(f"{type(estimator).__name__} has no centers that could be drawn")
+        tracks = estimator.tracks_
         d = next((track.shape[1] - 1 for track in tracks.values()), 0)
         points: dict[str, Any] = {}
-        if X is None and (times is not None or max_points is not None):
-            raise ValueError("times and max_points must be None without X: they are of its rows")
-        if X is not None and kind == "lives":
-            raise ValueError("X must be None with kind='lives': rows are not drawn")
+        if X is None and times is not None:
+            raise ValueError("times must be None without X: they are of its rows")
         if X is not None:
             data = check_data(X)
             if d and data.shape[1] != d:
@@ -145,7 +136,7 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
             labels = fitted_labels(estimator, data.shape[0], "partial_fit keeps those of a step")
             if times is None and d == 1:
                 raise ValueError("times must be given with X: one column is drawn over time")
-            rows = drawn_rows(data.shape[0], data.shape[1], max_points)
+            rows = drawn_rows(*data.shape)
             points = {"points": data[rows].astype(np.float64), "point_labels": labels[rows]}
             points["n_samples"] = data.shape[0]
             if times is not None:
@@ -162,64 +153,53 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
             time_name=time_name,
             **points,
         )
-        return display.plot(ax, kind=kind)
+        return display.plot(ax)
 
-    def plot(self, ax: "Axes | None" = None, *, kind: str = "movement") -> Self:
-        """Draw the clusters over time.
+    def plot(self, ax: "Axes | None" = None) -> Self:
+        """Draw the positions of the clusters, each from a ring to its number, or to a dot if many.
+
+        A line is dotted while its cluster was not seen, and the end of it is gray if it was
+        forgotten.
 
         Parameters
         ----------
         ax : Axes, default=None
             Axes to draw on; None makes a new figure.
-        kind : {"movement", "lives"}, default="movement"
-            "movement": the positions of each cluster, from a ring to its number, or to a dot if
-            there are many; gray if it was forgotten, dotted while it was not seen. "lives": a line
-            for each cluster over time, from a ring to a cross where it was forgotten.
 
         Returns
         -------
         self : TrackDisplay
             With ``ax_`` and ``figure_``.
         """
-        check_option(kind, "kind", ("movement", "lives"))
-        tracks = self.tracks
-        if not tracks:
+        if not self.tracks:
             raise ValueError("tracks must have at least one cluster, got none")
-        d = next(iter(tracks.values())).shape[1] - 1
-        if kind == "movement" and not d:
-            raise ValueError("kind must be 'lives': there are no centers, got kind='movement'")
         ax = self._make_axes(ax, (6, 4.7))
         ax.spines[["top", "right"]].set_visible(False)
-        times = as_plain_times(self.times)
-        clock = as_numbers(times, times)
-        death_steps = {int(k): i for i, step in enumerate(self.deaths or []) for k in step}
-        steps = [track[:, 0].astype(int) for track in tracks.values()]
-        forgotten = f"{len(death_steps):,} forgotten" if death_steps else "none forgotten"
-        counts = f"{count_text(len(clock), 'time step')}, {count_text(len(tracks), 'cluster')}"
-        summary = f"{counts}, {forgotten}"
-        if kind == "lives":
-            self._draw_lives(ax, clock, steps, death_steps, times)
-            marks = "a cross: forgotten; dotted: not seen" if death_steps else "dotted: not seen"
-            write_title(ax, f"{summary}\n{marks}")
-        else:
-            self._draw_movement(ax, clock, steps, death_steps, d, times)
-            drawn = 0 if self.points is None else len(self.points)
-            drawn_text = ""
-            if drawn and self.n_samples and drawn < self.n_samples:
-                drawn_text = f"; {drawn:,} of {self.n_samples:,} rows drawn"
-            end_mark = "its number" if len(tracks) <= MAX_NUMBERED_TRACKS else "a dot"
-            write_title(ax, f"{summary}\neach from a ring to {end_mark}{drawn_text}")
+        dead = {int(label) for step in self.deaths or [] for label in step}
+        self._draw_movement(ax, np.array([int(label) in dead for label in self.tracks]))
+        forgotten = f"{len(dead):,} forgotten" if dead else "none forgotten"
+        clusters = count_text(len(self.tracks), "cluster")
+        n, drawn = self.n_samples, 0 if self.points is None else len(self.points)
+        drawn_text = f"; {drawn:,} of {n:,} rows drawn" if n and drawn < n else ""
+        end_mark = "its number" if len(self.tracks) <= MAX_NUMBERED_TRACKS else "a dot"
+        write_title(
+            ax,
+            f"{count_text(len(self.times), 'time step')}, {clusters}, {forgotten}\n"
+            f"each from a ring to {end_mark}{drawn_text}",
+        )
         return self
 
-    def _draw_movement(self, ax, clock, steps, death_steps, d, times):
+    def _draw_movement(self, ax, dead):
         """Draw the positions of the clusters, over time if they have one column."""
         tracks, k = self.tracks, len(self.tracks)
+        d = next(iter(tracks.values())).shape[1] - 1
+        times = as_plain_times(self.times)
+        clock = as_numbers(times, times)
+        steps = [track[:, 0].astype(int) for track in tracks.values()]
         positions = [track[:, 1:3] for track in tracks.values()]
         names = self.feature_names or [f"column {i}" for i in range(d)]
         titles = list(names[:2])
-        numbered = k <= MAX_NUMBERED_TRACKS
-        by_time = d > 1 and not numbered  # colors show time: there are too many clusters
-        colors = np.full((k, 3), 0.6) if by_time else cluster_colors(k)
+        colors = cluster_colors(k)
         points = self.points
         if d == 1:
             positions = [
@@ -243,17 +223,7 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
                 rasterized=True,
                 zorder=1,
             )
-        dead = np.array([int(label) in death_steps for label in tracks])
-        if not by_time:
-            draw_tracks(ax, positions, steps, lambda which, at: colors[which], dead, list(tracks))
-        else:
-            scale = time_scale(clock)
-            labels = list(tracks)
-            draw_tracks(ax, positions, steps, lambda _, at: scale.to_rgba(clock[at]), dead, labels)
-            bar = self.figure_.colorbar(scale, ax=ax, aspect=40, pad=0.02)
-            bar.outline.set_visible(False)
-            bar.set_label(self.time_name, parse_math=False)
-            format_time_axis(bar.ax, bar.ax.yaxis, times)
+        draw_tracks(ax, positions, steps, colors, dead, list(tracks))
         if d == 1:
             format_time_axis(ax, ax.xaxis, times)
         else:
@@ -272,64 +242,8 @@ class TrackDisplay(Display):  # numpydoc ignore=PR02
         index = [index_of.get(int(label), -1) for label in self.point_labels]
         return np.vstack([colors, [[0.75, 0.75, 0.75]]])[index]
 
-    def _draw_lives(self, ax, clock, steps, death_steps, times):
-        """Draw a line for each cluster over the steps in which it lived."""
-        from matplotlib.collections import LineCollection
-        from matplotlib.ticker import MaxNLocator
 
-        labels = list(self.tracks)
-        k = len(labels)
-        colors = cluster_colors(k) if k <= MAX_NUMBERED_TRACKS else np.full((k, 3), 0.4)
-        width = float(np.clip(150 / k, 0.7, 5))
-        # lines as (row, first step, last step); a cluster is dotted between steps it was seen in,
-        # and from the last one to its death
-        solid, dotted, crosses = [], [], []
-        for i, (label, at) in enumerate(zip(labels, steps, strict=True)):
-            gaps = np.flatnonzero(np.diff(at) > 1)
-            for part in np.split(at, gaps + 1):
-                solid.append((i, part[0], part[-1]))
-            dotted += [(i, at[gap], at[gap + 1]) for gap in gaps]
-            if label in death_steps:
-                crosses.append((i, death_steps[label]))
-                if death_steps[label] > at[-1]:
-                    dotted.append((i, at[-1], death_steps[label]))
-        for parts, style in ((solid, "solid"), (dotted, (0, (1, 1.2)))):
-            ax.add_collection(
-                LineCollection(
-                    [[(clock[a], i), (clock[b], i)] for i, a, b in parts],
-                    colors=[colors[i] for i, _, _ in parts],
-                    linewidths=width if style == "solid" else 0.5 * width,
-                    linestyles=[style],
-                    capstyle="butt",
-                )
-            )
-        size = float(np.clip(2500 / k, 4, 30))
-        ax.scatter(
-            clock[[at[0] for at in steps]],
-            np.arange(k),
-            s=size,
-            facecolors="white",
-            edgecolors=colors,
-            linewidths=1.4 if k <= MAX_NUMBERED_TRACKS else 0.6,
-            zorder=3,
-        )
-        if crosses:
-            rows, when = np.array(crosses).T
-            ax.scatter(clock[when], rows, s=size, marker="x", color="black", linewidths=1, zorder=4)
-        if k <= MAX_NUMBERED_TRACKS:
-            step = max(1, k // 25)
-            ax.set_yticks(np.arange(0, k, step), [str(label) for label in labels[::step]], size=7)
-        else:
-            ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.set_ylim(k - 0.4, -0.6)
-        margin = 0.03 * (clock[-1] - clock[0]) or 0.5
-        ax.set_xlim(clock[0] - margin, clock[-1] + margin)
-        write_label(ax, "y", "cluster, in the order of births")
-        write_label(ax, "x", self.time_name)
-        format_time_axis(ax, ax.xaxis, times)
-
-
-def draw_tracks(axes, tracks, steps, paint, dead, labels):
+def draw_tracks(axes, tracks, steps, colors, dead, labels):
     """Draw tracks, their beginnings and their ends.
 
     Parameters
@@ -338,8 +252,8 @@ def draw_tracks(axes, tracks, steps, paint, dead, labels):
         Axes to draw on.
     tracks, steps : list of ndarray of shape (n_seen, 2) and (n_seen,)
         Positions of each track, and the steps in which it was there.
-    paint : callable
-        ``paint(index, step)`` returns the colors of tracks, given by their index, at steps.
+    colors : ndarray of shape (n_tracks, 3)
+        The color of each track.
     dead : ndarray of bool of shape (n_tracks,)
         Whether each track was forgotten: its end is gray then.
     labels : list of int
@@ -348,10 +262,9 @@ def draw_tracks(axes, tracks, steps, paint, dead, labels):
     from matplotlib.collections import LineCollection
 
     k = len(tracks)
-    numbered, index = k <= MAX_NUMBERED_TRACKS, np.arange(k)
+    numbered = k <= MAX_NUMBERED_TRACKS
     lines = np.concatenate([np.stack([track[:-1], track[1:]], axis=1) for track in tracks])
-    owner = np.repeat(index, [len(track) - 1 for track in tracks])
-    color = paint(owner, np.concatenate([at[1:] for at in steps]))
+    color = np.repeat(colors, [len(track) - 1 for track in tracks], axis=0)
     unseen = np.concatenate([np.diff(at) > 1 for at in steps])
     width = 1.8 if numbered else float(np.clip(120 / k, 0.6, 1.2))
     for chosen, style in ((unseen, (0, (1, 1.2))), (~unseen, "solid")):
@@ -366,31 +279,19 @@ def draw_tracks(axes, tracks, steps, paint, dead, labels):
             )
         )
     first_positions, last_positions = (np.array([track[i] for track in tracks]) for i in (0, -1))
-    first, last = (paint(index, np.array([at[i] for at in steps])) for i in (0, -1))
     size = 30 if numbered else float(np.clip(4000 / k, 6, 20))
     ring = {"facecolors": "white", "linewidths": 1.4 if numbered else 0.7, "zorder": 3}
-    axes.scatter(*first_positions.T, s=size, edgecolors=first, **ring)
+    axes.scatter(*first_positions.T, s=size, edgecolors=colors, **ring)
     if not numbered:
-        last = np.array(last)
-        last[dead, :3] = 0.35
-        axes.scatter(*last_positions.T, s=0.8 * size, color=last, linewidths=0, zorder=4)
+        ends = np.where(dead[:, np.newaxis], 0.35, colors)
+        axes.scatter(*last_positions.T, s=0.8 * size, color=ends, linewidths=0, zorder=4)
         return
     ring |= {"zorder": 4, "facecolors": np.where(dead, "lightgray", "white")}
-    axes.scatter(*last_positions.T, s=130 if k <= 20 else 95, edgecolors=last, **ring)
+    axes.scatter(*last_positions.T, s=130 if k <= 20 else 95, edgecolors=colors, **ring)
     for label, (x, y) in zip(labels, last_positions, strict=True):
         axes.text(
             x, y, label, size=7 if k <= 20 else 6, ha="center", va="center_baseline", zorder=5
         )
-
-
-def time_scale(clock):
-    """Scale from times to colors, none of them too pale on white."""
-    from matplotlib import colormaps
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import ListedColormap, Normalize
-
-    colors = ListedColormap(colormaps["plasma"](np.linspace(0, 0.87, 256)))
-    return ScalarMappable(Normalize(clock[0], clock[-1]), colors)
 
 
 def as_plain_times(times):
