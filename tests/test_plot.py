@@ -304,19 +304,18 @@ def test_path_of_clusters(path):
 
 def test_path_of_features_and_cuts():
     path = feature_path(X3, 4, random_state=0)
-    display = PathDisplay.from_path(path, panels=["error", "steps"])
-    error, steps = display.axes_
+    error, ranges = PathDisplay.from_path(path, panels=["error", "ranges"]).axes_
     label = error.get_ylabel().replace("\n", " ")  # on two lines where the axis is short
     assert label == "squared error, in squared data units"
-    assert steps.get_ylabel() == "best number of features" and steps.get_xscale() == "log"
+    assert ranges.get_xlabel() == "K, number of features" and ranges.get_yscale() == "log"
     cuts = cut_path(CLIQUES, random_state=0)
     assert cuts.best == 3
-    error, steps = PathDisplay.from_path(cuts, panels=["error", "steps"]).axes_
+    error, ranges = PathDisplay.from_path(cuts, panels=["error", "ranges"]).axes_
     assert np.array_equal(error.lines[0].get_xydata(), np.c_[cuts.counts, cuts.cut])
-    assert steps.get_xscale() == "linear"
-    best = steps.collections[-1].get_segments()[0]
+    assert ranges.get_yscale() == "linear"
+    (best,) = ranges.collections[-1].get_segments()
     i = cuts.counts.tolist().index(3)
-    assert best.tolist() == [[cuts.lam_low[i], 3], [cuts.lam_high[i], 3]]
+    assert best.tolist() == [[3, cuts.lam_low[i]], [3, cuts.lam_high[i]]]
 
 
 def test_paths_with_nothing_to_choose():
@@ -326,7 +325,7 @@ def test_paths_with_nothing_to_choose():
         cut_path(np.zeros((3, 3))),
         cut_path(CLIQUES, [-0.5]),
     ):
-        for panels in (None, ["error"], ["ranges"], ["steps"]):
+        for panels in (None, ["error"], ["ranges"]):
             PathDisplay.from_path(path, panels=panels).figure_.canvas.draw()
             pyplot.close("all")
 

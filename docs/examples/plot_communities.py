@@ -74,10 +74,10 @@ best = path.counts.tolist().index(path.best)
 print(f"{path.best} clusters from {path.lam_low[best]:.2f} to {path.lam_high[best]:.2f}")
 
 fig, ax = plt.subplots(figsize=(7, 3))
-PathDisplay.from_path(path).plot(ax=ax, panels=["steps"])
-ax.axhline(conference.max() + 1, color="C3", lw=0.8, ls=":")
-ax.text(-0.02, conference.max() + 2, "conferences", color="C3", ha="right")
-ax.set(ylim=(0.8, 40))
+PathDisplay.from_path(path, panels=["ranges"], ax=ax)
+ax.axvline(conference.max() + 1, color="C3", lw=0.8, ls=":")
+ax.text(conference.max() + 0.7, -1.0, "conferences", color="C3", ha="right")
+ax.set(xlim=(0.4, 40))
 
 # %%
 # The clusters

@@ -21,8 +21,7 @@ from smallvar._plot.base import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PANELS = ("criterion", "error", "ranges", "steps")
-PANEL_HEIGHTS = {"criterion": 3, "error": 2, "ranges": 2, "steps": 3}
+PANEL_HEIGHTS = {"criterion": 3, "error": 2, "ranges": 2}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -100,9 +99,8 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
             Axes that the panels divide among themselves, best in a figure with
             ``layout="constrained"``. None makes a new figure.
         panels : sequence of str, default=None
-            Panels to draw, from above: "criterion", "error" and "ranges" are over K, "steps" is the
-            best K over lam. None: the first three, or, if there is no criterion, "error" and
-            "steps".
+            Panels to draw, from above: "criterion", "error" and "ranges" (of lam for which each
+            number is best). None: these three, the criterion only if there is one.
 
         Returns
         -------
@@ -112,9 +110,9 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
         path, certainty = self.path, certainty_of(self.path)
         has_criterion = path.criterion is not None and bool(np.isfinite(path.criterion).any())
         if panels is None:
-            panels = ("criterion", "error", "ranges") if has_criterion else ("error", "steps")
-        if isinstance(panels, str) or not panels or not set(panels) <= set(PANELS):
-            raise ValueError(f"panels must be some of {PANELS}, got {panels!r}")
+            panels = tuple(PANEL_HEIGHTS)[0 if has_criterion else 1 :]
+        if isinstance(panels, str) or not panels or not set(panels) <= set(PANEL_HEIGHTS):
+            raise ValueError(f"panels must be some of {tuple(PANEL_HEIGHTS)}, got {panels!r}")
         if "criterion" in panels and not has_criterion:
             raise ValueError("panels must not have 'criterion': this path has none")
         heights = [PANEL_HEIGHTS[panel] for panel in panels]
@@ -130,16 +128,10 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
             panel_ax.spines[["top", "right"]].set_visible(False)
             panel_ax.set_axisbelow(True)
             getattr(self, f"_draw_{panel}")(panel_ax, index, panel_ax is self.axes_[0])
+            panel_ax.tick_params(labelbottom=panel_ax is self.axes_[-1])
+        write_label(self.axes_[-1], "x", f"K, {path.count_name}")
         if certainty:
             write_title(self.axes_[0], f"K = {path.best}, {certainty}")
-        over_counts = [
-            panel_ax for panel, panel_ax in zip(panels, self.axes_, strict=True) if panel != "steps"
-        ]
-        for panel_ax in over_counts:
-            is_lowest = panel_ax is over_counts[-1]
-            panel_ax.tick_params(labelbottom=is_lowest)
-            if is_lowest:
-                write_label(panel_ax, "x", f"K, {path.count_name}")
         return self
 
     def _format_counts(self, ax):
@@ -240,35 +232,6 @@ class PathDisplay(Display):  # numpydoc ignore=PR02
             use_log_scale(ax, np.array([smallest, largest]))
         write_label(ax, "y", "lam for which K is best")
         self._format_counts(ax)
-
-    def _draw_steps(self, ax, index, first):
-        """Draw the best number over lam as steps."""
-        from matplotlib.ticker import MaxNLocator
-
-        path = self.path
-        shown = np.flatnonzero(path.lam_low < path.lam_high)
-        smallest, largest, log = self._limits()
-        begin = np.maximum(path.lam_low[shown], smallest)
-        end = np.minimum(path.lam_high[shown], largest)
-        K = path.counts[shown]
-        ax.hlines(K, begin, end, color=BLUE, linewidth=2.5 if len(K) <= 50 else 1.5)
-        ax.vlines(begin[:-1], K[:-1], K[1:], color=BLUE, linewidth=0.7)
-        if index is not None and index in shown:
-            low, high = max(path.lam_low[index], smallest), min(path.lam_high[index], largest)
-            words = f"K = {path.best:,}: lam from {low:.3g} to {high:.3g}"
-            ax.hlines(path.best, low, high, color=RED, linewidth=4, zorder=3, label=words)
-            ax.axvspan(low, high, color="#f4f4f4", zorder=0)
-            write_legend(ax)
-        if log:
-            ax.set_xscale("log")
-        ax.set_xlim(smallest, largest)
-        if len(K) and K[-1] > 40 and K[0] > 0:
-            use_log_scale(ax, K)
-        else:
-            ax.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        ax.grid(axis="y", color="#eeeeee", linewidth=0.7)
-        write_label(ax, "x", "lam, in units of the error")
-        write_label(ax, "y", f"best {path.count_name}")
 
 
 def use_log_scale(axes, values):
