@@ -203,7 +203,7 @@ def test_imports_run_one_way():
         if folder == "_plot":
             assert not re.search(
                 r"(?m)^\s*(import|from) smallvar(?!\._plot|\._core\.(?:validation|row_names)"
-                r"|\._selection\.(?:boundary_table|confidence))",  # how sure a number is, in words
+                r"|\._selection\.confidence)",  # how sure a number is, in words
                 text,
             ), path
         if folder != "dask":

@@ -130,63 +130,47 @@ def predicted(**options):
     return ClusterDisplay.from_predictions(**{"X": X3, "labels": TRUTH} | options)
 
 
-def kernel_of_a_matrix():
-    return KernelDPMeans(lam=5.0, kernel="precomputed").fit(np.eye(4))
+CLUSTERS, FEATURES = ClusterDisplay.from_estimator, FeatureDisplay.from_estimator
+TRACKS, PATHS = TrackDisplay.from_estimator, PathDisplay.from_path
+GRAM = KernelDPMeans(lam=5.0, kernel="precomputed").fit(np.eye(4))
+BINARY = KFeatures(2, n_init=1, random_state=0).fit(X3)
+MIXED = MixedDPMeans(n_clusters=2, random_state=0).fit(X3)
+KERNEL = KernelDynamicMeans(lam=10.0).fit(X3, times=TRUTH)
+ONE = {"components": np.ones((1, 2)), "assignments": np.ones((3, 2))}
+LINE = {"tracks": {0: np.array([[0, 1.0], [1, 2.0]])}, "times": np.arange(2)}
 
 
-FEATURES = KFeatures(2, n_init=1, random_state=0).fit(X3)
-LINE = {0: np.array([[0, 1.0], [1, 2.0]])}
-BAD = {
-    "labels must be of shape (90,), one for each row, got (5,)": lambda: predicted(labels=[0] * 5),
-    "labels must be integers, got float64": lambda: predicted(labels=TRUTH / 2),
-    "centers must be of shape (n_clusters, 2), got (3, 1)": lambda: predicted(centers=X3[:3, :1]),
-    "labels must be < 2, the number of centers, got 2": lambda: predicted(centers=X3[:2]),
-    "centers must be finite": lambda: predicted(centers=X3[:3] * np.inf),
-    "feature_names must be 2 names, one a column, got 1": lambda: predicted(feature_names=["a"]),
-    "Expected 2D array": lambda: predicted(X=X3[0]),
-    "NaN": lambda: predicted(X=X3 * np.nan),
-    "this DPMeans has no labels_": lambda: ClusterDisplay.from_estimator(DPMeans(), X3),
-    "this KFeatures has no labels_": lambda: ClusterDisplay.from_estimator(FEATURES, X3),
-    "X must be the 90 rows that the estimator was fitted to": lambda: ClusterDisplay.from_estimator(
-        DPMeans(lam=9.0).fit(X3), X3[:4]
-    ),
-    "got a precomputed kernel: draw it by imshow": lambda: ClusterDisplay.from_estimator(
-        kernel_of_a_matrix(), np.eye(4)
-    ),
-    "got MixedDPMeans: draw its clusters by ProfileDisplay": lambda: ClusterDisplay.from_estimator(
-        MixedDPMeans(n_clusters=2, random_state=0).fit(X3), X3
-    ),
-    "path must be what cluster_path, feature_path or cut_path": lambda: PathDisplay.from_path([1]),
-    "panels must be some of": lambda: PathDisplay.from_path(
-        cut_path(CLIQUES, [-0.5]), panels=["errors"]
-    ),
-    "shape must be of 2 numbers, as many as there are columns, got (2, 2)": lambda: (
-        FeatureDisplay.from_estimator(FEATURES, shape=(2, 2))
-    ),
-    "shape must be height and width, got 2": lambda: FeatureDisplay.from_estimator(
-        FEATURES, shape=2
-    ),
-    "this KFeatures has no features": lambda: FeatureDisplay.from_estimator(KFeatures(2)),
-    "assignments must have 1 columns": lambda: FeatureDisplay(
-        components=np.ones((1, 2)), assignments=np.ones((3, 2))
-    ).plot(),
-    "this DynamicMeans has no tracks_": lambda: TrackDisplay.from_estimator(DynamicMeans()),
-    "KernelDynamicMeans has no centers that could be drawn": lambda: TrackDisplay.from_estimator(
-        KernelDynamicMeans(lam=10.0).fit(X3, times=TRUTH)
-    ),
-    "point_times must be given: one column": lambda: TrackDisplay(
-        tracks=LINE, times=np.arange(2), points=X3[:, :1]
-    ).plot(),
-    "tracks must have at least one cluster, got none": lambda: TrackDisplay(
-        tracks={}, times=np.arange(3)
-    ).plot(),
-}
-
-
-@pytest.mark.parametrize("message", BAD)
-def test_bad_input(message):
+@pytest.mark.parametrize(
+    ("message", "draw"),
+    [
+        ("labels must be of shape (90,), one for each row", lambda: predicted(labels=[0] * 5)),
+        ("labels must be integers, got float64", lambda: predicted(labels=TRUTH / 2)),
+        ("centers must be of shape (n_clusters, 2)", lambda: predicted(centers=X3[:3, :1])),
+        ("labels must be < 2, the number of centers", lambda: predicted(centers=X3[:2])),
+        ("centers must be finite", lambda: predicted(centers=X3[:3] * np.inf)),
+        ("feature_names must be 2 names, one a column", lambda: predicted(feature_names=["a"])),
+        ("Expected 2D array", lambda: predicted(X=X3[0])),
+        ("NaN", lambda: predicted(X=X3 * np.nan)),
+        ("this DPMeans has no labels_", lambda: CLUSTERS(DPMeans(), X3)),
+        ("this KFeatures has no labels_", lambda: CLUSTERS(BINARY, X3)),
+        ("X must be the 90 rows", lambda: CLUSTERS(DPMeans(lam=9.0).fit(X3), X3[:4])),
+        ("got a precomputed kernel: draw it by imshow", lambda: CLUSTERS(GRAM, np.eye(4))),
+        ("got MixedDPMeans: draw its clusters by Profile", lambda: CLUSTERS(MIXED, X3)),
+        ("path must be what cluster_path, feature_path", lambda: PATHS([1])),
+        ("panels must be some of", lambda: PATHS(cut_path(CLIQUES, [-0.5]), panels=["errors"])),
+        ("shape must be of 2 numbers, as many", lambda: FEATURES(BINARY, shape=(2, 2))),
+        ("shape must be height and width, got 2", lambda: FEATURES(BINARY, shape=2)),
+        ("this KFeatures has no features", lambda: FEATURES(KFeatures(2))),
+        ("assignments must have 1 columns", lambda: FeatureDisplay(**ONE).plot()),
+        ("this DynamicMeans has no tracks_", lambda: TRACKS(DynamicMeans())),
+        ("KernelDynamicMeans has no centers that could", lambda: TRACKS(KERNEL)),
+        ("point_times must be given", lambda: TrackDisplay(**LINE, points=X3[:, :1]).plot()),
+        ("tracks must have at least one", lambda: TrackDisplay(**LINE | {"tracks": {}}).plot()),
+    ],
+)
+def test_bad_input(message, draw):
     with pytest.raises((ValueError, TypeError, NotFittedError), match=re.escape(message)):
-        BAD[message]()
+        draw()
 
 
 # Clusters

@@ -202,7 +202,7 @@ def _add_table(parser):
     parser.add_argument(
         "--decimal",
         choices=[".", ","],
-        default=".",
+        default=None,
         metavar="SIGN",
         help="the decimal sign in text, . (default) or a comma; with a comma, cells must be "
         "separated by semicolons, tabs or spaces",
@@ -299,7 +299,7 @@ def lines_of(text):
 
 def is_given(args, name):
     """Whether an option is given."""
-    return getattr(args, name) not in (None, False, ".")
+    return getattr(args, name) not in (None, False)
 
 
 def refuse_given(args, names, text):

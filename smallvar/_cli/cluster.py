@@ -12,12 +12,12 @@ from time import perf_counter
 import numpy as np
 
 from smallvar import DPMeans, MixedDPMeans, ShapeMeans, progress_callback
-from smallvar._cli.data import load
 from smallvar._cli.errors import UserError
 from smallvar._cli.output import complain, save, warnings_told, write_clusters
 from smallvar._cli.picture import picture, profile_picture
 from smallvar._cli.progress import ProgressLine, follow
 from smallvar._cli.report import tell
+from smallvar._cli.table import load
 from smallvar._cli.words import names_of_option
 from smallvar._core.identifiers import identifies
 from smallvar._selection.scale import wide_in_words, wide_of_many

@@ -20,7 +20,7 @@ from smallvar._cli.progress import ProgressLine
 from smallvar._cli.words import in_one_line, option_of, unlike_names, visible
 from smallvar._version import __version__
 
-DIGITS = 4  # of a probability
+PROBABILITY_DIGITS = 4  # of a probability
 ROWS_WRITTEN = 65_536  # at a time
 # of which probabilities are computed: about 10 seconds at most
 MOST_CLUSTERS, MOST_PAIRS = 1000, 1 << 27
@@ -137,7 +137,9 @@ def write_clusters(args, table, model):
     results = {"cluster": of_all_rows(table, model.labels_, -1)}
     k, n = model.n_clusters_, len(model.labels_)
     if suffix != ".npy" and k <= MOST_CLUSTERS and k * n <= MOST_PAIRS:
-        results["probability"] = of_all_rows(table, model.probabilities_.round(DIGITS), np.nan)
+        results["probability"] = of_all_rows(
+            table, model.probabilities_.round(PROBABILITY_DIGITS), np.nan
+        )
     elif suffix != ".npy":  # it would take longer than the fit
         complain(f"--out has no column probability: there are too many clusters, {k:,}")
     with standard_output(args) if args.out == "-" else replacing(args.out) as file:
@@ -171,7 +173,7 @@ def cells_of(results, decimal):
         columns = [["" if i < 0 else str(i) for i in results["cluster"][rows].tolist()]]
         if "probability" in results:
             p = results["probability"][rows].tolist()
-            texts = ("" if value != value else f"{value:.{DIGITS}f}" for value in p)
+            texts = ("" if value != value else f"{value:.{PROBABILITY_DIGITS}f}" for value in p)
             columns.append([text.replace(".", decimal) for text in texts])
         yield from zip(*columns, strict=True)
 

@@ -7,8 +7,8 @@ is a sentence. With ``--verbose`` the details of the fit follow.
 import numpy as np
 
 from smallvar._cli.arguments import TELLING
-from smallvar._cli.columns import columns_in_short
 from smallvar._cli.output import say
+from smallvar._cli.table import columns_in_short
 from smallvar._cli.words import counted, option_of_names, visible
 from smallvar._core.profiles import in_words
 from smallvar._selection.confidence import CALLED_CLEAR, SIMILAR
@@ -31,24 +31,22 @@ def tell(args, table, model, X, scaler, seconds):
     boundaries = boundaries_of(args, table, model, X)
     sizes = np.bincount(model.labels_, minlength=k)
     out = "standard output" if args.out == "-" else args.out
+    answer = {
+        "K": k,
+        "confidence": None if confidence is None else f"{confidence:.2f}",
+        "sizes": sizes_in_words(sizes),
+        "boundaries": boundaries,
+    }
+    written = {"labels": out, "picture": args.plot}
+    details = {**details_of(model), "seconds": seconds} if args.verbose else {}
     blocks = [
-        {
-            "K": k,
-            "confidence": None if confidence is None else f"{confidence:.2f}",
-            "sizes": sizes_in_words(sizes),
-            "boundaries": boundaries,
-        },
-        [("next", step) for step in steps_of(args, table, model, boundaries)],
-        {**about(args, table, model, scaler), "labels": out, "picture": args.plot},
-        {**details_of(model), "seconds": seconds} if args.verbose else {},
-    ]
-    blocks = [
-        [
-            (name, value)
-            for name, value in (b.items() if isinstance(b, dict) else b)
-            if value is not None
-        ]
-        for b in blocks
+        [(name, value) for name, value in block if value is not None]
+        for block in (
+            answer.items(),
+            [("next", step) for step in steps_of(args, table, model, boundaries)],
+            {**about(args, table, model, scaler), **written}.items(),
+            details.items(),
+        )
     ]
     width = max(len(name) for block in blocks for name, _ in block) + 2
     first, *rest = [

@@ -63,15 +63,16 @@ def unlike_names(names):
     Empty ones stay so. Also returns a note for each name that occurs more than once, to stand
     behind the name of the file.
     """
-    taken, new, later = set(names), [], {}
+    taken, numbers, new, later = set(names), {}, [], {}
     for name in names:
-        if name and name in new:
-            number = 1
-            while f"{name}.{number}" in taken:
-                number += 1
-            later.setdefault(name, []).append(f"{name}.{number}")
-            taken.add(f"{name}.{number}")
-            name = f"{name}.{number}"
+        if name and name in numbers:
+            first = name
+            while name in taken:
+                numbers[first] += 1
+                name = f"{first}.{numbers[first]}"
+            later.setdefault(first, []).append(name)
+            taken.add(name)
+        numbers.setdefault(name, 0)
         new.append(name)
     return new, [
         f" has {len(others) + 1} columns {name!r}: {name!r} is the first, the "

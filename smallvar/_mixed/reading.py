@@ -19,7 +19,11 @@ from scipy.sparse import issparse
 from smallvar._core.row_names import is_missing
 
 MOST_LEVELS = 32_767  # of a column: codes are integers of 16 bits
-DATE = re.compile(r"\s*\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d.*)?")
+# dates, and times of day
+DATE = re.compile(
+    r"\s*(\d{1,4}([-/.])\d{1,2}\2\d{1,4}([ T]\d.*)?"
+    r"|\d{1,2}:\d\d(:\d\d([.,]\d+)?)?( ?[AaPp][Mm])?)\s*"
+)
 CHECKED_CELLS = 200  # levels that tell whether a column of text is one of dates
 
 
