@@ -40,7 +40,8 @@ from dask_helpers import (
 )
 
 import smallvar.dask
-from smallvar.dask import _estimators, _executor, _part
+from smallvar.dask import _executor, _fit, _part
+from smallvar.dask._parts import Block
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -106,7 +107,7 @@ def test_tasks_are_given_aligned_arrays():
     def read_only(parts, shared, each):
         return [array.flags.aligned for array in (parts[0][1].X, shared, each[0])]
 
-    block, message = moved((_executor.Block(np.ones((3, 2)), None), np.ones(2)))
+    block, message = moved((Block(np.ones((3, 2)), None, 3), np.ones(2)))
     assert not block.X.flags.aligned
     assert not message.flags.aligned
     assert all(_executor._run(read_only, [0], [block], message, [message]))
@@ -126,8 +127,8 @@ def test_tasks_run_where_the_partitions_are(monkeypatch):
 
     monkeypatch.setattr(_executor.Executor, "groups", recorded)
     X = chunked(blobs(np.random.default_rng(0), 800, 2, 3), [100] * 8)
-    model = smallvar.dask.DPMeans(lam=9.0, persist=True)
-    model.fit(X.map_blocks(slowly, meta=np.empty((0, 2))))
+    X = X.map_blocks(slowly, meta=np.empty((0, 2)))
+    smallvar.dask.fit(smallvar.DPMeans(lam=9.0), X, persist=True)
     assert len(rounds) > 1
     for found in rounds:
         workers = [worker for worker, _ in found]
@@ -207,7 +208,7 @@ def at_once(monkeypatch):
 
     def begin(rng, copies):
         client = AtOnce(rng, copies)
-        monkeypatch.setattr(_estimators, "current_client", lambda: nullcontext(client))
+        monkeypatch.setattr(_fit, "current_client", lambda: nullcontext(client))
         monkeypatch.setattr(_executor, "wait_for", lambda client, futures: None)
         return client
 
@@ -223,8 +224,9 @@ def check_pair(name, X, lam, sizes, kind="array", weight=None, *, persist="auto"
     local = getattr(smallvar, name)(lam=lam, **options)
     warned = fit(local, csr_array(X) if kind == "sparse" else X, weight)
     Y, w = collection(kind, X, weight, sizes)
-    model = getattr(smallvar.dask, name)(lam=lam, persist=persist, **options)
-    assert fit(model, Y, w) == warned
+    model = clone(local)
+    there = SimpleNamespace(fit=partial(smallvar.dask.fit, model, persist=persist))
+    assert fit(there, Y, w) == warned
     assert_same(model, local)
     return model, local
 
@@ -359,9 +361,9 @@ def test_rows_without_direction(algorithm, at_once, seed):
     kind = KINDS[seed % 4]
     data, weights = collection(kind, X, weight, sizes)
     options = {"min_cosine": 0.8, "algorithm": algorithm} if seed % 4 else {"random_state": 0}
-    model = smallvar.dask.SphericalDPMeans(**options, persist=seed % 3 > 0)
+    model = smallvar.SphericalDPMeans(**options)
     with pytest.warns(UserWarning, match=f"X has {zero.sum()} rows of length zero: without"):
-        model.fit(data, sample_weight=weights)
+        smallvar.dask.fit(model, data, sample_weight=weights, persist=seed % 3 > 0)
     few, few_weights = X[~zero], None if weight is None else weight[~zero]
     few = csr_array(few) if kind == "sparse" else few
     local = smallvar.SphericalDPMeans(**options).fit(few, sample_weight=few_weights)
@@ -371,12 +373,10 @@ def test_rows_without_direction(algorithm, at_once, seed):
     for name in ("cluster_centers_", "resultant_lengths_", "objective_", "inertia_", "n_iter_"):
         rtol = 0.0 if "min_cosine" in options else 1e-12  # equal bits for a given penalty only
         np.testing.assert_allclose(getattr(model, name), getattr(local, name), rtol=rtol)
-    labels, cosines = model.predict(data, return_cosines=True)
-    assert np.array_equal(labels.compute(), expected)
-    assert (cosines.compute()[zero] == 0.0).all()
-    assert (model.transform(data).compute()[zero] == 1.0).all()
+    assert (smallvar.dask.transform(model, data).compute()[zero] == 1.0).all()
     score = local.score(few, sample_weight=few_weights)
-    assert model.score(data, sample_weight=weights) == pytest.approx(score, rel=1e-12)
+    found = smallvar.dask.score(model, data, sample_weight=weights)
+    assert found == pytest.approx(score, rel=1e-12)
 
 
 @pytest.mark.parametrize("block", [csr_array, csr_matrix, csc_array])
@@ -386,27 +386,27 @@ def test_rows_without_direction(algorithm, at_once, seed):
 def test_sparse_blocks(block, name, options, sampled, monkeypatch):
     """They give what dense blocks give, also where the data choose, from all rows or a sample."""
     if sampled:
-        monkeypatch.setattr(_estimators, "CHOICE_ROWS", 60)
+        monkeypatch.setattr(_fit, "CHOICE_ROWS", 60)
     rng = np.random.default_rng(0)
     X = 9.0 * np.eye(6)[rng.integers(3, size=90)]
     X += (rng.random(X.shape) < 0.3) * rng.random(X.shape)
     dense = chunked(X, [25, 0, 40, 25])
     weight = rng.integers(1, 4, size=90).astype(float) if block is csr_matrix else None
-    make = partial(getattr(smallvar.dask, name), random_state=0, **options)
-    expected = make().fit(dense, sample_weight=weight)
+    model = getattr(smallvar, name)(random_state=0, **options)
+    expected = smallvar.dask.fit(clone(model), dense, sample_weight=weight)
     rows = dense.map_blocks(block, dtype=X.dtype, meta=np.empty((0, 0)))
-    model = make().fit(rows, sample_weight=weight)
+    smallvar.dask.fit(model, rows, sample_weight=weight)
     assert np.array_equal(model.labels_.compute(), expected.labels_.compute())
     assert model.n_clusters_ == expected.n_clusters_
     for fitted in ("lam_", "objective_", "cluster_centers_"):
         np.testing.assert_allclose(getattr(model, fitted), getattr(expected, fitted), atol=1e-9)
-    assert np.array_equal(model.predict(rows).compute(), model.labels_.compute())
+    assert_lazy(smallvar.dask.predict(model, rows), model.labels_.compute())
 
 
 @pytest.mark.parametrize("sizes", [[3, 3], [6, 0], [0, 0, 6]])
 def test_only_rows_without_direction(sizes):
     with pytest.raises(ValueError, match="X must have a row that has a direction, got 6 of length"):
-        smallvar.dask.SphericalDPMeans().fit(da.zeros((6, 2), chunks=(tuple(sizes), 2)))
+        smallvar.dask.fit(smallvar.SphericalDPMeans(), da.zeros((6, 2), chunks=(tuple(sizes), 2)))
 
 
 @pytest.mark.parametrize("name", ["DPMeans", "MiniBatchDPMeans", "SphericalDPMeans"])
@@ -415,11 +415,11 @@ def test_weights_of_a_partition_without_rows_are_checked(name, method):
     """They must be as few."""
     X = da.ones((6, 2), chunks=((3, 0, 3), 2))
     weight = da.ones(6, chunks=((3, 0, 3),))
-    model = getattr(smallvar.dask, name)(lam=1.0).fit(X, sample_weight=weight)
+    model = smallvar.dask.fit(getattr(smallvar, name)(lam=1.0), X, sample_weight=weight)
     wrong = da.concatenate([weight[:3], da.ones(2, chunks=2), weight[3:]])
     assert wrong.numblocks == (3,) and wrong.chunks == ((3, 2, 3),)
     with pytest.raises(ValueError, match=r"sample_weight must have shape \(0,\), got \(2,\)"):
-        getattr(model, method)(X, sample_weight=wrong)
+        getattr(smallvar.dask, method)(model, X, sample_weight=wrong)
 
 
 @each_algorithm
@@ -513,6 +513,26 @@ def test_states_that_are_forgotten(name, algorithm, at_once, monkeypatch, seed):
     assert forgotten or share < 0.5
 
 
+@pytest.mark.parametrize(("algorithm", "lam"), [("serial", 9.0), ("delayed", 20.0)])
+def test_an_answer_given_twice(monkeypatch, algorithm, lam):
+    """The second answer is the first one, though the worker has swept its rows already."""
+    run = _executor._run
+
+    def twice(*task):
+        first, second = run(*task), run(*task)
+        if hasattr(first, "moved"):
+            assert (second.moved, second.fresh) == (first.moved, first.fresh)
+            assert all(np.array_equal(second.opened[p], first.opened[p]) for p in first.opened)
+        return second
+
+    monkeypatch.setattr(_executor, "_run", twice)
+    rng = np.random.default_rng(0)
+    X = 3.0 * rng.standard_normal((40, 3))[rng.integers(40, size=3000)]
+    X += rng.standard_normal(X.shape)
+    model, local = check_pair("DPMeans", X, lam, [500] * 6, algorithm=algorithm, persist=True)
+    assert model.n_clusters_ > 5 and local.n_iter_ > 5
+
+
 def some_rows(seed=0, n=1000):
     """Rows whose fit with lam = 1 takes a while: some twenty sweeps that change something."""
     rng = np.random.default_rng(seed)
@@ -536,15 +556,15 @@ def test_a_worker_is_killed(n_workers, moments):
     local = smallvar.DPMeans(lam=4.0).fit(X)
     with cluster_of(n_workers) as (cluster, client):
         Y = da.from_array(X, chunks=((200, 100, 0, 300, 1, 399), (3,)))
-        model = smallvar.dask.DPMeans(lam=4.0, persist=True)
+        model = smallvar.DPMeans(lam=4.0)
         for _ in range(2):  # the first one also imports
             begin = time.perf_counter()
-            assert_same(model.fit(Y), local)
+            assert_same(smallvar.dask.fit(model, Y, persist=True), local)
             length = time.perf_counter() - begin
         for _ in range(moments):
             killer = threading.Timer(length * rng.random(), kill_one, (cluster, rng))
             killer.start()
-            model = smallvar.dask.DPMeans(lam=4.0, persist=bool(rng.random() < 0.8)).fit(Y)
+            smallvar.dask.fit(model, Y, persist=bool(rng.random() < 0.8))
             killer.join()
             assert_same(model, local)
             cluster.scale(n_workers)  # it does not replace all that are gone
@@ -569,9 +589,10 @@ def test_a_partition_that_kills_its_workers(persist):
     X = some_rows()
     good = da.from_array(X, chunks=((500, 497, 3), (3,)))
     with cluster_of(2):
-        model = smallvar.dask.DPMeans(lam=4.0, persist=persist).fit(good)
+        model = smallvar.dask.fit(smallvar.DPMeans(lam=4.0), good, persist=persist)
         bad = good.map_blocks(deadly, dtype=float, meta=np.empty((0, 0)))
-        assert_refuses(model, lambda m: m.fit(bad), RuntimeError, "workers died again and again")
+        again = partial(smallvar.dask.fit, X=bad, persist=persist)
+        assert_refuses(model, again, RuntimeError, "workers died again and again")
 
 
 @pytest.mark.long
@@ -581,7 +602,8 @@ def test_the_cluster_goes_away(what, monkeypatch):
     """The scheduler or client is lost in a fit: an error that says so, estimator unchanged."""
     good = da.from_array(some_rows(), chunks=((500, 500), (3,)))
     with cluster_of(2) as (cluster, client):
-        model = smallvar.dask.DPMeans(lam=4.0, persist=True).fit(good)
+        again = partial(smallvar.dask.fit, X=good, persist=True)
+        model = again(smallvar.DPMeans(lam=4.0))
         call, rounds = _executor.Executor.call, []
 
         def lose(executor, *args, **options):
@@ -593,7 +615,7 @@ def test_the_cluster_goes_away(what, monkeypatch):
             return call(executor, *args, **options)
 
         monkeypatch.setattr(_executor.Executor, "call", lose)
-        assert_refuses(model, lambda m: m.fit(good), RuntimeError, "was lost during the fit")
+        assert_refuses(model, again, RuntimeError, "was lost during the fit")
 
 
 def unreadable(block):
@@ -607,9 +629,10 @@ def unreadable(block):
 def test_a_partition_that_cannot_be_read(persist):
     """The error of the reader is raised, with its text; the estimator is as it was."""
     good = da.from_array(some_rows(), chunks=((500, 497, 3), (3,)))
-    model = smallvar.dask.DPMeans(lam=4.0, persist=persist).fit(good)
+    model = smallvar.dask.fit(smallvar.DPMeans(lam=4.0), good)
     bad = good.map_blocks(unreadable, dtype=float, meta=np.empty((0, 0)))
-    assert_refuses(model, lambda m: m.fit(bad), OSError, "part-2.parquet: no such file")
+    again = partial(smallvar.dask.fit, X=bad, persist=persist)
+    assert_refuses(model, again, OSError, "part-2.parquet: no such file")
 
 
 # ---- collections, and what else the estimators do ---------------------------------------------
@@ -619,53 +642,99 @@ def test_a_partition_that_cannot_be_read(persist):
 def test_frames(dtype, at_once):
     """Names of columns are learned and checked; results for a frame are lazy."""
     at_once(np.random.default_rng(0), copies=True)
-    X = some_rows(n=90).astype(dtype)
-    frame, weight = collection("frame", X, np.linspace(0.5, 2, 90), [30, 0, 60])
-    model = smallvar.dask.DPMeans(lam=4.0)
-    labels = model.fit_predict(frame, sample_weight=weight)
-    local = smallvar.DPMeans(lam=4.0)
+    X, w = some_rows(n=90).astype(dtype), np.linspace(0.5, 2, 90)
+    frame, weight = collection("frame", X, w, [30, 0, 60])
     table = pd.DataFrame(X, columns=frame.columns)
-    assert labels is model.labels_
-    assert np.array_equal(
-        labels.compute(scheduler="sync"), local.fit_predict(table, None, np.linspace(0.5, 2, 90))
-    )
+    local = smallvar.DPMeans(lam=4.0).fit(table, sample_weight=w)
+    model = smallvar.dask.fit(smallvar.DPMeans(lam=4.0), frame, sample_weight=weight)
+    assert_lazy(model.labels_, local.labels_, scheduler="sync")
     assert model.feature_names_in_.tolist() == list(frame.columns)
-    for method in ("predict", "transform"):
-        wanted = getattr(local, method)(table)
-        lazy = getattr(model, method)(frame)
-        assert isinstance(lazy, da.Array)
-        assert lazy.dtype == wanted.dtype
-        assert np.array_equal(lazy.compute(scheduler="sync"), wanted)
-        assert np.array_equal(getattr(model, method)(table), wanted)
-    for given, w in ((frame, None), (frame, weight), (table, None)):
-        local_w = None if w is None else np.linspace(0.5, 2, 90)
-        np.testing.assert_allclose(model.score(given, None, w), local.score(table, None, local_w))
-    model.fit(da.from_array(X, chunks=30))
+    for given, expected in ((None, None), (weight, w)):
+        score = local.score(table, None, expected)
+        np.testing.assert_allclose(smallvar.dask.score(model, frame, sample_weight=given), score)
+    with pytest.raises(ValueError, match="feature names"):
+        smallvar.dask.predict(model, frame[frame.columns[::-1]])
+    smallvar.dask.fit(model, da.from_array(X, chunks=30))
     assert not hasattr(model, "feature_names_in_")
+    with pytest.raises(ValueError, match="expecting 3 features"):
+        smallvar.dask.transform(model, da.ones((4, 2)))
 
 
-@each_estimator
-def test_to_local(name, at_once):
-    """``to_local`` gives the estimator of one machine, which can be pickled; clones, parameters."""
-    at_once(np.random.default_rng(0), copies=True)
-    X = some_rows(n=90)
-    local = getattr(smallvar, name)(lam=0.5, max_iter=99).fit(X)
-    given = getattr(smallvar.dask, name)(lam=0.5, max_iter=99, persist=True)
-    model = clone(given)
-    assert model.get_params() == given.get_params()
-    model.fit(da.from_array(X, chunks=(40, 3)))
-    for labels in (True, False):
-        single = pickle.loads(pickle.dumps(model.to_local(labels)))
-        assert type(single) is type(local)
-        assert single.get_params()["max_iter"] == 99
-        assert np.array_equal(single.predict(X), local.predict(X))
-        assert hasattr(single, "labels_") == labels
-        if labels:
-            assert np.array_equal(single.labels_, local.labels_)
+MODELS = {
+    "DPMeans": smallvar.DPMeans(lam=40.0),
+    "SphericalDPMeans": smallvar.SphericalDPMeans(min_cosine=0.8),
+    "MiniBatchDPMeans": smallvar.MiniBatchDPMeans(lam=40.0),
+    "HDPMeans": smallvar.HDPMeans(lam_local=30.0, lam_global=90.0),
+    "ShapeMeans": smallvar.ShapeMeans(random_state=0),
+}
+OF_ROWS = {
+    **dict.fromkeys(("probabilities_", "outlier_scores_"), "call smallvar.dask."),
+    **dict.fromkeys(("profiles_", "representatives_"), "call its method fit|batch"),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_methods_of_rows(name):
+    """Probabilities and the rest are those of one machine; what needs all rows names a function."""
+    X = blobs(np.random.default_rng(0), 600, 3, 4) * 20.0
+    frame, _ = collection("frame", X, None, [200, 0, 400])
+    table = pd.DataFrame(X, columns=frame.columns)
+    local, model, beside = clone(MODELS[name]), clone(MODELS[name]), {}
+    if name == "HDPMeans":
+        beside = {"groups": np.repeat([1, 2, 3], 200)}
+        arrays = chunked(X, [200, 0, 400])
+        assert smallvar.dask.fit(model, arrays, **beside) is model
+        frame, table = arrays, X
+    else:
+        assert smallvar.dask.fit(model, frame) is model
+    if name == "MiniBatchDPMeans":
+        local.partial_fit(table[:200]).partial_fit(table[200:])
+    else:
+        local.fit(table, **beside)
+        assert_lazy(model.labels_, local.labels_)
+    for method, options in (
+        *(("predict_proba", {"unknown": flag}) for flag in (False, True)),
+        *((method, {}) for method in ("score_samples", "outlier_scores", "predict", "transform")),
+    ):
+        if not hasattr(local, method):
+            with pytest.raises(TypeError, match=f"must have the method {method}, got {name}"):
+                smallvar.dask.transform(model, frame)
+            continue
+        expected = getattr(local, method)(table, **options)
+        lazy = getattr(smallvar.dask, method)(model, frame, **options)
+        assert isinstance(lazy, da.Array)
+        assert (lazy.dtype, lazy.shape[1:]) == (expected.dtype, expected.shape[1:])
+        assert np.array_equal(lazy.compute(), expected)
+        assert np.array_equal(getattr(model, method)(table, **options), expected)
+    for attribute, words in OF_ROWS.items():
+        if (name, attribute) != ("MiniBatchDPMeans", "profiles_"):  # of its running means
+            with pytest.raises(AttributeError, match=words):
+                getattr(model, attribute)
+    smallvar.dask.fit(model, frame, **beside, labels=False)
+    loaded = pickle.loads(pickle.dumps(model))
+    assert not hasattr(loaded, "labels_")
+    assert np.array_equal(loaded.predict_proba(table), local.predict_proba(table))
     with pytest.raises(NotFittedError):
-        clone(model).to_local()
-    with pytest.raises(NotFittedError):
-        clone(model).predict(X)
+        smallvar.dask.predict(clone(model), frame)
+    if name == "ShapeMeans":
+        with pytest.raises(TypeError, match="model must have an objective of new rows"):
+            smallvar.dask.score(model, frame)
+    elif name != "HDPMeans":
+        assert smallvar.dask.score(model, frame) == pytest.approx(local.score(table), rel=1e-12)
+        with pytest.raises(ValueError, match="groups must be None"):
+            smallvar.dask.predict(model, frame, groups=np.ones(600))
+
+
+def test_a_sample_tells_how_strange_rows_are(monkeypatch):
+    """Of more rows, probabilities are measured on a sample; the model is fitted to all."""
+    monkeypatch.setattr(_fit, "MODEL_ROWS", 500)
+    monkeypatch.setattr(_fit, "MODEL_NUMBERS", 1)
+    X = blobs(np.random.default_rng(0), 4000, 2, 3) * 20.0
+    model = smallvar.dask.fit(smallvar.DPMeans(lam=30.0, random_state=0), chunked(X, [3000, 1000]))
+    local = smallvar.DPMeans(lam=30.0).fit(X)
+    assert np.array_equal(model.cluster_centers_, local.cluster_centers_)
+    found, expected = model.outlier_scores(X), local.outlier_scores(X)
+    assert 0.0 < np.abs(found - expected).mean() < 0.1
 
 
 def rows_with(value, dtype=float):
@@ -710,30 +779,30 @@ BAD = {
     ),
     "short": (ValueError, ({}, ROWS, np.ones(5)), (r"shape \(6,\)",)),
     "no rows": (ValueError, ({}, ROWS[ROWS[:, 0] > 5], None), ("at least one row",)),
-    "collapsed": (ValueError, ({"algorithm": "collapsed"}, ROWS, None), ("algorithm", "serial")),
-    "farthest-first": (ValueError, ({"lam": "farthest-first"}, ROWS, None), ("lam", "auto")),
     "persist": (ValueError, ({"persist": "yes"}, ROWS, None), ("persist", "auto")),
+    "labels": (TypeError, ({"labels": 1}, ROWS, None), ("labels",)),
+    "groups": (ValueError, ({"groups": [1] * 6}, ROWS, None), ("groups must be None",)),
     "max_opened": (ValueError, ({"max_opened": 0}, ROWS, None), ("max_opened", ">= 1")),
     "too many": (
         RuntimeError,
-        ({"lam": 1e-9, "max_opened": 2}, da.from_array(np.eye(6), chunks=(3, 6)), None),
-        ("lam=1e-09 opens more than 2 clusters", "max_clusters"),
+        ({"max_opened": 2}, da.from_array(9.0 * np.eye(6), chunks=(3, 6)), None),
+        ("lam=1 opens more than 2 clusters", "max_clusters"),
     ),
 }
 
 
 # of rows and weights alone, in the words of all
 COMMON = [case for case, (_, (options, *_), _) in BAD.items() if not options and case != "no rows"]
-NEEDED = {"HDPMeans": {"lam_local": 1.0, "lam_global": 1.0}}
 
 
 @pytest.mark.parametrize("case", COMMON)
-@pytest.mark.parametrize("name", smallvar.dask.__all__)
+@pytest.mark.parametrize("name", MODELS)
 def test_data_that_every_estimator_refuses(name, case):
     errors, (_, X, weight), words = BAD[case]
     beside = {"groups": [1, 1, 1, 2, 2, 2]} if name == "HDPMeans" else {}
-    model = getattr(smallvar.dask, name)(**NEEDED.get(name, {})).fit(ROWS, **beside)
-    assert_refuses(model, lambda m: m.fit(X, sample_weight=weight, **beside), errors, *words)
+    model = smallvar.dask.fit(clone(MODELS[name]), ROWS, **beside)
+    again = partial(smallvar.dask.fit, X=X, sample_weight=weight, **beside)
+    assert_refuses(model, again, errors, *words)
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -742,9 +811,54 @@ def test_refuses(case, persist, at_once):
     """Errors name the partition; the estimator is as it was."""
     at_once(np.random.default_rng(0), copies=True)
     errors, (options, X, weight), words = BAD[case]
-    model = smallvar.dask.DPMeans(lam=1.0, persist=persist).fit(ROWS)
-    model.set_params(**options)
-    assert_refuses(model, lambda m: m.fit(X, sample_weight=weight), errors, *words)
+    model = smallvar.dask.fit(smallvar.DPMeans(lam=1.0), ROWS, persist=persist)
+    again = partial(smallvar.dask.fit, X=X, sample_weight=weight, **{"persist": persist, **options})
+    assert_refuses(model, again, errors, *words)
+
+
+NOT_FOR_PARTITIONS = {
+    "DPMeans": (
+        *({"n_init": 2}, {"shuffle": True}, {"metric": "auto", "lam": "auto"}),
+        *({"min_cluster_size": 3}, {"link_penalty": 2.0}, {"lam": "farthest-first"}),
+        *({"algorithm": "collapsed"}, {"algorithm": "merge"}),
+    ),
+    "SphericalDPMeans": ({"n_init": 2}, {"shuffle": True}, {"lam": "farthest-first"}),
+    "MiniBatchDPMeans": ({"batch_size": 9}, {"max_iter": 3}, {"tol": 0.5}),
+    "HDPMeans": (
+        *({"n_init": 2}, {"lam_local": "auto"}, {"lam_global": "farthest-first"}),
+        *({"divergence": "kl"}, {"n_clusters": 2, "lam_global": "auto"}),
+    ),
+    "ShapeMeans": ({"min_cluster_size": 3},),
+}
+
+
+@pytest.mark.parametrize("name", NOT_FOR_PARTITIONS)
+def test_parameters_that_cannot_be_honored(name):
+    beside = {"groups": [1, 1, 1, 2, 2, 2]} if name == "HDPMeans" else {}
+    for options in NOT_FOR_PARTITIONS[name]:
+        model = clone(MODELS[name])
+        if "lam" in options and name == "SphericalDPMeans":
+            model.set_params(min_cosine=None)
+        model.set_params(**options)
+        again = partial(smallvar.dask.fit, X=ROWS, **beside)
+        assert_refuses(model, again, ValueError, f"{next(iter(options))} must be")
+
+
+def test_models():
+    """Other estimators are refused; a subclass of a user is fitted."""
+    for other in (smallvar.BregmanDPMeans(), smallvar.DPMeans, smallvar.KernelDPMeans(), "DPMeans"):
+        with pytest.raises(TypeError, match="model must be one of DPMeans, SphericalDPMeans"):
+            smallvar.dask.fit(other, ROWS)
+    with pytest.raises(TypeError, match="model must be a MiniBatchDPMeans, got DPMeans"):
+        smallvar.dask.partial_fit(smallvar.DPMeans(), ROWS)
+    with pytest.raises(ValueError, match="persist and max_opened must have their defaults"):
+        smallvar.dask.fit(smallvar.MiniBatchDPMeans(), ROWS, persist=True)
+
+    class Mine(smallvar.DPMeans):
+        """One with the parameters of DPMeans."""
+
+    model = smallvar.dask.fit(Mine(lam=1.0, max_iter=5), ROWS)
+    assert isinstance(model, Mine) and model.n_clusters_ == 1 and model.max_iter == 5
 
 
 def sets():
@@ -773,7 +887,7 @@ def test_auto(name, at_once):
         rng = np.random.default_rng(0)
         local = getattr(smallvar, name)(lam="auto", random_state=0).fit(X)
         Y, _ = collection("array", X, None, uneven(rng, len(X), 8))
-        model = getattr(smallvar.dask, name)(lam="auto", random_state=0).fit(Y)
+        model = smallvar.dask.fit(clone(local), Y)
         assert model.n_clusters_ == local.n_clusters_, which
         labels = model.labels_.compute(scheduler="sync")
         assert adjusted_rand_score(labels, local.labels_) >= 0.99, which

@@ -1,39 +1,48 @@
-"""MiniBatchDPMeans on dask: partitions as batches, the bits of one machine."""
+"""MiniBatchDPMeans and ShapeMeans on dask: partitions as batches, and pieces of a sample."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from helpers import assert_refuses, seeds
+from scipy.sparse import csr_array
+from sklearn.datasets import make_blobs, make_moons
 
 import smallvar
 
-da = pytest.importorskip("dask.array")
 pytest.importorskip("distributed")
-dd = pytest.importorskip("dask.dataframe")
+pytest.importorskip("dask.dataframe")
 
-from dask_helpers import threads_as_workers  # noqa: E402
+import dask.array as da
+from dask_helpers import assert_lazy, chunked, framed, threads_as_workers, uneven
 
-from smallvar.dask import MiniBatchDPMeans  # noqa: E402
+import smallvar.dask
+from smallvar import MiniBatchDPMeans, ShapeMeans
+from smallvar.dask import _fit
 
-ATTRIBUTES = ("cluster_centers_", "cluster_weights_", "lam_", "n_steps_", "inertia_", "objective_")
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore:Running on a single-machine scheduler"),
+    pytest.mark.filterwarnings("ignore:the number of clusters"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def client():
+    """Two workers that are threads of this process; the default client of the module."""
     with threads_as_workers() as client:
         yield client
 
 
-def problem(seed):
+# ---- batches ------------------------------------------------------------------------------------
+
+
+def batches(seed):
     """Rows, weights or None, and the sizes of up to eight partitions, some empty."""
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(20, 400)), int(rng.integers(1, 5))
     X = rng.normal(size=(n, d)) + 6.0 * rng.integers(0, 4, (n, 1))
     X = X.astype(np.float32) if seed % 2 else X.round(1)
     weight = rng.integers(0, 3, n).astype(float) if seed % 3 == 0 else None
-    cuts = np.sort(rng.integers(0, n + 1, rng.integers(0, 8)))
-    sizes = tuple(int(size) for size in np.diff([0, *cuts, n]))
-    return X, weight, sizes, float(rng.uniform(2, 60)) if seed % 4 else "auto"
+    return X, weight, uneven(rng, n, 8), float(rng.uniform(2, 60)) if seed % 4 else "auto"
 
 
 def one_machine(model, X, weight, sizes):
@@ -48,70 +57,109 @@ def one_machine(model, X, weight, sizes):
 
 
 @seeds(40)
-def test_equals_one_machine(seed):
-    X, weight, sizes, lam = problem(seed)
-    Y = da.from_array(X, chunks=(sizes, X.shape[1]))
+def test_batches_equal_one_machine(seed):
+    X, weight, sizes, lam = batches(seed)
+    Y = chunked(X, sizes)
     settings = {"lam": lam, "half_life": [None, 30.0][seed % 2], "random_state": 0}
-    fitted = one_machine(smallvar.MiniBatchDPMeans(**settings), X, weight, sizes)
-    model = MiniBatchDPMeans(**settings).fit(Y, sample_weight=weight)
+    fitted = one_machine(MiniBatchDPMeans(**settings), X, weight, sizes)
+    model = MiniBatchDPMeans(**settings)
+    if seed % 5 == 0:
+        model.fit(X[::2] + 1.0)  # which is forgotten
+    smallvar.dask.fit(model, Y, sample_weight=weight)
     for step in range(2):
-        for name in ATTRIBUTES:
+        for name in (
+            *("cluster_centers_", "cluster_weights_", "lam_", "n_steps_", "inertia_"),
+            "objective_",
+        ):
             assert np.array_equal(getattr(fitted, name), getattr(model, name)), name
-        assert np.array_equal(fitted.predict(X), model.labels_.compute())
-        assert np.array_equal(fitted.predict(X), model.to_local().labels_)
+        assert_lazy(model.labels_, fitted.predict(X))
         if step == 0:  # and on from there
             one_machine(fitted, X, weight, sizes)
-            model.partial_fit(Y, sample_weight=weight)
-
-
-def test_fit_is_from_scratch():
-    X, _, sizes, _ = problem(1)
-    Y = da.from_array(X, chunks=(sizes, X.shape[1]))
-    first = MiniBatchDPMeans(lam=9.0).fit(Y)
-    again = MiniBatchDPMeans(lam=9.0).fit(Y[:10]).fit(Y)
-    assert np.array_equal(first.cluster_centers_, again.cluster_centers_)
-    assert first.n_steps_ == again.n_steps_
-
-
-def test_data_frame():
-    X, _, _, _ = problem(5)
-    pandas = pytest.importorskip("pandas")
-    dd = dd = pytest.importorskip("dask.dataframe")
-    frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
-    parts = dd.from_pandas(frame, npartitions=3)
-    model = MiniBatchDPMeans(lam=9.0).fit(parts)
-    assert list(model.feature_names_in_) == list(frame.columns)
-    assert np.array_equal(model.labels_.compute(), model.to_local().predict(frame))
-
-
-def test_bad_input():
-    X, _, sizes, _ = problem(4)
-    Y = da.from_array(X, chunks=(sizes, X.shape[1]))
-    model, words = MiniBatchDPMeans(lam=9.0).fit(Y), "at least one column"
-    assert_refuses(model, lambda m: m.partial_fit(Y[:, :0]), ValueError, words)
-    assert_refuses(MiniBatchDPMeans(lam=-1.0), lambda m: m.fit(Y), ValueError, "lam must be")
-
-
-def test_probabilities_of_collections():
-    """By partitions, and only where the names of columns are those of the fit."""
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(
-        rng.normal(size=(90, 2)) + np.repeat([[0, 0], [9, 20]], 45, 0), columns=["a", "b"]
+            smallvar.dask.partial_fit(model, Y, sample_weight=weight)
+    smallvar.dask.partial_fit(model, Y, labels=False)
+    assert not hasattr(model, "labels_")
+    assert_refuses(
+        model, lambda m: smallvar.dask.partial_fit(m, Y[:, :0]), ValueError, "at least one column"
     )
-    Y = dd.from_pandas(X, npartitions=3)
-    model = MiniBatchDPMeans(lam=60.0).fit(Y)
-    local = model.to_local()
-    for name, options in (
-        *(("predict_proba", {"unknown": flag}) for flag in (False, True)),
-        *(("score_samples", {}), ("outlier_scores", {})),
-    ):
-        ask = getattr(model, name)
-        lazy, expected = ask(Y, **options), getattr(local, name)(X, **options)
-        assert (lazy.dtype, lazy.shape[1:]) == (expected.dtype, expected.shape[1:])
-        assert np.array_equal(lazy.compute(), expected)
-        assert np.array_equal(ask(X, **options), expected)
-        assert np.array_equal(ask(Y[Y.a > 100], **options).compute(), expected[:0])
-        with pytest.raises(ValueError, match="feature names"):
-            ask(Y[["b", "a"]], **options).compute()
-    with pytest.raises(TypeError, match="unknown"):
-        model.predict_proba(Y, unknown=1)
+
+
+# ---- shapes -------------------------------------------------------------------------------------
+
+FITTED = ("n_clusters_", "piece_centers_", "piece_clusters_", "merge_evidence_", "confidence_")
+
+
+@pytest.fixture
+def sampled(monkeypatch):
+    """Samples of 800 rows; a list of those that were drawn, with their weights."""
+    samples, sample = [], _fit.CollectionRows.sample
+
+    def recorded(*arguments):
+        samples.append(sample(*arguments))
+        return samples[-1]
+
+    monkeypatch.setattr(_fit, "CHOICE_ROWS", 800)
+    monkeypatch.setattr(_fit.CollectionRows, "sample", recorded)
+    return samples
+
+
+def shapes(seed, n=3000):
+    """Two moons, also turned into more columns, with one that is noise, or three blobs; weights."""
+    rng = np.random.default_rng(seed)
+    X = make_moons(n, noise=0.08, random_state=seed)[0]
+    if seed % 3 == 1:
+        X = np.column_stack([X, 0.1 * rng.normal(size=(n, 2))]) + 1e4
+    if seed % 3 == 2:
+        X = make_blobs(n, 2, centers=3, random_state=seed)[0]
+    return X, rng.integers(0, 3, n).astype(float) if seed % 2 else None
+
+
+def assert_equals_one_machine(model, X, sample, **options):
+    """Pieces and clusters are those of one machine, of this sample."""
+    local = ShapeMeans(**options).fit(sample[0], sample_weight=sample[1])
+    for name in FITTED:
+        np.testing.assert_array_equal(getattr(model, name), getattr(local, name), err_msg=name)
+    np.testing.assert_array_equal(model.boundaries_.evidence, local.boundaries_.evidence)
+    assert_lazy(model.labels_, local.predict(X))
+    return local
+
+
+@pytest.mark.parametrize("persist", [True, False])
+@seeds(6)
+def test_shapes_equal_one_machine_with_the_sample(seed, persist, sampled):
+    X, weight = shapes(seed)
+    sizes = uneven(np.random.default_rng(seed), len(X), most=6)
+    model, Y = ShapeMeans(random_state=seed), chunked(X, sizes)
+    smallvar.dask.fit(model, Y, sample_weight=chunked(weight, sizes), persist=persist)
+    assert len(sampled[-1][0]) == 800
+    local = assert_equals_one_machine(model, X, sampled[-1], random_state=seed)
+    distances = smallvar.dask.transform(model, Y)
+    assert distances.shape == (len(X), model.n_clusters_)
+    np.testing.assert_array_equal(distances.compute(), local.transform(X))
+
+
+@pytest.mark.parametrize("options", [{"n_clusters": 4}, {"noise": True}])
+def test_options(options, sampled):
+    X = np.vstack([shapes(0)[0], np.random.default_rng(0).uniform(-3, 4, (300, 2))])
+    model = ShapeMeans(random_state=0, **options)
+    smallvar.dask.fit(model, chunked(X, [1000, 0, 2300]))
+    local = assert_equals_one_machine(model, X, sampled[0], random_state=0, **options)
+    assert model.n_clusters_ == options.get("n_clusters", model.n_clusters_)
+    assert (local.predict(X).min() < 0) == ("noise" in options)
+
+
+def test_all_rows_in_the_sample():
+    X, weight = shapes(1, 900)
+    frame, heavy = framed(X, weight, [400, 0, 500])
+    model = smallvar.dask.fit(ShapeMeans(random_state=0), frame, sample_weight=heavy)
+    assert_equals_one_machine(model, X, (X, weight), random_state=0)
+    assert list(model.feature_names_in_) == list(frame.columns)
+
+
+def test_sparse_blocks(sampled):
+    X = make_blobs(2000, 5, centers=3, random_state=0)[0]
+    blocks = da.from_array(X, chunks=(700, 5)).map_blocks(csr_array)
+    model = smallvar.dask.fit(ShapeMeans(random_state=0), blocks)
+    assert_equals_one_machine(model, csr_array(X), sampled[0], random_state=0)
+    with pytest.raises(ValueError, match="noise must be False for sparse X"):
+        smallvar.dask.fit(model.set_params(noise=True), blocks)
+    assert model.n_clusters_ == 3  # as it was before

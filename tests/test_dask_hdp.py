@@ -4,12 +4,12 @@ import os
 import signal
 import warnings
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
 from helpers import assert_refuses, seeds, some
-from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from test_hdp import problem
 
 import smallvar
@@ -27,7 +27,7 @@ from dask_helpers import (  # noqa: E402
     threads_as_workers,
 )
 
-from smallvar.dask import HDPMeans, _hdp_sweep  # noqa: E402
+from smallvar.dask import _hdp_sweep  # noqa: E402
 
 pytestmark = pytest.mark.timeout(600)
 FITTED = (
@@ -84,11 +84,14 @@ def arrays(X, groups, weight, sizes):
     return chunked(X, sizes), beside
 
 
-def fit(model, X, **beside):
-    """Fit, whether it converges or not."""
+def fit(X, persist="auto", groups=None, sample_weight=None, **options):
+    """Fit in partitions, or on one machine, whether it converges or not."""
+    model, beside = smallvar.HDPMeans(**options), {"groups": groups, "sample_weight": sample_weight}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(X, **beside)
+        if isinstance(X, np.ndarray):
+            return model.fit(X, **beside)
+        return smallvar.dask.fit(model, X, persist=persist, **beside)
 
 
 def assert_same(model, local):
@@ -107,13 +110,12 @@ def assert_same(model, local):
 def test_equals_one_machine(seed):
     X, groups, weight, sizes, lams = shuffled_problem(seed)
     ends = {"max_iter": 2} if seed % 7 == 0 else {"tol": 0.01} if seed % 7 == 1 else {}
-    local = smallvar.HDPMeans(**lams, **ends)
-    fit(local, X, groups=groups, sample_weight=weight)
+    local = fit(X, groups=groups, sample_weight=weight, **lams, **ends)
     Y, beside = arrays(X, groups, weight, sizes)
     if seed % 5 == 0:  # lengths that are not known
         Y, beside = Y[Y[:, 0] > -np.inf], {k: v[v == v] for k, v in beside.items()}
-    model = HDPMeans(**lams, **ends, persist=[True, "auto", "auto", False][seed % 4])
-    assert_same(fit(model, Y, **beside), local)
+    persist = [True, "auto", "auto", False][seed % 4]
+    assert_same(fit(Y, persist, **beside, **lams, **ends), local)
 
 
 @pytest.mark.long
@@ -139,9 +141,9 @@ def test_states_may_be_lost_or_old(monkeypatch):
         for states in kept:
             states.clear()
         X, groups, weight, sizes, lams = shuffled_problem(seed)
-        local = smallvar.HDPMeans(**lams).fit(X, groups=groups, sample_weight=weight)
+        local = fit(X, groups=groups, sample_weight=weight, **lams)
         Y, beside = arrays(X, groups, weight, sizes)
-        assert_same(HDPMeans(**lams, persist=True).fit(Y, **beside), local)
+        assert_same(fit(Y, True, **beside, **lams), local)
     assert 2 * min(seen["lost"], seen["old"], seen["new"]) > len(problems)
 
 
@@ -162,14 +164,13 @@ def test_partitions_wait_for_each_other(mixed, monkeypatch):
         return run_step(self, step, numbers)
 
     monkeypatch.setattr(_hdp_sweep.CollectionHDPSweep, "run_step", run_and_count)
-    local = smallvar.HDPMeans(lam_local=20.0, lam_global=30.0).fit(X, groups=groups)
-    model = HDPMeans(lam_local=20.0, lam_global=30.0, persist=True)
+    lams = {"lam_local": 20.0, "lam_global": 30.0}
     Y, beside = arrays(X, groups, None, sizes)
-    assert_same(model.fit(Y, **beside), local)
+    model = fit(Y, True, **beside, **lams)
+    assert_same(model, fit(X, groups=groups, **lams))
     first, second = ([n for locals_, n in rounds if locals_ is step] for step in (False, True))
     assert 12 < sum(first) < 12 * 12 and 24 <= sum(second) < 12 * 12
-    opened = model.n_clusters_
-    assert opened > 20
+    assert model.n_clusters_ > 20
 
 
 @pytest.mark.long
@@ -180,7 +181,8 @@ def test_a_worker_is_killed(persist, monkeypatch):
     rng = np.random.default_rng(5)
     groups = np.repeat(np.arange(24), 50)
     X = 5.0 * rng.integers(0, 5, (1200, 2)) + rng.normal(size=(1200, 2))
-    local = smallvar.HDPMeans(lam_local=15.0, lam_global=60.0).fit(X, groups=groups)
+    lams = {"lam_local": 15.0, "lam_global": 60.0}
+    local = fit(X, groups=groups, **lams)
     assert local.n_iter_ > 4
     sizes, swept, killed = (150, 350, 50, 0, 250, 400), _hdp_sweep.CollectionHDPSweep.sweep, []
     with cluster_of(2) as (cluster, _):
@@ -193,7 +195,7 @@ def test_a_worker_is_killed(persist, monkeypatch):
 
         monkeypatch.setattr(_hdp_sweep.CollectionHDPSweep, "sweep", sweep)
         Y, beside = arrays(X, groups, None, sizes)
-        model = HDPMeans(lam_local=15.0, lam_global=60.0, persist=persist).fit(Y, **beside)
+        model = fit(Y, persist, **beside, **lams)
         assert killed
         assert_same(model, local)
 
@@ -202,7 +204,7 @@ def test_worked_example():
     """A single data set in each partition; the second opens a cluster by its local one."""
     X = np.array([[0.0], [1.0], [10.0], [0.5], [20.0], [21.0]])
     Y = da.from_array(X, chunks=((3, 0, 3), 1))
-    model = HDPMeans(lam_local=2.0, lam_global=5.0).fit(Y, groups=["a", "a", "a", "b", "b", "b"])
+    model = fit(Y, groups=["a", "a", "a", "b", "b", "b"], lam_local=2.0, lam_global=5.0)
     assert model.labels_.compute().tolist() == [1, 1, 0, 1, 2, 2]
     assert model.local_labels_.compute().tolist() == [1, 1, 0, 0, 1, 1]
     assert model.cluster_centers_.tolist() == [[10.0], [0.5], [20.5]]
@@ -228,29 +230,21 @@ def test_data_frames(kind, how):
         rows, groups = frame[["x", "y", "z", "place"]], "place"
     else:
         rows, groups = frame[["x", "y", "z"]], frame["place"]
-    model = HDPMeans(lam_local=1.0, lam_global=5.0).fit(
-        rows, groups=groups, sample_weight=frame["heavy"]
-    )
+    lams = {"lam_local": 1.0, "lam_global": 5.0}
+    model = fit(rows, groups=groups, sample_weight=frame["heavy"], **lams)
     assert_same(model, local)
     assert model.feature_names_in_.tolist() == ["x", "y", "z"]
     with pytest.raises(ValueError, match="groups must lie whole in one partition each, got"):
-        HDPMeans(lam_local=1.0, lam_global=5.0).fit(
-            dd.from_pandas(table, npartitions=7)[["x", "place"]], groups="place"
-        )
+        fit(dd.from_pandas(table, npartitions=7)[["x", "place"]], groups="place", **lams)
 
 
 @seeds(12)
-def test_what_is_asked_of_a_fit(seed):
-    """Predictions for data sets in several partitions, scores, and the local estimator."""
+def test_new_rows(seed):
+    """Predictions and scores for data sets in several partitions."""
     X, groups, weight, sizes, lams = shuffled_problem(seed + 40)
-    local = smallvar.HDPMeans(**lams).fit(X, groups=groups, sample_weight=weight)
+    local = fit(X, groups=groups, sample_weight=weight, **lams)
     Y, beside = arrays(X, groups, weight, sizes)
-    model = HDPMeans(**lams).fit(Y, **beside)
-    alone = model.to_local()
-    assert type(alone) is smallvar.HDPMeans and isinstance(alone.labels_, np.ndarray)
-    assert np.array_equal(alone.labels_, local.labels_)
-    assert np.array_equal(alone.local_labels_, local.local_labels_)
-    assert not hasattr(model.to_local(labels=False), "labels_")
+    model = fit(Y, **beside, **lams)
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(X))
     new, names = X[rows] + X.std() / 9, groups[rows]
@@ -259,43 +253,26 @@ def test_what_is_asked_of_a_fit(seed):
     cuts = np.sort(rng.integers(0, len(X) + 1, 3))
     Z, others = arrays(new, names, heavy, tuple(np.diff([0, *cuts, len(X)]).tolist()))
     for given, lazy in (({}, {}), ({"groups": names}, {"groups": others["groups"]})):
-        for more, also in (({}, {}), ({"sample_weight": heavy}, {"sample_weight": heavy})):
-            labels = model.predict(Z, **lazy, **also)
-            assert isinstance(labels, da.Array) and labels.dtype == np.int32
+        for more in ({}, {"sample_weight": heavy}):
             expected = local.predict(new, **given, **more)
-            assert np.array_equal(labels.compute(), expected)
-            assert np.array_equal(alone.predict(new, **given, **more), expected)
+            assert_lazy(smallvar.dask.predict(model, Z, **lazy, **more), expected)
             assert np.array_equal(model.predict(new, **given, **more), expected)
-            score = local.score(new, **given, **more)
-            assert model.score(Z, **lazy, **also) == pytest.approx(score, rel=1e-12)
-            assert model.score(new, **given, **more) == score
+            score = smallvar.dask.score(model, Z, **lazy, **more)
+            assert score == pytest.approx(local.score(new, **given, **more), rel=1e-12)
+    if X.shape[1] > 1:
+        with pytest.raises(ValueError, match="expecting"):
+            smallvar.dask.predict(model, Z[:, :1])
 
 
 def test_prints_the_lines_of_one_machine(capsys):
     X, groups, weight, sizes, lams = shuffled_problem(4)
-    smallvar.HDPMeans(**lams, verbose=1).fit(X, groups=groups, sample_weight=weight)
+    fit(X, groups=groups, sample_weight=weight, verbose=1, **lams)
     expected = capsys.readouterr().out
     Y, beside = arrays(X, groups, weight, sizes)
-    HDPMeans(**lams, verbose=1).fit(Y, **beside)
+    fit(Y, **beside, verbose=1, **lams)
     assert capsys.readouterr().out == expected and expected.startswith("sweep 1: ")
-
-
-def test_clone_and_fit_predict():
-    X, groups, weight, sizes, lams = shuffled_problem(6)
-    Y, beside = arrays(X, groups, weight, sizes)
-    model = HDPMeans(**lams, max_iter=50, persist=True)
-    labels = clone(model).fit_predict(Y, **beside)
-    assert (labels == model.fit(Y, **beside).labels_).all().compute()
-    assert "labels_" not in vars(clone(model))
-    with pytest.raises(NotFittedError):
-        clone(model).predict(Y)
-
-
-def test_warns_at_max_iter():
-    X, groups, weight, sizes, lams = shuffled_problem(6)
-    Y, beside = arrays(X, groups, weight, sizes)
     with pytest.warns(ConvergenceWarning, match="did not converge in max_iter=1 sweeps"):
-        HDPMeans(**lams, max_iter=1).fit(Y, **beside)
+        smallvar.dask.fit(smallvar.HDPMeans(**lams, max_iter=1), Y, **beside)
 
 
 BAD = {
@@ -328,55 +305,42 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_refuses(case):
     X = da.from_array(np.arange(8.0).reshape(4, 2), chunks=(2, 2))
-    model = HDPMeans(lam_local=1.0, lam_global=2.0).fit(X, groups=[1, 1, 2, 2])
+    model = fit(X, groups=[1, 1, 2, 2], lam_local=1.0, lam_global=2.0)
     options, *words = BAD[case]
     options = {"groups": [1, 1, 2, 2], **options}
-    assert_refuses(model, lambda m: m.fit(X, **options), ValueError, *words)
+    assert_refuses(model, partial(smallvar.dask.fit, X=X, **options), ValueError, *words)
 
 
 def test_refuses_what_is_no_data():
-    model, groups = HDPMeans(lam_local=1.0, lam_global=2.0), [1, 1, 2, 2]
     X = np.arange(8.0).reshape(4, 2)
-    cases = [
-        (da.from_array(1e150 * X, chunks=(2, 2)), "largest absolute value"),
-        (da.zeros((4, 2), chunks=(2, 2))[:, 0][:, None][:0], "at least one row|shape"),
-    ]
-    for bad, words in cases:
-        assert_refuses(model, lambda m, bad=bad: m.fit(bad, groups=groups), ValueError, words)
     lazy = da.from_array(X, chunks=(2, 2))
-    unknown = lazy[lazy[:, 0] >= 0]
-    assert_refuses(model, lambda m: m.fit(unknown, groups=groups), ValueError, "dask collection")
-    model.fit(lazy, groups=groups)
-    assert_refuses(model, lambda m: m.predict(lazy[:, :1]), ValueError, "X must have 2 columns")
+    for bad, words in (
+        (da.from_array(1e150 * X, chunks=(2, 2)), "largest absolute value"),
+        (lazy[:0], "at least one row|shape"),
+        (lazy[lazy[:, 0] >= 0], "dask collection"),
+    ):
+        again = partial(smallvar.dask.fit, X=bad, groups=[1, 1, 2, 2])
+        model = smallvar.HDPMeans(lam_local=1.0, lam_global=2.0)
+        assert_refuses(model, again, ValueError, words)
 
 
-PARAMETERS = {
-    "lam_local": ("auto", 0.0, np.inf, None),
-    "lam_global": ("farthest-first", -1.0, np.nan, True),
-    "max_iter": (0, 1.5),
-    "tol": (-0.1,),
-    "persist": ("never", 1),
-    "max_opened": (0, 2.5),
-}
-
-
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_refuses_parameters(name):
-    X = da.from_array(np.arange(8.0).reshape(4, 2), chunks=(2, 2))
-    for value in PARAMETERS[name]:
-        model = HDPMeans(lam_local=1.0, lam_global=2.0).set_params(**{name: value})
-        refused = lambda m: m.fit(X, groups=[1, 1, 2, 2])  # noqa: E731
-        assert_refuses(model, refused, (ValueError, TypeError), f"{name} must")
+def test_refuses_penalties():
+    again = partial(smallvar.dask.fit, X=da.ones((4, 2), chunks=(2, 2)), groups=[1, 1, 2, 2])
+    for name, values in {
+        "lam_local": ("auto", 0.0, np.inf, None),
+        "lam_global": ("farthest-first", -1.0, np.nan, True),
+    }.items():
+        for value in values:
+            model = smallvar.HDPMeans(lam_local=1.0, lam_global=2.0).set_params(**{name: value})
+            assert_refuses(model, again, (ValueError, TypeError), f"{name} must")
     words = "lam_local must be a number > 0 .* smallvar.HDPMeans to a sample of whole data sets"
-    model = HDPMeans(lam_local="auto", lam_global=1.0)
-    assert_refuses(model, lambda m: m.fit(X, groups=[1, 1, 2, 2]), ValueError, words)
+    assert_refuses(smallvar.HDPMeans(lam_global=1.0), again, ValueError, words)
 
 
 def test_too_many_clusters():
-    rng = np.random.default_rng(0)
-    X = da.from_array(rng.normal(size=(200, 2)), chunks=(100, 2))
-    groups = np.repeat([1, 2], 100)
-    model = HDPMeans(lam_local=1e-6, lam_global=1e-6, max_opened=50)
-    words = "open more than 50 global clusters in one partition"
-    assert_refuses(model, lambda m: m.fit(X, groups=groups), RuntimeError, words, "lam_local=1e-06")
-    assert HDPMeans(lam_local=1e-6, lam_global=1e-6).fit(X, groups=groups).n_clusters_ == 200
+    X = da.from_array(np.random.default_rng(0).normal(size=(200, 2)), chunks=(100, 2))
+    model = smallvar.HDPMeans(lam_local=1e-6, lam_global=1e-6)
+    again = partial(smallvar.dask.fit, X=X, groups=np.repeat([1, 2], 100))
+    words = "open more than 50 global clusters in one partition", "lam_local=1e-06"
+    assert_refuses(model, partial(again, max_opened=50), RuntimeError, *words)
+    assert again(model).n_clusters_ == 200

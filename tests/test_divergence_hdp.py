@@ -189,10 +189,3 @@ def test_what_else_a_fit_has(name, monkeypatch):
     small = given((2.0, 6.0), divergence=name).fit(X, groups=groups)
     assert model.n_clusters_ > 3 and np.array_equal(model.objective_path_, small.objective_path_)
     assert model.labels_.tobytes() == small.labels_.tobytes()
-
-
-def test_a_cluster_of_machines_refuses_it():
-    dask = pytest.importorskip("smallvar.dask")
-    model = dask.HDPMeans(lam_local=1.0, lam_global=1.0, divergence="kl")
-    with pytest.raises(ValueError, match="divergence must be 'squared_euclidean' for a dask coll"):
-        model.fit(None)

@@ -214,14 +214,6 @@ def ways(estimator):
     )
 
 
-def dask_estimators():
-    """Those of smallvar.dask, by name."""
-    pytest.importorskip("dask")
-    import smallvar.dask
-
-    return {name: getattr(smallvar.dask, name) for name in smallvar.dask.__all__}
-
-
 def message(estimator, *arguments):
     """What the constructor says of positional arguments."""
     with pytest.raises(TypeError) as error:
@@ -240,12 +232,6 @@ def test_positional_penalties_are_refused_with_the_way_out():
             assert name not in WAYS or expected.endswith(f" write {WAYS[name]}")
 
 
-def test_positional_penalties_are_refused_on_dask():
-    for name, estimator in dask_estimators().items():
-        expected = f"{name} takes keyword arguments only, got 3: write {ways(estimator)}"
-        assert message(estimator, 3) == expected
-
-
 def test_several_positional_arguments():
     expected = "HDPMeans takes keyword arguments only, got 2.0, 5.0: write lam_local=... or lam_glo"
     assert message(smallvar.HDPMeans, 2.0, 5.0).startswith(expected)
@@ -258,33 +244,6 @@ def test_several_positional_arguments():
     assert ": write lam=... or n_clusters=... or" in message(
         smallvar.DPMeans, X
     )  # data belong to fit
-
-
-# What a dask estimator has beyond the one of its name, and what it needs where that has a default.
-ONLY_ON_DASK = {
-    **{key: {"persist", "max_opened"} for key in ("DPMeans", "HDPMeans", "SphericalDPMeans")},
-    "ShapeMeans": {"persist"},
-}
-NEEDED_ON_DASK = {("HDPMeans", "lam_local"), ("HDPMeans", "lam_global")}
-
-
-def test_signatures_on_dask_are_those_of_one_machine():
-    """Parameters of the same name are of the same kind, default and order."""
-    needed = set()
-    for name, estimator in dask_estimators().items():
-        local = inspect.signature(getattr(smallvar, name)).parameters
-        there = inspect.signature(estimator).parameters
-        assert positional(estimator) == []
-        assert there.keys() - local.keys() == ONLY_ON_DASK.get(name, set()), name
-        both = [p for p in there.values() if p.name in local]
-        assert [p.name for p in both] == [p for p in local if p in there]
-        for p in both:
-            assert p.kind is local[p.name].kind, (name, p.name)
-            if p.default is p.empty:
-                needed.add((name, p.name))
-            else:
-                assert p.default == local[p.name].default, (name, p.name)
-    assert needed == NEEDED_ON_DASK
 
 
 @EVERY
@@ -579,12 +538,10 @@ def test_more_starts_are_never_worse(estimator):
 
 
 def test_html_links_to_the_page_of_the_estimator():
-    dask = pytest.importorskip("smallvar.dask")
     page = "https://smallvar.readthedocs.io/en/stable/generated/smallvar."
     assert f'{page}DPMeans.html"' in smallvar.DPMeans()._repr_html_()
     for estimator in ESTIMATORS:
         assert estimator()._get_doc_link() == f"{page}{estimator.__name__}.html"
-    assert dask.DPMeans()._get_doc_link() == f"{page}dask.DPMeans.html"
 
     class Own(smallvar.DPMeans):
         """A user's estimator, which has no page."""

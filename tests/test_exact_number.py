@@ -508,13 +508,13 @@ def test_on_dask(name):
     import smallvar.dask
 
     X = np.abs(CLOUD) + 1e-3
-    estimator, local = getattr(smallvar.dask, name), getattr(smallvar, name)
+    estimator = getattr(smallvar, name)
     chunks = da.from_array(X, chunks=(250, 3))
     for k in (2, 9):
-        model = estimator(n_clusters=k, random_state=0).fit(chunks)
+        model = smallvar.dask.fit(estimator(n_clusters=k, random_state=0), chunks)
         assert model.n_clusters_ == k == model.path_.best
         if name != "MiniBatchDPMeans":
-            single = local(n_clusters=k, random_state=0).fit(X)
+            single = estimator(n_clusters=k, random_state=0).fit(X)
             assert np.array_equal(model.labels_.compute(), single.labels_)
             assert np.array_equal(model.cluster_centers_, single.cluster_centers_)
     for options, words in (
@@ -523,12 +523,15 @@ def test_on_dask(name):
         ({"n_clusters": 701}, "n_clusters must be <= (700|250), the number of distinct rows"),
     ):
         with pytest.raises(ValueError, match=words):
-            estimator(**options).fit(chunks)
+            smallvar.dask.fit(estimator(**options), chunks)
     if name == "MiniBatchDPMeans":
         with pytest.raises(ValueError, match="use guess"):
-            estimator(lam="farthest-first", n_clusters=3).fit(chunks)
-        small = estimator(lam="farthest-first", guess=20).fit(chunks)
-        assert small.lam_ < estimator(lam="farthest-first").fit(chunks).lam_
+            smallvar.dask.fit(estimator(lam="farthest-first", n_clusters=3), chunks)
+        few, many = (
+            smallvar.dask.fit(estimator(lam="farthest-first", guess=guess), chunks)
+            for guess in (8, 20)
+        )
+        assert many.lam_ < few.lam_
 
 
 def test_clusters_lost_on_dask_are_replaced(monkeypatch):
@@ -542,7 +545,7 @@ def test_clusters_lost_on_dask_are_replaced(monkeypatch):
 
     monkeypatch.setattr(path_module.ClusterPath, "centers", centers)
     chunks = da.from_array(CLOUD, chunks=(250, 3))
-    model = smallvar.dask.DPMeans(n_clusters=4, random_state=0).fit(chunks)
+    model = smallvar.dask.fit(DPMeans(n_clusters=4, random_state=0), chunks)
     single = DPMeans(n_clusters=4, random_state=0).fit(CLOUD)
     assert model.n_clusters_ == single.n_clusters_ == 4
     assert np.array_equal(model.labels_.compute(), single.labels_)

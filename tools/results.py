@@ -198,8 +198,8 @@ MOVES = {
 CUT = {
     "cut": "'normalized' | 'ratio'", "algorithm": "'multilevel' | 'incremental' | 'batch'",
     "init": "np.arange(n) % 3 | np.arange(n)", "n_init": "1 | 2", "max_iter": "1 | 3"}
-PARTITIONS = {**MOST, "persist": "True | False"}
-SAMPLED = {**PARTITIONS, "init": "'sample' | X[:3]", "algorithm": "'delayed'", "max_clusters": "3"}
+SAMPLED = {**MOST, "init": "X[:3]", "algorithm": "'delayed'", "max_clusters": "3"}
+HELD = "persist=True | persist='auto' | persist=False"
 
 SUBJECTS = {
     "DPMeans": Subject(
@@ -297,13 +297,15 @@ SUBJECTS = {
          "old_costs": "X | X[:, 1:] | X @ X.T | v*rng.random((n, 9)) | rng.integers(0, 2, (n, n))"},
         {}, "", "", rows=40, points=3),
     "dask:DPMeans": Subject(
-        {"lam": "'auto' | 'auto' | 0.05*v | 0.2*v | v | 0, max_clusters=4"}, SAMPLED, on_dask=5),
+        {"lam": "'auto' | 'auto' | 0.05*v | 0.2*v | v | 0, max_clusters=4"}, SAMPLED, fit=HELD,
+        on_dask=5),
     "dask:SphericalDPMeans": Subject(
-        {"lam": "'auto' | 0.3 | 0.05 | None, min_cosine=0.9"}, SAMPLED, on_dask=4),
+        {"lam": "'auto' | 0.3 | 0.05 | None, min_cosine=0.9"}, SAMPLED, fit=HELD, on_dask=4),
     "dask:MiniBatchDPMeans": Subject(LAM_0, {"init": "X[:3]"}, methods=BATCHES, on_dask=4),
     "dask:HDPMeans": Subject(
-        {"lam_local": "0.05*v | 0.3*v", "lam_global": "0.2*v | v"}, PARTITIONS, "sample_weight",
-        fit="groups=np.arange(n) // chunk | groups=np.arange(n) // chunk + (X[:, 0] > X[0, 0]) / 2",
+        {"lam_local": "0.05*v | 0.3*v", "lam_global": "0.2*v | v"}, MOST, "sample_weight",
+        fit="groups=np.arange(n) // chunk, persist=False"
+        " | groups=np.arange(n) // chunk + (X[:, 0] > X[0, 0]) / 2",
         on_dask=3),
 }
 # fmt: on
@@ -446,6 +448,16 @@ def of_call(name, function, *args, **options):
     yield from of_value(value, name)
 
 
+def called(model, name, X):
+    """The method of this name, for dask arrays the function of smallvar.dask; None if neither."""
+    if hasattr(X, "dask"):
+        import smallvar.dask
+
+        function = getattr(smallvar.dask, name, None)
+        return function and partial(function, model)
+    return getattr(model, name, None)
+
+
 def of_model(model, X, given):
     """Yield the fields of a fitted estimator: public attributes, and results of methods."""
     for name in dir(model):
@@ -455,21 +467,21 @@ def of_model(model, X, given):
     arguments = {"predict": groups, "transform": {}, "score": given}
     for name, options in arguments.items():
         if hasattr(model, name):
-            yield from of_call(name, getattr(model, name), X, **options)
+            yield from of_call(name, called(model, name, X), X, **options)
     if hasattr(model, "inverse_transform"):
         yield from of_call("inverse_transform", model.inverse_transform, model.assignments_)
-    if "Spherical" in type(model).__name__:
+    if "Spherical" in type(model).__name__ and not hasattr(X, "dask"):
         yield from of_call("cosines", model.predict, X, return_cosines=True)
 
 
 def in_batches(model, X, method, call, rng):
     """Fit batch after batch; return labels, number of clusters and objective after each."""
     steps = {"labels_": [], "n_clusters_": [], "objective_": []}
-    fit = getattr(model, method.partition("+")[0])
+    fit = called(model, method.partition("+")[0], X)
     for start, stop in pairwise(np.unique([0, X.shape[0], *rng.integers(0, X.shape[0], size=4)])):
         part = {name: rows[start:stop] if np.ndim(rows) else rows for name, rows in call.items()}
         fit(X[start:stop], **part)
-        fit = model.partial_fit
+        fit = called(model, "partial_fit", X)
         for name, values in steps.items():
             values.append(getattr(model, name))
     return steps
@@ -497,17 +509,18 @@ def results(problem):
         data = () if problem.subject == "match_clusters" else (X,)
         yield from of_value(function(*data, **options, **weight), "result")
         return
-    place, call = smallvar, {**call, **weight}
+    call = {**call, **weight}
     if problem.subject.startswith("dask:"):
         import dask.array as da
 
-        import smallvar.dask as place
-
         X = da.from_array(X, chunks=(chunk, d))
-        call = {name: da.from_array(rows, chunks=chunk) for name, rows in call.items()}
-    model = getattr(place, problem.subject.removeprefix("dask:"))(**options)
+        call = {
+            name: da.from_array(rows, chunks=chunk) if np.ndim(rows) else rows
+            for name, rows in call.items()
+        }
+    model = getattr(smallvar, problem.subject.removeprefix("dask:"))(**options)
     if problem.method == "fit":
-        model.fit(X, **call)
+        called(model, "fit", X)(X, **call)
     else:
         yield from of_value(in_batches(model, X, problem.method, call, rng), "steps")
     yield from of_model(model, X, {k: call[k] for k in ("groups", "sample_weight") if k in call})

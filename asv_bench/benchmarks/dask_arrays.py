@@ -1,11 +1,13 @@
-"""The estimators of smallvar.dask on the threads of one machine."""
+"""Fits of smallvar.dask on the threads of one machine."""
+
+from smallvar import DPMeans
 
 from .common import blobs, penalty
 
 try:
     import dask.array as da
 
-    from smallvar import dask as on_dask
+    from smallvar.dask import fit
 except ImportError:  # an optional dependency
     da = None
 
@@ -22,18 +24,18 @@ class Partitions:
             raise NotImplementedError("dask is not installed")
         X, _ = blobs(n, 16, 20)
         self.X = da.from_array(X, chunks=(-(-n // partitions), 16))
-        self.model = on_dask.DPMeans(lam=penalty(16))
+        self.model = DPMeans(lam=penalty(16))
 
     def time_fit(self, n, partitions):
         """Seconds."""
-        self.model.fit(self.X)
+        fit(self.model, self.X)
 
     def track_objective(self, n, partitions):
         """SSE + lam K per row."""
-        return self.model.fit(self.X).objective_ / n
+        return fit(self.model, self.X).objective_ / n
 
     def track_n_clusters(self, n, partitions):
         """K."""
-        return int(self.model.fit(self.X).n_clusters_)
+        return int(fit(self.model, self.X).n_clusters_)
 
     track_objective.unit = "objective / row"

@@ -2,9 +2,9 @@
 
     python docs/reproductions/hundred_million.py [--quick]
 
-fits smallvar.dask.DPMeans() to 10^8 x 4 float32 numbers, 20 Gaussian clusters in 100 parts that the
-workers make when they need them, and prints seconds by the clock, the most memory of a worker, the
-number of clusters and how well labels agree with the clusters the rows are from. Then the first
+fits DPMeans() by smallvar.dask to 10^8 x 4 float32 numbers, 20 Gaussian clusters in 100 parts that
+the workers make when they need them, and prints seconds by the clock, the most memory of a worker,
+the number of clusters and how well labels agree with the clusters the rows are from. Then the first
 tenth of the parts is fitted at that penalty, from the centers of a small sample, by both that and,
 in this process, by smallvar.DPMeans as one array: labels and centers have to be equal. (Without a
 penalty the two draw other samples.) --quick takes a thousandth of the rows.
@@ -21,7 +21,7 @@ from distributed import Client, LocalCluster
 from sklearn.metrics import normalized_mutual_info_score
 
 import smallvar
-from smallvar.dask import DPMeans
+from smallvar.dask import fit
 
 COLUMNS, CLUSTERS, PARTS, WORKERS = 4, 20, 100, 2
 CENTERS = np.random.default_rng(0).uniform(-8, 8, (CLUSTERS, COLUMNS))
@@ -67,7 +67,7 @@ def main():
         before = client.run(most_memory)
         X = array_of(PARTS, n)
         begin = time.perf_counter()
-        model = DPMeans(random_state=0).fit(X)
+        model = fit(smallvar.DPMeans(random_state=0), X)
         seconds = time.perf_counter() - begin
         print(f"{len(X):,} x {COLUMNS} float32, {X.nbytes / 1e9:.2g} GB, {WORKERS} workers:")
         print(f"fit {seconds:.1f} s, {model.n_iter_} sweeps, K {model.n_clusters_}")
@@ -80,7 +80,7 @@ def main():
         rows = array_of(tenth, n).compute()
         start = smallvar.DPMeans(random_state=0).fit(rows[:2000]).cluster_centers_
         given = {"lam": 0.1 * model.lam_, "init": start}
-        few = DPMeans(**given).fit(array_of(tenth, n))
+        few = fit(smallvar.DPMeans(**given), array_of(tenth, n))
         one = smallvar.DPMeans(**given).fit(rows)
         labels = few.labels_.compute()
         print(f"{len(labels):,} rows, beside one array: K {one.n_clusters_}, {one.n_iter_} sweeps")

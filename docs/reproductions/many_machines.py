@@ -37,7 +37,8 @@ from smallvar._centers.starts import Start, StartPoint
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._core.frame import nearest_sweep
 from smallvar.dask import _executor, _part
-from smallvar.dask._executor import FOLD, LOOPBACK, MEMORY_SHARE, Block, Executor
+from smallvar.dask._executor import FOLD, LOOPBACK, MEMORY_SHARE, Executor
+from smallvar.dask._parts import Block
 from smallvar.dask._sweep import CollectionFrame, CollectionSweep, gather_facts, overall_mean
 
 NET = 1.25e9  # bytes a second: 10 Gbit
@@ -91,7 +92,7 @@ def measured():
             client.gather([client.submit(nothing, [], None, [i], pure=False) for i in range(count)])
 
         def read(count):
-            Executor(client, [0] * count, [None] * count, Block, False).call(nothing, None)
+            Executor(client, [(None, 0)] * count, Block, False).call(nothing, None)
 
         task, part = (
             (shortest(partial(run, 450)) - shortest(partial(run, 50))) / 400 for run in (hold, read)
@@ -124,7 +125,7 @@ class Players:
     held, fit = True, "played"
 
     def __init__(self, X, parts, workers, rates, seed=0, times=1.0, risks=None):
-        self.blocks = [Block(some, None) for some in np.array_split(X, parts)]
+        self.blocks = [Block(some, None, len(some)) for some in np.array_split(X, parts)]
         self.numbers = list(range(parts))
         self.workers, self.rates, self.times = workers, rates, times
         self.rng, self.risks = np.random.default_rng(seed), risks or dict.fromkeys(RISKS, 0.0)
@@ -301,13 +302,13 @@ def fit(team, X, lam, max_iter=300, algorithm="serial", init=None):
     known = gather_facts(team)
     place = CollectionFrame(team, known, init)
     centers = overall_mean(team, place).reshape(1, -1) if init is None else init
-    sweep = CollectionSweep(team, place, lambda centers: nearest_sweep(X, None, centers, 1).labels)
+    sweep = CollectionSweep(team, place, len(X))
     point = StartPoint(None, init, lam, algorithm, None)
     start = Start(point, sweep, centers, are_means=init is None)
     start.run(LoopSettings(max_iter))
     for name, ours, theirs in (
         ("centers", sweep.centers, model.cluster_centers_),
-        ("labels", sweep.labels, model.labels_),
+        ("labels", nearest_sweep(X, None, sweep.centers, 1).labels, model.labels_),
         ("objectives", start.progress.path, model.objective_path_),
     ):
         if not np.array_equal(ours, theirs):

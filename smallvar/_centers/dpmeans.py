@@ -541,6 +541,13 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
             self.labels_[idle] = nearest_sweep(rows, None, centers, n_threads).labels
         return best
 
+    def _fit_elsewhere(self, rows):
+        rng, n_threads = self._rng(), self._threads()
+        lam = None if self.lam == "auto" else float(self.lam)
+        given = check_init(self.init, rows.n_features, self.max_clusters)
+        fit = self._described(rows.n_samples, lam, given)
+        return self._learn(run_starts(rows.problem(fit, rng, n_threads), rng)).ended
+
     def _run_linked(self, links, problem, rng):
         """The best start on rows with links; those that must-links join are one row."""
         links.price /= self._unit

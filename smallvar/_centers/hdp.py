@@ -21,7 +21,7 @@ from smallvar._centers.center_estimator import NearestCenters
 from smallvar._centers.divergence_hdp import DivergenceHDPProblem
 from smallvar._centers.divergence_rules import DIVERGENCES
 from smallvar._centers.hdp_choice import choose_number
-from smallvar._centers.hdp_problem import HDPProblem, LocalClusters
+from smallvar._centers.hdp_problem import HDPProblem, HDPStart, LocalClusters
 from smallvar._centers.starts import DPFit, run_starts
 from smallvar._core.config import at_most_blas_threads
 from smallvar._core.estimator import keywords_only, warn_not_converged
@@ -429,6 +429,13 @@ default="squared_euclidean"
             f"{number + FURTHER}, as data sets keep local clusters only that save "
             f"lam_local={start.lam_local * self._unit:.6g}"
         )
+
+    def _fit_elsewhere(self, rows):
+        lams = float(self.lam_local), float(self.lam_global)
+        best = HDPStart(rows.sweep(*lams), *lams).run(rows.n_samples, self._loop())
+        self.groups_ = rows.names
+        self._set_result(best, best.lam_global)
+        return best.progress.ended
 
     def _set_result(self, best, lam_global):
         """Set what is learned from the best start, in the unit of the user's weights."""

@@ -342,7 +342,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         X = self._validate(X, reset=True)
         n, whole = X.shape[0], X
         X, weight, used = self._taking_part(X, sample_weight)
-        given = self._given_centers(X, n_threads)
+        given = self._given_centers(X.shape[1], n_threads)
         relative = self._relative(weight, self._finds_penalty)
         best = self._fit(X, relative, given, rng, n_threads)
         self.labels_ = labels_of_all(self.labels_, used, n)
@@ -365,9 +365,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         delta = c[:-1] - c[-1]
         return np.where(np.abs(delta) > NO_SPREAD, 0.5 * r[:-1] * np.square(delta), 0.0)
 
-    def _given_centers(self, X, n_threads):
+    def _given_centers(self, n_features, n_threads):
         """The centers of ``init``, of length 1; None for the first row."""
-        given = check_init(self.init, X.shape[1], self.max_clusters, start="first")
+        given = check_init(self.init, n_features, self.max_clusters, start="first")
         return None if given is None else unit_rows(given, n_threads, "init")
 
     def _penalty(self, X, weight, n_threads):
@@ -401,6 +401,17 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         problem = SphereProblem(self._described(X.shape[0], lam, given), X, weight, n_threads)
         return self._learn(run_starts(problem, rng), X, weight, n_threads)
 
+    def _fit_elsewhere(self, rows):
+        rng, n_threads = self._rng(), self._threads()
+        lam, given = (
+            self._penalty(None, None, n_threads),
+            self._given_centers(rows.n_features, n_threads),
+        )
+        fit = self._described(rows.n_samples, lam, given)
+        problem = rows.problem(fit, rng, n_threads)
+        best = run_starts(problem, rng)
+        return self._learn(best, *problem.sampled, n_threads).ended
+
     def _learn(self, fitted, X, weight, n_threads):
         """Set the attributes of a fit; X are the rows, or those that the path was found on."""
         # the length of the sum of its rows is the weight of a center in later partial fits
@@ -423,7 +434,7 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         return fitted
 
     def _begin(self, X, weight, rng, n_threads):
-        given = without_copies(self._given_centers(X, n_threads))
+        given = without_copies(self._given_centers(X.shape[1], n_threads))
         lam = self._penalty(X, weight, n_threads)
         self._forget("path_", "_found")
         if lam is None:

@@ -187,12 +187,15 @@ def working_copy(estimator):
             _changing.pop(id(estimator), None)
 
 
-def _at_the_end(fit):
-    """The method ``fit`` or ``partial_fit``, by which an estimator changes at the end only."""
+def at_the_end(fit):
+    """The method ``fit`` or ``partial_fit``, by which an estimator changes at the end only.
+
+    Also a function of an estimator and data, such as those of ``smallvar.dask``.
+    """
 
     @functools.wraps(fit)
     def changed_at_the_end(self, *args, **options):
-        if fit.__name__ == "fit" and callbacks_wanted(self):
+        if fit.__name__ != "partial_fit" and callbacks_wanted(self):
             return as_task(self, *args, **options)
         with self._blas(), working_copy(self) as copy:
             if IDS_RECORD in vars(copy):  # ids of `renumber`, for the clusters of one fit
@@ -235,10 +238,10 @@ class FitMixin(CallbackMixin):
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
-        for name in FITS:  # also those of bases that are no estimators, as in smallvar.dask
+        for name in FITS:  # also those of bases that are no estimators
             fit = getattr(cls, name, None)
             if fit is not None and getattr(fit, "changes_at_the_end", None) is not fit:
-                setattr(cls, name, _at_the_end(fit))
+                setattr(cls, name, at_the_end(fit))
         for name in dir(cls):  # a subclass of a user may keep what its methods set
             method = inspect.getattr_static(cls, name)
             ours = inspect.isfunction(method) and method.__module__.startswith("smallvar.")
@@ -271,6 +274,25 @@ def rows_as_fitted(estimator, X):
 def check_parameters(estimator):
     """Raise if a parameter of an estimator is out of its bounds."""
     estimator._check_parameters()
+
+
+def learn_columns(estimator, X):
+    """Set the number of columns of an estimator, and their names if they have any."""
+    estimator._validate(X, reset=True, least=0)
+
+
+def check_columns(estimator, X):
+    """Raise if the columns of X, which may have no rows, are not those of the fit."""
+    estimator._validate(X, reset=False, least=0)
+
+
+def fit_elsewhere(estimator, rows):
+    """Fit an estimator to rows that are not in memory; returns whether its sweeps ended.
+
+    ``rows`` has ``n_samples`` and ``n_features``, and makes what the fit needs of the rows: the
+    ``problem`` of starts of DP-means, or ``names`` and ``sweep`` of data sets.
+    """
+    return estimator._fit_elsewhere(rows)
 
 
 def callback_of(estimator):

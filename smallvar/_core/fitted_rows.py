@@ -4,6 +4,7 @@ import mmap
 
 import numpy as np
 
+from smallvar._core.estimator import copy_of
 from smallvar._core.validation import learned
 from smallvar._sweeps.rows import fingerprint
 
@@ -12,6 +13,13 @@ ARRAYS = "data", "indices", "indptr", "numbers", "codes"  # of sparse rows, and 
 # of rows that are used to measure something: at most so many rows, and numbers in them, but at
 # least FEWEST_SAMPLED rows
 MOST_SAMPLED, NUMBERS_SAMPLED, FEWEST_SAMPLED = 10_000, 1 << 22, 1000
+
+# what to call for attributes that need all rows of the fit, where these are in partitions
+INSTEAD = {
+    "probabilities_": "smallvar.dask.predict_proba",
+    "outlier_scores_": "smallvar.dask.outlier_scores",
+    **dict.fromkeys(("profiles_", "representatives_"), "its method fit with a sample of the rows"),
+}
 
 
 def is_mapped(array):
@@ -30,8 +38,11 @@ class FittedRows:
 
     ``centers`` are those of the fit, of which sums are kept; ``components`` the parts of clusters
     that the rows belong to, if there are any. Of a stream, the rows are the last batch: ``before``
-    are the sums, over all batches, of squared distances and of weights.
+    are the sums, over all batches, of squared distances and of weights. ``total`` is the weight of
+    all rows of a fit that are in the partitions of a dask collection, of which these are a sample.
     """
+
+    total: float | None = None
 
     def __init__(self, X, weight, labels, centers=None, components=None, before=None):
         self.X, self.weight, self.labels = X, weight, labels.copy()
@@ -121,9 +132,32 @@ class KeepsRowsMixin:
     def _of_rows(self, name, compute, of_batches=False):
         """What ``compute(rows)`` makes of the rows of the fit, kept under a name."""
         rows, kind = self._fitted_rows, type(self).__name__
+        if rows is not None and rows.total is not None and name in INSTEAD:
+            raise AttributeError(
+                f"this {kind} has no {name}, as its rows are in the partitions of a dask "
+                f"collection: call {INSTEAD[name]}"
+            )
         if rows is None or (rows.before is not None and not of_batches):
             raise AttributeError(
                 f"this {kind} has no {name}: it keeps no rows, as its last data were a batch or "
                 "of several machines"
             )
         return rows.result(name, compute, kind)
+
+
+def keep_sample(estimator, total, sample=None):
+    """Let an estimator know that its rows are in partitions; their weights add up to ``total``.
+
+    ``sample`` are the arguments of FittedRows (None: it has kept what it needs of the rows).
+    """
+    if sample is not None:
+        estimator._fitted_rows = FittedRows(*sample)
+    estimator._fitted_rows.total = total
+
+
+def without_rows(estimator, *names):
+    """A copy of an estimator without the rows of its fit, and learned attributes of these names."""
+    copy = copy_of(estimator)
+    for name in ("_fitted_rows", *names):
+        vars(copy).pop(name, None)
+    return copy

@@ -289,6 +289,11 @@ def model_of_stream(centers, shares, variance):
     return RowModel(Mixture(shares, scatter, np.inf), _Scaled(scatter, None, centers), broad)
 
 
+def measure_mixture(estimator):
+    """Measure the mixture of ``predict_proba``, which the estimator then keeps, also in pickles."""
+    estimator._row_model()
+
+
 class RowModelMixin(KeepsRowsMixin, Estimator):
     """An estimator that says how sure the cluster of a row is, and how strange the row."""
 
@@ -336,7 +341,10 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
     def _unknown_share(self, fitted):
         """The share of rows of no known cluster: one row more than there were, but for noise."""
         weight = masses(fitted.weight, len(fitted.labels))
-        n = float(weight.sum()) if fitted.before is None else fitted.before[1]
+        if fitted.before is not None:
+            n = fitted.before[1]
+        else:
+            n = float(weight.sum()) if fitted.total is None else fitted.total
         noise = float(weight[fitted.labels < 0].sum() / weight.sum())
         return max(1.0 / (n + 1), noise)
 
@@ -358,6 +366,7 @@ class RowModelMixin(KeepsRowsMixin, Estimator):
             if replaced and fitted.are_there:
                 facts = fitted.X, fitted.weight, self.predict(fitted.X), centers
                 self._fitted_rows = FittedRows(*facts, before=fitted.before)
+                self._fitted_rows.total = fitted.total
         return self._of_rows("model of rows", self._new_row_model, of_batches=True)
 
     def _new_row_model(self, fitted):

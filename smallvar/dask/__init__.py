@@ -1,13 +1,27 @@
-"""The estimators on dask collections: more rows than one machine holds, the same results.
+"""Fits of more rows than one machine holds: estimators of smallvar on dask collections.
 
-    from smallvar.dask import DPMeans
+    model = smallvar.dask.fit(smallvar.DPMeans(), X)
 
 They run on the dask client of the process, or on threads of this process where there is none.
 """
 
-from smallvar.dask._estimators import DPMeans, SphericalDPMeans
-from smallvar.dask._hdp import HDPMeans
-from smallvar.dask._minibatch import MiniBatchDPMeans
-from smallvar.dask._shapes import ShapeMeans
+from smallvar.dask._fit import fit, partial_fit
+from smallvar.dask._predict import (
+    outlier_scores,
+    predict,
+    predict_proba,
+    score,
+    score_samples,
+    transform,
+)
 
-__all__ = ["DPMeans", "HDPMeans", "MiniBatchDPMeans", "ShapeMeans", "SphericalDPMeans"]
+__all__ = [
+    "fit",
+    "outlier_scores",
+    "partial_fit",
+    "predict",
+    "predict_proba",
+    "score",
+    "score_samples",
+    "transform",
+]

@@ -11,13 +11,11 @@ import contextlib
 import uuid
 import warnings
 from collections import defaultdict
-from dataclasses import dataclass, field
 
 import numpy as np
 from dask import delayed
 from distributed import Client, KilledWorker, default_client, futures_of, get_worker, wait
 from distributed.comm import CommClosedError
-from numpy.typing import NDArray
 
 from smallvar._core.validation import level_of_caller, realigned
 
@@ -27,18 +25,6 @@ MEMORY_SHARE = 0.5  # data up to this share of the workers' memory is held in it
 # The status pages of a cluster in this process: any free port, on the loopback interface only.
 LOOPBACK = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127.0.0.1:0")
 MAX_FITS = 2  # fits whose states a worker keeps
-
-
-@dataclass
-class Block:
-    """Checked rows of a partition that can be used, and their weights (None: all 1).
-
-    ``n_total`` counts all rows, also those that cannot be used; None where there are none of these.
-    """
-
-    X: NDArray[np.floating]
-    weight: NDArray[np.float64] | None
-    n_total: int | None = field(default=None, kw_only=True)
 
 
 @contextlib.contextmanager
@@ -101,21 +87,6 @@ def _run(function, numbers, blocks, shared, each):
     return call_realigned(function, list(zip(numbers, blocks, strict=True)), shared, each)
 
 
-@contextlib.contextmanager
-def name_partition(number):
-    """Context that puts the number of the partition in front of error messages."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"partition {number}: {error}") from None
-
-
-def _checked(prepare, number, X, weight):
-    """Checked block of one partition; errors name the partition."""
-    with name_partition(number):
-        return prepare(X, weight)
-
-
 # ---- on the driver -------------------------------------------------------------------------------
 
 
@@ -149,18 +120,17 @@ def wait_for(client, futures):
 class Executor:
     """Runs functions on the partitions of a collection, in rounds of tasks.
 
-    ``prepare(X, weight)`` makes a Block of a partition. With ``persist`` the workers hold the
+    ``prepare(p, *part)`` makes a Block of partition p. With ``persist`` the workers hold the
     blocks, and a round has one task for each worker. Otherwise every round reads the data again,
     with one task for each partition.
     """
 
-    def __init__(self, client, X, weights, prepare, persist):
+    def __init__(self, client, parts, prepare, persist):
         self.client, self.fit = client, uuid.uuid4().hex
-        pairs = zip(X, weights, strict=True)
-        parts = [delayed(_checked)(prepare, p, *pair) for p, pair in enumerate(pairs)]
-        self.numbers = list(range(len(parts)))
+        blocks = [delayed(prepare)(p, *part) for p, part in enumerate(parts)]
+        self.numbers = list(range(len(blocks)))
         self.held = persist
-        self.blocks = client.compute(parts, optimize_graph=False) if persist else parts
+        self.blocks = client.compute(blocks, optimize_graph=False) if persist else blocks
         self.workers = None  # worker of each partition, asked for when needed
 
     def restrict(self, numbers):
@@ -194,45 +164,27 @@ class Executor:
     def _call(self, function, shared, each, numbers, fold):
         """Results of ``call``, without its words for failures of the cluster."""
         groups = self.groups(numbers)
-        shared_by_all = shared
-        if self.held and len(groups) > MAX_DIRECT:
-            shared_by_all = self.client.scatter(shared, broadcast=True, hash=False)
-        elif not self.held:  # part of the graph once, and not searched for dask collections
-            shared_by_all = delayed(shared, traverse=False)
-        futures = []
+        if not self.held:  # part of the graph once, and not searched for dask collections
+            shared = delayed(shared, traverse=False)
+        elif len(groups) > MAX_DIRECT:
+            shared = self.client.scatter(shared, broadcast=True, hash=False)
+        submit, futures = self.client.submit, []
         for worker, members in groups:
             arguments = [each[p] if each is not None else None for p in members]
-            if self.held:
-                blocks = [self.blocks[p] for p in members]
-                placement = (
-                    {} if worker is None else {"workers": worker, "allow_other_workers": True}
-                )
-                futures.append(
-                    self.client.submit(
-                        _run,
-                        function,
-                        members,
-                        blocks,
-                        shared_by_all,
-                        arguments,
-                        pure=False,
-                        **placement,
-                    )
-                )
+            task = function, members, [self.blocks[p] for p in members], shared, arguments
+            if not self.held:
+                futures.append(delayed(_run)(*task))
+            elif worker is None:
+                futures.append(submit(_run, *task, pure=False))
             else:
-                blocks = [self.blocks[members[0]]]
-                futures.append(delayed(_run)(function, members, blocks, shared_by_all, arguments))
-        # a tree of folds, so that the driver receives one result and not one for each task
+                options = {"workers": worker, "allow_other_workers": True}
+                futures.append(submit(_run, *task, pure=False, **options))
         if not self.held:
-            while fold is not None and len(futures) > FOLD:
-                futures = [
-                    delayed(call_realigned)(fold, futures[i : i + FOLD])
-                    for i in range(0, len(futures), FOLD)
-                ]
             futures = self.client.compute(futures, optimize_graph=False)
-        while self.held and fold is not None and len(futures) > FOLD:
+        # a tree of folds, so that the driver receives one result and not one for each task
+        while fold is not None and len(futures) > FOLD:
             futures = [
-                self.client.submit(call_realigned, fold, futures[i : i + FOLD], pure=False)
+                submit(call_realigned, fold, futures[i : i + FOLD], pure=False)
                 for i in range(0, len(futures), FOLD)
             ]
         results = realigned(self.client.gather(futures))
@@ -254,40 +206,10 @@ def _memory_limit(dask_worker):
     return dask_worker.memory_manager.memory_limit or np.inf
 
 
-def fits_in_memory(client, nbytes):
-    """Whether the workers may hold ``nbytes`` bytes of data."""
-    return nbytes <= MEMORY_SHARE * sum(client.run(_memory_limit).values())
-
-
-@contextlib.contextmanager
-def open_executor(client, parts, companions, prepare, persist, inspect):
-    """Context with an Executor on ``parts``, facts on the data, and the sizes of the partitions.
-
-    Parameters
-    ----------
-    companions : list
-        What comes with the rows of each partition: weights, or weights and groups.
-    persist : bool or "auto"
-        Whether the workers hold the data; "auto": if it fits in their memory.
-    inspect : callable
-        ``inspect(executor)`` returns facts and a dict of sizes by partition.
-    """
-    inspected = None
-    if persist == "auto":
-        if parts.sizes is None:  # the size of the data is known after one pass over it
-            inspected = inspect(Executor(client, parts.rows, companions, prepare, False))
-        sizes = parts.sizes if inspected is None else inspected[1].values()
-        persist = _should_hold(client, parts.collection, parts.row_bytes * sum(sizes))
-    executor = Executor(client, parts.rows, companions, prepare, persist)
-    try:
-        yield executor, *(inspect(executor) if inspected is None else inspected)
-    finally:
-        executor.close()
-
-
-def _should_hold(client, X, nbytes):
+def should_hold(client, X, nbytes):
     """Whether to hold ``nbytes`` of data; data that futures hold already takes no more memory."""
-    if futures_of(X) or fits_in_memory(client, nbytes):
+    memory = client.run(_memory_limit).values()
+    if futures_of(X) or nbytes <= MEMORY_SHARE * sum(memory):
         return True
     warnings.warn(
         f"X takes {nbytes / 2**30:.3g} GiB, more than half of the memory of the workers: every "

@@ -350,6 +350,16 @@ class CollectionHDPSweep:
         """Centers of the global clusters."""
         return self.next_step.centers
 
+    def result(self):
+        """As HDPSweep.result after the last sweep, but without labels, which the workers have."""
+        n_sets = sum(len(sets.numbers) for sets in self.sets.values())
+        lists = [None] * n_sets  # global clusters of each data set
+        for sets in self.sets.values():
+            used = np.split(sets.used, np.cumsum(sets.n_local)[:-1])
+            for j, clusters in zip(sets.numbers.tolist(), used, strict=True):
+                lists[j] = clusters
+        return None, None, self.centers, np.array([len(used) for used in lists], np.int64), lists
+
     @property
     def n_local(self):
         """Number of local clusters."""

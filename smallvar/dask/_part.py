@@ -9,7 +9,7 @@ result of. Where it is lost, or belongs to other steps, a sweep from the centers
 same labels.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,26 +23,25 @@ from smallvar.dask._executor import put_state, take_state, threads_here
 
 @dataclass
 class Facts:
-    """Facts about the rows of some partitions; a range is a pair: least and largest, by column."""
+    """Facts about the rows of some partitions; dicts are by partition.
 
-    sizes: dict[int, int]  # number of usable rows of each partition
-    all_sizes: dict[int, int]  # number of rows of each partition
-    weighted_range: tuple[Any, Any] | None = None  # of the rows of positive weight
-    full_range: tuple[Any, Any] | None = None  # of all rows
+    ``low`` and ``high`` are the ranges of the columns, of the rows of positive weight (first row)
+    and of all rows; they are infinite, low above high, where there are no such rows.
+    """
+
+    sizes: dict[int, int]  # number of rows that take part
+    all_sizes: dict[int, int]  # number of all rows
+    low: Any
+    high: Any
+    weights: tuple[float, float] = (np.inf, 0.0)  # least and largest positive weight
     n: int = 0  # rows of positive weight
     total_weight: float = 0.0
-    extreme_weights: tuple[float, float] | None = None  # least and largest positive weight
     unit_weights: bool = True  # whether all weights are 1
     sparse: bool = False
-    dtype: type = np.float64
-    first: tuple[int, Any] | None = None  # partition and values of the first row with weight
-
-
-def _range_of_both(a, b):
-    """The range of two sets of rows together; None is the range of no rows."""
-    if a is None or b is None:
-        return b if a is None else a
-    return np.minimum(a[0], b[0]), np.maximum(a[1], b[1])
+    dtypes: frozenset[Any] = frozenset()
+    first: tuple[float, Any] = (np.inf, None)  # partition and values of the first row with weight
+    names: dict[int, Any] = field(default_factory=dict)  # all data sets,
+    used: dict[int, Any] = field(default_factory=dict)  # and those of the rows that take part
 
 
 def facts_of_parts(parts, shared, each):
@@ -52,25 +51,25 @@ def facts_of_parts(parts, shared, each):
 
 def _facts_of_part(p, block):
     """Facts about the rows of partition ``p``."""
-    X, weight = block.X, block.weight
-    sizes, sparse = {p: X.shape[0]}, not isinstance(X, np.ndarray)
-    all_sizes = sizes if block.n_total is None else {p: block.n_total}
-    facts = Facts(sizes, all_sizes, sparse=sparse, dtype=X.dtype.type)
+    X, weight, threads = block.X, block.weight, threads_here()
+    low = np.full((2, X.shape[1]), np.inf)
+    facts = Facts({p: X.shape[0]}, {p: block.n_total}, low, -low)
+    if block.sets is not None:
+        facts.names, facts.used = {p: block.names}, {p: block.sets.names}
     if X.shape[0] == 0:
         return facts
-    facts.full_range = column_range(X, None, threads_here())
-    facts.weighted_range, facts.n = facts.full_range, X.shape[0]
-    facts.total_weight = float(X.shape[0])
-    row = 0
+    facts.sparse, facts.dtypes = not isinstance(X, np.ndarray), frozenset([X.dtype])
+    facts.low[:], facts.high[:] = column_range(X, None, threads)
+    facts.n, facts.total_weight, row = X.shape[0], float(X.shape[0]), 0
     if weight is not None:
         positive = weight[weight > 0.0]
         facts.n, facts.total_weight = len(positive), float(positive.sum())
         facts.unit_weights = bool((weight == 1.0).all())
-        facts.weighted_range = None
+        facts.low[0], facts.high[0] = np.inf, -np.inf
         if len(positive):
             row = int(np.argmax(weight > 0.0))
-            facts.extreme_weights = float(positive.min()), float(positive.max())
-            facts.weighted_range = column_range(X, weight, threads_here())
+            facts.weights = float(positive.min()), float(positive.max())
+            facts.low[0], facts.high[0] = column_range(X, weight, threads)
     if facts.n:
         facts.first = p, one_row(X, row)
     return facts
@@ -78,26 +77,31 @@ def _facts_of_part(p, block):
 
 def merge_facts(several):
     """Facts about all rows, from the facts about some partitions each."""
-    total = Facts({}, {})
-    for facts in several:
-        total.sizes.update(facts.sizes)
-        total.all_sizes.update(facts.all_sizes)
-        total.weighted_range = _range_of_both(total.weighted_range, facts.weighted_range)
-        total.full_range = _range_of_both(total.full_range, facts.full_range)
-        total.n, total.total_weight = total.n + facts.n, total.total_weight + facts.total_weight
-        total.unit_weights = total.unit_weights and facts.unit_weights
-        total.sparse = total.sparse or facts.sparse
-        if total.n > facts.n:
-            total.dtype = np.result_type(total.dtype, facts.dtype).type
-        else:  # no row before these: the type so far is only the default
-            total.dtype = facts.dtype
-        if facts.extreme_weights is not None:
-            least, largest = facts.extreme_weights
-            low, high = total.extreme_weights or facts.extreme_weights
-            total.extreme_weights = min(low, least), max(high, largest)
-        if facts.first is not None and (total.first is None or facts.first[0] < total.first[0]):
-            total.first = facts.first
-    return total
+
+    def each(name):
+        return [getattr(facts, name) for facts in several]
+
+    least, largest = zip(*each("weights"), strict=True)
+    return Facts(
+        merge_dicts(each("sizes")),
+        merge_dicts(each("all_sizes")),
+        np.min(each("low"), axis=0),
+        np.max(each("high"), axis=0),
+        (min(least), max(largest)),
+        sum(each("n")),
+        sum(each("total_weight")),
+        all(each("unit_weights")),
+        any(each("sparse")),
+        frozenset().union(*each("dtypes")),
+        min(each("first"), key=lambda found: found[0]),
+        merge_dicts(each("names")),
+        merge_dicts(each("used")),
+    )
+
+
+def merge_dicts(several):
+    """Union of dictionaries with different keys."""
+    return {key: value for result in several for key, value in result.items()}
 
 
 def count_small_values(parts, shared, each):

@@ -47,7 +47,7 @@ def gather_facts(executor):
     n = sum(facts.all_sizes.values())
     if not n:
         raise ValueError("X must have at least one row, got none in any partition")
-    if not executor.numbers:
+    if not executor.numbers and not facts.names:
         raise ValueError(no_direction(n))
     if facts.n == 0:
         raise ValueError("sample_weight must have a positive entry, got all zeros")
@@ -60,18 +60,16 @@ class CollectionFrame(Frame):
     def __init__(self, executor, facts, centers=None, sums_from=None, rounding=None):
         weighted = not facts.unit_weights
         total_weight = facts.total_weight if weighted else None
-        ranges = facts.weighted_range, facts.full_range
-        super().__init__(*ranges, total_weight, facts.sparse, centers, sums_from)
+        used, every = zip(facts.low, facts.high, strict=True)
+        super().__init__(used, every, total_weight, facts.sparse, centers, sums_from)
         if rounding is not None:
             self.rounding = rounding
-        extremes = facts.extreme_weights if weighted else None
+        extremes = facts.weights if weighted else None
 
         def count(origin, limit):
             return executor.call(count_small_values, (weighted, origin, limit), fold=sum)[0]
 
-        self.layout = Layout.of_statistics(
-            *facts.weighted_range, facts.n, extremes, count, origin=self.sums_from
-        )
+        self.layout = Layout.of_statistics(*used, facts.n, extremes, count, origin=self.sums_from)
 
 
 def overall_mean(executor, frame):
@@ -95,19 +93,20 @@ def exact_value(digits):
 class CollectionSweep:
     """A Sweep (see _centers/starts.py) over the partitions of an executor.
 
-    ``labels(centers)`` returns the lazy labels of all rows. ``centers`` are those at the start of
-    the sweep, ``opened`` those that it opened. ``previous`` is the last step whose sweep is over,
-    ``remap`` the new number of each of its clusters, -1 if it was dropped. ``total`` is the
-    weighted sum of squared distances from the origin, -1 before it is computed. ``changed`` is the
-    number of rows that got another label in the sweep; ``n_unassigned`` that of rows whose cluster
-    was dropped because its sum has no direction (spherical clustering only).
+    ``centers`` are those at the start of the sweep, ``opened`` those that it opened. ``previous``
+    is the last step whose sweep is over, ``remap`` the new number of each of its clusters, -1 if it
+    was dropped. ``total`` is the weighted sum of squared distances from the origin, -1 before it is
+    computed. ``changed`` is the number of rows that got another label in the sweep;
+    ``n_unassigned`` that of rows whose cluster was dropped because its sum has no direction
+    (spherical clustering only).
     """
 
     needs_float64 = False  # workers change to float64 themselves
 
-    def __init__(self, executor, frame, labels, spherical=False, max_opened=MAX_OPENED):
+    def __init__(self, executor, frame, n_samples, spherical=False, max_opened=MAX_OPENED):
         self.executor, self.frame, self.spherical = executor, frame, spherical
-        self.labels_of = labels
+        # the workers have the labels; these say how many there are, and take no memory
+        self.labels = np.broadcast_to(np.int32(-1), n_samples)
         self.max_opened = max_opened
         self.total = -1.0
 
@@ -125,11 +124,6 @@ class CollectionSweep:
     def k(self):
         """Number of clusters."""
         return len(self.centers) + len(self.opened.centers)
-
-    @property
-    def labels(self):
-        """Nearest center of each row, a lazy dask array."""
-        return self.labels_of(self.centers)
 
     def step(self, kind, lam=np.inf, cap=0, **wanted):
         """Step of this kind from the present centers; ``wanted`` are its results besides labels."""
