@@ -36,10 +36,11 @@ from smallvar import DPMeans
 from smallvar._centers.starts import Start, StartPoint
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._core.frame import nearest_sweep
-from smallvar.dask import _executor, _part
+from smallvar.dask import _executor, _part, _sweep
 from smallvar.dask._executor import FOLD, LOOPBACK, MEMORY_SHARE, Executor
+from smallvar.dask._part import MAX_OPENED, CollectionFrame, gather_facts, overall_mean
 from smallvar.dask._parts import Block
-from smallvar.dask._sweep import CollectionFrame, CollectionSweep, gather_facts, overall_mean
+from smallvar.dask._sweep import CollectionSweep
 
 NET = 1.25e9  # bytes a second: 10 Gbit
 STORAGE = 1e9  # bytes a second that a worker reads
@@ -274,7 +275,7 @@ class Counting:
         self.team, self.passes, self.proposed = team, 0, 0
 
     def __enter__(self):
-        self.sweep_rows = _part.State.sweep_rows
+        self.sweep_rows = _sweep.State.sweep_rows
         self.kept = _executor._STATES
 
         def sweep_rows(state, p, step):
@@ -285,11 +286,11 @@ class Counting:
                 self.passes += 1
                 self.proposed += len(state.opened)
 
-        _part.State.sweep_rows = sweep_rows
+        _sweep.State.sweep_rows = sweep_rows
         return self
 
     def __exit__(self, *error):
-        _part.State.sweep_rows = self.sweep_rows
+        _sweep.State.sweep_rows = self.sweep_rows
         _executor._STATES = self.kept
 
 
@@ -302,7 +303,7 @@ def fit(team, X, lam, max_iter=300, algorithm="serial", init=None):
     known = gather_facts(team)
     place = CollectionFrame(team, known, init)
     centers = overall_mean(team, place).reshape(1, -1) if init is None else init
-    sweep = CollectionSweep(team, place, len(X))
+    sweep = CollectionSweep(team, place, len(X), MAX_OPENED)
     point = StartPoint(None, init, lam, algorithm, None)
     start = Start(point, sweep, centers, are_means=init is None)
     start.run(LoopSettings(max_iter))

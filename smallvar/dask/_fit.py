@@ -33,7 +33,13 @@ from smallvar._core.fitted_rows import keep_sample
 from smallvar._core.validation import as_weights, check_flag, check_number, check_option, some_rows
 from smallvar.dask._executor import Executor, current_client, explain_failure, should_hold
 from smallvar.dask._hdp_sweep import CollectionHDPSweep
-from smallvar.dask._part import merge_dicts
+from smallvar.dask._part import (
+    MAX_OPENED,
+    CollectionFrame,
+    gather_facts,
+    merge_dicts,
+    overall_mean,
+)
 from smallvar.dask._parts import (
     Parts,
     check_not_split,
@@ -42,13 +48,7 @@ from smallvar.dask._parts import (
     name_partition,
 )
 from smallvar.dask._predict import labels_of_parts, labels_of_sets, supported
-from smallvar.dask._sweep import (
-    MAX_OPENED,
-    CollectionFrame,
-    CollectionSweep,
-    gather_facts,
-    overall_mean,
-)
+from smallvar.dask._sweep import CollectionSweep
 
 Model = TypeVar("Model", bound=Any)
 
@@ -184,9 +184,7 @@ class PartitionsProblem(DPProblem):
     def started(self, point, frame, centers, are_means, share=1.0, **options):
         """The Start at these centers."""
         rows = self.rows
-        sweep = CollectionSweep(
-            rows.executor, frame, rows.n_samples, max_opened=rows.max_opened, **options
-        )
+        sweep = CollectionSweep(rows.executor, frame, rows.n_samples, rows.max_opened, **options)
         return Start(point, sweep, centers, are_means, share=share)
 
     def start(self, point):

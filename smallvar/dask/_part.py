@@ -1,24 +1,56 @@
-"""One partition on a worker: facts about its rows, and sweeps of DP-means over them.
+"""What the sweeps over partitions of DP-means and of the hard HDP have in common.
 
-In this order: ``Facts`` and sums over all rows, which the driver needs before the first sweep;
-``Step``, which the driver sends for a sweep; ``State``, what a worker keeps of a partition;
-``run_step``, which the workers call, and ``StepResult``, which they return.
+In this order: ``Facts`` about all rows, and sums of them, which a fit needs before its first sweep;
+``Opened``, the clusters that partitions open in a sweep, and ``StepResult``, what they return;
+``PartitionSweep``, which the driver makes the sweeps with.
 
-A state (labels, bounds, sums) only saves time between two sweeps. It records which step it is the
-result of. Where it is lost, or belongs to other steps, a sweep from the centers of the step has the
-same labels.
+Labels and centers are those of one machine on the concatenated rows. A row opens a cluster if it is
+farther than the penalty from all centers, also from those that rows before it opened in the same
+sweep. So a partition needs the clusters that earlier rows of other partitions open. All partitions
+sweep at once with the clusters known so far (a speculative pass). The driver puts what they opened
+in order, and the partitions that lacked a cluster sweep again. With each pass at least one more
+partition, or data set, is right, so the passes end, and then all are right: optimistic concurrency
+control (Pan et al., 2013), but exact.
+
+A worker keeps the state of a partition between two sweeps (labels, bounds, sums), which only saves
+time. Sums and squared distances are exact whatever the order of additions (see _sums.h).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
+from smallvar._centers.unit_rows import no_direction
+from smallvar._core.frame import Frame
 from smallvar._core.validation import one_row
-from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.ranges import column_range, count_small
-from smallvar._sweeps.sums import Sums
-from smallvar.dask._executor import put_state, take_state, threads_here
+from smallvar._sweeps.sums import Layout, Stream, Sums
+from smallvar.dask._executor import take_state, threads_here
+
+# growth of the number of partitions in the passes of the first sweep: 1, 5, 21, ..., as most
+# clusters are opened in the first rows
+GROWTH = 4
+MAX_OPENED = 100_000  # clusters that a partition may open in one sweep
+
+
+def merge(several):
+    """One Facts or StepResult for all partitions, from those of some partitions each."""
+    names = vars(several[0])
+    merged = {name: MERGE[name]([getattr(one, name) for one in several]) for name in names}
+    return type(several[0])(**merged)
+
+
+def merge_dicts(several):
+    """Union of dictionaries with different keys."""
+    return {key: value for result in several for key, value in result.items()}
+
+
+# ---- all rows ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -31,31 +63,31 @@ class Facts:
 
     sizes: dict[int, int]  # number of rows that take part
     all_sizes: dict[int, int]  # number of all rows
+    names: dict[int, Any]  # all data sets,
+    used: dict[int, Any]  # and those of the rows that take part
     low: Any
     high: Any
-    weights: tuple[float, float] = (np.inf, 0.0)  # least and largest positive weight
+    lightest: float = np.inf  # least positive weight
+    heaviest: float = 0.0
     n: int = 0  # rows of positive weight
     total_weight: float = 0.0
     unit_weights: bool = True  # whether all weights are 1
     sparse: bool = False
     dtypes: frozenset[Any] = frozenset()
     first: tuple[float, Any] = (np.inf, None)  # partition and values of the first row with weight
-    names: dict[int, Any] = field(default_factory=dict)  # all data sets,
-    used: dict[int, Any] = field(default_factory=dict)  # and those of the rows that take part
 
 
 def facts_of_parts(parts, shared, each):
     """Facts about the rows of these partitions."""
-    return merge_facts([_facts_of_part(p, block) for p, block in parts])
+    return merge([_facts_of_part(p, block) for p, block in parts])
 
 
 def _facts_of_part(p, block):
     """Facts about the rows of partition ``p``."""
     X, weight, threads = block.X, block.weight, threads_here()
     low = np.full((2, X.shape[1]), np.inf)
-    facts = Facts({p: X.shape[0]}, {p: block.n_total}, low, -low)
-    if block.sets is not None:
-        facts.names, facts.used = {p: block.names}, {p: block.sets.names}
+    sets = [{}, {}] if block.sets is None else [{p: block.names}, {p: block.sets.names}]
+    facts = Facts({p: X.shape[0]}, {p: block.n_total}, *sets, low, -low)
     if X.shape[0] == 0:
         return facts
     facts.sparse, facts.dtypes = not isinstance(X, np.ndarray), frozenset([X.dtype])
@@ -68,40 +100,25 @@ def _facts_of_part(p, block):
         facts.low[0], facts.high[0] = np.inf, -np.inf
         if len(positive):
             row = int(np.argmax(weight > 0.0))
-            facts.weights = float(positive.min()), float(positive.max())
+            facts.lightest, facts.heaviest = float(positive.min()), float(positive.max())
             facts.low[0], facts.high[0] = column_range(X, weight, threads)
     if facts.n:
         facts.first = p, one_row(X, row)
     return facts
 
 
-def merge_facts(several):
-    """Facts about all rows, from the facts about some partitions each."""
-
-    def each(name):
-        return [getattr(facts, name) for facts in several]
-
-    least, largest = zip(*each("weights"), strict=True)
-    return Facts(
-        merge_dicts(each("sizes")),
-        merge_dicts(each("all_sizes")),
-        np.min(each("low"), axis=0),
-        np.max(each("high"), axis=0),
-        (min(least), max(largest)),
-        sum(each("n")),
-        sum(each("total_weight")),
-        all(each("unit_weights")),
-        any(each("sparse")),
-        frozenset().union(*each("dtypes")),
-        min(each("first"), key=lambda found: found[0]),
-        merge_dicts(each("names")),
-        merge_dicts(each("used")),
-    )
-
-
-def merge_dicts(several):
-    """Union of dictionaries with different keys."""
-    return {key: value for result in several for key, value in result.items()}
+def gather_facts(executor):
+    """Facts about all rows; the executor is restricted to the partitions that have rows."""
+    facts = executor.call(facts_of_parts, None, fold=merge)[0]
+    executor.restrict(p for p, size in facts.sizes.items() if size)
+    n = sum(facts.all_sizes.values())
+    if not n:
+        raise ValueError("X must have at least one row, got none in any partition")
+    if not executor.numbers and not facts.names:
+        raise ValueError(no_direction(n))
+    if facts.n == 0:
+        raise ValueError("sample_weight must have a positive entry, got all zeros")
+    return facts
 
 
 def count_small_values(parts, shared, each):
@@ -125,6 +142,31 @@ def sum_all_rows(parts, layout, each):
     return sums.cells.copy(), sums.counts.copy()
 
 
+class CollectionFrame(Frame):
+    """Frame (origin, scale, rounding, layout of the sums) of all rows of a collection."""
+
+    def __init__(self, executor, facts, centers=None, sums_from=None, rounding=None):
+        weighted = not facts.unit_weights
+        total_weight = facts.total_weight if weighted else None
+        used, every = zip(facts.low, facts.high, strict=True)
+        super().__init__(used, every, total_weight, facts.sparse, centers, sums_from)
+        if rounding is not None:
+            self.rounding = rounding
+        extremes = (facts.lightest, facts.heaviest) if weighted else None
+
+        def count(origin, limit):
+            return executor.call(count_small_values, (weighted, origin, limit), fold=sum)[0]
+
+        self.layout = Layout.of_statistics(*used, facts.n, extremes, count, origin=self.sums_from)
+
+
+def overall_mean(executor, frame):
+    """Weighted mean of all rows."""
+    return as_sums(frame.layout, executor.call(sum_all_rows, frame.layout, fold=add_sums)[0]).means[
+        0
+    ]
+
+
 def add_sums(several):
     """Cells and counts added up over partitions, which have one layout; None if all are None.
 
@@ -141,226 +183,195 @@ def add_sums(several):
     return cells, counts
 
 
-@dataclass
+def as_sums(layout, cells_and_counts, k=None):
+    """Sums object of ``k`` clusters from the cells and counts that partitions returned."""
+    cells, counts = cells_and_counts
+    sums = Sums(layout, len(counts) if k is None else k)
+    sums.cells[: len(counts)], sums.counts[: len(counts)] = cells, counts
+    return sums
+
+
+def add_digits(several):
+    """Exact sum of the digits of exact sums; None if all are None."""
+    digits = [part for part in several if part is not None]
+    return sum(digits) if digits else None
+
+
+def exact_value(digits):
+    """Float64 value of an exact sum, which is given by its digits."""
+    return float(Stream(digits[None, None], 0).read([0])[1][0])
+
+
+# ---- sweeps --------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
 class Opened:
-    """Centers opened in a sweep, in the order of the rows, and the partitions that opened them."""
+    """Clusters opened in a sweep, in the order of the rows.
 
-    centers: np.ndarray
-    owners: np.ndarray  # numbers of the partitions, ascending
-
-    def before(self, p):
-        """Centers opened by partitions before ``p``."""
-        return self.centers[: np.searchsorted(self.owners, p)]
-
-    def of(self, p):
-        """Centers opened by partition ``p``."""
-        return self.centers[slice(*np.searchsorted(self.owners, [p, p + 1]))]
-
-    def after(self, p):
-        """Centers opened by partitions after ``p``."""
-        return self.centers[np.searchsorted(self.owners, p + 1) :]
-
-
-@dataclass
-class Step:
-    """A sweep, as the driver sends it to the workers, with the step before that led to its centers.
-
-    ``iteration`` counts the moves of the centers. ``kind`` is the sweep: "create" opens clusters
-    row by row, "farthest" seeks the row to open one at, "assign" opens none; "stay" is no sweep,
-    the centers have only moved.
+    ``owners`` are the numbers of the partitions that opened them or, in the hard HDP, of the data
+    sets, which are visited in the order of their names; they ascend. ``parts`` are the partitions.
     """
 
-    fit: str
-    iteration: int
-    kind: str
-    frame: object  # Frame, with layout
-    spherical: bool
-    centers: np.ndarray  # at the start
-    lam: float
-    cap: int
-    max_opened: int  # clusters that one partition may open
-    opened: Opened  # centers opened so far in this sweep
-    remap: np.ndarray | None = None  # new numbers of the clusters of the step before, -1: removed
-    previous: "Step | None" = None  # the step before; without centers where they are not needed
-    sums: bool = False  # whether to return the sums of the clusters,
-    total: bool = False  # the squared distances from the origin,
-    error: bool = False  # the squared distances from the assigned centers
-    keep: bool = True  # whether the worker keeps the state
+    centers: np.ndarray
+    owners: np.ndarray
+    parts: np.ndarray
+
+    @classmethod
+    def none(cls, d):
+        """No clusters, with ``d`` features."""
+        empty = np.empty(0, dtype=np.intp)
+        return cls(np.empty((0, d)), empty, empty)
+
+    def __len__(self):
+        return len(self.owners)
+
+    def __eq__(self, other):
+        return other is not None and (
+            np.array_equal(self.owners, other.owners)
+            and np.array_equal(self.centers, other.centers)
+        )
+
+    def only(self, kept):
+        """Clusters selected by ``kept``, a mask or a slice."""
+        return Opened(self.centers[kept], self.owners[kept], self.parts[kept])
+
+    def elsewhere(self, p):
+        """Clusters opened by other partitions than ``p``."""
+        return self.only(self.parts != p) if len(self) else self
+
+    def before(self, owner):
+        """Clusters opened by owners before this one."""
+        return self.only(slice(np.searchsorted(self.owners, owner)))
+
+    def since(self, owner):
+        """Clusters opened by this owner and later ones."""
+        return self.only(slice(np.searchsorted(self.owners, owner), None))
+
+
+def merge_opened(opened_by, preceding, lam, d):
+    """The Opened of all partitions so far; ``d`` is the number of features.
+
+    ``opened_by[p]`` are (centers, owners, weights) that partition p opened in its last pass, and
+    ``preceding[p]`` the clusters of other partitions that it had then. As long as these agree with
+    the merged clusters, what it opened is right. From the first difference on they are guesses, and
+    centers are left out whose weighted squared distance from an earlier one is at most ``lam``, as
+    they would not open.
+    """
+    runs = []  # clusters opened by one owner each
+    for p, (centers, owners, weights) in opened_by.items():
+        ends = np.flatnonzero(np.diff(owners, append=-1)) + 1
+        for first, last in zip([0, *ends[:-1]], ends, strict=True) if len(ends) else ():
+            runs.append((owners[first], p, centers[first:last], weights[first:last]))
+    total, n = sum(len(weights) for *_, weights in runs), 0
+    found = Opened(np.empty((total, d)), np.empty(total, np.intp), np.empty(total, np.intp))
+    for owner, p, centers, weights in sorted(runs, key=lambda run: run[0]):
+        earlier = found.only(slice(n))
+        if n and preceding[p].before(owner) != earlier.elsewhere(p):
+            near = cdist(centers, earlier.centers, "sqeuclidean").min(axis=1) * weights <= lam
+            centers = centers[~near]
+        new = slice(n, n + len(centers))
+        found.centers[new], found.owners[new], found.parts[new] = centers, owner, p
+        n = new.stop
+    return found.only(slice(n))
 
 
 class TooManyOpened(Exception):
     """A partition opens more clusters than ``max_opened``."""
 
 
-class State:
-    """State of a partition during a fit: a DPSweep over its rows, and the step it is at.
-
-    The sweep of step ``kind`` in ``iteration`` was made with the centers ``preceding``, opened by
-    partitions before this one, and opened the centers ``opened``.
-    """
-
-    def __init__(self, block, step, centers):
-        weight = block.weight if step.frame.layout.weighted else None
-        self.block = block
-        labels = np.zeros(block.X.shape[0], dtype=np.int32)
-        self.sweep = DPSweep(
-            block.X,
-            weight,
-            None,
-            labels,
-            step.frame,
-            threads_here() if step.keep else 1,  # tasks that read their rows run side by side
-            len(centers),
-            True,
-            spherical=step.spherical,
-        )
-        self.sweep.start(np.ascontiguousarray(centers))
-        self.iteration, self.kind, self.preceding, self.opened = step.iteration, None, None, None
-        self.farthest = None
-        self.moved = None  # number of rows with a new label in the sweep, None: not known
-        self.fresh = True  # no labels from an earlier sweep
-
-    def matches(self, p, step):
-        """Whether this state is the result of a step, with all clusters of that step."""
-        if self.iteration != step.iteration or self.kind != step.kind:
-            return False
-        opened = step.opened
-        if step.kind == "farthest":
-            chosen = len(opened.of(p)) > 0
-            return not chosen or np.array_equal(self.farthest[2], opened.of(p)[0])
-        return np.array_equal(self.preceding, opened.before(p)) and np.array_equal(
-            self.opened, opened.of(p)
-        )
-
-    def advance(self, p, step):
-        """Move from the result of the previous step to the centers that ``step`` starts from."""
-        opened = step.previous.opened
-        if step.previous.kind == "farthest" and len(opened.of(p)):
-            self.sweep.open_farthest()
-            self.sweep.present_sums()
-        elif step.previous.kind == "farthest":
-            self.sweep.append(opened.centers)
-        else:
-            self.sweep.append(opened.after(p))
-        self.sweep.move_to(step.centers, step.remap)
-        self.iteration, self.kind, self.fresh = step.iteration, None, False
-
-    def sweep_rows(self, p, step):
-        """Make the sweep of ``step``, after the clusters that earlier partitions opened in it."""
-        preceding = step.opened.before(p) if step.kind == "create" else step.opened.centers[:0]
-        if self.kind is None:
-            self.sweep.append(preceding)
-        elif len(self.opened) == 0 and np.array_equal(
-            self.preceding, preceding[: len(self.preceding)]
-        ):
-            # this partition opened none and has met some of these clusters: only the others are new
-            self.sweep.append(preceding[len(self.preceding) :])
-            self.sweep.recount()
-        else:
-            self.sweep.start(np.vstack((step.centers, preceding)))
-        if step.kind == "create":
-            begin = self.sweep.k
-            self.sweep.create(step.lam, min(step.cap, begin + step.max_opened + 1))
-            self.opened = self.sweep.centers[begin:]
-            if len(self.opened) > step.max_opened:
-                raise TooManyOpened
-        else:
-            self.sweep.seek_farthest(step.lam, step.kind == "farthest" and step.cap > self.sweep.k)
-            self.sweep.assign()
-            self.opened = preceding
-            self.farthest = self.sweep.farthest_found() if step.kind == "farthest" else None
-            if self.farthest is not None:
-                i, distance = self.farthest
-                weight = 1.0 if self.block.weight is None else float(self.block.weight[i])
-                label = int(self.sweep.labels[i])
-                self.farthest = distance, i, one_row(self.block.X, i), weight, label
-        if self.sweep.needs_float64:
-            self.sweep.use_float64()
-        has_labels = not self.fresh or step.iteration == 0  # all labels are 0 at first
-        self.moved = self.sweep.moved() if has_labels else None
-        self.kind, self.preceding = step.kind, preceding
-
-
 @dataclass
 class StepResult:
-    """Results of a step on some partitions, returned to the driver.
+    """Results of a step on some partitions, returned to the driver; dicts are by partition.
 
-    A farthest row is (distance, its number in the partition, its values, its weight, its label).
+    Opened clusters are (centers, owners, weights of the rows or local clusters that opened them).
     """
 
-    opened: dict[int, Any]  # by partition: the centers that it opened
-    farthest: dict[int, Any]  # by partition: its farthest row
-    moved: int | None  # rows with a new label; None if not known for some partition
     fresh: int  # partitions that had no state
+    opened: dict[int, Any] = field(default_factory=dict)
+    opened_last: dict[int, Any] = field(default_factory=dict)  # by local clusters, of the hard HDP
+    farthest: dict[int, Any] = field(default_factory=dict)  # the farthest row
+    # rows with a new label (None: not known), or the local clusters of data sets
+    about: dict[int, Any] = field(default_factory=dict)
     sums: tuple[Any, Any] | None = None  # cells and counts
-    total: np.ndarray | None = None  # exact sum of squared distances from the origin
-    error: np.ndarray | None = None  # and from the assigned centers
+    total: Any = None  # exact sum of squared distances from the origin,
+    error: Any = None  # and from the assigned centers
+
+
+# how values of several partitions become one, by the names of fields
+MERGE: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("sizes", "all_sizes", "names", "used"), merge_dicts),
+    **dict.fromkeys(("opened", "opened_last", "farthest", "about"), merge_dicts),
+    **dict.fromkeys(("n", "total_weight", "fresh"), sum),
+    **{"low": partial(np.min, axis=0), "high": partial(np.max, axis=0)},
+    **{"lightest": min, "heaviest": max, "unit_weights": all, "sparse": any},
+    "dtypes": lambda several: frozenset().union(*several),
+    "first": partial(min, key=itemgetter(0)),
+    **{"sums": add_sums, "total": add_digits, "error": add_digits},
+}
 
 
 def run_step(parts, step, each):
-    """The merged result of a step on these partitions; ``each`` is not used."""
-    return merge_results([_run_step(p, block, step) for p, block in parts])
+    """The merged result of a step on these partitions; ``each`` is what it has for each of them."""
+    return merge(
+        [
+            step.run(p, block, take_state(step.fit, p), own)
+            for (p, block), own in zip(parts, each, strict=True)
+        ]
+    )
 
 
-def _run_step(p, block, step):
-    """The result of a step on one partition.
+class PartitionSweep:
+    """Sweeps over the partitions of an executor, in steps that the workers run.
 
-    A kept state that is the result of this step, or of the step before, saves time. Where it is
-    lost, a new state begins at the centers of the step.
+    ``order`` are the numbers of the partitions, ``each`` what a step needs to know of each of them,
+    and ``penalties`` a text.
     """
-    state = take_state(step.fit, p)
-    if state is not None and state.iteration != step.iteration:
-        if step.previous is not None and state.matches(p, step.previous):
-            state.advance(p, step)
-        else:
-            state = None
-    if state is None and step.kind == "stay":
-        # "stay" makes no labels: repeat the step before, whose labels are needed
-        state = State(block, step.previous, step.previous.centers)
-        state.sweep_rows(p, step.previous)
-        state.sweep.present_sums()
-        # after the last sweep of a fit that converged, centers have not moved
-        if step.previous.iteration != step.iteration:
-            state.advance(p, step)
-    elif state is None:
-        state = State(block, step, step.centers)
-    result = StepResult({}, {}, 0, int(state.fresh))
-    if step.kind != "stay":
-        # a sweep is made unless the state has made it, after the same centers of earlier partitions
-        preceding = step.opened.before(p) if step.kind == "create" else step.opened.centers[:0]
-        if state.kind != step.kind or not np.array_equal(state.preceding, preceding):
-            state.sweep_rows(p, step)
-        result.moved = state.moved
-        result.opened[p] = state.opened
-        if state.farthest is not None:
-            result.farthest[p] = state.farthest
-    if step.sums:
-        sums, k = state.sweep.present_sums(), state.sweep.k
-        result.sums = sums.cells[:k].copy(), sums.counts[:k].copy()
-        result.total = state.sweep.squares(False) if step.total else None
-    if step.error:
-        result.error = state.sweep.squares(True)
-    if step.keep:
-        put_state(step.fit, p, state)
-    return result
 
+    each: Any = None
 
-def merge_results(several):
-    """The result for all partitions, from results for some partitions each."""
-    total = StepResult({}, {}, 0, 0)
-    for result in several:
-        total.opened.update(result.opened)
-        total.farthest.update(result.farthest)
-        unknown = total.moved is None or result.moved is None
-        total.moved = None if unknown else total.moved + result.moved
-        total.fresh += result.fresh
-    total.sums = add_sums([result.sums for result in several])
-    for name in ("total", "error"):
-        digits = [getattr(result, name) for result in several if getattr(result, name) is not None]
-        setattr(total, name, sum(digits) if digits else None)
-    return total
+    def needed(self, opened, p):
+        """The clusters of other partitions that partition ``p`` has to know."""
+        raise NotImplementedError
 
+    def run_step(self, step, numbers=None):
+        """Results of a step on the partitions of these numbers (None: all), as one StepResult."""
+        numbers = self.order if numbers is None else numbers
+        try:
+            result = self.executor.call(run_step, step, self.each, numbers, fold=merge)[0]
+        except TooManyOpened:
+            raise RuntimeError(
+                f"{self.penalties}: more than {step.max_opened} clusters open in one partition; "
+                "take a larger penalty, or a larger max_opened"
+            ) from None
+        if result.fresh and step.iteration > 0 and step.keep:  # a worker lost its partitions
+            self.executor.relocate()
+        return result
 
-def without_centers(step):
-    """A copy of the step that is small to send: enough for ``State.matches`` and ``advance``."""
-    return replace(step, centers=None, frame=None, previous=None, remap=None)
+    def passes(self, step, name, lam, result=None):
+        """Pass over the partitions until each had the clusters that it needs.
+
+        ``name`` is the field of the step, and of its results, for the clusters that the passes
+        open. ``result`` is that of a first pass over all partitions, if there is one. Returns the
+        step with all clusters; the result of the last pass, with sums, or None if that was not over
+        all partitions; and ``about`` of the results for all of them.
+        """
+        opened_by, preceding, about, todo = {}, {}, {}, self.order
+        width = len(self.order) if step.iteration or result is not None else 1
+        while True:
+            opened = getattr(step, name)
+            current = {p: self.needed(opened, p) for p in self.order[:width]}
+            todo = [p for p in current if preceding.get(p) != current[p]]
+            if not todo and width >= len(self.order):
+                return step, result, about
+            if not todo:
+                width = GROWTH * width + 1
+                continue
+            complete = len(todo) == len(self.order)
+            if result is None or preceding:
+                result = self.run_step(replace(step, sums=complete), todo)
+            opened_by.update(getattr(result, name))
+            about.update(result.about)
+            preceding.update((p, current[p]) for p in todo)
+            opened = merge_opened(opened_by, preceding, lam, step.centers.shape[1])
+            step, result = replace(step, **{name: opened}), result if complete else None

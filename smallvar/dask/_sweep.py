@@ -1,96 +1,183 @@
-"""The sweep of DP-means over the partitions of a collection, as the driver makes it.
+"""The sweeps of DP-means over the partitions of a collection.
 
-Labels and centers are those of one machine on the concatenated rows. A row opens a cluster if it is
-farther than lam from all centers, also from those that rows before it opened in the same sweep. So
-a partition needs the clusters that earlier partitions open. All partitions sweep at once with the
-clusters known so far (a speculative pass). The driver puts what they opened in order, and the
-partitions that lacked a cluster sweep again. After each round at least one more partition is
-right, the first one after the first round, so the rounds end, and then all partitions are right:
-optimistic concurrency control (Pan et al., 2013), but exact.
+``Step`` is a sweep, as the driver sends it to the workers, and ``State`` what a worker keeps of a
+partition; ``CollectionSweep`` makes the sweeps, on the driver.
 
-Sums and squared distances are exact whatever the order of additions (see _sums.h).
+A state records which step it is the result of. Where it is lost, or belongs to other steps, a sweep
+from the centers of the step has the same labels.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
-from smallvar._centers.unit_rows import no_direction
-from smallvar._core.frame import Frame
+from smallvar._core.validation import one_row
+from smallvar._sweeps.dpmeans import DPSweep
 from smallvar._sweeps.means import next_centers
-from smallvar._sweeps.sums import Layout, Stream, Sums
+from smallvar.dask._executor import put_state, threads_here
 from smallvar.dask._part import (
     Opened,
-    Step,
+    PartitionSweep,
+    StepResult,
     TooManyOpened,
-    add_sums,
-    count_small_values,
-    facts_of_parts,
-    merge_facts,
-    merge_results,
-    run_step,
-    sum_all_rows,
-    without_centers,
+    as_sums,
+    exact_value,
 )
 
-# growth of the batches of the first sweep: 1, 4, 16, ... partitions, as most clusters are opened in
-# the first rows
-GROWTH = 4
-MAX_OPENED = 100_000  # clusters that a partition may open in one sweep
+
+@dataclass
+class Step:
+    """A sweep, with the step before that led to its centers.
+
+    ``iteration`` counts the moves of the centers. ``kind`` is the sweep: "create" opens clusters
+    row by row, "farthest" seeks the row to open one at, "assign" opens none; "stay" is no sweep,
+    the centers have only moved.
+    """
+
+    fit: str
+    iteration: int
+    kind: str
+    frame: Any  # Frame, with layout
+    spherical: bool
+    centers: Any  # at the start
+    lam: float
+    cap: int
+    max_opened: int  # clusters that one partition may open
+    opened: Opened  # centers opened so far in this sweep
+    remap: Any = None  # new numbers of the clusters of the step before, -1: removed
+    previous: "Step | None" = None  # the step before; without centers where they are not needed
+    sums: bool = False  # whether to return the sums of the clusters,
+    total: bool = False  # the squared distances from the origin,
+    error: bool = False  # the squared distances from the assigned centers
+    keep: bool = True  # whether the worker keeps the state
+
+    def preceding(self, p):
+        """Clusters that partition p has to know before it sweeps."""
+        return self.opened.before(p if self.kind == "create" else 0)
+
+    def run(self, p, block, state, own):
+        """The result of the step on partition p, from its state (None: none); ``own`` is None.
+
+        A state that is the result of this step, or of the step before, saves time. Where it is
+        lost, a new state begins at the centers of the step.
+        """
+        if state is not None and state.iteration != self.iteration:
+            if self.previous is not None and state.matches(p, self.previous):
+                state.advance(p, self)
+            else:
+                state = None
+        if state is None and self.kind == "stay":
+            # "stay" makes no labels: repeat the step before, whose labels are needed
+            state = State(block, self.previous)
+            state.sweep_rows(p, self.previous)
+            state.sweep.present_sums()
+            # after the last sweep of a fit that converged, centers have not moved
+            if self.previous.iteration != self.iteration:
+                state.advance(p, self)
+        elif state is None:
+            state = State(block, self)
+        result = StepResult(int(state.fresh))
+        if self.kind != "stay":
+            # a sweep is made unless the state has made it, after the same centers of others
+            if state.kind != self.kind or state.preceding != self.preceding(p):
+                state.sweep_rows(p, self)
+            k = len(state.opened)
+            result.opened[p] = state.opened, np.full(k, p), np.ones(k)
+            result.about[p] = state.moved
+            if state.farthest is not None:
+                result.farthest[p] = state.farthest
+        if self.sums:
+            sums, k = state.sweep.present_sums(), state.sweep.k
+            result.sums = sums.cells[:k].copy(), sums.counts[:k].copy()
+            result.total = state.sweep.squares(False) if self.total else None
+        if self.error:
+            result.error = state.sweep.squares(True)
+        if self.keep:
+            put_state(self.fit, p, state)
+        return result
 
 
-def gather_facts(executor):
-    """Facts about all rows; the executor is restricted to the partitions that have rows."""
-    facts = executor.call(facts_of_parts, None, fold=merge_facts)[0]
-    executor.restrict(p for p, size in facts.sizes.items() if size)
-    n = sum(facts.all_sizes.values())
-    if not n:
-        raise ValueError("X must have at least one row, got none in any partition")
-    if not executor.numbers and not facts.names:
-        raise ValueError(no_direction(n))
-    if facts.n == 0:
-        raise ValueError("sample_weight must have a positive entry, got all zeros")
-    return facts
+class State:
+    """State of a partition during a fit: a DPSweep over its rows, and the step it is at.
+
+    The sweep of step ``kind`` in ``iteration`` was made with the centers ``preceding``, opened by
+    partitions before this one, and opened the centers ``opened``. ``farthest`` is the farthest row:
+    its distance, number, values, weight and label.
+    """
+
+    def __init__(self, block, step):
+        weight = block.weight if step.frame.layout.weighted else None
+        self.block = block
+        labels, centers = np.zeros(block.X.shape[0], dtype=np.int32), step.centers
+        # tasks that read their rows run side by side
+        threads = threads_here() if step.keep else 1
+        settings = step.frame, threads, len(centers), True
+        self.sweep = DPSweep(block.X, weight, None, labels, *settings, spherical=step.spherical)
+        self.sweep.start(np.ascontiguousarray(centers))
+        self.iteration, self.kind, self.preceding, self.opened = step.iteration, None, None, None
+        self.farthest = None
+        self.moved = None  # number of rows with a new label in the sweep, None: not known
+        self.fresh = True  # no labels from an earlier sweep
+
+    def matches(self, p, step):
+        """Whether this state is the result of a step, with all clusters of that step."""
+        if (self.iteration, self.kind) != (step.iteration, step.kind):
+            return False
+        own = step.opened.only(step.opened.parts == p).centers
+        if step.kind == "farthest":
+            return not len(own) or np.array_equal(self.farthest[2], own[0])
+        return self.preceding == step.preceding(p) and np.array_equal(self.opened, own)
+
+    def advance(self, p, step):
+        """Move from the result of the previous step to the centers that ``step`` starts from."""
+        previous, opened = step.previous, step.previous.opened
+        if previous.kind != "farthest":
+            self.sweep.append(opened.since(p + 1).centers)
+        elif p in opened.parts:
+            self.sweep.open_farthest()
+            self.sweep.present_sums()
+        else:
+            self.sweep.append(opened.centers)
+        self.sweep.move_to(step.centers, step.remap)
+        self.iteration, self.kind, self.fresh = step.iteration, None, False
+
+    def sweep_rows(self, p, step):
+        """Make the sweep of ``step``, after the clusters that earlier partitions opened in it."""
+        sweep, preceding = self.sweep, step.preceding(p)
+        known = 0 if self.kind is None else len(self.preceding)
+        if self.kind is None:
+            sweep.append(preceding.centers)
+        elif not len(self.opened) and self.preceding == preceding.only(slice(known)):
+            # this partition opened none and has met some of these clusters: only the others are new
+            sweep.append(preceding.centers[known:])
+            sweep.recount()
+        else:
+            sweep.start(np.vstack((step.centers, preceding.centers)))
+        self.opened, self.farthest = step.centers[:0], None
+        if step.kind == "create":
+            begin = sweep.k
+            sweep.create(step.lam, min(step.cap, begin + step.max_opened + 1))
+            self.opened = sweep.centers[begin:]
+            if len(self.opened) > step.max_opened:
+                raise TooManyOpened
+        else:
+            sweep.seek_farthest(step.lam, step.kind == "farthest" and step.cap > sweep.k)
+            sweep.assign()
+            found = sweep.farthest_found() if step.kind == "farthest" else None
+            if found is not None:
+                i, distance = found
+                weight = 1.0 if self.block.weight is None else float(self.block.weight[i])
+                row = one_row(self.block.X, i)
+                self.farthest = distance, i, row, weight, int(sweep.labels[i])
+        if sweep.needs_float64:
+            sweep.use_float64()
+        has_labels = not self.fresh or step.iteration == 0  # all labels are 0 at first
+        self.moved = sweep.moved() if has_labels else None
+        self.kind, self.preceding = step.kind, preceding
 
 
-class CollectionFrame(Frame):
-    """Frame (origin, scale, rounding, layout of the sums) of all rows of a collection."""
-
-    def __init__(self, executor, facts, centers=None, sums_from=None, rounding=None):
-        weighted = not facts.unit_weights
-        total_weight = facts.total_weight if weighted else None
-        used, every = zip(facts.low, facts.high, strict=True)
-        super().__init__(used, every, total_weight, facts.sparse, centers, sums_from)
-        if rounding is not None:
-            self.rounding = rounding
-        extremes = facts.weights if weighted else None
-
-        def count(origin, limit):
-            return executor.call(count_small_values, (weighted, origin, limit), fold=sum)[0]
-
-        self.layout = Layout.of_statistics(*used, facts.n, extremes, count, origin=self.sums_from)
-
-
-def overall_mean(executor, frame):
-    """Weighted mean of all rows."""
-    cells, counts = executor.call(sum_all_rows, frame.layout, fold=add_sums)[0]
-    return as_sums(frame.layout, cells, counts).means[0]
-
-
-def as_sums(layout, cells, counts, k=None):
-    """Sums object of ``k`` clusters from the cells and counts that partitions returned."""
-    sums = Sums(layout, len(counts) if k is None else k)
-    sums.cells[: len(counts)], sums.counts[: len(counts)] = cells, counts
-    return sums
-
-
-def exact_value(digits):
-    """Float64 value of an exact sum, which is given by its digits."""
-    return float(Stream(digits[None, None], 0).read([0])[1][0])
-
-
-class CollectionSweep:
+class CollectionSweep(PartitionSweep):
     """A Sweep (see _centers/starts.py) over the partitions of an executor.
 
     ``centers`` are those at the start of the sweep, ``opened`` those that it opened. ``previous``
@@ -103,11 +190,11 @@ class CollectionSweep:
 
     needs_float64 = False  # workers change to float64 themselves
 
-    def __init__(self, executor, frame, n_samples, spherical=False, max_opened=MAX_OPENED):
+    def __init__(self, executor, frame, n_samples, max_opened, spherical=False):
         self.executor, self.frame, self.spherical = executor, frame, spherical
         # the workers have the labels; these say how many there are, and take no memory
         self.labels = np.broadcast_to(np.int32(-1), n_samples)
-        self.max_opened = max_opened
+        self.order, self.max_opened = executor.numbers, max_opened
         self.total = -1.0
 
     def start(self, centers):
@@ -115,100 +202,37 @@ class CollectionSweep:
         self.centers, self.iteration = np.array(centers), 0
         self.previous, self.remap = None, None
         # ``none``: no opened centers, the value of ``opened`` between sweeps
-        self.none = Opened(np.empty((0, self.centers.shape[1])), np.empty(0, dtype=np.intp))
+        self.opened = self.none = Opened.none(self.centers.shape[1])
         self.limit, self.seek = np.inf, False
         self.n_unassigned = self.changed = 0
-        self.opened = self.none
 
     @property
     def k(self):
         """Number of clusters."""
-        return len(self.centers) + len(self.opened.centers)
+        return len(self.centers) + len(self.opened)
+
+    def needed(self, opened, p):
+        """The clusters of earlier partitions."""
+        return opened.before(p)
 
     def step(self, kind, lam=np.inf, cap=0, **wanted):
         """Step of this kind from the present centers; ``wanted`` are its results besides labels."""
         previous = self.previous
-        if previous is not None and kind != "stay":
-            previous = without_centers(previous)
-        return Step(
-            self.executor.fit,
-            self.iteration,
-            kind,
-            self.frame,
-            self.spherical,
-            self.centers,
-            lam,
-            cap,
-            self.max_opened,
-            self.none,
-            self.remap,
-            previous,
-            keep=self.executor.held,
-            **wanted,
-        )
-
-    def run_step(self, step, numbers=None):
-        """Results of a step on the partitions of these numbers (None: all), as one StepResult."""
-        try:
-            result = self.executor.call(run_step, step, numbers=numbers, fold=merge_results)[0]
-        except TooManyOpened:
-            raise RuntimeError(
-                f"lam={self.lam_shown:.6g} opens more than {self.max_opened} clusters in one "
-                "partition: take a larger lam, or set max_clusters"
-            ) from None
-        if result.fresh and step.iteration > 0 and step.keep:  # a worker lost its partitions
-            self.executor.relocate()
-        return result
+        if previous is not None and kind != "stay":  # small to send: enough to know the state by
+            previous = replace(previous, centers=None, frame=None, previous=None, remap=None)
+        about = self.executor.fit, self.iteration, kind, self.frame, self.spherical, self.centers
+        bounds = lam, cap, self.max_opened, self.none
+        return Step(*about, *bounds, self.remap, previous, keep=self.executor.held, **wanted)
 
     # ---- the sweeps ----
 
     def create(self, lam, cap):
-        """Sweep of KJ12, Algorithm 1, with the result of visiting all rows in order.
-
-        Partitions sweep in batches. ``preceding[p]`` are the clusters of earlier partitions that
-        partition p had in its last pass; a batch is done when these are right for all of it.
-        """
-        self.lam_shown = lam
-        step = self.step("create", lam, cap)
-        numbers = self.executor.numbers
-        growth = GROWTH if self.iteration == 0 else len(numbers)
-        opened_by, preceding, moved, first = {}, {}, 0, 0
-        width = 1 if self.iteration == 0 else growth
-        result = None
-        while first < len(numbers):
-            batch = numbers[first : first + width]
-            todo, base = batch, step.opened
-            while todo:
-                # one pass over all partitions: if none opens a cluster, these sums are right
-                complete = len(todo) == len(numbers) and step.opened is self.none
-                result = self.run_step(self._with_sums(step) if complete else step, todo)
-                opened_by.update(result.opened)
-                preceding.update((p, step.opened.before(p)) for p in todo)
-                opened = self._in_order(base, batch, opened_by, preceding, lam)
-                todo = [p for p in batch if not np.array_equal(preceding[p], opened.before(p))]
-                step = replace(step, opened=opened)
-            moved = None if moved is None or result.moved is None else moved + result.moved
-            first, width = first + width, width * growth
+        """Sweep of KJ12, Algorithm 1, with the result of visiting all rows in order."""
+        self.penalties = f"lam={lam:.6g}"
+        step = self.step("create", lam, cap, total=self.total < 0.0)
+        step, result, moved = self.passes(step, "opened", lam)
         self.opened = step.opened
-        # sums of a pass are final only if it covered all partitions and no cluster was opened
-        final = result.sums is not None and len(self.opened.centers) == 0
-        self._end(step, result if final else None, moved)
-
-    def _in_order(self, base, batch, opened_by, preceding, lam):
-        """Centers opened by a batch, in order, after those of ``base``.
-
-        A partition that lacked a cluster has only guesses; of these, centers within lam of an
-        earlier one are left out, as they would not open.
-        """
-        centers, owners = [base.centers], [base.owners]
-        for p in batch:
-            before, opened = np.vstack(centers), opened_by[p]
-            if len(opened) and not np.array_equal(preceding[p], before):
-                near = cdist(opened, before, "sqeuclidean").min(axis=1, initial=np.inf) <= lam
-                opened = opened[~near]
-            centers.append(opened)
-            owners.append(np.full(len(opened), p))
-        return Opened(np.vstack(centers), np.concatenate(owners))
+        self._end(step, result or self.run_step(replace(step, sums=True)), moved)
 
     def seek_farthest(self, lam, seek):
         """Set whether ``assign`` seeks the row with the largest weighted distance beyond lam."""
@@ -218,15 +242,14 @@ class CollectionSweep:
         """Assign each row to its nearest center, and seek the farthest row if ``seek`` is set."""
         # a cap for one more cluster; without it no row is sought
         cap = len(self.centers) + 1 if self.seek else 0
-        step = self.step("farthest" if self.seek else "assign", self.limit, cap)
-        result = self.run_step(self._with_sums(step))
-        # (partition, its farthest row as in StepResult), of the largest weighted distance; at a tie
-        # the first partition
-        self.farthest = None
-        for p, farthest in sorted(result.farthest.items()):
-            if self.farthest is None or farthest[0] > self.farthest[1][0]:
-                self.farthest = p, farthest
-        self._end(step, result, result.moved)
+        kind = "farthest" if self.seek else "assign"
+        step = self.step(kind, self.limit, cap, sums=True, total=self.total < 0.0)
+        result = self.run_step(step)
+        # (partition, its farthest row) of the largest weighted distance; at a tie the first
+        # partition
+        found = sorted(result.farthest.items())
+        self.farthest = max(found, key=lambda item: item[1][0], default=None)
+        self._end(step, result, result.about)
 
     def open_farthest(self):
         """Open a cluster at the farthest row that ``assign`` found, if it found one."""
@@ -236,30 +259,25 @@ class CollectionSweep:
         k = len(self.centers)
         self.sums.reserve(k + 1)
         self.sums.move_row(row, weight, label, k)
-        self.opened = Opened(row[None], np.array([p]))
+        self.opened = Opened(row[None], np.array([p]), np.array([p]))
         self.previous = replace(self.previous, opened=self.opened)
 
     def _end(self, step, result, moved):
         """Store the results of a sweep that is over.
 
-        ``result`` has the sums of the clusters; if it is None, another pass computes them.
-        ``moved`` is the number of rows with a new label, None if a partition had lost its labels.
+        ``moved`` are the numbers of rows with a new label in each partition, None where it had lost
+        its labels.
         """
-        if result is None:
-            result = self.run_step(self._with_sums(step))
         if result.total is not None:
             self.total = exact_value(result.total)
-        self.sums = as_sums(self.frame.layout, *result.sums, k=self.k)
+        self.sums = as_sums(self.frame.layout, result.sums, k=self.k)
         self.previous = step
-        # without the labels before the sweep: it changed nothing if all means stay as they are
-        if moved is None:
+        if None in moved.values():
+            # without the labels before the sweep: it changed nothing if all means stay as they are
             after = next_centers(self.sums, self._all_centers(), 0.0, self.spherical)[0]
-            moved = int(not np.array_equal(after, self.centers))
-        self.changed = moved
-
-    def _with_sums(self, step):
-        """The step that also returns sums and, if it is not known yet, ``total``."""
-        return replace(step, sums=True, total=self.total < 0.0)
+            self.changed = int(not np.array_equal(after, self.centers))
+        else:
+            self.changed = sum(moved.values())
 
     def _all_centers(self):
         """Centers at the start of the sweep, followed by those that it opened."""
