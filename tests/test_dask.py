@@ -35,7 +35,7 @@ from dask_helpers import (
 )
 
 import smallvar.dask
-from smallvar.dask import _executor, _fit, _hdp_sweep, _part, _sweep
+from smallvar.dask import _executor, _fit, _part, _sweep
 from smallvar.dask._parts import Block
 
 pytestmark = [
@@ -354,8 +354,7 @@ def test_states_that_are_lost_or_old(name, at_once, monkeypatch, seed):
         kept[rng.integers(2)][p] = state
 
     monkeypatch.setattr(_part, "take_state", take)
-    for module in (_sweep, _hdp_sweep):
-        monkeypatch.setattr(module, "put_state", put)
+    monkeypatch.setattr(_sweep, "put_state", put)
     if name == "data sets":
         model, X, sizes, beside = data_sets(200 + seed)
         check(model, X, sizes, **beside, persist=True)

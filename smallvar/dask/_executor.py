@@ -172,13 +172,11 @@ class Executor:
         for worker, members in groups:
             arguments = [each[p] if each is not None else None for p in members]
             task = function, members, [self.blocks[p] for p in members], shared, arguments
-            if not self.held:
-                futures.append(delayed(_run)(*task))
-            elif worker is None:
-                futures.append(submit(_run, *task, pure=False))
+            if self.held:
+                place = {"workers": worker, "allow_other_workers": worker is not None}
+                futures.append(submit(_run, *task, pure=False, **place))
             else:
-                options = {"workers": worker, "allow_other_workers": True}
-                futures.append(submit(_run, *task, pure=False, **options))
+                futures.append(delayed(_run)(*task))
         if not self.held:
             futures = self.client.compute(futures, optimize_graph=False)
         # a tree of folds, so that the driver receives one result and not one for each task

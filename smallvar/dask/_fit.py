@@ -32,7 +32,6 @@ from smallvar._core.estimator import (
 from smallvar._core.fitted_rows import keep_sample
 from smallvar._core.validation import as_weights, check_flag, check_number, check_option, some_rows
 from smallvar.dask._executor import Executor, current_client, explain_failure, should_hold
-from smallvar.dask._hdp_sweep import CollectionHDPSweep
 from smallvar.dask._part import (
     MAX_OPENED,
     CollectionFrame,
@@ -48,13 +47,13 @@ from smallvar.dask._parts import (
     name_partition,
 )
 from smallvar.dask._predict import labels_of_parts, labels_of_sets, supported
-from smallvar.dask._sweep import CollectionSweep
+from smallvar.dask._sweep import CollectionHDPSweep, CollectionSweep
 
 Model = TypeVar("Model", bound=Any)
 
 CHOICE_ROWS = 200_000  # rows from which the data choose the number of clusters
 # numbers in the rows from which probabilities are measured, of more than MODEL_ROWS rows
-MODEL_NUMBERS, MODEL_ROWS = 1 << 22, 10_000
+MODEL_NUMBERS, MODEL_ROWS = 1 << 20, 10_000
 
 # Parameters that must have their default, as another value cannot be honored for partitions.
 DEFAULTS_ONLY = {
@@ -109,10 +108,9 @@ def take_rows(parts, shared, each):
 class CollectionRows:
     """The rows of the partitions of an executor, as ``fit_elsewhere`` needs them."""
 
-    spherical = False
-
-    def __init__(self, executor, facts, max_opened):
+    def __init__(self, executor, facts, max_opened, spherical):
         self.executor, self.facts, self.max_opened = executor, facts, max_opened
+        self.spherical = spherical
         self.n_samples, self.n_features = sum(facts.sizes.values()), facts.low.shape[1]
         self.drawn = None
 
@@ -139,11 +137,8 @@ class CollectionRows:
         return self.drawn
 
     def problem(self, fit, rng, n_threads):
-        """The DPProblem of a fit: for a penalty from the data, with a sample for the path."""
-        kind = DirectionsProblem if self.spherical else PartitionsProblem
-        return kind(
-            fit, self, None if fit.lam is not None else self.sample(rng, CHOICE_ROWS), n_threads
-        )
+        """The DPProblem of a fit."""
+        return PartitionsProblem(fit, self, rng, n_threads)
 
     def sweep(self, lam_local, lam_global):
         """The sweep of the hard HDP, from the mean of all rows; sets the ``names`` of data sets."""
@@ -164,36 +159,40 @@ class CollectionRows:
 
 
 class PartitionsProblem(DPProblem):
-    """The rows of all partitions, as starts of DP-means need them.
+    """The rows of all partitions, as starts of DP-means need them; of length 1 if ``spherical``.
 
     ``sampled`` are the rows, and their weights, that the merge path is made of, if there is one.
     """
 
-    problem_of_sample: Any = RowsProblem
-
-    def __init__(self, fit, rows, sample, n_threads):
+    def __init__(self, fit, rows, rng, n_threads):
         super().__init__(fit)
-        self.rows, self.sampled = rows, (None, None)
-        if sample is not None:
-            self.sampled = X, weight = sample[:2]
-            self.sample = self.problem_of_sample(fit, X, weight, n_threads)
+        self.rows, self.sampled, self.adopts = rows, (None, None), not rows.spherical
+        if fit.lam is None:
+            self.sampled = X, weight = rows.sample(rng, CHOICE_ROWS)[:2]
+            kind = SphereProblem if rows.spherical else RowsProblem
+            self.sample = kind(fit, X, weight, n_threads)
             # errors, so penalties, grow with the weight of the rows
             total = X.shape[0] if weight is None else float(weight.sum())
             self.share = rows.facts.total_weight / total if X.shape[0] < rows.n_samples else 1.0
 
-    def started(self, point, frame, centers, are_means, share=1.0, **options):
-        """The Start at these centers."""
-        rows = self.rows
-        sweep = CollectionSweep(rows.executor, frame, rows.n_samples, rows.max_opened, **options)
-        return Start(point, sweep, centers, are_means, share=share)
-
     def start(self, point):
-        """The Start at the given centers, or at the mean."""
-        centers = point.centers
-        frame = CollectionFrame(self.rows.executor, self.rows.facts, centers)
-        if centers is None:
-            centers = overall_mean(self.rows.executor, frame).reshape(1, -1)
-        return self.started(point, frame, centers, point.centers is None)
+        """The Start at the given centers, or else at the mean or, of directions, the first row."""
+        rows, facts, centers, sums = self.rows, self.rows.facts, point.centers, {}
+        if rows.spherical:
+            centers = facts.first[1][None] if centers is None else centers
+            if self.fit.lam is None:  # centers from a path are means, of any length
+                centers = as_directions(centers, *self.sampled, self.sample.n_threads)
+            # sums of directions are about 0; only the type counts for the rounding of lengths
+            rounding = length_rounding(np.empty(0, np.result_type(*facts.dtypes)))
+            sums = {"sums_from": np.zeros(rows.n_features), "rounding": rounding}
+        frame = CollectionFrame(rows.executor, facts, centers, **sums)
+        are_means = centers is None
+        if are_means:
+            centers = overall_mean(rows.executor, frame).reshape(1, -1)
+        settings = rows.n_samples, rows.max_opened, rows.spherical
+        sweep = CollectionSweep(rows.executor, frame, *settings)
+        share = ERROR_SHARE if rows.spherical else 1.0
+        return Start(point, sweep, centers, are_means, share=share)
 
     def path(self, rng):
         """The merge path of the sample."""
@@ -202,25 +201,6 @@ class PartitionsProblem(DPProblem):
     def penalty(self, path):
         """The penalty of a path, for all rows."""
         return self.share * self.sample.penalty(path)
-
-
-class DirectionsProblem(PartitionsProblem):
-    """Rows of length 1."""
-
-    adopts = False
-    problem_of_sample = SphereProblem
-
-    def start(self, point):
-        """The Start at the given centers, or at the first row."""
-        facts = self.rows.facts
-        centers = facts.first[1][None] if point.centers is None else point.centers
-        if self.fit.lam is None:  # centers from a path are means, of any length
-            centers = as_directions(centers, *self.sampled, self.sample.n_threads)
-        # sums of directions are about 0; only the type of rows counts for the rounding of lengths
-        origin = np.zeros(centers.shape[1])
-        rounding = length_rounding(np.empty(0, np.result_type(*facts.dtypes)))
-        frame = CollectionFrame(self.rows.executor, facts, centers, origin, rounding)
-        return self.started(point, frame, centers, False, ERROR_SHARE, spherical=True)
 
 
 @contextmanager
@@ -237,7 +217,8 @@ def opened_rows(client, parts, model, persist, max_opened):
         facts = facts or gather_facts(executor)
         executor.restrict(p for p, size in facts.sizes.items() if size)
         parts.sizes = [facts.all_sizes[p] for p in range(len(parts.each))]
-        yield CollectionRows(executor, facts, max_opened)
+        spherical = isinstance(model, smallvar.SphericalDPMeans)
+        yield CollectionRows(executor, facts, max_opened, spherical)
     finally:
         executor.close()
 
@@ -394,7 +375,6 @@ def _fit_rows(model, X, sample_weight, groups, persist, max_opened, labels):
         opened_rows(client, parts, model, persist, max_opened) as rows,
     ):
         rng, ended = check_random_state(model.random_state), True
-        rows.spherical = kind is smallvar.SphericalDPMeans
         if rows.spherical:
             warn_of_zero_rows(sum(parts.sizes) - rows.n_samples)
         learn_columns(model, parts.no_rows().astype(np.result_type(*rows.facts.dtypes)))

@@ -21,8 +21,8 @@ from smallvar._core.row_model import measure_mixture
 from smallvar._core.validation import as_weights, check_flag, check_reach
 from smallvar._sweeps.in_order import error_of
 from smallvar.dask._executor import call_realigned, threads_here
-from smallvar.dask._hdp_sweep import labels_after
 from smallvar.dask._parts import Block, Parts, checked_sets
+from smallvar.dask._sweep import labels_after
 
 SUPPORTED = (
     smallvar.DPMeans,
@@ -159,25 +159,22 @@ def labels_of_sets(model, parts, sweep):
     return labels[:, 0], labels[:, 1]
 
 
-def lazy_result(model, method, X, width=None, dtype=np.float64, **options):
-    """Dask array of the results of a method of the model for the partitions of X.
-
-    ``width(model)`` is the number of columns of a result of two dimensions, ``dtype`` None means
-    the type of the data.
-    """
+def lazy_result(model, method, X, unknown=None):
+    """Dask array of the results of a method of the model for the partitions of X."""
     supported(model)
     check_is_fitted(model)
     if not hasattr(model, method):
         raise TypeError(f"model must have the method {method}, got {type(model).__name__}")
-    model = copy_of(model)
+    model, parts, dtype, shape, options = copy_of(model), Parts(X), np.float64, (), {}
     for name in LAZY:
         vars(model).pop(name, None)
-    if method != "transform":
-        measure_mixture(model)  # here, where the rows of the fit, or a sample, may be
-    parts = Parts(X)
     check_columns(model, parts.no_rows())
-    dtype = parts.dtype if dtype is None else dtype
-    shape = () if width is None else (width(model),)
+    if method == "transform":
+        dtype, shape = parts.dtype, (model.n_clusters_,)
+    else:
+        measure_mixture(model)  # here, where the rows of the fit, or a sample, may be
+    if unknown is not None:
+        options, shape = {"unknown": unknown}, (model.n_clusters_ + unknown,)
     call = partial(_call_on_part, method, np.empty((0, *shape), dtype), options)
     return concatenate_delayed(delayed_on_parts(call, model, parts), parts.sizes, dtype, *shape)
 
@@ -256,7 +253,7 @@ def transform(model: Any, X: Any) -> Any:
     array([[7.5, 1. ],
            [0.5, 9. ]])
     """
-    return lazy_result(model, "transform", X, lambda model: model.n_clusters_, None)
+    return lazy_result(model, "transform", X)
 
 
 def predict_proba(model: Any, X: Any, *, unknown: bool = False) -> Any:
@@ -287,8 +284,7 @@ def predict_proba(model: Any, X: Any, *, unknown: bool = False) -> Any:
            [1., 0.]])
     """
     check_flag(unknown, "unknown")
-    width = lambda model: model.n_clusters_ + unknown  # noqa: E731
-    return lazy_result(model, "predict_proba", X, width, unknown=unknown)
+    return lazy_result(model, "predict_proba", X, unknown)
 
 
 def score_samples(model: Any, X: Any) -> Any:
