@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers import assert_refuses, moved, seeds
-from problems import FAMILIES, blobs, random_problem, tied_problem
+from problems import FAMILIES, Problem, blobs, random_problem, tied_problem
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
@@ -36,7 +36,7 @@ from dask_helpers import (
 
 import smallvar.dask
 from smallvar.dask import _executor, _fit, _part, _sweep
-from smallvar.dask._parts import Block
+from smallvar.dask._executor import Block
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -103,23 +103,39 @@ def test_tasks_run_where_the_partitions_are(monkeypatch):
 # ---- the same bits ------------------------------------------------------------------------------
 
 
+def weighted(rng, family):
+    """A problem whose weights are 1, 0 in whole partitions, of all sizes, or 0 but for one row."""
+    weight = np.ones(150)
+    if family == "weights 0":
+        weight = rng.gamma(1.0, size=150)
+        weight[:20] = weight[70:80] = 0.0
+    elif family == "weights of all sizes":
+        weight = 10.0 ** rng.uniform(-9, 9, size=150)
+    elif family == "weight of one row":
+        weight[np.arange(150) != 75] = 0.0
+    return Problem(blobs(rng, 150, 2, 6), 0.05, weight, max_clusters=20)
+
+
 def problem_of(family, seed, n):
-    """A Problem of a family, with ties, or whose clusters are in partitions of their own."""
-    if family == "ties":
-        p = tied_problem(seed, n=120)
-        if seed % 3 == 1:
-            p.X = p.X[np.lexsort(p.X.T)]
-        return p
-    p = random_problem("tiny" if family == "sorted" else family, seed, n)
+    """A Problem of a family, with ties, of weights, or with clusters in partitions of their own."""
+    rng = np.random.default_rng([seed, 3])
+    if family.startswith("weight"):
+        return weighted(rng, family)
     if family == "sorted":
-        rng = np.random.default_rng([seed, 3])
         z = np.sort(rng.integers(6, size=100))[:: 1 if seed % 2 else -1]
-        p.X = 5.0 * rng.normal(size=(6, 2))[z] + 0.5 * rng.normal(size=(100, 2))
-        p.lam, p.weights, p.init, p.max_clusters = 4.0, None, None, None
+        return Problem(5.0 * rng.normal(size=(6, 2))[z] + 0.5 * rng.normal(size=(100, 2)), 4.0)
+    if family != "ties":
+        return random_problem(family, seed, n)
+    p = tied_problem(seed, n=120)
+    if seed % 3 == 1:
+        p.X = p.X[np.lexsort(p.X.T)]
     return p
 
 
-@pytest.mark.parametrize("family", [*(set(FAMILIES) - {"shuffle"}), "ties", "sorted"])
+WEIGHTS = "weights 1", "weights 0", "weights of all sizes", "weight of one row"
+
+
+@pytest.mark.parametrize("family", [*sorted({*FAMILIES} - {"shuffle"}), "ties", "sorted", *WEIGHTS])
 @each_algorithm
 @seeds(10)
 def test_equals_one_machine(algorithm, family, at_once, seed):
@@ -131,25 +147,6 @@ def test_equals_one_machine(algorithm, family, at_once, seed):
     model = DPMeans(lam=p.lam, algorithm=algorithm, **settings)
     sizes = uneven(rng, len(p.X), 50 if held else 6)
     check(model, p.X, sizes, KINDS[seed % 4], p.weights, persist=held)
-
-
-@pytest.mark.parametrize("weights", ["ones", "zero partitions", "extreme", "one row"])
-@each_algorithm
-@seeds(4)
-def test_weights(algorithm, weights, at_once, seed):
-    """Weights that are all 1, zero in whole partitions, of all sizes, or zero but for one row."""
-    rng = at_once(np.random.default_rng([seed, 4]), copies=True)
-    X, weight = blobs(rng, 150, 2, 6), np.ones(150)
-    if weights == "zero partitions":
-        weight = rng.gamma(1.0, size=150)
-        weight[:20] = weight[70:80] = 0.0
-    elif weights == "extreme":
-        weight = 10.0 ** rng.uniform(-9, 9, size=150)
-    elif weights == "one row":
-        weight[np.arange(150) != 75] = 0.0
-    model = DPMeans(lam=0.05, algorithm=algorithm, max_clusters=20)
-    check(model, X, [20, 0, 50, 10, 1, 69], KINDS[seed], weight, persist=seed > 0)
-    assert model.n_clusters_ > 1 or weights == "one row"
 
 
 @seeds(8)
@@ -239,21 +236,6 @@ def test_rows_without_direction(algorithm, at_once, seed):
 def test_only_rows_without_direction(sizes):
     with pytest.raises(ValueError, match="X must have a row that has a direction, got 6 of length"):
         smallvar.dask.fit(SphericalDPMeans(), da.zeros((6, 2), chunks=(tuple(sizes), 2)))
-
-
-@pytest.mark.long
-@each_algorithm
-def test_sums_that_vanish(algorithm, at_once):
-    """x and -x in one cluster, in partitions of their own: it is dropped, its rows go elsewhere."""
-    at_once(np.random.default_rng(7), copies=True)
-    X = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [0.6, 0.8]])
-    for weight in (None, np.ones(5), np.array([1.0, 1.0, 2.0, 2.0, 0.0])):
-        for rows in (X, X[:2], X[2:], np.vstack([X, X[::-1]])):
-            w = None if weight is None else np.resize(weight, len(rows))
-            for lam in (0.5, 1.0, 2.0, 3.0):
-                for init in ("first", np.array([[1.0, 0.0], [0.0, 1.0]])):
-                    model = SphericalDPMeans(lam=lam, init=init, algorithm=algorithm)
-                    check(model, rows, [1] * len(rows), weight=w)
 
 
 def data_sets(seed, n_max=120):

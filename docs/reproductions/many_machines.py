@@ -37,9 +37,8 @@ from smallvar._centers.starts import Start, StartPoint
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._core.frame import nearest_sweep
 from smallvar.dask import _executor, _part, _sweep
-from smallvar.dask._executor import FOLD, LOOPBACK, MEMORY_SHARE, Executor
+from smallvar.dask._executor import FOLD, LOOPBACK, MEMORY_SHARE, Block, Executor
 from smallvar.dask._part import MAX_OPENED, CollectionFrame, gather_facts, overall_mean
-from smallvar.dask._parts import Block
 from smallvar.dask._sweep import CollectionSweep
 
 NET = 1.25e9  # bytes a second: 10 Gbit

@@ -31,20 +31,23 @@ from smallvar._core.estimator import (
 )
 from smallvar._core.fitted_rows import keep_sample
 from smallvar._core.validation import as_weights, check_flag, check_number, check_option, some_rows
-from smallvar.dask._executor import Executor, current_client, explain_failure, should_hold
+from smallvar.dask._executor import (
+    Executor,
+    Parts,
+    check_not_split,
+    checked_block,
+    concatenated_names,
+    current_client,
+    explain_failure,
+    name_partition,
+    should_hold,
+)
 from smallvar.dask._part import (
     MAX_OPENED,
     CollectionFrame,
     gather_facts,
     merge_dicts,
     overall_mean,
-)
-from smallvar.dask._parts import (
-    Parts,
-    check_not_split,
-    checked_block,
-    concatenated_names,
-    name_partition,
 )
 from smallvar.dask._predict import labels_of_parts, labels_of_sets, supported
 from smallvar.dask._sweep import CollectionHDPSweep, CollectionSweep

@@ -20,8 +20,7 @@ from smallvar._core.fitted_rows import without_rows
 from smallvar._core.row_model import measure_mixture
 from smallvar._core.validation import as_weights, check_flag, check_reach
 from smallvar._sweeps.in_order import error_of
-from smallvar.dask._executor import call_realigned, threads_here
-from smallvar.dask._parts import Block, Parts, checked_sets
+from smallvar.dask._executor import Block, Parts, call_realigned, checked_sets, threads_here
 from smallvar.dask._sweep import labels_after
 
 SUPPORTED = (
@@ -47,12 +46,12 @@ def supported(model):
 # ---- one partition -------------------------------------------------------------------------------
 
 
-def _call_on_part(method, empty, options, model, X, weight, groups):
+def _call_on_part(method, empty, options, model, X, *_):
     """Result of a method of a model for a partition; ``empty`` where it has no rows."""
     return getattr(model, method)(X, **options) if X.shape[0] else empty
 
 
-def _error_of_part(model, X, weight, groups):
+def _error_of_part(model, X, weight, *_):
     """The weighted error of a partition: its score without the penalty for clusters; no sets."""
     weight = None if weight is None else as_weights(weight, X.shape[0])
     if X.shape[0] == 0 or (weight is not None and not weight.any()):
@@ -61,7 +60,7 @@ def _error_of_part(model, X, weight, groups):
     return -(model.score(X, sample_weight=weight) + penalty), set()
 
 
-def _rows_in_sets(model, X, weight, groups):
+def _rows_in_sets(model, X, weight, groups, _):
     """Predicted labels of a partition with data sets, its checked rows, weights and Groups.
 
     The weights may all be zero.
@@ -78,14 +77,14 @@ def _rows_in_sets(model, X, weight, groups):
     return local_clusters(model).assign(X, group, weight, threads_here()), X, weight, sets
 
 
-def _labels_in_sets(model, X, weight, groups):
+def _labels_in_sets(*arguments):
     """Predicted labels of a partition with data sets."""
-    return _rows_in_sets(model, X, weight, groups)[0]
+    return _rows_in_sets(*arguments)[0]
 
 
-def _error_in_sets(model, X, weight, groups):
+def _error_in_sets(model, *part):
     """Squared error of a partition, and its local clusters: (name of data set, label) pairs."""
-    labels, X, weight, sets = _rows_in_sets(model, X, weight, groups)
+    labels, X, weight, sets = _rows_in_sets(model, *part)
     if len(labels) == 0:
         return 0.0, set()
     error = error_of(X, labels, model.cluster_centers_, threads_here(), weight)
@@ -94,7 +93,7 @@ def _error_in_sets(model, X, weight, groups):
     return error, set(zip(names, labels[used].tolist(), strict=True))
 
 
-def _fitted_labels_in_sets(model, step, remap, p, sets_of_part, X, weight, groups):
+def _fitted_labels_in_sets(step, remap, sets_before, model, X, weight, groups, p):
     """Global and local labels of the rows of a partition, shape (n, 2), by the last step again.
 
     ``remap`` are the final numbers of the step's global clusters.
@@ -108,7 +107,7 @@ def _fitted_labels_in_sets(model, step, remap, p, sets_of_part, X, weight, group
     rows = np.arange(n) if weight is None else np.flatnonzero(weight)
     if len(rows):
         block = Block(X[rows], None if weight is None else weight[rows], n, sets.of(rows))
-        labels, out[rows, 1] = labels_after(p, step, block, sets_of_part)
+        labels, out[rows, 1] = labels_after(p, step, block, sets_before[p])
         out[rows, 0] = remap[labels]
     if len(rows) < n:
         local_clusters(model).label_idle(out, X, weight, sets, threads_here())
@@ -119,43 +118,33 @@ def _fitted_labels_in_sets(model, step, remap, p, sets_of_part, X, weight, group
 
 
 def delayed_on_parts(function, model, parts):
-    """Delayed results of ``function(model, X, weight, groups)``, by partition."""
+    """Delayed results of ``function(model, X, weight, groups, p)`` for each partition p."""
     shared, function = delayed(model, traverse=False), delayed(partial(call_realigned, function))
-    return [function(shared, *part) for part in parts.each]
+    return [function(shared, *part, p) for p, part in enumerate(parts.each)]
 
 
-def concatenate_delayed(results, sizes, dtype, *width):
-    """Dask array of the delayed arrays of partitions, with ``sizes`` rows each (None: unknown).
+def array_of_parts(function, model, parts, dtype, *width):
+    """Dask array of the results of ``delayed_on_parts``.
 
     ``width`` is the number of columns, left out for arrays of one dimension.
     """
-    return da.concatenate(
-        [
-            da.from_delayed(rows, (np.nan if sizes is None else sizes[p], *width), dtype=dtype)
-            for p, rows in enumerate(results)
-        ],
-        allow_unknown_chunksizes=True,
-    )
+    sizes = [np.nan] * len(parts.each) if parts.sizes is None else parts.sizes
+    results = zip(sizes, delayed_on_parts(function, model, parts), strict=True)
+    arrays = [da.from_delayed(rows, (n, *width), dtype=dtype) for n, rows in results]
+    return da.concatenate(arrays, allow_unknown_chunksizes=True)
 
 
 def labels_of_parts(model, parts):
-    """Lazy labels of ``parts``, by a model without lazy labels."""
-    empty = np.empty(0, dtype=np.int32)
-    label = partial(_call_on_part, "predict", empty, {})
-    results = delayed_on_parts(label, without_rows(model, *LAZY), parts)
-    return concatenate_delayed(results, parts.sizes, np.int32)
+    """Lazy labels of ``parts``, by the method ``predict``."""
+    label = partial(_call_on_part, "predict", np.empty(0, dtype=np.int32), {})
+    return array_of_parts(label, without_rows(model, *LAZY), parts, np.int32)
 
 
 def labels_of_sets(model, parts, sweep):
     """Lazy global and local labels after a fit of a hard HDP: by the last step of its sweep."""
-    shared = delayed(without_rows(model, *LAZY), traverse=False)
-    last = delayed(replace(sweep.last_step, keep=False, sums=False), traverse=False)
-    label = delayed(partial(call_realigned, _fitted_labels_in_sets))
-    results = [
-        label(shared, last, sweep.remap, p, sweep.sets_before.get(p), *part)
-        for p, part in enumerate(parts.each)
-    ]
-    labels = concatenate_delayed(results, parts.sizes, np.int32, 2)
+    last = replace(sweep.last_step, keep=False, sums=False)
+    label = partial(_fitted_labels_in_sets, last, sweep.remap, sweep.sets_before)
+    labels = array_of_parts(label, without_rows(model, *LAZY), parts, np.int32, 2)
     return labels[:, 0], labels[:, 1]
 
 
@@ -176,7 +165,7 @@ def lazy_result(model, method, X, unknown=None):
     if unknown is not None:
         options, shape = {"unknown": unknown}, (model.n_clusters_ + unknown,)
     call = partial(_call_on_part, method, np.empty((0, *shape), dtype), options)
-    return concatenate_delayed(delayed_on_parts(call, model, parts), parts.sizes, dtype, *shape)
+    return array_of_parts(call, model, parts, dtype, *shape)
 
 
 # ---- for users -----------------------------------------------------------------------------------
@@ -225,8 +214,7 @@ def predict(model: Any, X: Any, *, groups: Any = None, sample_weight: Any = None
     check_columns(model, parts.no_rows())
     if not in_sets:
         return labels_of_parts(model, parts)
-    results = delayed_on_parts(_labels_in_sets, without_rows(model, *LAZY), parts)
-    return concatenate_delayed(results, parts.sizes, np.int32)
+    return array_of_parts(_labels_in_sets, without_rows(model, *LAZY), parts, np.int32)
 
 
 def transform(model: Any, X: Any) -> Any:
