@@ -409,6 +409,7 @@ cdef inline Py_ssize_t panel_of(Py_ssize_t k, Py_ssize_t d) noexcept nogil:
 
 
 cdef void pack_centers(State* state, Py_ssize_t first, real_a* values, real_a* norms) noexcept nogil:
+    """Pack the centers from ``first`` on, PANEL side by side, times -2, and their squared norms.  OUT values, norms"""
     cdef Py_ssize_t k, j, d = state.points.d
     cdef double t, total
     cdef real_a* packed

@@ -54,7 +54,10 @@ ZERO_RESULTANT = C_ZERO_RESULTANT  # the same number for Python
 cdef void exact_distances(
     const State* state, Py_ssize_t chunk, int thread, bint sparse, const Py_ssize_t* order, double* out
 ) noexcept nogil:
-    """Exact squared distances of a chunk's points to their centers; of sparse rows points are taken by ``order``."""
+    """Exact squared distances of a chunk's points to their centers; of sparse rows points are taken by ``order``.
+
+    OUT out: n, of which those of the chunk are set
+    """
     if sparse:
         exact_distances_of_chunk(&state.points.rows, state.centers.coordinates, state.points.labels, order, chunk,
                                  <double*> memory_of(state, thread), out)

@@ -371,6 +371,9 @@ cdef Py_ssize_t take_row(
     Candidates* candidates, Candidates* active, Resting* resting, Prefix* prefix, double price, Py_ssize_t most
 ) noexcept nogil:
     """Find the best candidate for the rows of the prefix, and set its least cost; returns where the last piece begins.
+
+    The resting candidates are evaluated only if they could be better. INOUT candidates, active, resting
+    OUT prefix.least
     """
     cdef Py_ssize_t best
     resting.rows += 1
