@@ -560,3 +560,24 @@ def test_integers_of_few_bits(name, parameter):
     model, X = getattr(smallvar, name)(random_state=0), np.tile(ROWS, (5, 1))
     few, same = (clone(model).set_params(**{parameter: kind(3)}).fit(X) for kind in (np.uint8, int))
     np.testing.assert_array_equal(few.labels_, same.labels_)
+
+
+def test_unknown_parameters_name_the_one_that_is_meant():
+    for estimator, options, meant in [
+        (smallvar.DPMeans, {"k": 3}, "did you mean n_clusters"),
+        (smallvar.DPMeans, {"eps": 3}, "did you mean lam, a squared distance"),
+        (smallvar.MixedDPMeans, {"n_components": 3}, "did you mean n_clusters"),
+        (smallvar.MahalanobisMeans, {"K": 3}, "did you mean n_clusters"),
+        (smallvar.KFeatures, {"n_components": 3, "seed": 3}, "did you mean random_state"),
+        (smallvar.DPMeans, {"n_cluster": 3}, "did you mean n_clusters"),
+        (
+            smallvar.BregmanDPMeans,
+            {"metric": "cosine"},
+            "did you mean divergence.*SphericalDPMeans clus",
+        ),
+    ]:
+        with pytest.raises(TypeError, match=f"{estimator.__name__} has no parameter .*; {meant}"):
+            estimator(**options)
+    with pytest.raises(ValueError, match="got 'cosine'; smallvar.SphericalDPMeans clusters"):
+        smallvar.DPMeans(metric="cosine").fit([[0.0], [1.0]])
+    assert clone(smallvar.MahalanobisMeans(3)).get_params()["n_clusters"] == 3

@@ -369,91 +369,11 @@ def check_file(case, model, command):
     assert kept[1] in whole.splitlines()
 
 
-def test_a_workbook(capsys, models):
-    openpyxl = pytest.importorskip("openpyxl")
-    iris = from_sklearn(load_iris)
-    book = openpyxl.Workbook()
-    for row in [["Flowers"], [], list(iris.columns), *iris.to_numpy().tolist()]:
-        book.active.append(row)
-    book.save("iris.xlsx")
-    code, _, err = run(capsys, "iris.xlsx", "--out", "out.csv")
-    assert code == 0, err
-    assert "line 1 above the header is left out" in err
-    expected = DPMeans(random_state=0).fit(iris.to_numpy())
-    assert np.array_equal(models[0].labels_, expected.labels_)
-    assert pd.read_csv("out.csv").cluster.tolist() == expected.labels_.tolist()
-
-
-def test_unknown_parameters_name_the_one_that_is_meant():
-    from sklearn.base import clone
-
-    from smallvar import BregmanDPMeans, KFeatures, MahalanobisMeans
-
-    for estimator, options, meant in [
-        (DPMeans, {"k": 3}, "did you mean n_clusters"),
-        (DPMeans, {"eps": 3}, "did you mean lam, a squared distance"),
-        (MixedDPMeans, {"n_components": 3}, "did you mean n_clusters"),
-        (MahalanobisMeans, {"K": 3}, "did you mean n_clusters"),
-        (KFeatures, {"n_components": 3, "seed": 3}, "did you mean random_state"),
-        (DPMeans, {"n_cluster": 3}, "did you mean n_clusters"),
-        (BregmanDPMeans, {"metric": "cosine"}, "did you mean divergence.*SphericalDPMeans clus"),
-    ]:
-        with pytest.raises(TypeError, match=f"{estimator.__name__} has no parameter .*; {meant}"):
-            estimator(**options)
-    with pytest.raises(ValueError, match="got 'cosine'; smallvar.SphericalDPMeans clusters"):
-        DPMeans(metric="cosine").fit([[0.0], [1.0]])
-    assert clone(MahalanobisMeans(3)).get_params()["n_clusters"] == 3
-
-
 def test_the_decimal_sign_of_the_results(capsys):
     rows = "".join(f"{i % 7},5;{i % 5},25\n" for i in range(40))
     Path("t.csv").write_text(f"x;y\n{rows}")
     assert run(capsys, "t.csv", "--decimal", ",", "--out", "out.csv")[0] == 0
     assert "." not in Path("out.csv").read_text()
-
-
-@pytest.mark.parametrize(
-    ("name", "sep", "header"),
-    [
-        ("t.csv", "|", "a|b|c"),
-        ("t.tsv", ",", "a,b,c"),
-        ("t.tsv", ";", "a;b;c"),
-        ("t.txt", " ", '"a" "b" "c"'),
-        ("t.txt", " ", '"b" "c"'),  # R leaves out the title of the names of rows
-    ],
-)
-def test_signs_between_cells(capsys, models, name, sep, header):
-    rows = "".join(f'"r{i}"{sep}{i % 7}{sep}{i % 5}\n' for i in range(30))
-    Path(name).write_text(f"{header}\n{rows}")
-    exclude = "a" if "a" in header else ""
-    assert run(capsys, name, "--exclude", exclude, "--out", "out.csv")[0] == 0
-    assert models[0].cluster_centers_.shape[1] == 2
-    assert pd.read_csv("out.csv", sep=None, engine="python").shape == (30, 5)
-
-
-def test_a_column_that_is_called_cluster(capsys):
-    """The second run does not lose the result of the first."""
-    Path("t.csv").write_text("a,cluster\n1,2\n3,4\n9,8\n")
-    assert run(capsys, "t.csv", "--columns", "a", "--lam", "20", "--out", "out.tsv")[0] == 0
-    rows = pd.read_csv("out.tsv", sep="\t")
-    assert list(rows.columns) == ["a", "cluster", "cluster.1", "probability"]
-    assert rows["cluster"].tolist() == [2, 4, 8]
-    assert rows["cluster.1"].tolist() == [0, 0, 1]
-
-
-@pytest.mark.parametrize("kind", [".csv", ".tsv", ".parquet"])
-def test_results_of_a_parquet_file(capsys, kind):
-    pytest.importorskip("pyarrow")
-    table = pd.DataFrame({"who": ["x", "y", "z"], "a": [1.0, 3.0, 9.0]})
-    table.to_parquet("t.parquet")
-    command = ["t.parquet", "--columns", "a", "--lam", "20", "--out", f"out{kind}"]
-    assert run(capsys, *command)[0] == 0
-    if kind == ".parquet":
-        rows = pd.read_parquet("out.parquet")
-    else:
-        rows = pd.read_csv(f"out{kind}", sep="\t" if kind == ".tsv" else ",")
-    assert list(rows.columns) == ["who", "a", "cluster", "probability"]
-    assert rows.cluster.tolist() == [0, 0, 1]
 
 
 def test_a_file_that_changes_while_it_is_clustered(capsys, monkeypatch):
@@ -479,11 +399,3 @@ def test_a_header_of_r_that_lacks_a_title(capsys, models):
     assert lines[0] == ",a,b,cluster,probability"
     assert lines[3].startswith("r3,90,8,1,")
     assert "leave it out with --exclude ''" in run(capsys, "t.csv")[2]
-
-
-def test_no_probabilities_of_thousands_of_clusters(capsys):
-    X = np.random.default_rng(0).normal(size=(1200, 2))
-    np.savetxt("t.csv", X, delimiter=",", header="a,b", comments="")
-    code, _, err = run(capsys, "t.csv", "--lam", "1e-9", "--out", "out.csv")
-    assert (code, "no column probability: there are too many clusters, 1,200" in err) == (0, True)
-    assert list(pd.read_csv("out.csv").columns) == ["a", "b", "cluster"]

@@ -100,7 +100,6 @@ LAYERS = {
             "profiles",
             "validation",
             "config",
-            "warning_fields",
             "identifiers",
         ),
         *("fit_loop", "estimator", "links"),
@@ -345,12 +344,8 @@ def test_the_command_line_imports_public_names():
         "smallvar._core.identifiers": ["identifies"],
         # columns are warned of by the same rule
         "smallvar._selection.scale": ["wide_of_many", "wide_in_words"],
-        # text means the same times here as in the estimators
-        "smallvar._core.row_names": [
-            *("DATES", "dates_of_text", "in_coarse_units", "numbers_of_text", "read_date"),
-        ],
         # the same doubt as in the warnings of the estimators
-        "smallvar._selection.confidence": ["CALLED_CLEAR", "SIMILAR", "certainty"],
+        "smallvar._selection.confidence": ["CALLED_CLEAR", "SIMILAR"],
     }
     files = sorted((INSTALLED / "_cli").glob("*.py"))
     assert len(files) > 5

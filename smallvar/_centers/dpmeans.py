@@ -5,6 +5,7 @@ updates (Broderick, Kulis & Jordan 2013, eq. 8-9) and merge paths. ``RowsProblem
 the starts (``starts``) with the compiled sweeps, also for other estimators. The estimator follows.
 """
 
+import warnings
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Self
@@ -31,10 +32,10 @@ from smallvar._core.validation import (
     check_ratio,
     check_weights,
     exact_number,
+    level_of_caller,
     shown,
     sparse_rows,
 )
-from smallvar._core.warning_fields import warn_in_fields
 from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.least_size import check_least_size, least_weight, no_such_number
@@ -500,8 +501,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         plain = given is None and links is None
         reachable = self._reachable(X, weight, n_threads) if plain else None
         if reachable:
-            advised = {"merge": ("algorithm", "merge"), "auto": ("lam", "auto")}
-            warn_in_fields(UserWarning, reachable, **advised)
+            warnings.warn(reachable, UserWarning, stacklevel=level_of_caller())
         if not best.ended:
             warn_not_converged(self, self.n_iter_, **self._shared_cluster(weight))
         warn_if_unclear(self)
@@ -596,7 +596,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         return {"cause": cause, "remedy": ", or begin at init=DPMeans().fit(X).cluster_centers_"}
 
     def _reachable(self, X, weight, n_threads):
-        """Text for `warn_in_fields` if a single cluster misses a much lower objective, or None.
+        """Text of a warning if a single cluster misses a much lower objective, or None.
 
         Algorithm 1 stays at one cluster if no row is beyond lam from the mean, even if several
         clusters have a lower objective. The objective is compared with those of a rough merge path.
@@ -622,6 +622,6 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
             f"one cluster is left because lam={self.lam_:.6g} exceeds the squared distance of "
             f"every point from the mean, but {path.n_clusters[objective.argmin()]} clusters would "
             f"have an objective near {objective.min():.6g} instead of {self.objective_:.6g}: use "
-            + ("" if issparse(X) else "{merge}, or ")
-            + "{auto} to let the data choose."
+            + ("" if issparse(X) else "algorithm='merge', or ")
+            + "lam='auto' to let the data choose."
         )

@@ -31,10 +31,10 @@ from smallvar._core.validation import (
     check_verbose,
     check_weights,
     exact_number,
+    level_of_caller,
     some_rows,
     unit_of,
 )
-from smallvar._core.warning_fields import warn_in_fields
 from smallvar._selection.boundary_table import BoundaryTable, table_of
 from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.columns import count_different, count_distinct
@@ -411,12 +411,12 @@ class ShapeMeans(
         if not self.confidence_ < CLEAR_CONFIDENCE:
             return
         n, none = len(self.boundaries_), int((self.boundaries_.verdict != "gap").sum())
-        warn_in_fields(
-            UnclearNumberWarning,
+        warnings.warn(
             f"the number of clusters, {self.n_clusters_}, is not clear (confidence "
             f"{self.confidence_:.2f}): {none} of {n} boundaries between pieces are no clear gaps; "
-            "compare {n_clusters} with other numbers, see merge_evidence_",
-            n_clusters=("n_clusters", None),
+            "compare n_clusters with other numbers, see merge_evidence_",
+            UnclearNumberWarning,
+            stacklevel=level_of_caller(),
         )
 
     def _left_out(self):

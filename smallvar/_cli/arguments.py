@@ -50,14 +50,8 @@ class Parser(argparse.ArgumentParser):
         """Parse; a UserError for arguments that are not known names the nearest option."""
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            words = [word.partition("=")[0] for word in unknown]
-            near = [
-                found
-                for word in words
-                for found in difflib.get_close_matches(
-                    word, self._option_string_actions, n=1, cutoff=0.7
-                )
-            ]
+            word, known = unknown[0].partition("=")[0], [*self._option_string_actions]
+            near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
             hint = f"; did you mean {near[0]}?" if near else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}", hint)
         return parsed
@@ -256,10 +250,9 @@ def number(kind, least):
             value = kind(text) if text.isascii() and "_" not in text else float("nan")
         except ValueError:
             value = float("nan")
-        if not least <= value <= sys.maxsize and not (kind is float and value == float("inf")):
+        if not value >= least:
             noun = "an integer" if kind is int else "a number"
-            bound = f"<= {sys.maxsize}" if value > least else f">= {least}"
-            raise argparse.ArgumentTypeError(f"must be {noun} {bound}, got {text!r}")
+            raise argparse.ArgumentTypeError(f"must be {noun} >= {least}, got {text!r}")
         return value
 
     return convert
@@ -337,47 +330,40 @@ def is_piped():
 def check_files(args):
     """Raise a UserError if an output file could not be written, or a picture not drawn."""
     if args.out not in (None, "-"):
-        check_ending("--out", args.out, OUT_FORMATS, ", or be -")
-        check_target("--out", args.out, args.data)
+        check_target("--out", args.out, args.data, OUT_FORMATS, ", or be -")
         if suffix_of(args.out) == ".parquet" and not is_installed("pandas", "pyarrow"):
             raise UserError(
                 f"--out {args.out} needs pandas and pyarrow: pip install 'smallvar[parquet]'"
             )
     if args.plot is not None:
-        check_ending("--plot", args.plot, PICTURE_FORMATS)
-        check_target("--plot", args.plot, args.data)
+        check_target("--plot", args.plot, args.data, PICTURE_FORMATS)
         if not is_installed("matplotlib"):
             raise UserError("--plot needs matplotlib: pip install matplotlib")
 
 
-def check_ending(option, path, formats, more=""):
-    """Raise a UserError unless the name of a file ends in one of these formats."""
-    if suffix_of(path) not in formats:
-        *others, last = formats
-        raise UserError(
-            f"{option} {path}: the name must end in {', '.join(others)} or {last}{more}"
-        )
-
-
-def check_target(option, path, data):
+def check_target(option, path, data, formats, more=""):
     """Raise a UserError if a file could not be written; an existing file is not changed."""
-    folder = os.path.dirname(os.path.realpath(path))
-    exists = os.path.lexists(path)
-    if not os.path.isdir(folder):
-        raise UserError(f"{option} {path}: there is no folder {os.path.dirname(path)}")
-    if exists and not os.path.isfile(path):
-        raise UserError(f"{option} {path}: this is not a file that can be replaced")
-    if exists and is_data(path, data):
-        raise UserError(f"{option} {path}: this would overwrite the data")
+    folder, exists = os.path.dirname(os.path.realpath(path)), os.path.lexists(path)
+    reason = None
+    if suffix_of(path) not in formats:
+        reason = f"the name must end in {', '.join(formats[:-1])} or {formats[-1]}{more}"
+    elif not os.path.isdir(folder):
+        reason = f"there is no folder {os.path.dirname(path)}"
+    elif exists and not os.path.isfile(path):
+        reason = "this is not a file that can be replaced"
+    elif exists and is_data(path, data):
+        reason = "this would overwrite the data"
     try:
-        open(path, "ab").close()
-        if not exists:
-            os.unlink(path)
-        # the file is written beside the old one, and then replaces it
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        if reason is None:
+            open(path, "ab").close()
+            if not exists:
+                os.unlink(path)
+            # the file is written beside the old one, and then replaces it
+            tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise UserError(f"{option} {path}: {error.strerror or error}") from error
+        reason = error.strerror or error
+    if reason is not None:
+        raise UserError(f"{option} {path}: {reason}")
 
 
 def is_data(path, data):

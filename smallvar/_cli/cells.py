@@ -13,7 +13,8 @@ MISSING = USUAL_MISSING | frozenset(
         *("#value!", "#div/0!", "#ref!", "#num!", "#null!", "#name?"),
     ]
 )
-LEVELS = frozenset(["none", "-", "--", "---", "."])  # not missing in a column of words
+MOSTLY = 0.5  # a column is of numbers if more of the cells that are there are
+SIGNS_AMONG_WORDS = frozenset(["none", "-", "--", "---", "."])  # not missing in a column of words
 # minus and dash, the apostrophe, and spaces between thousands
 PLAIN_SIGNS = str.maketrans("\u2212\u2013\u2019\u00a0\u2009\u202f", "--'   ")
 CURRENCY = r"[$\xa2-\xa5\u058f\u060b\u0e3f\u20a0-\u20cf\uff04]"
@@ -26,28 +27,15 @@ NUMBER = re.compile(
 )
 CODE = re.compile(r"\s*0\d+\s*", re.ASCII)  # which a number would lose the zeros of
 ADDRESS = re.compile(r"(25[0-5]|2[0-4]\d|1?\d?\d)(\.(25[0-5]|2[0-4]\d|1?\d?\d)){3}")
-DATE = re.compile(r"\s*\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d.*)?")
-UNIT = (
+DATE_CELL = re.compile(r"\s*\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d.*)?")
+UNITS = (
     r"[(\[].*[)\]]|[%$\u20ac\u00a3\u00a5]|\u00b0 ?[cf]?|[munpk]?(?:g|m|l|s|w|v|a|j|pa|hz|mol)"
     r"|[cmkd]m[23\u00b2\u00b3]?|m[23\u00b2\u00b3]|[a-z\u00b5]{1,4}/[a-z0-9\u00b5]{1,5}"
     r"|min|h|hours?|days?|years?|mmhg|usd|eur|gbp|km/h|ppm|kwh|db|lbs?|oz|ft|inch|mph"
 )
-UNIT_SIGN = re.compile(UNIT, re.IGNORECASE)
+UNIT_SIGN = re.compile(UNITS, re.IGNORECASE)
 # 1.6 kg and 16kg, but not 12A, which may be a name
-WITH_UNIT = re.compile(rf"[-+]?\d[\d.,]*(?: |(?=[^\d.,]{{2}}))(?:{UNIT})", re.IGNORECASE)
-NAMES_OF_TOTALS = frozenset(
-    [
-        *("total", "totals", "grand total", "subtotal", "sum", "overall", "all", "average", "avg"),
-        *("mean", "median", "min", "max", "minimum", "maximum", "std", "count"),
-        *("std.", "std dev", "std. dev", "std. dev.", "stdev", "sd", "s.d.", "s.d"),
-        *("standard deviation", "variance", "summe", "gesamt", "insgesamt", "mittelwert"),
-        *("durchschnitt", "moyenne", "somme", "suma", "promedio", "media", "totale"),
-    ]
-)
-# words that go on, as "Total north" and "Mean (n=40)" do
-TOTAL = re.compile(r"((grand|sub)[ -]?)?totals?\b|sum\b *(\(|:|of\b|$)", re.IGNORECASE)
-MEAN = re.compile(r"(mean|average|avg\.?) *(\(|:|of\b)", re.IGNORECASE)
-LONGEST_TOTAL = 30  # characters of the name of a total
+WITH_UNIT = re.compile(rf"[-+]?\d[\d.,]*(?: |(?=[^\d.,]{{2}}))(?:{UNITS})", re.IGNORECASE)
 FIRST_YEAR, LAST_YEAR = 1500, 2100  # numbers that may be titles of columns
 # of rows, the first included, whose numbers rise like those of a header: if rows are in any order,
 # the first one is among them with less than this probability
@@ -147,13 +135,6 @@ def is_missing(cell):
     return cell.strip().lower() in MISSING
 
 
-def names_total(word):
-    """Whether a word names its row as a total or mean of others."""
-    if word.rstrip(":").lower() in NAMES_OF_TOTALS:
-        return True
-    return len(word) <= LONGEST_TOTAL and bool(TOTAL.match(word) or MEAN.match(word))
-
-
 def shortened(cell):
     """A cell in quotes, cut to 30 characters."""
     cell = cell.strip()
@@ -212,7 +193,7 @@ def find_header(first, rows, decimal="."):
         if not is_missing(cell):
             # inf is a number of a row, but no number among titles
             (at if is_number(cell) and any(map(str.isdigit, cell)) else words).append(j)
-    if any(below[j] and all(map(DATE.fullmatch, [first[j], *below[j]])) for j in words):
+    if any(below[j] and all(map(DATE_CELL.fullmatch, [first[j], *below[j]])) for j in words):
         return False, None
     repeated = next((first[j] for j in words if first[j] in below[j]), None)
     if not at:

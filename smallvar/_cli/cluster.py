@@ -4,7 +4,6 @@ The estimator is `DPMeans`, `ShapeMeans` with ``--shapes``, or `MixedDPMeans` fo
 or gaps.
 """
 
-import warnings
 from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
@@ -13,8 +12,8 @@ import numpy as np
 
 from smallvar import DPMeans, MixedDPMeans, ShapeMeans, progress_callback
 from smallvar._cli.errors import UserError
-from smallvar._cli.output import complain, save, warnings_told, write_clusters
-from smallvar._cli.picture import picture, profile_picture
+from smallvar._cli.output import complain, save, write_clusters
+from smallvar._cli.picture import picture
 from smallvar._cli.progress import ProgressLine, follow
 from smallvar._cli.report import tell
 from smallvar._cli.table import load
@@ -33,8 +32,7 @@ def cluster(args):
     if args.out is not None:
         write_clusters(args, table, model)
     if args.plot is not None:
-        of_columns = args.profiles or table.is_mixed
-        save(args.plot, (profile_picture if of_columns else picture)(table, model, scaler))
+        save(args.plot, picture(args, table, model, X, scaler))
     tell(args, table, model, X, scaler, f"{reading:.3f} reading, {fitting:.3f} fitting")
 
 
@@ -73,11 +71,11 @@ def fit(args, table, model, X):
     """Fit a model, with a line of progress; return the seconds. Errors become UserErrors."""
     begin = perf_counter()
     try:
-        with ProgressLine("fitting") as progress, warnings_told(table.titles):
-            if any("no value" in note for note in table.notes):  # which names their lines
-                warnings.filterwarnings("ignore", "X has .* without a value")
-            with nullcontext() if args.verbose else progress_callback(partial(follow, progress)):
-                model.fit(X)
+        with (
+            ProgressLine("fitting") as progress,
+            nullcontext() if args.verbose else progress_callback(partial(follow, progress)),
+        ):
+            model.fit(X)
     except (ValueError, OverflowError) as error:
         raise UserError(str(error)) from error
     except MemoryError as error:
@@ -97,7 +95,7 @@ def scaled(args, table):
     if not args.scale:
         wide = wide_of_many(X)
         if len(wide.columns):
-            words = wide_in_words(wide).format(wide=", ".join(titles[j] for j in wide.columns))
+            words = wide_in_words(wide, ", ".join(titles[j] for j in wide.columns))
             complain(f"warning: {words}; --scale evens them out")
         return X, None
     from sklearn.preprocessing import StandardScaler

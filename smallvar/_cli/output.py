@@ -11,13 +11,13 @@ import shutil
 import sys
 import tempfile
 import warnings
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
 from smallvar._cli.errors import UserError
 from smallvar._cli.progress import ProgressLine
-from smallvar._cli.words import in_one_line, option_of, unlike_names, visible
+from smallvar._cli.words import in_one_line, unlike_names, visible
 from smallvar._version import __version__
 
 PROBABILITY_DIGITS = 4  # of a probability
@@ -35,43 +35,31 @@ def say(text):
 def complain(*words):
     """Print one line on standard error; a line of progress is cleared first."""
     line = visible(in_one_line(" ".join(map(str, ("smallvar:", *words)))))
-    # where standard error cannot be written either, the exit code has to say it
-    with (
-        suppress(OSError),
-        nullcontext() if ProgressLine.current is None else ProgressLine.current.cleared(),
-    ):
+    with suppress(OSError):  # where standard error cannot be written, the exit code has to say it
+        if ProgressLine.current is not None:
+            ProgressLine.current.clear()
         print(line, file=sys.stderr)
 
 
 @contextmanager
-def warnings_told(titles=()):
-    """Context that tells each warning in a line; ``titles`` are those of the columns of a fit.
+def warnings_told():
+    """Context that tells each warning in a line.
 
     Two warnings of the estimators are part of the report instead: that the number is not clear, and
     that few columns make up nearly all of the distances.
     """
     from smallvar import ScaleWarning, UnclearNumberWarning
 
+    def tell(warning, *_):
+        # of what the warning of a single cluster advises, the command can let the data choose
+        text, advice, _ = str(warning).partition(": use algorithm=")
+        complain("warning:", f"{text}: without --lam the data choose" if advice else text)
+
     with warnings.catch_warnings():
         for category in (ScaleWarning, UnclearNumberWarning):
             warnings.simplefilter("ignore", category)
-        warnings.showwarning = lambda warning, *_: complain("warning:", in_options(warning, titles))
+        warnings.showwarning = tell
         yield
-
-
-def in_options(warning, titles):
-    """Text of a warning, with options in place of parameters, and titles of columns."""
-
-    def option(what, value):
-        if what == "columns":
-            return ", ".join(titles[j] for j in value[:5]) + (", ..." if len(value) > 5 else "")
-        names = {"path_.labels": "n_clusters", "smallvar.ShapeMeans": "shapes"}
-        name = option_of(names.get(what, what))
-        return name if value is None else f"{name} {value}"
-
-    # only some warnings of smallvar name parameters
-    fields = {name: option(*field) for name, field in getattr(warning, "fields", {}).items()}
-    return warning.template.format(**fields) if fields else str(warning)
 
 
 # Files
@@ -200,7 +188,7 @@ def write_text(file, origin, results, delimiter, every_row=True):
         is_header = origin.has_header
         if not is_header:
             writer.writerow([*origin.titles, *added])
-        for text, cells, is_row in origin.lines():
+        for _, text, cells, is_row in origin.lines():
             more = added if is_header else [""] * len(added)
             if is_row and results:
                 more = next(more_of, None)

@@ -2,84 +2,81 @@
 
 import os
 import sys
-from contextlib import contextmanager
-from threading import Event, Lock, Thread
 from time import perf_counter
 
 from smallvar._cli.words import counted
 
-LINE_PATIENCE, LINE_TICK = 2.0, 0.5  # seconds before the line appears, and between updates
+LINE_PATIENCE, LINE_TICK = 1.0, 0.5  # seconds before the line appears, and between updates
 
 
 class ProgressLine:
     """Context that shows how far the work in it is, and how long it may still take.
 
-    A thread draws the line, so that the clock goes on during a long sweep. The work only sets
-    ``done``, the share that is done (None: not known), and ``note``, a text. If standard error is
-    not a terminal, there is neither thread nor line.
+    The work calls `show` after each of its steps. If standard error is not a terminal, there is no
+    line.
     """
 
     current = None  # the ProgressLine whose line may be on the terminal
 
     def __init__(self, what):
-        self.what, self.done, self.note = what, None, ""
-        self.drawn = False
+        self.what, self.shown = what, False
 
     def __enter__(self):
-        """Start the clock, and the thread on a terminal."""
+        """Start the clock."""
         self.stream, self.begin = sys.stderr, perf_counter()
-        self.lock, self.stopped, self.thread = Lock(), Event(), None
-        # a daemon, so that it cannot keep the process alive
+        self.next = self.begin + LINE_PATIENCE
         if self.stream is not None and self.stream.isatty():
             ProgressLine.current = self
-            self.thread = Thread(target=self.watch, daemon=True)
-            self.thread.start()
         return self
 
     def __exit__(self, *error):
-        """Stop the thread and clear the line."""
-        if self.thread is not None:
-            self.stopped.set()
-            self.thread.join()
-            with self.cleared():
-                ProgressLine.current = None
+        """Clear the line."""
+        self.clear()
+        ProgressLine.current = None
 
-    def watch(self):
-        """Draw the line repeatedly until the work is done."""
-        pause = LINE_PATIENCE
-        while not self.stopped.wait(pause):
-            text = self.words(perf_counter() - self.begin)
-            with self.lock:
-                self.stream.write("\r" + text[: self.width()].ljust(self.width()))
-                self.stream.flush()
-                self.drawn = True
-            pause = LINE_TICK
+    def show(self, note="", done=None):
+        """Draw the line, if it is time: a text on the last step, and the share done, if known."""
+        if ProgressLine.current is not self or perf_counter() < self.next:
+            return
+        self.write("\r" + self.words(perf_counter() - self.begin, note, done))
+        self.shown, self.next = True, perf_counter() + LINE_TICK
 
-    def words(self, elapsed):
+    def words(self, elapsed, note="", done=None):
         """The text of the line: the work, the share done, the time taken and the time left."""
-        if self.done:
-            left = span(elapsed * (1 - self.done) / self.done)
-            words = f"{self.what}: {self.done:.0%} after {span(elapsed)}, about {left} left"
-            return f"{words}{self.note and ', '}{self.note}"
-        return f"{self.what}: {span(elapsed)}{self.note and ', '}{self.note}"
+        words = f"{self.what}: {span(elapsed)}"
+        if done:
+            left = span(elapsed * (1 - done) / done)
+            words = f"{self.what}: {done:.0%} after {span(elapsed)}, about {left} left"
+        return f"{words}, {note}" if note else words
 
-    @contextmanager
-    def cleared(self):
-        """Context in which other text can be printed; the line returns with the next tick."""
-        with self.lock:
-            if self.drawn:
-                self.stream.write("\r" + " " * self.width() + "\r")
-                self.stream.flush()
-                self.drawn = False
-            yield
+    def clear(self):
+        """Clear the line, so that other text can be printed; it returns with a later step."""
+        if self.shown:
+            self.write("\r", end="\r")
+            self.shown = False
 
-    def width(self):
-        """The number of characters for the line; some terminals wrap at the last column."""
+    def write(self, text, end=""):
+        """Write a text that begins with a carriage return, one column less than the terminal has.
+
+        Some terminals wrap at the last column.
+        """
         try:
             columns = os.get_terminal_size(self.stream.fileno()).columns
         except OSError:
             columns = 0
-        return (columns or 80) - 1  # 0 from terminals of unknown size
+        width = columns or 80  # 0 from terminals of unknown size
+        self.stream.write(text[:width].ljust(width) + end)
+        self.stream.flush()
+
+
+def follow(progress, event):
+    """Show the latest step of a fit on a ProgressLine, and the share done where it is known."""
+    words = event.message
+    if event.stage in ("coarse path", "path"):
+        words = f"{counted(event.n_clusters, 'cluster')} by {counted(event.n_samples, 'row')}"
+    if event.stage == "coarse path":
+        words = f"about {words}, looking closer"
+    progress.show(words, event.done)
 
 
 def span(seconds):
@@ -90,14 +87,3 @@ def span(seconds):
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60} s"
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
-
-
-def follow(progress, event):
-    """Note the latest step of a fit on a ProgressLine, and the share done where it is known."""
-    progress.done = event.done
-    words = event.message
-    if event.stage in ("coarse path", "path"):
-        words = f"{counted(event.n_clusters, 'cluster')} by {counted(event.n_samples, 'row')}"
-    if event.stage == "coarse path":
-        words = f"about {words}, looking closer"
-    progress.note = words

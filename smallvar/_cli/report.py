@@ -70,47 +70,54 @@ def is_chosen(model):
     return model.n_clusters is None and getattr(model, "lam", "auto") == "auto"
 
 
-def only_number(model):
+def path_of(model):
+    """The path on which the number was chosen; None of clusters of any shape, which have others."""
+    return None if hasattr(model, "confidence_") else model.path_
+
+
+def is_only_number(model):
     """Whether no other number of clusters could be chosen, as rows are few or equal."""
-    return not hasattr(model, "confidence_") and np.isfinite(model.path_.criterion).sum() == 1
+    path = path_of(model)
+    return path is not None and np.isfinite(path.criterion).sum() == 1
 
 
 def confidence_of(model):
     """The confidence in a number that the data chose; None where it is not known."""
-    if not is_chosen(model) or only_number(model):
+    if not is_chosen(model) or is_only_number(model):
         return None
-    # that of clusters of any shape is not that of the path of their pieces
-    confidence = getattr(model, "confidence_", model.path_.confidence)
+    path = path_of(model)
+    confidence = model.confidence_ if path is None else path.confidence
     return None if np.isnan(confidence) else confidence
 
 
 def similar_numbers(model):
-    """The other numbers of a path that fit about as well as the one chosen, and are as likely."""
-    if hasattr(model, "confidence_"):
+    """The other numbers that are about as likely as the one chosen, the likeliest first."""
+    path = path_of(model)
+    if path is None:
         return []
-    path, confidence = model.path_, confidence_of(model)
-    similar = (path.confidences >= SIMILAR * confidence) & (path.confidences > 0.0)
-    return path.counts[similar & (path.counts != path.best)].tolist()
+    likely = zip(path.counts.tolist(), path.confidences.tolist(), strict=True)
+    least = SIMILAR * path.confidence
+    similar = [(k, share) for k, share in likely if 0.0 < share >= least and k != path.best]
+    return [k for k, _ in sorted(similar, key=lambda pair: -pair[1])]
 
 
 def sentence_of(model):
     """The sentence on how many clusters there are, why, and how sure that is."""
     many = counted(model.n_clusters_, "cluster")
     if not is_chosen(model):
-        by_penalty = model.n_clusters is None
-        return f"{many}, " + (
-            f"by the penalty lam = {model.lam_:.8g}." if by_penalty else "as asked for."
-        )
-    if only_number(model):
+        by_penalty = f"by the penalty lam = {model.lam_:.8g}" if model.n_clusters is None else ""
+        return f"{many}, {by_penalty or 'as asked for'}."
+    if is_only_number(model):
         return f"{many}: too few distinct rows to support another."
-    if not hasattr(model, "confidence_") and model.n_clusters_ != model.path_.best:
-        many += f" after the last sweeps, of {model.path_.best} that the data support"
+    path = path_of(model)
+    if path is not None and model.n_clusters_ != path.best:
+        many += f" after the last sweeps, of {path.best} that the data support"
     confidence = confidence_of(model)
     if confidence is None:
         return f"{many}, chosen from the data."
     if confidence >= CALLED_CLEAR:
         return f"{many}, and this number is clear (confidence {confidence:.2f})."
-    numbers = similar_numbers(model)
+    numbers = sorted(similar_numbers(model))
     shown = ", ".join(map(str, numbers))
     if len(numbers) > NAMED_NUMBERS:
         shown = f"{len(numbers)} numbers from {numbers[0]} to {numbers[-1]}"
@@ -158,26 +165,17 @@ def boundaries_of(args, table, model, X):
 
 def steps_of(args, table, model, boundaries):
     """What to do next, as texts."""
-    steps = []
+    steps, confidence = [], confidence_of(model)
     if boundaries is not None and not args.shapes:
         steps.append("--shapes: joins clusters without a gap between them")
-    confidence = confidence_of(model)
     if confidence is not None and confidence < CALLED_CLEAR and not args.shapes:
-        steps += steps_by_number(model)
+        # a single cluster is nothing to look at
+        others = [k for k in similar_numbers(model) if k > 1]
+        steps += [f"--n-clusters {k}: fits about as well" for k in others[:1]]
         steps += [] if table.is_mixed else steps_by_columns(model.path_, table.titles)
-    texts = [
-        "--out FILE writes the cluster of each row" if args.out is None else "",
-        "--plot FILE draws the clusters" if args.plot is None else "",
-    ]
-    texts = "; ".join(filter(None, texts))
-    return [*steps, texts] if texts else steps
-
-
-def steps_by_number(model):
-    """The likeliest other number; a single cluster is nothing to look at."""
-    likely = dict(zip(model.path_.counts.tolist(), model.path_.confidences.tolist(), strict=True))
-    others = [k for k in similar_numbers(model) if k > 1]
-    return [f"--n-clusters {max(others, key=likely.get)}: fits about as well"] if others else []
+    written = "--out FILE writes the cluster of each row" if args.out is None else ""
+    drawn = "--plot FILE draws the clusters" if args.plot is None else ""
+    return [*steps, *filter(None, ["; ".join(filter(None, [written, drawn]))])]
 
 
 def steps_by_columns(path, titles):

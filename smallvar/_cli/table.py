@@ -23,12 +23,18 @@ from typing import Any
 
 import numpy as np
 
-from smallvar._cli.cells import DATE, shortened
+from smallvar._cli.cells import DATE_CELL, shortened
 from smallvar._cli.errors import UserError
 from smallvar._cli.output import complain, say, suffix_of
 from smallvar._cli.progress import ProgressLine
-from smallvar._cli.text import MOST_LINES, TextFile, in_ranges
-from smallvar._cli.words import counted, names_of_option, option_of, option_of_names, shell_quoted
+from smallvar._cli.text import TextFile
+from smallvar._cli.words import (
+    counted,
+    names_of_option,
+    option_of,
+    option_of_names,
+    shell_quoted,
+)
 from smallvar._core.identifiers import identifies
 
 TEXT = (".csv", ".tsv", ".txt", ".dat")
@@ -36,19 +42,18 @@ WORKBOOK = ".xlsx"
 READABLE = (*TEXT, WORKBOOK, ".npy", ".parquet")
 KEPT_FILES = ExitStack()  # copies of standard input, which are read again; `main` closes it
 # functions of pandas that read other kinds of files
-READ_BY_PANDAS = {
-    **{".xls": "excel", ".ods": "excel", ".json": "json", ".html": "html", ".sav": "spss"},
-    **{".dta": "stata", ".sas7bdat": "sas", ".xpt": "sas", ".feather": "feather"},
-    **{".arrow": "feather", ".orc": "orc", ".pkl": "pickle", ".h5": "hdf"},
+READERS = dict.fromkeys((".json", ".html", ".feather", ".orc"), "") | {
+    **{".xls": "excel", ".ods": "excel", ".sav": "spss", ".dta": "stata", ".sas7bdat": "sas"},
+    **{".xpt": "sas", ".arrow": "feather", ".pkl": "pickle", ".h5": "hdf"},
 }
 INDEX_NAME = re.compile(r"__index_level_\d+__")  # as pandas names an index without a name
 # numbers that stand for missing values where they lie far from all others
-SENTINELS = frozenset([*(-(10.0**k - 1) for k in range(2, 7)), *(10.0**k - 1 for k in range(3, 7))])
+SENTINELS = frozenset([-99.0, *(sign * (10.0**k - 1) for k in range(3, 7) for sign in (-1, 1))])
 FAR = 5  # a sentinel above the others is so many times as large
 FEWEST_OTHERS = 5  # values: fewer do not tell
 # rows and columns among which columns that tell the same are looked for, and the share of the rows
-# in which one column tells the other
-COMPARED_ROWS, COMPARED_COLUMNS, TOLD_SHARE = 10_000, 30, 0.95
+# in which one column tells the other, which must not have the same value in most of them
+TOLD_ROWS, COMPARED_COLUMNS, TOLD_SHARE, USUAL_SHARE = 10_000, 30, 0.95, 0.75
 FEWEST_LEVELS = 5  # of columns that tell the same: fewer hardly decide
 MERGED_SHARE = 0.5  # of the cells of a column, at least: gaps that merged cells leave
 
@@ -271,18 +276,14 @@ def advice_for_kind(path, kind):
     """Text: how a file of another kind becomes a table that is read; empty if that is not known."""
     if kind in (".rds", ".rda", ".rdata"):
         return "; in R, write.csv(table, 'table.csv', row.names = FALSE) makes a .csv file"
-    if kind not in READ_BY_PANDAS:
+    if kind not in READERS:
         return ""
-    reader = READ_BY_PANDAS[kind]
-    return f"; save it as .csv, or {code_for_csv(path, reader, '[0]' if reader == 'html' else '')}"
-
-
-def code_for_csv(path, reader, first="", sheet=""):
-    """A command that makes a .csv file by a function of pandas."""
+    reader = READERS[kind] or kind[1:]
     # double quotes inside those of the shell
     here, there = map(json.dumps, (path, f"{os.path.splitext(path)[0]}.csv"))
-    code = f"import pandas; pandas.read_{reader}({here}{sheet}){first}.to_csv({there}, index=False)"
-    return f"python -c {shell_quoted(code)}"
+    first = "[0]" if reader == "html" else ""
+    code = f"import pandas; pandas.read_{reader}({here}){first}.to_csv({there}, index=False)"
+    return f"; save it as .csv, or python -c {shell_quoted(code)}"
 
 
 def sheet_as_text(source):
@@ -309,16 +310,15 @@ def sheet_as_text(source):
                     rows.append(list(cells[: there[-1] + 1]) if there else [])
     except Exception as error:  # openpyxl raises errors of any type for damaged files
         raise UserError(f"{source.name} is no .xlsx file that can be read: {error!r}") from error
-    while rows and not rows[-1]:
-        rows.pop()
     if not names:
         raise UserError(f"{source.name} has no worksheet")
+    while rows and not rows[-1]:  # a cell that has only a format
+        rows.pop()
     width, others = max(map(len, rows), default=0), ", ".join(map(repr, names[1:]))
     if others and not any(len(row) - row.count(None) > 1 for row in rows):
-        sheet = f", {json.dumps(names[1])}"
         raise UserError(
             f"{source.name}: the first worksheet, {names[0]!r}, holds no table; others: {others}; "
-            f"save one as .csv, or {code_for_csv(source.name, 'excel', sheet=sheet)}"
+            "save one as .csv"
         )
     path = os.path.join(folder, "table.csv")
     with open(path, "w", encoding="utf-8", newline="") as file:
@@ -360,13 +360,6 @@ def read_text(source, args):
     table = numbers_or_mixed(
         source, args, table, columns, refused, [file.titles[j] for j in found], place
     )
-    if table.is_mixed:
-        empty = np.logical_and.reduce([missing_cells(column) for column in columns.values()])
-        lines = file.lines_of(np.flatnonzero(empty)[:MOST_LINES])
-        if lines and args.skip_rows != []:
-            at, one = in_ranges(lines), len(lines) == 1
-            have, them = ("line {} has", "it") if one else ("lines {} have", "such lines")
-            file.note(f", {have.format(at)} no value; --skip-rows {at} leaves {them} out")
     return replace(table, notes=(*file.notes, *table.notes))
 
 
@@ -455,7 +448,16 @@ def numbers_or_mixed(source, args, table, columns, words=(), names=(), place="ro
         if args.drop_missing and kept.any():
             return replace(table, X=table.X[kept], kept=kept)
         if option is not None:
-            raise UserError(f"{name}{gaps_in_words(table, why, args)}{otherwise}")
+            columns = zip(table.titles, table.X.T, strict=True)
+            empty = [title for title, column in columns if np.isnan(column).all()]
+            if empty:
+                noun = "column {} is" if len(empty) == 1 else "columns {} are"
+                raise UserError(
+                    f"{name}: {noun.format(', '.join(empty))} empty; {leave_out(empty)}"
+                )
+            if args.drop_missing:
+                raise UserError(f"{name}: --drop-missing leaves no row, each has a missing value")
+            raise UserError(f"{name}, {why}; --drop-missing leaves such rows out{otherwise}")
     notes = [*table.notes, *merged_cells(name, columns), *telling_the_same(name, columns)]
     return replace(table, X=columns, why=why, notes=tuple(notes))
 
@@ -465,18 +467,6 @@ def not_numeric(words):
     more = f" and {len(words) - 5} more" if len(words) > 5 else ""
     noun = "column" if len(words) == 1 else "columns"
     return f"{noun} {', '.join(words[:5])}{more} not numeric"
-
-
-def gaps_in_words(table, first_gap, args):
-    """Text: the missing values of an array for which an option needs numbers, and what to do."""
-    columns = zip(table.titles, table.X.T, strict=True)
-    empty = [title for title, column in columns if np.isnan(column).all()]
-    if empty:
-        noun, verb = ("column", "is") if len(empty) == 1 else ("columns", "are")
-        return f": {noun} {', '.join(empty)} {verb} empty; {leave_out(empty)}"
-    if args.drop_missing:
-        return ": --drop-missing leaves no row, each has a missing value"
-    return f", {first_gap}; --drop-missing leaves such rows out"
 
 
 def leave_out(names):
@@ -517,24 +507,22 @@ def refuse_sentinels(name, columns):
     twice.
     """
     for title, column in columns.items():
-        if column.dtype.kind != "f" or column.size <= FEWEST_OTHERS:
+        if column.dtype.kind != "f":
             continue
-        least, most = np.fmin.reduce(column), np.fmax.reduce(column)  # without missing values
-        sentinel = least if least in SENTINELS else most if most in SENTINELS else None
-        if sentinel is None or (sentinel > 0 and least < 0):
-            continue
-        values = column[~np.isnan(column)]
-        others = values[values != sentinel]
-        rows = len(values) - len(others)
-        if len(others) < FEWEST_OTHERS or len(others) <= rows:
-            continue
-        low, high = others.min(), others.max()
-        if low >= 0 if sentinel < 0 else high * FAR < sentinel and rows > 1:
-            option = option_of_names("--na", [f"{sentinel:.0f}"])
-            raise UserError(
-                f"{name}, column {title}: {sentinel:.0f} in {counted(rows, 'row')}, all others "
-                f"from {low:g} to {high:g}; {option} takes it as missing, --na '' as a number"
-            )
+        # of most columns the extremes tell that there is none
+        for sentinel in SENTINELS & {np.fmin.reduce(column), np.fmax.reduce(column)}:
+            others = column[~np.isnan(column) & (column != sentinel)]
+            n_rows = int((column == sentinel).sum())
+            if len(others) < max(FEWEST_OTHERS, n_rows + 1):
+                continue
+            low, high = others.min(), others.max()
+            if low >= 0 and (sentinel < 0 or (high * FAR < sentinel and n_rows > 1)):
+                option = option_of_names("--na", [f"{sentinel:.0f}"])
+                raise UserError(
+                    f"{name}, column {title}: {sentinel:.0f} in {counted(n_rows, 'row')}, all "
+                    f"others from {low:g} to {high:g}; {option} takes it as missing, --na '' as a "
+                    "number"
+                )
 
 
 def without_identifiers(table, args):
@@ -545,18 +533,16 @@ def without_identifiers(table, args):
             raise UserError(f"--keep {args.keep}: no column {title!r} of the table is used")
     if table.is_mixed or args.columns is not None:
         return table
-    numbers = {
-        j: reason
-        for j, title in enumerate(table.titles)
-        if title not in kept and (reason := identifies(table.X[:, j], title))
-    }
-    left = [j for j in range(len(table.titles)) if j not in numbers]
+    by_title = dict(zip(table.titles, table.X.T, strict=True))
+    reasons = {title: identifies(by_title[title], title) for title in by_title if title not in kept}
+    numbers = [title for title, reason in reasons.items() if reason]
+    left = [j for j, title in enumerate(table.titles) if title not in numbers]
     if not numbers or not left:
         return table
     notes = [
-        f"column {table.titles[j]} is left out: {reason}; "
-        f"{option_of_names('--keep', [table.titles[j]])} keeps it"
-        for j, reason in numbers.items()
+        f"column {title} is left out: {reasons[title]}; "
+        f"{option_of_names('--keep', [title])} keeps it"
+        for title in numbers
     ]
     titles = [table.titles[j] for j in left]
     return replace(table, X=table.X[:, left], titles=titles, notes=(*table.notes, *notes))
@@ -580,16 +566,19 @@ def merged_cells(name, columns):
 
 def telling_the_same(name, columns):
     """Notes about columns of words that other columns tell, as a postal code tells a city."""
-    codes, same = {}, []
+    codes, same, words = {}, [], set()
     for title, column in list(columns.items())[:COMPARED_COLUMNS]:
-        cells = np.asarray(column)[:COMPARED_ROWS]
-        if missing_cells(cells).any() or (cells.dtype.kind == "f" and np.any(cells % 1)):
+        cells = np.asarray(column)[:TOLD_ROWS]
+        is_words = cells.dtype.kind == "O" and all(isinstance(cell, str) for cell in cells)
+        whole = cells.dtype.kind in "iuf" and not np.any(cells % 1)
+        if not (is_words or whole) or DATE_CELL.fullmatch(str(cells[0])):
             continue
-        places = {cell: place for place, cell in enumerate(dict.fromkeys(cells.tolist()))}
-        if FEWEST_LEVELS <= len(places) <= len(cells) / 2 and not DATE.fullmatch(str(cells[0])):
-            codes[title] = np.array([places[cell] for cell in cells.tolist()])
+        levels, of_rows = np.unique(cells, return_inverse=True)
+        if FEWEST_LEVELS <= len(levels) <= len(cells) / 2:
+            codes[title] = of_rows
+            words |= {title} if is_words else set()
     for title, other in permutations(codes, 2):
-        if np.asarray(columns[other]).dtype.kind != "f" and tells(codes[title], codes[other]):
+        if other in words and tells(codes[title], codes[other]):
             joined = [group for group in same if {title, other} & {*group}]
             same = [group for group in same if group not in joined]
             same.append(list(dict.fromkeys([*chain(*joined), title, other])))
@@ -600,18 +589,19 @@ def telling_the_same(name, columns):
         )
 
 
-def tells(code, told):
+def tells(codes, told):
     """Whether one column of codes tells another, counting rows with the same code elsewhere."""
-    pairs, count = np.unique(code.astype(np.int64) * (told.max() + 1) + told, return_counts=True)
-    most = np.zeros(code.max() + 1, dtype=np.int64)
-    np.maximum.at(most, pairs // (told.max() + 1), count)
-    share = most[most > 1].sum() / len(code)
-    return share >= TOLD_SHARE and np.bincount(told).max() / len(code) < TOLD_SHARE - 0.2
+    from sklearn.metrics.cluster import contingency_matrix
+
+    most = contingency_matrix(codes, told, sparse=True).max(axis=1).toarray()
+    usual = np.bincount(told).max()
+    return most[most > 1].sum() >= TOLD_SHARE * len(codes) and usual < USUAL_SHARE * len(codes)
 
 
 def missing_cells(column):
     """Mark the missing cells of a column of numbers or of words."""
-    column = np.asarray(column)
+    if hasattr(column, "isna"):
+        return column.isna().to_numpy()
     return column != column if column.dtype.kind == "f" else np.equal(column, None)
 
 

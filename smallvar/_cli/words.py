@@ -95,3 +95,14 @@ def option_of(name):
 def in_one_line(text):
     """Text in one line: line breaks become spaces."""
     return re.sub(r"\s*[\r\n]\s*", " ", text).strip()
+
+
+def in_ranges(lines):
+    """The argument of ``--skip-rows`` for lines: 3,7-9."""
+    ranges = []
+    for line in sorted(set(lines)):
+        if ranges and line == ranges[-1][1] + 1:
+            ranges[-1][1] = line
+        else:
+            ranges.append([line, line])
+    return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in ranges)

@@ -1,11 +1,12 @@
 """Columns that only number or name the rows of a table: they tell nothing of its clusters."""
 
 import re
+import warnings
 
 import numpy as np
 from scipy.sparse import issparse
 
-from smallvar._core.warning_fields import warn_in_fields
+from smallvar._core.validation import columns_in_words, level_of_caller
 
 FEWEST_ROWS = 20  # a column of fewer rows is never taken for an identifier
 CHECKED_ROWS = 100_000  # the first rows, which tell
@@ -53,13 +54,13 @@ def warn_of_identifiers(estimator, X):
     found = [j for j, name in enumerate(names) if identifies(X[:, j], str(name))]
     if found:
         one = len(found) == 1
-        subject = "column {them} only numbers" if one else "columns {them} only number"
-        warn_in_fields(
-            IdentifierWarning,
+        them = columns_in_words(found, names)
+        subject = f"column {them} only numbers" if one else f"columns {them} only number"
+        warnings.warn(
             f"{subject} the rows, and {'takes' if one else 'take'} part in the distances: fit "
             f"without {'it' if one else 'them'}",
-            names,
-            them=("columns", np.array(found)),
+            IdentifierWarning,
+            stacklevel=level_of_caller(),
         )
 
 

@@ -126,6 +126,12 @@ def level_of_caller():
     return level + 1
 
 
+def columns_in_words(columns, names=None):
+    """Text: the first five columns, by their names as Python writes them, or by their positions."""
+    words = [str(j) if names is None else repr(str(names[j])) for j in columns[:5]]
+    return ", ".join(words) + (", ..." if len(columns) > 5 else "")
+
+
 def exact_number(n_clusters):
     """The checked number of clusters asked for; None if the data choose: for None and "auto"."""
     if isinstance(n_clusters, str):

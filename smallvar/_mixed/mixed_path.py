@@ -439,7 +439,7 @@ class MixedMergePath(MixedPath):
         return self._labels(self.best, numbers, codes)
 
     def doubts(self):
-        """Texts, for `warn_in_fields`, with possible reasons for an unclear number."""
+        """Texts with possible reasons for an unclear number."""
         if self.best == 1:
             return ["clusters that overlap may look like one: see {labels}"]
         return [

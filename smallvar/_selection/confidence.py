@@ -5,12 +5,13 @@ is known: generated ones, round, long, overlapping and of other shapes, tables w
 skewed columns, and real ones.
 """
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smallvar._core.warning_fields import warn_in_fields
+from smallvar._core.validation import columns_in_words, level_of_caller
 from smallvar._selection.scale import warn_of_scale
 
 CLEAR_CONFIDENCE = 0.5  # confidence below which a number is not clear, so that there is a warning
@@ -157,7 +158,7 @@ class NumberChoice(NamedTuple):
 
     def doubts(self):  # numpydoc ignore=RT01
         """Return why the number may be wrong."""
-        remedy = "" if self.in_order else ": {shapes} finds clusters of any shape"
+        remedy = "" if self.in_order else ": smallvar.ShapeMeans finds clusters of any shape"
         if self.best == 1:
             return [f"clusters that overlap, or are not compact, may look like one{remedy}"]
         return [f"some may be pieces of clusters of another shape{remedy}"]
@@ -186,16 +187,17 @@ def warn_if_unclear(estimator, path=None):
     numbers = np.sort(as_good(path.counts, path.confidences, path.best)).tolist()
     fit = f"{', '.join(map(str, numbers[:5]))} fit{'s' if len(numbers) == 1 else ''} about as well"
     compared = numbers[0] if path.best > 1 and numbers else 2
-    warn_in_fields(
-        UnclearNumberWarning,
+    names = getattr(estimator, "feature_names_in_", None)
+    reasons = "; ".join(_reasons(path)).format(
+        labels=f"path_.labels({compared})",
+        few_valued=columns_in_words(path.few_valued, names),
+        skewed=columns_in_words(path.skewed, names),
+    )
+    warnings.warn(
         f"the number of clusters, {path.best}, is not clear (confidence {path.confidence:.2f}): "
-        f"{fit}; {'; '.join(_reasons(path))}. With {{n_clusters}} the number is given",
-        getattr(estimator, "feature_names_in_", None),
-        n_clusters=("n_clusters", None),
-        labels=("path_.labels", compared),
-        shapes=("smallvar.ShapeMeans", None),
-        few_valued=("columns", path.few_valued),
-        skewed=("columns", path.skewed),
+        f"{fit}; {reasons}. With n_clusters the number is given",
+        UnclearNumberWarning,
+        stacklevel=level_of_caller(),
     )
 
 
@@ -227,7 +229,7 @@ def _shapes(path, explained):
             return []
         return [
             "clusters that overlap or are not compact may look like one: see {labels}, or "
-            "{shapes} for clusters of any shape"
+            "smallvar.ShapeMeans for clusters of any shape"
         ]
     texts = []
     none, n = (path.without_gap() if hasattr(path, "without_gap") else None) or (0, 0)
@@ -239,9 +241,9 @@ def _shapes(path, explained):
         return []
     return [
         *texts,
-        "some may be pieces of clusters that are not compact: {shapes} finds clusters of any "
-        "shape, smallvar.MahalanobisMeans long ones"
+        "some may be pieces of clusters that are not compact: smallvar.ShapeMeans finds clusters "
+        "of any shape, smallvar.MahalanobisMeans long ones"
         if path.best >= PIECES
-        else "clusters overlap, or differ in shape: compare {labels}, {shapes} and "
+        else "clusters overlap, or differ in shape: compare {labels}, smallvar.ShapeMeans and "
         "smallvar.MahalanobisMeans",
     ]

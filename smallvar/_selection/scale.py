@@ -1,5 +1,6 @@
 """Columns of wide units, beside which the others hardly count in the distances."""
 
+import warnings
 from numbers import Real
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from smallvar._core.warning_fields import warn_in_fields
+from smallvar._core.validation import columns_in_words, level_of_caller
 
 # share of the sum of squared distances that few columns must have: of two to four
 # columns, more, as clusters in so few dimensions may well lie along a line
@@ -139,21 +140,20 @@ def warn_of_wide(estimator, wide):
     """Warn that these columns make up nearly all of the distances, if there are any."""
     if not len(wide.columns):
         return
-    warn_in_fields(
+    names = columns_in_words(wide.columns, getattr(estimator, "feature_names_in_", None))
+    warnings.warn(
+        f"{wide_in_words(wide, names)}. If their units differ, standardize the columns "
+        "(sklearn.preprocessing.StandardScaler), or use smallvar.MixedDPMeans, which needs no "
+        "scaling",
         ScaleWarning,
-        f"{wide_in_words(wide)}. If their units differ, standardize the "
-        "columns ({scaler}), or use {mixed}, which needs no scaling",
-        getattr(estimator, "feature_names_in_", None),
-        wide=("columns", wide.columns),
-        scaler=("sklearn.preprocessing.StandardScaler", None),
-        mixed=("smallvar.MixedDPMeans", None),
+        stacklevel=level_of_caller(),
     )
 
 
-def wide_in_words(wide):
-    """Text of what wide columns do; their names stand in the field ``wide``."""
+def wide_in_words(wide, names):
+    """Text of what wide columns do, which are called ``names``."""
     one = len(wide.columns) == 1
-    they = "column {wide} makes" if one else "columns {wide} make"
+    they = f"column {names} makes" if one else f"columns {names} make"
     share = f"{np.floor(1000.0 * wide.share) / 10.0:.3g}%"  # never 100%
     rest = "column hardly counts" if wide.others == 1 else f"{wide.others} hardly count"
     return f"{they} up {share} of the squared distances between rows, and the other {rest}"
