@@ -190,7 +190,6 @@ MODULES = (
     "merge",
     "residual_density",
     "boundary",
-    "projections",
     "gaussians",
     "mixed_rows",
     "mixed",

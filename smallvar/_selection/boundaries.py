@@ -23,14 +23,6 @@ from smallvar._selection.boundary import (
     places_of,
     ridge,
 )
-from smallvar._sweeps.projections import (
-    add_rows,
-    count_cells,
-    count_nearest,
-    face,
-    read_rows,
-    sort_rows,
-)
 from smallvar._sweeps.ranges import column_range
 
 CONTACTS = 2  # rows, at least, across a boundary
@@ -96,6 +88,43 @@ class ClusterMeans:
         means[used] = sums[used] / sizes[used, np.newaxis]
         from_first = means + (origins - origins[used[0]]) * scale
         return cls(sizes, origins + means / scale, from_first, scale)
+
+
+def sort_rows(labels, weight, k):
+    """Rows of positive weight by cluster, and where each cluster starts, (k + 1,).
+
+    ``labels`` below 0 and from k on are left out; ``weight`` is None or that of each row.
+    """
+    kept = (labels >= 0) & (labels < k)
+    rows = np.flatnonzero(kept if weight is None else kept & (weight > 0.0))
+    labels = labels[rows]
+    sizes = np.bincount(labels, minlength=k)
+    # small integers are sorted in linear time
+    order = labels.astype(np.min_scalar_type(max(k - 1, 0))).argsort(kind="stable")
+    return rows[order], np.append(0, np.cumsum(sizes))
+
+
+def read_rows(X, rows, scale, center):
+    """These rows less a center, times scale, as dense float64."""
+    found = X[rows].toarray() if issparse(X) else X.take(rows, axis=0)
+    with np.errstate(invalid="ignore"):  # rows have changed since they were checked: see places_of
+        out = found - center
+    out *= scale
+    return out
+
+
+def add_rows(X, weight, labels, scale, origins, sums):
+    """Add the rows of each cluster, less its origin and times scale, to its sums, (k, d)."""
+    order, first = sort_rows(labels, weight, len(sums))
+    size = max(1, MOST_AT_ONCE // X.shape[1])
+    for c, origin in enumerate(origins):
+        for start in range(first[c], first[c + 1], size):
+            rows = order[start : min(start + size, first[c + 1])]
+            out = read_rows(X, rows, scale, origin)
+            if weight is not None:
+                out *= weight[rows, np.newaxis]
+            out[0] += sums[c]
+            sums[c] = np.add.accumulate(out, axis=0)[-1]  # row after row, in blocks of any size
 
 
 class ClusterRows:
@@ -172,12 +201,15 @@ class ClusterRows:
             offsets, places = self.means[self.used] - self.means[cluster], np.array(places)
             squares = np.square(offsets[places]).sum(axis=1, keepdims=True)
             ratios = offsets[places] @ offsets.T / np.where(squares > 0.0, squares, 1.0)
-            found = np.empty((len(neighbors), len(self.rows_of(cluster))), dtype=np.uint8)
-            start = 0
+            found = [[] for _ in neighbors]
             for products, half, _ in self.products(cluster):
-                part = found[:, start : start + products.shape[1]]
-                face(products, half, own, places, ratios, part)
-                start += products.shape[1]
+                for b, ratio, parts in zip(places, ratios, found, strict=True):
+                    room = ratio[:, np.newaxis] * products[b]
+                    room -= products
+                    room -= (ratio * half[b] - half)[:, np.newaxis]
+                    room[[own, b]] = np.inf
+                    parts.append(room.min(axis=0) >= 0.0)
+            found = [np.concatenate(parts) for parts in found]
             self._facing[cluster] = dict(zip(neighbors.tolist(), found, strict=True))
         return self._facing[cluster][neighbor]
 
@@ -204,8 +236,7 @@ class ClusterRows:
         stop = self.first[cluster + 1]
         for start in range(self.first[cluster], stop, size):
             rows = slice(start, min(start + size, stop))
-            R = read_rows(self.X, self.order[rows], self.scale, center, self.n_threads)
-            yield R, self.weight[rows]
+            yield read_rows(self.X, self.order[rows], self.scale, center), self.weight[rows]
 
 
 def find_boundaries(X, weight, labels, k, n_threads=1, cells=None):
@@ -277,7 +308,7 @@ def count_without_gap(X, weight, labels, k, n_threads=1):
 
 def _facing_places(rows, a, b, step=None):
     """Places and weights of the rows of two clusters that face each other; length of a step."""
-    facing = np.concatenate([rows.facing(a, b), rows.facing(b, a)]).astype(bool)
+    facing = np.concatenate([rows.facing(a, b), rows.facing(b, a)])
     places, weight, length = rows.places(a, b, step)
     return places[facing], weight[facing], length
 
@@ -328,7 +359,9 @@ def count_contacts(rows):
     contacts = np.zeros((len(used), len(used)))
     for own, cluster in enumerate(used if len(used) > 1 else ()):
         for products, half, weight in rows.products(cluster):
-            count_nearest(products, half, own, weight, contacts[own])
+            products -= half[:, np.newaxis]
+            products[own] = -np.inf
+            np.add.at(contacts[own], products.argmax(axis=0), weight)
     out = np.zeros((len(rows.sizes), len(rows.sizes)))
     out[np.ix_(used, used)] = contacts
     return out
@@ -384,6 +417,8 @@ def count_on_lines(rows, pairs, w, low, step):
         done = 0
         for R, weight in rows.blocks(cluster):
             part, done = facing[:, done : done + len(R)], done + len(R)
-            count_cells(R @ w[lines].T, weight, part, start, step[lines], own, rows.n_threads)
+            cells = np.clip((R @ w[lines].T - start) * step[lines], 0.0, N_CELLS - 1.0).T
+            for line, cell, is_facing in zip(own, cells.astype(np.intp), part, strict=True):
+                np.add.at(line, cell[is_facing], weight[is_facing])
         counts[lines] += own
     return counts

@@ -14,8 +14,7 @@ from scipy.linalg import cholesky
 
 from smallvar._core.lapack import solve_lower
 from smallvar._selection.columns import LAST_BITS
-from smallvar._sweeps.boundary import distribution, fit, valley
-from smallvar._sweeps.projections import histogram, places_without_itself
+from smallvar._sweeps.boundary import distribution, fit, histogram, valley
 from smallvar._sweeps.rows import UNSOUND
 
 N_BINS, N_PARAMETERS = 32, 5
@@ -118,8 +117,29 @@ def places_of(R, weight, second, sizes, difference, step):
     length, places = float(np.linalg.norm(u[m:])) / D, np.empty(m)
     for side, size, own in ((-1.0, sizes[0], ~second), (1.0, sizes[1], second)):
         products = q[:m][own], u[:m][own], D
-        places[own] = places_without_itself(*products, weight[own], size, n, side, SAME_PROJECTION)
+        places[own] = _places_without_itself(*products, weight[own], size, n, side)
     return places, length
+
+
+def _places_without_itself(q, u, D, weight, size, n, side):
+    """Places of rows of one cluster, by means and scatter without each row; see ``places_of``.
+
+    q = x A^-1 x' of the residual x of each row, u = x A^-1 y' and D = y A^-1 y' with y = m_b - m_a.
+    Without weight v of a row, the mean of its cluster of ``size`` is m - e x, e = v / (size - v),
+    and A is A - k x' x, k = e size / n; the inverse follows from that of A (Sherman & Morrison).
+    v is at most 1, as weight 2 is two rows, and 0 for a row that is alone. ``side`` is 1 for b, -1
+    for a.
+    """
+    v = np.minimum(weight, 1.0)
+    v[v >= size] = 0.0
+    e = v / (size - v)
+    k = e * size / n
+    left = 1.0 - k * q
+    D = D + k * u * u / left
+    q, u = q / left, u / left
+    distance = D - 2.0 * side * e * u + e * e * q
+    from_middle = u + side * (0.5 * D - e * (1.0 + 0.5 * e) * q)
+    return from_middle / np.maximum(distance, SAME_PROJECTION * D)
 
 
 def ridge(variance, n, d):

@@ -17,11 +17,11 @@ from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import gammaln
 
 from smallvar._core.frame import RowsFrame
+from smallvar._selection.boundaries import sort_rows
 from smallvar._selection.columns import recorded
 from smallvar._selection.components import PARAMETER_PRICE, ZERO_VARIANCE
 from smallvar._selection.criterion import PER_CLUSTER, Relabeled
 from smallvar._selection.descent import descent_by_squares
-from smallvar._sweeps.projections import sort_rows
 from smallvar._sweeps.residual_density import fit_residual_density, tangent_vectors
 from smallvar._sweeps.rows import UNSOUND
 

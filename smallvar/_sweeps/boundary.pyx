@@ -419,3 +419,70 @@ def valley(parameters):
     """
     cdef const double[:, ::1] p = np.ascontiguousarray(parameters, dtype=np.float64).reshape(-1, N)
     return np.array([valley_of(&p[i, 0]) for i in range(p.shape[0])]).reshape(parameters.shape[:-1])
+
+
+# ---- histograms ------------------------------------------------------------------------------------------------------
+
+
+cdef Py_ssize_t distinct_values(
+    const double* v, const double* w, Py_ssize_t n, double tie, double* value, double* reached
+) noexcept nogil:
+    """How many values differ by more than tie from the one before; these values, and the weight up to each."""
+    cdef Py_ssize_t i, m = 0, begin = 0
+    cdef double total = 0.0
+    for i in range(n):
+        total += 1.0 if w == NULL else w[i]
+        if i == n - 1 or v[i + 1] - v[i] > tie:
+            value[m], reached[m] = 0.5 * (v[begin] + v[i]), total
+            begin = i + 1
+            m += 1
+    return m
+
+
+cdef inline double between(double x, double x0, double x1, double y0, double y1) noexcept nogil:
+    return (y1 - y0) / (x1 - x0) * (x - x0) + y0
+
+
+def histogram(const double[::1] v, const double[::1] w, Py_ssize_t n_bins, double tail, double same, Py_ssize_t least):
+    """Edges of equal bins, and the weight in each; None for fewer than ``least`` distinct values.
+
+    A value stands for the interval up to the middles between it and its neighbors, in which its rows are taken to be
+    spread evenly. So values recorded in steps do not leave bins empty, and values that no rows have in between are no
+    gap. The bins are between two quantiles, and the outer ones have the weight of all beyond.
+
+    v : IN array (n,), ascending;  w : IN array (n,), positive weights, or None
+    tail : share of the weight below the first edge, and above the last;  same : of the range, nearer values are one
+    """
+    cdef Py_ssize_t n = v.shape[0], m, i, b
+    cdef double total, x, before
+    if n < least:
+        return None, None
+    cdef double[::1] value = np.empty(n), reached = np.empty(n), ends = np.empty(n + 1)
+    edge_array, count_array = np.empty(n_bins + 1), np.empty(n_bins)
+    cdef double[::1] edges = edge_array, counts = count_array
+    with nogil:
+        m = distinct_values(&v[0], NULL if w is None else &w[0], n, same * (v[n - 1] - v[0]), &value[0], &reached[0])
+        if m >= least:
+            for i in range(1, m):
+                ends[i] = 0.5 * (value[i - 1] + value[i])
+            ends[0], ends[m] = 2.0 * value[0] - ends[1], 2.0 * value[m - 1] - ends[m - 1]
+            total = reached[m - 1]
+            i = 0
+            while reached[i] <= tail * total:
+                i += 1
+            edges[0] = between(tail * total, reached[i - 1] if i else 0.0, reached[i], ends[i], ends[i + 1])
+            while i < m - 1 and reached[i] <= (1.0 - tail) * total:
+                i += 1
+            x = (1.0 - tail) * total
+            edges[n_bins] = between(x, reached[i - 1] if i else 0.0, reached[i], ends[i], ends[i + 1])
+            before, i = 0.0, 0
+            for b in range(1, n_bins):
+                edges[b] = edges[0] + b * ((edges[n_bins] - edges[0]) / n_bins)
+                while i < m - 1 and ends[i + 1] <= edges[b]:
+                    i += 1
+                x = between(edges[b], ends[i], ends[i + 1], reached[i - 1] if i else 0.0, reached[i])
+                counts[b - 1], before = x - before, x
+            counts[n_bins - 1] = total - before
+    if m < least:
+        return None, None
+    return edge_array, count_array
