@@ -1,30 +1,50 @@
 """Probabilities of clusters from logarithms of weights, or from squared distances."""
 
 from cython.parallel cimport prange
+from libc.math cimport HUGE_VAL, exp, log
+from libc.string cimport memcpy
 
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
-
-cdef extern from "_memberships.h" nogil:
-    void sm_softmax(Py_ssize_t, Py_ssize_t, const double*, double*)
-    void sm_student(Py_ssize_t, Py_ssize_t, const double*, const double*, double, const double*, double*)
 
 cdef enum:
     CHUNK = 4096            # probabilities of a chunk, but at least one row
     PRODUCTS = 32           # multiply-adds that one probability counts as
+    LEAST_LOG = -708        # weights whose logarithm is this much below the largest one are 0: exp takes longest for them
+
+
+cdef void normalize_row(
+    double* row, Py_ssize_t k, const double* offset, const double* factor, double power, const double* shares
+) noexcept nogil:
+    """The probabilities of a row; ``offset`` is NULL if it has logarithms of weights."""
+    cdef double largest = -HUGE_VAL, total = 0.0
+    cdef Py_ssize_t i
+    if offset != NULL and power > 0.0:
+        for i in range(k):
+            row[i] = offset[i] - power * log(1.0 + factor[i] * row[i])
+    elif offset != NULL:
+        for i in range(k):
+            row[i] = offset[i] - factor[i] * row[i]
+    for i in range(k):
+        largest = row[i] if row[i] > largest else largest
+    for i in range(k):
+        row[i] -= largest   # NaN, of distances beyond float64, has no weight
+        row[i] = exp(row[i]) if row[i] > LEAST_LOG else 0.0
+        total += row[i]
+    if largest == -HUGE_VAL:
+        total = 1.0
+        memcpy(row, shares, k * sizeof(double))
+    total = 1.0 / total
+    for i in range(k):
+        row[i] *= total
 
 
 cdef void normalize_chunk(
-    double* table, Py_ssize_t n, Py_ssize_t k, const double* offset, const double* factor, double power,
-    const double* shares, Py_ssize_t chunk, int thread
+    double[:, ::1] table, Py_ssize_t first, Py_ssize_t size, const double* offset, const double* factor, double power,
+    const double* shares, int thread
 ) noexcept nogil:
-    """The probabilities of a chunk of rows; ``offset`` is NULL if the table has logarithms of weights."""
-    cdef Py_ssize_t size = max(<Py_ssize_t> 1, CHUNK // k)
-    cdef Py_ssize_t first = chunk * size
-    size = min(size, n - first)
-    if offset == NULL:
-        sm_softmax(size, k, shares, table + first * k)
-    else:
-        sm_student(size, k, offset, factor, power, shares, table + first * k)
+    cdef Py_ssize_t i
+    for i in range(first, min(first + size, table.shape[0])):
+        normalize_row(&table[i, 0], table.shape[1], offset, factor, power, shares)
 
 
 cdef normalize(
@@ -32,14 +52,11 @@ cdef normalize(
 ):
     cdef Py_ssize_t n = table.shape[0], k = table.shape[1], chunk
     cdef Py_ssize_t size = max(<Py_ssize_t> 1, CHUNK // k), n_chunks = (n + size - 1) // size
-    cdef int threads = n_threads if n * k * PRODUCTS > PAYS else 1
     cdef ParallelLoop loop
-    if n == 0:
-        return
     with nogil:
-        loop = begin_loop(n_chunks, threads)
+        loop = begin_loop(n_chunks, n_threads if n * k * PRODUCTS > PAYS else 1)
         for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
-            normalize_chunk(&table[0, 0], n, k, offset, factor, power, shares, chunk, begin_chunk(&loop))
+            normalize_chunk(table, chunk * size, size, offset, factor, power, shares, begin_chunk(&loop))
         end_loop(&loop)
 
 
