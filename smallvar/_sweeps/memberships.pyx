@@ -9,7 +9,7 @@ from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_lo
 cdef enum:
     CHUNK = 4096            # probabilities of a chunk, but at least one row
     PRODUCTS = 32           # multiply-adds that one probability counts as
-    LEAST_LOG = -708        # weights whose logarithm is this much below the largest one are 0: exp takes longest for them
+    LEAST_LOG = -708        # below the largest logarithm: weights of lower ones are 0, as exp takes longest for them
 
 
 cdef void normalize_row(
