@@ -185,7 +185,6 @@ MODULES = (
     "means",
     "dpmeans",
     "noise",
-    "seeds",
     "draws",
     "merge",
     "residual_density",

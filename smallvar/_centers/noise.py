@@ -19,8 +19,8 @@ from smallvar._core.fit_loop import NO_CAP, OBJECTIVE_TIE, Progress
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.validation import some_rows
 from smallvar._selection.descent import draw
+from smallvar._sweeps.exact import nearest_seed
 from smallvar._sweeps.noise import NoiseSweep
-from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.stopping import CANCELLATION
 from smallvar._sweeps.sums import exact_total
 

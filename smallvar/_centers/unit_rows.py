@@ -12,7 +12,7 @@ from sklearn.utils import gen_batches
 
 from smallvar._core.fitted_rows import is_mapped
 from smallvar._core.validation import level_of_caller, some_rows, sparse_rows
-from smallvar._sweeps.seeds import nearest_seed
+from smallvar._sweeps.exact import nearest_seed
 
 UNIT = 64  # times epsilon of the type: a row has length 1 if its squared length is so near to 1
 CONVERTED = 1 << 17  # numbers converted at a time

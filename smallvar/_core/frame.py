@@ -12,10 +12,9 @@ from scipy.sparse import issparse
 
 from smallvar._core.validation import check_spread, one_row
 from smallvar._sweeps.dpmeans import DPSweep
-from smallvar._sweeps.exact import nearest_of_few
+from smallvar._sweeps.exact import nearest_of_few, nearest_seed
 from smallvar._sweeps.ranges import column_range
 from smallvar._sweeps.rows import LARGEST_REACH, SMALLEST_REACH, UNSOUND
-from smallvar._sweeps.seeds import nearest_seed
 from smallvar._sweeps.sums import COLUMN_ROUNDING, Layout, Sums, exact_total, round_origin
 
 # multiply-adds, and an overhead for each distance, up to which no sweep is made

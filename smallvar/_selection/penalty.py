@@ -22,7 +22,7 @@ from smallvar._core.validation import (
     some_rows,
 )
 from smallvar._selection.cluster_path import ClusterPath
-from smallvar._sweeps.seeds import nearest_seed
+from smallvar._sweeps.exact import nearest_seed
 from smallvar._sweeps.sums import Layout
 
 LAM_RULES = ("auto", "farthest-first")  # what lam may be besides a number

@@ -13,14 +13,14 @@ kernels, simd.h, _tile.h             inner loops: bounds, distances of tiles of 
 dense, sparse                        distances of dense and of sparse rows, approximate and exact
 nearest                              the nearest center of each point, by bounds on distances
 nearest_sweep                        the sweep of an estimator over nearest centers
-exact                                all distances to all centers, for transform and for few rows
+exact                                all distances to all centers, and the farthest-first rule
 pairs                                mergers of the cheapest pair of clusters, by any cost of a pair
 divergences, affine                  Bregman divergences, and the sweep over nearest centers by them
 means                                sums and means of clusters, and how centers move to them
 dpmeans, noise, merge                sweeps of DP-means and its variants; mergers of clusters
 merge_clusters                       what mergers need to know of the clusters
-seeds, residual_density              the farthest-first rule; how residuals are distributed
-boundary, projections                two densities fitted to a histogram; rows on lines
+residual_density                     how residuals are distributed
+boundary                             two densities fitted to a histogram
 gaussians                            sweeps over clusters with covariances, moments
 mixed_rows, mixed                    rows of several kinds of columns: mergers, nearest centers
 draws                                systematic draws of rows

@@ -420,16 +420,15 @@ cdef void add_some(
 # ---- covariances -----------------------------------------------------------------------------------------------------
 
 
-cdef double invert_root(
-    const double* S, Py_ssize_t d, double* L, double* W, double* logdet, Py_ssize_t* work
-) except? -1.0 nogil:
-    """Compute W = L^-1 with S = L L', lower triangular, and log det S.
+cdef double factor(const double* S, Py_ssize_t d, double* L, double* logdet, Py_ssize_t* work) except? -1.0 nogil:
+    """Cholesky's factor of a symmetric matrix: S = L L', L lower triangular, and log |det S|.
 
     Returns the least part of a variance that is left once the columns before it are known; 0 where S is not positive
-    definite, and then W is not computed.  OUT L, W: d x d;  INOUT work: see poll_signals
+    definite.  OUT L: d x d, which may be S;  INOUT work: see poll_signals
     """
     cdef Py_ssize_t i, j, m
-    cdef double value, left = HUGE_VAL, total = 0.0
+    cdef double value = 0.0, left = HUGE_VAL
+    logdet[0] = 0.0
     for i in range(d):
         for j in range(i + 1):
             value = S[i * d + j]
@@ -437,12 +436,16 @@ cdef double invert_root(
                 value -= L[i * d + m] * L[j * d + m]
             if j < i:
                 L[i * d + j] = value / L[j * d + j]
-        if not value > 0.0:
-            return 0.0
-        left = min(left, value / S[i * d + i])
-        L[i * d + i] = sqrt(value)
-        total += log(L[i * d + i])
+        left = min(left, value / S[i * d + i]) if value > 0.0 else 0.0
+        L[i * d + i] = sqrt(fabs(value))
+        logdet[0] += 2.0 * log(L[i * d + i])
         poll_signals(work, i * i, GAUSSIAN_WORK)
+    return left
+
+
+cdef int invert(const double* L, Py_ssize_t d, double* W, Py_ssize_t* work) except -1 nogil:
+    """Compute W = L^-1 of a lower triangular matrix.  OUT W: d x d"""
+    cdef Py_ssize_t i, j, m
     memset(W, 0, d * d * sizeof(double))
     for i in range(d):
         for m in range(i):
@@ -452,12 +455,13 @@ cdef double invert_root(
             W[i * d + j] /= L[i * d + i]
         W[i * d + i] = 1.0 / L[i * d + i]
         poll_signals(work, i * i, GAUSSIAN_WORK)
-    logdet[0] = 2.0 * total
-    return left
+    return 0
 
 
 def inverse_roots(const double[:, :, ::1] covariances):
-    """Lower triangular W with S^-1 = W'W for each covariance S, log det S, and what invert_root returns.
+    """Lower triangular W with S^-1 = W'W for each covariance S, log det S, and what ``factor`` returns.
+
+    W is not computed where that is 0.
 
     covariances : IN array (k, d, d)
     """
@@ -467,29 +471,13 @@ def inverse_roots(const double[:, :, ::1] covariances):
     cdef double[::1] logdet = arrays[1], left = arrays[2], L = np.empty(d * d)
     with nogil:
         for k in range(size):
-            left[k] = invert_root(&covariances[k, 0, 0], d, &L[0], &roots[k, 0, 0], &logdet[k], &work)
+            left[k] = factor(&covariances[k, 0, 0], d, &L[0], &logdet[k], &work)
+            if left[k] > 0.0:
+                invert(&L[0], d, &roots[k, 0, 0], &work)
     return arrays
 
 
 # ---- mergers ---------------------------------------------------------------------------------------------------------
-
-
-cdef double log_determinant(double* A, Py_ssize_t d) noexcept nogil:
-    """log |det A| of a symmetric matrix by Cholesky's method.  INOUT A: d x d, of which the lower triangle counts."""
-    cdef Py_ssize_t i, j, m
-    cdef double total = 0.0, value, pivot
-    for j in range(d):
-        for i in range(j, d):
-            value = A[i * d + j]
-            for m in range(j):
-                value -= A[i * d + m] * A[j * d + m]
-            A[i * d + j] = value
-        pivot = fabs(A[j * d + j])
-        total += log(pivot)
-        pivot = sqrt(pivot)
-        for i in range(j, d):
-            A[i * d + j] /= pivot
-    return total
 
 
 def union_log_determinants(const double[::1] weights, const double[:, ::1] centers, const double[:, :, ::1] scatter,
@@ -516,8 +504,7 @@ def union_log_determinants(const double[::1] weights, const double[:, ::1] cente
                 for j in range(i + 1):
                     A[i * d + j] = (scatter[a, i, j] + scatter[b, i, j] + pull * way[i] * way[j]) / (total + scale)
                 A[i * d + i] += reg / (total + scale)
-            out[q] = log_determinant(&A[0], d)
-            poll_signals(&work, d * d * (d + 16) // 6, GAUSSIAN_WORK)
+            factor(&A[0], d, &A[0], &out[q], &work)
     return out_array
 
 
