@@ -1,7 +1,7 @@
 """``fit`` and ``partial_fit``: estimators of smallvar, fitted to dask collections.
 
 First what of an estimator can be honored, then the rows of a collection as a fit needs them, then
-the two functions. The sweeps over partitions are in _sweep.py and _hdp_sweep.py.
+the two functions. The sweeps over partitions are in _sweep.py.
 """
 
 from contextlib import contextmanager

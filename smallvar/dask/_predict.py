@@ -182,7 +182,7 @@ def _check_sets(model, groups, sample_weight=None):
 
 
 def predict(model: Any, X: Any, *, groups: Any = None, sample_weight: Any = None) -> Any:
-    """Labels of new rows, as the method ``predict`` of the model gives them.
+    """Label new rows, as the method ``predict`` of the model does.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def predict(model: Any, X: Any, *, groups: Any = None, sample_weight: Any = None
 
 
 def transform(model: Any, X: Any) -> Any:
-    """Distances of new rows, as the method ``transform`` of the model gives them.
+    """Compute distances of new rows, as the method ``transform`` of the model does.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def transform(model: Any, X: Any) -> Any:
 
 
 def predict_proba(model: Any, X: Any, *, unknown: bool = False) -> Any:
-    """Probabilities of clusters, as the method ``predict_proba`` of the model gives them.
+    """Compute probabilities of clusters, as the method ``predict_proba`` of the model does.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ def outlier_scores(model: Any, X: Any) -> Any:
 
 
 def score(model: Any, X: Any, *, sample_weight: Any = None, groups: Any = None) -> float:
-    """Minus the objective of rows at the fitted centers, computed at once.
+    """Compute minus the objective of rows at the fitted centers, at once.
 
     Parameters
     ----------
