@@ -118,7 +118,10 @@ cdef void record_opened(State* state, Py_ssize_t first_new, int n_threads) noexc
 
 
 cdef void update_new_center_distances(State* state, Py_ssize_t first_new, int n_threads) noexcept nogil:
-    """Take the distances of all centers to those from ``first_new`` on, a new batch, into the tables."""
+    """For every center, the distance of the nearest other one of a batch that was opened, those from ``first_new`` on.
+
+    OUT bounds.batch_distances: this;  INOUT bounds.new_center_half_distances: the least of half of it and what it was
+    """
     cdef Bounds* bounds = &state.bounds
     cdef Py_ssize_t k
     for k in range(state.centers.n):

@@ -39,12 +39,13 @@ def systematic_draw(const double[::1] probability, const int[::1] stratum, Py_ss
     drawn wherever ``start``, ``start`` + 1, ... lie. Rows of probability 1 are drawn and have no length.
 
     probability : IN array (n,), 0 to 1;  stratum : IN array (n,), below n_strata
-    size : how many to draw: what the probabilities add up to;  start : 0 to 1
+    size : how many to draw: what the probabilities add up to;  start : >= 0 and < 1, a uniform number
     """
     cdef Py_ssize_t i, s, n = probability.shape[0], left = size
     cdef int64_t first, step, end, total = 0, length, number
-    cdef int64_t[::1] place = np.zeros(n_strata, dtype=np.int64)    # where the next row of the stratum begins
-    cdef int64_t[::1] next_step = np.empty(n_strata, dtype=np.int64)
+    # of each stratum: its length, then where it begins, then where its next row does, so that rows need not be sorted
+    cdef int64_t[::1] place = np.zeros(n_strata, dtype=np.int64)
+    cdef int64_t[::1] next_step = np.empty(n_strata, dtype=np.int64)    # the first of the steps not before that place
     cdef double unit, rest = 0.0
     cdef Py_ssize_t work = 0
     drawn_array = np.zeros(n, dtype=np.uint8)
@@ -61,7 +62,7 @@ def systematic_draw(const double[::1] probability, const int[::1] stratum, Py_ss
         raise ValueError(f"stratum must be >= 0 and < {n_strata}")
     if left <= 0:
         return drawn_array.astype(bool)
-    if not LEAST_SUM * left < rest < MOST_SUM * left:  # probabilities of rows that are not finite
+    if not LEAST_SUM * left < rest < MOST_SUM * left:  # size does not match, or rows are not finite
         refuse_rows()
     unit = ldexp(1.0, 61) / left
     with nogil:
@@ -74,7 +75,7 @@ def systematic_draw(const double[::1] probability, const int[::1] stratum, Py_ss
             total += length
         step = total // left
         first = <int64_t> (start * step)
-        end = first + left * step
+        end = first + left * step  # step is rounded down: one more might fit in
         for s in range(n_strata):
             number = (place[s] - first + step - 1) // step if place[s] > first else 0
             next_step[s] = first + number * step

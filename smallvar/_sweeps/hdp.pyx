@@ -581,7 +581,7 @@ cdef class HDPSweep(InOrderSweep):
             start = end
 
     def append(self, const double[:, ::1] centers):
-        """Add clusters that data sets elsewhere have opened; points to come may join them."""
+        """Add clusters opened in other partitions (IN, m x d), behind those there are; points to come may join them."""
         cdef Py_ssize_t k, total = self.state.k + centers.shape[0]
         if centers.shape[1] != self.state.d:
             raise ValueError(f"centers must have {self.state.d} columns, got {centers.shape[1]}")

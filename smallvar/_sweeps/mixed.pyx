@@ -128,7 +128,7 @@ cdef inline double rounding(const MixedTable* table, const MixedCenters* centers
 cdef bint is_infinitely_far(
     const MixedTable* table, const MixedCenters* centers, const MixedRow* row, Py_ssize_t k
 ) noexcept nogil:
-    """Whether the divergence from a center is infinite, where its score is not."""
+    """Whether D(row, center k) is infinite: a count > 0 where the mean is 0. Its score is finite, see affine."""
     cdef Py_ssize_t m
     for m in range(row.n_numbers):
         if table.kind[row.at[m]] == C_POISSON and row.x[m] > 0.0 and centers.means[k * table.p + row.at[m]] == 0.0:
@@ -197,12 +197,12 @@ cdef Py_ssize_t nearest(
 
 
 cdef double score_of(const MixedCenters* centers, const MixedRow* row, Py_ssize_t k) noexcept nogil:
-    """The score of one center, but for rounding."""
+    """The score that sm_scores gives center k: its divergence from the row, less what all centers share."""
     cdef double total = 0.0
-    cdef Py_ssize_t m, at
+    cdef Py_ssize_t m, place
     for m in range(row.n_numbers):
-        at = row.at[m] * centers.padded + k
-        total += row.shifted[m] * centers.slopes[at] + centers.offsets[at]
+        place = row.at[m] * centers.padded + k
+        total += row.shifted[m] * centers.slopes[place] + centers.offsets[place]
     for m in range(row.n_levels):
         total += centers.costs[row.level[m] * centers.padded + k]
     return total

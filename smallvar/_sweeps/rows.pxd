@@ -58,6 +58,7 @@ cdef inline const real_x* point(const real_x* x, const Rows* r, Py_ssize_t i) no
 
 
 cdef inline double weight_of(const Rows* r, Py_ssize_t i) noexcept nogil:
+    """The weight of the point visited as number i: unlike the rows, weights lie in the order of visits already."""
     return 1.0 if r.weight == NULL else r.weight[i]
 
 

@@ -329,7 +329,10 @@ cdef class Sums:
             self.merge(sums_of_thread)
 
     def move(self, X, const int[::1] label, const int[::1] to, const double[::1] weight):
-        """Move rows X (n, d) from the clusters label, (n,), to clusters ``to``, (n,); -1: no cluster."""
+        """Move rows from cluster label[i] to to[i]; -1: no cluster. Only these sums change.
+
+        IN X : (n, d);  label, to : (n,);  weight : (n,) or None, as when the rows were added
+        """
         self._check(X.shape[1], X.shape[0], label, weight)
         self._check(X.shape[1], X.shape[0], to, weight)
         if X.shape[0] == 0:

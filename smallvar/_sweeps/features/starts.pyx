@@ -346,9 +346,7 @@ cdef class FeatureSweep:
     cdef object callback                # called after each sweep of each start, unless it is None
 
     def __cinit__(self):
-        memset(&self.problem, 0, sizeof(FeatureProblem))
-        memset(&self.best, 0, sizeof(FeatureState))
-        self.best.progress.number = -1
+        self.best.progress.number = -1  # no start yet; all other fields are 0 here
 
     def __dealloc__(self):
         release(&self.best)

@@ -317,6 +317,10 @@ cdef double total(const FeatureProblem* problem, FeatureState* state) noexcept n
 cdef void evaluate_chunk(
     const FeatureProblem* problem, FeatureState* state, Py_ssize_t _, Py_ssize_t first, Py_ssize_t last, int thread
 ) noexcept nogil:
+    """Squared residuals of the points of the tiles first..last-1, without weights; 0 for padding.
+
+    OUT state.assignments.squares
+    """
     cdef double squares[LANES]
     cdef Py_ssize_t tile, lane
     for tile in range(first, last):

@@ -9,11 +9,11 @@ cdef int fixed_sweep(const FeatureProblem* problem, FeatureState* state) except 
 cdef int free_sweep(const FeatureProblem* problem, FeatureState* state) except -1 nogil
 cdef int search(const FeatureProblem* problem, FeatureState* state) except -1 nogil
 
-cdef inline double uniform(uint64_t* state) noexcept nogil:
-    """The next number in [0, 1) of the generator splitmix64."""
+cdef inline double uniform(uint64_t* rng) noexcept nogil:
+    """The next number in [0, 1) of the generator splitmix64.  INOUT rng"""
     cdef uint64_t z
-    state[0] += <uint64_t> 0x9E3779B97F4A7C15
-    z = state[0]
+    rng[0] += <uint64_t> 0x9E3779B97F4A7C15
+    z = rng[0]
     z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
     z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
     z = z ^ (z >> 31)
