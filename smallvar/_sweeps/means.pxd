@@ -36,7 +36,6 @@ cdef class MeansSweep(NearestSweep):
     cdef bint spherical             # centers are sums divided by their length
     cdef Py_ssize_t n_unassigned    # points whose cluster had no direction, so that they are in none
 
-    cdef Py_ssize_t count_listed(self) noexcept nogil
     cdef double sum_squares(self, const double* place) except? -1.0
     cdef squares_digits(self, const double* place)
     cdef reserve_sums(self, Py_ssize_t k)

@@ -352,10 +352,7 @@ cdef class MeansSweep(NearestSweep):
 
         Where ``create`` opened clusters, not those that joined them.
         """
-        return self.count_listed() + self.n_unassigned
-
-    cdef Py_ssize_t count_listed(self) noexcept nogil:
-        return count_moves(&self.sweep)
+        return count_moves(&self.sweep) + self.n_unassigned
 
     def move_centers(self):
         """End the sweep: means from sums, empty clusters dropped, bounds and tables made ready for the next sweep.
@@ -389,7 +386,7 @@ cdef class MeansSweep(NearestSweep):
 
         The list of moves is empty afterward.
         """
-        cdef Py_ssize_t moved = self.count_listed()
+        cdef Py_ssize_t moved = count_moves(&self.sweep)
         cdef bint opened_in_order = self.state.centers.n > self.n_before and self.farthest_point < 0
         if not self.have_sums or opened_in_order or 2 * moved > self.state.points.n:
             self.add_all()
@@ -567,7 +564,7 @@ cdef class MeansSweep(NearestSweep):
     cdef tuple listed_moves(self):
         """The points that the chunks list as moved, and the labels these had."""
         cdef const ChunkResults* results = &self.state.results
-        cdef Py_ssize_t c, m, q = 0, total = self.count_listed()
+        cdef Py_ssize_t c, m, q = 0, total = count_moves(&self.sweep)
         cdef Py_ssize_t[::1] points = np.empty(total, dtype=np.intp)
         cdef int[::1] left = np.empty(total, dtype=np.int32)
         for c in range(self.n_chunks):

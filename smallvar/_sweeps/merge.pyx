@@ -44,7 +44,7 @@ from libc.string cimport memcpy
 from smallvar._sweeps.dpmeans cimport DPSweep, open_at
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
 from smallvar._sweeps.nearest cimport assign_to_new_centers, clear_fast_centers
-from smallvar._sweeps.means cimport reduce_to_nearest, update_tables
+from smallvar._sweeps.means cimport count_moves, reduce_to_nearest, update_tables
 from smallvar._sweeps.merge_clusters cimport (
     MOST_PAIRED, PAIRED_BLOCK, PAIRED_COLUMNS, MergeClusters, cost_error, cost_of_pair, find_partner, find_squares,
     find_squares_of_block, sc_first, sc_not_above, set_mean, unite_squares
@@ -178,7 +178,7 @@ cdef class MergeSweep(DPSweep):
             n_sweeps += 1
             if self.needs_float64:
                 self.use_float64()
-            if self.count_listed() == 0:
+            if count_moves(&self.sweep) == 0:
                 break
             self.present_sums()
             for k in range(self.state.centers.n):
@@ -204,7 +204,7 @@ cdef class MergeSweep(DPSweep):
             if labels[i] != state.points.labels[i]:
                 record_move(state, i, labels[i])
         state.bounds.valid = state.bounds.shifts_taken = False
-        return self.count_listed()
+        return count_moves(&self.sweep)
 
     # ---- mergers ---------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from libc.string cimport memset
 
 from smallvar._sweeps.dpmeans cimport DPSweep, penalty_limit
 from smallvar._sweeps.parallel cimport ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport Rows, point, real_x, rows_of, start_of, weight_of
+from smallvar._sweeps.rows cimport Rows, point, rows_of, start_of, weight_of
 from smallvar._sweeps.state cimport CHUNK, ChunkResults, State, squared_distance
 from smallvar._sweeps.sums cimport (
     MAX_SUM_THREADS,
@@ -23,9 +23,16 @@ import numpy as np
 
 
 cdef void mark_chunk(
-    const real_x* x, State* state, const Rows* rows, Py_ssize_t chunk, int* shown, const sums_t* sums, int64_t* digits
+    State* state, const Rows* rows, Py_ssize_t chunk, int* shown, const sums_t* sums, int64_t* digits
 ) noexcept nogil:
-    """Labels of a chunk from the nearest centers and the list of rows beyond the price; sums follow changes."""
+    """Labels of a chunk from the nearest centers and the list of rows beyond the price; sums follow changes.
+
+    Sets state.results.n_moved[chunk], too.
+
+    rows : with the weights
+    INOUT shown : n: clusters, -1: noise
+    INOUT sums, digits : of this thread: sums, and an accumulator of changes of sum w ||x - origin||^2 in clusters
+    """
     cdef int[CHUNK] now
     cdef Py_ssize_t[CHUNK] at
     cdef int[CHUNK] left
@@ -51,9 +58,16 @@ cdef void mark_chunk(
             weights[m] = weight
             # rows that become noise, or no longer are, change the total of squares; a move between clusters does not
             if left[m] < 0 or now[i] < 0:
-                square[q] = weight * squared_distance(point(x, rows, start + i), rows.col, sums.origin, rows.d)
-                if now[i] < 0:
-                    square[q] = -square[q]
+                weight = -weight if now[i] < 0 else weight
+                if rows.single:
+                    square[q] = squared_distance(
+                        point(<const float*> rows.x, rows, start + i), rows.col, sums.origin, rows.d
+                    )
+                else:
+                    square[q] = squared_distance(
+                        point(<const double*> rows.x, rows, start + i), rows.col, sums.origin, rows.d
+                    )
+                square[q] *= weight
                 q += 1
             m += 1
         shown[start + i] = now[i]
@@ -61,21 +75,6 @@ cdef void mark_chunk(
     results.n_moved[chunk] = <int> m
     move_rows(rows, m, at, left, joined, weights, sums)
     accumulator_add(digits, square, q)
-
-
-cdef void mark_points(
-    State* state, const Rows* rows, Py_ssize_t chunk, int* shown, const sums_t* sums, int64_t* digits
-) noexcept nogil:
-    """mark_chunk for float32 or float64 rows; sets state.results.n_moved[chunk], too.
-
-    rows : with the weights
-    INOUT shown : n: clusters, -1: noise
-    INOUT sums, digits : of this thread: sums, and an accumulator of changes of sum w ||x - origin||^2 in clusters
-    """
-    if rows.single:
-        mark_chunk(<const float*> rows.x, state, rows, chunk, shown, sums, digits)
-    else:
-        mark_chunk(<const double*> rows.x, state, rows, chunk, shown, sums, digits)
 
 
 cdef class NoiseSweep(DPSweep):
@@ -142,7 +141,7 @@ cdef class NoiseSweep(DPSweep):
                 loop = begin_loop(last - first, threads)
                 for c in prange(first, last, schedule="dynamic", chunksize=1, num_threads=loop.threads):
                     t = begin_chunk(&loop)
-                    mark_points(state, &self.weighted, c, self.shown, &sums[t], &digits[t, 0])
+                    mark_chunk(state, &self.weighted, c, self.shown, &sums[t], &digits[t, 0])
                 end_loop(&loop)
                 self.check_signals((last - first) * CHUNK)
                 first = last
