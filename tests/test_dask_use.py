@@ -385,6 +385,25 @@ def test_too_many_clusters(name):
     assert fit(model).n_clusters_ == 200
 
 
+def test_weights_and_data_sets_of_a_folder_of_tables(tmp_path):
+    """Dask reads a few columns of several files as one partition, unlike all of them."""
+    X, y = make_blobs([40, 70, 30, 60], centers=None, n_features=6, random_state=0)
+    table = pd.DataFrame(X, columns=list("abcdef")).assign(place=[f"site {k}" for k in y])
+    for k in range(4):
+        table[y == k].to_parquet(tmp_path / f"part.{k}.parquet")
+    frame, whole = dd.read_parquet(tmp_path), table.iloc[np.argsort(y, kind="stable")]
+    model = smallvar.HDPMeans(lam_local=100.0, lam_global=200.0)
+    fitted = smallvar.dask.fit(clone(model), frame, groups="place")
+    model.fit(whole.drop(columns="place"), groups=whole["place"])
+    assert np.array_equal(fitted.labels_.compute(), model.labels_)
+    rows, model = frame[list("abcdef")], smallvar.DPMeans(lam=100.0)
+    fitted = smallvar.dask.fit(clone(model), rows, sample_weight=frame["a"].abs())
+    model.fit(whole[list("abcdef")], sample_weight=whole["a"].abs())
+    assert np.array_equal(fitted.labels_.compute(), model.labels_)
+    with pytest.raises(ValueError, match="X must have two dimensions, got a dask Series"):
+        smallvar.dask.fit(model, frame["a"])
+
+
 @pytest.mark.parametrize("name", ["DPMeans", "MiniBatchDPMeans", "SphericalDPMeans"])
 def test_weights_of_a_partition_without_rows_are_checked(name):
     """They must be as few."""

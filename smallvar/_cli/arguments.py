@@ -175,7 +175,8 @@ def _add_table(parser):
         action="extend",
         metavar="WORD,...",
         help="cells of text that are missing values, beside empty ones, NA, n.a., nan, ?, - and "
-        "null: --na '<35' or --na=-999; '<*' are all that begin with <. '' says that a number like "
+        "null: --na '<35' or --na=-999; '<*' are all that begin with <, and a word that holds a "
+        "comma goes in double quotes. '' says that a number like "
         "-999, which is an error where nothing else is below 0, is one",
     )
     parser.add_argument(

@@ -411,10 +411,10 @@ class Rows:
             lines = in_ranges(self.file.lines_of(again))
             advice = f"; some lines repeat the header: --skip-rows {lines} leaves them out"
         else:
-            advice = advice_for_words(list(words), line)
+            advice = advice_for_words([*words], line, self.file.args.na or [])
             if word[0].isalpha():  # perhaps a name, unlike <35
                 kinds = option_of_names("--kinds", [f"{title}=categorical"])
-                advice = f"; {kinds} takes all cells as names{advice}"
+                advice += f"; {kinds} takes all cells as names"
         advice = advice or f"; {option_of_names('--exclude', [title])} leaves the column out"
         where = f"{self.file.name}, line {line}, column {title}"
         raise UserError(f"{where}: {shortened(word)} is not a number{advice}")
@@ -456,13 +456,14 @@ def names_total(word):
     return len(word) <= LONGEST_TOTAL and bool(TOTAL.match(word) or MEAN.match(word))
 
 
-def advice_for_words(words, line):
-    """Text: the options that read a table in spite of words in columns of numbers."""
+def advice_for_words(words, line, given):
+    """Text: the options that read a table in spite of words; ``given`` are those of ``--na``."""
     first = {word[0] for word in words}
     if len(words) > MOST_LISTED and len(first) == 1 and not first & set("0123456789"):
         words = [f"{first.pop()}*"]
     if len(words) > MOST_LISTED:
         return ""
     one = len(words) == 1 and words[0][-1] != "*"
-    advice = f"; {option_of_names('--na', words)} takes {'it' if one else 'such cells'} as missing"
+    option, what = option_of_names("--na", [*given, *words]), "it" if one else "such cells"
+    advice = f"; {option} takes {what} as missing"
     return advice + (f", --skip-rows {line} leaves the row out" if one else "")

@@ -57,6 +57,8 @@ class Parts:
                 f"X must be a dask array or DataFrame, got {type(X).__name__}: use "
                 "dask.array.from_array, or the methods of the model for data of one machine"
             )
+        if columns is not None and X.ndim != 2:
+            raise ValueError("X must have two dimensions, got a dask Series: use X.to_frame()")
         if groups is not None and np.ndim(groups) == 0 and not is_dask_collection(groups):
             if columns is None or groups not in columns:
                 raise ValueError(
@@ -65,7 +67,10 @@ class Parts:
                 )
             X, groups = X.drop(columns=[groups]), X[groups]
         if columns is not None:  # a DataFrame, which does not know the lengths of its partitions
-            self.names, self.sizes, rows = list(X.columns), None, X.to_delayed()
+            # dask may merge partitions of a table, unlike those of its weights and data sets
+            alone = groups is None and not is_dask_collection(sample_weight)
+            rows = X.to_delayed(optimize_graph=alone)
+            self.names, self.sizes = list(X.columns), None
             types = [t for t in X.dtypes if isinstance(t, np.dtype)]
         else:
             if X.ndim != 2 or X.numblocks[1] != 1:
@@ -101,7 +106,8 @@ class Parts:
         and split where the partitions of X end.
         """
         if is_dask_collection(values):
-            parts = np.ravel(np.array(values.to_delayed(), dtype=object)).tolist()
+            parts = values.to_delayed(optimize_graph=False)
+            parts = np.ravel(np.array(parts, dtype=object)).tolist()
             if len(parts) != count:
                 raise ValueError(
                     f"{name} must have the partitions of X, got {len(parts)} for {count}"
