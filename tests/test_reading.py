@@ -266,7 +266,7 @@ SPOTS = ["1,2\n" * 40, "1,2\n" * 2000]  # the slip is among the first rows, or f
         ("", "a,b\n1,2\n3\n", "t.csv, line 3: 1 cell, but 2 in line 1; --skip-rows 3 leaves it"),
         ("", "1,2\n\n3,4,5\n", "t.csv, line 3: 3 cells, but 2 in line 1"),
         ("", "Place,Bern\na,b,c\n1,2,5\n3,4,5\n", "; --skip-rows 1 leaves it out"),
-        ("", "a,b\n1,2\n3,4\n5,x4\n", "line 4, column b: 'x4' is not a number; --na x4 takes it as"),
+        ("", "a,b\n1,2\n3,4\n5,x4\n", "line 4, column b: 'x4' is not a number; --na x4 takes it"),
         ("", "a,b\n1,2\n3,4\n3,1_1\n", "line 4, column b: '1_1' is not a number; --na 1_1 takes"),
         ("", "a,b\n1,2\n3,4\n3,\uff11\n", "column b: '\uff11' is not a number"),
         ("", "a\n1\n2\n" + "x" * 99, f"line 4, column a: '{'x' * 27}...' is not a number"),
