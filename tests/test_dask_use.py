@@ -77,7 +77,8 @@ def test_methods_of_rows(name):
     frame, table = framed(X, None, [200, 0, 400])[0], pd.DataFrame(X)
     table.columns = frame.columns
     if name == "HDPMeans":
-        frame = frame.assign(city=dd.from_map(pd.Series, [sets[:200], sets[:0], sets[200:]]))
+        cities = table.assign(city=sets)
+        frame = dd.from_map(pd.DataFrame, [cities[:200], cities[:0], cities[200:]])
     fit = fitted_by(name, frame, "city")
     local, model = clone(MODELS[name]), clone(MODELS[name])
     assert fit(model) is model

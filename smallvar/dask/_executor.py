@@ -42,6 +42,12 @@ LOOPBACK = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), "127
 MAX_FITS = 2  # fits whose states a worker keeps
 
 
+def delayed_parts(collection, optimized=True):
+    """The partitions of a dask collection, as a list."""
+    parts = collection.to_delayed(optimize_graph=optimized)
+    return np.ravel(np.array(parts, dtype=object)).tolist()
+
+
 class Parts:
     """Delayed partitions of a dask array or DataFrame, of weights and of data sets of its rows.
 
@@ -67,9 +73,10 @@ class Parts:
                 )
             X, groups = X.drop(columns=[groups]), X[groups]
         if columns is not None:  # a DataFrame, which does not know the lengths of its partitions
-            # dask may merge partitions of a table, unlike those of its weights and data sets
-            alone = groups is None and not is_dask_collection(sample_weight)
-            rows = X.to_delayed(optimize_graph=alone)
+            # dask may read several files as one partition for weights or data sets, but not for X
+            beside = [c for c in (sample_weight, groups) if is_dask_collection(c)]
+            self.optimized = len({len(delayed_parts(c)) for c in (X, *beside)}) == 1
+            rows = delayed_parts(X, self.optimized)
             self.names, self.sizes = list(X.columns), None
             types = [t for t in X.dtypes if isinstance(t, np.dtype)]
         else:
@@ -80,7 +87,8 @@ class Parts:
                 )
             # lengths are NaN after operations such as a selection by a mask
             self.sizes = X.chunks[0] if np.isfinite(X.chunks[0]).all() else None
-            self.names, rows, types = None, X.to_delayed().ravel().tolist(), [X.dtype]
+            self.names, self.optimized = None, True
+            rows, types = delayed_parts(X), [X.dtype]
         self.collection = X
         self.n_features = X.shape[1] if columns is None else len(self.names)
         if not self.n_features:
@@ -106,8 +114,7 @@ class Parts:
         and split where the partitions of X end.
         """
         if is_dask_collection(values):
-            parts = values.to_delayed(optimize_graph=False)
-            parts = np.ravel(np.array(parts, dtype=object)).tolist()
+            parts = delayed_parts(values, self.optimized)
             if len(parts) != count:
                 raise ValueError(
                     f"{name} must have the partitions of X, got {len(parts)} for {count}"
