@@ -64,9 +64,8 @@ LARGEST_MEAN = 1e140
 # test_plot.py.
 PUBLIC = {
     name: value
-    for name, value in vars(smallvar).items()
-    if name in smallvar.__all__
-    and (not isinstance(value, type) or issubclass(value, BaseEstimator))
+    for name in smallvar.__all__
+    if not isinstance(value := getattr(smallvar, name), type) or issubclass(value, BaseEstimator)
 }
 PRELUDE = """\
 import copy, pickle, tempfile

@@ -629,9 +629,9 @@ def test_columns_are_values():
 
 def test_no_library_is_imported():
     script = (
-        "import sys, numpy, smallvar\n"
-        "before = set(sys.modules)\n"
+        "import sys, numpy\n"
         "from smallvar._mixed.columns import pack\n"
+        "before = set(sys.modules)\n"
         "pack(numpy.array([['a', 1.5], ['b', 2.5], ['a', 3.5]], dtype=object))\n"
         "print({'pandas', 'polars', 'pyarrow', 'scipy.stats'} & (set(sys.modules) - before))"
     )
