@@ -54,7 +54,7 @@ SEPARATORS = np.isin(np.arange(256), list(b" \t\r\n,;|"))
 DIGITS = np.isin(np.arange(256), list(b"0123456789"))
 
 
-class Column:
+class WordColumn:
     """The cells of a column that are no plain numbers: words, and the rows in which they are."""
 
     def __init__(self, file, j):
@@ -68,6 +68,7 @@ class Column:
         text = "".join(cells)
         plain = text.isascii() and "_" not in text and (decimal == "." or "." not in text)
         if plain and not self.keeps_words:
+            # most blocks that are not plain have a gap in one column only: float() for all others
             values = cells if decimal == "." else [cell.replace(",", ".") for cell in cells]
             try:
                 try:
@@ -78,11 +79,13 @@ class Column:
             except ValueError:
                 pass  # there are words, too
             else:
+                # codes are digits only, so their values are whole: the slow look is for these alone
                 if "0" in text and np.all((numbers == np.floor(numbers)) | (numbers != numbers)):
                     self.has_codes |= any(map(CODE.fullmatch, cells))
                 if marks.numbers:
                     numbers[np.isin(numbers, marks.numbers)] = np.nan
                 return
+        # each distinct cell is looked at once
         known = dict.fromkeys(cells)  # numbers, NaN for missing values, None for words
         for cell in known:
             word = cell.strip()
@@ -173,11 +176,11 @@ class Column:
 
 
 class Rows:
-    """One pass over all rows of a TextFile: an array of numbers, and Columns with the words."""
+    """One pass over all rows of a TextFile: an array of numbers, and a WordColumn for each."""
 
     def __init__(self, file):
         self.file = file
-        self.columns = [Column(file, j) for j in range(file.width)]
+        self.columns = [WordColumn(file, j) for j in range(file.width)]
         self.numbers, self.n_rows = array("d"), 0
         self.uneven, self.below, self.last = {}, {}, deque(maxlen=ROWS_BELOW)  # of the rows
         n_lines, gaps, line = max(16, BLOCK_CELLS // file.width), [], file.start
@@ -188,10 +191,12 @@ class Rows:
                 numbers = None if gaps or file.words else self.plain_numbers(block, line)
                 if numbers is not None:
                     line = end
+                    # of a block of numbers its last row stands for all: none is a total or note
                     self.last.extend([(line, ["0"] * file.width)])
                     self.append(numbers)
                     continue
                 rows = []
+                # a quoted cell may go on behind the block, so the lines after it are offered, too
                 records = file.split(chain(block, lines), line)
                 for line, cells, _ in records:
                     if len(cells) < 2 and file.is_blank(cells):
@@ -221,6 +226,7 @@ class Rows:
             if "." in text or file.delimiter == ",":
                 return None
             text, lines = text.replace(",", "."), [line.replace(",", ".") for line in lines]
+        # loadtxt reads 007 as 7; a zero between a sign between cells and a digit may begin a code
         signs = np.frombuffer(f"\n{text} ".encode(), dtype=np.uint8)
         zeros = np.flatnonzero(signs[1:-1] == ord("0"))
         if np.any(SEPARATORS[signs[zeros]] & DIGITS[signs[zeros + 2]]):  # perhaps codes like 007
@@ -280,7 +286,7 @@ class Rows:
         """Remove totals and notes below the rows."""
         self.judge()
         width, last = self.file.width, list(self.last) if self.file.by_itself else []
-        for place in range(len(last) - 1, -1, -1):
+        for place in range(len(last) - 1, -1, -1):  # up to the first row that is neither
             line, cells = last[place]
             texts, even = [cell.strip() for cell in cells if cell.strip()], len(cells) == width
             before = last[place - 1][0] if place else line

@@ -16,6 +16,7 @@ A worker keeps the state of a partition between two sweeps (labels, bounds, sums
 time. Sums and squared distances are exact whatever the order of additions (see _sums.h).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -321,7 +322,7 @@ def run_step(parts, step, each):
     )
 
 
-class PartitionSweep:
+class PartitionSweep(ABC):
     """Sweeps over the partitions of an executor, in steps that the workers run.
 
     ``order`` are the numbers of the partitions, ``each`` what a step needs to know of each of them,
@@ -330,9 +331,9 @@ class PartitionSweep:
 
     each: Any = None
 
+    @abstractmethod
     def needed(self, opened, p):
         """The clusters of other partitions that partition ``p`` has to know."""
-        raise NotImplementedError
 
     def run_step(self, step, numbers=None):
         """Results of a step on the partitions of these numbers (None: all), as one StepResult."""
