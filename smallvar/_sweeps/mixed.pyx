@@ -457,7 +457,7 @@ cdef class MixedAssignment(MixedRows):
                 kept[at] = c
         if MOST_MOVED * len(moved) > k:
             return now
-        padding = moved + [0] * (-len(moved) % SM_PAD)
+        padding = moved + [0] * ((len(moved) + SM_PAD - 1) // SM_PAD * SM_PAD - len(moved))
         number = np.array(padding, dtype=np.intp)
         slopes, offsets, costs = (np.asarray(a)[:, padding].copy() for a in self.center_arrays[1:4])
         to.moved.k, to.moved.padded = len(moved), len(padding)
