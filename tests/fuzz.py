@@ -164,7 +164,7 @@ CUT = {
 }
 # Values by the name of a parameter, and those that an estimator has for itself.
 VALUES = {
-    **CLUSTER, **KERNELS, "lam": AUTO, "algorithm": PLAIN, "init": START, "shuffle": FLAG, "metric": METRIC,
+    **CLUSTER, **KERNELS, "lam": AUTO, "algorithm": PLAIN, "init": START, "metric": METRIC,
     "noise": FLAG, "link_penalty": (["np.inf", "0.5", "np.float32(2)"], [*NO_NUMBER, "0", "-1.0"]),
     "min_cluster_size": (["None", "None", "None", "1", "2", "3", "0.2", "np.int64(4)"], [*NO_COUNT[1:], "40", "1.0"]),
     "record": FLAG, "budget": (["100", "1", "2", "5"], NO_COUNT), "n_local": COUNT, "n_global": COUNT,

@@ -161,7 +161,6 @@ class Problem:
     init: np.ndarray | None = None
     max_clusters: int | None = None
     max_iter: int = 300
-    shuffle: bool = False
 
 
 def blobs(rng, n, d, k, spread=0.15):
@@ -191,7 +190,7 @@ def _penalty(rng, X, k):
 # fmt: off
 FAMILIES = (
     "plain", "tiny", "large", "many", "wide", "singletons", "weights", "zero weights", "float32",
-    "far", "given centers", "cap", "few sweeps", "shuffle", "everything",
+    "far", "given centers", "cap", "few sweeps", "everything",
 )
 # fmt: on
 
@@ -250,7 +249,6 @@ def random_problem(family, seed, n_max=20_000):
     if family == "few sweeps":
         problem.max_iter = 1 + seed % 3
         problem.init = X[rng.permutation(n)[: min(n, k)]].astype(float) if seed % 2 else None
-    problem.shuffle = family in ("shuffle", "everything")
     return problem
 
 

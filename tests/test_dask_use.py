@@ -351,13 +351,11 @@ def test_refuses(name, arguments):
 
 NOT_FOR_PARTITIONS = {
     "DPMeans": (
-        *({"n_init": 2}, {"shuffle": True}, {"metric": "auto", "lam": "auto"}),
+        *({"n_init": 2}, {"metric": "auto", "lam": "auto"}),
         *({"min_cluster_size": 3}, {"link_penalty": 2.0}, {"lam": "farthest-first"}),
         *({"algorithm": "collapsed"}, {"algorithm": "merge"}, {"init": "sample"}, {"lam": -1.0}),
     ),
-    "SphericalDPMeans": (
-        *({"n_init": 2}, {"shuffle": True}, {"lam": "farthest-first", "min_cosine": None}),
-    ),
+    "SphericalDPMeans": (*({"n_init": 2}, {"lam": "farthest-first", "min_cosine": None}),),
     "MiniBatchDPMeans": ({"batch_size": 9}, {"max_iter": 3}, {"tol": 0.5}, {"lam": -1.0}),
     "HDPMeans": (
         *({"n_init": 2}, {"divergence": "kl"}, {"n_clusters": 2, "lam_global": "auto"}),

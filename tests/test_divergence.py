@@ -16,7 +16,6 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
-from sklearn.utils import check_random_state
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from smallvar._sweeps.divergences import DivergencePairs
 from smallvar._sweeps.sums import Sums
@@ -74,8 +73,6 @@ def problem(name, seed, n_max=120):
         options["max_clusters"] = int(rng.integers(1, 6))
     elif kind == 5:
         options["max_iter"] = 1 + seed % 3
-    elif kind == 6:
-        options["shuffle"] = True
     return X, lam, weights, options
 
 
@@ -108,8 +105,6 @@ def test_equals_twin(name, algorithm, seed):
         lam=lam, divergence=name, algorithm=algorithm, random_state=seed, n_threads=1, **options
     )
     warned = fit(model, X, weights)
-    if options.pop("shuffle", False):
-        options["order"] = check_random_state(seed).permutation(len(X))
     twin = twins.bregman.bregman(X, lam, name, algorithm, weights=weights, **options)
     assert np.array_equal(model.labels_, twin.labels)
     assert model.n_iter_ == twin.n_iter

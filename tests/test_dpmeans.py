@@ -49,7 +49,6 @@ def run_both(problem, algorithm, seed=0):
         max_clusters=p.max_clusters,
         algorithm=algorithm,
         init="mean" if p.init is None else p.init,
-        shuffle=p.shuffle,
         max_iter=p.max_iter,
         random_state=seed,
         n_threads=1 + seed % 3,
@@ -61,8 +60,6 @@ def run_both(problem, algorithm, seed=0):
         "max_clusters": p.max_clusters,
         "max_iter": p.max_iter,
     }
-    if p.shuffle and algorithm != "delayed":
-        options["order"] = check_random_state(seed).permutation(len(p.X))
     return model, getattr(twins.dpmeans, algorithm)(p.X, p.lam, **options), warned
 
 

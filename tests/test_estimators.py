@@ -394,7 +394,7 @@ SHARED = [
     ),
     (
         "BregmanDPMeans DPMeans KernelDPMeans SphericalDPMeans",
-        "max_clusters max_iter shuffle tol",
+        "max_clusters max_iter tol",
         "n_clusters_",
     ),
     ("BregmanDPMeans DPMeans SphericalDPMeans", "guess n_clusters", "objective_"),
@@ -490,7 +490,7 @@ def test_layouts_of_rows_change_no_bit(estimator, kernel, dtype):
 @pytest.mark.parametrize(
     "model",
     [
-        smallvar.DPMeans(lam=0.02, shuffle=True),
+        smallvar.DPMeans(lam=0.02, n_init=2),
         smallvar.MiniBatchDPMeans(lam=0.02, batch_size=64, max_iter=5),
         smallvar.BPMeans(lam=2.0, n_init=1, n_swaps=3),
         smallvar.KFeatures(4, n_init=1, n_swaps=3),

@@ -343,7 +343,6 @@ BAD_PARAMETERS = [
     ("tol", -0.1, ("-0.1", "0")),
     ("tol", float("nan"), ("nan", "0")),
     ("tol", "small", ("small",)),
-    ("shuffle", "yes", ("yes",)),
     ("random_state", "seed", ("seed",)),
     ("max_memory", 0, ("> 0",)),
     ("max_memory", "2GB", ("'2GB'",)),
@@ -356,7 +355,7 @@ BAD_PARAMETERS = [
 ]
 ARGUMENTS = {
     "guess": {"lam": "farthest-first", "min_cosine": None},
-    "random_state": {"shuffle": True},
+    "random_state": {"n_init": 2},
 }
 
 

@@ -41,7 +41,7 @@ from smallvar._kernel.partition import Partition
 
 ALGORITHMS = ("serial", "collapsed")
 each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
-FAMILIES = ("plain", "tiny", "many", "wide", "singletons", "weights", "zero weights", "shuffle")
+FAMILIES = ("plain", "tiny", "many", "wide", "singletons", "weights", "zero weights")
 measures_memory = pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KB on Linux")
 
 
@@ -94,7 +94,6 @@ def test_linear_kernel_is_dp_means(algorithm, family, seed):
         "algorithm": algorithm,
         "max_clusters": problem.max_clusters,
         "max_iter": problem.max_iter,
-        "shuffle": problem.shuffle,
         "n_init": 1 + 2 * (seed % 3 == 1),
         "random_state": seed,
         "tol": 0.01 * (seed % 5 == 2),
@@ -252,14 +251,13 @@ def test_rbf_equals_twin(algorithm, seed):
     cap = 3 if seed % 5 == 0 else None
     labels = rng.integers(min(3, len(X)), size=len(X)) if seed % 5 in (0, 1) else None
     model = KernelDPMeans(
-        lam=lam, gamma=gamma, algorithm=algorithm, shuffle=seed % 3 == 1, random_state=seed,
+        lam=lam, gamma=gamma, algorithm=algorithm, random_state=seed,
         max_clusters=cap, init="mean" if labels is None else labels, **options,
     )  # fmt: skip
     quiet(model, X, sample_weight=weights)
-    order = np.random.RandomState(seed).permutation(len(X)) if seed % 3 == 1 else None
     K = rbf_kernel(X, gamma=gamma)
     expected, path, n_iter = twins.kernel.kernel_dp_means(
-        K, lam, collapsed=algorithm == "collapsed", weights=weights, order=order,
+        K, lam, collapsed=algorithm == "collapsed", weights=weights,
         cap=cap or np.inf, labels=labels, **options,
     )  # fmt: skip
     assert np.array_equal(model.labels_, expected)

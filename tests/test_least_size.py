@@ -192,7 +192,7 @@ def test_all_algorithms_orders_and_numbers(algorithm, kind):
     X, y = planted(0, kind)
     options = {"min_cluster_size": LEAST, "algorithm": algorithm, "random_state": 0}
     is_right(DPMeans(**options).fit(X), X, y)
-    is_right(DPMeans(n_init=2, shuffle=True, **options).fit(X), X, y)
+    is_right(DPMeans(n_init=2, **options).fit(X), X, y)
     is_right(DPMeans(n_clusters=4, **options).fit(X), X, y)
     few = DPMeans(max_clusters=2, **options).fit(X)
     assert few.n_clusters_ == 2
@@ -307,7 +307,7 @@ def test_tables(seed):
     np.testing.assert_allclose(model.objective_, -model.score(table), rtol=1e-9)
     given = MixedDPMeans(min_cluster_size=LEAST, n_clusters=4, random_state=0).fit(table)
     is_right(given, table, y)
-    shuffled = MixedDPMeans(min_cluster_size=LEAST, shuffle=True, random_state=0).fit(table)
+    shuffled = MixedDPMeans(min_cluster_size=LEAST, n_init=2, random_state=0).fit(table)
     is_right(shuffled, table, y)
     w = rng.integers(0, 3, len(X)).astype(float)
     model = MixedDPMeans(min_cluster_size=LEAST, random_state=0).fit(table, sample_weight=w)

@@ -40,15 +40,12 @@ def test_labels_are_those_of_the_twin(seed):
     p = tied_problem(seed, 120) if tied else random_problem(FAMILIES[seed % 9], seed, n_max=120)
     lam = p.lam or 1e-6 * max(float(np.square(p.X).sum()), 1e-6)
     price = [np.inf, lam * rng.gamma(1.0), np.inf, 0.1 * lam][seed // 9 % 4]
-    pairs, order, X, w = linked(rng, len(p.X)), None, p.X, p.weights
+    pairs, X, w = linked(rng, len(p.X)), p.X, p.weights
     cap = None if p.max_clusters is None else max(4, p.max_clusters)
     options = {"lam": lam, "link_penalty": price, "max_clusters": cap}
-    if seed % 3 == 0 and np.isfinite(price):
-        order = np.random.RandomState(seed).permutation(len(X))
-        options |= {"shuffle": True, "random_state": seed}
     sets = [list(links) for links in counted(pairs)]
     model = DPMeans(**options)
-    twin = twins.links.serial(X, lam, *sets, price, weights=w, cap=cap or np.inf, order=order)
+    twin = twins.links.serial(X, lam, *sets, price, weights=w, cap=cap or np.inf)
     if not np.isfinite(twin.objective):
         with pytest.raises(ValueError, match="without a violated link was found"):
             model.fit(X, sample_weight=w, **pairs)

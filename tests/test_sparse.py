@@ -111,7 +111,7 @@ def test_same_labels_as_dense(seed, algorithm):
     rng, X, weight = problem(seed)
     S = entangled(X, rng)
     options = {"lam": penalty(X, rng), "algorithm": algorithm, "random_state": 0}
-    options |= {"shuffle": bool(rng.random() < 0.3), "max_iter": int(rng.choice([300, 2]))}
+    options |= {"n_init": 1 + (rng.random() < 0.3), "max_iter": int(rng.choice([300, 2]))}
     if rng.random() < 0.3:
         options["max_clusters"] = int(rng.integers(3, 9))
     if rng.random() < 0.3:

@@ -30,7 +30,6 @@ FAMILIES = (
     "given centers",
     "cap",
     "few sweeps",
-    "shuffle",
     "columns",
 )
 
@@ -42,7 +41,7 @@ def problem(family, seed):
     C = rng.normal(size=(int(rng.integers(1, 20)), d))
     X = C[rng.integers(len(C), size=n)] + rng.choice([0.1, 0.5, 2]) * rng.normal(size=(n, d))
     X *= 10.0 ** rng.integers(-3, 4, size=(n, 1))
-    options, order = {"algorithm": ("serial", "delayed")[seed % 2]}, None
+    options = {"algorithm": ("serial", "delayed")[seed % 2]}
     if family == "grid":  # few directions, equal rows, ties
         X = rng.integers(-1, 2, size=(n, d)).astype(float)
         X[~X.any(axis=1)] = 1.0
@@ -53,7 +52,7 @@ def problem(family, seed):
         X = X.astype(np.float32)
     if family == "weights":
         options["weights"] = rng.gamma(1.0, size=n) + 1e-3
-    if family in ("zero weights", "shuffle"):
+    if family == "zero weights":
         options["weights"] = rng.choice([0, 0.5, 1, 3.3], size=n)
         options["weights"][rng.integers(n)] = 1.0
     if family == "unit":
@@ -66,25 +65,21 @@ def problem(family, seed):
         options["max_iter"] = 1 + seed % 3
     if family == "columns":
         X = np.asfortranarray(X)
-    if family == "shuffle":
-        options["algorithm"] = "serial"
-        order = check_random_state(seed).permutation(n)
     lam = float(rng.choice([0.02, 0.05, 0.3, 0.6, 1, 1.5]))
     if "max_clusters" in options and seed % 5 == 0:
         lam = 0.0
-    return X, lam, options, order
+    return X, lam, options
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @seeds(18)
 def test_equals_twin(family, seed):
     """The same labels, centers and objective, bit for bit."""
-    X, lam, options, order = problem(family, seed)
-    twin = twins.spherical.fit(X, lam, order=order, **options)
+    X, lam, options = problem(family, seed)
+    twin = twins.spherical.fit(X, lam, **options)
     weights = options.pop("weights", None)
     model = SphericalDPMeans(
         lam=lam,
-        shuffle=order is not None,
         random_state=seed,
         n_threads=1 + seed % 3,
         **options,
@@ -265,7 +260,7 @@ LEARNED = (
     "options",
     [
         {"min_cosine": 0.8},
-        {"lam": 0.1, "algorithm": "delayed", "shuffle": True, "n_init": 2},
+        {"lam": 0.1, "algorithm": "delayed", "n_init": 2},
         {"lam": "farthest-first"},
         {"lam": 0, "max_clusters": 120},
         {"n_clusters": 4},
@@ -512,7 +507,7 @@ def test_rows_of_length_zero_take_no_part(kind, seed):
     options = [
         {"min_cosine": 0.5},
         {"min_cosine": 0.8, "algorithm": "delayed"},
-        {"min_cosine": 0.8, "shuffle": True, "n_init": 2, "random_state": 0},
+        {"min_cosine": 0.8, "n_init": 2, "random_state": 0},
         {"lam": "farthest-first", "guess": 2 if used.sum() > 1 else 1},
         {"random_state": 0},
         {"n_clusters": 1, "random_state": 0},

@@ -30,7 +30,6 @@ X = np.random.default_rng(0).normal(size=(30, 2))
             smallvar.DPMeans(lam=1.0, n_clusters=np.float64(2)),
             r"n_clusters must be an integer or None, got 2\.0$",
         ),
-        (smallvar.DPMeans(shuffle=np.int64(3)), "shuffle must be True or False, got 3$"),
         (smallvar.BPMeans(lam=np.float64("inf")), "lam must be finite, got inf$"),
         (smallvar.KernelDPMeans(gamma=np.float64("inf")), "gamma must be finite, got inf$"),
         (smallvar.DynamicMeans(q=np.float64(1)), r"got q=1\.0$"),

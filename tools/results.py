@@ -174,7 +174,7 @@ LAM_0 = {"lam": LAM["lam"] + " | 'auto', n_clusters=3 | 'auto', n_clusters=7 | 0
 MOST = {"tol": "1e-3 | 0.1", "max_iter": "1 | 3 | 20"}
 CAP = {**MOST, "max_clusters": "3 | 4 | 8"}
 CLUSTERS = {**CAP, "guess": "1 | 3 | 5", "init": "X[:1] | X[:3]"}
-STARTS = {**CLUSTERS, "n_init": "2 | 3", "shuffle": "True"}
+STARTS = {**CLUSTERS, "n_init": "2 | 3"}
 PLAIN = {**STARTS, "algorithm": "'serial' | 'delayed' | 'collapsed' | 'merge'"}
 ALL = "random_state sample_weight csr"
 BATCHES = "fit | fit | partial_fit | fit+partial_fit"
@@ -211,7 +211,7 @@ SUBJECTS = {
     "MixedDPMeans": Subject(
         {"lam": "'auto' | 'auto', n_clusters=3 | 'auto', n_clusters=7 | 0.5 | 2 | 8"
          " | 0, max_clusters=4"},
-        {**CAP, "init": "X[:1] | X[:3]", "n_init": "2 | 3", "shuffle": "True",
+        {**CAP, "init": "X[:1] | X[:3]", "n_init": "2 | 3",
          "algorithm": "'serial' | 'delayed' | 'collapsed' | 'merge'"},
         rows=120, points=10, middle=6, large=2),
     "SphericalDPMeans": Subject(

@@ -61,6 +61,13 @@ def summary(name, values, clusters, sweeps=None):
     print(line + (f"{np.median(sweeps):10.0f}{max(sweeps):6d}" if sweeps is not None else ""))
 
 
+def fit_in_order(X, lam, seed, **options):
+    """A fit to the rows in a random order; returns it and labels in the order of X."""
+    order = np.random.RandomState(seed).permutation(len(X))
+    model = DPMeans(lam=lam, **options).fit(X[order])
+    return model, model.labels_[np.argsort(order)]
+
+
 def runs(n_runs):
     """DP-means and k-means, over orders of one draw and over draws."""
     X = draw(0)
@@ -71,23 +78,23 @@ def runs(n_runs):
         f"{'':34s}"
         + "".join(f"{c:>{w}s}" for c, w in zip(columns, (8, 8, 8, 12, 10, 6), strict=True))
     )
-    models = [DPMeans(lam=lam, shuffle=True, random_state=run).fit(X) for run in range(n_runs)]
+    models = [fit_in_order(X, lam, run) for run in range(n_runs)]
     summary(
         f"DP-means, {n_runs} orders of a draw",
-        [nmi(TRUTH, m.labels_) for m in models],
-        [m.n_clusters_ for m in models],
-        [m.n_iter_ for m in models],
+        [nmi(TRUTH, labels) for _, labels in models],
+        [m.n_clusters_ for m, _ in models],
+        [m.n_iter_ for m, _ in models],
     )
     found = []
     for seed in range(n_runs):
         Y = draw(seed)
         penalty = farthest_first_lambda(Y, 3, count_alone=True)
-        found.append(DPMeans(lam=penalty, shuffle=True, random_state=seed).fit(Y))
+        found.append(fit_in_order(Y, penalty, seed))
     summary(
         f"DP-means, {n_runs} draws",
-        [nmi(TRUTH, m.labels_) for m in found],
-        [m.n_clusters_ for m in found],
-        [m.n_iter_ for m in found],
+        [nmi(TRUTH, labels) for _, labels in found],
+        [m.n_clusters_ for m, _ in found],
+        [m.n_iter_ for m, _ in found],
     )
     for n_init in (1, 10):
         means = [
@@ -113,15 +120,7 @@ def runs(n_runs):
     )
     print("published: DP-means .89 over 100 runs, always 3 clusters, within 8 iterations")
     early = [
-        np.mean(
-            [
-                nmi(
-                    TRUTH,
-                    DPMeans(lam=lam, shuffle=True, random_state=run, max_iter=m).fit(X).labels_,
-                )
-                for run in range(n_runs)
-            ]
-        )
+        np.mean([nmi(TRUTH, fit_in_order(X, lam, run, max_iter=m)[1]) for run in range(n_runs)])
         for m in range(1, 9)
     ]
     print("NMI after 1, 2, ... sweeps: " + " ".join(f"{value:.2f}" for value in early))
@@ -212,10 +211,7 @@ def numbers(apart):
     """Name -> K for each of LAMS."""
     X = draw(0, apart)
     orders = np.array(
-        [
-            [DPMeans(lam=lam, shuffle=True, random_state=o).fit(X).n_clusters_ for lam in LAMS]
-            for o in range(ORDERS)
-        ]
+        [[fit_in_order(X, lam, o)[0].n_clusters_ for lam in LAMS] for o in range(ORDERS)]
     )
     warm, centers = [], "mean"
     for lam in LAMS[::-1]:

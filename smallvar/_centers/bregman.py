@@ -222,12 +222,9 @@ default="squared_euclidean"
         joint mean. In "merge" two clusters become one at the cost s D(m, m') + s' D(m'', m').
     init : "mean" or array-like of shape (n_centers, n_features), default="mean"
         Starting centers, in the domain of D; "mean" is the (weighted) mean of the data.
-    shuffle : bool, default=False
-        Visit the points in random order instead of the given one.
     n_init : int, default=1
-        Number of starts, the first in the given order (unless ``shuffle``), the others in random
-        order. The start with the lowest objective is kept; with "auto" the path with the lowest
-        criterion.
+        Number of starts, the first in the given order, the others in random order. The start with
+        the lowest objective is kept; with "auto" the path with the lowest criterion.
     max_iter : int, default=300
         Largest number of sweeps; those that open clusters do not count,
         but there are at most ``max_iter + n_samples``.
@@ -346,7 +343,6 @@ default="squared_euclidean"
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
         init: Literal["mean"] | ArrayLike = "mean",
-        shuffle: bool = False,
         n_init: int = 1,
         max_iter: int = 300,
         tol: float = 0.0,
@@ -361,7 +357,6 @@ default="squared_euclidean"
             max_clusters=max_clusters,
             algorithm=algorithm,
             init=init,
-            shuffle=shuffle,
             n_init=n_init,
             max_iter=max_iter,
             tol=tol,

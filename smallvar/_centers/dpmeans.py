@@ -223,12 +223,9 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         Starting centers; "mean" is the (weighted) mean of the data. With "auto" and "merge" the
         merge path begins at given centers, so that the result has no more clusters than these,
         unless ``n_clusters`` is larger.
-    shuffle : bool, default=False
-        Visit the points in random order instead of the given one.
     n_init : int, default=1
-        Number of starts, the first in the given order (unless ``shuffle``), the others in random
-        order. The start with the lowest objective is kept; with "auto" the path with the lowest
-        criterion.
+        Number of starts, the first in the given order, the others in random order. The start with
+        the lowest objective is kept; with "auto" the path with the lowest criterion.
     max_iter : int, default=300
         Largest number of sweeps; those that open clusters do not count,
         but there are at most ``max_iter + n_samples``.
@@ -390,7 +387,6 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         metric: Literal["euclidean", "auto"] = "euclidean",
         link_penalty: float = np.inf,
         init: Literal["mean"] | ArrayLike = "mean",
-        shuffle: bool = False,
         n_init: int = 1,
         max_iter: int = 300,
         tol: float = 0.0,
@@ -407,7 +403,6 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         self.metric = metric
         self.link_penalty = link_penalty
         self.init = init
-        self.shuffle = shuffle
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -510,7 +505,7 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
     def _described(self, n_samples, lam, given):
         """The settings of a fit with this penalty (None: from a path) and the user's centers."""
         numbers = self.max_clusters, exact_number(self.n_clusters)
-        starts = given, self.n_init, self.shuffle
+        starts = given, self.n_init
         return DPFit(n_samples, lam, self._loop(), self.algorithm, *numbers, *starts)
 
     def _fit(self, X, weight, given, rng, n_threads, least, links):

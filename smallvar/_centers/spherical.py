@@ -101,12 +101,9 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
     init : "first" or array-like of shape (n_centers, n_features), default="first"
         Starting centers, of any length but 0; "first" is the first row visited. With "auto" given
         centers are where the path begins: no more clusters than those are found.
-    shuffle : bool, default=False
-        Visit the points in random order instead of the given one.
     n_init : int, default=1
-        Number of starts, the first in the given order (unless ``shuffle``), the others in random
-        order. The one with the lowest objective is kept; with "auto" the path with the lowest
-        criterion.
+        Number of starts, the first in the given order, the others in random order. The one with
+        the lowest objective is kept; with "auto" the path with the lowest criterion.
     max_iter : int, default=300
         Largest number of sweeps; those that open clusters do not count,
         but there are at most ``max_iter + n_samples``.
@@ -258,7 +255,6 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         max_clusters: int | None = None,
         algorithm: Literal["serial", "delayed"] = "serial",
         init: Literal["first"] | ArrayLike = "first",
-        shuffle: bool = False,
         n_init: int = 1,
         max_iter: int = 300,
         tol: float = 0.0,
@@ -273,7 +269,6 @@ class SphericalDPMeans(DPMeans, BatchEstimator):
         self.max_clusters = max_clusters
         self.algorithm = algorithm
         self.init = init
-        self.shuffle = shuffle
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol

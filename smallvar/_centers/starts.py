@@ -26,7 +26,6 @@ class DPFit:
 
     ``lam`` is None where it follows from a merge path; ``n_clusters`` is then the exact number, if
     one is wanted. ``algorithm`` is one of DPMeans, ``init`` the centers given by the user.
-    ``shuffle``: the first start, too, visits the rows in random order.
     """
 
     n_samples: int
@@ -37,7 +36,6 @@ class DPFit:
     n_clusters: int | None = None
     init: NDArray[np.float64] | None = None
     n_init: int = 1
-    shuffle: bool = False
 
     @property
     def path_options(self):
@@ -50,7 +48,7 @@ class DPFit:
     def orders(self, rng):
         """Yield the order of visit of each start; None means the order of the rows."""
         for i in range(self.n_init):
-            yield rng.permutation(self.n_samples) if i > 0 or self.shuffle else None
+            yield rng.permutation(self.n_samples) if i > 0 else None
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,6 @@ from smallvar._core.tables import GAPS_ALLOWED, opened, types_of
 from smallvar._core.validation import (
     DTYPES,
     aligned,
-    check_flag,
     check_number,
     check_sparse,
     check_verbose,
@@ -462,8 +461,6 @@ class Estimator(FitMixin, BaseEstimator):
             if hasattr(self, name):
                 most, value = name == "max_clusters", getattr(self, name)
                 check_number(value, name, low=1, integer=True, none=most)
-        if hasattr(self, "shuffle"):
-            check_flag(self.shuffle, "shuffle")
         check_number(self.tol, "tol", low=0)
 
 

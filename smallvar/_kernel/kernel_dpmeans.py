@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from smallvar._core.estimator import LabelsMixin, keywords_only, warn_not_converged
 from smallvar._core.fit_loop import NO_CAP
 from smallvar._core.validation import (
-    check_flag,
     check_lam,
     check_number,
     check_option,
@@ -224,11 +223,9 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         stronger optima.
     init : "mean" or array-like of shape (n_samples,), default="mean"
         Starting labels, integers; "mean" is one cluster of all points.
-    shuffle : bool, default=False
-        Visit the points in random order instead of the given one.
     n_init : int, default=1
-        Number of starts, the first in the given order (unless ``shuffle``), the others in random
-        order. The one with the lowest objective is kept.
+        Number of starts, the first in the given order, the others in random order. The one with
+        the lowest objective is kept.
     max_iter : int, default=300
         Largest number of sweeps; those that open clusters do not count,
         but there are at most ``max_iter + n_samples``.
@@ -337,7 +334,6 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         max_clusters: int | None = None,
         algorithm: Literal["serial", "collapsed"] = "serial",
         init: Literal["mean"] | ArrayLike = "mean",
-        shuffle: bool = False,
         n_init: int = 1,
         max_iter: int = 300,
         tol: float = 0.0,
@@ -352,7 +348,6 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         self.max_clusters = max_clusters
         self.algorithm = algorithm
         self.init = init
-        self.shuffle = shuffle
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -365,7 +360,6 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         check_lam(self.lam, capped=self.max_clusters is not None)
         check_number(self.guess, "guess", low=1, integer=True)
         check_option(self.algorithm, "algorithm", ("serial", "collapsed"))
-        check_flag(self.shuffle, "shuffle")
         self._check_common()
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -403,7 +397,7 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         if label is not None:
             clusters = Partition(gram, weight, label, gram.capacity)
 
-        orders = (rng.permutation(n) if i or self.shuffle else None for i in range(self.n_init))
+        orders = (rng.permutation(n) if i else None for i in range(self.n_init))
         starts = (
             _KernelStart(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
             for order in orders

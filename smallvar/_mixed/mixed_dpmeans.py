@@ -129,8 +129,6 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     init : "mean" or table of shape (n_centers, n_features), default="mean"
         Rows to start at; "mean" is the cluster of all rows. With "auto" and "merge" they are where
         the path begins.
-    shuffle : bool, default=False
-        Visit the rows in random order instead of the given one.
     n_init : int, default=1
         Number of starts; the one with the lowest objective is kept; with "auto" that with the
         lowest criterion.
@@ -284,7 +282,6 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         min_cluster_size: float | None = None,
         algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
         init: Any = "mean",
-        shuffle: bool = False,
         n_init: int = 1,
         max_iter: int = 300,
         tol: float = 0.0,
@@ -300,7 +297,6 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.min_cluster_size = min_cluster_size
         self.algorithm = algorithm
         self.init = init
-        self.shuffle = shuffle
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -428,7 +424,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         fit = DPFit(
             len(packed.numbers), None if isinstance(self.lam, str) else float(self.lam),
             self._loop(), self.algorithm, self.max_clusters, exact_number(self.n_clusters),
-            self._centers_given(measure, n_threads), self.n_init, self.shuffle,
+            self._centers_given(measure, n_threads), self.n_init,
         )  # fmt: skip
         sizes = least, self.min_cluster_size
         problem = _TableProblem(fit, packed, measure, given, weight, n_threads, *sizes)

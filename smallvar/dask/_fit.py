@@ -60,8 +60,8 @@ MODEL_NUMBERS, MODEL_ROWS = 1 << 20, 10_000
 
 # Parameters that must have their default, as another value cannot be honored for partitions.
 DEFAULTS_ONLY = {
-    smallvar.DPMeans: ("n_init", "shuffle", "metric", "min_cluster_size", "link_penalty"),
-    smallvar.SphericalDPMeans: ("n_init", "shuffle"),
+    smallvar.DPMeans: ("n_init", "metric", "min_cluster_size", "link_penalty"),
+    smallvar.SphericalDPMeans: ("n_init",),
     smallvar.MiniBatchDPMeans: ("batch_size", "max_iter", "tol"),
     smallvar.HDPMeans: ("n_init", "n_clusters", "divergence"),
     smallvar.ShapeMeans: ("min_cluster_size",),
