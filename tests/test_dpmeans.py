@@ -7,7 +7,7 @@ import pytest
 import twins.dpmeans
 import twins.exact
 import twins.penalty
-from helpers import all_partitions, fit, seeds
+from helpers import fit, seeds
 from problems import (
     EXAMPLE_CASES,
     EXAMPLE_IDS,
@@ -23,8 +23,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from smallvar import BregmanDPMeans, DPMeans, MiniBatchDPMeans, farthest_first_lambda
-from smallvar._centers import dpmeans as dpmeans_module
-from smallvar._selection.penalty import largest_saving
 
 # Penalties beyond reach are tried on purpose here.
 pytestmark = pytest.mark.filterwarnings("ignore:one cluster is left")
@@ -461,40 +459,19 @@ def test_rows_of_no_weight_are_labeled_as_by_predict(seed):
         assert np.array_equal(model.labels_, model.predict(rows))
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@seeds(4)
-def test_largest_saving_bounds_every_clustering(weighted, seed):
-    """Of all partitions of a few rows; with groups far apart it is nearly reached."""
-    rng = np.random.default_rng(seed)
-    centers = rng.normal(size=(3, 12)) * 5.0
-    X = centers[np.arange(7) % 3] + rng.normal(size=(7, 12)) * (0.01 if seed % 2 else 2.0)
-    w = rng.uniform(0.5, 2.0, size=7) if weighted else np.ones(7)
-
-    def objective(labels, lam):
-        error = 0.0
-        for k in set(labels):
-            own = np.array(labels) == k
-            mean = np.average(X[own], axis=0, weights=w[own])
-            error += w[own] @ np.square(X[own] - mean).sum(axis=1)
-        return error + lam * len(set(labels))
-
-    for lam in (1.0, 30.0, 200.0):
-        saved = max(objective([0] * 7, lam) - objective(p, lam) for p in all_partitions(7))
-        bound = largest_saving(sparse.csr_array(X), w if weighted else None, lam)
-        assert saved <= bound * (1.0 + 1e-9)
-        if seed % 2 and lam == 1.0:
-            assert bound < 1.001 * saved
-
-
-def test_warning_of_sparse_rows_without_a_path(monkeypatch):
-    """Where no clustering can be better there is no path; where one can, there is the warning."""
+def test_a_warning_of_a_single_cluster():
+    """Where clusters around two rows far apart are much better, there is one, and else none."""
     rng = np.random.default_rng(0)
     X = sparse.random(60, 400, density=0.02, format="csr", random_state=rng)
     lam = 1.05 * np.square(X.toarray() - X.toarray().mean(axis=0)).sum(axis=1).max()
-    with monkeypatch.context() as patch, warnings.catch_warnings():
-        patch.setattr(dpmeans_module, "find_path", lambda *a, **b: pytest.fail("a path"))
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert DPMeans(lam=lam).fit(X).n_clusters_ == 1
-    apart = sparse.csr_array(np.repeat(np.eye(3, 100), 20, axis=0))
-    with pytest.warns(UserWarning, match="one cluster is left"):
-        DPMeans(lam=0.7).fit(apart)
+    apart = np.repeat(np.eye(3, 100), 20, axis=0)
+    for rows in (apart, sparse.csr_array(apart)):
+        with pytest.warns(UserWarning, match="3 clusters have an objective of 2.1 instead"):
+            DPMeans(lam=0.7).fit(rows)
+    weight = np.repeat([1.0, 0.0], [20, 40])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert DPMeans(lam=0.7).fit(apart, sample_weight=weight).n_clusters_ == 1

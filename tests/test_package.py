@@ -239,7 +239,7 @@ def entries(fit, X):
 
 
 @pytest.mark.parametrize(
-    ("name", "most", "most_upward"), [("DPMeans", 14, 4), ("MixedDPMeans", 10, 3)]
+    ("name", "most", "most_upward"), [("DPMeans", 14, 4), ("MixedDPMeans", 10, 2)]
 )
 def test_the_way_of_data_through_a_fit(name, most, most_upward):
     """Objects that hold the data are handed down, not the data themselves, and seldom up."""

@@ -17,8 +17,9 @@ from scipy.sparse import issparse
 from smallvar._centers.center_estimator import CenterEstimator, NearestCenters
 from smallvar._centers.large_clusters import LargeClusters, LargeStart, set_aside
 from smallvar._centers.linked import LinkedStart, LinkedSweep
-from smallvar._centers.starts import DPFit, DPProblem, Start, run_starts
+from smallvar._centers.starts import DPFit, DPProblem, Start, StartPoint, run_starts
 from smallvar._core.estimator import keywords_only, warn_not_converged
+from smallvar._core.fit_loop import LoopSettings
 from smallvar._core.frame import RowsFrame, nearest_sweep
 from smallvar._core.identifiers import warn_of_identifiers
 from smallvar._core.links import LinkedNodes, check_links
@@ -33,21 +34,17 @@ from smallvar._core.validation import (
     check_weights,
     exact_number,
     level_of_caller,
+    one_row,
     shown,
     sparse_rows,
 )
 from smallvar._selection.cluster_path import ClusterPath
 from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.least_size import check_least_size, least_weight, no_such_number
-from smallvar._selection.path import dense_bytes, find_path
-from smallvar._selection.penalty import (
-    LAM_RULES,
-    check_exact_number,
-    largest_saving,
-    resolve_lam,
-)
-from smallvar._selection.sample import DENSE_BYTES
+from smallvar._selection.path import find_path
+from smallvar._selection.penalty import LAM_RULES, check_exact_number, resolve_lam
 from smallvar._sweeps.dpmeans import CollapsedSweep, DPSweep
+from smallvar._sweeps.exact import nearest_seed
 from smallvar._sweeps.rows import LARGEST_WEIGHT_RATIO
 
 if TYPE_CHECKING:
@@ -56,9 +53,6 @@ if TYPE_CHECKING:
 # of lam: two centers nearer to each other than half the distance at which a row opens a cluster
 SHARED = 0.25
 MUCH_BETTER = 0.9  # an objective below this times that of one cluster is worth a warning
-# sparse rows up to which eigenvalues say first whether there can be such an objective; rounding of
-# these
-BOUNDED_ROWS, BOUND_ROUNDING = 2500, 1e-6
 
 
 class RowsProblem(DPProblem):
@@ -493,10 +487,8 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         best = self._fit(X, relative, given, rng, n_threads, least, links)
         self._remember_rows(X, weight)
         warn_of_identifiers(self, X)
-        plain = given is None and links is None
-        reachable = self._reachable(X, weight, n_threads) if plain else None
-        if reachable:
-            warnings.warn(reachable, UserWarning, stacklevel=level_of_caller())
+        if given is None and links is None:
+            self._warn_if_alone(X, weight, n_threads)
         if not best.ended:
             warn_not_converged(self, self.n_iter_, **self._shared_cluster(weight))
         warn_if_unclear(self)
@@ -590,33 +582,31 @@ class DPMeans(NearestCenters, RowModelMixin, CenterEstimator):
         )
         return {"cause": cause, "remedy": ", or begin at init=DPMeans().fit(X).cluster_centers_"}
 
-    def _reachable(self, X, weight, n_threads):
-        """Text of a warning if a single cluster misses a much lower objective, or None.
+    def _warn_if_alone(self, X, weight, n_threads):
+        """Warn if a single cluster misses a much lower objective.
 
         Algorithm 1 stays at one cluster if no row is beyond lam from the mean, even if several
-        clusters have a lower objective. The objective is compared with those of a rough merge path.
+        clusters have a lower objective: one more start begins at two rows far from each other.
         """
         # one cluster costs inertia_ + lam, so more cannot be better if lam exceeds inertia_
-        single = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
-        if not single or not self.lam_ < self.inertia_:
-            return None
-        if issparse(X):
-            if dense_bytes(X, rough=True) > DENSE_BYTES:
-                return None
-            # the path makes rows dense; where it cannot find such an objective, it is not needed
-            if X.shape[0] <= min(X.shape[1], BOUNDED_ROWS):
-                most = largest_saving(X, weight, self.lam_)
-                if most < (1.0 - MUCH_BETTER) * self.objective_ * (1.0 - BOUND_ROUNDING):
-                    return None
-        options = {"lam": self.lam_, "most": self.max_clusters, "rough": True}
-        path = find_path(X, weight, np.random.RandomState(0), n_threads, **options)
-        objective = path.found_error + self.lam_ * path.n_clusters
-        if not objective.min() < MUCH_BETTER * self.objective_:
-            return None
-        return (
-            f"one cluster is left because lam={self.lam_:.6g} exceeds the squared distance of "
-            f"every point from the mean, but {path.n_clusters[objective.argmin()]} clusters would "
-            f"have an objective near {objective.min():.6g} instead of {self.objective_:.6g}: use "
-            + ("" if issparse(X) else "algorithm='merge', or ")
-            + "lam='auto' to let the data choose."
-        )
+        alone = self.n_clusters_ == 1 and self.max_clusters != 1 and not hasattr(self, "path_")
+        if not alone or not self.lam_ < self.inertia_:
+            return
+        used = None if weight is None else (weight > 0.0).astype(np.float64)
+        ends, distance = [self.cluster_centers_[0]], np.empty(X.shape[0])
+        for _ in range(2):
+            distance[:] = np.inf
+            ends.append(one_row(X, nearest_seed(X, used, ends[-1], distance, n_threads)[0]))
+        fit = DPFit(X.shape[0], self.lam_, LoopSettings(self.max_iter, float(self.tol)))
+        point = StartPoint(None, np.array(ends[1:]), self.lam_, "serial", self.max_clusters)
+        other = RowsProblem(fit, X, weight, n_threads).start(point).run(fit.loop)
+        if other.objective < MUCH_BETTER * self.objective_:
+            warnings.warn(
+                f"one cluster is left because lam={self.lam_:.6g} exceeds the squared distance of "
+                f"every point from the mean, but {other.k} clusters have an objective of "
+                f"{other.objective:.6g} instead of {self.objective_:.6g}: use "
+                + ("" if issparse(X) else "algorithm='merge', or ")
+                + "lam='auto' to let the data choose.",
+                UserWarning,
+                stacklevel=level_of_caller(),
+            )

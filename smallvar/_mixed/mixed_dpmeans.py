@@ -358,6 +358,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """
         self._check_parameters()
         rng, n_threads = self._rng(), self._threads()
+        self._note_library(X)
         # casts of numbers beyond float32 and of nulls warn, and are checked afterwards
         with np.errstate(over="ignore", invalid="ignore"):
             packed = pack(self._checked(X, reset=True), self.columns)
@@ -378,7 +379,6 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._profiles = profiles(
             packed, self.labels_, weight, self.cluster_parameters_, self.spreads_
         )
-        self._note_library(X)
         self._remember_rows(RowsOfTable(packed.numbers, packed.codes), given_weight)
         if not best.ended:
             warn_not_converged(self, self.n_iter_)

@@ -26,7 +26,6 @@ from smallvar._selection.least_size import LargeClusterings
 from smallvar._selection.sample import DENSE_BYTES, PathClustering, PathProblem, squared_euclidean
 from smallvar._selection.scale import FEWEST_WORDS, NONE_WIDE, mostly_zero, wide_columns
 from smallvar._selection.search import (
-    COARSE_PATH_ROWS,
     SELECTED,
     SURER_CONFIDENCE,
     TRANSFORMED,
@@ -43,10 +42,10 @@ NOISE_SHARE = 1 / 2
 SELECTION_ROUNDS = 3  # at most: columns are selected again by the clusters found in them
 
 
-def dense_bytes(X, rough=False):
+def dense_bytes(X):
     """Bytes of the rows that a path is found on, as a dense array, and of square matrices."""
     n, d = X.shape
-    rows = min(n, COARSE_PATH_ROWS if rough else fine_rows(d))
+    rows = min(n, fine_rows(d))
     return 8 * (rows * d + 4 * min(rows, d) ** 2)
 
 
@@ -60,7 +59,6 @@ def find_path(
     most=None,
     number=None,
     init=None,
-    rough=False,
     coarse_rows=None,
     callback=None,
     family=squared_euclidean,
@@ -83,7 +81,6 @@ def find_path(
     ``lam`` all are brought there when asked for.
 
     - ``init``: the centers at which the descent begins, None: seeds.
-    - ``rough``: only few rows are used, for a given ``lam``.
     - ``coarse_rows``: number of rows of the first descent, None: COARSE_PATH_ROWS at most.
     - ``callback``: called after every descent, unless it is None.
     - ``family``: makes the criterion and the descent: ``squared_euclidean`` or that of divergences.
@@ -97,10 +94,10 @@ def find_path(
     - ``least``: the least weight of a cluster, see least_size.py; not together with ``lam`` and
       ``in_metric``. The result is None where the ``number`` cannot be had.
     """
-    if issparse(X) and dense_bytes(X, rough) > DENSE_BYTES:
+    if issparse(X) and dense_bytes(X) > DENSE_BYTES:
         raise ValueError(
             "lam must be a number (or 'farthest-first') for sparse X of this shape: the merge path "
-            f"behind 'auto' would hold {dense_bytes(X, rough)} bytes of dense rows and matrices "
+            f"behind 'auto' would hold {dense_bytes(X)} bytes of dense rows and matrices "
             f"for {X.shape[1]} columns, more than {DENSE_BYTES}; or make fewer columns by "
             "sklearn.decomposition.TruncatedSVD"
         )
@@ -117,7 +114,7 @@ def find_path(
         by_squares = family is squared_euclidean
         # the search is all of the fit but for its sweeps
         told = X.shape[0] if free and select and not in_metric and by_squares else None
-        search = PathSearch(rng, init, rough, coarse_rows, callback, told)
+        search = PathSearch(rng, init, coarse_rows, callback, told)
         found, transform = find_in_metrics(search, problem), None
         if transforms and by_squares and free:
             found, transform = _find_in_other_rows(search, problem, found, select)

@@ -9,7 +9,6 @@ from scipy.spatial.distance import pdist
 from smallvar._core.config import resolve_threads
 from smallvar._core.frame import mean_rounding, nearest, nearest_row
 from smallvar._core.groups import Groups
-from smallvar._core.lapack import eigh
 from smallvar._core.validation import (
     Data,
     check_data,
@@ -380,21 +379,3 @@ def hdp_lambdas(
         local_of_rows(X, sets, n_local, threads, count_alone),
         global_of_rows(X, sets, n_global, threads, count_alone),
     )
-
-
-def largest_saving(X, weight, lam):
-    """An upper bound on how far any clustering of sparse rows is below one cluster's objective.
-
-    With w_i the weights, m the mean and e_j the eigenvalues of the matrix of
-    sqrt(w_i w_l) (x_i - m) (x_l - m)', K clusters lower the error of one by at most the sum of the
-    K - 1 largest e_j (Ding & He 2004, K-means clustering via principal component analysis). So the
-    objective is lowered by at most the sum of e_j - lam over all e_j > lam.
-    """
-    w = np.ones(X.shape[0]) if weight is None else weight
-    X = X.astype(np.float64)
-    G = (X @ X.T).toarray()
-    products = G @ w / w.sum()
-    G += products @ w / w.sum() - products[:, None] - products
-    G *= np.sqrt(np.outer(w, w))
-    values, _ = eigh(G, above=lam)
-    return float((values - lam).sum())

@@ -120,8 +120,8 @@ class PathSearch:
     ``done``, that share, never falls; ``within`` is that of the round.
     """
 
-    def __init__(self, rng, init, rough, coarse_rows, callback, n=None):
-        self.rng, self.init, self.rough, self.coarse_rows = rng, init, rough, coarse_rows
+    def __init__(self, rng, init, coarse_rows, callback, n=None):
+        self.rng, self.init, self.coarse_rows = rng, init, coarse_rows
         self.callback, self.n, self.n_events, self.done = callback, n, 0, 0.0
         self.begin(0)
 
@@ -220,14 +220,14 @@ def _find_from(search, problem, size, above=0):
     number is near the largest one, both are made again, with more rows and clusters. Returns None
     if the coarse descent finds no more than ``above`` clusters.
     """
-    n, d, init, rough = problem.n, problem.X.shape[1], search.init, search.rough
+    n, d, init = problem.n, problem.X.shape[1], search.init
     capacity = 2 * (problem.number or 0)  # clusters at the top of the coarse descent
     while True:
         sample = problem.sample(size, search.rng)
         limit = min(size, max(2, size // 2)) if problem.free else size
         capacity = min(limit, max(20, int(4 * np.sqrt(size)), capacity))
         largest = size == n and capacity == limit
-        last = rough or largest or init is not None or problem.number is not None
+        last = largest or init is not None or problem.number is not None
         if init is None:
             start, best, factor = _survey(search, sample, capacity, 1 if above else 2)
         else:
@@ -236,7 +236,7 @@ def _find_from(search, problem, size, above=0):
             if best <= above:
                 return None
             fine_size = max(min(fine_rows(d), FINE_NUMBERS // d), PATH_ROWS_A_CLUSTER * len(start))
-            if size < min(n, fine_size) and not rough:
+            if size < min(n, fine_size):
                 sample = problem.sample(min(n, fine_size), search.rng)
             path, metric = _refine(search, sample, start)
             full = path.best > 0.85 * len(start) and len(start) != problem.most
