@@ -193,10 +193,6 @@ VALUES = {
         ["'auto'", "{0: 'normal'}", "{0: 'categorical'}", "{0: 'auto', 1: None}", "{'c0': 'ordered'}", "{0: 'poisson'}"],
         ["None", "'x'", "{0: 'x'}", "{99: None}", "{'nope': 'normal'}", "3", "{0: 3}", "{None: None}"],
     ),
-    "spreads": (
-        ["'auto'", "'auto'", "{0: 1.0}", "{'c0': 2}"],
-        ["None", "'x'", "{0: 0}", "{0: 'x'}", "{0: np.nan}", "{0: 1e300}", "{9: 1}", "3", "{0: -1}"],
-    ),
 }  # fmt: skip
 OWN = {
     "MixedDPMeans": {

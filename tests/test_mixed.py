@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 from twins import mixed as twin
 
 from smallvar import BregmanDPMeans, DPMeans, MixedDPMeans, UnclearNumberWarning
-from smallvar._mixed.columns import pack, weighted_columns
+from smallvar._mixed.columns import pack
 from smallvar._mixed.measure import MixedSweep, measure_of, sums_of, variances
 from smallvar._mixed.mixed_boundaries import TableBoundaries
 from smallvar._mixed.mixed_path import POOLED_ROWS, VARIANCE_PRICE, MixedCriterion
@@ -27,8 +27,8 @@ CLOSE = 1e-9
 
 
 def random_table(g, n, gaps=0.15):
-    """Columns by name, their kinds and s_j, and weights; some rows are repeated."""
-    count, X, kinds, spreads = int(g.integers(1, 6)), {}, {}, {}
+    """Columns by name, and their kinds; some rows are repeated."""
+    count, X, kinds = int(g.integers(1, 6)), {}, {}
     repeated = np.append(np.arange(n), g.integers(n, size=n // 4))
     for j in range(count):
         kind = str(g.choice(KINDS))
@@ -49,9 +49,8 @@ def random_table(g, n, gaps=0.15):
             x = np.where(missing, None, LETTERS[x.astype(int)])
         else:
             x = np.where(missing, np.nan, x)
-            spreads[name] = float(g.choice([0.5, 1.0, 2.0]))
         X[name], kinds[name] = x[repeated], kind
-    return X, kinds, spreads
+    return X, kinds
 
 
 def for_twin(X, model):
@@ -85,7 +84,7 @@ def test_labels_are_those_of_the_twin(block):
     done = 0
     g = np.random.default_rng([7, block])
     while done < 20:
-        X, kinds, spreads = random_table(g, int(g.integers(5, 16)))
+        X, kinds = random_table(g, int(g.integers(5, 16)))
         if not usable(X):
             continue
         n = len(next(iter(X.values())))
@@ -98,9 +97,7 @@ def test_labels_are_those_of_the_twin(block):
             options = {"lam": lam, "algorithm": algorithm, "columns": kinds, "max_clusters": cap}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                constant = weighted_columns(pack(X, kinds), weights).left_out
-                own = {name: s for name, s in spreads.items() if name not in constant}
-                model = MixedDPMeans(spreads=own, n_threads=1, **options)
+                model = MixedDPMeans(n_threads=1, **options)
                 model.fit(X, sample_weight=weights)
             table = for_twin(X, model)
             expected = twin.mixed(table, lam, algorithm, weights=weights, cap=cap)
@@ -117,12 +114,11 @@ def test_merging_finds_the_best_of_all_partitions():
     found = 0
     for seed in range(60):
         g = np.random.default_rng([3, seed])
-        X, kinds, spreads = random_table(g, 6)
+        X, kinds = random_table(g, 6)
         while len(pack_or_none(X, kinds)) < 1:
-            X, kinds, spreads = random_table(g, 6)
+            X, kinds = random_table(g, 6)
         lam = float(g.choice([1.0, 2.0, 4.0]))
-        own = {name: s for name, s in spreads.items() if name in pack_or_none(X, kinds)}
-        options = {"columns": kinds, "spreads": own, "random_state": 0}
+        options = {"columns": kinds, "random_state": 0}
         model = fitted(X, lam=lam, algorithm="merge", **options)
         table = for_twin(X, model)
         w = np.ones(len(table[0][1]))
@@ -145,7 +141,7 @@ def pack_or_none(X, kinds):
 def test_mergers_are_those_of_the_twin():
     for seed in range(12):
         g = np.random.default_rng([5, seed])
-        X, kinds, _ = random_table(g, 12)
+        X, kinds = random_table(g, 12)
         if not pack_or_none(X, kinds):
             continue
         with warnings.catch_warnings():
@@ -181,9 +177,9 @@ def test_normal_columns_are_those_of_dpmeans(algorithm):
     for seed in range(12):
         g = np.random.default_rng(seed)
         X = 2.0 * np.round(g.normal(size=(60, 3)), seed % 2)
-        lam, spread = float(g.choice([0.5, 1.0, 3.0])), np.array([0.5, 1.0, 2.0])
-        spreads = dict(enumerate(spread.tolist()))
-        mixed = fitted(X, lam=lam, algorithm=algorithm, columns=kinds, spreads=spreads)
+        lam = float(g.choice([0.5, 1.0, 3.0]))
+        mixed = fitted(X, lam=lam, algorithm=algorithm, columns=kinds)
+        spread = np.array([*mixed.spreads_.values()])
         plain = DPMeans(lam=2.0 * lam, algorithm=algorithm, n_threads=1).fit(X / spread)
         assert mixed.labels_.tolist() == plain.labels_.tolist()
         assert mixed.objective_ == pytest.approx(plain.objective_ / 2.0, rel=CLOSE)
@@ -418,8 +414,8 @@ def test_parameters_of_clusters():
         "b": ["x", "x", "x", "z", None, "z"],
         "c": [np.nan, np.nan, np.nan, 2.0, 3.0, 4.0],
     }
-    kinds, spreads = {"a": "normal", "c": "normal"}, {"c": 100.0}
-    model = fitted(X, n_clusters=2, random_state=0, columns=kinds, spreads=spreads)
+    kinds = {"a": "normal", "c": "normal"}
+    model = fitted(X, lam=1.0, algorithm="merge", random_state=0, columns=kinds)
     low, high = np.argsort(model.cluster_parameters_["a"])
     assert model.cluster_parameters_["a"][[low, high]].tolist() == [2.0, 101.0]
     # three rows at x, and one that is spread over the levels as all are, 3/5 and 2/5
@@ -471,8 +467,6 @@ def test_a_failed_fit_changes_nothing():
         ({"columns": {"size": "x"}}, "must be None or one of"),
         ({"columns": {"nope": None}}, "got 'nope'"),
         ({"columns": {"count": "bernoulli"}}, "must be 2 values"),
-        ({"spreads": {"size": 0.0}}, r"spreads\['size'\] must be > 0"),
-        ({"spreads": {"color": 1.0}}, "spreads must be of columns of numbers"),
         ({"init": "x"}, "init must be one of 'mean'"),
         ({"n_clusters": 61}, "n_clusters must be"),
         ({"columns": {"size": "poisson"}}, "whole numbers >= 0"),
@@ -640,17 +634,15 @@ def test_variances_of_clusters_are_those_of_the_twin(weighted):
         sweep.move_centers()
         raw = sweep.rows.cluster_errors()
         np.testing.assert_allclose(raw.sum(axis=0), sweep.errors()[0], rtol=1e-12)
-        given = np.array([True, False, False])
-        criterion = MixedCriterion(sweep, packed.numbers, w, given)
+        criterion = MixedCriterion(sweep, packed.numbers, w)
         sums = sums_of(sweep.rows, measure, k)
         variance = variances(measure, raw.sum(axis=0), sums.weights.sum(axis=0))
         shared = criterion.by_columns(sums, raw.sum(axis=0), variance)
         separate = criterion.by_own_variances(sums, raw)
-        # a spread that is given is that of all clusters; codes have none
-        assert np.isinf(separate[[0, 3]]).all()
+        assert np.isinf(separate[3])  # codes have no variances
         price = VARIANCE_PRICE * np.log(n) * (k - 1)
         unit = w / w.mean()
-        for j in (1, 2):
+        for j in range(3):
             expected = twin.spread_costs(x[:, j], unit, labels, measure.floor[j], POOLED_ROWS)
             found = shared[j], separate[j] - price
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)

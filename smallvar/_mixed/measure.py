@@ -30,14 +30,12 @@ costs exceeds lam, too. In delayed creation the rows nearer to that center than 
 once.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import xlogy
 
 from smallvar._centers.divergence_path import gamma_shape
-from smallvar._core.validation import check_number
 from smallvar._mixed.columns import NUMBER_KINDS
 from smallvar._selection.columns import columns_of_tight_groups
 from smallvar._sweeps.mixed import EXPONENTIAL, NORMAL, POISSON, MixedAssignment
@@ -145,30 +143,6 @@ def measure_of(packed, weight, n_threads):
     floor = np.maximum(step**2 / 12.0, LEAST_VARIANCE_SHARE * variance)
     variance = np.where(kind == NORMAL, variance + floor, 1.0)
     return replace(overall, floor=floor, variance=variance)
-
-
-def spreads_given(spreads, measure, packed):
-    """The measure with the spreads that are given, and which these are, (p,)."""
-    given = np.zeros(len(measure.kind), dtype=bool)
-    if isinstance(spreads, str) and spreads == "auto":
-        return measure, given
-    if not isinstance(spreads, Mapping):
-        raise TypeError(f"spreads must be 'auto' or a dict of names and numbers, got {spreads!r}")
-    names = [packed.columns[j].name for j in packed.number_of]
-    variance = measure.variance.copy()
-    for key, value in spreads.items():
-        name = f"x{key}" if isinstance(key, int) and not packed.named else str(key)
-        if name not in names:
-            raise ValueError(
-                f"spreads must be of columns of numbers that take part, got {key!r}; these are "
-                f"{', '.join(map(repr, names[:5]))}"
-            )
-        number = check_number(value, f"spreads[{key!r}]", low=0, low_open=True)
-        if not SMALLEST_REACH < number < LARGEST_REACH:
-            raise ValueError(f"spreads[{key!r}] must be above 1e-140 and below 1e140, got {number}")
-        variance[names.index(name)] = number**2
-        given[names.index(name)] = True
-    return measure.scaled(variance), given
 
 
 def check_values(packed, name="X"):

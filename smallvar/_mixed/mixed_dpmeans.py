@@ -33,7 +33,7 @@ from smallvar._mixed.columns import Column, pack, repack, weighted_columns
 from smallvar._mixed.deviances import MixedDeviances, MixedVolumes, RowsOfTable
 from smallvar._mixed.families import better_families
 from smallvar._mixed.imputing import imputed
-from smallvar._mixed.measure import SEED_COUNT, MixedSweep, check_values, measure_of, spreads_given
+from smallvar._mixed.measure import SEED_COUNT, MixedSweep, check_values, measure_of
 from smallvar._mixed.mixed_path import MixedPath, MixedProblem
 from smallvar._mixed.mixed_search import find_path
 from smallvar._mixed.profiles import profiles
@@ -54,7 +54,7 @@ class _TableProblem(MixedProblem):
 
     def path(self, rng):
         """The merge path; replaces the columns and the measure if other families are better."""
-        fit, measure = self.fit, self.measure
+        fit = self.fit
         found = find_path(self, rng, fit.init)
         if fit.lam is not None or fit.init is not None or found.best == 1:
             return found
@@ -66,8 +66,6 @@ class _TableProblem(MixedProblem):
         new = copy(self)
         new.packed = replace(self.packed, columns=columns)
         new.measure = measure_of(new.packed, self.weight, self.n_threads)
-        variance = np.where(self.given, measure.variance, new.measure.variance)
-        new.measure = new.measure.scaled(variance)
         # from the clusters found, of which there are more than the best number; from seeds if most
         # of them are kept
         most, again = REFOUND * found.longest, None
@@ -111,11 +109,6 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     columns : "auto" or dict, default="auto"
         The kind of a column by its name (in an array, its position): one of those above, "auto",
         or None to leave it out. Kinds that are not given are found from types and values.
-    spreads : "auto" or dict, default="auto"
-        The s_j of columns of numbers by name (or position). "auto", and what is not given: with
-        ``lam="auto"`` those within the clusters found, s_j^2 of poisson at least 1; for a number
-        for ``lam`` the standard deviations of normal columns, 1 for others. They stay as they are
-        during the sweeps.
     max_clusters : int, default=None
         Never have more clusters than this. At the cap a far row joins its nearest cluster.
     min_cluster_size : int or float, default=None
@@ -160,7 +153,9 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         of bernoulli and categorical columns the shares of their levels, of shape (n_clusters,
         n_levels). Ordered columns whose levels are words have the mean position.
     spreads_ : dict
-        The s_j of the columns of numbers, by name.
+        The s_j of the columns of numbers, by name. With ``lam="auto"`` they are those within the
+        clusters found, s_j^2 of poisson at least 1; for a number for ``lam`` the standard
+        deviations of normal columns, 1 for others. They stay as they are during the sweeps.
     probabilities_ : ndarray of shape (n_samples,), float64
         The probability of its own cluster for each row, see :meth:`predict_proba`.
     outlier_scores_ : ndarray of shape (n_samples,), float64
@@ -277,7 +272,6 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         lam: float | Literal["auto"] = "auto",
         n_clusters: int | Literal["auto"] | None = None,
         columns: Literal["auto"] | Mapping[Any, str | None] = "auto",
-        spreads: Literal["auto"] | Mapping[Any, float] = "auto",
         max_clusters: int | None = None,
         min_cluster_size: float | None = None,
         algorithm: Literal["serial", "delayed", "collapsed", "merge"] = "serial",
@@ -292,7 +286,6 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.lam = lam
         self.n_clusters = n_clusters
         self.columns = columns
-        self.spreads = spreads
         self.max_clusters = max_clusters
         self.min_cluster_size = min_cluster_size
         self.algorithm = algorithm
@@ -371,10 +364,8 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         check_values(packed)
         self.columns_, self.left_out_ = packed.columns, packed.left_out
         measure = measure_of(packed, weight, n_threads)
-        # spreads that are given stay fixed on the merge path, too
-        measure, given = spreads_given(self.spreads, measure, packed)
         least = None if least is None else least / self._unit
-        best = self._fit(packed, measure, given, weight, rng, n_threads, least)
+        best = self._fit(packed, measure, weight, rng, n_threads, least)
         packed = replace(packed, columns=self.columns_)  # of the families found
         self._profiles = profiles(
             packed, self.labels_, weight, self.cluster_parameters_, self.spreads_
@@ -416,7 +407,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(names, dtype=object)
 
-    def _fit(self, packed, measure, given, weight, rng, n_threads, least):
+    def _fit(self, packed, measure, weight, rng, n_threads, least):
         """Run all starts, and set the result from the best one, which is returned.
 
         ``least`` is the least weight of a cluster, None: any.
@@ -427,7 +418,7 @@ class MixedDPMeans(LabelsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self._centers_given(measure, n_threads), self.n_init,
         )  # fmt: skip
         sizes = least, self.min_cluster_size
-        problem = _TableProblem(fit, packed, measure, given, weight, n_threads, *sizes)
+        problem = _TableProblem(fit, packed, measure, weight, n_threads, *sizes)
         problem.asked = self._asked()
         best = run_starts(problem, rng)
         self.columns_ = problem.packed.columns

@@ -96,8 +96,8 @@ class MixedCriterion:
     within a recorded step.
     """
 
-    def __init__(self, sweep, numbers, weight, given):
-        self.measure, self.given = sweep.measure, given
+    def __init__(self, sweep, numbers, weight):
+        self.measure = sweep.measure
         sums, raw = sweep.one_cluster()
         self.n = len(sweep.labels)
         # weights relative to their mean: the likelihood then is that of n rows
@@ -147,7 +147,7 @@ class MixedCriterion:
     def by_own_variances(self, sums, raw):
         """V_j by a variance of each cluster, with the price of the variances; see ``__call__``.
 
-        Infinite but for normal columns whose spread is not given.
+        Infinite but for normal columns.
         """
         k, measure = len(sums.size), self.measure
         w, raw = self.unit * sums.weights, self.unit * raw
@@ -156,7 +156,7 @@ class MixedCriterion:
         variance = shrunk + measure.floor
         mean = raw / np.maximum(w, LEAST_WEIGHT) + measure.floor
         own = np.full(len(self.parameters), np.inf)
-        at = np.flatnonzero((measure.kind == NORMAL) & ~self.given)
+        at = np.flatnonzero(measure.kind == NORMAL)
         ratio = mean[:, at] / variance[:, at]
         own[at] = (w[:, at] * (np.log(variance[:, at]) + ratio - 1.0)).sum(axis=0)
         return own + (k - 1) * self.per_variance
@@ -187,20 +187,20 @@ class MixedCriterion:
 class MixedDescent(MergeDescent):
     """Clusters of some rows, which are merged from many to one, with sweeps in between.
 
-    ``moving``: the variances s_j^2 follow the clusters; else they stay those of the measure, as
-    those of the columns ``given`` do in any case. ``rows`` are the numbers of the rows, None: all.
+    ``moving``: the variances s_j^2 follow the clusters; else they stay those of the measure.
+    ``rows`` are the numbers of the rows, None: all.
     """
 
     def __init__(self, problem, numbers, codes, weight, rows):
         self.sweep = MixedSweep(problem.measure, numbers, codes, weight, None, problem.n_threads)
         self.numbers, self.codes = numbers, codes
         self.weight, self.rows, self.n = weight, rows, len(numbers)
-        self.moving, self.given = problem.moving, problem.given
+        self.moving = problem.moving
         self.least = None  # weight of a cluster; None: any
         if problem.least is not None:
             total = problem.n if problem.weight is None else float(problem.weight.sum())
             self.least = problem.least * (self.n if weight is None else weight.sum()) / total
-        self.criterion = MixedCriterion(self.sweep, numbers, weight, self.given)
+        self.criterion = MixedCriterion(self.sweep, numbers, weight)
 
     def seed(self, size, rng):
         """Set centers at ``size`` rows, drawn by weight times divergence from those before."""
@@ -258,7 +258,6 @@ class MixedDescent(MergeDescent):
         variance = sweep.measure.variance
         if self.moving:
             variance = variances(sweep.measure, raw, sums.weights.sum(axis=0))
-            variance[self.given] = sweep.measure.variance[self.given]
         value = self.criterion(sums, of_clusters, variance)
         clustering = MixedClustering(
             sweep.k, sweep.centers, value, raw, float(codes.sum()), variance
@@ -283,7 +282,6 @@ class MixedDescent(MergeDescent):
         variance = sweep.measure.variance
         if self.moving:
             variance = variances(sweep.measure, of_clusters.sum(axis=0), own.weights.sum(axis=0))
-            variance[self.given] = sweep.measure.variance[self.given]
         value = self.criterion(own, of_clusters, variance, float(sums.weight[few].sum()))
         centers, labels = sweep.centers, sweep.labels.copy()
         sweep.start(centers[large])
@@ -470,16 +468,16 @@ class MixedMergePath(MixedPath):
 class MixedProblem(DPProblem):
     """The rows of a fit, the measure of their divergences, and the settings of the fit.
 
-    ``given`` is the mask of the columns of numbers whose spread the user has set; ``moving`` is
-    that of MixedDescent; ``free``: neither the penalty nor the number of clusters is given.
+    ``moving`` is that of MixedDescent; ``free``: neither the penalty nor the number of clusters is
+    given.
     ``rows`` are the numbers of the rows with a weight, None for all. ``least`` is the least weight
     of a cluster, None: any, and ``asked`` the same as the user gave it.
     """
 
-    def __init__(self, fit, packed, measure, given, weight, n_threads, least=None, asked=None):
+    def __init__(self, fit, packed, measure, weight, n_threads, least=None, asked=None):
         super().__init__(fit)
         self.least, self.asked = least, asked
-        self.packed, self.measure, self.given = packed, measure, given
+        self.packed, self.measure = packed, measure
         self.weight, self.n_threads, self.moving = weight, n_threads, fit.lam is None
         self.most = np.inf if fit.max_clusters is None else fit.max_clusters
         self.rows = None if weight is None or weight.all() else np.flatnonzero(weight)
