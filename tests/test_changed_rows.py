@@ -41,7 +41,7 @@ from smallvar import (
     cluster_path,
     progress_callback,
 )
-from smallvar._core.lapack import all_pairs, eigh, svd
+from smallvar._core.linear_algebra import all_pairs, eigh, svd
 from smallvar._time.record import _of_covariance
 
 pytestmark = pytest.mark.filterwarnings("ignore")

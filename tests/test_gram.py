@@ -35,8 +35,8 @@ def test_products(kernel, memory, dtype):
     np.testing.assert_allclose(gram.block(index, other), K[np.ix_(index, other)], **exact)
     np.testing.assert_allclose(gram.dense(), K, **exact)
     exact["atol"] *= 1000
-    np.testing.assert_allclose(gram.product(B), K @ B, **exact)
-    np.testing.assert_allclose(gram.product(B[:, 0]), K @ B[:, 0], **exact)
+    np.testing.assert_allclose(gram @ B, K @ B, **exact)
+    np.testing.assert_allclose(gram @ B[:, 0], K @ B[:, 0], **exact)
     label, coefficient = rng.integers(6, size=50), rng.normal(size=50)
     out = rng.random((6, 900))
     expected = out.copy()

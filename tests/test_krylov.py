@@ -9,17 +9,17 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
 from smallvar import SpectralDPMeans
-from smallvar._core import eigen, krylov
-from smallvar._core.krylov import KrylovSpace
+from smallvar._core import linear_algebra
+from smallvar._core.linear_algebra import KrylovSpace
 from smallvar._kernel import relaxation
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Blocks of four columns, up to half of all columns, from 60 rows."""
-    monkeypatch.setattr(krylov, "KRYLOV_COLUMNS", 4)
-    monkeypatch.setattr(krylov, "BASIS_SHARE", 2)
-    for module in (eigen, relaxation):
+    monkeypatch.setattr(linear_algebra, "KRYLOV_COLUMNS", 4)
+    monkeypatch.setattr(linear_algebra, "BASIS_SHARE", 2)
+    for module in (linear_algebra, relaxation):
         monkeypatch.setattr(module, "LEAST_KRYLOV_ROWS", 60)
 
 
@@ -179,10 +179,10 @@ def test_spectral_dpmeans_as_by_the_dense_solver(seed, monkeypatch):
         return used[-1]
 
     for lam in ("spectrum", 20.0, 1e3, 1e-5):
-        for module in (eigen, relaxation):
+        for module in (linear_algebra, relaxation):
             monkeypatch.setattr(module, "LEAST_KRYLOV_ROWS", np.inf)
         dense = SpectralDPMeans(lam=lam, **options).fit(X, sample_weight=w)
-        for module in (eigen, relaxation):
+        for module in (linear_algebra, relaxation):
             monkeypatch.setattr(module, "LEAST_KRYLOV_ROWS", 300)
         monkeypatch.setattr(KrylovSpace, "largest", counted)
         model = SpectralDPMeans(lam=lam, **options).fit(X, sample_weight=w)

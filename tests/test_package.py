@@ -104,7 +104,7 @@ LAYERS = {
         ),
         *("fit_loop", "estimator", "links"),
         *("row_names", "groups", "fitted_rows"),
-        *("lapack", "krylov", "eigen", "frame", "mixture", "row_model"),
+        *("linear_algebra", "frame", "mixture", "row_model"),
     ),
     "_selection": (
         *("columns", "scale", "confidence", "components", "criterion"),

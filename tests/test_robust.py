@@ -32,10 +32,10 @@ from smallvar._sweeps.merge import MergeSweep
 import smallvar
 from smallvar import BPMeans, BregmanDPMeans, DPMeans, HDPMeans, KernelDPMeans
 from smallvar._centers.divergence_rules import DIVERGENCES
-from smallvar._core import config, lapack
+from smallvar._core import config, linear_algebra
 from smallvar._core.estimator import _changing
 from smallvar._core.frame import RowsFrame
-from smallvar._core.lapack import eigh, stoppable
+from smallvar._core.linear_algebra import eigh, stoppable
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -501,7 +501,7 @@ def test_without_another_thread(error, monkeypatch):
         if error is not None:
             raise error
 
-    monkeypatch.setattr(lapack._thread, "start_new_thread", start)
+    monkeypatch.setattr(linear_algebra._thread, "start_new_thread", start)
     assert stoppable(np.linalg.det, np.eye(3)) == 1.0
 
 
@@ -520,7 +520,7 @@ def test_large_problems_can_be_waited_for(call, routine, monkeypatch):
         called.append(function)
         return function(*args, **options)
 
-    monkeypatch.setattr(lapack, "stoppable", run)
+    monkeypatch.setattr(linear_algebra, "stoppable", run)
     call(np.repeat(rows(60, 520), 10, axis=0))
     assert routine in called
 

@@ -18,9 +18,9 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
 from smallvar import DPMeans, SpectralDPMeans, cluster_path, farthest_first_lambda
-from smallvar._core import eigen
-from smallvar._core.eigen import eigen_above, unit_rows, yu_shi, yu_shi_rounds
+from smallvar._core import linear_algebra
 from smallvar._core.groups import first_appearance
+from smallvar._core.linear_algebra import eigen_above, yu_shi
 from smallvar._kernel import gram as gram_module
 from smallvar._kernel import relaxation, spectral
 from smallvar._kernel.gram import Gram, Kernel
@@ -131,8 +131,8 @@ def thresholds(K):
 @pytest.fixture
 def runs(monkeypatch):
     """One entry for each run of ARPACK."""
-    runs, eigsh = [], eigen.eigsh
-    monkeypatch.setattr(eigen, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
+    runs, eigsh = [], linear_algebra.eigsh
+    monkeypatch.setattr(linear_algebra, "eigsh", lambda *a, **k: runs.append(1) or eigsh(*a, **k))
     return runs
 
 
@@ -140,7 +140,7 @@ def runs(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_eigenpairs_are_found(kind, form, runs, monkeypatch):
     """Eigenpairs equal those of a dense solver, for 14 matrices of each kind."""
-    monkeypatch.setattr(eigen, "DENSE_SOLVED_ROWS", 20)
+    monkeypatch.setattr(linear_algebra, "DENSE_SOLVED_ROWS", 20)
     for seed in range(14):
         K = matrix(kind, seed)
         for threshold in thresholds(K):
@@ -153,7 +153,7 @@ def test_all_eigenpairs_are_found(kind, form, runs, monkeypatch):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_at_least_so_many(kind, form, monkeypatch):
-    monkeypatch.setattr(eigen, "DENSE_SOLVED_ROWS", 20)
+    monkeypatch.setattr(linear_algebra, "DENSE_SOLVED_ROWS", 20)
     for seed in range(4):
         K = matrix(kind, seed)
         every = np.linalg.eigvalsh(K)[::-1]
@@ -186,14 +186,14 @@ def test_large_sparse(n, runs):
 
 def test_one_vector_of_each_eigenspace(monkeypatch):
     """Later Lanczos runs find the copies of eigenvalues that a run missed."""
-    monkeypatch.setattr(eigen, "DENSE_SOLVED_ROWS", 20)
+    monkeypatch.setattr(linear_algebra, "DENSE_SOLVED_ROWS", 20)
 
     def one_each(operator, k, **options):
         values, vectors = eigh(operator @ np.eye(operator.shape[0]))
         _, first = np.unique(values.round(6), return_index=True)
         return values[first[-k:]], vectors[:, first[-k:]]
 
-    monkeypatch.setattr(eigen, "eigsh", one_each)
+    monkeypatch.setattr(linear_algebra, "eigsh", one_each)
     K = grid(cycle_graph(12), cycle_graph(12)).toarray()
     every = np.linalg.eigvalsh(K)
     for threshold, least in ((3.3, 0), (2.7, 0), (3.5, 4)):
@@ -205,8 +205,8 @@ def test_one_vector_of_each_eigenspace(monkeypatch):
 @pytest.mark.parametrize("failure", ["some", "none", "error"])
 def test_failing_lanczos(failure, monkeypatch):
     """Converged pairs are kept; if some never converge, the dense solver is used."""
-    monkeypatch.setattr(eigen, "DENSE_SOLVED_ROWS", 20)
-    eigsh, calls = eigen.eigsh, []
+    monkeypatch.setattr(linear_algebra, "DENSE_SOLVED_ROWS", 20)
+    eigsh, calls = linear_algebra.eigsh, []
 
     def failing(operator, k, **options):
         calls.append(options["ncv"])
@@ -219,7 +219,7 @@ def test_failing_lanczos(failure, monkeypatch):
             raise ArpackNoConvergence("no", values[:0], vectors[:, :0])
         return values, vectors
 
-    monkeypatch.setattr(eigen, "eigsh", failing)
+    monkeypatch.setattr(linear_algebra, "eigsh", failing)
     K = grid(path_graph(11), path_graph(13)).toarray()
     check_pairs(eigen_above(sp.csr_array(K), 3.501, 0), K, 3.501)
     assert calls if failure == "error" else calls[1] == 4 * calls[0]
@@ -228,14 +228,14 @@ def test_failing_lanczos(failure, monkeypatch):
 def test_failing_dense_solver(monkeypatch):
     """If the solver for a part of the spectrum fails, that for all of it is used."""
 
-    whole = eigen.eigh
+    whole = linear_algebra.eigh
 
     def failing(K, **options):
         if "above" in options:
-            raise eigen.LinAlgError("the leading minor is not what it was")
+            raise linear_algebra.LinAlgError("the leading minor is not what it was")
         return whole(K, **options)
 
-    monkeypatch.setattr(eigen, "eigh", failing)
+    monkeypatch.setattr(linear_algebra, "eigh", failing)
     K = grid(path_graph(5), path_graph(6)).toarray()
     check_pairs(eigen_above(K, 1.01, 0), K, 1.01)
     K = sp.csr_array(sp.block_diag([K, K[:17, :17]]))
@@ -261,11 +261,16 @@ def indicator(rng, sizes):
     return Y @ Q, truth
 
 
+def rounded(Y, seed=0, weight=None, n_init=4):
+    """Labels of the starts of the rounding."""
+    return [labels for labels, _ in yu_shi(Y, seed, n_init, weight)]
+
+
 @seeds(10)
 def test_rounding_undoes_a_rotation(seed):
     rng = np.random.default_rng(seed)
     Y, truth = indicator(rng, rng.integers(1, 30, size=rng.integers(1, 9)))
-    actual = list(yu_shi(Y, seed, 5))
+    actual = rounded(Y, seed, n_init=5)
     assert len(actual) == 5
     for labels in actual:
         assert labels.dtype == np.int32
@@ -275,21 +280,15 @@ def test_rounding_undoes_a_rotation(seed):
 def test_rounding_of_zero_rows_and_few_columns():
     Y, truth = indicator(np.random.default_rng(0), [4, 5, 6])
     Y[[0, 7]] = 0
-    (labels,) = yu_shi(Y, 0, 1)
+    (labels,) = rounded(Y, n_init=1)
     others = np.delete(np.arange(15), [0, 7])
     assert adjusted_rand_score(labels[others], truth[others]) == 1
     assert labels[0] == labels[7]
     noise = Y.copy()
     noise[[0, 7]] = 1e-17 * np.random.default_rng(1).standard_normal((2, 3))
-    assert np.array_equal(next(yu_shi(noise, 0, 1)), labels)
+    assert np.array_equal(rounded(noise)[0], labels)
     for m in (0, 1):
-        assert [x.tolist() for x in yu_shi(np.zeros((3, m)), 0, 2)] == [[0, 0, 0]] * 2
-
-
-def rounded(Y, seed, weight):
-    """Labels of four starts of the rounding."""
-    rounds = yu_shi_rounds(unit_rows(Y), np.random.RandomState(seed), 4, weight)
-    return [labels for labels, _ in rounds]
+        assert [x.tolist() for x in rounded(np.zeros((3, m)), n_init=2)] == [[0, 0, 0]] * 2
 
 
 @seeds(20)
@@ -464,7 +463,7 @@ def test_blobs():
 
 def test_components_of_a_large_sparse_gram(runs, monkeypatch):
     """The centered bound of 30 equal cliques needs only what their eigenspace leaves over."""
-    for module in (eigen, relaxation, spectral):
+    for module in (linear_algebra, relaxation, spectral):
         monkeypatch.setattr(module, "DENSE_SOLVED_ROWS", 20)
     rng = np.random.default_rng(0)
     X = sp.csr_array(np.repeat(np.eye(30), 17, axis=0))
@@ -485,7 +484,7 @@ def test_components_of_a_large_sparse_gram(runs, monkeypatch):
 @pytest.mark.parametrize("shape", [(600, 50), (50, 600), (600, 700)])
 def test_sparse_data_stay_sparse(shape, monkeypatch):
     """Sparse fits by X X' or X' X, with Lanczos, equal the dense fit."""
-    for module in (eigen, relaxation, spectral):
+    for module in (linear_algebra, relaxation, spectral):
         monkeypatch.setattr(module, "DENSE_SOLVED_ROWS", 40)
     rng = np.random.default_rng(0)
     X = sp.csr_array(sp.random_array(shape, density=0.02, random_state=rng))
@@ -767,7 +766,7 @@ def test_gamma_is_that_of_the_fit():
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed", "function"])
 def test_small_memory_gives_the_same(kernel, weighted, monkeypatch):
     """Fits by products with three blocks of the matrix, computed again, are the same."""
-    for module in (eigen, relaxation, spectral):
+    for module in (linear_algebra, relaxation, spectral):
         monkeypatch.setattr(module, "DENSE_SOLVED_ROWS", 20)
     monkeypatch.setattr(spectral, "MAX_EIGENVALUES", 6)
     X, _ = make_blobs(150, 4, centers=5, cluster_std=0.7, random_state=3)

@@ -78,7 +78,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from smallvar import DynamicMeans, KernelDynamicMeans, SpectralDynamicMeans
-from smallvar._core.eigen import yu_shi
+from smallvar._core.linear_algebra import yu_shi
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -383,7 +383,7 @@ def step_accuracy(labels, ring):
 def three(K, ring):
     """Accuracy of spectral clustering into three, and the eigenvalues 3 and 4."""
     values, vectors = eigh(K, subset_by_index=[len(K) - 4, len(K) - 1])
-    labels = next(yu_shi(vectors[:, :0:-1], 0, 1))
+    labels = next(yu_shi(vectors[:, :0:-1], 0, 1))[0]
     return step_accuracy(labels, ring), values[1], values[0]
 
 

@@ -9,7 +9,7 @@ from sklearn.utils import gen_batches
 
 from smallvar._core.config import one_blas_thread
 from smallvar._core.groups import Groups
-from smallvar._core.lapack import eigh, svd
+from smallvar._core.linear_algebra import eigh, svd
 from smallvar._core.validation import (
     check_data,
     check_number,

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import betaincinv, chdtr, chdtri, fdtr, gammaln
 
-from smallvar._core.lapack import cholesky, solve_lower
+from smallvar._core.linear_algebra import cholesky, solve_lower
 from smallvar._sweeps.exact import distances_to_centers
 from smallvar._sweeps.gaussians import gaussian_costs
 from smallvar._sweeps.ranges import column_range

@@ -19,8 +19,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, eigsh
 from scipy.special import gammaln
 
-from smallvar._core.eigen import RoundedLabels, eigen_above, yu_shi
 from smallvar._core.fit_loop import LoopSettings, Progress, best_of
+from smallvar._core.linear_algebra import RoundedLabels, eigen_above, yu_shi
 from smallvar._core.progress import callback_for
 from smallvar._sweeps.graph import (
     BatchSweep,
@@ -231,7 +231,7 @@ def spectral_labels(graph, lam, rng, n_init):
                     RoundedLabels(
                         CutSweep(subgraph.arrays, rounded, lam, 0.0).objective(), rounded, None
                     )
-                    for rounded in yu_shi(Y, rng, n_init)
+                    for rounded, _ in yu_shi(Y, rng, n_init)
                 )
                 component_labels = best_of(roundings).labels
         labels[members[start:stop]] = component_labels + k

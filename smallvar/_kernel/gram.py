@@ -440,7 +440,7 @@ class Gram:
         for part in self._blocks():
             out += coefficients[:, part] @ self.rows(part)
 
-    def product(self, B):
+    def __matmul__(self, B):
         """Product K @ B for B of shape (n, m) or (n,), float64."""
         if self.K is not None and self.K.dtype == np.float64:
             return self.K @ B
@@ -511,7 +511,7 @@ def lowest_eigenvalue(gram):
     for j in range(steps):
         v -= v.mean()
         basis[j] = v / np.linalg.norm(v)
-        v = gram.product(basis[j])
+        v = gram @ basis[j]
         v -= v.mean()
         diagonal.append(float(v @ basis[j]))
         for _ in range(2):

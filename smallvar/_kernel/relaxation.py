@@ -15,22 +15,29 @@
   M from ``weighted_means`` (not ``LinearProblem``).
 """
 
-from collections import namedtuple
-
 import numpy as np
 from scipy.sparse import csr_array, issparse
+from scipy.sparse.linalg import LinearOperator
 
 from smallvar._core.config import resolve_threads
-from smallvar._core.eigen import DENSE_SOLVED_ROWS, eigen_above, lanczos
-from smallvar._core.krylov import LEAST_KRYLOV_ROWS, KrylovSpace
-from smallvar._core.lapack import eigenvalues, svd
+from smallvar._core.linear_algebra import (
+    DENSE_SOLVED_ROWS,
+    LEAST_KRYLOV_ROWS,
+    KrylovSpace,
+    eigen_above,
+    eigenvalues,
+    lanczos,
+    svd,
+)
 from smallvar._selection.penalty import farthest_by, farthest_first
 
 DENSE_SOLVER = 48  # bytes that a dense solver takes for each entry of the matrix
 EQUAL_VALUES = 1e-12  # of the largest: eigenvalues, distances, objectives that differ less tie
 
-# a symmetric matrix of which only products are computed
-Implicit = namedtuple("Implicit", "shape product")
+
+def symmetric(n, product):
+    """A symmetric matrix (n, n) that is known by its products with vectors and matrices."""
+    return LinearOperator((n, n), matvec=product, matmat=product, dtype=np.float64)
 
 
 def weighted_means(labels, weight):
@@ -146,7 +153,7 @@ class BlockProblem:
         self.scale = weight @ np.abs(gram.diagonal)
 
     def _product(self, B):
-        return (self.gram.product((B.T * self.root).T).T * self.root).T
+        return ((self.gram @ (B.T * self.root).T).T * self.root).T
 
     def _centered(self, B):
         B = self._product(B - np.multiply.outer(self.u, self.u @ B))
@@ -155,7 +162,7 @@ class BlockProblem:
     def farthest_first(self, guess):
         """Penalty of the farthest-first rule for so many clusters, by distances of the kernel."""
         gram, n = self.gram, self.n  # squared distances from the mean as for a matrix
-        mean = gram.product(np.ones(n)) / n
+        mean = gram @ np.ones(n) / n
         return _farthest_first(
             gram.diagonal,
             gram.diagonal - 2 * mean + mean.mean(),
@@ -164,11 +171,11 @@ class BlockProblem:
         )
 
     def eigen(self, lam, rng, least=0):
-        G = Implicit((self.n, self.n), self._product)
+        G = symmetric(self.n, self._product)
         return eigen_above(G, lam, rng, least=least, max_memory=self.max_memory)
 
     def centered_values(self, lam, rng, values, Y):
-        G = Implicit((self.n, self.n), self._centered)
+        G = symmetric(self.n, self._centered)
         return eigen_above(G, lam, rng, max_memory=self.max_memory)[0]
 
     def error(self, labels):
@@ -180,7 +187,7 @@ class BlockProblem:
 
     def means(self, M):
         M = M.toarray()
-        return (M * self.gram.product(M)).sum(axis=0)
+        return (M * (self.gram @ M)).sum(axis=0)
 
 
 class LinearProblem:
@@ -247,8 +254,8 @@ class LinearProblem:
 
         n, d = factor.shape
         if d < n:
-            return Implicit((d, d), lambda B: factor.T @ project(factor @ B))
-        return Implicit((n, n), lambda B: project(factor @ (factor.T @ project(B))))
+            return symmetric(d, lambda B: factor.T @ project(factor @ B))
+        return symmetric(n, lambda B: project(factor @ (factor.T @ project(B))))
 
     def error(self, labels):
         M = weighted_means(labels, self.weight)

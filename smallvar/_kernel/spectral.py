@@ -18,16 +18,16 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.config import resolve_threads
-from smallvar._core.eigen import (
-    DENSE_SOLVED_ROWS,
-    RoundedLabels,
-    unit_rows,
-    yu_shi_rounds,
-)
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import best_of
 from smallvar._core.frame import nearest_sweep
 from smallvar._core.groups import first_appearance
+from smallvar._core.linear_algebra import (
+    DENSE_SOLVED_ROWS,
+    RoundedLabels,
+    unit_rows,
+    yu_shi,
+)
 from smallvar._core.validation import (
     check_lam,
     check_number,
@@ -520,7 +520,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             return [(np.zeros(len(Y), dtype=np.int32), 0)]
         if self.rounding == "kmeans":
             return kmeans_labels(unit_rows(Y), rng, n_init, weight)
-        return yu_shi_rounds(unit_rows(Y), rng, n_init, weight)
+        return yu_shi(Y, rng, n_init, weight)
 
     def predict(self, X: ArrayLike | sparray | spmatrix) -> NDArray[np.int32]:
         """Nearest cluster mean of each row, in feature space; no row opens a cluster.

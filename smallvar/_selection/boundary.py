@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky
 
-from smallvar._core.lapack import solve_lower
+from smallvar._core.linear_algebra import solve_lower
 from smallvar._selection.columns import LAST_BITS
 from smallvar._sweeps.boundary import distribution, fit, histogram, valley
 from smallvar._sweeps.rows import UNSOUND

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from smallvar._core.lapack import eigh
+from smallvar._core.linear_algebra import eigh
 from smallvar._core.validation import some_rows
 
 # A column of "numbers" is one with continuous values: few rows have equal ones.

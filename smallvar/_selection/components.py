@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smallvar._core.lapack import all_pairs, eigenvalues, eigh, stoppable_if_large
+from smallvar._core.linear_algebra import all_pairs, eigenvalues, eigh, stoppable_if_large
 from smallvar._sweeps.stopping import CANCELLATION
 
 PARAMETER_PRICE = 2.0  # of a parameter, in log(distinct rows)

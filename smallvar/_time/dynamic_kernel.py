@@ -15,10 +15,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smallvar._core.eigen import RoundedLabels, eigen_above, yu_shi
 from smallvar._core.estimator import keywords_only
 from smallvar._core.fit_loop import best_of
 from smallvar._core.groups import first_appearance
+from smallvar._core.linear_algebra import RoundedLabels, eigen_above, yu_shi
 from smallvar._core.validation import check_number, check_symmetric, shown
 from smallvar._kernel.gram import KernelEstimator, warn_remote
 from smallvar._selection.penalty import GUESS, BatchPenalty, farthest_by
@@ -647,7 +647,8 @@ class SpectralDynamicMeans(_KernelMovingClusters):
             link = match_clusters(new, old)
             return RoundedLabels(float(link_costs(new, old, link).sum()), labels, link)
 
-        starts = map(linked, yu_shi(vectors[:n], self._generator, self.n_init))
+        roundings = yu_shi(vectors[:n], self._generator, self.n_init)
+        starts = (linked(labels) for labels, _ in roundings)
         best = best_of(starts, rounding=batch.tie * n)
         labels, link, self.objective_ = best.labels, best.extra, best.objective
         is_new = link < 0

@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csc_array, csr_array
 from sklearn.utils.validation import check_array
 
-from smallvar._core.lapack import eigh, stoppable_if_large
+from smallvar._core.linear_algebra import eigh, stoppable_if_large
 from smallvar._sweeps.exchange import ExchangeSweep
 
 # Costs of a row tie if they differ by less than this times the largest of lam, K_ii and the squared

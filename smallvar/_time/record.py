@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from smallvar._core.frame import RowsFrame, nearest_sweep
-from smallvar._core.lapack import eigenvalues
+from smallvar._core.linear_algebra import eigenvalues
 from smallvar._core.validation import mean_weight, unit_of
 from smallvar._selection.descent import descent_by_squares
 from smallvar._sweeps.in_order import error_of

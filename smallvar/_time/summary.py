@@ -16,7 +16,7 @@ from smallvar._centers.minibatch import MiniBatchDPMeans
 from smallvar._centers.shapes import ShapeMeans
 from smallvar._centers.sphere_problem import ERROR_SHARE
 from smallvar._centers.spherical import SphericalDPMeans
-from smallvar._core.lapack import need_finite
+from smallvar._core.linear_algebra import need_finite
 from smallvar._core.validation import unit_of
 from smallvar._mixed.mixed_dpmeans import MixedDPMeans
 
