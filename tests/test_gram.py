@@ -57,7 +57,7 @@ def test_tiles_of_the_rbf_kernel(dtype, shift):
     tolerance = 1e-12 if dtype == np.float64 else 1e-6
     for side in (1000, 300, 7):
         rows = data[: 100 * side]
-        K = Kernel("rbf", {"gamma": 0.3}).matrix(rows, side)
+        K = Kernel("rbf", 0.3).matrix(rows, side)
         apart = np.square(rows[:, None].astype(np.float64) - rows[:100]).sum(axis=2)
         assert K.dtype == dtype and np.array_equal(K, K.T)
         np.testing.assert_allclose(K[:, :100], np.exp(-0.3 * apart), rtol=0, atol=tolerance)

@@ -1,7 +1,7 @@
 """Gram matrices of kernels, held in memory or computed again block by block.
 
 In this order: how far rows are from zero, relative to their spread, which decides how a kernel is
-computed; ``Kernel``, a function and its arguments; ``KernelEstimator``, the base of estimators with
+computed; ``Kernel``, a function and its gamma; ``KernelEstimator``, the base of estimators with
 a kernel; ``Gram``, the matrix K of the data with themselves; and checks of K: whether it is
 symmetric, whether its sums fit float64, and whether it has negative eigenvalues.
 """
@@ -9,7 +9,7 @@ symmetric, whether its sums fit float64, and whether it has negative eigenvalues
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -91,58 +91,48 @@ def median_distance(X, weight, metric):
     return float(np.median(distance)) if len(distance) else 0.0
 
 
-def square_sizes(low, high):
-    """Bounds on how far rows are from zero and from each other, from the range of each column.
+class Extent:
+    """Range of the columns of dense rows: how far rows are from zero and from each other.
 
-    Returns the squared norms of the largest absolute values and of the spread (largest minus
-    least), and the largest absolute value and spread of a column.
+    ``square`` and ``spread_square`` bound the squares of rows and of their distances.
     """
-    low, high = low.astype(np.float64), high.astype(np.float64)
-    largest = np.maximum(np.abs(low), np.abs(high))
-    with np.errstate(over="ignore"):  # infinity compares as very far
-        spread = high - low
-        square_of_largest, square_of_spread = float(largest @ largest), float(spread @ spread)
-    return square_of_largest, square_of_spread, float(largest.max()), float(spread.max())
+
+    def __init__(self, *tables):
+        self.low = np.min([X.min(axis=0) for X in tables], axis=0).astype(np.float64)
+        self.high = np.max([X.max(axis=0) for X in tables], axis=0).astype(np.float64)
+        self.largest = np.maximum(np.abs(self.low), np.abs(self.high))
+        with np.errstate(over="ignore"):  # infinity compares as very far
+            self.spread = self.high - self.low
+            self.square = float(self.largest @ self.largest)
+            self.spread_square = float(self.spread @ self.spread)
+
+    def is_far(self, ratio):
+        """Whether squares of rows exceed their squared spread, if there is one, so many times."""
+        return self.square > ratio * self.spread_square > 0
 
 
 def remote_origin(X):
     """A round point near the rows of X, None if they are not far from zero for their spread."""
-    low, high = X.min(axis=0), X.max(axis=0)
-    square, spread_square, _, _ = square_sizes(low, high)
-    if not square > REMOTE_RATIO * spread_square > 0 or not np.isfinite(square):
+    extent = Extent(X)
+    if not extent.is_far(REMOTE_RATIO) or not np.isfinite(extent.square):
         return None
-    return round_origin(low.astype(np.float64), high.astype(np.float64)).astype(X.dtype)
+    return round_origin(extent.low, extent.high).astype(X.dtype)
 
 
 def warn_remote(estimator, X, kernels=PRODUCT_KERNELS):
     """Warn if X is so far from zero that distances are lost in the rounding of the kernel."""
     if not isinstance(estimator.kernel, str) or estimator.kernel not in kernels or issparse(X):
         return
-    square, spread_square, largest, spread = square_sizes(X.min(axis=0), X.max(axis=0))
-    if square > LOST_RATIO * spread_square > 0:
+    extent = Extent(X)
+    if extent.is_far(LOST_RATIO):
         warnings.warn(
-            f"{type(estimator).__name__}: X lies {largest:.3g} from zero and is spread over "
-            f"{spread:.3g}: with kernel={estimator.kernel!r} distances between its rows are lost, "
-            "or nearly so, in the rounding of the kernel. Subtract a point near the rows from X, "
-            "or take kernel='rbf', to which that makes no difference.",
+            f"{type(estimator).__name__}: X lies {extent.largest.max():.3g} from zero and is "
+            f"spread over {extent.spread.max():.3g}: with kernel={estimator.kernel!r} distances "
+            "between its rows are lost, or nearly so, in the rounding of the kernel. Subtract a "
+            "point near the rows from X, or take kernel='rbf', to which that makes no difference.",
             UserWarning,
             stacklevel=level_of_caller(),
         )
-
-
-def loses_digits(X, Y, gamma):
-    """Whether squared distances computed from squares and products of rows lose 6 digits or more.
-
-    They also count as lost where squares are large for ``gamma``. The rounding of K would then
-    depend on which rows are in a block, and sweeps over a K that is computed again might never
-    reach a fixed point. Sparse rows have zeros, so they are not far from zero.
-    """
-    if issparse(X) or issparse(Y):
-        return False
-    square, spread_square, _, _ = square_sizes(
-        np.minimum(X.min(axis=0), Y.min(axis=0)), np.maximum(X.max(axis=0), Y.max(axis=0))
-    )
-    return square > REMOTE_RATIO * spread_square > 0 or square * gamma > LARGE_SQUARE
 
 
 def block_size(max_memory):
@@ -177,31 +167,50 @@ def rbf_tile_function(X, gamma):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel and its arguments; ``origin`` (if not None) is subtracted from all rows first."""
+    """A kernel, with its ``gamma`` if it has one.
+
+    ``origin`` (if not None) is subtracted from all rows first.
+    """
 
     function: str | Callable[..., ArrayLike]
-    arguments: dict[str, Any] = field(default_factory=dict)
+    gamma: float | None = None
     origin: NDArray[np.floating] | None = None
+
+    def gamma_for(self, X):
+        """``gamma``, or scikit-learn's default for "rbf"."""
+        return 1.0 / X.shape[1] if self.gamma is None else self.gamma
+
+    def needs_differences(self, X, Y):
+        """Whether "rbf" is computed from differences of rows: products would lose 6 digits or more.
+
+        They also count as lost where squares are large for ``gamma``. The rounding of K would then
+        depend on which rows are in a block, and sweeps over a K that is computed again might never
+        reach a fixed point. Sparse rows have zeros, so they are not far from zero.
+        """
+        if self.function != "rbf" or issparse(X) or issparse(Y):
+            return False
+        extent = Extent(X, Y)
+        return extent.is_far(REMOTE_RATIO) or extent.square * self.gamma_for(X) > LARGE_SQUARE
 
     def between(self, X, Y):
         """Kernel matrix between the rows of X and those of Y, float32 or float64."""
         if self.origin is not None:
             X, Y = X - self.origin, Y - self.origin
-        gamma = self.arguments.get("gamma", 1.0 / X.shape[1])
-        if isinstance(self.function, str) and self.function == "rbf" and loses_digits(X, Y, gamma):
-            with np.errstate(over="ignore", invalid="ignore"):  # checked below
-                K = np.exp(-gamma * cdist(X, Y, "sqeuclidean"))
-            K = K.astype(np.result_type(X, Y), copy=False)
-        elif isinstance(self.function, str):
-            with np.errstate(over="ignore", invalid="ignore"):  # checked below
-                K = pairwise_kernels(X, Y, metric=self.function, **self.arguments)
-        else:
-            K = np.asarray(self.function(X, Y, **self.arguments))
+        options = {} if self.gamma is None else {"gamma": self.gamma}
+        if callable(self.function):
+            K = np.asarray(self.function(X, Y, **options))
             if K.shape != (X.shape[0], Y.shape[0]):
                 raise ValueError(
                     f"kernel must return a matrix of shape {(X.shape[0], Y.shape[0])} for "
                     f"{X.shape[0]} and {Y.shape[0]} rows, got {K.shape}"
                 )
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):  # checked below
+                if self.needs_differences(X, Y):
+                    K = np.exp(-self.gamma_for(X) * cdist(X, Y, "sqeuclidean"))
+                    K = K.astype(np.result_type(X, Y), copy=False)
+                else:
+                    K = pairwise_kernels(X, Y, metric=self.function, **options)
         if K.dtype.kind not in "fiub":
             raise ValueError(f"kernel must return real numbers, got {K.dtype}")
         self.check_finite(K)
@@ -220,10 +229,8 @@ class Kernel:
         Entries below the diagonal are copies of those above it.
         """
         n, tile = X.shape[0], lambda rows, columns: self.between(X[rows], X[columns])
-        if isinstance(self.function, str) and self.function == "rbf":
-            gamma = self.arguments.get("gamma", 1.0 / X.shape[1])
-            if not issparse(X) and not loses_digits(X, X, gamma):
-                tile, side = rbf_tile_function(X, gamma), min(side, RBF_TILE)
+        if self.function == "rbf" and not issparse(X) and not self.needs_differences(X, X):
+            tile, side = rbf_tile_function(X, self.gamma_for(X)), min(side, RBF_TILE)
         K = np.empty((n, n), dtype=X.dtype)
         for rows in batches(n, side):
             for columns in batches(n, side):
@@ -265,10 +272,8 @@ class KernelEstimator(Estimator):
     """
 
     _gamma_scale = GAMMA_SCALE
+    _origin: NDArray[np.floating] | None = None  # subtracted from the rows that a kernel is given
     _blas = staticmethod(one_blas_thread)  # the bits of products depend on the number of threads
-
-    def _threads(self):
-        return 1
 
     def _validate(self, X: Any, *, reset: bool, least: int = 1) -> NDArray[np.floating]:
         return in_row_order(super()._validate(X, reset=reset, least=least))
@@ -288,33 +293,40 @@ class KernelEstimator(Estimator):
             return
         if not math.isfinite(check_number(self.gamma, "gamma", low=0)):
             raise ValueError(f"gamma must be finite, got {shown(self.gamma)}")
-        if isinstance(kernel, str) and "gamma" not in KERNEL_PARAMS.get(kernel, ()):
+        if not callable(kernel) and not self._has_gamma():
             raise ValueError(f"gamma must be None for kernel={kernel!r}, got {self.gamma!r}")
 
-    def _find_gamma(self, X, weight=None):
-        """Value of gamma: as given, or from the median distance; None if the kernel has none."""
-        if self.gamma is not None:
-            return float(self.gamma)
-        if not isinstance(self.kernel, str) or "gamma" not in KERNEL_PARAMS.get(self.kernel, ()):
-            return None
-        if self.kernel in DISTANCES:
-            distance = median_distance(X, weight, DISTANCES[self.kernel])
-            if not math.isfinite(distance):
-                raise ValueError(
-                    f"kernel={self.kernel!r} needs a median distance within float64 for its gamma, "
-                    f"got {distance}: rescale X, or give gamma"
-                )
-            if distance > 0 and np.isfinite(self._gamma_scale / distance):
-                return self._gamma_scale / distance
-        return 1.0 if self.kernel == "chi2" else 1.0 / X.shape[1]  # scikit-learn's
+    def _kernel_is(self, name):
+        return isinstance(self.kernel, str) and self.kernel == name
 
-    def _remember_kernel(self):
-        """Store the kernel of this fit, for ``_check_same_kernel``."""
-        self._learned_by = self.kernel
+    def _has_gamma(self):
+        """Whether the kernel is one of scikit-learn's with the parameter ``gamma``."""
+        return isinstance(self.kernel, str) and "gamma" in KERNEL_PARAMS.get(self.kernel, ())
+
+    def _learn_kernel(self, X, weight=None):
+        """Set ``gamma_``, and the kernel that methods then must have.
+
+        ``gamma_`` is ``gamma`` or from the median distance; None if the kernel has none.
+        """
+        self._learned_by, self.gamma_ = self.kernel, None
+        if self.gamma is not None:
+            self.gamma_ = float(self.gamma)
+        elif self._has_gamma():
+            # scikit-learn's, if there is no distance
+            self.gamma_ = 1.0 if self.kernel == "chi2" else 1.0 / X.shape[1]
+            if self.kernel in DISTANCES:
+                distance = median_distance(X, weight, DISTANCES[self.kernel])
+                if not math.isfinite(distance):
+                    raise ValueError(
+                        f"kernel={self.kernel!r} needs a median distance within float64 for its "
+                        f"gamma, got {distance}: rescale X, or give gamma"
+                    )
+                if distance > 0 and np.isfinite(self._gamma_scale / distance):
+                    self.gamma_ = self._gamma_scale / distance
 
     def _check_same_kernel(self):
         """Raise if the kernel is not that of the fit. ``gamma`` may differ: ``gamma_`` is used."""
-        kernel = self._learned_by
+        kernel = vars(self).get("_learned_by", self.kernel)
         if type(self.kernel) is not type(kernel) or self.kernel != kernel:
             raise ValueError(
                 f"kernel must stay what it was in fit, {kernel!r}, got {self.kernel!r}: fit again"
@@ -326,17 +338,16 @@ class KernelEstimator(Estimator):
         """Validated data; in ``fit`` (``reset``), a precomputed Gram matrix must be symmetric."""
         if not reset:  # parameters may have been set after the fit
             self._check_kernel()
-            if "_learned_by" in vars(self):
-                self._check_same_kernel()
+            self._check_same_kernel()
         X = self._validate(X, reset=reset, least=least)
-        if reset and isinstance(self.kernel, str) and self.kernel == "precomputed":
+        if reset and self._kernel_is("precomputed"):
             check_gram(X)
         return X
 
     def _kernel_of_fit(self):
         """Kernel with its ``gamma_``, or ``gamma`` if no fit has set that."""
         gamma = vars(self).get("gamma_", self.gamma)
-        return Kernel(self.kernel, {} if gamma is None else {"gamma": float(gamma)})
+        return Kernel(self.kernel, None if gamma is None else float(gamma), self._origin)
 
     def kernel_matrix(self, X: ArrayLike, Y: ArrayLike | None = None) -> NDArray[np.floating]:
         """Return the kernel of each row of X with each row of Y, as the fitted estimator has it.
@@ -363,9 +374,8 @@ class KernelEstimator(Estimator):
         """
         check_is_fitted(self)
         self._check_kernel()
-        if "_learned_by" in vars(self):
-            self._check_same_kernel()
-        if isinstance(self.kernel, str) and self.kernel == "precomputed":
+        self._check_same_kernel()
+        if self._kernel_is("precomputed"):
             raise ValueError("kernel must not be 'precomputed' for kernel_matrix: X is the matrix")
         rows = [in_row_order(check_data(Z)) for Z in (X, Y) if Z is not None]
         for name, Z in zip("XY", rows, strict=False):
@@ -377,7 +387,7 @@ class KernelEstimator(Estimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        tags.input_tags.pairwise = self._kernel_is("precomputed")
         return tags
 
 
@@ -394,7 +404,7 @@ class Gram:
         size = block_size(max_memory)
         self.step = max(1, size // n)
         fits = n * n * X.dtype.itemsize + size * TEMPORARY <= max_memory
-        precomputed = isinstance(kernel.function, str) and kernel.function == "precomputed"
+        precomputed = kernel.function == "precomputed"
         if precomputed:
             self.K = X if X.flags.c_contiguous else X.T  # K is symmetric; rows are read
         elif fits and callable(kernel.function):
@@ -411,16 +421,13 @@ class Gram:
         else:
             self.diagonal = kernel.diagonal(X)
 
-    def _blocks(self):
-        return batches(self.shape[0], self.step)
-
     def rows(self, index):
         """Rows of K selected by ``index`` (few of them), as float64."""
         K = self.kernel.between(self.X[index], self.X) if self.K is None else self.K[index]
         return K.astype(np.float64, copy=False)
 
     def block(self, index, columns):
-        """Block of K with rows ``index`` and columns ``other`` (small arrays), as float64."""
+        """Block of K with rows ``index`` and these ``columns`` (small arrays), as float64."""
         if self.K is None:
             K = self.kernel.between(self.X[index], self.X[columns])
         else:
@@ -437,7 +444,7 @@ class Gram:
             add_rows(out, index, label, coefficient, self.rows, self.step)
             return
         coefficients = csr_array((coefficient, (label, index)), (len(out), n)).toarray()
-        for part in self._blocks():
+        for part in batches(n, self.step):
             out += coefficients[:, part] @ self.rows(part)
 
     def __matmul__(self, B):
@@ -445,7 +452,7 @@ class Gram:
         if self.K is not None and self.K.dtype == np.float64:
             return self.K @ B
         out = np.empty((self.shape[0], *B.shape[1:]))
-        for rows in self._blocks():
+        for rows in batches(self.shape[0], self.step):
             out[rows] = self.rows(rows) @ B
         return out
 

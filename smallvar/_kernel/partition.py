@@ -6,7 +6,6 @@ from (KJ12, section 5.2). ``PartitionStart`` sweeps over a partition to a fixed 
 """
 
 from copy import copy
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -299,13 +298,10 @@ class KernelClusters(ClusterMixin, KernelEstimator):
         check_number(self.max_memory, "max_memory", low=0, low_open=True)
         self._check_starts()
 
-    _origin = None  # for the linear kernel and data far from zero, a point near the data
-
     def _gram(self, X, weight=None):
         """Gram matrix of the data of a fit; sets ``gamma_`` and the origin, and may warn."""
-        self.gamma_ = self._find_gamma(X, weight)
-        self._remember_kernel()
-        self._origin = remote_origin(X) if self._linear else None
+        self._learn_kernel(X, weight)
+        self._origin = remote_origin(X) if self._kernel_is("linear") else None
         warn_remote(self, X, PRODUCT_KERNELS[1:])
         gram = Gram(self._kernel_of_fit(), X, self.max_memory)
         definite = not callable(self.kernel) and self.kernel not in INDEFINITE
@@ -323,21 +319,9 @@ class KernelClusters(ClusterMixin, KernelEstimator):
         self.n_iter_ = best.progress.n_iter
         return best
 
-    @property
-    def _linear(self):
-        return isinstance(self.kernel, str) and self.kernel == "linear"
-
-    def _kernel_of_fit(self):
-        kernel = super()._kernel_of_fit()  # distances do not depend on the origin
-        return replace(kernel, origin=self._origin) if self._linear else kernel
-
-    @property
-    def _precomputed(self):
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
-
     def _store_means(self, X, label, weight, cluster_weight, norm):
         """Set the attributes that the distances of new points follow from."""
-        self.X_fit_ = None if self._precomputed else X.copy()
+        self.X_fit_ = None if self._kernel_is("precomputed") else X.copy()
         self.center_labels_ = label
         self.center_weights_ = np.where(
             label >= 0, weight / np.append(cluster_weight, 1.0)[label], 0.0
@@ -350,11 +334,8 @@ class KernelClusters(ClusterMixin, KernelEstimator):
         Yields pairs of a slice of m rows and an array of shape (n_clusters, m).
         """
         check_number(self.max_memory, "max_memory", low=0, low_open=True)
-        if self._precomputed != (self.X_fit_ is None):
-            was = "'precomputed'" if self.X_fit_ is None else "another one than 'precomputed'"
-            raise ValueError(f"kernel must stay what it was in fit, {was}, got {self.kernel!r}")
         norms = learned(self, "center_norms_", None)
-        n_fit = X.shape[1] if self._precomputed else len(self.X_fit_)
+        n_fit = X.shape[1] if self.X_fit_ is None else len(self.X_fit_)
         labels = learned(self, "center_labels_", n_fit)
         weights = learned(self, "center_weights_", len(labels))
         if labels.max() >= len(norms):
@@ -390,7 +371,7 @@ class KernelClusters(ClusterMixin, KernelEstimator):
 
     def _self_kernel(self, X, wanted):
         """K(x, x) of new points; ``wanted`` names the method for the error message."""
-        if self._precomputed:
+        if self._kernel_is("precomputed"):
             raise ValueError(
                 f"kernel must not be 'precomputed' for {wanted}: the kernel of the new points "
                 "with themselves is not known"

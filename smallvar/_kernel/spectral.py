@@ -304,9 +304,6 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         """
         return isinstance(self.lam, str) and self._kernel_is("linear") and not issparse(X)
 
-    def _kernel_is(self, name):
-        return isinstance(self.kernel, str) and self.kernel == name
-
     def _problem(self, X, weight):
         """Numbers of the rows with weight, and the problem of the relaxation for these rows."""
         rows = np.flatnonzero(weight)
@@ -370,8 +367,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         if self._drops_constant_columns(X) and not weight.all():
             self._varying = varying_columns(X[weight > 0])
         X = self._columns(X)
-        self.gamma_ = self._find_gamma(X, weight)
-        self._remember_kernel()
+        self._learn_kernel(X, weight)
         rows, problem = self._problem(X, weight)
         self.lam_, eigenpairs = self._penalty(problem, X, weight, rng)
         Y = self._relax(problem, self.lam_, eigenpairs, rng)

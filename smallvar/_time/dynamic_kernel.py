@@ -85,8 +85,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         self._forget("gamma_", "_learned_by")
 
     def _resolve_penalties(self, X, weight, n_threads):
-        self.gamma_ = self._find_gamma(X)
-        self._remember_kernel()
+        self._learn_kernel(X)
         # points that were kept before the data had distances: their kernel may have another gamma
         kernel = self._kernel_of_fit()
         self._kept = [
@@ -99,7 +98,7 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         self._fixed_parameters["gamma"] = self.gamma
 
     def _validate(self, X: ArrayLike, *, reset: bool, least: int = 1) -> NDArray[np.float64]:
-        if not reset and "_learned_by" in vars(self):  # parameters may have been set since the fit
+        if not reset:  # parameters may have been set since the fit
             self._check_same_kernel()
         X = super()._validate(X, reset=reset, least=least).astype(np.float64, copy=False)
         if len(X):
