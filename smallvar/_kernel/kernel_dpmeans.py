@@ -20,7 +20,6 @@ from smallvar._core.validation import (
     check_option,
     check_ratio,
     check_weights,
-    mean_weight,
 )
 from smallvar._kernel.collapsed_sums import CollapsedSums
 from smallvar._kernel.gram import batches
@@ -31,8 +30,7 @@ from smallvar._kernel.partition import (
     Partition,
     PartitionStart,
     cheapest_cluster,
-    distances_to_mean,
-    farthest_first,
+    guessed_penalty,
     kernel_rounding,
 )
 from smallvar._selection.penalty import cut_guess
@@ -47,8 +45,7 @@ class _KernelStart(PartitionStart):
     """One start of kernel DP-means."""
 
     def __init__(self, clusters, order, lam, algorithm, max_clusters, rounding):
-        order = clusters.active if order is None else order[clusters.weight[order] > 0]
-        super().__init__(clusters, order, rounding)
+        super().__init__(clusters, order[clusters.weight[order] > 0], rounding)
         self.lam, self.cap = lam, NO_CAP if max_clusters is None else max_clusters
         self.collapsed = algorithm == "collapsed"
 
@@ -88,32 +85,26 @@ class _KernelStart(PartitionStart):
         """
         clusters = self.clusters
         weightless = np.flatnonzero(clusters.weight == 0)
-        self.center_label, self.norm, self.cluster_weight = (
-            clusters.label.copy(),
-            clusters.norm,
-            clusters.cluster_weight,
-        )
-        self.center_label[weightless] = -1
-        self.label, self.inertia = clusters.label, clusters.error
+        self.label, self.inertia = clusters.label.copy(), clusters.error
+        self.center_label = np.where(clusters.weight > 0, clusters.label, np.int32(-1))
+        self.norm, self.cluster_weight = clusters.norm, clusters.cluster_weight
         unfinished = not self.progress.converged and not self.collapsed
         if not (unfinished or len(weightless)):
             return
         nearest, least, _ = clusters.nearest()
-        self.label = self.label.copy()
         self.label[weightless] = nearest[weightless]
         if unfinished:
-            used = np.zeros(clusters.k, dtype=bool)
-            used[nearest[clusters.active]] = True
-            new_number = np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)
-            self.center_label = np.append(new_number, np.int32(-1))[self.center_label]
-            self.norm, self.cluster_weight = self.norm[used], self.cluster_weight[used]
+            kept = np.unique(nearest[clusters.active])
+            new_number = np.full(clusters.k + 1, -1, dtype=np.int32)  # the last one for -1
+            new_number[kept] = np.arange(len(kept))
+            self.center_label = new_number[self.center_label]
+            self.norm, self.cluster_weight = self.norm[kept], self.cluster_weight[kept]
             # means that are nearest only to points without weight are dropped: these points get the
             # nearest of the others
-            if not used[nearest[weightless]].all():
-                for batch in batches(len(weightless), clusters.gram.step):
-                    cost = clusters.costs(weightless[batch])[used]
-                    lowest = cheapest_cluster(cost, np.abs(self.norm).max())[0]
-                    nearest[weightless[batch]] = np.flatnonzero(used)[lowest]
+            dropped = weightless[new_number[nearest[weightless]] < 0]
+            for batch in batches(len(dropped), clusters.gram.step):
+                cost = clusters.costs(dropped[batch])[kept]
+                nearest[dropped[batch]] = kept[cheapest_cluster(cost, np.abs(self.norm).max())[0]]
             self.label = new_number[nearest]
             self.inertia = float(clusters.weight @ least)
             self.progress.path.append(self.inertia + self.lam * len(self.norm))
@@ -393,11 +384,11 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         gram = self._gram(X, weight)
         clusters = Partition(gram, weight, np.zeros(n, dtype=np.int32), gram.capacity)
         rounding = kernel_rounding(clusters)
-        lam = self._penalty(clusters, guess, rounding)
+        lam = float(self.lam if guess is None else guessed_penalty(clusters, guess, rounding))
         if label is not None:
             clusters = Partition(gram, weight, label, gram.capacity)
 
-        orders = (rng.permutation(n) if i else None for i in range(self.n_init))
+        orders = (rng.permutation(n) if i else np.arange(n) for i in range(self.n_init))
         starts = (
             _KernelStart(clusters, order, lam, self.algorithm, self.max_clusters, rounding)
             for order in orders
@@ -412,14 +403,6 @@ class KernelDPMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LabelsMix
         if not best.progress.ended:
             warn_not_converged(self, self.n_iter_)
         return self
-
-    def _penalty(self, clusters, guess, rounding):
-        """The penalty as a number; ``clusters`` has all points in one."""
-        if guess is None:
-            return float(self.lam)
-        distance = distances_to_mean(clusters)
-        found = farthest_first(clusters.gram, clusters.active, distance, guess, rounding)
-        return mean_weight(clusters.weight) * (found or 1.0)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:
         """Nearest mean of each row, in feature space; no row opens a cluster.

@@ -32,6 +32,7 @@ from smallvar._kernel.partition import (
     distances_to,
     distances_to_mean,
     farthest_first,
+    guessed_penalty,
     kernel_rounding,
 )
 from smallvar._selection.penalty import global_lambda, local_lambda
@@ -82,10 +83,6 @@ class _KernelHDPStart(PartitionStart):
         """Text on the present partition, to print."""
         return f"{self.clusters.k} global clusters, {self.n_local} local ones, {{}}"
 
-    def renumber(self, number):
-        """Renumber the labels of ``kernel_sums``: the global clusters have new numbers."""
-        self.kernel_sums_labels = np.append(number, -1)[self.kernel_sums_labels]
-
     def sweep(self):
         """Make steps 4 and 5 of KJ12, Algorithm 2.
 
@@ -97,7 +94,7 @@ class _KernelHDPStart(PartitionStart):
         self.distance = self.weight * clusters.costs(self.order) + self.diagonal
         self.n_global = clusters.k
         new = self.move_points(size)
-        self.move_locals(new, size)
+        _LocalMoves(self, new, size).visit_all()
         label = clusters.label.copy()
         label[self.order] = new
         changed = self.n_global > clusters.k or bool((label != clusters.label).any())
@@ -119,10 +116,10 @@ class _KernelHDPStart(PartitionStart):
         """
         clusters, run = self.clusters, self.run_of
         n = len(run)
-        used = np.zeros((run[-1] + 1, max(16, 2 * self.n_global)), dtype=bool)
+        used = np.zeros((run[-1] + 1, self.n_global), dtype=bool)
         used[run, clusters.label[self.order]] = True
         new, least, tie = cheapest_cluster(
-            self.distance + self.lam_local * ~used[run, : self.n_global].T,
+            self.distance + self.lam_local * ~used[run].T,
             self.weight * size + np.abs(self.diagonal),
         )
         new = new.astype(np.int32)
@@ -140,8 +137,7 @@ class _KernelHDPStart(PartitionStart):
                 row = clusters.gram.rows(self.order[i : i + 1])[0]
                 distance = clusters.distances_to(self.order[i], row)[self.order]
                 g = self.add_global(self.weight * distance)
-                if g == used.shape[1]:
-                    used = np.concatenate([used, np.zeros_like(used)], axis=1)
+                used = np.pad(used, ((0, 0), (0, 1)))
                 new[i], later = g, np.s_[i + 1 :]
                 cost = self.distance[g, later] + self.lam_local * (run[later] != j)
             else:
@@ -157,17 +153,13 @@ class _KernelHDPStart(PartitionStart):
             opens[better] = (least[better] > limit[better]) | ~used[run[better], g]
         return new
 
-    def move_locals(self, new, size):
-        """Make step 5 on labels ``new``: move each local cluster where it costs least."""
-        _LocalMoves(self, new, size).visit_all()
-
-    def between(self, mine, theirs):
-        """Sum of K over pairs of points of ``mine`` and ``theirs``, in the unit of weights."""
+    def sum_between(self, a, b):
+        """Sum of K over pairs of a point of ``a`` and one of ``b``, in the unit of weights."""
         order, relative = self.order, self.weight / self.clusters.unit
-        total, step = 0.0, max(1, GRAM_BLOCK // len(theirs))
-        for batch in batches(len(mine), step):
-            K = self.clusters.gram.block(order[mine[batch]], order[theirs])
-            total += float((relative[mine[batch], None] * K * self.weight[theirs]).sum())
+        total, step = 0.0, max(1, GRAM_BLOCK // len(b))
+        for batch in batches(len(a), step):
+            K = self.clusters.gram.block(order[a[batch]], order[b])
+            total += float((relative[a[batch], None] * K * self.weight[b]).sum())
         return total
 
     def update_kernel_sums(self, new, local, order):
@@ -231,15 +223,19 @@ class _LocalMoves:
         self.opens[m] = self.least[m] > limit + self.tie[m]
         self.moves[m] = self.opens[m] | (self.target[m] != self.origin[m])
 
+    def points_of(self, m):
+        """The points of local cluster m at the start of the step."""
+        return self.order[self.first[m] : self.first[m + 1]]
+
     def visit_all(self):
-        """Move the local clusters, in order."""
+        """Move the local clusters, in order, where they cost least (step 5)."""
         at = 0
         while at < len(self.keys):
             m = at + int(self.moves[at:].argmax())
             if not self.moves[m]:
                 break
             at = m + 1
-            points = self.joined.pop(m, self.order[self.first[m] : self.first[m + 1]])
+            points = self.joined.pop(m, self.points_of(m))
             if self.opens[m]:
                 self._open_global(m, points)
             else:
@@ -276,14 +272,12 @@ class _LocalMoves:
         key = start.run_of[points[0]] * self.k + c
         joined = int(np.searchsorted(self.keys, key))
         if c < self.k and m < joined < len(self.keys) and self.keys[joined] == key:
-            theirs = self.joined.get(
-                joined, self.order[self.first[joined] : self.first[joined + 1]]
-            )
-            self.square[joined] += self.square[m] + 2.0 * start.between(points, theirs)
+            other_points = self.joined.get(joined, self.points_of(joined))
+            self.square[joined] += self.square[m] + 2.0 * start.sum_between(points, other_points)
             self.total[joined] += self.total[m]
             self.count[joined] += self.count[m]
             self.cost[:, joined] += self.cost[:, m]
-            self.joined[joined] = np.concatenate([theirs, points])
+            self.joined[joined] = np.concatenate([other_points, points])
             index = np.array([joined])
             self.target[index], self.least[index], self.tie[index] = cheapest_cluster(
                 self.cost[:, index], self.count[index] * self.size + np.abs(self.total[index])
@@ -573,14 +567,11 @@ class KernelHDPMeans(KernelClusters):
         if isinstance(lam_local, str):
             lam_local = unit * local_penalty(gram, rows, sets, self.n_local, rounding)
         if isinstance(lam_global, str):
-            distance = distances_to_mean(clusters)
             if lam_global == "points":
-                guess = min(self.n_global, len(rows))
-                lam_global = farthest_first(gram, rows, distance, guess, rounding) or 1.0
+                lam_global = guessed_penalty(clusters, min(self.n_global, len(rows)), rounding)
             else:
-                to_row = partial(distances_to, gram, rows)
-                lam_global = global_lambda(sets, distance, to_row, self.n_global, rounding)
-            lam_global *= unit
+                distance, to_row = distances_to_mean(clusters), partial(distances_to, gram, rows)
+                lam_global = unit * global_lambda(sets, distance, to_row, self.n_global, rounding)
         return float(lam_local), float(lam_global)
 
     def _openings(self, group, weight):

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import ClusterMixin
 
-from smallvar._core.fit_loop import Progress, best_of
-from smallvar._core.validation import check_number, learned, unit_of
+from smallvar._core.fit_loop import Progress, RecordedStart, best_of
+from smallvar._core.validation import check_number, learned, mean_weight, unit_of
 from smallvar._kernel.gram import (
     PRODUCT_KERNELS,
     Gram,
@@ -133,12 +133,8 @@ class Partition:
                 return self.sums[:, columns]
             label, k = self.label, self.k
         active = self.active
-        # W of shape (n, k), with w_j at (j, label of j), and empty rows for points without weight
-        row_lengths = np.zeros(len(self.label) + 1, dtype=np.int64)
-        row_lengths[active + 1] = 1
-        coefficients = csr_array(
-            (self.weight[active], label[active], np.cumsum(row_lengths)), (len(self.label), k)
-        )
+        at = active, label[active]
+        coefficients = csr_array((self.weight[active], at), shape=(len(self.label), k))
         sums = np.empty((k, len(columns)))
         for batch in batches(len(columns), self.gram.step):
             sums[:, batch] = (self.gram.rows(columns[batch]) @ coefficients).T
@@ -228,7 +224,14 @@ def farthest_first(gram, rows, distance, n_clusters, rounding):
     return farthest_by(distance, partial(distances_to, gram, rows), n_clusters, rounding)
 
 
-class PartitionStart:
+def guessed_penalty(clusters, guess, rounding):
+    """Penalty by the farthest-first rule among points of weight, which are all in one cluster."""
+    distance = distances_to_mean(clusters)
+    found = farthest_first(clusters.gram, clusters.active, distance, guess, rounding)
+    return mean_weight(clusters.weight) * (found or 1.0)
+
+
+class PartitionStart(RecordedStart):
     """Base of starts: sweeps over a partition until one, with exact sums, changes nothing.
 
     Subclasses have ``sweep``, which returns labels, the number of clusters and whether they differ
@@ -237,11 +240,6 @@ class PartitionStart:
 
     def __init__(self, clusters, order, rounding):
         self.clusters, self.order, self.rounding = copy(clusters), order, rounding
-
-    @property
-    def objective(self):
-        """The objective at the end."""
-        return self.progress.objective
 
     def run(self, loop):
         """Sweep to the end, then compute the objective from sums made from scratch."""

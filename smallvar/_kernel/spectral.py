@@ -475,7 +475,7 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
                 centers = centers.toarray()
             self._centers = np.ascontiguousarray(centers)
             return
-        self._squares = problem.means(M)
+        self._squares = problem.squared_norms(M)
         self._support = None if self._kernel_is("precomputed") else X[rows]
         is_row = np.zeros(X.shape[0] + 1, dtype=np.int64)
         is_row[rows + 1] = 1
