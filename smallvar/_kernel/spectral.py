@@ -6,6 +6,7 @@ rounded to labels as in Yu & Shi (2003), or by k-means.
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.sparse import csr_array, issparse, sparray, spmatrix
 from sklearn.base import ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from smallvar._core.config import resolve_threads
@@ -43,6 +44,7 @@ from smallvar._kernel.gram import (
     DISTANCES,
     Gram,
     KernelEstimator,
+    batches,
     block_size,
     warn_remote,
 )
@@ -96,6 +98,15 @@ def likeness(labels, Y, weight):
         np.square(sums).sum(axis=1)[cluster_weight > 0] / cluster_weight[cluster_weight > 0]
     ).sum()
     return float((reached - constant) / (k - constant))
+
+
+@dataclass
+class FeatureMeans:
+    """Cluster means in feature space: sums of rows, by the columns of sparse coefficients."""
+
+    coefficients: Any
+    squares: NDArray[np.float64]  # squared norms of the means
+    rows: Any  # of the fit; None for a precomputed kernel
 
 
 class SpectralDPMeans(ClusterMixin, KernelEstimator):
@@ -290,46 +301,37 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
 
     def _validate_kernel(self, X: Any, *, reset: bool, least: int = 1) -> Any:
         X = super()._validate_kernel(X, reset=reset, least=least)
-        if reset:
-            self._varying = varying_columns(X) if self._drops_constant_columns(X) else None
-            if not issparse(X):
-                warn_remote(self, self._columns(X))
         check_reach(X)
         return X
 
-    def _drops_constant_columns(self, X):
-        """Whether constant columns are dropped: for a dense linear kernel with a rule for lam.
+    def _learn_varying(self, X):
+        """Drop constant columns of these rows: for a dense linear kernel with a rule for lam.
 
         Kernels of distances do not depend on them; for others they may have a meaning.
         """
-        return isinstance(self.lam, str) and self._kernel_is("linear") and not issparse(X)
+        drops = isinstance(self.lam, str) and self._kernel_is("linear") and not issparse(X)
+        self._varying = varying_columns(X) if drops else None
 
     def _problem(self, X, weight):
         """Numbers of the rows with weight, and the problem of the relaxation for these rows."""
-        rows = np.flatnonzero(weight)
-        if len(rows) < X.shape[0]:
+        rows, is_matrix = np.flatnonzero(weight), self._kernel_is("precomputed")
+        n = len(rows)
+        if n < X.shape[0]:
             X, weight = X[rows], weight[rows]
-            if self._kernel_is("precomputed"):
-                X = X[:, rows]
+            X = X[:, rows] if is_matrix else X
         if self._kernel_is("linear"):
             return rows, LinearProblem(X, weight, self.max_memory)
-        n, precomputed = len(rows), self._kernel_is("precomputed")
-        if (
-            not (precomputed and issparse(X))
-            and n > DENSE_SOLVED_ROWS
-            and n * n * DENSE_SOLVER > self.max_memory
-        ):
+        fits = n <= DENSE_SOLVED_ROWS or n * n * DENSE_SOLVER <= self.max_memory
+        if not (fits or (is_matrix and issparse(X))):
             gram = Gram(self._kernel_of_fit(), X, self.max_memory)
+            sample = np.linspace(0, n - 1, DENSE_SOLVED_ROWS).astype(int)
             if callable(self.kernel):
-                self._check_callable(
-                    gram.block(*2 * [np.linspace(0, n - 1, DENSE_SOLVED_ROWS).astype(int)])
-                )
+                self._check_callable(gram.block(sample, sample))
             return rows, BlockProblem(gram, weight, self.max_memory)
-        if not precomputed:
-            X = self._kernel_of_fit().between(X, X)
-            if callable(self.kernel):
-                self._check_callable(X)
-        return rows, GramProblem(X.astype(np.float64, copy=False), weight, self.max_memory)
+        K = X if is_matrix else self._kernel_of_fit().between(X, X)
+        if callable(self.kernel):
+            self._check_callable(K)
+        return rows, GramProblem(K.astype(np.float64, copy=False), weight, self.max_memory)
 
     def _check_callable(self, K):
         check_symmetric(K, f"kernel={self.kernel!r} must return a symmetric matrix")
@@ -364,9 +366,9 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
         weight = check_weights(sample_weight, X.shape[0])
         weight = self._relative(weight, isinstance(self.lam, str))
         weight = np.ones(X.shape[0]) if weight is None else weight
-        if self._drops_constant_columns(X) and not weight.all():
-            self._varying = varying_columns(X[weight > 0])
+        self._learn_varying(X if weight.all() else X[weight > 0])
         X = self._columns(X)
+        warn_remote(self, X)
         self._learn_kernel(X, weight)
         rows, problem = self._problem(X, weight)
         self.lam_, eigenpairs = self._penalty(problem, X, weight, rng)
@@ -467,37 +469,29 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
 
     def _store_means(self, X, rows, labels, problem):
         """Store the cluster means for ``predict``, as points or by coefficients of the rows."""
-        self._forget("_centers", "_squares", "_support", "_coefficients")
+        self._forget("_centers", "_means")
         M = weighted_means(labels, problem.weight)
         if self._kernel_is("linear"):
             centers = M.T @ problem.X
-            if issparse(centers):
-                centers = centers.toarray()
+            centers = centers.toarray() if issparse(centers) else centers
             self._centers = np.ascontiguousarray(centers)
-            return
-        self._squares = problem.squared_norms(M)
-        self._support = None if self._kernel_is("precomputed") else X[rows]
-        is_row = np.zeros(X.shape[0] + 1, dtype=np.int64)
-        is_row[rows + 1] = 1
-        if self._kernel_is("precomputed"):  # new rows come with a column for each old one
-            M = csr_array((M.data, M.indices, np.cumsum(is_row)), (X.shape[0], M.shape[1]))
-        self._coefficients = M
+        elif self._kernel_is("precomputed"):  # new rows come with a column for each old one
+            coefficients = csr_array((M.data, (rows, M.indices)), shape=(X.shape[0], M.shape[1]))
+            self._means = FeatureMeans(coefficients, problem.squared_norms(M), None)
+        else:
+            self._means = FeatureMeans(M, problem.squared_norms(M), X[rows])
 
     def _nearest(self, X):
         """Cluster whose mean is nearest to each row."""
         if self._kernel_is("linear"):
-            if not issparse(X):
-                return nearest_sweep(X, None, self._centers, resolve_threads(None)).labels
-            square = np.square(self._centers).sum(axis=1)
-            return np.argmin(square - 2 * (X @ self._centers.T), axis=1).astype(np.int32)
-        labels = np.empty(X.shape[0], dtype=np.int32)
+            return nearest_sweep(X, None, self._centers, resolve_threads(None)).labels
+        labels, means = np.empty(X.shape[0], dtype=np.int32), self._means
         size, kernel = block_size(self.max_memory), self._kernel_of_fit()
-        for batch in gen_batches(X.shape[0], max(1, size // self._coefficients.shape[0])):
-            K = X[batch] if self._support is None else kernel.between(X[batch], self._support)
-            to_means = K @ self._coefficients
-            if issparse(to_means):
-                to_means = to_means.toarray()
-            labels[batch] = np.argmin(self._squares - 2 * to_means, axis=1)
+        for batch in batches(X.shape[0], max(1, size // means.coefficients.shape[0])):
+            K = X[batch] if means.rows is None else kernel.between(X[batch], means.rows)
+            inner = K @ means.coefficients
+            inner = inner.toarray() if issparse(inner) else inner
+            labels[batch] = np.argmin(means.squares - 2 * inner, axis=1)
         return labels
 
     def _roundings(self, problem, lam, Y, rng, weight):
@@ -507,8 +501,8 @@ class SpectralDPMeans(ClusterMixin, KernelEstimator):
             key = labels.tobytes()
             if key not in errors:
                 errors[key] = float(problem.error(labels))
-            rounding = RoundedLabels(errors[key], labels, n_iter)
-            yield rounding._replace(objective=float(rounding.objective + lam * rounding.k))
+            k = int(labels.max()) + 1
+            yield RoundedLabels(float(errors[key] + lam * k), labels, n_iter)
 
     def _label_vectors(self, Y, rng, weight, n_init):
         """Iterable over label vectors from the eigenvectors Y, and the iterations each took."""
