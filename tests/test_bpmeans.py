@@ -26,7 +26,7 @@ from smallvar._sweeps.features.starts import MOST_TRIED, FeatureSweep
 from smallvar._sweeps.sums import Layout, Sums
 
 from smallvar import BPMeans, KFeatures, feature_path, progress_callback
-from smallvar._features.feature_estimator import new_sweep, run_starts, swaps_of
+from smallvar._features.feature_estimator import FeatureStarts
 from smallvar._features.feature_path import Steps
 
 COLLAPSED = {"collapsed": "auto", "bit by bit": "coordinate"}  # how rows are chosen
@@ -1142,7 +1142,8 @@ def test_swaps_by_default():
     for model in (BPMeans(lam=60.0, random_state=0), KFeatures(4, random_state=0)):
         objective = model.fit(X).objective_
         assert objective == model.set_params(n_swaps=20).fit(X).objective_
-        assert swaps_of(model.set_params(n_swaps="auto"), np.empty((10**6, 10))) == 2
+        model.set_params(n_swaps="auto")
+        assert FeatureStarts(model, np.empty((10**6, 10)), None, 1).swaps() == 2
         init = np.eye(60, 4)
         given = model.set_params(init=init).fit(X).components_
         assert np.array_equal(given, model.set_params(n_swaps=0).fit(X).components_)
@@ -1197,8 +1198,8 @@ def test_starts_by_default():
     easy, hard = planted_rows(0, 60, 6, 2)[0], planted_rows(3, 120, 6, 6)[0]
     counts = []
     for X, k in ((easy, 2), (hard, 6)):
-        sweep = new_sweep(KFeatures(k), X, None, "coordinate", 0.0, k, 20, 1)
-        run_starts(KFeatures(k, n_init=10), sweep, np.random.RandomState(0), None)
+        starts = FeatureStarts(KFeatures(k, n_init=10), X, None, 1)
+        sweep = starts.run(starts.sweep("coordinate", 0.0, k, 20), np.random.RandomState(0))
         assert len(sweep.objectives) == 10
         counts.append(needed(sweep.objectives.tolist(), 3))
         auto = KFeatures(k, random_state=0).fit(X)
@@ -1213,7 +1214,7 @@ def test_path_completes_the_best_number():
     """No random start is left for the number chosen and the one before it."""
     X = planted_rows(5, 200, 10, 5)[0]
     model = KFeatures("auto")
-    steps = Steps(model, X, None, 8, np.random.RandomState(0), 1)
+    steps = Steps(FeatureStarts(model, X, None, 1), 8, np.random.RandomState(0))
     for _ in range(8):
         steps.go_on(few=True)
     assert any(len(states) for states, _, _ in steps.left)
@@ -1222,7 +1223,8 @@ def test_path_completes_the_best_number():
     assert steps.best == 5
     assert len(steps.left[4][0]) == len(steps.left[5][0]) == 0
     assert all(after <= before for after, before in zip(steps.error, errors, strict=True))
-    full = Steps(model.set_params(n_init=10), X, None, 8, np.random.RandomState(0), 1)
+    model.set_params(n_init=10)
+    full = Steps(FeatureStarts(model, X, None, 1), 8, np.random.RandomState(0))
     for _ in range(5):
         full.go_on(few=False)
     assert all(len(states) == 0 for states, _, _ in full.left)

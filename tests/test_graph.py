@@ -655,7 +655,7 @@ def test_clusterings_know_their_cut_and_length(seed, cut):
     labels = np.random.default_rng(seed).integers(5, size=len(A))
     labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
     actual = cuts.CutClustering.of(graph, labels, length)
-    assert actual.n_clusters == labels.max() + 1
+    assert actual.k == labels.max() + 1
     assert actual.cut == pytest.approx(twins.graph.cut_value(A, labels, cut), abs=1e-12)
     assert actual.length == length(labels)
 

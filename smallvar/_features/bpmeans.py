@@ -7,7 +7,12 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from smallvar._core.config import resolve_threads
-from smallvar._core.estimator import keywords_only, named_parameters, warn_not_converged
+from smallvar._core.estimator import (
+    check_parameters,
+    keywords_only,
+    named_parameters,
+    warn_not_converged,
+)
 from smallvar._core.progress import ProgressEvent
 from smallvar._core.validation import (
     check_data,
@@ -23,14 +28,11 @@ from smallvar._core.validation import (
 from smallvar._features.feature_estimator import (
     WEIGHT_BITS,
     FeatureEstimator,
+    FeatureStarts,
     check_assignments,
     check_exact,
     check_named,
-    check_search,
     check_weight_range,
-    new_sweep,
-    run_starts,
-    swaps_of,
 )
 from smallvar._features.feature_path import FeaturePath, Steps, choose
 from smallvar._selection.penalty import check_guess, cut_guess
@@ -226,6 +228,8 @@ class BPMeans(FeatureEstimator):
         check_number(self.n_components, "n_components", low=1, integer=True)
         check_number(self.max_features, "max_features", low=1, integer=True, none=True)
         check_option(self.algorithm, "algorithm", ("sweep", "collapsed", "stepwise"))
+        if self.algorithm == "stepwise":
+            check_named(self.init, "algorithm='stepwise'")
         check_option(self.assign, "assign", ("auto", "exact", "coordinate"))
         if self.assign == "exact":
             if self.algorithm != "collapsed":
@@ -235,7 +239,7 @@ class BPMeans(FeatureEstimator):
                 )
             remedy = f"; with assign='auto' rows are exact up to {MOST_TRIED} features"
             check_exact(self.max_features, "max_features", remedy)
-        check_search(self)
+        super()._check_parameters()
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the features of the data.
@@ -256,48 +260,39 @@ class BPMeans(FeatureEstimator):
             The fitted estimator.
         """
         self._check_parameters()
-        rng, n_threads = self._rng(), self._threads()
-        X, rows, weight, active = self._prepare(X, sample_weight, isinstance(self.lam, str))
-        cap = len(rows) if self.max_features is None else min(self.max_features, len(rows))
-        Z = None
+        rng = self._rng()
+        rows, starts, active = self._prepare(X, sample_weight, isinstance(self.lam, str))
+        n, cap, lam = len(starts.X), self.max_features, self.lam
+        cap, Z = n if cap is None else min(cap, n), None
         if not isinstance(self.init, str):
-            if self.algorithm == "stepwise":
-                check_named(self.init, "algorithm='stepwise'")
-            Z = check_assignments(self.init, len(X), cap, "max_features")
-            Z = Z if active is None else np.ascontiguousarray(Z[active])
+            Z = check_assignments(self.init, len(rows), cap, "max_features", active)
         given = Z is not None
-        self._forget_path()
-        lam = self.lam
         # "auto": unless Z is given, the sweeps go on from Z of the path, with as many features
         if lam == "auto":
             exact = MOST_TRIED if self.assign == "exact" else 0
-            self.path_, chosen = choose(
-                self, rows, weight, exact, cap, rng, n_threads, self._callback()
-            )
+            self.path_, chosen = choose(starts, exact, cap, rng, self._callback())
             lam = self.path_.lam
             if Z is None and self.algorithm != "stepwise":
                 Z, cap = chosen, self.path_.best
         elif isinstance(lam, str):
             # the rule counts each row once; costs of rows are weighted, so lam is scaled
-            guess = cut_guess(self.n_components, len(rows), "n_components")
-            probe = new_sweep(self, rows, None, "coordinate", 0.0, guess, 0, n_threads)
-            lam = mean_weight(weight) * probe.farthest_first()
+            guess = cut_guess(self.n_components, n, "n_components")
+            unweighted = FeatureStarts(self, starts.X, None, starts.n_threads)
+            lam = unweighted.sweep("coordinate", 0.0, guess).farthest_first()
+            lam *= mean_weight(starts.weight)
         lam = float(lam)  # in the unit of the weights of the fit, see _relative
         if self.algorithm == "stepwise":
-            sweep, path, converged = self._stepwise(rows, weight, lam, cap, rng, n_threads)
+            sweep, path, converged = self._stepwise(starts, lam, cap, rng)
         else:
-            swaps = swaps_of(self, rows, given=given)
+            swaps = starts.swaps(given=given)
             if Z is not None and not given:
                 swaps = 0  # the path has already swapped for this Z
             most_tried = 0 if self.assign == "coordinate" else MOST_TRIED
-            sweep = new_sweep(
-                self, rows, weight, self.algorithm, lam, cap, swaps, n_threads, most_tried
-            )
-            run_starts(self, sweep, rng, Z)
-            converged = sweep.converged
+            sweep = starts.sweep(self.algorithm, lam, cap, swaps, most_tried)
+            converged = starts.run(sweep, rng, Z).converged
         self.lam_ = lam
         self._multiply("lam_")
-        self._keep(sweep, X, weight, active, n_threads)
+        self._keep(sweep, starts, rows, active)
         if self.algorithm == "stepwise":
             self.objective_, self.objective_path_ = path[-1], np.array(path)
             self._multiply("objective_", "objective_path_")
@@ -305,18 +300,17 @@ class BPMeans(FeatureEstimator):
             warn_not_converged(self, self.n_iter_)
         return self
 
-    def _stepwise(self, X, weight, lam, cap, rng, n_threads):
+    def _stepwise(self, starts, lam, cap, rng):
         """Fit K-features for K = 0, 1, 2, ... until the objective rises, or K is ``cap``.
 
         Returns the sweep of the best K, the objective of each K, and whether the sweep converged.
         """
-        swaps, callback = swaps_of(self, X), self._callback()
-        best = new_sweep(self, X, weight, "coordinate", 0.0, 0, 0, n_threads)
-        best.encode(np.zeros((0, X.shape[1])))
+        swaps, callback = starts.swaps(), self._callback()
+        best = starts.sweep("coordinate", 0.0, 0)
+        best.encode(np.zeros((0, starts.X.shape[1])))
         path, converged = [best.error], True
         for k in range(1, cap + 1):
-            sweep = new_sweep(self, X, weight, "coordinate", 0.0, k, swaps, n_threads)
-            run_starts(self, sweep, rng, None)
+            sweep = starts.run(starts.sweep("coordinate", 0.0, k, swaps), rng)
             objective = sweep.error + lam * k
             if callback is not None:
                 message = f"{k} features: objective {objective:.8g}"
@@ -464,6 +458,17 @@ class KFeatures(FeatureEstimator):
         self.n_threads = n_threads
         self.verbose = verbose
 
+    def _check_parameters(self):
+        if isinstance(self.n_components, str):
+            check_option(self.n_components, "n_components", ("auto",))
+            check_named(self.init, "n_components='auto'")
+        else:
+            check_number(self.n_components, "n_components", low=1, integer=True)
+        check_option(self.assign, "assign", ("coordinate", "exact"))
+        if self.assign == "exact" and self.n_components != "auto":
+            check_exact(self.n_components, "n_components")
+        super()._check_parameters()
+
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the features of the data.
 
@@ -482,26 +487,22 @@ class KFeatures(FeatureEstimator):
         self : KFeatures
             The fitted estimator.
         """
-        _check_k_features(self)
-        rng, n_threads = self._rng(), self._threads()
-        X, rows, weight, active = self._prepare(X, sample_weight, self.n_components == "auto")
-        self._forget_path()
-        k, swaps, Z = self.n_components, swaps_of(self, rows), None
+        self._check_parameters()
+        rng = self._rng()
+        rows, starts, active = self._prepare(X, sample_weight, self.n_components == "auto")
+        k, n, swaps, Z = self.n_components, len(starts.X), starts.swaps(), None
         # "auto": the sweeps go on from Z of the path, which has already made swaps
         if k == "auto":
             exact = MOST_TRIED if self.assign == "exact" else 0
-            most, callback = exact or len(rows), self._callback()
-            self.path_, Z = choose(self, rows, weight, exact, most, rng, n_threads, callback)
+            self.path_, Z = choose(starts, exact, exact or n, rng, self._callback())
             k, swaps = self.path_.best, 0
         else:
-            check_guess(k, len(rows), "n_components")
+            check_guess(k, n, "n_components")
         if not isinstance(self.init, str):
-            Z = check_assignments(self.init, len(X), k, "n_components")
-            Z = Z if active is None else np.ascontiguousarray(Z[active])
-            swaps = swaps_of(self, rows, given=True)
-        sweep = new_sweep(self, rows, weight, self.assign, 0.0, k, swaps, n_threads)
-        run_starts(self, sweep, rng, Z)
-        self._keep(sweep, X, weight, active, n_threads)
+            Z = check_assignments(self.init, len(rows), k, "n_components", active)
+            swaps = starts.swaps(given=True)
+        sweep = starts.run(starts.sweep(self.assign, 0.0, k, swaps), rng, Z)
+        self._keep(sweep, starts, rows, active)
         if not sweep.converged:
             warn_not_converged(self, self.n_iter_)
         return self
@@ -604,7 +605,7 @@ def feature_path(
         raise TypeError("n_components must not be given: it goes from 0 to max_components")
     model = KFeatures(**options)
     check_named(model.init, "feature_path")
-    _check_k_features(model)
+    check_parameters(model)
     if model.assign == "exact":
         check_exact(max_components, "max_components")
     X = check_data(X)
@@ -619,25 +620,10 @@ def feature_path(
     if varying is not None:
         X = np.ascontiguousarray(X[:, varying])
     rng = check_random_state(model.random_state)
-    n_threads = resolve_threads(model.n_threads)
     exact = MOST_TRIED if model.assign == "exact" else 0
-    steps = Steps(model, X, weight, exact, rng, n_threads)
+    steps = Steps(FeatureStarts(model, X, weight, resolve_threads(model.n_threads)), exact, rng)
     for _ in range(min(max_components, len(X))):
         steps.go_on()
     if not steps.converged:
         warn_not_converged(model, steps.n_iter)
     return steps.path(unit)
-
-
-def _check_k_features(model):
-    """Raise unless the parameters of a KFeatures are within their bounds."""
-    chosen = isinstance(model.n_components, str)
-    if chosen:
-        check_option(model.n_components, "n_components", ("auto",))
-        check_named(model.init, "n_components='auto'")
-    else:
-        check_number(model.n_components, "n_components", low=1, integer=True)
-    check_option(model.assign, "assign", ("coordinate", "exact"))
-    if model.assign == "exact" and not chosen:
-        check_exact(model.n_components, "n_components")
-    check_search(model)

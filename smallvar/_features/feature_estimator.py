@@ -75,8 +75,8 @@ def check_exact(k, name, remedy=""):
         )
 
 
-def check_assignments(init, n_samples, width, name):
-    """The user's ``init`` as a binary array of uint8, with an error if it is not one.
+def check_assignments(init, n_samples, width, name, active):
+    """The ``active`` rows (None: all) of the user's ``init``, uint8; an error if it is not binary.
 
     ``name`` is the parameter that bounds the number of columns, and ``width`` its value: the exact
     number for "n_components", else the largest.
@@ -97,60 +97,11 @@ def check_assignments(init, n_samples, width, name):
     invalid = ~np.isin(Z, (0.0, 1.0))
     if invalid.any():
         raise ValueError(f"init must hold only 0 and 1, got {shown(Z[invalid][0])}")
-    return np.ascontiguousarray(Z, dtype=np.uint8)
+    return np.ascontiguousarray(Z if active is None else Z[active], dtype=np.uint8)
 
 
-def check_search(model):
-    """Raise unless the parameters of the starts and swaps are within their bounds."""
-    if isinstance(model.init, str):
-        check_option(model.init, "init", FEATURE_INITS)
-    for name in ("n_swaps", "n_init"):
-        if isinstance(value := getattr(model, name), str):
-            check_option(value, name, ("auto",))
-        else:
-            check_number(value, name, low=int(name == "n_init"), integer=True)
-    check_number(model.max_iter, "max_iter", low=1, integer=True)
-    check_number(model.tol, "tol", low=0)
-    check_verbose(model.verbose)
-
-
-def swaps_of(model, X, *, given=False, path=False):
-    """Number of swaps after each start.
-
-    For n_swaps="auto" it depends on the size of X alone, not on time, so that the result is the
-    same on any machine. ``given``: the start is the user's, and "auto" then makes no swaps.
-    ``path``: the sweep is one of a path.
-    """
-    if not isinstance(model.n_swaps, str):
-        return min(model.n_swaps, 2**31 - 1)
-    most = PATH_SWAPS if path else SWAPS
-    return 0 if given else max(FEW_SWAPS, min(most, SWAP_NUMBERS // X.size))
-
-
-def new_sweep(model, X, weight, rule, lam, cap, n_swaps, n_threads, most_tried=MOST_TRIED):
-    """A FeatureSweep over the rows X with the parameters of an estimator.
-
-    ``rule`` and ``most_tried`` are as in FeatureSweep: "sweep" or "collapsed" for a penalty
-    ``lam``, "coordinate" or "exact" for a fixed number of features; ``cap`` is the largest number.
-    """
-    return FeatureSweep(
-        X,
-        weight,
-        rule,
-        lam,
-        min(cap, X.shape[0]),
-        min(model.max_iter, 2**31 - 1),
-        model.tol,
-        n_swaps,
-        n_threads,
-        _sweep_callback(model),
-        most_tried,
-    )
-
-
-def _sweep_callback(model):
+def reporter(callback):
     """The function that the compiled starts call after each sweep; None if there is no callback."""
-    callback = callback_of(model)
     if callback is None:
         return None
 
@@ -164,27 +115,65 @@ def _sweep_callback(model):
     return report
 
 
-def draw_starts(model, rng, count=None):
-    """Random states of the starts, and the mode in which each begins: 0 the mean, 1 the data."""
-    if count is None:
-        count = STARTS if isinstance(model.n_init, str) else model.n_init
-    states = rng.randint(2**63 - 1, size=count, dtype=np.int64).astype(np.uint64)
-    init = model.init if isinstance(model.init, str) else FEATURE_INITS[0]
-    modes = {"mean": [0], "data": [1], "alternate": [0, 1]}[init]  # as FeatureSweep.run has it
-    return states, np.resize(np.array(modes, dtype=np.intc), count)
+class FeatureStarts:
+    """The starts that an estimator makes on rows of these weights: how many, from where, swaps."""
 
+    def __init__(self, model, X, weight, n_threads):
+        self.model, self.X, self.weight, self.n_threads = model, X, weight, n_threads
+        self.report = reporter(callback_of(model))
+        self.automatic = isinstance(model.n_init, str)
+        self.enough = ENOUGH_EQUAL if self.automatic else 0  # that agree; 0: all are run
 
-def enough_starts(model):
-    """Number of starts that must agree on the lowest objective to end the search; 0: run all."""
-    return ENOUGH_EQUAL if isinstance(model.n_init, str) else 0
+    def swaps(self, *, given=False, path=False):
+        """Number of swaps after each start.
 
+        For n_swaps="auto" it depends on the size of X alone, not on time, so that the result is the
+        same on any machine. ``given``: the start is the user's, and "auto" then makes no swaps.
+        ``path``: the sweep is one of a path.
+        """
+        n_swaps = self.model.n_swaps
+        if not isinstance(n_swaps, str):
+            return min(n_swaps, 2**31 - 1)
+        most = PATH_SWAPS if path else SWAPS
+        return 0 if given else max(FEW_SWAPS, min(most, SWAP_NUMBERS // self.X.size))
 
-def run_starts(model, sweep, rng, Z):
-    """Run the starts of a sweep, or one start from given Z; the sweep keeps the best."""
-    if Z is None:
-        sweep.run(*draw_starts(model, rng), enough_starts(model))
-    else:
-        sweep.run_given(Z, int(draw_starts(model, rng, 1)[0][0]))
+    def sweep(self, rule, lam, cap, n_swaps=0, most_tried=MOST_TRIED):
+        """A FeatureSweep over the rows.
+
+        ``rule`` and ``most_tried`` are as there: "sweep" or "collapsed" for a penalty ``lam``,
+        "coordinate" or "exact" for a fixed number of features; ``cap`` is the largest number.
+        """
+        return FeatureSweep(
+            self.X,
+            self.weight,
+            rule,
+            lam,
+            min(cap, self.X.shape[0]),
+            min(self.model.max_iter, 2**31 - 1),
+            self.model.tol,
+            n_swaps,
+            self.n_threads,
+            self.report,
+            most_tried,
+        )
+
+    def draw(self, rng, count=None):
+        """Random states of the starts, and where each begins: 0 at the mean, 1 at the data."""
+        if count is None:
+            count = STARTS if self.automatic else self.model.n_init
+        states = rng.randint(2**63 - 1, size=count, dtype=np.int64).astype(np.uint64)
+        init = self.model.init if isinstance(self.model.init, str) else FEATURE_INITS[0]
+        modes = {"mean": [0], "data": [1], "alternate": [0, 1]}[init]  # as FeatureSweep.run has it
+        return states, np.resize(np.array(modes, dtype=np.intc), count)
+
+    def run(self, sweep, rng, Z=None):
+        """Run the starts of a sweep, or one start from given Z; returns the sweep with the best."""
+        if Z is None:
+            states, modes = self.draw(rng)
+            sweep.run(states, modes, self.enough)
+        else:
+            sweep.run_given(Z, int(self.draw(rng, 1)[0][0]))
+        return sweep
 
 
 def rows_of_Z(X, weight, components, n_threads):
@@ -209,20 +198,27 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
     objective_path_: NDArray[np.float64]
     n_iter_: int
 
-    def _prepare(
-        self, X: ArrayLike, sample_weight: ArrayLike | None, choose_number: bool
-    ) -> tuple[
-        NDArray[np.floating],
-        NDArray[np.floating],
-        NDArray[np.float64] | None,
-        NDArray[np.bool_] | None,
-    ]:
-        """Checked data, the rows and weights of the fit, and the mask of rows of weight > 0.
+    def _check_parameters(self):
+        """Raise unless the parameters of the starts and swaps are within their bounds."""
+        if isinstance(self.init, str):
+            check_option(self.init, "init", FEATURE_INITS)
+        for name in ("n_swaps", "n_init"):
+            if isinstance(value := getattr(self, name), str):
+                check_option(value, name, ("auto",))
+            else:
+                check_number(value, name, low=int(name == "n_init"), integer=True)
+        check_number(self.max_iter, "max_iter", low=1, integer=True)
+        check_number(self.tol, "tol", low=0)
+        check_verbose(self.verbose)
+
+    def _prepare(self, X, sample_weight, choose_number):
+        """Checked data, the FeatureStarts of the fit, and the mask of rows of weight > 0.
 
         The fit leaves out rows of weight zero (mask None: there are none). If it is to
         ``choose_number``, the number of features, it also leaves out constant columns, and weights
         are in units of the lightest.
         """
+        n_threads = self._threads()
         X = self._validate(X, reset=True)
         check_reach(X)
         weight = check_weights(sample_weight, X.shape[0])
@@ -233,35 +229,30 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estima
             active = weight > 0
             rows, relative = np.ascontiguousarray(X[active]), relative[active]
         self._varying = varying_columns(rows) if choose_number else None
-        return X, self._columns(rows), relative, active
+        self._forget("path_")
+        return X, FeatureStarts(self, self._columns(rows), relative, n_threads), active
 
-    def _forget_path(self):
-        vars(self).pop("path_", None)
+    def _keep(self, sweep, starts, X, active):
+        """Set the learned attributes from the best start of ``sweep``.
 
-    def _keep(self, sweep, X, weight, active, n_threads):
-        """Set the learned attributes from the best start of ``sweep``, which had the active rows.
-
-        ``X`` are all rows, ``active`` the mask of those of weight > 0 (None: all), ``weight`` the
-        weights that the sweep had.
+        ``X`` are all rows, ``active`` the mask of those that ``starts`` had (None: all).
         """
         self.components_, self.n_components_ = sweep.components(), sweep.k
         if self._varying is not None:  # features are 0 in the constant columns, left out of the fit
             self.components_ = np.zeros((sweep.k, X.shape[1]))
             self.components_[:, self._varying] = sweep.components()
         self.assignments_ = sweep.assignments()
-        self._learn_noise(sweep, X if active is None else X[active], weight)
+        self._learn_noise(sweep, X if active is None else X[active], starts.weight)
         if active is not None:  # rows of weight zero choose among the fitted features
             Z = np.empty((len(active), sweep.k), dtype=np.int32)
             Z[active] = self.assignments_
-            Z[~active] = self._encode(np.ascontiguousarray(X[~active]), None, n_threads)[0]
+            Z[~active] = self._encode(np.ascontiguousarray(X[~active]), None, starts.n_threads)[0]
             self.assignments_ = Z
         # the sweep had weights divided by _unit: errors, objectives and penalties are multiplied
         self.reconstruction_err_ = float(np.sqrt(sweep.error) * np.sqrt(self._unit))
         self.objective_ = sweep.objective
         self.objective_path_ = sweep.path()
-        self._multiply(
-            "objective_", "objective_path_", *(["path_"] if "path_" in vars(self) else [])
-        )
+        self._multiply("objective_", "objective_path_", "path_")
         self.n_iter_ = sweep.n_iter
 
     def _learn_noise(self, sweep, X, weight):

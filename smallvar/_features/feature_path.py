@@ -4,14 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smallvar._core.progress import ProgressEvent
-from smallvar._features.feature_estimator import (
-    draw_starts,
-    enough_starts,
-    new_sweep,
-    rows_of_Z,
-    run_starts,
-    swaps_of,
-)
+from smallvar._features.feature_estimator import FeatureStarts, rows_of_Z
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.envelope import Path, envelope, penalty_of
 from smallvar._sweeps.rows import UNSOUND
@@ -100,19 +93,18 @@ class Steps:
     """The best features found for K = 0, 1, 2, ..., one K after the other.
 
     By K: ``error``, ``criterion``, ``Z``, ``components``, and ``left``, the starts that are not yet
-    made. Up to ``exact`` features, each row takes the best of all 2^K combinations.
+    made. Up to ``exact`` features, each row takes the best of all 2^K combinations. ``starts`` are
+    FeatureStarts.
     """
 
-    def __init__(self, model, X, weight, exact, rng, n_threads):
-        self.model, self.X, self.weight, self.exact = model, X, weight, exact
-        self.rng, self.n_threads = rng, n_threads
-        self.description_length = FeatureDescription(X, weight)
+    def __init__(self, starts, exact, rng):
+        self.starts, self.exact, self.rng = starts, exact, rng
+        self.n, d = starts.X.shape
+        self.description_length = FeatureDescription(starts.X, starts.weight)
         self.n_iter, self.converged = 0, True
-        sweep = new_sweep(model, X, weight, "coordinate", 0.0, 0, 0, n_threads)
-        energy = sweep.measure()
-        Z = np.zeros((len(X), 0), dtype=np.uint8)
+        energy, Z = starts.sweep("coordinate", 0.0, 0).measure(), np.zeros((self.n, 0), np.uint8)
         self.error, self.criterion = [energy], [self.description_length(energy, energy, Z)]
-        self.Z, self.components = [Z], [np.zeros((0, X.shape[1]))]
+        self.Z, self.components = [Z], [np.zeros((0, d))]
         # for each K: random states and modes of starts not yet made, objectives of those made
         self.left = [((), (), [])]
 
@@ -122,7 +114,7 @@ class Steps:
         If ``few``, most of the random starts are left to ``complete``.
         """
         k = len(self.error)
-        states, modes = draw_starts(self.model, self.rng)
+        states, modes = self.starts.draw(self.rng)
         self.error.append(np.inf)
         for results in (self.criterion, self.Z, self.components):
             results.append(None)
@@ -148,22 +140,17 @@ class Steps:
 
     def _add_feature(self, k):
         """Make a start for K = k + 1 from Z of K = k, with a feature that no row has yet."""
-        unused = np.zeros((len(self.X), 1), dtype=np.uint8)
-        sweep = self._sweep(k + 1)
-        run_starts(
-            self.model, sweep, self.rng, np.ascontiguousarray(np.hstack([self.Z[k], unused]))
-        )
-        self._keep(sweep)
+        Z = np.ascontiguousarray(np.pad(self.Z[k], ((0, 0), (0, 1))))
+        self._keep(self.starts.run(self._sweep(k + 1), self.rng, Z))
 
     def _run(self, k, few):
         """Run the starts that are left for K = k, or a ``few`` of them, until enough agree."""
         states, modes, objectives = self.left[k]
-        enough = enough_starts(self.model)
         count = (FEW_STARTS if k <= self.exact else 0) if few else len(states)
         if count:
             sweep = self._sweep(k)
             # with ``few``, two that agree are enough: say, the start from K - 1 and a random one
-            sweep.run(states[:count], modes[:count], enough - few, objectives)
+            sweep.run(states[:count], modes[:count], self.starts.enough - few, objectives)
             count = len(states) if sweep.agreed and not few else len(sweep.objectives)
             self.left[k] = states[count:], modes[count:], objectives
             self._keep(sweep)
@@ -171,8 +158,7 @@ class Steps:
     def _sweep(self, k):
         """A sweep for exactly k features."""
         rule = "exact" if k <= self.exact else "coordinate"
-        swaps = swaps_of(self.model, self.X, path=rule == "coordinate")
-        return new_sweep(self.model, self.X, self.weight, rule, 0.0, k, swaps, self.n_threads)
+        return self.starts.sweep(rule, 0.0, k, self.starts.swaps(path=rule == "coordinate"))
 
     def _keep(self, sweep):
         """Keep the features of a sweep if their error is the lowest for this number of features."""
@@ -203,26 +189,29 @@ class Steps:
         return FeaturePath(K, errors, low, high, np.array(self.criterion), k, lam)
 
 
-def choose(model, X, weight, exact, most, rng, n_threads, callback=None):
+def choose(starts, exact, most, rng, callback=None):
     """The path up to ``most`` features, and Z of all rows for the number chosen.
 
-    The path of many rows is that of a random sample; penalties and errors are scaled to all rows.
+    ``starts`` are FeatureStarts. The path of many rows is that of a random sample; penalties and
+    errors are scaled to all rows.
     """
+    X, weight, sampled, scale = starts.X, starts.weight, starts, 1.0
     n, d = X.shape
-    rows, w, scale = X, weight, 1.0
     size = max(SAMPLED_ROWS, SAMPLED_NUMBERS // d)
     if n > size:
         sample = np.sort(rng.choice(n, size, replace=False))
-        rows, w = np.ascontiguousarray(X[sample]), None if weight is None else weight[sample]
+        w = None if weight is None else weight[sample]
         scale = n / size if weight is None else float(weight.sum() / w.sum())
-    steps = Steps(model, rows, w, max(exact, EXACT_FEATURES), rng, n_threads)
-    most = min(most, steps.description_length.most + 1, len(rows))
+        rows = np.ascontiguousarray(X[sample])
+        sampled = FeatureStarts(starts.model, rows, w, starts.n_threads)
+    steps = Steps(sampled, max(exact, EXACT_FEATURES), rng)
+    most = min(most, steps.description_length.most + 1, steps.n)
     while (
         len(steps.error) <= most
         and steps.error[-1] > EXACT_FIT * steps.error[0]
         and len(steps.error) - 1 - steps.best < max(MORE_FEATURES, steps.best // BEYOND_BEST)
     ):
-        steps.go_on(few=isinstance(model.n_init, str))
+        steps.go_on(few=starts.automatic)
         if callback is not None:
             k, error = len(steps.error) - 1, steps.error[-1] * scale
             message = f"{k} features: error {error:.8g}, V {steps.criterion[k]:.8g}"
@@ -230,5 +219,5 @@ def choose(model, X, weight, exact, most, rng, n_threads, callback=None):
     steps.complete_best()
     Z = steps.Z[steps.best]
     if n > size:
-        Z = rows_of_Z(X, None, steps.components[steps.best], n_threads)[0].astype(np.uint8)
+        Z = rows_of_Z(X, None, steps.components[steps.best], starts.n_threads)[0].astype(np.uint8)
     return steps.path(scale), np.ascontiguousarray(Z)

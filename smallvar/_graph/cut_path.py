@@ -1,7 +1,7 @@
 """The cut path: clusterings of a graph for a range of penalties, one for each number of clusters.
 
-``CutPath`` is the public result. ``Clusterings`` keeps the best of many clusterings, and chooses
-the number of clusters by a criterion or by the widest plateau.
+``CutPath`` is the public result, whose number of clusters ``choose`` is given, and
+``choose_widest`` finds.
 """
 
 import math
@@ -46,13 +46,26 @@ class CutPath(Path):  # numpydoc ignore=PR01
     error_name = "cut"
     _columns = ("n_clusters", "cut", "criterion", "lam_low", "lam_high")
 
-    def __init__(self, clusterings, criterion, lam_low, lam_high, best, lam, ranking, lams=None):
-        """``clusterings`` are one for each K, ascending; the other arguments are attributes."""
-        self.counts = np.array([clustering.n_clusters for clustering in clusterings], dtype=np.intp)
-        self.error = np.array([clustering.cut for clustering in clusterings])
-        self.criterion, self.lam_low, self.lam_high = criterion, lam_low, lam_high
-        self.best, self.lam, self.ranking, self.lams = best, lam, ranking, lams
-        self._labels = {clustering.n_clusters: clustering.labels for clustering in clusterings}
+    def __init__(self, clusterings, length, lams=None):
+        """``clusterings`` are any number; the one of lowest cut is kept for each K.
+
+        ``length(labels)`` is the description length of labels, ``lams`` are the penalties that were
+        tried, None if their range is not bounded.
+        """
+        lowest = {}
+        for clustering in clusterings:
+            k = clustering.k
+            if k not in lowest or clustering.cut < lowest[k].cut:
+                lowest[k] = clustering
+        kept = [lowest[k] for k in sorted(lowest)]
+        lengths = [length(c.labels) if c.length is None else c.length for c in kept]
+        self.counts = np.array([c.k for c in kept], dtype=np.intp)
+        self.error, self.criterion = np.array([c.cut for c in kept]), np.array(lengths, dtype=float)
+        low, high = envelope(self.counts, self.error, least=-np.inf)
+        if lams is not None:
+            low, high = np.maximum(low, lams[0]), np.minimum(high, lams[-1])
+        self.lam_low, self.lam_high, self.lams = low, high, lams
+        self._labels = {c.k: c.labels for c in kept}
 
     @property
     def n_clusters(self) -> NDArray[np.intp]:  # numpydoc ignore=RT01
@@ -87,55 +100,27 @@ class CutPath(Path):  # numpydoc ignore=PR01
         return self._labels[k].copy()
 
 
-class Clusterings:
-    """The clustering of lowest cut for each number of clusters, from any number of clusterings.
+def choose(path, best, lam):
+    """The CutPath with this choice of K and a penalty for it, its K ranked by the criterion."""
+    path.best, path.lam = best, lam
+    path.ranking = best_first(path.counts, path.criterion, best)
+    return path
 
-    ``length(labels)`` is the description length of labels of the graph; ``lams`` are the penalties
-    that were tried, None if the range is not bounded. ``low`` and ``high`` bound the penalties for
-    which each is the best; ``plateaus`` are the indices of those that are best for some penalty and
-    not trivial.
+
+def choose_widest(path, graph, *, log):
+    """The CutPath with the middle of its widest plateau, by lam or (``log``) by log(-lam).
+
+    Trivial clusterings are no plateau: a cluster for each node, or no more than one for each
+    connected component.
     """
-
-    def __init__(self, graph, clusterings, length, lams=None):
-        lowest = {}
-        for c in clusterings:
-            k = c.n_clusters
-            if k not in lowest or c.cut < lowest[k].cut:
-                lowest[k] = c
-        self.kept = [lowest[k] for k in sorted(lowest)]
-        self.lams = lams
-        self.counts = np.array([c.n_clusters for c in self.kept], dtype=np.intp)
-        lengths = [length(c.labels) if c.length is None else c.length for c in self.kept]
-        self.criterion = np.array(lengths, dtype=np.float64)
-        low, high = envelope(self.counts, [c.cut for c in self.kept], least=-np.inf)
-        if lams is not None:
-            low, high = np.maximum(low, lams[0]), np.minimum(high, lams[-1])
-        self.low, self.high = low, high
-        # trivial: a cluster for each node, or no more than one for each connected component
-        useful = (low < high) & (self.counts > graph.components[0]) & (self.counts < len(graph))
-        self.plateaus = np.flatnonzero(useful)
-
-    def _path(self, best, lam, ranking):
-        return CutPath(
-            self.kept, self.criterion, self.low, self.high, best, lam, ranking, self.lams
-        )
-
-    def chosen(self, best, lam):
-        """CutPath with a given choice of K and lam; the others are ranked by the criterion."""
-        return self._path(best, lam, best_first(self.counts, self.criterion, best))
-
-    def widest(self, *, log):
-        """CutPath with the middle of the widest plateau, by lam or (``log``) by log(-lam)."""
-        low, high, plateaus = self.low, self.high, self.plateaus
-        ratio = [low[i] / high[i] if high[i] < 0.0 else np.inf for i in plateaus]
-        ranked = plateaus[np.argsort(-np.array(ratio), kind="stable")]
-        ranking = self.counts[ranked]
-        if not len(plateaus):
-            return self._path(None, np.nan, ranking)
-        if log:
-            i = ranked[0]
-            lam = -math.sqrt(low[i] * high[i])
-        else:
-            i = plateaus[np.argmax(high[plateaus] - low[plateaus])]
-            lam = float(low[i] + high[i]) / 2
-        return self._path(int(self.counts[i]), lam, ranking)
+    low, high = path.lam_low, path.lam_high
+    useful = (path.counts > graph.components[0]) & (path.counts < len(graph))
+    plateaus = np.flatnonzero((low < high) & useful)
+    ratio = [low[i] / high[i] if high[i] < 0.0 else np.inf for i in plateaus]
+    ranked = plateaus[np.argsort(-np.array(ratio), kind="stable")]
+    path.best, path.lam, path.ranking = None, np.nan, path.counts[ranked]
+    if len(plateaus):
+        i = ranked[0] if log else plateaus[np.argmax(high[plateaus] - low[plateaus])]
+        path.best = int(path.counts[i])
+        path.lam = -math.sqrt(low[i] * high[i]) if log else float(low[i] + high[i]) / 2
+    return path

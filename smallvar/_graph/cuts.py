@@ -15,11 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
-from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackError, eigsh
 from scipy.special import gammaln
 
-from smallvar._core.fit_loop import LoopSettings, Progress, best_of
+from smallvar._core.fit_loop import LoopSettings, Progress, RecordedStart, best_of
 from smallvar._core.linear_algebra import RoundedLabels, eigen_above, yu_shi
 from smallvar._core.progress import callback_for
 from smallvar._sweeps.graph import (
@@ -48,7 +47,7 @@ def tie_of(graph, lam):
     return CUT_TIE * (abs(lam) + graph.ratio.max())
 
 
-class CutDescent:
+class CutDescent(RecordedStart):
     """One start: labels, and the objective after every sweep.
 
     ``order`` is the order in which nodes are visited, None for that of the graph.
@@ -66,16 +65,6 @@ class CutDescent:
         self.progress = Progress(LoopSettings(math.inf, callback=callback), 0)
         self.converged = True
 
-    @property
-    def k(self):
-        """Number of clusters at the end."""
-        return self.n_clusters
-
-    @property
-    def objective(self):
-        """The objective at the end."""
-        return self.progress.objective
-
     def _record(self, value, k, n, moved):
         self.progress.record(value, f"{n} nodes, {k} clusters, {{}}", changed=moved, n_clusters=k)
 
@@ -84,14 +73,14 @@ class CutDescent:
         if start is None:
             start = np.arange(len(self.graph), dtype=np.int32)
         labels = getattr(self, algorithm)(start.copy())
-        self.labels, self.n_clusters = number_labels(labels, None)
+        self.labels, self.k = number_labels(labels, None)
         self.update_cut()
         return self
 
     def keep(self, labels):
         """Take these labels as they are, without a move."""
-        self.labels, self.n_clusters = number_labels(labels.copy(), None)
-        self._record(0.0, self.n_clusters, len(self.graph), moved=0)
+        self.labels, self.k = number_labels(labels.copy(), None)
+        self._record(0.0, self.k, len(self.graph), moved=0)
         self.update_cut()
         return self
 
@@ -203,38 +192,32 @@ def kernel_shift(graph):
         v0 = np.sqrt(1 + np.arange(len(graph)))
         value, vector = eigsh(N, k=1, which="LA", tol=ARPACK_TOLERANCE, v0=v0)
     except ArpackError:  # a bound: the largest sum of out_i / v_i and out_j / v_j over links
-        row = np.repeat(np.arange(len(graph)), np.diff(graph.indptr))
-        ratio = (
-            graph.out[row] / graph.size[row] + graph.out[graph.indices] / graph.size[graph.indices]
-        )
-        return float(ratio.max())
+        return float(sum(graph.ratio[nodes] for nodes in graph.ends).max())
     # the error of an eigenvalue is at most the norm of the residual
     return float(value[0] + np.linalg.norm(N @ vector[:, 0] - value[0] * vector[:, 0]))
 
 
 def spectral_labels(graph, lam, rng, n_init):
     """Labels by the spectral relaxation (KJ12, section 5.1), one connected component at a time."""
-    n_components, component = connected_components(graph.adjacency(), directed=False)
-    members = np.argsort(component, kind="stable")
-    sorted_graph = graph.reordered(members)
-    ends = np.cumsum(np.bincount(component, minlength=n_components))
+    component = graph.components[1]
     labels, k = np.empty(len(graph), dtype=np.int32), 0
-    for start, stop in zip(np.concatenate([[0], ends[:-1]]), ends, strict=True):
-        component_labels = np.zeros(stop - start, dtype=np.int32)
-        if stop - start > 1:
-            subgraph = sorted_graph.subgraph(start, stop)
-            similarity = -subgraph.laplacian()
-            dense = len(subgraph) <= ALL_EIGENVALUES_NODES
+    ends = np.cumsum(np.bincount(component))[:-1]
+    for nodes in np.split(np.argsort(component, kind="stable"), ends):
+        component_labels = np.zeros(len(nodes), dtype=np.int32)
+        if len(nodes) > 1:
+            part = graph.part(nodes)
+            similarity = -part.laplacian()
+            dense = len(part) <= ALL_EIGENVALUES_NODES
             _, Y = eigen_above(similarity.toarray() if dense else similarity, lam, rng)
             if Y.shape[1] > 1:
                 roundings = (
                     RoundedLabels(
-                        CutSweep(subgraph.arrays, rounded, lam, 0.0).objective(), rounded, None
+                        CutSweep(part.arrays, rounded, lam, 0.0).objective(), rounded, None
                     )
                     for rounded, _ in yu_shi(Y, rng, n_init)
                 )
                 component_labels = best_of(roundings).labels
-        labels[members[start:stop]] = component_labels + k
+        labels[nodes] = component_labels + k
         k += int(component_labels.max()) + 1
     return labels
 
@@ -243,7 +226,7 @@ class CutClustering(NamedTuple):
     """Labels, their number of clusters and cut, and their description length if it is known."""
 
     labels: NDArray[np.int32]
-    n_clusters: int
+    k: int
     cut: float
     length: float | None = None
 
@@ -358,14 +341,13 @@ class CommunitySearch:
     resolution is not known, so three searches follow each other: resolutions from high to low, each
     starting from the clusters before (``lower_resolutions``); the fixed point of the resolution,
     starting at 1 (``iterate_resolution``); and more starts at the best resolution so far, unless
-    separate descents agree (``run_more_starts``). ``clusterings`` are all that were found.
+    separate descents agree (``run_more_starts``). ``found`` are all clusterings, and resolutions.
     """
 
     def __init__(self, model, graph, length):
         self.model, self.graph, self.length = model, graph, length
         self.network, self.total = replace(graph, size=graph.out), float(graph.out.sum())
-        self.clusterings = []
-        self.resolutions = []  # at which the clusterings were found
+        self.found = []
         self.separate = []  # description lengths of descents that do not start at each other's end
 
     def _descend(self, algorithm, resolution, labels, order=None, network=None):
@@ -376,29 +358,29 @@ class CommunitySearch:
 
     def _add(self, labels, resolution):
         """Record the clustering of these labels, found at this resolution, and return it."""
-        self.clusterings.append(CutClustering.of(self.graph, labels, self.length))
-        self.resolutions.append(resolution)
-        return self.clusterings[-1]
+        clustering = CutClustering.of(self.graph, labels, self.length)
+        self.found.append((clustering, resolution))
+        return clustering
 
     @property
-    def best_index(self):
-        """Index of the clustering with the least description length."""
-        return min(range(len(self.clusterings)), key=lambda i: self.clusterings[i].length)
+    def best(self):
+        """The clustering with the least description length, and its resolution."""
+        return min(self.found, key=lambda pair: pair[0].length)
 
     def lower_resolutions(self, start):
         """Descend at lower and lower resolutions: clusters merge, then single nodes move."""
         resolution = max(np.count_nonzero(self.graph.linked) / FINEST, COARSER**3)
         current = self._add(self._descend("multilevel", resolution, start), resolution)
-        coarse = self.network.contracted(current.labels, current.n_clusters)
+        coarse = self.network.contracted(current.labels, current.k)
         # once clusters are the connected components, lower resolutions do not change them
-        while resolution >= COARSEST * COARSER and current.n_clusters > self.graph.components[0]:
+        while resolution >= COARSEST * COARSER and current.k > self.graph.components[0]:
             resolution /= COARSER
             merged = self._descend("multilevel", resolution, None, network=coarse)
-            if merged.max() + 1 < current.n_clusters:
+            if merged.max() + 1 < current.k:
                 labels = self._descend("incremental", resolution, merged[current.labels])
                 current = self._add(labels, resolution)
-                coarse = self.network.contracted(labels, current.n_clusters)
-        self.separate.append(self.clusterings[self.best_index].length)
+                coarse = self.network.contracted(labels, current.k)
+        self.separate.append(self.best[0].length)
 
     def iterate_resolution(self):
         """Descend at resolution 1, then at the resolution of the clusters found, and so on."""
@@ -415,13 +397,12 @@ class CommunitySearch:
         for _ in range(self.model.n_init - 1):
             if self._enough_agree():
                 return
-            resolution = self.resolutions[self.best_index]
-            order = rng.permutation(len(self.graph))
+            resolution, order = self.best[1], rng.permutation(len(self.graph))
             labels = self._descend("multilevel", resolution, None, order)
             self.separate.append(self._add(labels, resolution).length)
         if self._enough_agree():
             return
-        best = self.clusterings[self.best_index]
+        best = self.best[0]
         while (resolution := self.length.resolution(best.labels)) is not None:
             refined = self._add(self._descend("multilevel", resolution, best.labels), resolution)
             if not refined.length < best.length - LENGTH_TOLERANCE * abs(best.length):
@@ -430,14 +411,14 @@ class CommunitySearch:
 
     def add_finer(self, number):
         """Descend at higher and higher resolutions, until there are ``number`` clusters or more."""
-        resolution = max(self.resolutions)
-        while max(clustering.n_clusters for clustering in self.clusterings) < number:
+        resolution = max(resolution for _, resolution in self.found)
+        while max(clustering.k for clustering, _ in self.found) < number:
             resolution *= 2.0
             self._add(self._descend("multilevel", resolution, None), resolution)
 
     def _enough_agree(self):
         """Whether enough separate descents found clusters as good as the best."""
-        least = self.clusterings[self.best_index].length
+        least = self.best[0].length
         limit = least + LENGTH_TOLERANCE * abs(least)
         return sum(length <= limit for length in self.separate) >= ENOUGH_DESCENTS
 
@@ -456,7 +437,8 @@ def search_communities(model, graph, length, start, rng, number=None):
         if number is not None:
             search.add_finer(number)
     given = [graph.components[1]] if start is None else [graph.components[1], start]
-    return [*(CutClustering.of(graph, labels, length) for labels in given), *search.clusterings]
+    found = [CutClustering.of(graph, labels, length) for labels in given]
+    return found + [clustering for clustering, _ in search.found]
 
 
 def lam_between(graph, labels, cut):

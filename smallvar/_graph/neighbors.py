@@ -43,8 +43,8 @@ def links_neighbors(graph, labels):
     degree = np.diff(graph.indptr).astype(np.float64)
     if 2.0 * degree.min() < degree.mean():
         return False
-    row, column = _ends(graph)
-    links = _unweighted(graph)
+    row, column = graph.ends
+    links = graph.adjacency().sign()
     i, j = _sampled(row, column, labels[row] != labels[column])
     if not len(i):
         return False
@@ -67,10 +67,10 @@ def dimension(graph):
     function; the D-th power of r is uniform from 0 to 1. Infinite if fewer paths are closed than in
     HIGHEST_DIMENSION.
     """
-    row, column = _ends(graph)
+    row, column = graph.ends
     i, j = _sampled(row, column, np.ones(len(row), dtype=bool))
     degree = np.diff(graph.indptr).astype(np.float64)
-    closed = float(_common_neighbors(_unweighted(graph), i, j).mean()) * len(row)
+    closed = float(_common_neighbors(graph.adjacency().sign(), i, j).mean()) * len(row)
     share = closed / max(1.0, float((degree * (degree - 1)).sum()))
 
     def excess(D):
@@ -80,17 +80,6 @@ def dimension(graph):
     if excess(1.0) <= 0.0:
         return 1.0
     return brentq(excess, 1.0, HIGHEST_DIMENSION) if excess(HIGHEST_DIMENSION) < 0.0 else math.inf
-
-
-def _ends(graph):
-    """Both ends of each link, in both directions."""
-    return np.repeat(np.arange(len(graph)), np.diff(graph.indptr)), graph.indices
-
-
-def _unweighted(graph):
-    """Adjacency matrix with 1 for each link."""
-    A = graph.adjacency()
-    return csr_array((np.ones(len(A.data)), A.indices, A.indptr), shape=A.shape)
 
 
 def _sampled(row, column, mask):
@@ -122,7 +111,7 @@ class _Bodies:
         merged = graph.contracted(labels, k)
         self.D, self.size = D, np.bincount(labels, minlength=k).astype(np.float64)
         self.links = [{} for _ in range(k)]  # of each cluster to its neighbors
-        row, column = _ends(merged)
+        row, column = merged.ends
         links = zip(row.tolist(), column.tolist(), (scale * merged.weight).tolist(), strict=True)
         for a, b, count in links:
             self.links[a][b] = count

@@ -52,6 +52,11 @@ class Graph:
         """Mask of the nodes that have links to others."""
         return np.diff(self.indptr) > 0
 
+    @property
+    def ends(self):
+        """Both nodes of each link, in both directions."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.indices
+
     @cached_property
     def components(self):
         """Number of connected components, and the component of each node."""
@@ -67,7 +72,7 @@ class Graph:
 
     def unions(self):
         """The two nodes of each link, and the cut of a cluster of these two nodes."""
-        row, column = np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.indices
+        row, column = self.ends
         links = self.out[row] + self.out[column] - 2 * self.weight
         return row, column, links / (self.size[row] + self.size[column])
 
@@ -86,27 +91,11 @@ class Graph:
             gain = max(gain, np.partition(self.out, -2)[-2:].sum() / 2)
         return -float(gain)
 
-    def reordered(self, order):
-        """The graph with its nodes in another order: node ``order[i]`` becomes node i."""
-        A = self.adjacency()[order][:, order]
-        return Graph(
-            A.indptr.astype(np.int64),
-            A.indices.astype(np.int32),
-            A.data,
-            self.out[order],
-            self.size[order],
-        )
-
-    def subgraph(self, start, stop):
-        """The graph of nodes start..stop-1, which must have no links to other nodes."""
-        first, last = self.indptr[start], self.indptr[stop]
-        return Graph(
-            self.indptr[start : stop + 1] - first,
-            self.indices[first:last] - np.int32(start),
-            self.weight[first:last],
-            self.out[start:stop],
-            self.size[start:stop],
-        )
+    def part(self, nodes):
+        """The graph of these nodes, which must have no links to others."""
+        A = self.adjacency()[nodes][:, nodes]
+        indptr, indices = A.indptr.astype(np.int64), A.indices.astype(np.int32)
+        return Graph(indptr, indices, A.data, self.out[nodes], self.size[nodes])
 
     def adjacency(self):
         """Adjacency matrix of the links, a sparse array without self-links."""

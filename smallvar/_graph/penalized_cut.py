@@ -27,7 +27,7 @@ from smallvar._core.validation import (
     level_of_caller,
     shown,
 )
-from smallvar._graph.cut_path import Clusterings, CutPath
+from smallvar._graph.cut_path import CutPath, choose, choose_widest
 from smallvar._graph.cuts import (
     CutClustering,
     CutDescent,
@@ -278,7 +278,7 @@ class PenalizedCut(FitMixin, BaseEstimator):
             elif graph.indices.size:
                 warn_useless(float(lam), graph, self.cut)
             best = _solve(self, graph, start, float(lam), rng)
-        self.labels_, self.n_clusters_ = best.labels, best.n_clusters
+        self.labels_, self.n_clusters_ = best.labels, best.k
         self.cut_, self.objective_ = best.cut, best.objective
         self.objective_path_ = np.array(best.progress.path)
         self.lam_, self.n_iter_ = float(lam), best.progress.n_iter
@@ -303,10 +303,14 @@ class PenalizedCut(FitMixin, BaseEstimator):
                 order = rng.permutation(len(graph))
                 descents.append(CutDescent(self, graph, lam, order).run("multilevel", start))
             return best_of(descents, total=self.n_init, rounding=tie_of(graph, lam)), lam
-        number = _number_of(self, graph)
+        number = exact_number(self.n_clusters)
+        if number is not None and number > len(graph):
+            raise ValueError(
+                f"n_clusters must be <= {len(graph)}, the number of nodes, got {number}"
+            )
         shortest = {}  # the clustering of least description length for each number of clusters
         for clustering in search_communities(self, graph, length, start, rng, number):
-            k = clustering.n_clusters
+            k = clustering.k
             if k not in shortest or clustering.length < shortest[k].length:
                 shortest[k] = clustering
         if number is not None:
@@ -316,7 +320,7 @@ class PenalizedCut(FitMixin, BaseEstimator):
         if links_neighbors(graph, labels):
             # any cut of a body of points shortens the description: pieces of one are united
             united = CutClustering.of(graph, unite(graph, labels, length.scale), length)
-            best, labels = united.n_clusters, united.labels
+            best, labels = united.k, united.labels
             shortest[best] = united
         elif best == graph.components[0] and graph.indices.size and len(graph) <= DOUBTED_NODES:
             # communities that are too few, or too small, for the description to be shorter
@@ -330,13 +334,13 @@ class PenalizedCut(FitMixin, BaseEstimator):
                     stacklevel=level_of_caller(),
                 )
         lam = lam_between(graph, labels, self.cut)
-        self.path_ = Clusterings(graph, shortest.values(), length).chosen(best, lam)
+        self.path_ = choose(CutPath(shortest.values(), length), best, lam)
         return CutDescent(self, graph, lam, None).run("multilevel", labels), lam
 
     def _widest(self, graph, start, length):
         """Penalties, and the CutPath over these with the middle of the widest range."""
         lams, clusterings = penalty_chain(self, graph, start)
-        return lams, Clusterings(graph, clusterings, length, lams).widest(log=True)
+        return lams, choose_widest(CutPath(clusterings, length, lams), graph, log=True)
 
     def _exactly(self, graph, shortest, number, length):
         """CutDescent with ``number`` clusters, and a penalty for them; sets ``path_``."""
@@ -345,12 +349,12 @@ class PenalizedCut(FitMixin, BaseEstimator):
         # moves that lower the objective at this penalty, if they leave the number as it is
         for algorithm in ("multilevel", "incremental"):
             best = CutDescent(self, graph, lam, None).run(algorithm, labels)
-            if best.n_clusters == number:
+            if best.k == number:
                 break
         else:
             best = CutDescent(self, graph, lam, None).keep(labels)
         shortest[number] = CutClustering.of(graph, best.labels, length)
-        self.path_ = Clusterings(graph, shortest.values(), length).chosen(number, lam)
+        self.path_ = choose(CutPath(shortest.values(), length), number, lam)
         return best, lam
 
     def fit_predict(
@@ -472,7 +476,7 @@ def cut_path(
     clusterings = [_solve(model, graph, start, float(lam), rng) for lam in lams]
     if not all(clustering.converged for clustering in clusterings):
         warn_not_converged(model, max(clustering.progress.n_iter for clustering in clusterings))
-    return Clusterings(graph, clusterings, LinkDescription(graph), lams).widest(log=False)
+    return choose_widest(CutPath(clusterings, LinkDescription(graph), lams), graph, log=False)
 
 
 def _check_parameters(model):
@@ -497,14 +501,6 @@ def _check_parameters(model):
         raise ValueError(f"lam must be finite, got {shown(model.lam)}")
     check_number(model.n_init, "n_init", low=1, integer=True)
     check_number(model.max_iter, "max_iter", low=1, integer=True)
-
-
-def _number_of(model, graph):
-    """The checked number of clusters asked for; None if the links choose."""
-    number = exact_number(model.n_clusters)
-    if number is not None and number > len(graph):
-        raise ValueError(f"n_clusters must be <= {len(graph)}, the number of nodes, got {number}")
-    return number
 
 
 def _solve(model, graph, start, lam, rng):
