@@ -202,7 +202,7 @@ def positional(estimator):
 
 WAYS = {
     "DPMeans": "lam=3 or n_clusters=3 or guess=3",
-    "KernelHDPMeans": "lam_local=3 or lam_global=3 or n_local=3 or n_global=3",
+    "KernelHDPMeans": "lam_local=3 or lam_global=3",
     "SegmentMeans": "lam=3 or lam_switch=3 or n_clusters=3",
 }
 
@@ -407,7 +407,7 @@ SHARED = [
     ),
     (
         "HDPMeans KernelHDPMeans",
-        "max_iter n_global n_local",
+        "max_iter",
         "groups_ labels_ lam_global_ lam_local_ local_clusters_ local_labels_ n_clusters_ "
         "n_local_clusters_ objective_",
     ),

@@ -150,16 +150,16 @@ def test_farthest_first(algorithm, guess):
     np.testing.assert_allclose(model.lam_, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("n_global", [1, 3, 400])
-def test_global_penalty_by_points(n_global):
-    """The rule "points" is that of all rows as one data set, for a guess cut to their number."""
+@pytest.mark.parametrize("n", [10, 150])
+def test_global_penalty_by_points(n):
+    """The rule "points" is that of all rows as one data set, for 15 clusters or one for each."""
     X, _, _, rng = small(4, 150)
+    X = X[:n]
     groups = rng.integers(0, 6, len(X))
     K = rbf_kernel(X, gamma=2.0)
-    expected = twins.penalty.kernel_farthest_first(K, np.arange(len(X)), n_global)
+    expected = twins.penalty.kernel_farthest_first(K, np.arange(len(X)), min(15, len(X)))
     for options in ({"gamma": 2.0}, {"kernel": "precomputed"}):
-        model = KernelHDPMeans(n_global=n_global, **options)
-        model.fit(K if "kernel" in options else X, groups=groups)
+        model = KernelHDPMeans(**options).fit(K if "kernel" in options else X, groups=groups)
         np.testing.assert_allclose(model.lam_global_, expected, rtol=1e-9)
 
 
@@ -216,7 +216,7 @@ def test_hdp_leaves_out_rows_of_weight_zero(seed):
     used = weights > 0
     X[~used] *= 1e4
     for kernel in ("rbf", "linear"):
-        model = KernelHDPMeans(kernel=kernel, init="merge", n_local=2, n_global=3)
+        model = KernelHDPMeans(kernel=kernel, init="merge")
         data = {"groups": groups, "sample_weight": weights}
         model.fit(X, **data)
         labels = model.labels_.copy()

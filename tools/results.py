@@ -260,8 +260,8 @@ SUBJECTS = {
     "KernelHDPMeans": Subject(
         {"lam_local": "'farthest-first' | 0.05 | 0.3 | 0.1*v, kernel='linear'",
          "lam_global": "'points' | 'farthest-first' | 0.3 | 0.3*v"},
-        {**HDP, **GRAMS, "init": "'mean' | 'merge'"}, "random_state", fit=BY_GROUP, rows=100,
-        points=9, middle=4),
+        {**MOST, **GRAMS, "n_init": "2 | 3", "init": "'mean' | 'merge'"}, "random_state",
+        fit=BY_GROUP, rows=100, points=9, middle=4),
     "KernelDynamicMeans": Subject(
         {"lam": KERNEL_LAM}, {**KERNEL_MOVING, "max_iter": "1 | 2"}, "random_state", **MOVES,
         points=8, middle=2),

@@ -268,7 +268,7 @@ class KernelEstimator(Estimator):
     """Base of estimators that depend on the data only by a kernel.
 
     They have the parameters ``kernel`` and ``gamma``. After a fit, methods use ``gamma_``, if the
-    fit has set it. If the fit has called ``_remember_kernel``, they raise for any other kernel.
+    fit has set it. If the fit has called ``_learn_kernel``, they raise for any other kernel.
     """
 
     _gamma_scale = GAMMA_SCALE

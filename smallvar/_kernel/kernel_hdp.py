@@ -17,7 +17,6 @@ from smallvar._core.estimator import keywords_only, warn_not_converged
 from smallvar._core.groups import Groups, local_labels_of
 from smallvar._core.validation import (
     check_lam,
-    check_number,
     check_option,
     check_weights,
     mean_weight,
@@ -39,6 +38,8 @@ from smallvar._selection.penalty import global_lambda, local_lambda
 
 GLOBAL_RULES = ("points", "farthest-first")  # for lam_global
 KERNEL_HDP_INITS = ("auto", "mean", "merge")
+# numbers of clusters in a data set, and in all, for rules; cut to the numbers of rows
+LOCAL_GUESS, GLOBAL_GUESS = 5, 15
 LOCAL_SUM_ROWS = 256  # rows of a block of K that sums within local clusters are computed from
 
 
@@ -301,10 +302,10 @@ class KernelHDPMeans(KernelClusters):
     ----------
     lam_local : float or "farthest-first", default="farthest-first"
         Penalty for each local cluster, a squared distance in feature space, > 0. "farthest-first"
-        derives it from the data and the guess ``n_local``, by the rule of :func:`hdp_lambdas`.
+        derives it from the data, by the rule of :func:`hdp_lambdas` for 5 clusters in a data set.
     lam_global : float, "points" or "farthest-first", default="points"
-        Penalty for each global cluster, > 0, or the rule that derives it from the data and the
-        guess ``n_global``. "points" is that of :func:`farthest_first_lambda` for all rows as one
+        Penalty for each global cluster, > 0, or the rule that derives it from the data, for 15
+        clusters in all. "points" is that of :func:`farthest_first_lambda` for all rows as one
         data set. "farthest-first" is that of :func:`hdp_lambdas`, which adds up distances over
         data sets: for the kernel "rbf", whose squared distances are at most 2, all that is not
         small then ends in one cluster.
@@ -320,10 +321,6 @@ class KernelHDPMeans(KernelClusters):
         rows are equal, scikit-learn's default, for most 1 / n_features. The median is over rows
         with a weight, copies once, of 500 rows if there are more. A function is given ``gamma`` if
         it is not None.
-    n_local : int, default=5
-        Guess of the number of clusters in a data set, cut to its size; not a bound.
-    n_global : int, default=15
-        Guess of the number of clusters in all, cut to the number of rows; not a bound.
     init : {"auto", "mean", "merge"}, default="auto"
         Where starts begin. "mean": at one cluster of all points, as in the paper. "merge": at the
         clusters that merging leads to, see Notes. "auto": at "mean" if both penalties are numbers,
@@ -453,8 +450,6 @@ class KernelHDPMeans(KernelClusters):
         lam_global: float | Literal["points", "farthest-first"] = "points",
         kernel: str | Callable[..., ArrayLike] = "rbf",
         gamma: float | None = None,
-        n_local: int = 5,
-        n_global: int = 15,
         init: Literal["auto", "mean", "merge"] = "auto",
         n_init: int = 1,
         max_iter: int = 300,
@@ -467,8 +462,6 @@ class KernelHDPMeans(KernelClusters):
         self.lam_global = lam_global
         self.kernel = kernel
         self.gamma = gamma
-        self.n_local = n_local
-        self.n_global = n_global
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
@@ -480,8 +473,6 @@ class KernelHDPMeans(KernelClusters):
     def _check_parameters(self):
         check_lam(self.lam_local, finite=True, name="lam_local")
         check_lam(self.lam_global, finite=True, name="lam_global", options=GLOBAL_RULES)
-        check_number(self.n_local, "n_local", low=1, integer=True)
-        check_number(self.n_global, "n_global", low=1, integer=True)
         check_option(self.init, "init", KERNEL_HDP_INITS)
         self._check_common()
 
@@ -565,13 +556,13 @@ class KernelHDPMeans(KernelClusters):
         gram, rows, unit = clusters.gram, clusters.active, mean_weight(clusters.weight)
         lam_local, lam_global = self.lam_local, self.lam_global
         if isinstance(lam_local, str):
-            lam_local = unit * local_penalty(gram, rows, sets, self.n_local, rounding)
+            lam_local = unit * local_penalty(gram, rows, sets, rounding)
         if isinstance(lam_global, str):
             if lam_global == "points":
-                lam_global = guessed_penalty(clusters, min(self.n_global, len(rows)), rounding)
+                lam_global = guessed_penalty(clusters, min(GLOBAL_GUESS, len(rows)), rounding)
             else:
                 distance, to_row = distances_to_mean(clusters), partial(distances_to, gram, rows)
-                lam_global = unit * global_lambda(sets, distance, to_row, self.n_global, rounding)
+                lam_global = unit * global_lambda(sets, distance, to_row, GLOBAL_GUESS, rounding)
         return float(lam_local), float(lam_global)
 
     def _openings(self, group, weight):
@@ -618,7 +609,7 @@ class KernelHDPMeans(KernelClusters):
         return self._assign(X, lambda few: self._openings(group[few], weight[few]))[0]
 
 
-def local_penalty(gram, points, groups, n_local, rounding):
+def local_penalty(gram, points, groups, rounding):
     """Penalty of a local cluster of these points, by the farthest-first rule in each data set."""
 
     def rule(members):
@@ -628,6 +619,6 @@ def local_penalty(gram, points, groups, n_local, rounding):
             within[batch] = gram.block(rows[batch], rows).sum(axis=1)
         within /= len(rows)
         distance = gram.diagonal[rows] - 2.0 * within + within.mean()
-        return farthest_first(gram, rows, distance, min(n_local, len(rows)), rounding)
+        return farthest_first(gram, rows, distance, min(LOCAL_GUESS, len(rows)), rounding)
 
     return local_lambda(groups, rule)
