@@ -277,21 +277,6 @@ def test_larger_tied_data(rule, seed):
         check_features(model, p.X, p.weights)
 
 
-def test_sums_after_a_dependent_column_was_dropped():
-    """Its rows are not counted against the feature that the next sweep opens in its place.
-
-    10 rows, lam 13.2: the two pairs of columns become equal in the first sweep.
-    """
-    X = np.array([[-0.5, -3.9, 0.6, -0.2, 0.4, 4.0, 0.1, -0.2, 3.7, 0.3]]).T
-    Z = np.zeros((10, 4), dtype=int)
-    Z[[0, 3, 4, 5], 2] = Z[[3, 4, 5], 0] = 1
-    Z[[6, 8], 1] = Z[[6, 8], 3] = 1
-    model = BPMeans(lam=13.2, init=Z).fit(X)
-    twin = twins.features.bp_means(X, 13.2, Z)
-    np.testing.assert_allclose(model.objective_path_, twin.path)
-    np.testing.assert_allclose(twin.path, [32.925, 27.395, 27.395])
-
-
 # Worked examples ----------------------------------------------------------------------------
 
 
@@ -307,14 +292,6 @@ def test_a_feature_that_loses_its_last_user_refunds_its_penalty(algorithm):
     tie = BPMeans(lam=1.0, init=Z, algorithm=algorithm).fit(X)
     assert np.array_equal(tie.assignments_, Z)
     assert tie.objective_path_.tolist() == [2]
-
-
-def test_refund_of_a_weighted_row():
-    """Without its feature the row costs 3 * 1 = 3: more than lam = 2, less than lam = 4."""
-    X, Z = np.array([[4.0, 0], [4, 0], [0, 1]]), np.array([[1, 0], [1, 0], [0, 1]])
-    assert BPMeans(lam=2.0, init=Z).fit(X, sample_weight=[1, 1, 3]).n_components_ == 2
-    model = BPMeans(lam=4.0, init=Z).fit(X, sample_weight=[1, 1, 3])
-    assert (model.n_components_, model.objective_) == (1, 7)
 
 
 def test_a_residual_exactly_at_lam_stays():
@@ -336,21 +313,6 @@ def test_a_later_row_uses_what_an_earlier_one_opened():
     assert model.assignments_.tolist() == [[1, 0], [1, 0], [1, 1], [0, 1]]
     twin = twins.features.least_squares(X, model.assignments_, np.ones(4))
     np.testing.assert_allclose(model.components_, twin, atol=1e-15)
-
-
-def test_two_features_from_one():
-    """3 is 1 from both rows, lam 0.5: each opens a feature, and the third column depends on two.
-
-    Collapsed, the first row opens one, and the second, whose feature is now its own, is content.
-    """
-    X = np.array([[2.0], [4]])
-    for algorithm in ("sweep", "collapsed"):
-        model = BPMeans(lam=0.5, init=[[1], [1]], algorithm=algorithm).fit(X)
-        assert model.assignments_.tolist() == [[1, 1], [1, 0]]
-        np.testing.assert_allclose(model.components_, [[4], [-2]])
-        np.testing.assert_allclose(model.objective_path_, [1, 1])
-        assert model.n_iter_ == 2
-    assert BPMeans(lam=3.0, init=[[1], [1]]).fit(X).objective_path_.tolist() == [5]
 
 
 @sweep_and_collapsed
@@ -663,17 +625,6 @@ def test_updated_state_does_not_drift(seed, offset):
     assert np.all(np.diff(sweep.path()) <= 1e-9 * sweep.path()[0])
 
 
-def test_collapsed_finds_what_takes_two_flips():
-    """(0, 0) as the second row is 12; (1, 0) and (0, 1) are no better, but (1, 1) is 8.5."""
-    X, given = [[3.0], [2.0], [-3.0]], np.ones((3, 1))
-    model = BPMeans(lam=4.0, algorithm="collapsed", init=given).fit(X)
-    assert model.assignments_.tolist() == [[1, 1], [1, 1], [1, 0]]
-    assert model.objective_ == pytest.approx(8.5)
-    single = BPMeans(lam=4.0, algorithm="collapsed", assign="coordinate", init=given).fit(X)
-    assert single.assignments_.tolist() == [[1, 1], [0, 0], [1, 0]]
-    assert single.objective_ == pytest.approx(12.0)
-
-
 @pytest.mark.parametrize("rule", COLLAPSED)
 @seeds(8)
 def test_no_better_row_after_collapsed(rule, seed):
@@ -922,18 +873,6 @@ def test_feature_path_by_hand():
     assert (low[2], high[2], low[0]) == (0, 4, 4)
     low, high = envelope([2, 5], [1.0, 7.0], least=-np.inf)  # an error that rises with K
     assert low.tolist() == [-2, -np.inf] and high.tolist() == [np.inf, -2]
-
-
-def test_feature_path_of_the_pictures():
-    """Four objects: with four features nothing is left, and no more are worth anything."""
-    X, _ = dice()
-    path = feature_path(X, 6, n_init=500, n_swaps=0, random_state=0)
-    assert np.all(path.error[4:] == 0) and path.error[3] > 50
-    assert path.lam_low[4] == 0 and np.isnan(path.lam_low[5:]).all()
-    check_hull(path)
-    widest = np.nanargmax(path.lam_high[1:4] / path.lam_low[1:4]) + 1
-    assert path.lam_high[4] == path.lam_low[:4][~np.isnan(path.lam_low[:4])][-1]
-    assert 1 <= widest <= 3
 
 
 def test_feature_path_of_data_without_square():

@@ -120,23 +120,19 @@ def test_shift_is_the_least_that_is_enough(seed, cut):
     assert abs(low) < 1e-9 * max(high, 1) or (cut == "normalized" and shift == 0)
 
 
-def test_shift_of_a_large_graph():
-    A = planted_graph(600)[0]
-    for cut in ("normalized", "ratio"):
-        graph = network.read_graph(PenalizedCut(lam=None, cut=cut), A, cut)
-        exact = np.linalg.eigvalsh(graph.laplacian().toarray())[-1]
-        assert exact <= cuts.kernel_shift(graph) <= exact * (1 + 1e-5)
-
-
 @CUTS
-def test_shift_where_arpack_fails(cut, monkeypatch):
+@pytest.mark.parametrize("fails", [False, True])
+def test_shift_of_a_large_graph(fails, cut, monkeypatch):
+    """By Lanczos runs; where these fail it is a bound, not much too large."""
+
     def fail(*args, **options):
         raise ArpackError(-9999)
 
-    monkeypatch.setattr(cuts, "eigsh", fail)
+    if fails:
+        monkeypatch.setattr(cuts, "eigsh", fail)
     graph = network.read_graph(PenalizedCut(lam=None, cut=cut), planted_graph(600)[0], cut)
     exact = np.linalg.eigvalsh(graph.laplacian().toarray())[-1]
-    assert exact <= cuts.kernel_shift(graph) <= 3 * exact  # a bound, not much too large
+    assert exact <= cuts.kernel_shift(graph) <= exact * (3 if fails else 1 + 1e-5)
 
 
 # ----------------------------------------------------------------------------------------
@@ -335,36 +331,6 @@ def test_moves_equal_rule(seed, graph, given):
     expected, equals = moves_by_rule(A, lam, labels, tie)
     assert model.labels_.tolist() == twins.exact.first_appearance(expected).tolist()
     assert graph is skewed_graph or equals > 10
-
-
-def test_no_single_move_helps_among_many():
-    """No single move lowers the objective with hundreds of clusters of many sizes, either."""
-    rng = np.random.default_rng(0)
-    hub = rng.zipf(1.8, size=600).clip(1, 60)
-    u, v = rng.choice(600, (2, 1500), p=hub / hub.sum())
-    A = np.zeros((600, 600))
-    A[u, v] = rng.gamma(2.0, size=1500)
-    A = np.triu(A, 1) + np.triu(A, 1).T
-    lam = -0.4 * A.sum(axis=1).mean()
-    model = PenalizedCut(lam=lam, cut="ratio", algorithm="incremental", n_init=1).fit(A)
-    labels, out = model.labels_, A.sum(axis=1)
-    Z = np.eye(model.n_clusters_)[labels]
-    size, links = Z.sum(axis=0), A @ Z
-    leaving = Z.T @ out - np.sum(Z * links, axis=0)
-    linked = np.flatnonzero(out)
-    ratio = leaving / size
-    joining = (leaving + out[:, None] - 2 * links) / (size + 1) - ratio
-    own = labels[linked]
-    rest = leaving[own] - out[linked] + 2 * links[linked, own]
-    alone = size[own] == 1
-    without = np.divide(rest, size[own] - 1, out=np.zeros(len(linked)), where=~alone)
-    stay = ratio[own] - without + lam * alone
-    joining[links == 0] = np.inf
-    joining = joining[linked]
-    joining[np.arange(len(linked)), own] = np.inf
-    assert (stay <= joining.min(axis=1) + 1e-9).all()
-    assert (stay <= out[linked] + lam + 1e-9).all()
-    assert len(np.unique(size)) > 5
 
 
 # ----------------------------------------------------------------------------------------
@@ -584,28 +550,6 @@ def test_path_finds_the_groups():
         nothing.labels()
     with pytest.raises(ValueError, match="k must be one of \\[7\\], got k=3"):
         given.labels(3)
-
-
-@seeds(40)
-def test_link_sweeps_end_where_no_move_helps(seed):
-    A = random_graph(seed, loops=False)
-    links, degree = A - np.diag(np.diag(A)), A.sum(axis=1)
-    graph = network.read_graph(PenalizedCut(), A, "normalized")
-    lam = np.random.default_rng([seed, 7]).choice([0.3, 1.0, 4.0]) / max(degree.sum(), 1e-300)
-    labels = np.arange(len(A), dtype=np.int32)
-    sweep = LinkSweep(graph.arrays, labels, lam, 1e-12)
-    values = [sweep.objective()]
-    while sweep.sweep(None):
-        values.append(sweep.objective())
-    assert (np.diff(values) < 0).all()
-    least = twins.graph.link_value(links, degree, labels, lam)
-    assert sweep.objective() == pytest.approx(least, rel=1e-9, abs=1e-12)
-    assert sweep.k == len(np.unique(labels))
-    for i in np.flatnonzero(graph.linked):
-        for c in {*labels[np.flatnonzero(links[i])].tolist(), len(A)}:
-            other = labels.copy()
-            other[i] = c
-            assert twins.graph.link_value(links, degree, other, lam) > least - 1e-9
 
 
 @pytest.mark.parametrize("given", [False, True])
@@ -1143,15 +1087,6 @@ def test_costs_that_nearly_tie_end():
             A[t, m[t]] = A[m[t], t] = weight
     model = PenalizedCut(lam=-0.5, cut="ratio", algorithm="incremental", init=init, n_init=1).fit(A)
     check(model, A)
-
-
-@CUTS
-@ALGORITHMS
-def test_many_nodes_without_links(cut, algorithm):
-    model = PenalizedCut(lam=None, cut=cut, algorithm=algorithm).fit(
-        scipy.sparse.csr_array((300, 300))
-    )
-    assert model.n_clusters_ == 300 and model.cut_ == 0
 
 
 def test_range_of_the_ratio_cut_knows_nodes_without_a_link():

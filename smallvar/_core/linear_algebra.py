@@ -160,17 +160,15 @@ def _eigh(K, above, largest):
     A = np.array(K, dtype=np.float64, order="F")
     values, vectors = np.empty(n), np.empty((n, n if largest is None else largest), order="F")
     support = np.empty(2 * n, dtype=np.int32)
-    found, info = np.zeros((2, 1), dtype=np.int32)
+    count, info = np.zeros((2, 1), dtype=np.int32)
     low, first = (
         float(0.0 if above is None else above),
         1 if largest is None else int(n - largest + 1),
     )
 
     def call(work, work_size, integers, integers_size):
-        arguments = (
-            *(b"V", part, b"L", n, A, n, low, np.inf, first, n, 0.0, found, values, vectors, n),
-            *(support, work, work_size, integers, integers_size, info),
-        )
+        arguments = [b"V", part, b"L", n, A, n, low, np.inf, first, n, 0.0, count, values, vectors]
+        arguments += [n, support, work, work_size, integers, integers_size, info]
         arrays = [np.asarray(a, dtype=np.int32 if type(a) is int else None) for a in arguments]
         _dsyevr(*(ctypes.c_void_p(array.ctypes.data) for array in arrays))
         if info:
@@ -180,7 +178,7 @@ def _eigh(K, above, largest):
     call(work, -1, integers, -1)  # asks for the sizes of the work arrays
     work, integers = np.empty(int(work[0])), np.empty(integers[0], dtype=np.int32)
     call(work, len(work), integers, len(integers))
-    return values[: found[0]].copy(), np.ascontiguousarray(vectors[:, : found[0]])
+    return values[: count[0]].copy(), np.ascontiguousarray(vectors[:, : count[0]])
 
 
 class KrylovSpace:
@@ -241,7 +239,7 @@ class KrylovSpace:
         return None
 
     def _ritz(self, threshold, least, kept):
-        """Eigenvalues of H, vectors of the wanted ones, and what is to be proven of them.
+        """Eigenvalues of H, vectors of the largest, and what is to be proven of them.
 
         That is: the number above which G has no more eigenvalues than H; and the logarithm of the
         largest residual, relative to the one allowed.
@@ -379,9 +377,7 @@ def _by_component(K, threshold, rng, least, max_memory):
     K = K[order][:, order]
     size = np.bincount(component)
     start = np.append(0, np.cumsum(size))
-    # for each size of components: eigenvalues, eigenvectors, the component of each, and the first
-    # rows of the components
-    pairs = []
+    pairs = []  # eigenvalues, eigenvectors, and their rows in the sorted K
     for s in np.unique(size[size <= JOINT_COMPONENT_ROWS]):
         first = start[:-1][size == s]
         rows = first[:, None] + np.arange(s)
@@ -390,29 +386,23 @@ def _by_component(K, threshold, rng, least, max_memory):
         blocks[part.row // s, part.row % s, part.col - first[part.row // s]] = part.data
         values, vectors = np.linalg.eigh(blocks)
         keep = (values > threshold) | (np.arange(s) >= s - least)
-        pairs.append((values[keep], vectors.transpose(0, 2, 1)[keep], np.nonzero(keep)[0], first))
+        pairs.append((values[keep], vectors.transpose(0, 2, 1)[keep], rows[np.nonzero(keep)[0]]))
     for c in np.flatnonzero(size > JOINT_COMPONENT_ROWS):
         a, b = start[c], start[c + 1]
-        part = slice(K.indptr[a], K.indptr[b])
-        block = csr_array(
-            (K.data[part], K.indices[part] - a, K.indptr[a : b + 1] - K.indptr[a]), (b - a, b - a)
-        )
+        block = K[a:b, a:b]
         if b - a <= DENSE_SOLVED_ROWS:
             values, vectors = _dense(block.toarray(), threshold, min(least, b - a))
         else:
             norm = np.abs(block).sum(axis=1).max()
-            values, vectors = lanczos(
-                block.dot, b - a, norm, threshold, rng, least, max_memory=max_memory
-            )
-        pairs.append((values, vectors.T, np.zeros(len(values), dtype=int), np.array([a])))
+            options = {"least": least, "max_memory": max_memory}
+            values, vectors = lanczos(block.dot, b - a, norm, threshold, rng, **options)
+        pairs.append((values, vectors.T, np.arange(a, b)))
     values = np.concatenate([values for values, *_ in pairs])
-    out = np.zeros((K.shape[0], len(values)))
-    done = 0
-    for _, vectors, block, first in pairs:
-        m, s = vectors.shape
-        rows = order[first[block][:, None] + np.arange(s)]
-        out[rows, np.arange(done, done + m)[:, None]] = vectors
-        done += m
+    out, done = np.zeros((K.shape[0], len(values))), 0
+    for part, vectors, rows in pairs:
+        columns = done + np.arange(len(part))
+        out[order[rows], columns[:, None]] = vectors
+        done += len(part)
     return values, out
 
 
@@ -467,9 +457,9 @@ def lanczos(product, n, norm, threshold, rng, least=0, basis=None, max_memory=np
         except ArpackError:
             break
         values = values - 2 * norm
-        wanted = min(least - Q.shape[1], len(values))
-        if complete and wanted > 0:  # at least so many are as large as the last of these
-            threshold = min(threshold, np.nextafter(np.sort(values)[-wanted], -np.inf))
+        missing = min(least - Q.shape[1], len(values))
+        if complete and missing > 0:  # at least so many are as large as the last of these
+            threshold = min(threshold, np.nextafter(np.sort(values)[-missing], -np.inf))
         take = values > threshold
         if complete and not take.any():  # none is left: eigenpairs of K in the space of Q
             Q = np.linalg.qr(Q)[0]

@@ -341,13 +341,14 @@ class CommunitySearch:
     resolution is not known, so three searches follow each other: resolutions from high to low, each
     starting from the clusters before (``lower_resolutions``); the fixed point of the resolution,
     starting at 1 (``iterate_resolution``); and more starts at the best resolution so far, unless
-    separate descents agree (``run_more_starts``). ``found`` are all clusterings, and resolutions.
+    separate descents agree (``run_more_starts``). ``clusterings`` are pairs of a clustering and the
+    resolution at which it was found.
     """
 
     def __init__(self, model, graph, length):
         self.model, self.graph, self.length = model, graph, length
         self.network, self.total = replace(graph, size=graph.out), float(graph.out.sum())
-        self.found = []
+        self.clusterings = []
         self.separate = []  # description lengths of descents that do not start at each other's end
 
     def _descend(self, algorithm, resolution, labels, order=None, network=None):
@@ -359,13 +360,13 @@ class CommunitySearch:
     def _add(self, labels, resolution):
         """Record the clustering of these labels, found at this resolution, and return it."""
         clustering = CutClustering.of(self.graph, labels, self.length)
-        self.found.append((clustering, resolution))
+        self.clusterings.append((clustering, resolution))
         return clustering
 
     @property
     def best(self):
         """The clustering with the least description length, and its resolution."""
-        return min(self.found, key=lambda pair: pair[0].length)
+        return min(self.clusterings, key=lambda pair: pair[0].length)
 
     def lower_resolutions(self, start):
         """Descend at lower and lower resolutions: clusters merge, then single nodes move."""
@@ -411,8 +412,8 @@ class CommunitySearch:
 
     def add_finer(self, number):
         """Descend at higher and higher resolutions, until there are ``number`` clusters or more."""
-        resolution = max(resolution for _, resolution in self.found)
-        while max(clustering.k for clustering, _ in self.found) < number:
+        resolution = max(resolution for _, resolution in self.clusterings)
+        while max(clustering.k for clustering, _ in self.clusterings) < number:
             resolution *= 2.0
             self._add(self._descend("multilevel", resolution, None), resolution)
 
@@ -437,8 +438,8 @@ def search_communities(model, graph, length, start, rng, number=None):
         if number is not None:
             search.add_finer(number)
     given = [graph.components[1]] if start is None else [graph.components[1], start]
-    found = [CutClustering.of(graph, labels, length) for labels in given]
-    return found + [clustering for clustering, _ in search.found]
+    clusterings = [CutClustering.of(graph, labels, length) for labels in given]
+    return clusterings + [clustering for clustering, _ in search.clusterings]
 
 
 def lam_between(graph, labels, cut):

@@ -179,7 +179,7 @@ class _Mergers:
         bodies.unite(a, b)
         self.target[self.target == b] = a
         self.around.pop(b, None)
-        for c in (a, *bodies.links[a]):
+        for c in [a, *bodies.links[a]]:
             self.around.pop(c, None)
         for c in bodies.links[a]:
             self._offer(a, c)

@@ -152,13 +152,13 @@ class Partition:
         labels, w = self.label[self.active], self.weight[self.active]
         self.cluster_weight = np.bincount(labels, w, self.k)
         if self.sums is not None:
-            own_sums = self.sums[labels, self.active]
+            inner = self.sums[labels, self.active]
         else:
-            own_sums = np.empty(len(self.label))
+            inner = np.empty(len(self.label))
             for batch, sums in self.iterate_sums():
-                own_sums[batch] = sums[self.label[batch], np.arange(sums.shape[1])]
-            own_sums = own_sums[self.active]
-        square = np.bincount(labels, w / self.unit * own_sums, self.k)
+                inner[batch] = sums[self.label[batch], np.arange(sums.shape[1])]
+            inner = inner[self.active]
+        square = np.bincount(labels, w / self.unit * inner, self.k)
         self.norm = square / self.cluster_weight / (self.cluster_weight / self.unit)
         total = np.bincount(labels, w * self.diagonal[self.active], self.k)
         error = float((total - square / (self.cluster_weight / self.unit)).sum())
@@ -192,13 +192,10 @@ class Partition:
 def kernel_rounding(clusters):
     """Largest squared distance between equal points that rounding of the kernel can make."""
     used = clusters.weight > 0
-    largest = max(
-        float(np.abs(clusters.diagonal[used]).max()),
-        *(
-            float(np.abs(sums[:, used[batch]] / clusters.cluster_weight[:, None]).max(initial=0.0))
-            for batch, sums in clusters.iterate_sums()
-        ),
-    )
+    largest = float(np.abs(clusters.diagonal[used]).max())
+    for batch, sums in clusters.iterate_sums():
+        inner = np.abs(sums[:, used[batch]] / clusters.cluster_weight[:, None])
+        largest = max(largest, float(inner.max(initial=0.0)))
     precision = clusters.gram.X.dtype if clusters.gram.K is None else clusters.gram.K.dtype
     return (8.0 * float(np.finfo(precision).eps) + TABLE_TIE) * largest
 
@@ -367,11 +364,11 @@ class KernelClusters(ClusterMixin, KernelEstimator):
             label[batch], least[batch], _ = cheapest_cluster(cost, size)
         return label, least
 
-    def _self_kernel(self, X, wanted):
-        """K(x, x) of new points; ``wanted`` names the method for the error message."""
+    def _self_kernel(self, X, method):
+        """K(x, x) of new points; the error names the ``method`` that needs it."""
         if self._kernel_is("precomputed"):
             raise ValueError(
-                f"kernel must not be 'precomputed' for {wanted}: the kernel of the new points "
+                f"kernel must not be 'precomputed' for {method}: the kernel of the new points "
                 "with themselves is not known"
             )
         return self._kernel_of_fit().diagonal(X)

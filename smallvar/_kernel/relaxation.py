@@ -123,14 +123,14 @@ class GramProblem(Problem):
             return eigen_above(product(np.eye(self.n)), lam, rng)[0]
         # The part of an eigenspace of G that is orthogonal to u is in an eigenspace of P G P. So m
         # eigenvectors of G with the same eigenvalue give m - 1 known eigenvectors of P G P.
-        norm, known = abs(G).sum(axis=1).max(), [np.empty((self.n, 0))]
+        norm, bases = abs(G).sum(axis=1).max(), [np.empty((self.n, 0))]
         ends = np.flatnonzero(np.diff(values) < -EQUAL_VALUES * norm) + 1
         for vectors in np.split(Y, ends, axis=1):
             component = vectors.T @ u
             if len(component) > 1 and np.linalg.norm(component) > EQUAL_VALUES:
                 rotation = np.linalg.qr(component[:, None], mode="complete")[0]
-                known.append(vectors @ rotation[:, 1:])
-        options = {"basis": np.hstack(known), "max_memory": self.max_memory}
+                bases.append(vectors @ rotation[:, 1:])
+        options = {"basis": np.hstack(bases), "max_memory": self.max_memory}
         return lanczos(product, self.n, norm, lam, rng, **options)[0]
 
     def error(self, labels):

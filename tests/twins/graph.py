@@ -60,6 +60,32 @@ def cut_kernel_error(K, weights, labels):
     return total
 
 
+def move(labels, free, i, neighbors, cost, alone, tie):
+    """Move node i to its neighbors' cluster of least ``cost(c)``, or to a new one, for ``alone``.
+
+    It stays where that is not dearer; ``free`` are the numbers of clusters without nodes. Returns
+    whether it has moved.
+    """
+    own, labels[i] = labels[i], -1
+    left = own in labels
+    stay = cost(own) if left else alone
+    costs = {c: cost(c) for c in sorted(set(labels[neighbors]) - {own})}
+    best, target = min(costs.values(), default=np.inf), None
+    if costs:
+        target = min(c for c in costs if costs[c] <= best + tie)
+    if left and alone < best - tie:
+        best, target = alone, free[-1]
+    if target is None or not best < stay - tie:
+        labels[i] = own
+        return False
+    if target not in labels:
+        free.pop()
+    if not left:
+        free.append(own)
+    labels[i] = target
+    return True
+
+
 class _Cutting:
     """Moves of single nodes, in a graph without self-links whose nodes may be clusters."""
 
@@ -90,7 +116,6 @@ class _Cutting:
                 neighbors = np.flatnonzero(links[i])
                 if len(neighbors) == 0:
                     continue
-                own, labels[i] = labels[i], -1
 
                 def cost(c, i=i):
                     inside = labels == c
@@ -101,22 +126,7 @@ class _Cutting:
                     )
 
                 alone = out[i] / size[i] + self.lam
-                left = own in labels
-                stay = cost(own) if left else alone
-                costs = {c: cost(c) for c in sorted(set(labels[neighbors]) - {own})}
-                best, target = min(costs.values(), default=np.inf), None
-                if costs:
-                    target = min(c for c in costs if costs[c] <= best + self.tie)
-                if left and alone < best - self.tie:
-                    best, target = alone, free[-1]
-                if target is None or not best < stay - self.tie:
-                    labels[i] = own
-                    continue
-                if target not in labels:
-                    free.pop()
-                if not left:
-                    free.append(own)
-                labels[i], moved = target, moved + 1
+                moved += move(labels, free, i, neighbors, cost, alone, self.tie)
             self.path.append(self.objective(links, size, labels))
             sweeps += 1
             if moved <= few:
@@ -232,28 +242,13 @@ def link_sweeps(A, lam, labels):
             if not waiting[i]:
                 continue
             waiting[i] = False
-            own, labels[i] = labels[i], -1
-            left = own in labels
 
             def cost(c, i=i):
                 inside = labels == c
                 return lam * size[i] * size[inside].sum() - links[i, inside].sum()
 
-            stay = cost(own) if left else 0.0
-            costs = {c: cost(c) for c in sorted(set(labels[links[i] > 0]) - {own})}
-            best, target = min(costs.values(), default=np.inf), None
-            if costs:
-                target = min(c for c in costs if costs[c] <= best + 1e-12)
-            if left and best - 1e-12 > 0.0:
-                best, target = 0.0, free[-1]
-            if target is None or not best < stay - 1e-12:
-                labels[i] = own
-                continue
-            if target not in labels:
-                free.pop()
-            if not left:
-                free.append(own)
-            labels[i], moved = target, moved + 1
-            waiting[(links[i] > 0) & (labels != target)] = True
+            if move(labels, free, i, links[i] > 0, cost, 0.0, 1e-12):
+                moved += 1
+                waiting[(links[i] > 0) & (labels != labels[i])] = True
         after.append((labels.copy(), moved))
     return after

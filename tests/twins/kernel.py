@@ -20,14 +20,12 @@ def mean_coefficients(labels, weights):
 
 
 def kernel_dp_means(
-    K, lam, *, collapsed=False, weights=None, labels=None, cap=np.inf, max_iter=300, order=None
+    K, lam, *, collapsed=False, weights=None, labels=None, cap=np.inf, max_iter=300
 ):
     """DP-means, point by point, from a Gram matrix; returns labels, path and number of sweeps."""
     n = len(K)
     weights = np.ones(n) if weights is None else np.asarray(weights, dtype=float)
-    order = np.arange(n) if order is None else order
-    order = order[weights[order] > 0]
-    given = labels
+    order = np.flatnonzero(weights > 0)
     labels = np.zeros(n, dtype=int) if labels is None else without_gaps(np.asarray(labels))[0]
     path, n_iter, counted, fixed = [], 0, 0, False
     while not fixed and counted < max_iter:
@@ -73,7 +71,6 @@ def kernel_dp_means(
         path.append(error + lam * (labels.max() + 1))
     for i in np.flatnonzero(weights == 0):
         labels[i] = np.argmin([kernel_distance(K, i, a) for a in A])
-    assert given is None or len(given) == n
     return labels, np.array(path), n_iter
 
 
