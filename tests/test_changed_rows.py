@@ -42,7 +42,7 @@ from smallvar import (
     progress_callback,
 )
 from smallvar._core.linear_algebra import all_pairs, eigh, svd
-from smallvar._time.record import _of_covariance
+from smallvar._time.record import covariance_eigenvalues
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -283,7 +283,7 @@ def test_decompositions_of_what_is_not_finite(value):
         lambda: all_pairs(A),
         lambda: svd(A),
         lambda: eigenpairs(A),
-        lambda: _of_covariance(A),
+        lambda: covariance_eigenvalues(A),
     ]
     for call in calls:
         with pytest.raises(ValueError, match="X must be finite, and must not change"):

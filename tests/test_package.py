@@ -173,7 +173,7 @@ LAYERS = {
     ),
     "_time": (
         *("moving", "rule_step", "dynamic", "tune", "exchange", "dynamic_kernel"),
-        *("record", "description", "visit", "segment_start", "segments"),
+        *("record", "segment_search", "segments"),
         *("summary", "renumber"),
     ),
     "_graph": ("network", "neighbors", "cuts", "cut_path", "penalized_cut"),

@@ -16,9 +16,17 @@ from smallvar._sweeps.segments import pieces, viterbi
 
 from smallvar import SegmentMeans, UnclearNumberWarning
 from smallvar._core.fit_loop import LoopSettings
-from smallvar._time.description import COORDINATE_PRICE, Description, t_deviance
-from smallvar._time.record import Cuts, Record, cut, noise_of, path_of, prices
-from smallvar._time.segment_start import SegmentStart
+from smallvar._time.record import (
+    COORDINATE_PRICE,
+    Cuts,
+    Description,
+    Pieces,
+    Record,
+    noise_of,
+    prices,
+    t_deviance,
+)
+from smallvar._time.segment_search import SegmentStart
 
 LEARNED = ("labels_", "segments_", "cluster_centers_", "objective_path_")
 
@@ -196,7 +204,7 @@ def test_moves_lower_the_objective(seed):
     X, truth = levels(seed, n=200, k=3, gap=8.0)
     begin, price, lam = np.array([0, len(X)]), 12.0, 20.0
     record = Record(X, None, begin, 1)
-    parts = cut(record, 20.0)
+    parts = Pieces(record, 20.0)
     truth = truth.astype(np.int32)
     best = SegmentStart(record, truth, lam, price, 9, parts).run(LoopSettings(50)).objective
     starts = {
@@ -479,8 +487,8 @@ def test_estimate_of_the_noise():
     X += 30.0 * (np.arange(20_000) // 100 % 3)[:, None]
     record = Record(X, None, np.array([0, len(X)]), 1)
     actual = noise_of(record)
-    wanted = np.linalg.eigvalsh(np.array([[5.0, 1.0, 0], [1.0, 1.0, 0], [0, 0, 0.01]]))[::-1]
-    np.testing.assert_allclose(actual, wanted, rtol=0.1)
+    expected = np.linalg.eigvalsh(np.array([[5.0, 1.0, 0], [1.0, 1.0, 0], [0, 0, 0.01]]))[::-1]
+    np.testing.assert_allclose(actual, expected, rtol=0.1)
 
 
 def test_rounding_is_no_difference():
@@ -491,11 +499,11 @@ def test_rounding_is_no_difference():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 10, (8, 2)).repeat(25, axis=0) / 10.0 + 0.1 * rng.integers(0, 2, (200, 2))
     begin = np.array([0, len(X)])
-    wanted = noise_of(Record(np.round(X, 1), None, begin, 1))
+    expected = noise_of(Record(np.round(X, 1), None, begin, 1))
     for dust in (np.spacing(X) * rng.integers(-1, 2, X.shape), np.where(X == 0.0, 5e-324, 0.0)):
         assert dust.any()
         actual = noise_of(Record(X + dust, None, begin, 1))
-        np.testing.assert_allclose(actual, wanted, rtol=1e-9)
+        np.testing.assert_allclose(actual, expected, rtol=1e-9)
     few = np.array([[5e-324, 0.0], [0.0, 0.0], [1.0, 1.0], [2.0, 1.0]])
     for scale in (1.0, 1e-139):
         model = SegmentMeans().fit(few * scale, groups=[0, 0, 1, 2])
@@ -519,12 +527,12 @@ def test_path_of_many_pieces(monkeypatch):
     """Pieces that are too many to be merged together are merged in parts first."""
     X, _ = levels(0, n=800, stay=8, gap=8.0)
     record = Record(X, None, np.array([0, len(X)]), 1)
-    parts = cut(record, 30.0)
-    whole = path_of(record, parts, 14.0)
+    parts = Pieces(record, 30.0)
+    whole = parts.path(14.0)
     monkeypatch.setattr("smallvar._time.record.MOST_PIECES", 20)
-    parts.path = None
+    del parts.free_path
     assert len(parts.means) > 60
-    clusterings = path_of(record, parts, 14.0)
+    clusterings = parts.path(14.0)
     assert [one.k for one in clusterings][:5] == [1, 2, 3, 4, 5]
     np.testing.assert_allclose(clusterings[2].loss, whole[2].loss, rtol=0.01)
 
@@ -536,15 +544,15 @@ def test_path_of_pieces_that_go_to_the_nearest_union(monkeypatch):
     truth[[701, 1402]] = 3
     X = 40.0 * np.eye(4)[truth] + rng.normal(size=(3000, 4))
     record = Record(X, None, np.array([0, len(X)]), 1)
-    parts = cut(record, 20.0)
+    parts = Pieces(record, 20.0)
     assert len(parts.means) > 1500
-    whole = path_of(record, parts, 1.0)
-    parts.path = None
+    whole = parts.path(1.0)
+    del parts.free_path
     monkeypatch.setattr("smallvar._time.record.MOST_PIECES", 64)
     monkeypatch.setattr("smallvar._time.record.MOST_UNITED", 500)
-    clusterings = path_of(record, parts, 1.0)
+    clusterings = parts.path(1.0)
     assert [one.k for one in clusterings][:5] == [1, 2, 3, 4, 5]
-    assert adjusted_rand_score(truth, clusterings[3].states[parts.numbers]) == 1.0
+    assert adjusted_rand_score(truth, parts.labels(clusterings[3])) == 1.0
     np.testing.assert_allclose(clusterings[3].loss, whole[3].loss, rtol=1e-12)
 
 
@@ -556,12 +564,12 @@ def test_equal_pieces_are_cut_once(monkeypatch):
 
     def noted(record, price):
         prices_of_cuts.append(price)
-        return cut(record, price)
+        return Pieces(record, price)
 
-    monkeypatch.setattr("smallvar._time.record.cut", noted)
+    monkeypatch.setattr("smallvar._time.record.Pieces", noted)
     cuts = Cuts(record)
     for price in (30.0, 31.0, 30.5, 30.0, 1e6, 1e7, 1e6, 0.01):
-        parts, expected = cuts.at(price), cut(record, price)
+        parts, expected = cuts.at(price), Pieces(record, price)
         assert parts.numbers.tolist() == expected.numbers.tolist()
         assert parts.error == expected.error
     assert prices_of_cuts == [30.0, 31.0, 1e6, 0.01]

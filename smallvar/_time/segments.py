@@ -8,7 +8,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from smallvar._centers.center_estimator import CenterEstimator
 from smallvar._core.estimator import keywords_only, warn_not_converged
-from smallvar._core.fit_loop import best_of
 from smallvar._core.frame import RowsFrame
 from smallvar._core.tables import GAPS_IN_TIME
 from smallvar._core.validation import (
@@ -20,67 +19,11 @@ from smallvar._core.validation import (
     exact_number,
     learned,
 )
-from smallvar._selection.confidence import NumberChoice, of_states, shares, warn_if_unclear
-from smallvar._selection.envelope import envelope, penalty_within
+from smallvar._selection.confidence import warn_if_unclear
 from smallvar._selection.penalty import check_exact_number
 from smallvar._selection.scale import MOST_CONFIDENT, NONE_WIDE, warn_of_wide, wide_of_many
-from smallvar._sweeps.in_order import error_of
-from smallvar._sweeps.rows import UNSOUND
-from smallvar._time.description import COORDINATE_PRICE, Description
-from smallvar._time.record import Cuts, Record, noise_of, path_of, prices
-from smallvar._time.segment_start import SegmentStart
-from smallvar._time.visit import Visit
-
-CANDIDATES = 3  # numbers of states on the path from which a fit goes on
-LEVELS = 1.0, 2.0, 4.0, 8.0, 16.0  # variances of the noise that are tried, relative to the estimate
-LOWER = *(4.0**-power for power in range(1, 9)), 0.0  # for more states than these have
-# numbers of states that are compared: all up to ALL, above each at least COUNT_RATIO times the last
-ALL, COUNT_RATIO = 16, 1.25
-# a piece costs a switch and a part of a state: ratio of the parts that are tried
-SMALL_STATE_RATIO = 4.0
-
-
-def _prices(noise, record):
-    """The least penalty of a state, and that of a switch, by ``record.prices``.
-
-    ``noise`` are the eigenvalues of its covariance, descending. Both penalties are the mean weight
-    if they are zero.
-    """
-    return prices(noise, record.n) if noise[0] > 0.0 else (record.mean_weight, record.mean_weight)
-
-
-def _apart(candidates):
-    """The candidates with up to ALL states, and some of the others, spaced by COUNT_RATIO."""
-    kept = []
-    for candidate in candidates:
-        if candidate.k <= ALL or candidate.k >= COUNT_RATIO * kept[-1].k:
-            kept.append(candidate)
-    return kept
-
-
-def _choice(description, number, record):
-    """The NumberChoice of this number of states among all numbers that were described."""
-    lengths = description.shortest()
-    counts = np.array(sorted(lengths))
-    values = np.array([lengths[k] for k in counts])
-    i = int(np.searchsorted(counts, number))
-    if i == len(counts) or counts[i] != number:  # moves have made a number not described before
-        counts, values = np.insert(counts, i, number), np.insert(values, i, values.min())
-    n, d = record.X.shape
-    price = COORDINATE_PRICE * np.log(n) * d
-    confidence = of_states(number, n, price, *(values[:i] - values[i], values[i + 1 :] - values[i]))
-    confidences = shares(values, i, confidence, COORDINATE_PRICE * np.log(n))
-    return NumberChoice(number, counts, confidence, confidences, in_order=True)
-
-
-def _between(best, candidates, least):
-    """A penalty for which this start's number of states is best among the candidates."""
-    loss = {candidate.k: candidate.loss for candidate in candidates}
-    loss[best.k] = min(best.objective - best.lam * best.k, loss.get(best.k, np.inf))
-    counts = sorted(loss)
-    i = counts.index(best.k)
-    low, high = envelope(counts, [loss[k] for k in counts], least)
-    return max(float(low[i]), penalty_within(low[i], max(high[i], 0.0)))
+from smallvar._time.record import Record
+from smallvar._time.segment_search import StateSearch
 
 
 class SegmentMeans(CenterEstimator):
@@ -329,18 +272,26 @@ class SegmentMeans(CenterEstimator):
             The fitted estimator.
         """
         self._check_parameters()
-        n_threads = self._threads()
         X = self._validate(X, reset=True)
         check_reach(X)
         weight = check_weights(sample_weight, X.shape[0])
-        visit = Visit.of(X, weight, groups)
-        used = visit.active()
-        best, choice = self._fit(Cuts(Record(used.X, used.weight, used.begin, n_threads)))
+        record = Record.of(X, weight, groups, self._threads())
+        active = record.active()
+        search = StateSearch(
+            record=active,
+            lam=None if self.lam == "auto" else float(self.lam),
+            lam_switch=None if self.lam_switch == "auto" else float(self.lam_switch),
+            number=exact_number(self.n_clusters),
+            cap=active.n if self.max_clusters is None else self.max_clusters,
+            n_init=self.n_init,
+            loop=self._loop(),
+        )
+        best, choice = search.best()
         self.lam_, self.lam_switch_ = best.lam, best.price
         self.cluster_centers_, labels = best.centers, best.labels
-        if used is not visit:
-            labels = visit.viterbi(best.centers, best.price, n_threads)
-        self.labels_, self.segments_ = visit.given(labels), visit.segments(labels)
+        if active is not record:
+            labels = record.viterbi(best.centers, best.price)
+        self.labels_, self.segments_ = record.as_given(labels), record.beginnings(labels)
         self.n_clusters_, self.n_switches_ = best.k, best.switches
         self.inertia_, self.objective_ = best.error, best.objective
         self.objective_path_ = np.array(best.progress.path)
@@ -356,106 +307,6 @@ class SegmentMeans(CenterEstimator):
         if choice is not None:
             warn_if_unclear(self, choice)
         return self
-
-    def _fit(self, cuts):
-        """The best start, with its penalties, and the NumberChoice (None: not free)."""
-        record = cuts.record
-        loop, cap = self._loop(), record.n if self.max_clusters is None else self.max_clusters
-        # less than a mean may be off by is no noise
-        noise = np.maximum(noise_of(record), record.frame.rounding) * record.mean_weight
-        if "auto" in (self.lam, self.lam_switch):
-            best, choice, least, price = self._choose(cuts, noise, cap, loop)
-        else:
-            least, price = _prices(noise, record)[0], float(self.lam_switch)
-        if self.lam == "auto":
-            return best, choice
-        lam = float(self.lam)
-        starts = []
-        for parts in self._pieces(cuts, noise, lam, least, price):
-            candidates = [
-                candidate for candidate in path_of(record, parts, price) if candidate.k <= cap
-            ]
-            candidates = sorted(
-                candidates, key=lambda candidate: candidate.loss + lam * candidate.k
-            )[:CANDIDATES]
-            starts += [(parts, candidate) for candidate in candidates]
-        runs = (
-            SegmentStart(record, candidate.states[parts.numbers], lam, price, cap, parts).run(loop)
-            for parts, candidate in starts
-        )
-        return best_of(runs, total=len(starts), callback=loop.callback), None
-
-    def _pieces(self, cuts, noise, lam, least, price):
-        """The pieces that the starts begin with, at ``n_init`` prices."""
-        share = min(lam or np.inf, 0.5 * (noise.sum() + least))
-        for number in range(self.n_init):  # 1, 1/4, 4, 1/16, 16 ...
-            power = (number + 1) // 2 * (-1.0 if number % 2 else 1.0)
-            yield cuts.at(price + SMALL_STATE_RATIO**power * share)
-
-    def _choose(self, cuts, noise, cap, loop):
-        """The start whose states have the shortest description, and the prices it is found at.
-
-        At each level of the noise, those candidates go on that describe the record best. With an
-        exact number of states, these are candidates of that number, or of the largest below it:
-        without a penalty, states open up to the number as long as they save more than their
-        switches cost. If they do so only where a switch costs less, lower levels follow.
-        """
-        record, number = cuts.record, exact_number(self.n_clusters)
-        description, lowest, reached = Description(record, noise), np.inf, 0
-        most = min(cap, max(1, record.n // 3)) if number is None else number
-        free = number is not None and self.lam_switch == "auto"
-        for level in (*LEVELS, *LOWER) if free else LEVELS:
-            if level < 1.0 and lowest < np.inf:
-                break
-            least, price = _prices(level * noise, record) if level else (0.0, 0.0)
-            price = price if self.lam_switch == "auto" else float(self.lam_switch)
-            # a mean for every piece takes up the noise of its columns
-            parts = cuts.at(price + 0.5 * (level * noise.sum() + least))
-            candidates = path_of(record, parts, price)
-            allowed = [candidate for candidate in candidates if candidate.k <= most]
-            if number is None:
-                candidates, compared = allowed, _apart(allowed)
-            else:
-                compared = allowed[-1:]
-            described = [
-                (description(candidate.states[parts.numbers], candidate.k), candidate.k, candidate)
-                for candidate in compared
-            ]
-            for _, _, candidate in sorted(described, key=lambda each: each[:2])[:CANDIDATES]:
-                states = candidate.states[parts.numbers]
-                if number is None:
-                    start = SegmentStart(record, states, least, price, cap).run(loop)
-                else:
-                    start = SegmentStart(record, states, 0.0, price, number, parts).run(loop)
-                reached = max(reached, start.k)
-                value = description(start.labels, start.k)
-                if value < lowest and number in (None, start.k):
-                    lowest, chosen = value, (start, candidates, parts, least, price)
-        if number is not None and reached < number:
-            raise ValueError(
-                f"n_clusters={number} states are not found: beside {reached} another one would "
-                "save no more squared error than its switches cost"
-            )
-        if not lowest < np.inf:  # no description is finite
-            raise ValueError(UNSOUND)
-        best, candidates, parts, least, price = chosen
-        if self.lam == "auto":
-            lam, labels = _between(best, candidates, least if number is None else 0.0), best.labels
-            if number is None:
-                best.resume(lam, parts)
-                best.run(loop)
-            if number or description(best.labels, best.k) > lowest:  # states that moves have made
-                best = SegmentStart(record, labels, lam, price, cap).run(loop)
-            runs = [best]
-            # starts of a single state are all the same
-            for parts in self._pieces(cuts, noise, lam, least, price) if best.k > 1 else ():
-                for candidate in path_of(record, parts, price):
-                    if candidate.k == best.k:
-                        states = candidate.states[parts.numbers]
-                        runs.append(SegmentStart(record, states, lam, price, cap).run(loop))
-            best = best_of([run for run in runs if run.k == best.k])
-        choice = None if number is not None else _choice(description, best.k, record)
-        return best, choice, least, price
 
     def predict(
         self, X: ArrayLike, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -478,11 +329,11 @@ class SegmentMeans(CenterEstimator):
             Index into ``cluster_centers_``. Those of the data of the fit, with its groups and
             weights, are ``labels_``.
         """
-        visit, _, labels = self._predict(X, groups, sample_weight)
-        return visit.given(labels)
+        record, _, labels = self._predict(X, groups, sample_weight)
+        return record.as_given(labels)
 
     def _predict(self, X, groups, sample_weight):
-        """The rows in the order of visit, the centers, and labels."""
+        """The Record of the rows, the centers, and labels in the order of the record."""
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         check_reach(X)
@@ -490,8 +341,8 @@ class SegmentMeans(CenterEstimator):
         centers = learned(self, "cluster_centers_", None, X.shape[1])
         if weight is not None:
             RowsFrame(X, weight, n_threads, centers)  # squares times weights stay within float64
-        visit = Visit.of(X, weight, groups)
-        return visit, centers, visit.viterbi(centers, float(self.lam_switch_), n_threads)
+        record = Record.of(X, weight, groups, n_threads)
+        return record, centers, record.viterbi(centers, float(self.lam_switch_))
 
     def score(
         self,
@@ -520,7 +371,7 @@ class SegmentMeans(CenterEstimator):
             ``-(sum of w * squared distance to the own center + lam_switch_ * switches + lam_ *
             n_clusters_)``, with the labels of ``predict``.
         """
-        visit, centers, labels = self._predict(X, groups, sample_weight)
-        error = error_of(visit.X, labels, centers, self._threads(), visit.weight)
-        switches = len(visit.segments(labels)) - len(visit.begin) + 1
+        record, centers, labels = self._predict(X, groups, sample_weight)
+        error = record.error(labels, centers)
+        switches = record.switches(labels)
         return -(error + self.lam_switch_ * switches + self.lam_ * len(centers))
