@@ -38,6 +38,10 @@ MOVED, CHANCE = 0.5, 1e-3
 SIZE_CHANGE = 0.5
 NO_WEIGHT = 1e-9  # of all weight: the weight of a cluster without any, for logarithms
 EVENTS = ("same", "moved", "split", "merged", "returned", "new", "died")
+COLUMNS = (
+    *("cluster", "event", "others", "n_before", "n_after", "share_before", "share_after"),
+    *("distance", "distance_in_spreads"),
+)
 
 
 @dataclass(frozen=True)
@@ -136,33 +140,24 @@ class Renumbering:
         return len(self.cluster)
 
     def __repr__(self) -> str:
-        numbers = [(event, int((self.event == event).sum())) for event in EVENTS]
-        first = ", ".join(f"{number} {event}" for event, number in numbers if number)
-        names = "id", "event", "before", "after", "share", "moved", "spreads", ""
-        lines: list[tuple[str, ...]] = [names]
+        counts = [(int((self.event == event).sum()), event) for event in EVENTS]
+        lines = [("id", "event", "before", "after", "share", "moved", "spreads", "")]
         for i in range(len(self)):
-            size = [
-                f"{n:,.6g}" if n else "-" for n in (float(self.n_before[i]), float(self.n_after[i]))
-            ]
-            shares = [f"{s:.0%}" for s in (self.share_before[i], self.share_after[i])]
-            move = [
-                "-" if np.isnan(d) else f"{d:.3g}"
-                for d in (self.distance[i], self.distance_in_spreads[i])
-            ]
+            sizes = [f"{n:,.6g}" if n else "-" for n in (self.n_before[i], self.n_after[i])]
+            share = f"{self.share_before[i]:.0%} to {self.share_after[i]:.0%}"
+            moves = self.distance[i], self.distance_in_spreads[i]
+            moved, spreads = ("-" if np.isnan(move) else f"{move:.3g}" for move in moves)
             others = ", ".join(map(str, self.others[i]))
             others = f"with {others}" if others else ""
-            line = str(self.cluster[i]), str(self.event[i]), *size, " to ".join(shares), *move
-            lines.append((*line, others))
-        widths = [max(len(line[j]) for line in lines) for j in range(8)]
-        text = [
-            "  ".join(
-                [line[0].rjust(widths[0]), line[1].ljust(widths[1])]
-                + [line[j].rjust(widths[j]) for j in range(2, 7)]
-                + [line[7]]
-            ).rstrip()
-            for line in lines
-        ]
-        return "\n".join([first, *text])
+            name, event = str(self.cluster[i]), str(self.event[i])
+            lines.append((name, event, sizes[0], sizes[1], share, moved, spreads, others))
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = [", ".join(f"{count} {event}" for count, event in counts if count)]
+        for line in lines:
+            cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
+            cells[1], cells[7] = line[1].ljust(widths[1]), line[7]
+            text.append("  ".join(cells).rstrip())
+        return "\n".join(text)
 
     def to_frame(self) -> "DataFrame":
         """Return the table of transitions as a data frame of pandas.
@@ -175,13 +170,7 @@ class Renumbering:
         """
         import pandas
 
-        fields: dict[str, Any] = {name: getattr(self, name) for name in ("cluster", "event")}
-        fields["others"] = list(self.others)
-        for name in ("n_before", "n_after", "share_before", "share_after"):
-            fields[name] = getattr(self, name)
-        for name in ("distance", "distance_in_spreads"):
-            fields[name] = getattr(self, name)
-        return pandas.DataFrame(fields)
+        return pandas.DataFrame({name: list(getattr(self, name)) for name in COLUMNS})
 
     def relabel(self, labels: ArrayLike) -> NDArray[np.int64]:
         """Return the ids of labels of the model.
@@ -330,15 +319,17 @@ def renumber(
     labels = np.asarray(model.labels_)
     weight = check_weights(sample_weight, len(labels))
     rows = None if X is None else checked_rows(model, X, len(labels))
-    clusters = summarize(model, rows, weight)
+    clusters, flow = summarize(model, rows, weight), None
     if like is None:
-        record, flow = nothing_before(model, clusters), None
+        record = record_of(model, clusters.only(slice(0)))
     else:
         earlier, record = earlier_record(like)
         check_columns(model, clusters, record)
-        flow = None if rows is None else flow_of(earlier, X, weight, labels, clusters, record)
-    compared, links = linked(clusters, record, flow, max_move, max_gone)
-    kept = after(model, clusters, record, links)
+        if rows is not None:
+            flow = flow_of(earlier, X, weight, labels, clusters, record)
+    compared = Comparison(clusters, record.clusters, record.present, max_move)
+    links = linked(compared, record, flow, max_gone)
+    kept = record_after(model, clusters, record, links)
     model.cluster_ids_ = kept.ids[: len(clusters)].copy()
     setattr(model, IDS_RECORD, kept)
     return described(model, labels, kept, record, compared, links, flow)
@@ -378,11 +369,11 @@ def names_of(model):
     return None if names is None else tuple(names)
 
 
-def nothing_before(model, clusters):
-    """The ClusterRecord before the first fit: no clusters, and ids that begin at 0."""
-    none = clusters.only(np.zeros(0, dtype=np.intp))
-    no_ids = np.zeros(0, dtype=np.int64)
-    return ClusterRecord(none, no_ids, no_ids, 0, model.n_features_in_, names_of(model))
+def record_of(model, clusters):
+    """The ClusterRecord of these clusters of a model, whose ids are their labels."""
+    ids = np.arange(len(clusters))
+    columns = model.n_features_in_, names_of(model)
+    return ClusterRecord(clusters, ids, np.zeros_like(ids), len(ids), *columns)
 
 
 def earlier_record(like):
@@ -390,13 +381,7 @@ def earlier_record(like):
     if isinstance(like, Renumbering):
         return like.model, like.record
     check_model(like, "like")
-    record = vars(like).get(IDS_RECORD)
-    if record is None:
-        clusters = summarize(like)
-        ids = np.arange(len(clusters))
-        columns = like.n_features_in_, names_of(like)
-        record = ClusterRecord(clusters, ids, np.zeros_like(ids), len(ids), *columns)
-    return like, record
+    return like, vars(like).get(IDS_RECORD) or record_of(like, summarize(like))
 
 
 def check_columns(model, clusters, record):
@@ -409,20 +394,14 @@ def check_columns(model, clusters, record):
             "with the same kind of estimator"
         )
     names, before = names_of(model), record.feature_names
-    if names is not None and before is not None:
-        differ = set(names) != set(before) if space == "tables" else names != before
-        if differ:
-            order = " in another order" if set(names) == set(before) else ""
-            lost = [name for name in before if name not in names]
-            added = [name for name in names if name not in before]
-            raise ValueError(
-                "like must have the columns of the model, got "
-                + (
-                    f"the same{order}"
-                    if order
-                    else f"{lost or 'none'} instead of {added or 'none'}"
-                )
-            )
+    if None not in (names, before) and names != before:
+        lost = [name for name in before if name not in names] or "none"
+        added = [name for name in names if name not in before] or "none"
+        got = f"{lost} instead of {added}"
+        if lost == added:  # in tables the order does not matter
+            got = None if space == "tables" else "the same in another order"
+        if got is not None:
+            raise ValueError(f"like must have the columns of the model, got {got}")
     if model.n_features_in_ != record.n_features:
         raise ValueError(
             f"like must have the {model.n_features_in_} columns of the model, got "
@@ -447,82 +426,61 @@ def agreement(flow):
     return np.divide(flow, either, out=np.zeros(flow.shape), where=either > 0).T
 
 
-def linked(clusters, record, flow, max_move, max_gone):
-    """The Comparison of new clusters with those of a ClusterRecord, and their Links."""
-    present = record.present
-    compared = Comparison(clusters, record.clusters, present, max_move)
+def linked(compared, record, flow, max_gone):
+    """The Links of new clusters to those of a ClusterRecord."""
+    present, n = record.present, len(compared.new)
     with np.errstate(divide="ignore", invalid="ignore"):
         cost = np.where(compared.distance > 0, np.square(compared.distance / compared.reach), 0.0)
-    allowed = cost <= NEW_PRICE
-    old = np.full(len(clusters), -1)
+    cost = np.where(cost <= NEW_PRICE, cost, NO_LINK)
+    old = np.full(n, -1)
     if len(present):
-        gain = 0.0 if flow is None else agreement(flow)
-        price = np.where(allowed[:, present], cost[:, present] - gain, NO_LINK)
-        link = match(np.full(len(clusters), NEW_PRICE), price)
-        old[link >= 0] = present[link[link >= 0]]
+        gain = np.zeros((n, len(present))) if flow is None else agreement(flow)
+        link_cheapest(old, np.arange(n), present, cost, -gain)
     # those that continue none may be returns, where no living cluster is as near
     gone, free = np.flatnonzero(record.away), np.flatnonzero(old < 0)
     if len(gone) and len(free):
-        apart = compared.apart[free]
-        nearest = apart[:, present].min(axis=1, initial=np.inf)
+        nearest = compared.apart[np.ix_(free, present)].min(axis=1, initial=np.inf, keepdims=True)
         waited = 0.0 if max_gone is None else record.away[gone] / max_gone
-        nearer = apart[:, gone] < nearest[:, None]
-        price = np.where(nearer & allowed[np.ix_(free, gone)], cost[np.ix_(free, gone)], NO_LINK)
-        link = match(
-            np.full(len(free), NEW_PRICE), np.where(price < NO_LINK, price + waited, price)
-        )
-        old[free[link >= 0]] = gone[link[link >= 0]]
-    parent, heir = kin(compared, record, old, flow)
-    return compared, Links(old, parent, heir)
-
-
-def kin(compared, record, old, flow):
-    """The old cluster each unlinked new one is a part of, and the heir of each unlinked old one."""
-    n, m = compared.distance.shape
-    present = record.present
-    growth = growth_of(compared, old)
-    went_on = np.full(m, -1)
+        is_nearer = compared.apart[np.ix_(free, gone)] < nearest
+        link_cheapest(old, free, gone, cost, np.where(is_nearer, waited, np.inf))
+    went_on = np.full(len(record.ids), -1)
     went_on[old[old >= 0]] = np.flatnonzero(old >= 0)
-    parent, heir = np.full(n, -1), np.full(m, -1)
-    split, merged = (compared.distance <= reach for reach in compared.parts_reach)
-    parts: dict[int, list[int]] = {}
-    for k in np.flatnonzero(old < 0):
-        if len(present):
-            some = flow is not None and flow[:, k].any()
-            at = flow[:, k].argmax() if some else compared.apart[k, present].argmin()
-            if split[k, present[at]] and went_on[present[at]] >= 0:
-                parts.setdefault(present[at], []).append(k)
-    for one, members in parts.items():
-        for k in accepted(
-            compared.old,
-            one,
-            compared.new,
-            went_on[one],
-            members,
-            compared.apart[:, one],
-            compared.spreads[:, one],
-            growth,
-        ):
-            parent[k] = one
-    joining: dict[int, list[int]] = {}
-    for one in present[went_on[present] < 0]:
-        if n:
-            k = compared.apart[:, one].argmin()
-            if merged[k, one] and old[k] >= 0:
-                joining.setdefault(int(k), []).append(one)
-    for k, members in joining.items():
-        for one in accepted(
-            compared.new,
-            k,
-            compared.old,
-            old[k],
-            members,
-            compared.apart[k],
-            compared.spreads[k],
-            1.0 / growth,
-        ):
-            heir[one] = k
-    return parent, heir
+    return Links(old, *relatives(compared, present, old, went_on, flow))
+
+
+def link_cheapest(old, new_clusters, old_clusters, cost, more):
+    """Set ``old`` (INOUT) of some new clusters to those of some old ones at the least cost.
+
+    ``cost`` is that of each link of all clusters, ``more`` what a link of these costs besides.
+    """
+    price = cost[np.ix_(new_clusters, old_clusters)]
+    price = np.where(price < NO_LINK, np.minimum(price + more, NO_LINK), NO_LINK)
+    link = match(np.full(len(new_clusters), NEW_PRICE), price)
+    old[new_clusters[link >= 0]] = old_clusters[link[link >= 0]]
+
+
+def relatives(compared, present, old, went_on, flow):
+    """The old cluster each unlinked new one is a part of, and the heir of each unlinked old one.
+
+    ``old`` is the old cluster that each new one continues, ``went_on`` the new one of each old one.
+    """
+    in_old, in_new = (compared.distance <= reach for reach in compared.parts_reach)
+    part_of, joins = np.full(len(old), -1), np.full(len(went_on), -1)
+    for k in np.flatnonzero(old < 0) if len(present) else ():
+        has_flow = flow is not None and flow[:, k].any()
+        nearest = present[flow[:, k].argmax() if has_flow else compared.apart[k, present].argmin()]
+        if in_old[k, nearest] and went_on[nearest] >= 0:
+            part_of[k] = nearest
+    for i in present[went_on[present] < 0]:
+        nearest = compared.apart[:, i].argmin()
+        if in_new[nearest, i] and old[nearest] >= 0:
+            joins[i] = nearest
+    new, before, apart, spreads = compared.new, compared.old, compared.apart, compared.spreads
+    growth = growth_of(compared, old)
+    return (
+        accepted(part_of, before, new, went_on, apart, spreads, growth),
+        accepted(joins, new, before, old, apart.T, spreads.T, 1.0 / growth),
+    )
 
 
 def growth_of(compared, old):
@@ -539,26 +497,32 @@ def sizes(clusters):
     return np.maximum(clusters.weights, NO_WEIGHT * clusters.total)
 
 
-def accepted(whole, one, parts, first, members, apart, spreads, growth):
-    """The members that, with ``first``, look more like the cluster ``one`` than without them."""
-    center, size = whole.centers[one], growth * sizes(whole)[one]
-    weights, chosen = sizes(parts), []
+def accepted(part_of, wholes, parts, link, apart, spreads, growth):
+    """``part_of`` each whole, -1 where a part does not make the whole look more as it was.
 
-    def change(union, spread):
-        centers = np.nan_to_num(parts.centers[union] - center)  # 0 where one is not known
-        step = np.average(centers, axis=0, weights=weights[union])
-        with np.errstate(over="ignore", divide="ignore"):
-            square = np.square(step / (spread or 1.0)).sum()
-        return square + (np.log(weights[union].sum() / size) / SIZE_CHANGE) ** 2
+    ``link`` is the part that each whole is linked to; parts are added to it one by one, the nearest
+    first. ``apart`` and ``spreads`` are those of parts (rows) and wholes (columns).
+    """
+    found, weights = np.full(len(part_of), -1), sizes(parts)
+    for whole in np.unique(part_of[part_of >= 0]):
+        size, center = growth * sizes(wholes)[whole], wholes.centers[whole]
 
-    for k in sorted(members, key=lambda k: apart[k]):
-        spread = spreads[k]
-        if change([first, *chosen, k], spread) < change([first, *chosen], spread):
-            chosen.append(k)
-    return chosen
+        def change(union, spread, size=size, center=center):
+            centers = np.nan_to_num(parts.centers[union] - center)  # 0 where one is not known
+            step = np.average(centers, axis=0, weights=weights[union])
+            with np.errstate(over="ignore", divide="ignore"):
+                square = np.square(step / (spread or 1.0)).sum()
+            return square + (np.log(weights[union].sum() / size) / SIZE_CHANGE) ** 2
+
+        members, union = np.flatnonzero(part_of == whole), [link[whole]]
+        for k in members[np.argsort(apart[members, whole], kind="stable")]:
+            if change([*union, k], spreads[k, whole]) < change(union, spreads[k, whole]):
+                union.append(k)
+                found[k] = whole
+    return found
 
 
-def after(model, clusters, record, links):
+def record_after(model, clusters, record, links):
     """The ClusterRecord after a fit: its clusters with their ids, and all that are gone."""
     ids = np.where(links.old >= 0, record.ids[links.old] if len(record.ids) else -1, -1)
     new = np.flatnonzero(ids < 0)
@@ -574,46 +538,43 @@ def after(model, clusters, record, links):
 def described(model, labels, kept, record, compared, links, flow):
     """The Renumbering: a line for each new cluster, and each that was there before and is gone."""
     n = len(links.old)
-    relatives: dict[int, tuple[list[int], str]] = {}  # by id: those of a split or a merger
-    for k in range(n):
-        if links.parent[k] >= 0:
-            relatives.setdefault(int(record.ids[links.parent[k]]), ([], "split"))[0].append(
-                int(kept.ids[k])
-            )
-    for one, k in enumerate(links.heir):
-        if k >= 0:
-            relatives.setdefault(int(kept.ids[k]), ([], "merged"))[0].append(int(record.ids[one]))
-    lines = [line_of(k, kept, record, compared, links) for k in range(n)]
-    went_on = set(links.old.tolist())
-    for one in record.present:
-        if one not in went_on:
-            event = "died" if links.heir[one] < 0 else "merged"
-            lines.append((int(record.ids[one]), event, one, -1))
-    event_of = {line[0]: line[1] for line in lines}
+    gone = np.setdiff1d(record.present, links.old)
+    id_of = np.append(kept.ids[:n], record.ids[gone])
+    order = np.argsort(id_of)
+    before = np.append(links.old, gone)[order]
+    now = np.append(np.arange(n), np.full(len(gone), -1))[order]
+    lines = zip(id_of[order].tolist(), before, now, strict=True)
+    event_of = {id_: event_of_line(i, k, record, compared, links) for id_, i, k in lines}
+    families: dict[int, list[int]] = {}  # by id: the parts of a cluster that has split or merged
+    for ids, parts, wholes, event in (
+        (kept.ids, links.parent, record.ids, "split"),
+        (record.ids, links.heir, kept.ids, "merged"),
+    ):
+        for i in np.flatnonzero(parts >= 0):
+            whole = int(wholes[parts[i]])
+            if whole not in families:
+                families[whole], event_of[whole] = [whole], event
+            families[whole].append(int(ids[i]))
     others: dict[int, set[int]] = {id_: set() for id_ in event_of}
-    for id_, (members, event) in relatives.items():
-        event_of[id_] = event
-        for a in (id_, *members):
-            others[a] |= {id_, *members} - {a}
-    lines.sort()
-    before = np.array([line[2] for line in lines], dtype=np.intp)
-    now = np.array([line[3] for line in lines], dtype=np.intp)
+    for members in families.values():
+        for id_ in members:
+            others[id_].update(set(members) - {id_})
     both = (before >= 0) & (now >= 0)
-    moves = np.full((2, len(lines)), np.nan)
+    moves = np.full((2, len(order)), np.nan)
     moves[0, both] = compared.distance[now[both], before[both]]
     with np.errstate(divide="ignore", invalid="ignore"):
         moves[1, both] = moves[0, both] / compared.spreads[now[both], before[both]]
     moves[1, moves[0] == 0.0] = 0.0
-    there = before >= 0
-    there[there] = record.away[before[there]] == 0  # what returns was not in the earlier table
-    n_before = np.where(there, np.append(record.clusters.weights, 0.0)[before], 0.0)
-    n_after = np.where(now >= 0, np.append(kept.clusters.weights[:n], 0.0)[now], 0.0)
+    # what returns was not in the earlier table
+    weight_before = np.append(np.where(record.away == 0, record.clusters.weights, 0.0), 0.0)
+    n_before = np.where(before >= 0, weight_before[before], 0.0)
+    n_after = np.where(now >= 0, kept.clusters.weights[now], 0.0)
     return Renumbering(
         ids=kept.ids[:n].copy(),
         labels=np.append(kept.ids[:n], -1)[labels],
-        cluster=np.array([line[0] for line in lines], dtype=np.int64),
-        event=np.array([event_of[line[0]] for line in lines]),
-        others=tuple(tuple(sorted(others[line[0]])) for line in lines),
+        cluster=id_of[order],
+        event=np.array(list(event_of.values())),
+        others=tuple(tuple(sorted(ids)) for ids in others.values()),
         n_before=n_before,
         n_after=n_after,
         share_before=n_before / record.clusters.total,
@@ -626,14 +587,15 @@ def described(model, labels, kept, record, compared, links, flow):
     )
 
 
-def line_of(k, kept, record, compared, links):
-    """Id, event, old number and label of a new cluster; before splits and mergers are told."""
-    old, id_ = links.old[k], int(kept.ids[k])
+def event_of_line(old, new, record, compared, links):
+    """What has become of an old cluster, or what a new one is (-1: there is none)."""
+    if new < 0:
+        return "died" if links.heir[old] < 0 else "merged"
     if old < 0:
-        return id_, "new" if links.parent[k] < 0 else "split", -1, k
+        return "new" if links.parent[new] < 0 else "split"
     if record.away[old]:
-        return id_, "returned", old, k
-    return id_, "moved" if has_moved(compared, k, old) else "same", old, k
+        return "returned"
+    return "moved" if has_moved(compared, new, old) else "same"
 
 
 def has_moved(compared, k, old):

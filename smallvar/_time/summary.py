@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
+from sklearn.utils import gen_batches
 
 from smallvar._centers.mahalanobis import MahalanobisMeans
 from smallvar._centers.minibatch import MiniBatchDPMeans
@@ -31,6 +32,7 @@ TOUCH = 2.576
 HALF = 0.5
 SQUARED = "squared_euclidean"
 BLOCK = 1 << 20  # numbers of a block of rows, of which squares are made
+OF_EACH = "centers", "variances", "weights", "counts"  # fields of Clusters with an entry for each
 
 
 @dataclass(frozen=True)
@@ -57,16 +59,19 @@ class Clusters:
 
     def only(self, kept):
         """Some of the clusters."""
-        names = "centers", "variances", "weights", "counts"
-        return replace(self, **{name: getattr(self, name)[kept] for name in names})
+        return replace(self, **{name: getattr(self, name)[kept] for name in OF_EACH})
 
     def joined(self, others):
         """These clusters and others of the same space, in the coordinates of both."""
-        names = self.names + tuple(name for name in others.names if name not in set(self.names))
-        first, second = self.along(names), others.along(names)
-        fields = "centers", "variances", "weights", "counts"
-        both = {n: np.concatenate([getattr(first, n), getattr(second, n)]) for n in fields}
-        return replace(first, **both)
+        names = tuple(dict.fromkeys(self.names + others.names))
+        both = [clusters.along(names) for clusters in (self, others)]
+        return replace(
+            both[0], **{name: np.concatenate([getattr(c, name) for c in both]) for name in OF_EACH}
+        )
+
+    def columns_with_levels(self):
+        """Names of the columns of categories."""
+        return {name[0] for name in self.names if is_level(name)}
 
     def along(self, names):
         """The same clusters with these coordinates.
@@ -75,16 +80,20 @@ class Clusters:
         """
         if names == self.names:
             return self
-        at = {name: j for j, name in enumerate(self.names)}
-        columns = {name[0] for name in self.names if isinstance(name, tuple)}
+        at, known = {name: j for j, name in enumerate(self.names)}, self.columns_with_levels()
         centers, variances = (np.full((len(self), len(names)), np.nan) for _ in range(2))
         for j, name in enumerate(names):
             if name in at:
                 centers[:, j] = self.centers[:, at[name]]
                 variances[:, j] = self.variances[:, at[name]]
-            elif isinstance(name, tuple) and name[0] in columns:
+            elif is_level(name) and name[0] in known:
                 centers[:, j] = variances[:, j] = 0.0
         return replace(self, names=names, centers=centers, variances=variances)
+
+
+def is_level(name):
+    """Whether a coordinate is the share of a level of a column."""
+    return isinstance(name, tuple)
 
 
 def summarize(model, X=None, weight=None):
@@ -139,23 +148,21 @@ def nonzero(values):
 def of_rows(X, w, labels, k, centers):
     """Means (unless given) and variances about them of the rows of each cluster."""
     used = np.flatnonzero((labels >= 0) & (w > 0))
-    shape = k, X.shape[0]
-    share = csr_array((w[used], (labels[used], used)), shape=shape)
+    share = csr_array((w[used], (labels[used], used)), shape=(k, X.shape[0]))
     weights = nonzero(np.asarray(share.sum(axis=1)).reshape(-1, 1))
-    dense = (lambda a: a.toarray()) if issparse(X) else np.asarray
+    sums = share @ X if centers is None or issparse(X) else None
+    if issparse(X):
+        sums = sums.toarray()
     if centers is None:
-        centers = dense(share @ X) / weights
-    variances = np.zeros(centers.shape)
+        centers = sums / weights
     if issparse(X):
         # sum w (x - c)^2 = sum w x^2 - 2 c sum w x + c^2 sum w
-        squares = (share @ X.multiply(X)).toarray() - 2 * centers * (share @ X).toarray()
-        variances = np.maximum(squares / weights + centers**2, 0.0)
-        return centers, need_finite(variances)
-    size = max(1, BLOCK // X.shape[1])
-    for start in range(0, len(used), size):
-        rows = used[start : start + size]
-        differences = np.square(X[rows] - centers[labels[rows]])
-        variances += share[:, rows] @ differences
+        squares = (share @ X.multiply(X)).toarray() - 2 * centers * sums
+        return centers, need_finite(np.maximum(squares / weights + centers**2, 0.0))
+    variances = np.zeros(centers.shape)
+    for batch in gen_batches(len(used), max(1, BLOCK // X.shape[1])):
+        rows = used[batch]
+        variances += share[:, rows] @ np.square(X[rows] - centers[labels[rows]])
     return centers, need_finite(variances / weights)
 
 
@@ -211,27 +218,26 @@ class Comparison:
     """
 
     def __init__(self, new, old, present, max_move=None):
-        new, old = comparable(new, old)
-        self.new, self.old = new, old
-        n, m = len(new), len(old)
-        self.distance, self.spreads, other = (np.zeros((n, m)) for _ in range(3))
-        for k in range(n):
+        self.new, self.old = new, old = comparable(new, old)
+        self.distance, self.spreads, spreads_of_new = np.zeros((3, len(new), len(old)))
+        for k in range(len(new)):
             step = np.nan_to_num(old.centers - new.centers[k])  # 0 where one is not known
             self.distance[k] = np.sqrt(np.square(step).sum(axis=1))
             square = np.square(step / nonzero(self.distance[k])[:, None])
             square[self.distance[k] == 0.0] = 1.0 / square.shape[1]  # the mean over all directions
             self.spreads[k] = np.sqrt((square * old.variances).sum(axis=1))
-            other[k] = np.sqrt((square * new.variances[k]).sum(axis=1))
-        both = self.spreads + other
+            spreads_of_new[k] = np.sqrt((square * new.variances[k]).sum(axis=1))
+        both = self.spreads + spreads_of_new
         with np.errstate(divide="ignore", invalid="ignore"):
             self.apart = np.where(self.distance > 0, self.distance / both, 0.0)
-        touch, near = TOUCH * both, HALF * gaps(new, np.arange(n))[:, None]
-        near_old = HALF * gaps(old, present)[None]
-        self.reach = np.maximum(touch, np.minimum(near, near_old))
-        self.parts_reach = np.maximum(touch, near_old), np.maximum(touch, near)
         if max_move is not None:
-            self.reach = np.full((n, m), float(max_move))
+            self.reach = np.full(both.shape, float(max_move))
             self.parts_reach = self.reach, self.reach
+            return
+        touch, near_new = TOUCH * both, HALF * gaps(new, np.arange(len(new)))[:, None]
+        near_old = HALF * gaps(old, present)[None]
+        self.reach = np.maximum(touch, np.minimum(near_new, near_old))
+        self.parts_reach = np.maximum(touch, near_old), np.maximum(touch, near_new)
 
 
 def gaps(clusters, present):
@@ -248,32 +254,28 @@ def gaps(clusters, present):
 def comparable(new, old):
     """Both in the same coordinates, with known variances, averaged with those of all clusters."""
     if new.space == "tables":
-        numbers, levels = (
-            [{name for name in a.names if isinstance(name, tuple) == is_level} for a in (new, old)]
-            for is_level in (False, True)
-        )
-        columns = {name for name, _ in levels[0]} & {name for name, _ in levels[1]}
-        names = [n for n in old.names if n in numbers[0]]
-        names += [n for n in old.names if isinstance(n, tuple) and n[0] in columns]
-        names += [n for n in new.names if isinstance(n, tuple) and n[0] in columns - set(names)]
-        names = tuple(dict.fromkeys(names))
-        if not names:
-            raise ValueError("like must have a column by which both models cluster, got none")
+        names = coordinates_of_both(new, old)
         new, old = new.along(names), old.along(names)
-    first, second = (pooled_variances(a) for a in (new, old))
+    first, second = pooled_variances(new), pooled_variances(old)
     pooled = np.where(np.isnan(first), second, first), np.where(np.isnan(second), first, second)
     if np.isnan(pooled).all() and len(old):
         raise ValueError(
             "X must be given: neither model tells how large the spread of its clusters is"
         )
-    new, old = (with_pooled(a, v) for a, v in zip((new, old), pooled, strict=True))
+    scale = 1.0
     if new.space == "tables":  # columns have units of their own
-        spread = nonzero(np.sqrt(0.5 * np.nan_to_num(pooled[0] + pooled[1])))
-        new, old = (
-            replace(a, centers=a.centers / spread, variances=a.variances / spread**2)
-            for a in (new, old)
-        )
-    return new, old
+        scale = nonzero(np.sqrt(0.5 * np.nan_to_num(pooled[0] + pooled[1])))
+    return scaled(new, pooled[0], scale), scaled(old, pooled[1], scale)
+
+
+def coordinates_of_both(new, old):
+    """The coordinates of two tables in the columns of both: numbers, and all levels of either."""
+    numbers = set(new.names) & set(old.names)
+    columns = new.columns_with_levels() & old.columns_with_levels()
+    names = [n for n in old.names + new.names if (n[0] in columns if is_level(n) else n in numbers)]
+    if not names:
+        raise ValueError("like must have a column by which both models cluster, got none")
+    return tuple(dict.fromkeys(sorted(names, key=is_level)))
 
 
 def pooled_variances(clusters):
@@ -284,9 +286,10 @@ def pooled_variances(clusters):
     return np.divide(sums, total, out=np.full(len(total), np.nan), where=total > 0)
 
 
-def with_pooled(clusters, pooled):
-    """The clusters, whose variances are averaged with those within all clusters."""
+def scaled(clusters, pooled, scale):
+    """The clusters in other units, with variances averaged with those within all clusters."""
     pooled = np.nan_to_num(pooled)  # 0 where nothing is known of either
     variances = np.where(np.isnan(clusters.variances), pooled, clusters.variances)
     share = (clusters.counts / (clusters.counts + ROWS_OF_ALL))[:, None]
-    return replace(clusters, variances=share * variances + (1 - share) * pooled)
+    variances = (share * variances + (1 - share) * pooled) / scale**2
+    return replace(clusters, centers=clusters.centers / scale, variances=variances)
