@@ -320,11 +320,11 @@ default="squared_euclidean"
         self.objective_, self.n_iter_ = 0.0, 0
         return self.cluster_centers_
 
-    def _track_values(self, centers, seen, weights):
-        return centers[seen]
+    def _track_values(self, clustered):
+        return clustered.clusters[clustered.weights > 0]
 
     def _store_clusters(self, centers, alive):
-        self.cluster_centers_ = centers if alive is None else centers[alive]
+        self.cluster_centers_ = centers[alive]
 
     def fit(
         self,
@@ -415,12 +415,8 @@ default="squared_euclidean"
         """
         return self._fit_step(X, sample_weight, elapsed)
 
-    def _validate_new(self, X):
-        X = super()._validate_new(X)
-        check_reach(X)
-        return X
-
     def _cheapest(self, X, among, offset, factor, n_threads):
+        check_reach(X)
         centers = learned(self, "cluster_centers_", len(among), X.shape[1])[among]
         if (rule := self._rule()) is not None:
             # active clusters have moved already: infinite gamma

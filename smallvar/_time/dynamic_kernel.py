@@ -149,34 +149,37 @@ class _KernelMovingClusters(MovingClusters, KernelEstimator):
         labels, converged = self._partition(batch)
         # new clusters are numbered by first appearance
         n_old = len(gamma)
-        is_new = labels >= n_old
         labels = labels.astype(np.int64)
-        labels[is_new] = n_old + first_appearance(labels[is_new])
+        labels[labels >= n_old] = n_old + first_appearance(labels[labels >= n_old])
         counts = np.bincount(labels, minlength=n_old)
-        kept = list(self._kept)
+        centers = self._kept + [None] * (len(counts) - n_old)
         for k in np.flatnonzero(counts):
-            rows, total = np.flatnonzero(labels == k), float(counts[k])
-            if k < n_old:  # phi <- (gamma phi + sum of phi(y)) / (gamma + n)
-                total += gamma[k]
-                K, points = batch.kernel_of(rows, k), np.concatenate([X[rows], kept[k].points])
-                a = kept[k].coefficients * (gamma[k] / total)
-            else:
-                K, points, a = batch.kernel_of(rows), X[rows], np.empty(0)
-            a = np.append(np.full(len(rows), 1.0 / total), a)
-            thinned, a = thin_center(K, a, self.budget)
-            K = None if callable(self.kernel) else K[np.ix_(thinned, thinned)]
-            kept[k : k + 1] = [Center(points[thinned], a, K)]
-        return ClusteredStep(labels, counts, kept, converged)
+            centers[k] = self._center(batch, X, np.flatnonzero(labels == k), k, centers[k])
+        return ClusteredStep(labels, counts, centers, converged)
+
+    def _center(self, batch, X, rows, k, old):
+        """Center of the rows of cluster k of a step, and of its ``old`` center; None: it is new."""
+        if old is None:
+            K, points, coefficients = batch.kernel_of(rows), X[rows], np.empty(0)
+            total = float(len(rows))
+        else:  # phi <- (gamma phi + sum of phi(y)) / (gamma + n)
+            K, points = batch.kernel_of(rows, k), np.concatenate([X[rows], old.points])
+            total = float(len(rows)) + batch.gamma[k]
+            coefficients = old.coefficients * (batch.gamma[k] / total)
+        coefficients = np.append(np.full(len(rows), 1.0 / total), coefficients)
+        thinned, coefficients = thin_center(K, coefficients, self.budget)
+        K = None if callable(self.kernel) else K[np.ix_(thinned, thinned)]
+        return Center(points[thinned], coefficients, K)
 
     def _clusters_of_empty_step(self):
         self.objective_ = 0.0
         return self._kept
 
-    def _track_values(self, clusters, seen, counts):
-        return counts[seen, None].astype(np.float64)
+    def _track_values(self, clustered):
+        return clustered.weights[clustered.weights > 0, None].astype(np.float64)
 
     def _store_clusters(self, clusters, alive):
-        self._kept = clusters if alive is None else list(compress(clusters, alive))
+        self._kept = list(compress(clusters, alive))
 
     def _cheapest(self, X, among, offset, factor, n_threads):
         K, kept = self._kernel_of_step(X)

@@ -198,32 +198,15 @@ class ClusterSums:
     diagonal: NDArray[np.float64]  # sum of K_ii over points of a cluster
 
 
-def kernel_to_centers(K, kept, coefficients):
-    """K_i,phi of each row of K with each center, and K_phi,phi of each center.
-
-    Center l is sum_m a_m phi(x_m) over its kept points, with a = ``coefficients[l]``. The columns
-    of K are the kept points of all centers, ``kept[l]`` is the kernel between those of center l.
-    """
-    if not coefficients:
-        return np.zeros((len(K), 0)), np.zeros(0)
-    first = np.append(0, np.cumsum([len(a) for a in coefficients[:-1]], dtype=int))
-    cross = np.add.reduceat(K * np.concatenate(coefficients), first, axis=1)
-    return cross, np.array([a @ W @ a for W, a in zip(kept, coefficients, strict=True)])
-
-
-def cost_tie(lam, diagonal, norm):
-    """Difference up to which costs tie, for rows with this diagonal of K and these old centers."""
-    largest = (float(np.abs(values).max(initial=0)) for values in (diagonal, norm))
-    return MATCH_TIE * max(lam, *largest)
-
-
 class Batch:
     """The kernel of a batch with itself and with the old centers, from which costs follow.
 
     ``K`` has a row for each point of the batch, and columns for these points and then for the kept
     points of all centers. ``kept`` are the kernels between the kept points of each center; if it is
-    None, ``K`` has rows for the kept points, too. gamma, penalty = Q D and lam are those of the
-    objective, ``coefficients`` those of ``kernel_to_centers``.
+    None, ``K`` has rows for the kept points, too. Center l is the sum of ``coefficients[l]`` times
+    its kept points; gamma, penalty = Q D and lam are those of the objective. ``cross`` is K_i,phi
+    of each row with each center, ``norm`` K_phi,phi of each center, ``tie`` the difference up to
+    which costs of a row tie.
     """
 
     def __init__(self, K, coefficients, gamma, penalty, lam, kept=None):
@@ -233,9 +216,13 @@ class Batch:
         self.kept = [K[a:b, a:b] for a, b in pairwise(self.first)] if kept is None else kept
         self.rows, self.K = K[:n], np.ascontiguousarray(K[:n, :n])
         self.gamma, self.penalty, self.lam = gamma, penalty, lam
-        self.diagonal = self.K.diagonal().copy()
-        self.cross, self.norm = kernel_to_centers(K[:n, n:], self.kept, coefficients)
-        self.tie = cost_tie(lam, self.diagonal, self.norm)
+        self.diagonal, self.cross = self.K.diagonal().copy(), np.zeros((n, 0))
+        if sizes:
+            terms = K[:n, n:] * np.concatenate(coefficients)
+            self.cross = np.add.reduceat(terms, self.first[:-1] - n, axis=1)
+        self.norm = np.array([a @ W @ a for W, a in zip(self.kept, coefficients, strict=True)])
+        squares = np.abs(np.append(self.diagonal, self.norm))
+        self.tie = MATCH_TIE * max(lam, float(squares.max(initial=0)))
 
     def kernel_of(self, rows, center=None):
         """Kernel between rows of the batch, followed by the kept points of a center, if given."""
@@ -293,9 +280,8 @@ class Exchange:
         order = np.arange(n) if order is None else order
         self.labels = np.full(n, -1)
         self.path, self.n_iter, self.converged = [], 0, False
-        self.sweep = ExchangeSweep(
-            *(batch.K, batch.cross, batch.gamma, batch.norm, batch.penalty, batch.lam, batch.tie)
-        )
+        gamma, norm, penalty = batch.gamma, batch.norm, batch.penalty
+        self.sweep = ExchangeSweep(batch.K, batch.cross, gamma, norm, penalty, batch.lam, batch.tie)
         while self.n_iter < max_iter and not self.converged:
             moved = self.sweep.run(order, self.labels)
             relinked = self._relink()

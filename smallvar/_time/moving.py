@@ -7,9 +7,8 @@ step are clustered is up to the subclasses. CKH is the paper; section 4 has D-Me
 
 import math
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import repeat, starmap
+from itertools import pairwise, starmap
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -89,8 +88,8 @@ class MovingClusters(ClusterMixin, Estimator):
 
     - ``_cluster`` returns a ``ClusteredStep``, with clusters in a type of its own;
     - ``_clusters_of_empty_step`` returns the clusters after a step without data, unchanged;
-    - ``_store_clusters`` stores the clusters that ``alive`` selects (None: all) as the state;
-    - ``_track_values`` returns what ``tracks_`` has for the clusters seen in a step;
+    - ``_store_clusters`` stores the clusters that the mask ``alive`` selects as the state;
+    - ``_track_values`` returns what ``tracks_`` has for the clusters seen in a ClusteredStep;
     - ``_penalty`` returns a BatchPenalty, derived from the rows of a batch; what is not None for
       ``within`` is chosen again, see there;
     - ``_cheapest`` returns, for each row, the first of the clusters ``among`` with the least
@@ -146,23 +145,11 @@ class MovingClusters(ClusterMixin, Estimator):
         self._forget("lam_", "q_", "tau_", "path_", "_found")
         # parameters that must not change between steps
         self._fixed_parameters, self._initial_random_state = {}, self.random_state
-        # steps beyond this number are of a step that failed, or that is being made
-        self._recorded, self._n_recorded = [] if recording else None, 0
+        self._recorded: list[StepRecord] | None = [] if recording else None
 
     def _uses_random_numbers(self):
         """Whether a step draws random numbers."""
         return self.n_init > 1
-
-    @contextmanager
-    def _restored_on_error(self):
-        """Context that restores the generator if a step fails."""
-        state = self._generator.get_state() if self._uses_random_numbers() else None
-        try:
-            yield
-        except BaseException:
-            if state is not None:
-                self._generator.set_state(state)
-            raise
 
     def _resolve_penalties(self, X, weight, n_threads):
         """Set the penalties lam, Q and tau as numbers, from the first batch with rows.
@@ -206,55 +193,45 @@ class MovingClusters(ClusterMixin, Estimator):
         """Make ``steps`` steps without data; returns the ids of the clusters that die in them."""
         ids, ages = self.cluster_ids_, self.ages_ + steps
         dead = self._is_dead(ages)
-        self._set_state(ids, self.weights_, ages, self._clusters_of_empty_step(), dead)
+        self._set_state(ids, self.weights_, ages, self._clusters_of_empty_step(), ~dead)
         self.n_steps_ += steps
         return ids[dead]
 
-    def _set_state(self, ids, weights, ages, clusters, dead):
-        """Set the state to the clusters that are not dead."""
-        alive = None
-        if dead.any():
-            alive = ~dead
-            ids, weights, ages = ids[alive], weights[alive], ages[alive]
+    def _set_state(self, ids, weights, ages, clusters, alive):
+        """Set the state to the clusters that are alive."""
         self._store_clusters(clusters, alive)
-        self.cluster_ids_, self.weights_, self.ages_ = ids, weights, ages
-        self.n_clusters_ = len(ids)
+        self.cluster_ids_, self.weights_, self.ages_ = ids[alive], weights[alive], ages[alive]
+        self.n_clusters_ = len(self.cluster_ids_)
 
-    def _step(self, X, weight, n_threads, time, elapsed=1):
+    def _step(self, X, weight, n_threads, time, elapsed):
         """Make one time step, ``elapsed`` after the last; returns whether it converged."""
-        forgotten_before = self._skip_steps(elapsed - 1) if elapsed > 1 else self.cluster_ids_[:0]
+        forgotten = self._skip_steps(elapsed - 1)
         n_old = len(self.ages_)
-        ids, converged = self.cluster_ids_, True
         if X.shape[0]:
-            gamma, clustering = self._clustered(X, weight, n_threads)
-            cluster_weight, clusters, converged = (
-                clustering.weights,
-                clustering.clusters,
-                clustering.converged,
-            )
-            n_new = len(cluster_weight) - n_old
-            seen, weights, ages = cluster_weight > 0, self.weights_, self.ages_
-            if n_new:
-                ids = np.append(ids, self._next_id + np.arange(n_new))
-                weights, gamma = (
-                    np.append(weights, np.zeros(n_new)),
-                    np.append(gamma, np.zeros(n_new)),
-                )
-                ages = np.append(ages, np.zeros(n_new, dtype=np.int64))
-            weights = np.where(seen, gamma + cluster_weight, weights)
-            ages = np.where(seen, 1, ages + 1)
-            self.labels_ = ids[clustering.labels]
+            gamma, clustered = self._clustered(X, weight, n_threads)
         else:
-            weights, ages, n_new = self.weights_, self.ages_ + 1, 0
-            seen = np.zeros(n_old, dtype=bool)
-            self.labels_ = np.zeros(0, dtype=np.int64)
-            clusters, cluster_weight = self._clusters_of_empty_step(), np.zeros(n_old)
+            gamma, nothing = np.zeros(n_old), np.zeros(0, dtype=np.intp)
+            clusters = self._clusters_of_empty_step()
+            clustered = ClusteredStep(nothing, np.zeros(n_old), clusters, True)
+        n_new, seen = len(clustered.weights) - n_old, clustered.weights > 0
+        ids = np.append(self.cluster_ids_, self._next_id + np.arange(n_new))
+        weights, gamma = (np.append(a, np.zeros(n_new)) for a in (self.weights_, gamma))
+        ages = np.append(self.ages_, np.zeros(n_new, dtype=np.int64))
+        revived = ids[seen & (ages > 1)]
+        weights = np.where(seen, gamma + clustered.weights, weights)
+        ages = np.where(seen, 1, ages + 1)
+        self.labels_ = ids[clustered.labels]
         dead = self._is_dead(ages)
-        self._report_step(time, clusters, cluster_weight, ids, seen, forgotten_before, dead)
-        self._set_state(ids, weights, ages, clusters, dead)
+        events = {
+            "births": ids[n_old:],
+            "deaths": np.append(forgotten, ids[dead]),
+            "revivals": revived,
+        }
+        self._report_step(time, clustered, ids[seen], events)
+        self._set_state(ids, weights, ages, clustered.clusters, ~dead)
         self._next_id += n_new
         self.n_steps_ += 1
-        return converged
+        return clustered.converged
 
     def _clustered(self, X, weight, n_threads):
         """Faded weights of the old clusters, and the ClusteredStep, at penalties set if need be."""
@@ -264,9 +241,7 @@ class MovingClusters(ClusterMixin, Estimator):
         choose = not hasattr(self, "lam_") or (found is not None and found.is_due)
         if choose:
             self._resolve_penalties(X, weight, n_threads)
-        # gamma_k = 1 / (1 / v_k + tau D_k), CKH section 4; then v = gamma + n, D = 1
-        gamma, penalty = self._costs(self.weights_, self.ages_)
-        clustering = self._cluster(X, weight, gamma, penalty, n_threads)
+        gamma, clustering = self._cluster_faded(X, weight, n_threads)
         if choose or found is None or found.within is None:
             return gamma, clustering
         # the penalty is from a single cluster, and here the rows open another
@@ -274,35 +249,26 @@ class MovingClusters(ClusterMixin, Estimator):
             before = self.lam_
             self._resolve_penalties(X, weight, n_threads)
             if self.lam_ != before:
-                gamma, penalty = self._costs(self.weights_, self.ages_)
-                clustering = self._cluster(X, weight, gamma, penalty, n_threads)
+                return self._cluster_faded(X, weight, n_threads)
         return gamma, clustering
 
-    def _report_step(self, time, clusters, cluster_weight, ids, seen, forgotten, dead):
-        """Record a step, before its clusters become the state, and call the callback, if any.
+    def _cluster_faded(self, X, weight, n_threads):
+        """Faded weights of the old clusters, and the ClusteredStep, at the present penalties."""
+        # gamma_k = 1 / (1 / v_k + tau D_k), CKH section 4; then v = gamma + n, D = 1
+        gamma, penalty = self._costs(self.weights_, self.ages_)
+        return gamma, self._cluster(X, weight, gamma, penalty, n_threads)
 
-        ``forgotten`` are the ids of clusters that died in the gap before the step, ``dead`` is the
-        mask of those that die in it.
-        """
-        callback, n_old = self._callback(), len(self.ages_)
-        if self._recorded is None and callback is None:
-            return
-        forgotten, revived = (
-            np.append(forgotten, ids[dead]),
-            ids[:n_old][seen[:n_old] & (self.ages_ > 1)],
-        )
+    def _report_step(self, time, clustered, ids, events):
+        """Record a step, whose clusters with points are ``ids``, and call the callback, if any."""
         if self._recorded is not None:
-            marks = self._track_values(clusters, seen, cluster_weight)
-            del self._recorded[self._n_recorded :]
-            self._recorded.append(
-                StepRecord(time, self.objective_, ids[seen], marks, ids[n_old:], forgotten, revived)
-            )
-            self._n_recorded += 1
+            values = self._track_values(clustered)
+            self._recorded.append(StepRecord(time, self.objective_, ids, values, **events))
+        callback = self._callback()
         if callback is not None:
-            number, k, n = self.n_steps_ + 1, int(seen.sum()), len(self.labels_)
+            number, k, n = self.n_steps_ + 1, len(ids), len(self.labels_)
             message = (
-                f"step {number}: {n} points, {k} clusters, {len(ids) - n_old} of them new, "
-                f"{len(revived)} revived, {len(forgotten)} forgotten, "
+                f"step {number}: {n} points, {k} clusters, {len(events['births'])} of them new, "
+                f"{len(events['revivals'])} revived, {len(events['deaths'])} forgotten, "
                 f"objective {self.objective_:.8g}"
             )
             callback(ProgressEvent("time step", number, message, k, self.objective_, n))
@@ -326,7 +292,7 @@ class MovingClusters(ClusterMixin, Estimator):
             raise AttributeError(
                 f"{type(self).__name__} has no record: use fit, or partial_fit with record=True"
             )
-        return [getattr(step, field) for step in self._recorded[: self._n_recorded]]
+        return [getattr(step, field) for step in self._recorded]
 
     @property
     def times_(self) -> NDArray[Any]:  # numpydoc ignore=RT01
@@ -356,16 +322,15 @@ class MovingClusters(ClusterMixin, Estimator):
     @property
     def tracks_(self) -> dict[int, NDArray[np.float64]]:  # numpydoc ignore=RT01
         """Map the id of each cluster to the steps in which it was seen."""
-        ids, marks = self._recorded_field("ids"), self._recorded_field("track_values")
+        ids, values = self._recorded_field("ids"), self._recorded_field("track_values")
         if not ids:
             return {}
         number = np.repeat(np.arange(len(ids)), [len(step) for step in ids])
-        rows = np.column_stack([number, np.concatenate(marks)])
+        rows = np.column_stack([number, np.concatenate(values)])
         ids = np.concatenate(ids)
         order = np.argsort(ids, kind="stable")
         seen_ids, first = np.unique(ids[order], return_index=True)
-        tracks = np.split(rows[order], first[1:]) if len(seen_ids) else []
-        return dict(zip(seen_ids.tolist(), tracks, strict=True))
+        return dict(zip(seen_ids.tolist(), np.split(rows[order], first[1:]), strict=False))
 
     def partial_fit(self, X: ArrayLike, y: object = None, *, elapsed: int = 1) -> Self:
         """Cluster one more time step.
@@ -448,7 +413,7 @@ class MovingClusters(ClusterMixin, Estimator):
         check_is_fitted(self)
         self._check_parameters()
         check_flag(dormant, "dormant")
-        X = self._validate_new(X)
+        X = self._validate(X, reset=False)
         if not len(self.cluster_ids_):
             raise ValueError("no cluster lives, so none can be predicted")
         if not (dormant or (learned(self, "ages_", len(self.cluster_ids_)) == 1).any()):
@@ -457,9 +422,6 @@ class MovingClusters(ClusterMixin, Estimator):
                 "includes those that live"
             )
         return self._nearest(X, dormant, self._threads())
-
-    def _validate_new(self, X):
-        return self._validate(X, reset=False)
 
     def _nearest(self, X, dormant, n_threads):
         """Labels of ``predict``; -1 if there is no cluster to choose from."""
@@ -480,8 +442,7 @@ class MovingClusters(ClusterMixin, Estimator):
     def _fit_step(self, X, sample_weight, elapsed):
         """Cluster one time step: the implementation of ``partial_fit``."""
         self._check_parameters()
-        n_threads = self._threads()
-        first = not hasattr(self, "n_steps_")
+        n_threads, first = self._threads(), not hasattr(self, "n_steps_")
         X = self._validate(X, reset=first, least=0)
         check_reach(X)
         if check_number(elapsed, "elapsed", low=1, integer=True) > LONGEST_GAP:
@@ -493,37 +454,44 @@ class MovingClusters(ClusterMixin, Estimator):
             self._recorded = None
         elif self._recorded is None:
             raise ValueError("record must be set before the first step, got record=True")
+        else:
+            self._recorded = list(self._recorded)  # a step that fails leaves the list as it was
         for name in ("weights_", "ages_"):
             learned(self, name, len(self.cluster_ids_))
         check_stays(self, {"random_state": self._initial_random_state, **self._fixed_parameters})
-        with self._restored_on_error():
-            elapsed = int(elapsed)
-            time = self.n_steps_ + elapsed - 1
-            step = TimeStep(time, *rows_by_weight(weight, X.shape[0]), elapsed)
-            begins = not hasattr(self, "lam_")
-            if not self._fit_steps(X, weight, [step], n_threads):
-                warn_not_converged(self, self.n_iter_, " of a time step")
-        if begins:
-            self._warn_if_single()
-        return self
+        n, elapsed = X.shape[0], int(elapsed)
+        rows, weightless = (
+            (range(n), ())
+            if weight is None
+            else (np.flatnonzero(weight), np.flatnonzero(weight == 0))
+        )
+        time = self.n_steps_ + elapsed - 1
+        steps = [TimeStep(time, rows, weightless, elapsed)]
+        return self._fit_steps(X, weight, steps, n_threads)
 
     def _fit(self, X, sample_weight, times, step):
         """Cluster all time steps, from scratch: the implementation of ``fit``."""
         n_threads = self._threads()
         X, weight, steps = checked_record(self, X, sample_weight, times, step)
         self._reset(X.shape[1], True)
-        with self._restored_on_error():
-            if not self._fit_steps(X, weight, steps, n_threads):
-                warn_not_converged(self, self.n_iter_, " of a time step")
-        self._warn_if_single()
-        return self
-
-    def _warn_if_single(self):
-        """Warn if the penalty rests on a single cluster, and the data do not clearly have one."""
-        if self._found is not None and self._found.within is not None:
-            warn_if_unclear(self)
+        return self._fit_steps(X, weight, steps, n_threads)
 
     def _fit_steps(self, X, weight, steps, n_threads):
+        """Make these steps, and set the labels of all rows; returns the estimator."""
+        begins = not hasattr(self, "lam_")
+        state = self._generator.get_state() if self._uses_random_numbers() else None
+        try:
+            if not self._make_steps(X, weight, steps, n_threads):
+                warn_not_converged(self, self.n_iter_, " of a time step")
+        except BaseException:
+            if state is not None:
+                self._generator.set_state(state)
+            raise
+        if begins and self._found is not None and self._found.within is not None:
+            warn_if_unclear(self)  # the penalty rests on a single cluster
+        return self
+
+    def _make_steps(self, X, weight, steps, n_threads):
         """Make these steps and set the labels of all rows; returns whether all converged."""
         labels, converged = np.empty(len(X), dtype=np.int64), True
         for step in steps:
@@ -566,13 +534,6 @@ def check_step_weights(sample_weight, X):
     return weight
 
 
-def rows_by_weight(weight, n):
-    """Numbers of the rows with weight, and of those without."""
-    if weight is None:
-        return range(n), ()
-    return np.flatnonzero(weight), np.flatnonzero(weight == 0)
-
-
 def time_steps(times, step, n, weight):
     """TimeSteps of n rows with these ``times``, in ascending order; ``step`` as in ``fit``."""
     check_number(step, "step", low=1, integer=True, none=True)
@@ -591,15 +552,15 @@ def time_steps(times, step, n, weight):
         order = np.argsort(times, kind="stable")
     except TypeError:
         raise several_kinds("times", {type(time) for time in times.tolist()}) from None
-    weightless = order[:0]
-    if weight is not None:
-        order, weightless = order[weight[order] > 0], order[weight[order] == 0]
+    has_weight = np.ones(n, dtype=bool) if weight is None else weight[order] > 0
+    order, weightless = order[has_weight], order[~has_weight]
     values, first = np.unique(times[order], return_index=True)
     after = np.maximum(np.searchsorted(values, times[weightless], side="right"), 1)
     weightless = np.split(weightless, np.searchsorted(after, np.arange(2, len(values) + 1)))
     gaps = [1] * len(values)
     if step is not None:
-        gaps[1:] = map(gap_between, values[:-1].tolist(), values[1:].tolist(), repeat(int(step)))
+        numbers = values.tolist()
+        gaps[1:] = (gap_between(a, b, int(step)) for a, b in pairwise(numbers))
     values = values if levels is None else levels[values]
     return starmap(TimeStep, zip(values, np.split(order, first[1:]), weightless, gaps, strict=True))
 
