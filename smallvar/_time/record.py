@@ -391,14 +391,6 @@ def weighted_mean(values, weight):
     return float(np.einsum("i,i->", weight, values))
 
 
-def medians(columns):
-    """Median of each row of an array, faster than np.median."""
-    half = columns.shape[1] // 2
-    columns = np.partition(columns, half, axis=1)
-    upper = columns[:, half]
-    return upper if columns.shape[1] % 2 else 0.5 * (columns[:, :half].max(axis=1) + upper)
-
-
 def prediction_errors(residuals, number):
     """Errors of prediction ``number``, 1 being the first of PREDICTIONS; 0: of no prediction.
 
@@ -523,7 +515,7 @@ class Description:
         The scale is that of normal errors with the same median of |error|.
         """
         sizes = np.abs(errors)
-        scale = np.maximum(medians(sizes) / NORMAL_MEDIAN, self.least)
+        scale = np.maximum(np.median(sizes, axis=1) / NORMAL_MEDIAN, self.least)
         clipped = np.minimum(sizes / scale[:, None], MAX_ERROR)
         variance = np.maximum(np.einsum("i,ji->j", self.weight, np.square(clipped)), LEAST_ERROR)
         return scale, float((np.log(variance) + 2.0 * np.log(scale)).sum())
