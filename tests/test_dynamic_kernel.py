@@ -7,12 +7,11 @@ from itertools import product
 import numpy as np
 import pytest
 import twins.kernel
-from helpers import assert_refuses, never_rises, seeds
+from helpers import assert_refuses, never_rises, seeds, state
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse.csgraph import minimum_spanning_tree, shortest_path
 from scipy.spatial.distance import cdist, pdist
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel, rbf_kernel
 from smallvar._sweeps.exchange import ExchangeSweep
@@ -24,10 +23,9 @@ from smallvar import (
     match_clusters,
 )
 from smallvar._time import exchange
-from smallvar._time.exchange import Batch, Exchange, match, ridge_change, thin_center
+from smallvar._time.exchange import Batch, Exchange, ridge_change, thin_center
 
 BOTH = pytest.mark.parametrize("estimator", [KernelDynamicMeans, SpectralDynamicMeans])
-STATE = ("cluster_ids_", "weights_", "ages_", "labels_", "objective_", "lam_", "q_", "tau_")
 
 
 # Matching ----------------------------------------------------------------------------------
@@ -39,11 +37,10 @@ def total(new, old, link):
     return new[~linked].sum() + old[linked, link[linked]].sum()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["general", "tied", "equal", "far"])
+@pytest.mark.parametrize("kind", ["general", "tied", "equal", "far", "crowded"])
 def test_matching_is_the_best(kind):
     rng = np.random.default_rng(0)
-    for _ in range(250):
+    for _ in range(100):
         k, n_old = rng.integers(1, 8), rng.integers(0, 8)
         if kind == "general":
             new, old = rng.random(k), rng.random((k, n_old))
@@ -51,6 +48,10 @@ def test_matching_is_the_best(kind):
             new, old = (rng.integers(0, 3, size).astype(float) for size in (k, (k, n_old)))
         elif kind == "equal":
             new, old = np.full(k, 2.0), np.full((k, n_old), rng.choice([1.0, 2.0, 3.0]))
+        elif kind == "crowded":  # several clusters prefer one
+            new, old = 1 + rng.random(k), 5 + rng.random((k, n_old))
+            if n_old:
+                old[np.arange(k), np.arange(k) // 3 % n_old] = 0.5 * rng.random(k)
         else:  # gains of all sizes, on top of a large cost
             new = 1e4 + rng.random(k)
             old = new[:, None] + rng.choice([-1, 1], (k, n_old)) * 10 ** rng.uniform(-6, 2)
@@ -71,18 +72,6 @@ def test_matching_is_the_best(kind):
                 for row, column in zip(*linear_sum_assignment(square), strict=True)
             )
             assert len(used) == most
-
-
-@seeds(40)
-def test_matching_solves_the_linear_program(seed):
-    """Links equal those of the linear program, also where several clusters prefer one."""
-    rng = np.random.default_rng(seed)
-    new, old = 1 + rng.random(6), rng.random((6, 7)) + 5 * (seed % 2)
-    if seed % 2:  # one old cluster each, and up to three have the same
-        old[np.arange(6), np.arange(6) // (1 + seed % 3)] = 0.5 * rng.random(6)
-    link = match_clusters(new, old)
-    assert np.array_equal(link, twins.kernel.matching_program(new, old))
-    assert np.array_equal(match(new, old), link)
 
 
 def test_matching_by_hand():
@@ -401,11 +390,11 @@ def test_objective_of_a_stream(seed):
     """Overlapping clusters, a small budget: paths never rise, the state is what the twin says."""
     rng = np.random.default_rng(seed)
     model = KernelDynamicMeans(lam=0.5, t_q=3.0, k_tau=1.1, gamma=2.0, budget=4, n_init=1)
-    state = None
+    before = None
     for _ in range(6):
         Y = 2 * rng.random((12, 2))
-        if state:
-            points, coefficients, gamma, penalty = state
+        if before:
+            points, coefficients, gamma, penalty = before
             X = np.concatenate([Y, *points])
             K = np.exp(-2 * cdist(X, X, "sqeuclidean"))
             batch = Batch(K, coefficients, gamma, penalty, 0.5)
@@ -417,7 +406,7 @@ def test_objective_of_a_stream(seed):
         model.partial_fit(Y)
         gamma = 1 / (1 / model.weights_ + model.tau_ * model.ages_)
         penalty = np.minimum(model.q_ * model.ages_, model.lam_)
-        state = (model.kept_points_, model.kept_coefficients_, gamma, penalty)
+        before = (model.kept_points_, model.kept_coefficients_, gamma, penalty)
 
 
 @BOTH
@@ -449,7 +438,7 @@ def test_rows_that_are_read_only(estimator, kernel):
     there = estimator(kernel=kernel, random_state=0).partial_fit(X).partial_fit(X)
     X.setflags(write=False)
     model = estimator(kernel=kernel, random_state=0).partial_fit(X).partial_fit(X)
-    assert bits(model) == bits(there)
+    assert state(model) == state(there)
     assert np.array_equal(model.predict(X), there.predict(X))
 
 
@@ -553,27 +542,6 @@ def test_penalty_from_the_first_batch(estimator):
 # State -------------------------------------------------------------------------------------
 
 
-def bits(model):
-    """State of a model in comparable form."""
-    state = [getattr(model, name).tobytes() for name in STATE[:4]]
-    state += [getattr(model, name) for name in STATE[4:]]
-    state += [a.tobytes() for a in [*model.kept_points_, *model.kept_coefficients_]]
-    return [*state, pickle.dumps(model._generator.get_state())]
-
-
-@pytest.mark.long
-@BOTH
-@pytest.mark.parametrize("record", [False, True])
-def test_pickle_goes_on_where_it_stopped(estimator, record):
-    batches = list(stream(1, sd=1.5))
-    model = estimator(lam=0.7, random_state=0, record=record, gamma=0.1, budget=5)
-    for Y in batches[:5]:
-        model.partial_fit(Y)
-    copy = pickle.loads(pickle.dumps(model))
-    for Y in batches[5:]:
-        assert bits(model.partial_fit(Y)) == bits(copy.partial_fit(Y))
-
-
 def blobs(scale=1.0):
     """Five blobs in a square, in random order."""
     rng = np.random.default_rng(3)
@@ -612,7 +580,7 @@ def test_default_gamma_is_of_the_first_batch_with_rows(estimator):
     assert model.partial_fit(1e3 * X[40:]).gamma_ == first
     assert np.array_equal(model.kernel_matrix(X), rbf_kernel(X, gamma=first))
     copy = pickle.loads(pickle.dumps(model))
-    assert copy.gamma_ == first and bits(copy.partial_fit(X)) == bits(model.partial_fit(X))
+    assert copy.gamma_ == first and state(copy.partial_fit(X)) == state(model.partial_fit(X))
     assert not hasattr(clone(model), "gamma_")
     assert model.fit(1e3 * X).gamma_ < 1e-4 * first  # afresh
     assert estimator(kernel="linear").fit(X).gamma_ is None
@@ -648,22 +616,6 @@ def test_fit_is_partial_fit_of_every_time(estimator):
     for number, track in model.tracks_.items():
         step, size = track.T
         assert np.array_equal(size, [np.sum(labels[int(t)] == number) for t in step])
-
-
-@BOTH
-def test_predict(estimator):
-    model = estimator(lam=1.0, kernel="linear").partial_fit([[0.0], [0.2], [9.0], [9.2]])
-    if estimator is KernelDynamicMeans:
-        assert model.predict([[0.3], [8.0]]).tolist() == [0, 1]
-    assert model.predict([[0.1]]).dtype == np.int64
-    model.partial_fit(np.zeros((0, 1)))
-    with pytest.raises(ValueError, match="no cluster was seen in the last step.*dormant=True"):
-        model.predict([[0.3]])
-    assert model.predict([[0.1]], dormant=True).tolist() == [0]
-    with pytest.raises(TypeError, match="dormant must be True or False, got 1"):
-        model.predict([[0.1]], dormant=1)
-    with pytest.raises(NotFittedError):
-        estimator().predict([[0.3]])
 
 
 @BOTH
@@ -710,9 +662,6 @@ def test_predict_of_the_linear_kernel(dormant):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lam": np.inf}, "lam must be finite"),
-        ({"t_q": 1.0, "k_tau": 2.0}, "t_q must be > 1"),
-        ({"q": 0.0, "tau": -1.0}, "tau must be >= 0"),
         ({"kernel": "precomputed"}, "kernel must not be 'precomputed'"),
         ({"kernel": "linear", "gamma": 1.0}, "gamma must be None for kernel='linear'"),
         ({"kernel": lambda X, Y: np.full((2, 2), np.nan)}, "kernel must return finite"),

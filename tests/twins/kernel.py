@@ -173,18 +173,6 @@ def padded_matching(new, old):
     return np.where(columns[np.argsort(rows)] < n_old, columns[np.argsort(rows)], -1)
 
 
-def matching_program(new, old):
-    """Link of each cluster (-1: new): the linear program as it is written, CKH equation 51."""
-    from scipy.optimize import linprog
-
-    k, n_old = old.shape
-    once = np.kron(np.eye(k), np.ones(n_old)), np.kron(np.ones(k), np.eye(n_old))
-    xi = linprog((old - np.asarray(new)[:, None]).ravel(), np.vstack(once), np.ones(k + n_old)).x
-    xi = xi.reshape(k, n_old)
-    assert np.array_equal(xi, np.round(xi))
-    return np.where(xi.any(axis=1), xi.argmax(axis=1), -1)
-
-
 def kernel_cluster_cost(K, mine, lam, cross, norm, gamma, penalty, slot):
     """Cost of the cluster with these points: it continues old cluster ``slot``, or is new."""
     if not len(mine):
