@@ -18,7 +18,6 @@ from smallvar import SegmentMeans, UnclearNumberWarning
 from smallvar._core.fit_loop import LoopSettings
 from smallvar._time.record import (
     COORDINATE_PRICE,
-    Cuts,
     Description,
     Pieces,
     Record,
@@ -26,7 +25,7 @@ from smallvar._time.record import (
     prices,
     t_deviance,
 )
-from smallvar._time.segment_search import SegmentStart
+from smallvar._time.segment_search import SegmentStart, StateSearch
 
 LEARNED = ("labels_", "segments_", "cluster_centers_", "objective_path_")
 
@@ -566,14 +565,14 @@ def test_equal_pieces_are_cut_once(monkeypatch):
         prices_of_cuts.append(price)
         return Pieces(record, price)
 
-    monkeypatch.setattr("smallvar._time.record.Pieces", noted)
-    cuts = Cuts(record)
+    monkeypatch.setattr("smallvar._time.segment_search.Pieces", noted)
+    search = StateSearch(record, None, None, None, 9, 3, LoopSettings(9))
     for price in (30.0, 31.0, 30.5, 30.0, 1e6, 1e7, 1e6, 0.01):
-        parts, expected = cuts.at(price), Pieces(record, price)
+        parts, expected = search.pieces_at(price), Pieces(record, price)
         assert parts.numbers.tolist() == expected.numbers.tolist()
         assert parts.error == expected.error
     assert prices_of_cuts == [30.0, 31.0, 1e6, 0.01]
-    assert cuts.at(30.0) is cuts.at(31.0)
+    assert search.pieces_at(30.0) is search.pieces_at(31.0)
 
 
 def test_max_clusters():

@@ -349,40 +349,6 @@ def united(means, weights, n_threads):
     return means, weights, unions
 
 
-class Cuts:
-    """The pieces of a record at several prices.
-
-    Equal pieces at different prices are the same object, so that their path is computed once.
-    """
-
-    def __init__(self, record):
-        self.record = record
-        self.by_price = []  # prices and pieces
-
-    def at(self, price):
-        """The pieces at this price."""
-        found = self._between(price)
-        if found is None:
-            found = Pieces(self.record, price)
-            for _, other in self.by_price:
-                if np.array_equal(other.numbers, found.numbers):
-                    found = other
-        self.by_price.append((price, found))
-        return found
-
-    def _between(self, price):
-        """The pieces at this price, if they follow from those at other prices; else None.
-
-        The number of pieces falls with the price. So pieces that are best at a lower and at a
-        higher price are best between them, and whole sequences remain best at all higher prices.
-        """
-        above = [other for at, other in self.by_price if at >= price]
-        for at, below in self.by_price:
-            if at <= price and (len(below.means) == below.first.sum() or below in above):
-                return below
-        return None
-
-
 # ---- description ---------------------------------------------------------------------------------
 
 

@@ -102,7 +102,7 @@ def rule_of(divergence, directions):
 class RuleStep:
     """One batch of D-Means by a rule: arguments, methods and results are those of DynamicStep.
 
-    Row i, in the order of visit, pays ``cost[k][i]`` to join cluster k. Rows take the cheapest, up
+    Row i, in the order of visit, pays ``costs[k][i]`` to join cluster k. Rows take the cheapest, up
     to one that opens, revives or empties a cluster, whose costs then change for those that follow.
     """
 
@@ -111,18 +111,19 @@ class RuleStep:
         self.X = np.ascontiguousarray(X, dtype=np.float64)
         self.weight = np.ones(len(X)) if weight is None else weight
         self.frame = SumsFrame(self.X, self.weight, n_threads)
-        self.revival = [
-            Q + rule.revivals(self.X, self.weight, *old)[1]
-            for Q, *old in zip(penalty, phi, gamma, strict=True)
+        self.revival_costs = [
+            penalty[k] + rule.revivals(self.X, self.weight, phi[k], gamma[k])[1]
+            for k in range(len(phi))
         ]
 
     def run(self, order, max_iter):
         """Sweep over the rows in this order (None: as given) until the objective stops falling."""
         self.order = np.arange(len(self.X)) if order is None else order
         self.x, self.w = self.X[self.order], self.weight[self.order]
-        self.label = np.full(len(self.X), -1, dtype=np.int32)
-        self.cost, self.theta = [cost[self.order] for cost in self.revival], list(self.phi)
-        self.count, self.stale = [0] * len(self.phi), set()  # stale: not the costs of all rows
+        self.labels = np.full(len(self.X), -1, dtype=np.int32)
+        self.costs = [costs[self.order] for costs in self.revival_costs]
+        self.centers, self.counts = list(self.phi), [0] * len(self.phi)
+        self.stale = set()  # clusters that ``costs`` has not the costs of all rows of
         self.values, self.n_iter, self.converged, previous = [], 0, False, np.inf
         while self.n_iter < max_iter and not self.converged:
             changes = self._sweep()
@@ -138,64 +139,70 @@ class RuleStep:
         start = changes = 0
         self.best, self.least = self._cheapest(slice(None))
         while True:
-            joins = np.where(self.least[start:] <= self.lam, self.best[start:], len(self.cost))
-            rows = np.flatnonzero(joins != self.label[start:])
+            joins = np.where(self.least[start:] <= self.lam, self.best[start:], len(self.costs))
+            rows = np.flatnonzero(joins != self.labels[start:])
             for i, k in zip((start + rows).tolist(), joins[rows].tolist(), strict=True):
-                begins, left = k == len(self.cost) or self.count[k] == 0, int(self.label[i])
+                begins, left = k == len(self.costs) or self.counts[k] == 0, int(self.labels[i])
                 if begins:
                     self._begin(i, k)
-                self.label[i], changes = k, changes + 1
-                self.count[k] += 1
+                self.labels[i], changes = k, changes + 1
+                self.counts[k] += 1
                 if left >= 0:
-                    self.count[left] -= 1
-                empties = left >= 0 and self.count[left] == 0
+                    self.counts[left] -= 1
+                empties = left >= 0 and self.counts[left] == 0
                 if begins or empties:
                     break
             else:
                 return changes
             start = i + 1
             if begins:
-                costs = self.rule.between(self.x[start:], self.theta[k])
+                costs = self.rule.between(self.x[start:], self.centers[k])
                 self._set_costs(k, start, self.w[start:] * costs)
             if empties:
                 self._set_costs(left, start, self._retired(left)[start:])
 
     def _cheapest(self, rows):
         """The first of the cheapest clusters for rows, and its cost."""
-        if not self.cost:
+        if not self.costs:
             return np.zeros(len(self.x), dtype=np.intp), np.full(len(self.x), np.inf)
-        costs = np.array([cost[rows] for cost in self.cost])
+        costs = np.array([costs[rows] for costs in self.costs])
         return costs.argmin(axis=0), costs.min(axis=0)
+
+    def _old(self, k, center):
+        """Old center, its gamma and the price of a cluster; of a new one ``center``, 0 and lam."""
+        if k < len(self.phi):
+            return self.phi[k], self.gamma[k], self.penalty[k]
+        return center, 0.0, self.lam
 
     def _begin(self, i, k):
         """Open or revive cluster k at row i, off the border of the domain if that pays."""
-        x, w, others = self.x[i], self.w[i], [cost[i] for cost in self.cost]
-        if k == len(self.cost):
-            phi, gamma, fixed = x, 0.0, self.lam
-            self.cost.append(np.empty(len(self.x)))
-            self.count.append(0)
-            self.theta.append(x)
+        x, w, others = self.x[i], self.w[i], [costs[i] for costs in self.costs]
+        if k == len(self.costs):
+            self.costs.append(np.empty(len(self.x)))
+            self.counts.append(0)
+            self.centers.append(x)
         else:
-            phi, gamma, fixed, others[k] = self.phi[k], self.gamma[k], self.penalty[k], self.lam
-        self.theta[k] = center = self.rule.center(phi, gamma, x, w, phi)
+            others[k] = self.lam
+        phi, gamma, price = self._old(k, x)
+        self.centers[k] = center = self.rule.center(phi, gamma, x, w, phi)
         if self.rule.divergence is not None:
             # as BregmanDPMeans, but by the share that the row has in the center
             moved = self.rule.off_border(center, self.frame.mean)
             moved = center + w / (gamma + w) * (moved - center)
             cost = gamma * self.rule.between(phi, moved) + w * self.rule.between(x, moved)
-            if fixed + cost < min(others, default=np.inf):
-                self.theta[k] = moved
+            if price + cost < min(others, default=np.inf):
+                self.centers[k] = moved
 
     def _retired(self, k):
         """Close cluster k, which has no rows; returns what rows pay for an old one again."""
         if k < len(self.phi):
-            self.theta[k] = self.phi[k]
-            return self.revival[k][self.order]
+            self.centers[k] = self.phi[k]
+            return self.revival_costs[k][self.order]
         return np.full(len(self.x), np.inf)
 
     def _set_costs(self, k, start, values):
         """Set the costs of joining cluster k for the rows from ``start`` on."""
-        self.cost[k][start:] = values
+        self.costs[k][start:] = values
         self.stale.add(k)
         best, least = self.best[start:], self.least[start:]
         better = (values < least) | ((values == least) & (k < best))
@@ -205,35 +212,32 @@ class RuleStep:
 
     def _move_centers(self):
         """Move centers to the means, and compute the objective and the costs at these."""
-        k, n_old, kept = len(self.cost), len(self.phi), np.array(self.count) > 0
+        k, has_rows = len(self.costs), np.array(self.counts) > 0
         sums = Sums(self.frame.layout, k)
-        sums.add(self.x, self.label, self.w)
+        sums.add(self.x, self.labels, self.w)
         weights = self.weights = sums.totals[1][:k].copy()
-        share = self.w.min() / np.where(kept, weights, 1.0)
-        means = within_members(sums.means[:k], self.x, self.label, share, self.rule.top)
+        share = self.w.min() / np.where(has_rows, weights, 1.0)
+        means = within_members(sums.means[:k], self.x, self.labels, share, self.rule.top)
         total = 0.0
         for c in range(k):
-            if not kept[c]:
-                if c in self.stale:
-                    self.cost[c] = self._retired(c)
-                continue
-            phi, gamma, fixed = means[c], 0.0, self.lam
-            if c < n_old:
-                phi, gamma, fixed = self.phi[c], self.gamma[c], self.penalty[c]
-            theta = self.rule.center(phi, gamma, means[c], weights[c], self.theta[c])
-            total += fixed + gamma * float(self.rule.between(phi, theta))
-            if c in self.stale or (theta != self.theta[c]).any():
-                self.cost[c] = self.w * self.rule.between(self.x, theta)
-            self.theta[c] = theta
+            if has_rows[c]:
+                phi, gamma, price = self._old(c, means[c])
+                center = self.rule.center(phi, gamma, means[c], weights[c], self.centers[c])
+                total += price + gamma * float(self.rule.between(phi, center))
+                if c in self.stale or (center != self.centers[c]).any():
+                    self.costs[c] = self.w * self.rule.between(self.x, center)
+                self.centers[c] = center
+            elif c in self.stale:
+                self.costs[c] = self._retired(c)
         self.stale.clear()
-        own = np.array(self.cost)[self.label, np.arange(len(self.x))]
-        if not np.isfinite(own).all():
+        assigned = np.array(self.costs)[self.labels, np.arange(len(self.x))]
+        if not np.isfinite(assigned).all():
             raise ValueError("X must have finite divergences from its means: replace tiny values")
-        self.objective = total + exact_total(own)
+        self.objective = total + exact_total(assigned)
 
     def result(self):
         """Labels in the order of the rows, centers and weights of clusters."""
-        kept = [k for k in range(len(self.cost)) if k < len(self.phi) or self.count[k]]
-        labels = np.empty(len(self.label), dtype=np.intp)
-        labels[self.order] = np.searchsorted(kept, self.label)
-        return labels, np.array(self.theta)[kept], self.weights[kept]
+        kept = [k for k in range(len(self.costs)) if k < len(self.phi) or self.counts[k]]
+        labels = np.empty(len(self.labels), dtype=np.intp)
+        labels[self.order] = np.searchsorted(kept, self.labels)
+        return labels, np.array(self.centers)[kept], self.weights[kept]

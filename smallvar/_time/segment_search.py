@@ -4,7 +4,8 @@
 chooses the penalties that were not given, and the best of several starts.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -19,7 +20,6 @@ from smallvar._sweeps.rows import UNSOUND
 from smallvar._time.record import (
     COORDINATE_PRICE,
     Candidate,
-    Cuts,
     Description,
     Pieces,
     Record,
@@ -258,7 +258,7 @@ class Level:
 
 @dataclass
 class StateSearch:
-    """The search of a fit for the states of a record, each None if the data choose it.
+    """The search of a fit for the states of a record; what is None the data choose.
 
     ``number`` is the exact number of states, ``cap`` the largest one.
     """
@@ -270,16 +270,24 @@ class StateSearch:
     cap: int
     n_init: int
     loop: LoopSettings
+    pieces_by_price: list[tuple[float, Pieces]] = field(default_factory=list)
+
+    @cached_property
+    def noise(self):
+        """Eigenvalues of the covariance of the noise, times the mean weight, descending."""
+        record = self.record
+        # less than a mean may be off by is no noise
+        return np.maximum(noise_of(record), record.frame.rounding) * record.mean_weight
+
+    @cached_property
+    def description(self):
+        """The Description of the record."""
+        return Description(self.record, self.noise)
 
     def best(self):
         """The best start, and the NumberChoice of its states; None where that was not free."""
-        record = self.record
-        # less than a mean may be off by is no noise
-        self.noise = np.maximum(noise_of(record), record.frame.rounding) * record.mean_weight
-        self.cuts = Cuts(record)
         if None not in (self.lam, self.lam_switch):
             return self.best_at(self.lam, self.penalties(1.0)[0], self.lam_switch), None
-        self.description = Description(record, self.noise)
         start, level = self.shortest()
         if self.lam is not None:
             return self.best_at(self.lam, level.least, level.price), None
@@ -291,12 +299,10 @@ class StateSearch:
 
         Both are the mean weight if there is no noise.
         """
-        record, noise = self.record, level * self.noise
-        least = price = 0.0
-        if level:
-            least = price = record.mean_weight
-            if noise[0] > 0.0:
-                least, price = prices(noise, record.n)
+        noise = level * self.noise
+        least = price = self.record.mean_weight if level else 0.0
+        if noise[0] > 0.0:
+            least, price = prices(noise, self.record.n)
         return least, price if self.lam_switch is None else self.lam_switch
 
     def best_at(self, lam, least, price):
@@ -306,19 +312,38 @@ class StateSearch:
             path = [candidate for candidate in pieces.path(price) if candidate.k <= self.cap]
             path.sort(key=lambda candidate: candidate.loss + lam * candidate.k)
             starts += [(pieces, candidate) for candidate in path[:CANDIDATES]]
-        record, loop = self.record, self.loop
-        runs = (
-            SegmentStart(record, pieces.labels(states), lam, price, self.cap, pieces).run(loop)
-            for pieces, states in starts
-        )
-        return best_of(runs, total=len(starts), callback=loop.callback)
+        runs = (self.run(pieces.labels(states), lam, price, pieces) for pieces, states in starts)
+        return best_of(runs, total=len(starts), callback=self.loop.callback)
+
+    def run(self, labels, lam, price, pieces=None, cap=None):
+        """The SegmentStart at these labels and penalties, run."""
+        cap = self.cap if cap is None else cap
+        return SegmentStart(self.record, labels, lam, price, cap, pieces).run(self.loop)
 
     def several_pieces(self, lam, least, price):
         """The pieces that starts begin with, at ``n_init`` prices."""
         share = min(lam or np.inf, 0.5 * (self.noise.sum() + least))
         for number in range(self.n_init):  # 1, 1/4, 4, 1/16, 16 ...
             power = (number + 1) // 2 * (-1.0 if number % 2 else 1.0)
-            yield self.cuts.at(price + SMALL_STATE_RATIO**power * share)
+            yield self.pieces_at(price + SMALL_STATE_RATIO**power * share)
+
+    def pieces_at(self, price):
+        """The pieces at a price; equal ones are the same object, whose path is computed once.
+
+        The number of pieces falls with the price. So pieces that are best at a lower and at a
+        higher price are best between them, and whole sequences remain best at all higher prices.
+        """
+        above = [pieces for at, pieces in self.pieces_by_price if at >= price]
+        for at, pieces in self.pieces_by_price:
+            if at <= price and (pieces in above or len(pieces.means) == pieces.first.sum()):
+                break
+        else:
+            pieces = Pieces(self.record, price)
+            for _, other in self.pieces_by_price:
+                if np.array_equal(other.numbers, pieces.numbers):
+                    pieces = other
+        self.pieces_by_price.append((price, pieces))
+        return pieces
 
     def shortest(self):
         """The start whose states have the shortest description, and the Level it is found at.
@@ -352,7 +377,7 @@ class StateSearch:
         """The Level of the noise at so many times its estimate."""
         least, price = self.penalties(noise_level)
         # a mean for every piece takes up the noise of its columns
-        pieces = self.cuts.at(price + 0.5 * (noise_level * self.noise.sum() + least))
+        pieces = self.pieces_at(price + 0.5 * (noise_level * self.noise.sum() + least))
         path = pieces.path(price)
         if self.number is None:
             most = min(self.cap, max(1, self.record.n // 3))
@@ -361,40 +386,34 @@ class StateSearch:
 
     def starts(self, level):
         """Yield the starts from the candidates of a level that describe the record best, run."""
-        record, pieces, number = self.record, level.pieces, self.number
+        pieces, price, number = level.pieces, level.price, self.number
         if number is not None:
             states = [candidate for candidate in level.path if candidate.k <= number][-1]
-            start = SegmentStart(record, pieces.labels(states), 0.0, level.price, number, pieces)
-            yield start.run(self.loop)
+            yield self.run(pieces.labels(states), 0.0, price, pieces, cap=number)
             return
         described = [
             (self.description(pieces.labels(states), states.k), states.k, states)
             for states in spaced(level.path)
         ]
         for _, _, states in sorted(described, key=lambda each: each[:2])[:CANDIDATES]:
-            labels = pieces.labels(states)
-            start = SegmentStart(record, labels, level.least, level.price, self.cap)
-            yield start.run(self.loop)
+            yield self.run(pieces.labels(states), level.least, price)
 
     def improved(self, best, level):
         """The best start of as many states, at a penalty for which their number is best."""
-        record, loop, price, k = self.record, self.loop, level.price, best.k
+        price, labels = level.price, best.labels
         least = level.least if self.number is None else 0.0
-        lam, labels = penalty_of_number(best, level.path, least), best.labels
-        length = self.description(labels, k)
+        lam, length = penalty_of_number(best, level.path, least), self.description(labels, best.k)
         if self.number is None:
             best.resume(lam, level.pieces)
-            best.run(loop)
+            best.run(self.loop)
         # moves may have made states that describe the record less well
         if self.number is not None or self.description(best.labels, best.k) > length:
-            best = SegmentStart(record, labels, lam, price, self.cap).run(loop)
+            best = self.run(labels, lam, price)
         runs = [best]
         # starts of a single state are all the same
         for pieces in self.several_pieces(lam, level.least, price) if best.k > 1 else ():
-            for states in pieces.path(price):
-                if states.k == best.k:
-                    start = SegmentStart(record, pieces.labels(states), lam, price, self.cap)
-                    runs.append(start.run(loop))
+            same_number = [states for states in pieces.path(price) if states.k == best.k]
+            runs += [self.run(pieces.labels(states), lam, price) for states in same_number]
         return best_of([run for run in runs if run.k == best.k])
 
     def choice(self, number):
