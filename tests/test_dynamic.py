@@ -1562,7 +1562,8 @@ def test_criterion_of_a_record_is_that_of_its_twin(seed):
     numbers = np.cumsum(rng.integers(1, 4, size=len(sizes)))
     weights = [rng.choice([1.0, 1.0, 2.0, 0.5], size=size) for size in sizes]
     labels = [rng.integers(4, size=size) for size in sizes]
-    criterion = tune.RecordCriterion(steps, weights, numbers)
+    rows, w = np.concatenate(steps), np.concatenate(weights)
+    criterion = tune.RecordCriterion(rows, w, np.repeat(numbers, sizes))
     # the twin gets the rows as the criterion has them, centered and scaled
     parts = np.split(criterion.X, np.cumsum(sizes)[:-1])
     found = criterion(np.concatenate(labels))
@@ -1572,14 +1573,11 @@ def test_criterion_of_a_record_is_that_of_its_twin(seed):
 
 def test_repeated_rows_are_weights_in_the_criterion():
     rng = np.random.default_rng(0)
-    steps = [rng.normal(size=(6, 2)) for _ in range(5)]
-    labels = [rng.integers(2, size=6) for _ in range(5)]
-    twice = tune.RecordCriterion(
-        [np.repeat(y, 2, axis=0) for y in steps], 5 * [np.ones(12)], range(5)
-    )
-    heavy = tune.RecordCriterion(steps, 5 * [np.full(6, 2.0)], range(5))
+    X, labels, times = rng.normal(size=(30, 2)), rng.integers(2, size=30), np.arange(30) // 6
+    twice = tune.RecordCriterion(np.repeat(X, 2, axis=0), None, np.repeat(times, 2))
+    heavy = tune.RecordCriterion(X, np.full(30, 2.0), times)
     twice.least = heavy.least = 0.0
-    assert twice(np.repeat(labels, 2)) == pytest.approx(heavy(np.concatenate(labels)))
+    assert twice(np.repeat(labels, 2)) == pytest.approx(heavy(labels))
 
 
 def moving_record(seed, k=4):

@@ -36,17 +36,16 @@ LEAST_ROW_VARIANCE = 1e-12  # relative to that of all rows
 class RecordCriterion:
     """Minus twice the log-likelihood of rows and labels of a record: see :func:`.tune_dynamic`.
 
-    ``steps`` are the rows of each time step, ``weights`` their weights, ``numbers`` the numbers of
-    the steps. A new center is Gaussian like all rows together, and its term the expectation of that
-    density's logarithm. The numbers of new clusters are
-    Poisson; a cluster ends with one probability after each of its steps, and is unseen with
-    another; a step's labels have the code of ``label_code``.
+    ``time`` (n,) are the numbers of the steps of the rows, ascending, ``weight`` their weights or
+    None. A new center is Gaussian like all rows together, and its term the expectation of that
+    density's logarithm. The numbers of new clusters are Poisson; a cluster ends with one
+    probability after each of its steps, and is unseen with another; a step's labels have the code
+    of ``label_code``.
     """
 
-    def __init__(self, steps, weights, numbers):
-        self.X, self.numbers = np.concatenate(steps).astype(np.float64), np.asarray(numbers)
-        self.w = np.concatenate(weights)
-        self.step_of_row = np.repeat(np.arange(len(steps)), [len(rows) for rows in steps])
+    def __init__(self, X, weight, time):
+        self.X, self.w = X.astype(np.float64), np.ones(len(X)) if weight is None else weight
+        self.numbers, self.step_of_row = np.unique(time, return_inverse=True)
         self.X -= np.average(self.X, axis=0, weights=self.w)
         scale = np.abs(self.X).max()
         if not scale > 0.0:
@@ -123,33 +122,22 @@ def _binary_code(a, b):
     return float(xlogy(a + b, a + b) - xlogy(a, a) - xlogy(b, b))
 
 
-def _part_used(model, X, times, sample_weight, step):
-    """Rows, weights, step numbers and criterion of the part of a record that is used; all weights.
-
-    They are checked as by ``fit`` of the model, which also has the seed of the rows drawn.
-    """
-    X, weight, steps = checked_record(model, X, sample_weight, times, step)
-    # tau has the unit of one over a weight, so it is chosen for weights of mean 1
-    scaled = None if weight is None else weight / mean_weight(weight)
-    rng, used, numbers, now, n_rows = np.random.RandomState(model.random_state), [], [], -1, 0
-    for each in steps:
-        now += each.elapsed
-        rows = np.asarray(each.rows)
+def _part_used(steps, rng):
+    """Numbers of the rows of a record that are used, and the numbers of their steps."""
+    used, times, now, n_rows = [], [], -1, 0
+    for step in steps:
+        now += step.elapsed
+        rows = np.asarray(step.rows)
         if len(rows) > MOST_STEP_ROWS:
             rows = np.sort(rng.permutation(rows)[:MOST_STEP_ROWS])
         n_rows += len(rows)
         if n_rows > MOST_ROWS_USED and len(used) > 1:
             break
         used.append(rows)
-        numbers.append(now)
+        times.append(np.full(len(rows), now))
     if len(used) < 2:
         raise ValueError("times must have at least two steps, got 1")
-    sizes, rows = [len(step) for step in used], np.concatenate(used)
-    X, weight = X[rows], None if scaled is None else scaled[rows]
-    mass = np.ones(len(rows)) if weight is None else weight
-    parts = np.split(np.arange(len(rows)), np.cumsum(sizes)[:-1])
-    criterion = RecordCriterion([X[p] for p in parts], [mass[p] for p in parts], numbers)
-    return X, weight, np.repeat(numbers, sizes), criterion, scaled
+    return np.concatenate(used), np.concatenate(times)
 
 
 @dataclass(frozen=True)
@@ -271,11 +259,16 @@ def tune_dynamic(
     settings: dict[str, Any] = {"n_init": n_init, "random_state": seed, "n_threads": n_threads}
     n_threads = resolve_threads(n_threads)
     model = DynamicMeans(lam=1.0, **settings, verbose=verbose)
-    X_used, weight, time, criterion, scaled = _part_used(model, X, times, sample_weight, step)
+    checked, weight, steps = checked_record(model, X, sample_weight, times, step)
+    # tau has the unit of one over a weight, so it is chosen for weights of mean 1
+    weight = None if weight is None else weight / mean_weight(weight)
+    rows, time = _part_used(steps, np.random.RandomState(seed))
+    X_used, weight_used = checked[rows], None if weight is None else weight[rows]
+    criterion = RecordCriterion(X_used, weight_used, time)
     options = {
-        "lam": _values(lam, "lam", lambda: _lams(X_used, time, n_threads)),
-        "t_q": _values(t_q, "t_q", lambda: T_QS),
-        "k_tau": _values(k_tau, "k_tau", lambda: K_TAUS),
+        "lam": _values("lam", _lams(X_used, time, n_threads) if lam is None else lam),
+        "t_q": _values("t_q", T_QS if t_q is None else t_q),
+        "k_tau": _values("k_tau", K_TAUS if k_tau is None else k_tau),
     }
     tried: dict[tuple[float, ...], tuple[float, int]] = {}
 
@@ -284,40 +277,40 @@ def tune_dynamic(
         key = tuple(setting.values())
         if key not in tried:
             model = DynamicMeans(**setting, **settings)
-            labels = model.fit(X_used, sample_weight=weight, times=time, step=1).labels_
+            labels = model.fit(X_used, sample_weight=weight_used, times=time, step=1).labels_
             tried[key] = criterion(labels), len(np.unique(labels))
             if verbose:
                 words = ", ".join(f"{name}={value:.6g}" for name, value in setting.items())
                 print(f"{words}: criterion {tried[key][0]:.8g}, {tried[key][1]} clusters")
         return tried[key][0]
 
-    def lowest(t_qs, k_taus, lams):
+    def lowest(**options):
         """The setting of the lowest criterion; at a tie the first one, of the smallest values."""
-        values = itertools.product(lams, t_qs, k_taus)
-        return min((dict(zip(options, setting, strict=True)) for setting in values), key=rate)
+        settings = itertools.product(*options.values())
+        return min((dict(zip(options, values, strict=True)) for values in settings), key=rate)
 
-    t_qs, k_taus = list(options.values())[1:]
     # clusters that are seen in every step, or pause
-    first = sorted({_nearest(t_qs, value) for value in FIRST_T_QS})
-    best, before = lowest(first, [_nearest(k_taus, FIRST_K_TAU)], options["lam"]), None
+    t_qs = sorted({_nearest(options["t_q"], value) for value in FIRST_T_QS})
+    first = options | {"t_q": t_qs, "k_tau": [_nearest(options["k_tau"], FIRST_K_TAU)]}
+    best, before = lowest(**first), None
     for _ in range(TUNING_ROUNDS):
         if best == before:
             break
-        before, best = best, lowest(t_qs, k_taus, [best["lam"]])
-        best = lowest([best["t_q"]], [best["k_tau"]], options["lam"])
+        before, best = best, lowest(**options | {"lam": [best["lam"]]})
+        best = lowest(lam=options["lam"], t_q=[best["t_q"]], k_tau=[best["k_tau"]])
     estimator = DynamicMeans(**best, **settings, verbose=verbose)
-    estimator.fit(X, sample_weight=scaled, times=times, step=step)
+    estimator.fit(X, sample_weight=weight, times=times, step=step)
+    names = (*best, "criterion", "n_clusters")
     columns = np.array([(*key, *found) for key, found in tried.items()]).T
-    table = dict(zip((*best, "criterion", "n_clusters"), columns, strict=True))
+    table = dict(zip(names, columns, strict=True))
     return DynamicTuning(**best, criterion=rate(best), tried=table, estimator=estimator)
 
 
-def _values(given, name, default):
+def _values(name, values):
     """The values of a parameter to try, ascending, in the bounds that the estimator has."""
-    values = np.asarray(default() if given is None else np.atleast_1d(given))
+    values = np.atleast_1d(values)
     if values.ndim != 1 or not len(values) or values.dtype.kind not in "iuf":
-        given = shown(values.tolist())
-        raise ValueError(f"{name} must be None, a number or numbers, got {given}")
+        raise ValueError(f"{name} must be None, a number or numbers, got {shown(values.tolist())}")
     values = sorted(set(values.astype(float).tolist()))
     for value in values:
         check_parameters(DynamicMeans(**{"lam": 1.0, "t_q": 2.0, "k_tau": 1.0, name: value}))
