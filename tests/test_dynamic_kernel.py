@@ -500,7 +500,7 @@ def test_kernel_sees_all_points_once_a_step(estimator):
         seen.append((n_batch, len(X)))
         return X @ Y.T
 
-    model = estimator(lam=1.0, kernel=kernel, budget=2)
+    model = estimator(kernel=kernel, budget=2)  # the penalty is from the kernel, too
     model.partial_fit([[0.0], [0.1], [0.2], [5.0]])
     model.partial_fit([[0.1], [0.3], [0.2]])
     kept = [len(a) for a in model.kept_coefficients_]
@@ -508,22 +508,7 @@ def test_kernel_sees_all_points_once_a_step(estimator):
     model.predict([[0.1]])
     assert seen[0] == (4, 4)
     assert seen[1][0] == 3 and seen[1][1] <= 3 + 4
-    assert seen[2] == (1, 1 + sum(kept))
-
-
-@BOTH
-def test_kernels_by_name_and_as_callables(estimator):
-    Y = list(stream(0, steps=4))
-    model_a = estimator(lam=0.4, gamma=0.7, random_state=0)
-    model_b = estimator(
-        lam=0.4,
-        kernel=lambda X, Y, gamma: np.exp(-gamma * cdist(X, Y, "sqeuclidean")),
-        gamma=0.7,
-        random_state=0,
-    )
-    for y in Y:
-        assert np.array_equal(model_a.partial_fit(y).labels_, model_b.partial_fit(y).labels_)
-        assert model_a.objective_ == pytest.approx(model_b.objective_, abs=1e-9)
+    assert seen[2:] == [(1, 1 + sum(kept))]
 
 
 @BOTH
@@ -712,20 +697,6 @@ def test_bad_kernel_later_changes_nothing(estimator):
     model = estimator(lam=0.7, kernel=kernel, random_state=0).partial_fit([[0.0], [1.0]])
     words = "kernel must return finite"
     assert_refuses(model, lambda m: m.partial_fit([[11.0]]), ValueError, words)
-
-
-@BOTH
-def test_the_kernel_is_called_once_a_step(estimator):
-    calls = []
-
-    def kernel(X, Y):
-        calls.append(len(X))
-        return X @ Y.T
-
-    model = estimator(kernel=kernel, random_state=0)  # the penalty is from the kernel, too
-    for step in range(3):
-        model.partial_fit(np.random.default_rng(step).random((20, 2)))
-    assert len(calls) == 3
 
 
 def test_thinning_of_an_indefinite_kernel_takes_each_point_once():

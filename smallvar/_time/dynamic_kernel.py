@@ -558,18 +558,8 @@ class SpectralDynamicMeans(_KernelMovingClusters):
 
     Notes
     -----
-    After a step, the center of a cluster is gamma / (gamma + n) of the old one plus 1 / (gamma +
-    n) of each of its n points. If it is made of more than ``budget`` points, some are chosen by
-    forward selection: always the one whose addition lowers the squared distance of center and
-    approximation most, refit with a small ridge. A step takes memory for the kernel of its rows
-    with each other and all kept points. The estimator holds the kernel between the kept points of
-    each cluster, in float64. A callable is evaluated, in each step, for all these points with each
-    other.
-
-    A cluster dies at the end of the step in which its age exceeds ``t_q`` (with ``q``: in which
-    ``q`` times its age exceeds ``lam``). A step without data only ages the clusters. An estimator
-    can be pickled, with its generator (and a kernel that can be), and then goes on where it
-    stopped.
+    What becomes of the center of a cluster after a step, what is kept of it, when clusters die and
+    that pickled estimators go on is as for :class:`KernelDynamicMeans`.
 
     References
     ----------

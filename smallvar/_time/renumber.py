@@ -545,7 +545,7 @@ def described(model, labels, kept, record, compared, links, flow):
     now = np.append(np.arange(n), np.full(len(gone), -1))[order]
     lines = zip(id_of[order].tolist(), before, now, strict=True)
     event_of = {id_: event_of_line(i, k, record, compared, links) for id_, i, k in lines}
-    families: dict[int, list[int]] = {}  # by id: the parts of a cluster that has split or merged
+    families = {}  # by id: the parts of a cluster that has split or merged
     for ids, parts, wholes, event in (
         (kept.ids, links.parent, record.ids, "split"),
         (record.ids, links.heir, kept.ids, "merged"),
@@ -555,7 +555,7 @@ def described(model, labels, kept, record, compared, links, flow):
             if whole not in families:
                 families[whole], event_of[whole] = [whole], event
             families[whole].append(int(ids[i]))
-    others: dict[int, set[int]] = {id_: set() for id_ in event_of}
+    others = {id_: set() for id_ in event_of}
     for members in families.values():
         for id_ in members:
             others[id_].update(set(members) - {id_})
