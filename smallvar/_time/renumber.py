@@ -5,7 +5,7 @@ The clusters of a new fit are linked to those of an earlier one by the linear pr
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,38 +45,12 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class ClusterRecord:
-    """The clusters of a fit, and those of earlier ones that are gone, with their ids.
-
-    ``away`` (n,) is the number of tables since each was last seen, 0 for those of the fit, which
-    come first, in the order of its labels. ``next_id`` was never given to a cluster.
-    """
-
-    clusters: Clusters
-    ids: NDArray[np.int64]
-    away: NDArray[np.int64]
-    next_id: int
-    n_features: int
-    feature_names: tuple[Any, ...] | None
-
-    @property
-    def present(self):
-        """Numbers of the clusters of the fit itself."""
-        return np.flatnonzero(self.away == 0)
-
-
-@dataclass(frozen=True)
 class Links:
-    """What has become of the old clusters, and where the new ones come from.
+    """What has become of the old clusters, and where the new ones come from; -1 stands for none."""
 
-    ``old`` (K,) is the old cluster that each new one continues, -1 for none; ``parent`` (K,) the
-    one from which a new one without such has split off; ``heir`` (n_old,) the new cluster into
-    which an old one that is not continued has merged. -1 stands for none.
-    """
-
-    old: NDArray[np.int64]
-    parent: NDArray[np.int64]
-    heir: NDArray[np.int64]
+    old: NDArray[np.int64]  # the old cluster that each new one continues
+    parent: NDArray[np.int64]  # the one from which a new one without such has split off
+    heir: NDArray[np.int64]  # the new one into which an old one that is not continued has merged
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,7 +90,7 @@ class Renumbering:
         label; rows that either calls noise are left out. None without ``X``.
     model : estimator
         A copy of the model, which stays as it is if the model is fitted again.
-    record : ClusterRecord
+    record : Clusters
         What the next ``renumber`` needs: centers, spreads, weights and ids of all clusters, those
         that are gone included.
     """
@@ -134,7 +108,7 @@ class Renumbering:
     distance_in_spreads: NDArray[np.float64]
     flow: NDArray[np.float64] | None
     model: Any
-    record: ClusterRecord
+    record: Clusters
 
     def __len__(self) -> int:
         return len(self.cluster)
@@ -321,18 +295,18 @@ def renumber(
     rows = None if X is None else checked_rows(model, X, len(labels))
     clusters, flow = summarize(model, rows, weight), None
     if like is None:
-        record = record_of(model, clusters.only(slice(0)))
+        record = replace(clusters.only(slice(0)), next_id=0)
     else:
         earlier, record = earlier_record(like)
-        check_columns(model, clusters, record)
+        check_columns(clusters, record)
         if rows is not None:
-            flow = flow_of(earlier, X, weight, labels, clusters, record)
-    compared = Comparison(clusters, record.clusters, record.present, max_move)
-    links = linked(compared, record, flow, max_gone)
-    kept = record_after(model, clusters, record, links)
+            flow = flow_of(earlier, X, weight, labels, len(clusters), len(record.present))
+    compared = Comparison(clusters, record, max_move)
+    links = linked(compared, flow, max_gone)
+    kept = record_after(clusters, record, links)
     model.cluster_ids_ = kept.ids[: len(clusters)].copy()
     setattr(model, IDS_RECORD, kept)
-    return described(model, labels, kept, record, compared, links, flow)
+    return described(model, labels, kept, compared, links, flow)
 
 
 def check_model(model, name):
@@ -363,37 +337,24 @@ def checked_rows(model, X, n):
     return rows
 
 
-def names_of(model):
-    """The names of the columns of a model; None if it has none."""
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else tuple(names)
-
-
-def record_of(model, clusters):
-    """The ClusterRecord of these clusters of a model, whose ids are their labels."""
-    ids = np.arange(len(clusters))
-    columns = model.n_features_in_, names_of(model)
-    return ClusterRecord(clusters, ids, np.zeros_like(ids), len(ids), *columns)
-
-
 def earlier_record(like):
-    """The earlier model, and its ClusterRecord: that of its ids, or else of its labels as ids."""
+    """The earlier model, and its Clusters, with the ids that they were given or their labels."""
     if isinstance(like, Renumbering):
         return like.model, like.record
     check_model(like, "like")
-    return like, vars(like).get(IDS_RECORD) or record_of(like, summarize(like))
+    record = vars(like).get(IDS_RECORD)
+    return like, summarize(like) if record is None else record
 
 
-def check_columns(model, clusters, record):
-    """Raise unless the clusters of a model can be compared with those of a ClusterRecord."""
-    space = record.clusters.space
+def check_columns(clusters, record):
+    """Raise unless clusters can be compared with earlier ones."""
+    space, names, before = record.space, clusters.feature_names, record.feature_names
     if space != clusters.space:
         what = {"rows": "centers", "directions": "directions", "tables": "parameters of columns"}
         raise ValueError(
             f"like must have {what[clusters.space]} as the model has, got {what[space]}: fit both "
             "with the same kind of estimator"
         )
-    names, before = names_of(model), record.feature_names
     if None not in (names, before) and names != before:
         lost = [name for name in before if name not in names] or "none"
         added = [name for name in names if name not in before] or "none"
@@ -402,22 +363,21 @@ def check_columns(model, clusters, record):
             got = None if space == "tables" else "the same in another order"
         if got is not None:
             raise ValueError(f"like must have the columns of the model, got {got}")
-    if model.n_features_in_ != record.n_features:
+    if clusters.n_features != record.n_features:
         raise ValueError(
-            f"like must have the {model.n_features_in_} columns of the model, got "
+            f"like must have the {clusters.n_features} columns of the model, got "
             f"{record.n_features}"
         )
 
 
-def flow_of(earlier, X, weight, labels, clusters, record):
+def flow_of(earlier, X, weight, labels, k, k_before):
     """The weight of the rows by the labels that an earlier model predicts, and their own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of levels that only the new table has
         before = np.asarray(earlier.predict(X))
     used = np.flatnonzero((before >= 0) & (labels >= 0))
     w = np.ones(len(used)) if weight is None else weight[used]
-    shape = len(record.present), len(clusters)
-    return csr_array((w, (before[used], labels[used])), shape=shape).toarray()
+    return csr_array((w, (before[used], labels[used])), shape=(k_before, k)).toarray()
 
 
 def agreement(flow):
@@ -426,9 +386,9 @@ def agreement(flow):
     return np.divide(flow, either, out=np.zeros(flow.shape), where=either > 0).T
 
 
-def linked(compared, record, flow, max_gone):
-    """The Links of new clusters to those of a ClusterRecord."""
-    present, n = record.present, len(compared.new)
+def linked(compared, flow, max_gone):
+    """The Links of new clusters to old ones."""
+    away, present, n = compared.old.away, compared.old.present, len(compared.new)
     with np.errstate(divide="ignore", invalid="ignore"):
         cost = np.where(compared.distance > 0, np.square(compared.distance / compared.reach), 0.0)
     cost = np.where(cost <= NEW_PRICE, cost, NO_LINK)
@@ -437,15 +397,15 @@ def linked(compared, record, flow, max_gone):
         gain = np.zeros((n, len(present))) if flow is None else agreement(flow)
         link_cheapest(old, np.arange(n), present, cost, -gain)
     # those that continue none may be returns, where no living cluster is as near
-    gone, free = np.flatnonzero(record.away), np.flatnonzero(old < 0)
+    gone, free = np.flatnonzero(away), np.flatnonzero(old < 0)
     if len(gone) and len(free):
         nearest = compared.apart[np.ix_(free, present)].min(axis=1, initial=np.inf, keepdims=True)
-        waited = 0.0 if max_gone is None else record.away[gone] / max_gone
+        waited = 0.0 if max_gone is None else away[gone] / max_gone
         is_nearer = compared.apart[np.ix_(free, gone)] < nearest
         link_cheapest(old, free, gone, cost, np.where(is_nearer, waited, np.inf))
-    went_on = np.full(len(record.ids), -1)
+    went_on = np.full(len(away), -1)
     went_on[old[old >= 0]] = np.flatnonzero(old >= 0)
-    return Links(old, *relatives(compared, present, old, went_on, flow))
+    return Links(old, *relatives(compared, old, went_on, flow))
 
 
 def link_cheapest(old, new_clusters, old_clusters, cost, more):
@@ -459,13 +419,13 @@ def link_cheapest(old, new_clusters, old_clusters, cost, more):
     old[new_clusters[link >= 0]] = old_clusters[link[link >= 0]]
 
 
-def relatives(compared, present, old, went_on, flow):
+def relatives(compared, old, went_on, flow):
     """The old cluster each unlinked new one is a part of, and the heir of each unlinked old one.
 
     ``old`` is the old cluster that each new one continues, ``went_on`` the new one of each old one.
     """
     in_old, in_new = (compared.distance <= reach for reach in compared.parts_reach)
-    part_of, joins = np.full(len(old), -1), np.full(len(went_on), -1)
+    part_of, joins, present = np.full(len(old), -1), np.full(len(went_on), -1), compared.old.present
     for k in np.flatnonzero(old < 0) if len(present) else ():
         has_flow = flow is not None and flow[:, k].any()
         nearest = present[flow[:, k].argmax() if has_flow else compared.apart[k, present].argmin()]
@@ -522,29 +482,29 @@ def accepted(part_of, wholes, parts, link, apart, spreads, growth):
     return found
 
 
-def record_after(model, clusters, record, links):
-    """The ClusterRecord after a fit: its clusters with their ids, and all that are gone."""
+def record_after(clusters, record, links):
+    """The Clusters after a fit: its clusters with their ids, and all that are gone."""
     ids = np.where(links.old >= 0, record.ids[links.old] if len(record.ids) else -1, -1)
     new = np.flatnonzero(ids < 0)
     ids[new] = record.next_id + np.arange(len(new))
-    gone = np.setdiff1d(np.arange(len(record.ids)), links.old)
-    away = np.append(np.zeros(len(ids), dtype=np.int64), record.away[gone] + 1)
-    everything = clusters.joined(record.clusters.only(gone))
-    next_id = record.next_id + len(new)
-    columns = model.n_features_in_, names_of(model) or record.feature_names
-    return ClusterRecord(everything, np.append(ids, record.ids[gone]), away, next_id, *columns)
+    gone = record.only(np.setdiff1d(np.arange(len(record)), links.old))
+    return replace(
+        replace(clusters, ids=ids).joined(replace(gone, away=gone.away + 1)),
+        next_id=record.next_id + len(new),
+        feature_names=clusters.feature_names or record.feature_names,
+    )
 
 
-def described(model, labels, kept, record, compared, links, flow):
+def described(model, labels, kept, compared, links, flow):
     """The Renumbering: a line for each new cluster, and each that was there before and is gone."""
-    n = len(links.old)
+    n, record = len(links.old), compared.old
     gone = np.setdiff1d(record.present, links.old)
     id_of = np.append(kept.ids[:n], record.ids[gone])
     order = np.argsort(id_of)
     before = np.append(links.old, gone)[order]
     now = np.append(np.arange(n), np.full(len(gone), -1))[order]
     lines = zip(id_of[order].tolist(), before, now, strict=True)
-    event_of = {id_: event_of_line(i, k, record, compared, links) for id_, i, k in lines}
+    event_of = {id_: event_of_line(i, k, compared, links) for id_, i, k in lines}
     families = {}  # by id: the parts of a cluster that has split or merged
     for ids, parts, wholes, event in (
         (kept.ids, links.parent, record.ids, "split"),
@@ -566,9 +526,9 @@ def described(model, labels, kept, record, compared, links, flow):
         moves[1, both] = moves[0, both] / compared.spreads[now[both], before[both]]
     moves[1, moves[0] == 0.0] = 0.0
     # what returns was not in the earlier table
-    weight_before = np.append(np.where(record.away == 0, record.clusters.weights, 0.0), 0.0)
+    weight_before = np.append(np.where(record.away == 0, record.weights, 0.0), 0.0)
     n_before = np.where(before >= 0, weight_before[before], 0.0)
-    n_after = np.where(now >= 0, kept.clusters.weights[now], 0.0)
+    n_after = np.where(now >= 0, kept.weights[now], 0.0)
     return Renumbering(
         ids=kept.ids[:n].copy(),
         labels=np.append(kept.ids[:n], -1)[labels],
@@ -577,8 +537,8 @@ def described(model, labels, kept, record, compared, links, flow):
         others=tuple(tuple(sorted(ids)) for ids in others.values()),
         n_before=n_before,
         n_after=n_after,
-        share_before=n_before / record.clusters.total,
-        share_after=n_after / kept.clusters.total,
+        share_before=n_before / record.total,
+        share_after=n_after / kept.total,
         distance=moves[0],
         distance_in_spreads=moves[1],
         flow=flow,
@@ -587,13 +547,13 @@ def described(model, labels, kept, record, compared, links, flow):
     )
 
 
-def event_of_line(old, new, record, compared, links):
+def event_of_line(old, new, compared, links):
     """What has become of an old cluster, or what a new one is (-1: there is none)."""
     if new < 0:
         return "died" if links.heir[old] < 0 else "merged"
     if old < 0:
         return "new" if links.parent[new] < 0 else "split"
-    if record.away[old]:
+    if compared.old.away[old]:
         return "returned"
     return "moved" if has_moved(compared, new, old) else "same"
 

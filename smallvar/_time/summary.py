@@ -32,27 +32,35 @@ TOUCH = 2.576
 HALF = 0.5
 SQUARED = "squared_euclidean"
 BLOCK = 1 << 20  # numbers of a block of rows, of which squares are made
-OF_EACH = "centers", "variances", "weights", "counts"  # fields of Clusters with an entry for each
+# fields of Clusters with an entry for each
+OF_EACH = "centers", "variances", "weights", "counts", "ids", "away"
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """Centers, variances and weights of clusters.
+    """Centers, variances, weights and ids of the clusters of a fit, and of earlier ones.
 
     ``names`` (D,) are those of the coordinates: columns, and in tables with categories pairs of
     column and level, whose coordinate is the share of the level. ``centers`` and ``variances`` have
     shape (K, D); unknown variances are NaN. ``weights`` (K,) are those of the rows, ``total`` that
     of all rows, noise included, and ``counts`` (K,) the weights in units of the lightest row.
-    ``space`` says which centers can be compared: "rows", "directions" or "tables".
+    ``space`` says which centers can be compared: "rows", "directions" or "tables". ``away`` (K,) is
+    the number of tables since each cluster was last seen, 0 for those of the fit, which come first,
+    in the order of its labels. ``next_id`` was never given to a cluster.
     """
 
     space: str
+    n_features: int
+    feature_names: tuple[Any, ...] | None
     names: tuple[Any, ...]
     centers: NDArray[np.float64]
     variances: NDArray[np.float64]
     weights: NDArray[np.float64]
     counts: NDArray[np.float64]
     total: float
+    ids: NDArray[np.int64]
+    away: NDArray[np.int64]
+    next_id: int
 
     def __len__(self):
         return len(self.centers)
@@ -68,6 +76,11 @@ class Clusters:
         return replace(
             both[0], **{name: np.concatenate([getattr(c, name) for c in both]) for name in OF_EACH}
         )
+
+    @property
+    def present(self):
+        """Numbers of the clusters of the fit itself."""
+        return np.flatnonzero(self.away == 0)
 
     def columns_with_levels(self):
         """Names of the columns of categories."""
@@ -97,33 +110,44 @@ def is_level(name):
 
 
 def summarize(model, X=None, weight=None):
-    """The Clusters of a fitted estimator; their variances are from its rows, where given."""
-    labels = np.asarray(model.labels_)
-    k = int(model.n_clusters_)
+    """The Clusters of a fitted estimator, with labels as ids; variances are from rows if given."""
+    labels, k = np.asarray(model.labels_), int(model.n_clusters_)
     unit = unit_of(weight)
     w = np.ones(len(labels)) if weight is None else weight / unit
-    weights = np.bincount(labels[labels >= 0], w[labels >= 0], minlength=k)
+    weights, total = np.bincount(labels[labels >= 0], w[labels >= 0], minlength=k), w.sum()
     counts = weights / w[w > 0].min()
+    space, names = "rows", tuple(range(model.n_features_in_))
     if isinstance(model, MixedDPMeans):
         space, (names, centers, variances) = "tables", table_coordinates(model)
     else:
-        space = "directions" if isinstance(model, SphericalDPMeans) else "rows"
-        names = tuple(range(model.n_features_in_))
+        if isinstance(model, SphericalDPMeans):
+            space, X = "directions", None if X is None else directions(X)
         if X is None:
             centers, variances = without_rows(model, labels, weights)
         else:
-            if space == "directions":
-                X = directions(X)
             given = None if isinstance(model, ShapeMeans) else np.asarray(model.cluster_centers_)
             centers, variances = of_rows(X, w, labels, k, given)
-    total = w.sum()
     if X is None and weight is None and isinstance(model, MiniBatchDPMeans):
         # labels are those of the last batch, weights those of all passes
         seen = model.cluster_weights_ / model.n_iter_
         if seen.sum() > total:
             weights = counts = seen
             total = seen.sum()
-    return Clusters(space, names, centers, variances, unit * weights, counts, unit * total)
+    feature_names = getattr(model, "feature_names_in_", None)
+    return Clusters(
+        space=space,
+        n_features=model.n_features_in_,
+        feature_names=None if feature_names is None else tuple(feature_names),
+        names=names,
+        centers=centers,
+        variances=variances,
+        weights=unit * weights,
+        counts=counts,
+        total=unit * total,
+        ids=np.arange(k),
+        away=np.zeros(k, dtype=np.int64),
+        next_id=k,
+    )
 
 
 def directions(X):
@@ -217,7 +241,7 @@ class Comparison:
     and of an old part of the new one. (The parts of a cluster may be near each other.)
     """
 
-    def __init__(self, new, old, present, max_move=None):
+    def __init__(self, new, old, max_move=None):
         self.new, self.old = new, old = comparable(new, old)
         self.distance, self.spreads, spreads_of_new = np.zeros((3, len(new), len(old)))
         for k in range(len(new)):
@@ -234,15 +258,15 @@ class Comparison:
             self.reach = np.full(both.shape, float(max_move))
             self.parts_reach = self.reach, self.reach
             return
-        touch, near_new = TOUCH * both, HALF * gaps(new, np.arange(len(new)))[:, None]
-        near_old = HALF * gaps(old, present)[None]
+        touch, near_new = TOUCH * both, HALF * gaps(new)[:, None]
+        near_old = HALF * gaps(old)[None]
         self.reach = np.maximum(touch, np.minimum(near_new, near_old))
         self.parts_reach = np.maximum(touch, near_old), np.maximum(touch, near_new)
 
 
-def gaps(clusters, present):
+def gaps(clusters):
     """Distance of each cluster from the nearest other one of those present; 0 if there is none."""
-    gap = np.zeros(len(clusters))
+    gap, present = np.zeros(len(clusters)), clusters.present
     for k, center in enumerate(clusters.centers):
         others = present[present != k]
         if len(others):
