@@ -505,18 +505,9 @@ def described(model, labels, kept, compared, links, flow):
     now = np.append(np.arange(n), np.full(len(gone), -1))[order]
     lines = zip(id_of[order].tolist(), before, now, strict=True)
     event_of = {id_: event_of_line(i, k, compared, links) for id_, i, k in lines}
-    families = {}  # by id: the parts of a cluster that has split or merged
-    for ids, parts, wholes, event in (
-        (kept.ids, links.parent, record.ids, "split"),
-        (record.ids, links.heir, kept.ids, "merged"),
-    ):
-        for i in np.flatnonzero(parts >= 0):
-            whole = int(wholes[parts[i]])
-            if whole not in families:
-                families[whole], event_of[whole] = [whole], event
-            families[whole].append(int(ids[i]))
     others = {id_: set() for id_ in event_of}
-    for members in families.values():
+    for event, members in families_of(kept, record, links):
+        event_of[members[0]] = event
         for id_ in members:
             others[id_].update(set(members) - {id_})
     both = (before >= 0) & (now >= 0)
@@ -545,6 +536,19 @@ def described(model, labels, kept, compared, links, flow):
         model=copy_of(model),
         record=kept,
     )
+
+
+def families_of(kept, record, links):
+    """What has become of each cluster that has split or merged, its id, and those of its parts."""
+    families = {}
+    for ids, parts, wholes, event in (
+        (kept.ids, links.parent, record.ids, "split"),
+        (record.ids, links.heir, kept.ids, "merged"),
+    ):
+        for i in np.flatnonzero(parts >= 0):
+            whole = int(wholes[parts[i]])
+            families.setdefault(whole, (event, [whole]))[1].append(int(ids[i]))
+    return families.values()
 
 
 def event_of_line(old, new, compared, links):
