@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import twins.bregman
 from helpers import fit
-from smallvar._sweeps.affine import UNSURE, AffineSweep
+from smallvar._sweeps.affine import AffineSweep
 from smallvar._sweeps.divergences import divergences, summands, within_members
 
 from smallvar import BregmanDPMeans
@@ -56,10 +56,11 @@ def test_labels_and_bounds_after_every_move(name, kind):
         np.testing.assert_array_equal(sweep.labels, D.argmin(axis=1))
         at = np.arange(len(D))
         own, upper = D[at, sweep.labels], sweep.affine.upper_bounds
-        tolerance = sweep.tolerance(slice(None))
-        assert np.all(upper >= own - tolerance)
+        D[at, sweep.labels] = np.inf
+        assert np.all(upper >= own * (1.0 - 1e-9))
+        assert np.all(sweep.affine.lower_bounds <= D.min(axis=1) * (1.0 + 1e-9))
         sweep.move_centers()
-        compared.append(np.mean(upper <= own + 3.0 * tolerance))
+        compared.append(np.mean(upper <= own * (1.0 + 1e-6) + 1e-9))
     assert compared[0] == 1.0 and min(compared) < 0.9  # the others were not compared
 
 
@@ -76,12 +77,12 @@ def test_centers_near_each_other(name, distance):
     exact = sweep.rule.between(X[:, None], sweep.centers).argmin(axis=1)
     assert len(np.unique(exact)) == 6
     np.testing.assert_array_equal(sweep.labels, exact)
-    assert np.mean(sweep.affine.flags == UNSURE) < 0.2
+    assert np.mean(sweep.affine.lower_bounds == 0.0) < 0.2
 
 
 @each_divergence
-def test_unsure_rows_are_those_at_a_tie(name):
-    """Two equal centers: all of their rows, and no label is given to them."""
+def test_exact_divergences_are_those_of_rows_at_a_tie(name):
+    """Two equal centers: all of their rows are compared exactly, and have no lower bound."""
     rng = np.random.default_rng(1)
     X = rows(rng, name, 2000, 3, 3)
     sweep = sweep_over(name, X)
@@ -90,9 +91,16 @@ def test_unsure_rows_are_those_at_a_tie(name):
     sweep.assign()
     D = sweep.rule.between(X[:, None], sweep.centers)
     np.testing.assert_array_equal(sweep.labels, D.argmin(axis=1))
-    unsure = sweep.affine.flags == UNSURE
-    assert 0 < unsure.sum() < 2000
-    np.testing.assert_array_equal(unsure, D[:, 0] <= D[:, 1])
+    exact = sweep.affine.lower_bounds == 0.0
+    assert 0 < exact.sum() < 2000
+    np.testing.assert_array_equal(exact, D[:, 0] <= D[:, 1])
+    at = np.arange(len(D))
+    np.testing.assert_array_equal(sweep.assigned_distances(), D[at, sweep.labels])
+    assert sweep.affine.farthest(0.0) == D[at, sweep.labels].argmax()
+    lam = np.quantile(D[at, sweep.labels], 0.99)
+    beyond = np.flatnonzero(D[at, sweep.labels] > lam)
+    found = [sweep.affine.first_beyond(b, 2000, lam) for b in (0, *(beyond + 1))]
+    assert found == [*beyond, -1]
 
 
 def test_rows_that_no_center_reaches():
@@ -190,12 +198,12 @@ def test_arrays_must_match():
     X, label = np.ones((5, 2)), np.zeros(5, dtype=np.int32)
     numbers, place = np.ones(5), np.ones(2)
     with pytest.raises(ValueError, match="must match X"):
-        AffineSweep(X, None, None, label[:4], place, *(numbers,) * 3, 1)
+        AffineSweep(0, X, None, None, label[:4], place, *(numbers,) * 3, 1)
     with pytest.raises(ValueError, match="weight must match X"):
-        AffineSweep(X, numbers[:4], None, label, place, *(numbers,) * 3, 1)
-    sweep = AffineSweep(X, None, None, label, place, *(numbers,) * 3, 1)
-    with pytest.raises(ValueError, match="there must be scores"):
-        sweep.assign(0, 5, np.inf)
+        AffineSweep(0, X, numbers[:4], None, label, place, *(numbers,) * 3, 1)
+    sweep = AffineSweep(0, X, None, None, label, place, *(numbers,) * 3, 1)
+    with pytest.raises(ValueError, match="there must be centers"):
+        sweep.assign(0, 5)
 
 
 @pytest.mark.timeout(120, method="thread")

@@ -715,7 +715,7 @@ def test_blas_is_given_no_more_threads(monkeypatch, eight_cores, allowed, wanted
     X, seen, scores = (
         np.abs(blobs(np.random.default_rng(0), 200, 3, 4)) + 0.1,
         set(),
-        divergence_module.DivergenceSweep.scores_of,
+        divergence_module.DivergenceSweep.start,
     )
 
     def watched(self, *args):
@@ -723,11 +723,9 @@ def test_blas_is_given_no_more_threads(monkeypatch, eight_cores, allowed, wanted
         seen.update(one["num_threads"] for one in libraries if one["user_api"] == "blas")
         return scores(self, *args)
 
-    monkeypatch.setattr(divergence_module.DivergenceSweep, "scores_of", watched)
+    monkeypatch.setattr(divergence_module.DivergenceSweep, "start", watched)
     with threadpoolctl.threadpool_limits(allowed, user_api="blas"):
-        model = BregmanDPMeans(lam=1.0, divergence="kl", n_threads=wanted).fit(X)
-        model.predict(X)
-        model.score(X)
+        BregmanDPMeans(lam=1.0, divergence="kl", n_threads=wanted).fit(X)
         assert seen == {min(allowed, wanted)}
 
 

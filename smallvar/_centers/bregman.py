@@ -16,7 +16,6 @@ from smallvar._centers.divergence import (
     DivergenceSweep,
     Reference,
     SumsFrame,
-    blocks,
     farthest_first,
     nearest_centers,
     sweep_at,
@@ -88,10 +87,7 @@ class _Deviances:
     centers: NDArray[np.float64]
 
     def __call__(self, X, n_threads):
-        out = np.empty((X.shape[0], len(self.centers)))
-        for rows in blocks(X.shape[0], self.centers.size):
-            out[rows] = 2.0 * self.rule.between(X[rows, None].astype(np.float64), self.centers)
-        return out
+        return 2.0 * self.rule.between(X[:, None], self.centers)
 
 
 @dataclass
@@ -419,7 +415,8 @@ default="squared_euclidean"
             # the rule starts from the mean of active rows, each counted once
             equal = None if active is None else (weight > 0).astype(np.float64)
             center = frame.mean if weight is None else SumsFrame(X, equal, n_threads).mean
-            lam = mean_weight(weight) * (farthest_first(rule, X, active, center, guess) or 1.0)
+            used = X if active is None else X[active]
+            lam = mean_weight(weight) * (farthest_first(rule, used, center, guess) or 1.0)
         reference = checked_reference(rule, X, weight, frame)
         fit = self._described(n, None if lam is None else float(lam), given)
         problem = DivergenceProblem(fit, rule, X, weight, active, reference, n_threads)
@@ -449,9 +446,7 @@ default="squared_euclidean"
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         centers = self._centers(rule, X.shape[1])
-        n_threads = self._threads()
-        with at_most_blas_threads(n_threads):
-            return nearest_centers(rule, X, centers, n_threads)
+        return nearest_centers(rule, X, centers, self._threads())
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Return the divergence of each row from each center.
@@ -473,23 +468,18 @@ default="squared_euclidean"
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         centers = self._centers(rule, X.shape[1])
-        out = np.empty((X.shape[0], len(centers)), dtype=X.dtype)
-        # block by block: the table of rows, centers and columns is large
-        for rows in blocks(X.shape[0], centers.size):
-            x = X[rows].astype(np.float64, copy=False)
-            table = (
-                cdist(x, centers, "sqeuclidean")
-                if rule is None
-                else rule.between(x[:, None], centers)
+        if rule is None:
+            table = cdist(X, centers, "sqeuclidean")
+        else:
+            table = rule.between(X[:, None], centers)
+        with np.errstate(over="ignore"):
+            out = table.astype(X.dtype, copy=False)
+        # a divergence may be infinite, but a finite one must not become so in float32
+        if (np.isinf(out) & (np.isfinite(table) | (rule is None))).any():
+            raise ValueError(
+                f"X must be so near the centers that divergences are finite as {X.dtype}, got "
+                f"entries up to {float(np.abs(X).max()):.3g}"
             )
-            with np.errstate(over="ignore"):
-                out[rows] = table
-            # a divergence may be infinite, but a finite one must not become so in float32
-            if (np.isinf(out[rows]) & (np.isfinite(table) | (rule is None))).any():
-                raise ValueError(
-                    f"X must be so near the centers that divergences are finite as {X.dtype}, got "
-                    f"entries up to {float(np.abs(X).max()):.3g}"
-                )
         return out
 
     def score(
@@ -521,7 +511,5 @@ default="squared_euclidean"
         # rows of weight zero are left out: their divergences may be infinite
         rows = None if weight is None else np.flatnonzero(weight)
         w = None if weight is None else weight[rows]
-        n_threads = self._threads()
-        with at_most_blas_threads(n_threads):
-            sweep = sweep_at(rule, X, w, rows, centers, n_threads)
-            return -(sweep.squared_error() + self.lam_ * len(centers))
+        sweep = sweep_at(rule, X, w, rows, centers, self._threads())
+        return -(sweep.squared_error() + self.lam_ * len(centers))

@@ -1,28 +1,26 @@
 """The sweeps of DP-means with a Bregman divergence in place of the squared distance.
 
-Jiang, Kulis & Jordan (2012). In order: ``Reference``, what the sweeps precompute for each row;
-``DivergenceSweep``; ``_Collapsed`` (MB13, eq. 8-9); the farthest-first rule. The sweep compares
-divergences by scores affine in x, D(x, mu) = D(x, m0) + b - g . (x - m0), and bounds on their
-rounding (compiled, ``smallvar._sweeps.affine``). Exact sums decide near ties.
+Jiang, Kulis & Jordan (2012). The sweep compares divergences by scores affine in x,
+D(x, mu) = D(x, m0) + b - g . (x - m0), and bounds on their rounding; exact divergences decide near
+ties (compiled, ``smallvar._sweeps.affine``). ``Reference`` has what is computed once for each row.
 """
 
 import numpy as np
 
 from smallvar._core.frame import check_means
 from smallvar._selection.penalty import farthest_by
-from smallvar._sweeps.affine import UNSURE, AffineSweep
+from smallvar._sweeps.affine import AffineSweep
 from smallvar._sweeps.divergences import within_members
-from smallvar._sweeps.dpmeans import MEAN_ROUNDING
-from smallvar._sweeps.rows import UNSOUND
 from smallvar._sweeps.sums import Layout, Sums, exact_total
 
 TABLE_NUMBERS = 1 << 18  # numbers in a temporary table at most
 TABLE_ROWS = 4096  # rows of a block at most
+# rows from the one on at which a cluster has opened that are compared with it together, at first;
+# twice as many each time while none opens
+AFTER_OPENING = 64
 # rows * numbers in centers up to which exact divergences are faster than a sweep
 FEW_SUMMANDS = 1 << 14
 EPS = float(np.finfo(float).eps)
-# relative rounding of a divergence: its logarithms are at most 745, with factors below ten times it
-LOGARITHMS = 8000 * EPS
 
 
 def blocks(n, width):
@@ -41,52 +39,41 @@ class Reference:
 
     def __init__(self, rule, X, mean, frame=None):
         self.m0, self.frame = rule.inside(mean), frame
-        n, d = X.shape
-        self.divergences, self.lengths, self.sizes = np.empty(n), np.empty(n), np.empty(n)
-        squares = np.zeros(d)
-        for rows in blocks(n, d):
-            x = X[rows].astype(np.float64, copy=False)
-            self.divergences[rows] = rule.between(x, self.m0)
-            self.sizes[rows] = rule.size(x, self.m0)
-            x = x - self.m0
-            squares += np.einsum("ij,ij->j", x, x)
+        self.divergences, self.sizes = rule.between(X, self.m0), rule.size(X, self.m0)
         # the unit of a column is its root mean square deviation
-        self.unit = np.sqrt(squares / n)
+        squares = sum(np.square(X[rows] - self.m0).sum(axis=0) for rows in blocks(*X.shape))
+        self.unit = np.sqrt(squares / len(X))
         self.unit[self.unit == 0] = 1.0
-        for rows in blocks(n, d):
-            x = (X[rows] - self.m0) / self.unit
-            self.lengths[rows] = np.sqrt(np.einsum("ij,ij->i", x, x))
+        self.lengths = np.empty(len(X))
+        for rows in blocks(*X.shape):
+            relative = (X[rows] - self.m0) / self.unit
+            self.lengths[rows] = np.sqrt(np.square(relative).sum(axis=1))
 
 
 class DivergenceSweep:
     """The sweeps of DP-means for a divergence: a ``Sweep`` of ``starts.py``.
 
-    The nearest center is the one with the least affine score; where scores differ by no more than
-    rounding, ``between`` decides, so that labels depend neither on chunks nor threads. ``rows`` are
-    the rows visited, in that order (None: all as given), ``weight`` their weights > 0 or None,
-    ``reference`` the Reference of all X. A row of the visit is its place in ``rows``.
+    ``rows`` are the rows visited, in that order (None: all as given), ``weight`` their weights > 0
+    or None, ``reference`` the Reference of all X. A row of the visit is its place in ``rows``.
     """
 
     needs_float64 = False  # there are no scores in float32
 
     def __init__(self, rule, X, weight, rows, reference, n_threads=1):
         self.rule, self.X, self.weight, self.rows = rule, X, weight, rows
-        self.n_threads = n_threads
-        self.labels = np.zeros(len(X) if rows is None else len(rows), dtype=np.int32)
-        self.reference, everything = reference, slice(None) if rows is None else rows
-        self.from_m0 = reference.divergences[everything]
-        self.lengths = reference.lengths[everything]
-        self.sizes = reference.sizes[everything]
-        self.total = exact_total(self.from_m0 if weight is None else weight * self.from_m0)
-        self.sums = self.summed = self.bounded_by = None
+        self.reference, self.n_threads = reference, n_threads
+        visited = slice(None) if rows is None else rows
+        from_m0 = reference.divergences[visited]
+        self.total = exact_total(from_m0 if weight is None else weight * from_m0)
+        self.labels = np.zeros(len(from_m0), dtype=np.int32)
         self.affine = AffineSweep(
-            *(X, weight, rows, self.labels),
-            *(reference.m0, self.from_m0, self.lengths, self.sizes, n_threads),
+            *(rule.kind, X, weight, rows, self.labels, reference.m0),
+            *(from_m0, reference.lengths[visited], reference.sizes[visited], n_threads),
         )
         self.lightest = 1.0 if weight is None else float(weight.min())
-        self.n_moved, self.lam, self.limit = 0, np.inf, np.inf
-        # bound on the relative rounding error of a sum over the columns
-        self.roundoff = (X.shape[1] + 16) * EPS
+        # ``summed`` are the labels that the sums are of, ``bounded_by`` the scores of the bounds
+        self.sums = self.summed = self.bounded_by = None
+        self.n_moved, self.lam = 0, np.inf
 
     @property
     def k(self):
@@ -105,139 +92,55 @@ class DivergenceSweep:
 
     def _replace(self, centers):
         """Replace the centers and their scores."""
-        self.centers = centers = np.ascontiguousarray(centers)
-        self.walls = self.rule.walls(centers)
-        self.scores, self.packed = self.scores_of(centers, self.walls), False
+        self._set_scores(centers, *self.rule.scores(centers, self.reference.m0))
 
-    def scores_of(self, centers, walls):
-        """The scores of centers: slopes g, offsets b, norms ||g||, and bounds on the terms of b."""
-        slope, offset = self.rule.scores(centers, walls, self.reference.m0)
+    def open_at(self, center):
+        """Append a center."""
+        new = self.rule.scores(center[None], self.reference.m0)
+        slope, offset = map(np.concatenate, zip(self.scores, new, strict=True))
+        self._set_scores(np.vstack([self.centers, center]), slope, offset)
+        self.bounded_by = None
+
+    def _set_scores(self, centers, slope, offset):
+        """Set centers and their scores, with bounds on the terms of which these are sums."""
+        self.centers, self.scores = np.ascontiguousarray(centers), (slope, offset)
+        self.walls, m0 = self.rule.walls(centers), self.reference.m0
         with np.errstate(over="ignore", invalid="ignore"):
-            norm = np.sqrt(np.square(slope * self.reference.unit).sum(axis=1))
+            largest_slope = self._lengths(slope).max()
             # an offset is the difference of numbers of at most D(m0, mu) + m0 |slope|
-            m0 = self.reference.m0
-            size = m0 if walls is None else np.where(walls == 2, 1.0, m0)
-            terms = (np.abs(slope) * size).sum(axis=1)
-        return slope, offset.sum(axis=1), norm, terms
+            size = m0 if self.walls is None else np.where(self.walls == 2, 1.0, m0)
+            largest_term = (np.abs(slope) * size).sum(axis=1).max()
+        on_border = self.walls is not None
+        self.affine.set_centers(self.centers, slope, offset, on_border, largest_slope, largest_term)
 
-    def opened_at(self, row, lam):
-        """The center of a cluster that opens at a row (1,), and whether it is off the border.
+    def _lengths(self, slopes):
+        """The norms that bound slope . (x - m0) by the lengths of the reference."""
+        return np.sqrt(np.square(slopes * self.reference.unit).sum(axis=1))
+
+    def _row(self, row):
+        """The values of a row of the visit, as float64."""
+        return self.X[row if self.rows is None else self.rows[row]].astype(np.float64)
+
+    def _opening_center(self, row, lam):
+        """The center of a cluster that opens at a row of the visit.
 
         A component on the border is infinitely far from every x that is not there. It is moved
         toward the mean of all rows, if w D(x, mu) is more than lam above w D(x, center) then, too,
         so that the objective falls in any case.
         """
-        x, w = self.rows_of(row)[0], float(np.broadcast_to(self.weights_of(row), 1)[0])
+        x = self._row(row)
         center = self.rule.off_border(x, self.reference.m0)
-        if (center == x).all():
-            return x, False
-        worth = w * (self._exact(row)[0] - self.rule.between(x, center))
-        return (center, True) if worth > lam else (x, False)
-
-    def _from_center(self, center):
-        """Exact divergences of all rows of the visit from a center."""
-        out = np.empty(len(self.labels))
-        for part in blocks(len(out), self.X.shape[1]):
-            out[part] = self.rule.between(self.rows_of(part), center)
-        return out
-
-    def open_at(self, x):
-        """Append a center at x."""
-        center = x[None].copy()
-        self.centers = np.vstack([self.centers, center])
-        added = self.scores_of(center, self.rule.walls(center))
-        self.scores = tuple(np.concatenate(pair) for pair in zip(self.scores, added, strict=True))
-        self.walls = self.rule.walls(self.centers)
-        self.bounded_by, self.packed = None, False
-
-    def rows_of(self, block):
-        """The rows of a block (slice or indices) of the visit, as float64."""
-        rows = block if self.rows is None else self.rows[block]
-        return self.X[rows].astype(np.float64, copy=False)
-
-    def weights_of(self, block):
-        """The weights of a block of the visit."""
-        return np.float64(1.0) if self.weight is None else self.weight[block]
-
-    def tolerance(self, rows):
-        """Bounds on the rounding errors of divergences of these rows of the visit from any center.
-
-        They hold for divergences by scores and by exact sums. The error of the logarithms is not
-        included: it is at most LOGARITHMS times the divergence.
-        """
-        _, offset, norm, terms = self.scores
-        with np.errstate(over="ignore", invalid="ignore"):
-            # ``reach`` bounds the divergences and, with ``terms``, the numbers that scores are
-            # sums of. A summand of an exact divergence is a difference of numbers whose square is
-            # at most size times the divergence.
-            reach = self.from_m0[rows] + offset.max() + norm.max() * self.lengths[rows]
-            bound = self.roundoff * (reach + terms.max() + np.sqrt(self.sizes[rows] * reach))
-        return np.where(np.isnan(bound), np.inf, bound)
-
-    def table(self, x, rows, first=0):
-        """Divergences of rows x of the visit from the centers from ``first`` on, by scores.
-
-        They are good to ``tolerance``. Where terms leave float64, a divergence is NaN or the
-        tolerance infinite.
-        """
-        slope, offset = self.scores[0][first:], self.scores[1][first:]
-        with np.errstate(over="ignore", invalid="ignore"):
-            table = offset - (x - self.reference.m0) @ slope.T
-            table += self.from_m0[rows, None]
-        walls = None if self.walls is None else self.walls[first:]
-        if walls is not None and walls.any():
-            lower, upper = ((walls == side).astype(float) for side in (1, 2))
-            table[x @ lower.T + (1.0 - x) @ upper.T > 0] = np.inf
-        return table
-
-    def nearest(self, x, rows):
-        """Labels and divergences of rows x of the visit; near ties are decided by exact sums."""
-        table, tolerance = self.table(x, rows), self.tolerance(rows)
-        least = np.fmin.reduce(table, axis=1)
-        most = (1.0 + 4.0 * LOGARITHMS) * least + 4.0 * tolerance
-        candidate = ~(table > most[:, None])  # NaN is a candidate
-        # if all divergences of a row are infinite by walls, the first center is right
-        candidate[np.isinf(least) & np.isfinite(tolerance), 1:] = False
-        label = candidate.argmax(axis=1)
-        close = np.flatnonzero((candidate.sum(axis=1) > 1) | np.isnan(least))
-        row, center = np.nonzero(candidate[close])
-        value = self._exact(np.asarray(rows)[close[row]], center)
-        order = np.lexsort((center, value, row))
-        first = order[np.searchsorted(row, np.arange(len(close)))]
-        label[close], least[close] = center[first], value[first]
-        return label, least
+        weight, between = 1.0 if self.weight is None else self.weight[row], self.rule.between
+        saved = weight * (between(x, self.centers[self.labels[row]]) - between(x, center))
+        return center if saved > lam else x
 
     def assign(self):
         """Each row joins its nearest center."""
-        before, everything = self.labels.copy(), slice(0, len(self.labels))
-        self.candidates = self._join_nearest(everything, self.limit, True)
+        before = self.labels.copy()
+        self.affine.set_moves(self._moves())
+        self.affine.assign(0, len(self.labels))
         self.n_moved = int(np.count_nonzero(self.labels != before))
         self.bounded_by = self.scores, self.walls
-
-    def _join_nearest(self, block, limit, bounded):
-        """Rows of a block join their nearest center; returns those whose w D may exceed ``limit``.
-
-        If ``bounded``, rows whose bounds of the last sweep decide are not compared with all
-        centers. Upper bounds of the divergences are then tight only for the rows returned.
-        """
-        if not self.packed:
-            slope, offset, norm, terms = self.scores
-            self.affine.set_scores(
-                *(slope, offset, self.walls, norm.max(), terms.max(), self.roundoff), LOGARITHMS
-            )
-            self.packed = True
-        self.affine.set_moves(self._moves() if bounded else None)
-        self.affine.assign(block.start, block.stop, limit)
-        flagged = block.start + np.flatnonzero(self.affine.flags[block])
-        unsure = flagged[self.affine.flags[flagged] == UNSURE]
-        for part in blocks(len(unsure), self.k):
-            rows = unsure[part]
-            label, least = self.nearest(self.rows_of(rows), rows)
-            tolerance = self.tolerance(rows)
-            self.labels[rows] = label
-            # where the tolerance is infinite, ``nearest`` has compared exact divergences
-            self.affine.upper_bounds[rows] = least + np.where(tolerance < np.inf, tolerance, 0.0)
-        return flagged
 
     def _moves(self):
         """Changes of the scores since the last sweep, for AffineSweep, of shape (4, k).
@@ -250,15 +153,13 @@ class DivergenceSweep:
         """
         if self.bounded_by is None or not np.array_equal(self.bounded_by[1], self.walls):
             return None
-        (slope, offset, *_), (old_slope, old_offset, *_) = self.scores, self.bounded_by[0]
-        outward = 1.0 + self.roundoff
+        (slope, offset), (old_slope, old_offset) = self.scores, self.bounded_by[0]
+        roundoff = (self.X.shape[1] + 16) * EPS  # of a sum over the columns, relative
         with np.errstate(over="ignore", invalid="ignore"):  # scores may be infinite: no bounds then
             rise = offset - old_offset
-            length = outward * np.sqrt(
-                np.square((slope - old_slope) * self.reference.unit).sum(axis=1)
-            )
+            length = (1.0 + roundoff) * self._lengths(slope - old_slope)
             moves = np.vstack([rise, length, _max_of_others(-rise), _max_of_others(length)])
-            moves[::2] += self.roundoff * np.abs(moves[::2])  # rounded up
+            moves[::2] += roundoff * np.abs(moves[::2])  # rounded up
         return moves if np.isfinite(moves).all() else None
 
     def moved(self):
@@ -267,115 +168,63 @@ class DivergenceSweep:
 
     def create(self, lam, cap):
         """One sweep of KJ12, Algorithm 1: rows in the order of visit, each may open a cluster."""
-        before, k, n = self.labels.copy(), self.k, len(self.labels)
-        bounded = self.bounded_by is not None
-        # blocks double until one has a row beyond lam; from that row on, centers have changed
-        start, size = 0, n if bounded else TABLE_ROWS
+        before, k, n, start = self.labels.copy(), self.k, len(self.labels), 0
+        moves = self._moves()
+        self.affine.set_moves(moves)
+        size = AFTER_OPENING if moves is None else n
         while start < n:
-            block, may_open = slice(start, min(n, start + size)), self.k < cap and lam < np.inf
-            rows = self._join_nearest(block, lam if may_open else np.inf, bounded)
-            start, size = block.stop, 2 * size
-            if may_open:
-                rows = rows[self.weights_of(rows) * self._decided(rows, lam) > lam]
-                if len(rows):
-                    start, size, bounded = min(n, rows[0] + TABLE_ROWS), TABLE_ROWS, False
-                    self._open(slice(rows[0], start), lam, cap)
+            stop = min(n, start + size)
+            self.affine.assign(start, stop)
+            row = self.affine.first_beyond(start, stop, lam) if self.k < cap else -1
+            if row < 0:
+                start, size = stop, 2 * size
+            else:  # the rows after it are compared with the new center, too
+                center, self.labels[row] = self._opening_center(row, lam), self.k
+                self.open_at(center)
+                start, size = row + 1, AFTER_OPENING
         self.n_moved = int(np.count_nonzero(self.labels != before))
         self.bounded_by = (self.scores, self.walls) if self.k == k else None
 
-    def _decided(self, rows, lam):
-        """Divergences of rows just compared with all centers, exact where w D is near lam."""
-        tolerance = self.tolerance(rows)
-        least = self.affine.upper_bounds[rows] - np.where(tolerance < np.inf, tolerance, 0.0)
-        return self._decide(rows, lam, least, tolerance)
-
-    def _decide(self, rows, lam, least, tolerance):
-        """Replace those divergences ``least`` (INOUT) by exact ones for which w D is near lam."""
-        w = self.weights_of(rows)
-        with np.errstate(invalid="ignore"):  # of infinities
-            near = ~(np.abs(w * least - lam) > 2.0 * w * tolerance + 4.0 * LOGARITHMS * lam)
-        least[near] = self._exact(rows[near])
-        return least
-
-    def _open(self, block, lam, cap):
-        """Open clusters at the rows of a block beyond lam, in order; later rows may join them."""
-        self._join_nearest(block, np.inf, False)
-        # rows before ``after`` are done; ``least`` are divergences from the nearest center so far
-        rows, x, after = np.arange(block.start, block.stop), self.rows_of(block), 0
-        label, w = self.labels[block], np.broadcast_to(self.weights_of(block), len(x))
-        least, tolerance = self._decided(rows, lam), self.tolerance(rows)
-        while self.k < cap:
-            far = w[after:] * least[after:] > lam
-            first = after + int(far.argmax())
-            if not far.any():
-                return
-            center, _ = self.opened_at(rows[first : first + 1], lam)
-            label[first], least[first], after = self.k, 0.0, first + 1
-            self.open_at(center)
-            if after == len(x):
-                return
-            # compare the other rows with the new center: by scores, exactly where these are near
-            rest, new = rows[after:], self.table(x[after:], rows[after:], self.k - 1)[:, 0]
-            tolerance[after:] = np.maximum(tolerance[after:], self.tolerance(rest))
-            slack = 4.0 * (tolerance[after:] + LOGARITHMS * np.fmin(new, least[after:]))
-            with np.errstate(invalid="ignore"):
-                closer = new < least[after:] - slack
-                close = np.flatnonzero(~(np.abs(new - least[after:]) > slack))
-            new[close] = self.rule.between(x[after + close], self.centers[-1])
-            least[after + close] = self._exact(rest[close])
-            closer[close] = new[close] < least[after + close]
-            joined = np.flatnonzero(closer)
-            least[after + joined], label[after + joined] = new[joined], self.k - 1
-            changed = after + np.union1d(joined, close)
-            least[changed] = self._decide(rows[changed], lam, least[changed], tolerance[changed])
-
     def seek_farthest(self, lam, seek):
-        """Set lam for ``open_farthest``; with ``seek``, ``assign`` lists rows that exceed it."""
-        self.lam, self.limit = lam, lam if seek else np.inf
+        """Set the penalty for ``open_farthest``; infinite unless ``seek``."""
+        self.lam = lam if seek else np.inf
 
     def open_farthest(self):
         """Delayed creation: the row with the largest w D opens a cluster, if that exceeds lam."""
-        rows = self.candidates
-        w = np.broadcast_to(self.weights_of(rows), rows.shape)
-        upper = w * self.affine.upper_bounds[rows]
-        error = w * self.tolerance(rows) + LOGARITHMS * upper
-        if not len(rows):
+        row, k = self.affine.farthest(self.lam), self.k
+        if row < 0:
             return
-        if np.isfinite(upper).all():
-            near = upper + error >= (upper - 3.0 * error).max()
-        else:
-            near = np.isinf(upper)
-        if not near.any():
-            raise ValueError(UNSOUND)
-        rows, value = rows[near], w[near] * self._exact(rows[near])
-        best = int(value.argmax())
-        if value[best] > self.lam:
-            center, off_border = self.opened_at(rows[best : best + 1], self.lam)
-            if off_border and self.lam > 0.0:
-                # rows that are nearer to it join at once: its mean may be on the border after the
-                # sweep. For lam = 0, where as many clusters as possible are to open, none joins
-                nearer = self._from_center(center) < self.assigned_distances()
-                self.labels[nearer] = self.k
-            self.labels[rows[best]] = self.k
-            self.open_at(center)
+        center = self._opening_center(row, self.lam)
+        self.open_at(center)
+        if self.lam > 0.0 and (center != self._row(row)).any():
+            # rows that are nearer to it join at once: its mean may be on the border after the
+            # sweep. For lam = 0, where as many clusters as possible are to open, none joins
+            from_center = self.affine.divergences(np.full(len(self.labels), k, dtype=np.int32))
+            self.labels[from_center < self.assigned_distances()] = k
+        self.labels[row] = k
+
+    def _labels_of_all(self):
+        """A copy of the labels in the order of all rows, -1 for those that are not visited."""
+        if self.rows is None:
+            return self.labels.copy()
+        labels = np.full(self.X.shape[0], -1, dtype=np.int32)
+        labels[self.rows] = self.labels
+        return labels
 
     def add_up(self):
         """Bring the sums up to date with the labels, by the rows whose label has changed."""
-        label, frame = self.labels, self.reference.frame
-        if self.rows is not None:
-            label = np.full(self.X.shape[0], -1, dtype=np.int32)
-            label[self.rows] = self.labels
+        label, frame = self._labels_of_all(), self.reference.frame
         if self.sums is None:
             self.sums = Sums(frame.layout, self.k)
             self.sums.add(self.X, label, frame.weight)
         else:
             self.sums.reserve(self.k)
-            rows = np.flatnonzero(self.summed != label)
-            for part in blocks(len(rows), self.X.shape[1]):
-                i = rows[part]
-                w = None if frame.weight is None else frame.weight[i]
-                self.sums.move(self.X[i], self.summed[i], label[i], w)
-        self.summed = label.copy()
+            changed = np.flatnonzero(self.summed != label)
+            for part in blocks(len(changed), self.X.shape[1]):
+                rows = changed[part]
+                w = None if frame.weight is None else frame.weight[rows]
+                self.sums.move(self.X[rows], self.summed[rows], label[rows], w)
+        self.summed = label
         self.weights = self.sums.totals[1][: self.k]
         self.counts = self.sums.counts[: self.k].astype(np.intp)
 
@@ -414,17 +263,9 @@ class DivergenceSweep:
         self._keep(self.centers, kept)
         return not kept.all()
 
-    def _exact(self, rows, label=None):
-        """Exact divergences of rows of the visit from these centers, by default their own."""
-        label, out = self.labels[rows] if label is None else label, np.empty(len(rows))
-        for part in blocks(len(rows), self.X.shape[1]):
-            centers = self.centers[label[part]]
-            out[part] = self.rule.between(self.rows_of(rows[part]), centers)
-        return out
-
     def assigned_distances(self):
         """Exact divergence of each row from its assigned center."""
-        return self._exact(np.arange(len(self.labels)))
+        return self.affine.divergences(self.labels)
 
     def squared_error(self):
         """Weighted sum of divergences from the assigned centers, row by row, rounded once."""
@@ -432,116 +273,12 @@ class DivergenceSweep:
         return exact_total(distances if self.weight is None else self.weight * distances)
 
     def collapse(self, lam, cap):
-        """Do one collapsed sweep; returns the numbers of rows moved and of clusters opened.
-
-        Means are those of the present labels (MB13, eq. 8-9); ``cap`` bounds the clusters. Costs of
-        a block are as if no row moved; those of the two clusters of a move are computed anew.
-        """
-        state = _Collapsed(self, lam, cap)
-        n, start, step = len(self.labels), 0, 64
-        while start < n:
-            most = max(
-                1, min(TABLE_ROWS, TABLE_NUMBERS // max(1, len(state.weights) * self.X.shape[1]))
-            )
-            stop = min(n, start + min(step, most))
-            changes = state.run(slice(start, stop))
-            # each move recomputes costs of the rest of the block: shorter blocks where many move
-            step = max(16, step // 2) if changes > 4 else 2 * step
-            start = stop
-        self.n_moved, self.bounded_by = state.n_moved, None
-        opened = len(state.weights) - self.k
-        if opened:
-            self.set_centers(state.means)
-        return state.n_moved, opened
-
-
-class _Collapsed:
-    """The clusters during a collapsed sweep: means, weights and counts follow each move."""
-
-    def __init__(self, sweep, lam, cap):
-        self.sweep, self.lam, self.cap = sweep, lam, cap
-        self.means, self.weights = sweep.centers.copy(), sweep.weights.copy()
-        self.counts = sweep.counts.copy()
-        # means are brought back to the range of the data if rounding has put them outside
-        layout = sweep.reference.frame.layout
-        self.range = layout.low, layout.high
-        self.n_used = int(np.count_nonzero(self.counts))
-        self.n_moved = 0
-
-    def _join(self, x, w, clusters):
-        """Costs of joining clusters: w D(x, m') + s D(m, m'), m' the joint mean (MB13, eq. 8-9)."""
-        between = self.sweep.rule.between
-        s, mean, w = self.weights[clusters], self.means[clusters], w[:, None]
-        joint = mean + (w / (w + s))[..., None] * (x[:, None] - mean)
-        cost = w * between(x[:, None], joint) + s * between(mean, joint)
-        cost[:, self.counts[clusters] == 0] = np.inf
-        return cost
-
-    def _stay(self, x, w, label):
-        """Costs of joining the clusters ``label`` that rows were in, for rows not alone there."""
-        between = self.sweep.rule.between
-        mean, s = self.means[label], self.weights[label] - w
-        without = np.clip(mean - (w / s)[:, None] * (x - mean), *self.range)
-        return w * between(x, mean) + s * between(without, mean)
-
-    def _fill(self, cost, x, w, label, rows):
-        """Set the costs of staying, for these rows, in the table ``cost`` (INOUT)."""
-        cost[rows, label[rows]] = np.inf
-        rows = rows[self.counts[label[rows]] > 1]
-        cost[rows, label[rows]] = self._stay(x[rows], w[rows], label[rows])
-
-    def run(self, block):
-        """Visit a block of rows; returns how many moved."""
-        sweep, changes = self.sweep, 0
-        x = sweep.rows_of(block)
-        w = np.broadcast_to(np.asarray(sweep.weights_of(block), dtype=float), len(x))
-        visited = np.arange(len(sweep.X))[block] if sweep.rows is None else sweep.rows[block]
-        spread = np.sqrt(w * sweep.reference.sizes[visited])
-        label = sweep.labels[block]  # a view: changes are written through
-        cost = self._join(x, w, np.arange(len(self.weights)))
-        self._fill(cost, x, w, label, np.arange(len(x)))
-        at, k = 0, len(self.weights)
-        while at < len(x):
-            alone = self.counts[label[at:]] == 1
-            new_cost = np.where(self.n_used - alone < self.cap, self.lam, np.inf)
-            least = np.minimum(cost[at:].min(axis=1), new_cost)
-            # costs within about MEAN_ROUNDING sqrt(c) spread are ties: the first cluster is taken
-            tied = least + MEAN_ROUNDING * (least + np.sqrt(least) * spread[at:])
-            good = cost[at:] <= tied[:, None]
-            best = np.where(good.any(axis=1), good.argmax(axis=1), k)
-            change = (best != label[at:]) & ~((best == k) & alone)
-            first = int(change.argmax())
-            if not change[first]:
-                break
-            i, new = at + first, int(best[first])
-            old, at = int(label[i]), at + first + 1
-            self._move(visited[i], x[i], w[i], old, new)
-            label[i] = new
-            changes, k = changes + 1, len(self.weights)
-            if new == cost.shape[1]:
-                cost = np.hstack([cost, np.empty((len(x), 1))])
-            cost[at:, [old, new]] = self._join(x[at:], w[at:], [old, new])
-            self._fill(cost, x, w, label, at + np.flatnonzero(np.isin(label[at:], (old, new))))
-        self.n_moved += changes
-        return changes
-
-    def _move(self, row, x, w, old, new):
-        """Move a row to another cluster, which is new if ``new`` is the number of clusters."""
-        sweep, sums = self.sweep, self.sweep.sums
-        if new == len(self.weights):
-            sums.reserve(new + 1)
-            self.means = np.vstack([self.means, np.zeros(self.means.shape[1])])
-            self.weights, self.counts = np.append(self.weights, 0.0), np.append(self.counts, 0)
-            self.n_used += 1
-        sums.move_row(np.ascontiguousarray(x), w, old, new)
-        sweep.summed[row] = new
-        self.counts[old] -= 1
-        self.counts[new] += 1
-        self.n_used -= self.counts[old] == 0
-        for c in (old, new):
-            if self.counts[c]:
-                mean, self.weights[c] = sums.center(c)
-                self.means[c] = np.clip(mean, *self.range)
+        """Do one collapsed sweep; returns the numbers of rows moved and of clusters opened."""
+        k = self.k
+        self.n_moved, means = self.affine.collapse(self.sums, self.centers, lam, cap)
+        self.summed = self._labels_of_all()
+        self.set_centers(means)
+        return self.n_moved, self.k - k
 
 
 class SumsFrame:
@@ -558,21 +295,11 @@ class SumsFrame:
         self.mean = np.clip(mean, self.layout.low, self.layout.high)
 
 
-def farthest_first(rule, X, rows, mean, n_clusters):
-    """D of the farthest-first rule (KJ12, 6.1), for a divergence; ``rows`` None: all."""
-    n = X.shape[0] if rows is None else len(rows)
-
-    def divergences_from(seed):
-        out = np.empty(n)
-        for block in blocks(n, X.shape[1]):
-            x = X[block if rows is None else rows[block]]
-            out[block] = rule.between(x.astype(np.float64, copy=False), seed)
-        return out
-
-    def to_row(i):
-        return divergences_from(X[i if rows is None else rows[i]].astype(np.float64))
-
-    return farthest_by(divergences_from(mean), to_row, n_clusters, 0.0)
+def farthest_first(rule, X, mean, n_clusters):
+    """D of the farthest-first rule (KJ12, 6.1), for a divergence."""
+    return farthest_by(
+        rule.between(X, mean), lambda i: rule.between(X, X[i].astype(np.float64)), n_clusters, 0.0
+    )
 
 
 def sweep_at(rule, X, weight, rows, centers, n_threads=1):
@@ -587,8 +314,7 @@ def sweep_at(rule, X, weight, rows, centers, n_threads=1):
 def nearest_centers(rule, X, centers, n_threads=1):
     """Labels of the nearest centers."""
     if X.shape[0] * centers.size <= FEW_SUMMANDS:
-        x = X[:, None].astype(np.float64, copy=False)
-        return rule.between(x, centers).argmin(axis=1).astype(np.int32)
+        return rule.between(X[:, None], centers).argmin(axis=1).astype(np.int32)
     return sweep_at(rule, X, None, None, centers, n_threads).labels
 
 

@@ -265,13 +265,13 @@ class DivergenceHDPProblem(HDPProblem):
 
         def of_set(rows):
             mean = np.clip(self.X[rows].astype(np.float64).mean(axis=0), 0.0, self.rule.high)
-            return farthest_first(self.rule, self.X, rows, mean, min(number, len(rows)))
+            return farthest_first(self.rule, self.X[rows], mean, min(number, len(rows)))
 
         return local_lambda(self.sets, of_set)
 
     def farthest_global(self, number):
         """The global penalty of the farthest-first rule, for this guess of all clusters."""
-        X, between = self.X.astype(np.float64), self.rule.between
+        X, between = self.X, self.rule.between
         from_mean = between(X, SumsFrame(X, None, self.n_threads).mean)
         return global_lambda(self.sets, from_mean, lambda i: between(X, X[i]), number, 0.0)
 

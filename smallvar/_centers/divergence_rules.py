@@ -58,12 +58,12 @@ class _Divergence:
         walled = False if walls is None else (walls > 0) & (self.inside(centers) != m0)
         return np.where(walled, centers + OPENED_OFF_BORDER * (m0 - centers), centers)
 
-    def scores(self, centers, walls, m0):
-        """Slopes g, and summands of offsets b, of D(x, mu) = D(x, m0) + b - g . (x - m0).
+    def scores(self, centers, m0):
+        """Slopes g and offsets b of D(x, mu) = D(x, m0) + b - g . (x - m0).
 
         At a wall, the equation holds for the x on the wall; for others D is infinite.
         """
-        inner = centers
+        inner, walls = centers, self.walls(centers)
         if walls is not None:
             lower, upper = m0 * OFF_BORDER, 1.0 - (1.0 - m0) * OFF_BORDER
             inner = np.where(walls == 1, lower, np.where(walls == 2, upper, centers))
@@ -73,7 +73,7 @@ class _Divergence:
                 # the equation at x = mu, where D = 0
                 on_wall = slope * (centers - m0) - summands(self.kind, centers, m0)
                 offset = np.where(walls > 0, on_wall, offset)
-        return slope, offset
+            return slope, offset.sum(axis=1)
 
     def size(self, X, m0):
         """The ``size`` of each row (see the class)."""
@@ -115,7 +115,7 @@ class _KullbackLeibler(_Divergence):
         return slope, delta - m0 * slope
 
     def size(self, X, m0):
-        return X.sum(axis=1) + m0.sum()
+        return X.sum(axis=1, dtype=np.float64) + m0.sum()
 
 
 class _ItakuraSaito(_Divergence):

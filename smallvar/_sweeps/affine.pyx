@@ -13,21 +13,25 @@ There is no triangle inequality, but when the centers move, s_k(x) changes by at
 
 the lengths in any fixed units of the columns. So each point has an upper bound u of the divergence from its assigned
 center and a lower bound l of that from every other one, as in nearest.pyx (Hamerly 2010), and keeps its label without
-any score while u < l by more than rounding, and u is below the penalty.
+any score while u < l by more than rounding.
 
-Decisions are those of exact divergences, which are left to the caller: points whose two least scores differ by no more
-than rounding are *unsure*.
+Decisions are those of exact divergences, as in divergences.pyx. They are computed where the two least scores of a point
+differ by no more than rounding, and where a bound does not say whether a penalty is exceeded.
 """
 
 from cython.parallel cimport prange
 from libc.math cimport HUGE_VAL, sqrt
 from libc.string cimport memset
 
+from smallvar._sweeps.divergences cimport C_LOGISTIC, merging_cost, positive_summand
 from smallvar._sweeps.kernels cimport PANEL, sv_gather_dd, sv_gather_fd, tile_top2_d
 from smallvar._sweeps.parallel cimport PAYS, ParallelLoop, begin_chunk, begin_loop, end_loop
-from smallvar._sweeps.rows cimport Rows, point, poll_signals, read_row, rows_of, value_of
+from smallvar._sweeps.rows cimport Rows, point, poll_signals, read_row, rows_of, value_of, weight_of
+from smallvar._sweeps.sums cimport Sums, mean_of_sums, sums_move_d, sums_t, sums_weight
 
 import numpy as np
+
+from smallvar._sweeps.dpmeans import MEAN_ROUNDING
 
 cdef enum:
     AFFINE_CHUNK = 1024     # points that a thread handles at a time; results do not depend on it
@@ -38,19 +42,18 @@ cdef extern from *:
     """
     #define SMALLVAR_LARGEST_BOUND 1e29
     #define SMALLVAR_OUTWARD 0x1p-50
+    #define SMALLVAR_EPSILON 0x1p-52
     """
     # scores beyond would be above HUGE_DISTANCE_d, with which tiles begin
     const double LARGEST_BOUND "SMALLVAR_LARGEST_BOUND"
     # by this share a bound is rounded outward: four roundings
     const double OUTWARD "SMALLVAR_OUTWARD"
-
-# what flags say of a point that was compared with all centers
-UNSURE = 1                  # its two nearest centers, or whether its divergence is finite
-BEYOND_PENALTY = 2                  # whether it is within the penalty, but for rounding
+    const double EPSILON "SMALLVAR_EPSILON"
 
 cdef enum:
-    C_UNSURE = 1
-    C_BEYOND = 2
+    SUMMAND_ROUNDING = 16       # roundings in a summand; as many more as there are columns are in their sum
+    # in relative units: the logarithms in divergences are at most 745, with factors below ten times it
+    LOGARITHM_ROUNDING = 8000
 
 
 cdef struct AffinePoints:
@@ -62,20 +65,15 @@ cdef struct AffinePoints:
     const double* size          # n: how much rounding there is in exact divergences, see tolerance
     double* upper_bounds        # n: of the divergence from the assigned center
     double* lower_bounds        # n: of that from every other center
-    unsigned char* flags        # n
-
-
-cdef struct InfiniteColumns:    # columns where only one x is at a finite divergence from a center
-    const Py_ssize_t* begin     # k + 1: those of center k lie from begin[k] on; or NULL: no center has any
-    const Py_ssize_t* columns
-    const double* values        # that x
 
 
 cdef struct AffineCenters:
+    Py_ssize_t n
     Py_ssize_t padded           # their number, filled up to a multiple of PANEL
+    const double* means         # n x d
+    bint on_border              # whether components are on the border of the domain, infinitely far from points inside
     const double* slopes        # -g_k in panels
     const double* offsets       # b_k
-    InfiniteColumns infinite
     double largest_offset
     double largest_slope        # ||g_k||, at most
     double largest_term         # of what an offset is the difference, at most, but for the offset itself
@@ -99,7 +97,7 @@ cdef struct Affine:
     AffineCenters centers
     AffineRounding rounding
     Moves moves
-    double limit                # the penalty, as a weighted divergence
+    int kind                    # of the divergence
     double* tiles               # AFFINE_LANES (d + 1) numbers of each thread
 
 
@@ -118,12 +116,26 @@ cdef inline double tolerance(const Affine* affine, double bound, double size) no
 
 
 cdef bint is_infinitely_far(const Affine* affine, Py_ssize_t i, Py_ssize_t k) noexcept nogil:
-    """Whether the divergence of a point from center k is infinite."""
-    cdef Py_ssize_t m
-    for m in range(affine.centers.infinite.begin[k], affine.centers.infinite.begin[k + 1]):
-        if value_of(&affine.points.rows, i, affine.centers.infinite.columns[m]) != affine.centers.infinite.values[m]:
-            return True
+    """Whether the divergence of a point from center k is infinite, by a component on the border of the domain."""
+    cdef const double* mean = affine.centers.means + k * affine.points.rows.d
+    cdef Py_ssize_t j
+    for j in range(affine.points.rows.d):
+        if mean[j] == 0.0 or mean[j] == 1.0 and affine.kind == C_LOGISTIC:
+            if value_of(&affine.points.rows, i, j) != mean[j]:
+                return True
     return False
+
+
+cdef double exact_divergence(const Affine* affine, Py_ssize_t i, Py_ssize_t k, double most) noexcept nogil:
+    """The divergence of a point from center k; where it is above ``most``, any number that is."""
+    cdef const double* mean = affine.centers.means + k * affine.points.rows.d
+    cdef double total = 0.0
+    cdef Py_ssize_t j
+    for j in range(affine.points.rows.d):
+        total += positive_summand(affine.kind, value_of(&affine.points.rows, i, j), mean[j])
+        if total > most:
+            break
+    return total
 
 
 cdef void load_tile(const Affine* affine, const Py_ssize_t* points, Py_ssize_t size, double* tile) noexcept nogil:
@@ -166,15 +178,25 @@ cdef void compare(Affine* affine, const Py_ssize_t* points, Py_ssize_t size, dou
         nearer, runner_up = max(affine.points.base[i] + least[m], 0.0), affine.points.base[i] + second[m]
         if (
             not (bound < LARGEST_BOUND and is_apart(affine, nearer, runner_up, 4.0 * error))
-            or affine.centers.infinite.begin != NULL and is_infinitely_far(affine, i, nearest[m])
+            or affine.centers.on_border and is_infinitely_far(affine, i, nearest[m])
         ):
-            affine.points.flags[i] = C_UNSURE
-            affine.points.upper_bounds[i], affine.points.lower_bounds[i] = HUGE_VAL, 0.0
-            continue
-        affine.points.labels[i] = nearest[m]
-        affine.points.upper_bounds[i], affine.points.lower_bounds[i] = nearer + error, runner_up - error
-        if affine.limit < HUGE_VAL and not is_within(affine, i, affine.points.upper_bounds[i] + error):
-            affine.points.flags[i] = C_BEYOND
+            compare_exactly(affine, i, error)
+        else:
+            affine.points.labels[i] = nearest[m]
+            affine.points.upper_bounds[i], affine.points.lower_bounds[i] = nearer + error, runner_up - error
+
+
+cdef void compare_exactly(Affine* affine, Py_ssize_t i, double error) noexcept nogil:
+    """Give a point the label of its nearest center, the first of several; there is no lower bound."""
+    cdef double least = exact_divergence(affine, i, 0, HUGE_VAL), value
+    cdef Py_ssize_t k, nearest = 0
+    for k in range(1, affine.centers.n):
+        value = exact_divergence(affine, i, k, least)
+        if value < least:
+            nearest, least = k, value
+    affine.points.labels[i] = <int> nearest
+    affine.points.upper_bounds[i] = least + (error if error < HUGE_VAL else 0.0)
+    affine.points.lower_bounds[i] = 0.0
 
 
 cdef inline bint is_apart(const Affine* affine, double nearer, double runner_up, double slack) noexcept nogil:
@@ -183,10 +205,13 @@ cdef inline bint is_apart(const Affine* affine, double nearer, double runner_up,
     return (1.0 + relative) * nearer + slack < (1.0 - relative) * runner_up
 
 
-cdef inline bint is_within(const Affine* affine, Py_ssize_t i, double upper) noexcept nogil:
-    """Whether the penalty is above the weighted bound, by more than rounding."""
-    cdef double weight = 1.0 if affine.points.rows.weight == NULL else affine.points.rows.weight[i]
-    return (1.0 + 2.0 * affine.rounding.logarithms) * upper * weight < affine.limit
+cdef double weighted_divergence(const Affine* affine, Py_ssize_t i, double limit) noexcept nogil:
+    """The weighted divergence of a point from its assigned center; -1 where bounds say that ``limit`` is above."""
+    cdef double bound = divergence_bound(affine, i), w = weight_of(&affine.points.rows, i)
+    cdef double error = tolerance(affine, bound, affine.points.size[i])
+    if (1.0 + 2.0 * affine.rounding.logarithms) * (affine.points.upper_bounds[i] + error) * w < limit:
+        return -1.0
+    return w * exact_divergence(affine, i, affine.points.labels[i], HUGE_VAL)
 
 
 cdef void assign_chunk(Affine* affine, Py_ssize_t start, Py_ssize_t stop, int thread) noexcept nogil:
@@ -194,7 +219,6 @@ cdef void assign_chunk(Affine* affine, Py_ssize_t start, Py_ssize_t stop, int th
     cdef unsigned char[AFFINE_CHUNK] failed
     cdef double* tile = affine.tiles + thread * AFFINE_LANES * (affine.points.rows.d + 1)
     cdef Py_ssize_t i, size = 0
-    memset(affine.points.flags + start, 0, stop - start)
     if affine.moves.rise == NULL:
         memset(failed, 1, stop - start)
     else:
@@ -223,23 +247,110 @@ cdef void test_bounds(Affine* affine, Py_ssize_t start, Py_ssize_t stop, unsigne
         upper = max(upper, 0.0)
         affine.points.upper_bounds[i], affine.points.lower_bounds[i] = upper, lower
         failed[i - start] = not is_apart(affine, upper, lower, slack)
-    if affine.limit < HUGE_VAL:
-        for i in range(start, stop):
-            failed[i - start] |= not is_within(affine, i, affine.points.upper_bounds[i] + slack)
 
 
 cdef bint keeps_label(const Affine* affine, Py_ssize_t i) noexcept nogil:
-    """Whether no other center is nearer, and the penalty is above."""
-    cdef double bound = divergence_bound(affine, i), upper = affine.points.upper_bounds[i]
+    """Whether no other center is nearer."""
+    cdef double bound = divergence_bound(affine, i)
     cdef double error = tolerance(affine, bound, affine.points.size[i])
-    if not (is_apart(affine, upper, affine.points.lower_bounds[i], 2.0 * error) and bound < LARGEST_BOUND):
-        return False
-    return not affine.limit < HUGE_VAL or is_within(affine, i, upper + error)
+    return bound < LARGEST_BOUND and is_apart(
+        affine, affine.points.upper_bounds[i], affine.points.lower_bounds[i], 2.0 * error
+    )
+
+
+cdef void divergences_of_chunk(
+    const Affine* affine, Py_ssize_t chunk, const int* center, double* out, int thread
+) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(chunk * AFFINE_CHUNK, min(affine.points.rows.n, (chunk + 1) * AFFINE_CHUNK)):
+        out[i] = exact_divergence(affine, i, center[i], HUGE_VAL)
+
+
+cdef struct MovingMeans:        # the clusters of a collapsed sweep
+    Py_ssize_t n
+    Py_ssize_t d
+    Py_ssize_t capacity
+    double* mean                # capacity x d
+    double* weight              # capacity
+    double* cost                # capacity: of putting a point into each cluster
+    double* point               # d: its values
+    const double* low           # d: the range of all points, in which rounding must leave means
+    const double* high
+    double rounding             # how far means are off, in relative units: see MEAN_ROUNDING
+
+
+cdef hold_means(MovingMeans* clusters, Sums sums, means):
+    """Give clusters that have these means memory for more of them; returns what keeps that alive, first the means."""
+    cdef Py_ssize_t c, d = clusters.d, k = min(len(means), clusters.n)
+    cdef double[:, ::1] mean
+    cdef double[::1] weight, cost
+    clusters.capacity = 2 * clusters.n + 8
+    sums.reserve(clusters.capacity)
+    grown = np.zeros((clusters.capacity, d))
+    grown[:k] = means[:k]
+    mean, weight, cost = grown, np.zeros(clusters.capacity), np.empty(clusters.capacity)
+    for c in range(k):
+        weight[c] = sums_weight(&sums.table, c)
+    clusters.mean, clusters.weight, clusters.cost = &mean[0, 0], &weight[0], &cost[0]
+    return grown, weight, cost
+
+
+cdef Py_ssize_t cheapest_cluster(
+    const Affine* affine, Py_ssize_t i, const MovingMeans* clusters, const sums_t* sums, double lam
+) noexcept nogil:
+    """The cluster that a point costs least in, or the number of clusters if that is one of its own, at the cost lam."""
+    cdef Py_ssize_t c, j, d = clusters.d, best = 0, label = affine.points.labels[i]
+    cdef double w = weight_of(&affine.points.rows, i), least = lam, s, share, without, apart, tied
+    cdef double* x = clusters.point
+    cdef double* cost = clusters.cost
+    cdef const double* mean
+    read_row(&affine.points.rows, i, x, 1)
+    for c in range(clusters.n):
+        mean = clusters.mean + c * d
+        if sums.count[c] == 0.0 or c == label and sums.count[c] == 1.0:
+            cost[c] = HUGE_VAL
+        elif c == label:    # it costs w D(x, m) + s D(m', m), m' being the mean without the point
+            s = clusters.weight[c] - w
+            share, cost[c], apart = w / s, 0.0, 0.0
+            for j in range(d):
+                without = min(max(mean[j] - share * (x[j] - mean[j]), clusters.low[j]), clusters.high[j])
+                cost[c] += positive_summand(affine.kind, x[j], mean[j])
+                apart += positive_summand(affine.kind, without, mean[j])
+            cost[c] = w * cost[c] + s * apart
+        else:
+            cost[c] = merging_cost(affine.kind, mean, clusters.weight[c], x, w, d, HUGE_VAL)
+        least = min(least, cost[c])
+    # a cost c is off by about sqrt(c w) times what its mean is off by
+    tied = least + clusters.rounding * (least + sqrt(least) * sqrt(w * affine.points.size[i]))
+    while best < clusters.n and not cost[best] <= tied:
+        best += 1
+    return best
+
+
+cdef void move_point(
+    Affine* affine, Py_ssize_t i, Py_ssize_t joined, MovingMeans* clusters, const sums_t* sums
+) noexcept nogil:
+    """A point, whose values are in ``clusters``, goes to another cluster; the means of both follow."""
+    cdef int left = affine.points.labels[i], to = <int> joined, c
+    cdef Py_ssize_t m, j, at = 0
+    cdef double w = weight_of(&affine.points.rows, i)
+    cdef double* mean
+    sums_move_d(clusters.point, 1, 1, &at, &left, &to, &w, sums)
+    affine.points.labels[i] = to
+    for m in range(2):
+        c = to if m else left
+        if sums.count[c] > 0.0:
+            mean = clusters.mean + c * clusters.d
+            mean_of_sums(sums, c, mean, 1)
+            clusters.weight[c] = sums_weight(sums, c)
+            for j in range(clusters.d):
+                mean[j] = min(max(mean[j], clusters.low[j]), clusters.high[j])
 
 
 cdef class AffineSweep:
-    """Points, scores and bounds of a fit, and the sweep that finds the least score of each point.
+    """Points, scores and bounds of a fit, and the sweeps that find the nearest center of each point.
 
+    kind : of the divergence, see divergences.pyx
     X : IN array (m, d), float32 or float64, any strides, may be read-only
     weight : IN array (n,) float64 > 0 in the order of visit, or None
     order : IN array (n,) intp, the rows that are visited; None: all, as given
@@ -253,19 +364,19 @@ cdef class AffineSweep:
     cdef int n_threads
     cdef Py_ssize_t work
     cdef list arrays                    # kept alive: those of points, of centers, of moves
-    cdef readonly object upper_bounds, flags
+    cdef readonly object upper_bounds, lower_bounds
     cdef double[3] largest              # of base, length and size
 
     def __init__(
-        self, X, const double[::1] weight, const Py_ssize_t[::1] order, int[::1] label, const double[::1] place,
-        const double[::1] base, const double[::1] length, const double[::1] size, int n_threads,
+        self, int kind, X, const double[::1] weight, const Py_ssize_t[::1] order, int[::1] label,
+        const double[::1] place, const double[::1] base, const double[::1] length, const double[::1] size,
+        int n_threads,
     ):
         cdef Affine* affine = &self.scores
         cdef Py_ssize_t n = label.shape[0]
         cdef double[::1] upper = np.full(n, np.inf), lower = np.zeros(n)
         cdef double[::1] tiles = np.empty(n_threads * AFFINE_LANES * (X.shape[1] + 1))
-        cdef unsigned char[::1] flags = np.zeros(n, dtype=np.uint8)
-        affine.points.rows = rows_of(X, None, None)
+        affine.kind, affine.points.rows = kind, rows_of(X, None, None)
         if order is not None:
             affine.points.rows.order, affine.points.rows.n = &order[0], order.shape[0]
         if weight is not None:
@@ -279,47 +390,36 @@ cdef class AffineSweep:
         affine.points.labels, affine.points.place, affine.points.base = &label[0], &place[0], &base[0]
         affine.points.length, affine.points.size = &length[0], &size[0]
         affine.points.upper_bounds, affine.points.lower_bounds = &upper[0], &lower[0]
-        affine.points.flags, affine.tiles = &flags[0], &tiles[0]
-        self.n_threads, self.upper_bounds, self.flags = n_threads, np.asarray(upper), np.asarray(flags)
-        points = (X, weight, order, label, place, base, length, size, lower, tiles)
-        self.arrays = [points, None, None]
+        affine.tiles = &tiles[0]
+        self.n_threads, self.upper_bounds, self.lower_bounds = n_threads, np.asarray(upper), np.asarray(lower)
+        self.arrays = [(X, weight, order, label, place, base, length, size, tiles), None, None]
         self.largest = [np.max(base), np.max(length), np.max(size)]
+        affine.rounding.roundoff = (affine.points.rows.d + SUMMAND_ROUNDING) * EPSILON
+        affine.rounding.logarithms = LOGARITHM_ROUNDING * EPSILON
 
-    def set_scores(
-        self, slope, offset, infinite, double largest_slope, double largest_term, double roundoff, double logarithms
+    def set_centers(
+        self, const double[:, ::1] means, slope, offset, bint on_border, double largest_slope, double largest_term
     ):
-        """Scores offset_k - slope_k . (x - m).
+        """Centers, and their scores offset_k - slope_k . (x - m); bounds of the last sweep do not hold.
 
-        slope, offset : IN arrays (k, d) and (k,)
-        infinite : IN array (k, d), 1 where the divergence is infinite for x > 0, 2 where it is for x < 1, else 0;
-            None: there are none
+        means : IN array (k, d);  slope, offset : IN arrays (k, d) and (k,)
+        on_border : whether components of centers are on the border of the domain
         largest_slope, largest_term : bounds on the lengths of slopes, and on what an offset is the difference of
-        roundoff, logarithms : shares of the terms of a sum, and of an exact divergence, that rounding may be
         """
         cdef Affine* affine = &self.scores
         cdef Py_ssize_t k = slope.shape[0], d = slope.shape[1]
         cdef double[:, :, ::1] slopes
         cdef double[::1] offsets
-        cdef Py_ssize_t[::1] begin, columns
-        cdef double[::1] values
-        affine.centers.padded = (k + PANEL - 1) // PANEL * PANEL
+        affine.centers.n, affine.centers.padded = k, (k + PANEL - 1) // PANEL * PANEL
         table, numbers = np.zeros((affine.centers.padded, d)), np.full(affine.centers.padded, np.inf)
         table[:k], numbers[:k] = -slope, offset
         slopes = np.ascontiguousarray(table.reshape(affine.centers.padded // PANEL, PANEL, d).transpose(0, 2, 1))
         offsets = numbers
         affine.centers.slopes, affine.centers.offsets = &slopes[0, 0, 0], &offsets[0]
-        affine.centers.infinite.begin = NULL
-        self.arrays[1] = [slopes, offsets]
-        if infinite is not None:
-            center, column = np.nonzero(infinite)
-            begin, columns = np.searchsorted(center, np.arange(k + 1)), np.ascontiguousarray(column)
-            values = np.where(infinite[center, column] == 1, 0.0, 1.0)
-            affine.centers.infinite = InfiniteColumns(&begin[0], &columns[0], &values[0])
-            self.arrays[1] += [begin, columns, values]
+        affine.centers.means, affine.centers.on_border = &means[0, 0], on_border
+        self.arrays[1] = [means, slopes, offsets]
         affine.centers.largest_offset = np.max(offset)
         affine.centers.largest_slope, affine.centers.largest_term = largest_slope, largest_term
-        affine.rounding.roundoff = roundoff
-        affine.rounding.logarithms = logarithms
         bound = self.largest[0] + affine.centers.largest_offset + largest_slope * self.largest[1]
         affine.rounding.largest_error = tolerance(affine, bound, self.largest[2]) if bound < LARGEST_BOUND else HUGE_VAL
         self.set_moves(None)
@@ -335,17 +435,12 @@ cdef class AffineSweep:
         if moves is not None:
             affine.moves = Moves(&moves[0, 0], &moves[1, 0], &moves[2, 0], &moves[3, 0])
 
-    def assign(self, Py_ssize_t first, Py_ssize_t last, double limit):
-        """Assign points first..last-1 to their least scores, but for unsure ones, whose labels stay.
-
-        limit : weighted divergences that are not surely below it are flagged; infinite: none
-        """
+    def assign(self, Py_ssize_t first, Py_ssize_t last):
+        """Assign points first..last-1 to their nearest centers."""
         cdef Affine* affine = &self.scores
         cdef Py_ssize_t multiply_adds = affine.points.rows.d * (affine.centers.padded + 2), n_chunks, at_once, chunk
         cdef ParallelLoop loop
-        if not 0 <= first <= last <= affine.points.rows.n or self.arrays[1] is None:
-            raise ValueError("there must be scores, and points first..last-1")
-        affine.limit = limit
+        self._check(first, last)
         at_once = max(<Py_ssize_t> 2 * self.n_threads, AFFINE_WORK // (AFFINE_CHUNK * multiply_adds)) * AFFINE_CHUNK
         with nogil:
             while first < last:
@@ -359,3 +454,87 @@ cdef class AffineSweep:
                 end_loop(&loop)
                 poll_signals(&self.work, n_chunks * AFFINE_CHUNK * multiply_adds, AFFINE_WORK)
                 first += n_chunks * AFFINE_CHUNK
+
+    def _check(self, first, last):
+        if not 0 <= first <= last <= self.scores.points.rows.n or self.arrays[1] is None:
+            raise ValueError("there must be centers, and points first..last-1")
+
+    def first_beyond(self, Py_ssize_t first, Py_ssize_t last, double lam):
+        """The first of points first..last-1 whose weighted divergence from its center exceeds lam; -1: none."""
+        cdef Py_ssize_t i, found = -1
+        self._check(first, last)
+        with nogil:
+            for i in range(first, last):
+                if weighted_divergence(&self.scores, i, lam) > lam:
+                    found = i
+                    break
+                poll_signals(&self.work, self.scores.points.rows.d, AFFINE_WORK)
+        return found
+
+    def farthest(self, double lam):
+        """The first point with the largest weighted divergence from its center, if that exceeds lam; otherwise -1."""
+        cdef Py_ssize_t i, farthest = -1
+        cdef double value
+        self._check(0, 0)
+        with nogil:
+            for i in range(self.scores.points.rows.n):
+                value = weighted_divergence(&self.scores, i, lam)
+                if value > lam:
+                    farthest, lam = i, value
+                poll_signals(&self.work, self.scores.points.rows.d, AFFINE_WORK)
+        return farthest
+
+    def divergences(self, const int[::1] center):
+        """The exact divergence of each point from one of the centers, (n,)."""
+        cdef Py_ssize_t n = self.scores.points.rows.n, d = self.scores.points.rows.d
+        cdef Py_ssize_t n_chunks = (n + AFFINE_CHUNK - 1) // AFFINE_CHUNK, chunk
+        cdef double[::1] out = np.empty(n)
+        cdef ParallelLoop loop
+        self._check(0, n)
+        if center.shape[0] != n:
+            raise ValueError("center must match X")
+        with nogil:
+            loop = begin_loop(n_chunks, self.n_threads if SUMMAND_ROUNDING * n * d > PAYS else 1)
+            for chunk in prange(n_chunks, schedule="dynamic", chunksize=1, num_threads=loop.threads):
+                divergences_of_chunk(&self.scores, chunk, &center[0], &out[0], begin_chunk(&loop))
+            end_loop(&loop)
+        return np.asarray(out)
+
+    def collapse(self, Sums sums, means, double lam, Py_ssize_t cap):
+        """One collapsed sweep (MB13, eq. 8-9): means are those of the present labels at all times.
+
+        Point i leaves its cluster and goes where the objective is lowest. Joining a cluster of weight s and mean m
+        costs w D(x, m') + s D(m, m'), m' being the joint mean; being alone costs lam. Costs that differ by no more
+        than rounding are equal: the first cluster is taken, and an old one before a new one.
+
+        sums : INOUT, of the members of the clusters;  means : IN (k, d), their means
+        Returns the points that moved, and the means of all clusters; those without members have any.
+        """
+        cdef Py_ssize_t i, left, joined, n_used = np.count_nonzero(sums.counts), moved = 0
+        cdef double cost
+        cdef bint alone
+        cdef MovingMeans clusters
+        cdef const double[::1] low = sums.layout.low, high = sums.layout.high
+        cdef double[::1] values = np.empty(low.shape[0])
+        clusters.n, clusters.d, clusters.rounding = len(means), self.scores.points.rows.d, MEAN_ROUNDING
+        clusters.low, clusters.high, clusters.point = &low[0], &high[0], &values[0]
+        arrays = hold_means(&clusters, sums, means)
+        with nogil:
+            for i in range(self.scores.points.rows.n):
+                left = self.scores.points.labels[i]
+                alone = sums.table.count[left] == 1.0
+                cost = lam if n_used - alone < cap else HUGE_VAL
+                joined = cheapest_cluster(&self.scores, i, &clusters, &sums.table, cost)
+                poll_signals(&self.work, SUMMAND_ROUNDING * clusters.n * clusters.d, AFFINE_WORK)
+                if joined == left or joined == clusters.n and alone:
+                    continue
+                if joined == clusters.n:
+                    clusters.n += 1
+                    n_used += 1
+                    if clusters.n > clusters.capacity:
+                        with gil:
+                            arrays = hold_means(&clusters, sums, arrays[0])
+                move_point(&self.scores, i, joined, &clusters, &sums.table)
+                n_used -= alone
+                moved += 1
+        return moved, arrays[0][:clusters.n]

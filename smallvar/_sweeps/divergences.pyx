@@ -4,7 +4,7 @@ mergers.
 D(x, mu) = F(x) - F(mu) - F'(mu) (x - mu), summed over the columns; 0 log 0 is 0.
 """
 
-from libc.math cimport fabs, nextafter
+from libc.math cimport fabs
 
 from smallvar._sweeps.pairs cimport Pairs
 from smallvar._sweeps.rows cimport poll_signals, real_x
@@ -42,39 +42,53 @@ cdef together(x, mu):
     """Two arrays, broadcast together and with axes in front, so that there are three; and the shape of the result."""
     shape = np.broadcast_shapes(x.shape, mu.shape)
     axes = (None,) * (3 - len(shape))
-    return *(np.broadcast_to(np.asarray(a, dtype=np.float64), shape)[axes] for a in (x, mu)), shape
+    single = x.dtype == np.float32  # rows may be many: they are not copied
+    x, mu = np.asarray(x, dtype=np.float32 if single else np.float64), np.asarray(mu, dtype=np.float64)
+    return *(np.broadcast_to(a, shape)[axes] for a in (x, mu)), shape
 
 
-def summands(int kind, x, mu):
-    """The divergence in each column, for arrays that broadcast together; may be less than 0 by rounding."""
-    a, b, shape = together(x, mu)
-    cdef const double[:, :, :] points = a, centers = b
-    cdef double[:, :, ::1] out = np.empty(a.shape)
+cdef fill_summands(int kind, const real_x[:, :, :] points, const double[:, :, :] centers, double[:, :, ::1] out):
     cdef Py_ssize_t i, m, j
     with nogil:
         for i in range(out.shape[0]):
             for m in range(out.shape[1]):
                 for j in range(out.shape[2]):
                     out[i, m, j] = summand(kind, points[i, m, j], centers[i, m, j])
-    return np.asarray(out).reshape(shape)
+
+
+cdef fill_divergences(int kind, const real_x[:, :, :] points, const double[:, :, :] centers, double[:, ::1] out):
+    cdef Py_ssize_t i, m, j, work = 0
+    cdef double total
+    with nogil:
+        for i in range(out.shape[0]):
+            poll_signals(&work, out.shape[1] * points.shape[2], 1 << 24)
+            for m in range(out.shape[1]):
+                total = 0.0
+                for j in range(points.shape[2]):
+                    total += positive_summand(kind, points[i, m, j], centers[i, m, j])
+                out[i, m] = total
+
+
+def summands(int kind, x, mu):
+    """The divergence in each column, for arrays that broadcast together; may be less than 0 by rounding."""
+    points, centers, shape = together(x, mu)
+    out = np.empty(points.shape)
+    if points.dtype == np.float32:
+        fill_summands[float](kind, points, centers, out)
+    else:
+        fill_summands[double](kind, points, centers, out)
+    return out.reshape(shape)
 
 
 def divergences(int kind, x, mu):
     """The divergences of points, along the last axis, from centers that broadcast together with them."""
-    a, b, shape = together(x, mu)
-    cdef const double[:, :, :] points = a, centers = b
-    cdef double[:, ::1] out = np.empty(a.shape[:2])
-    cdef Py_ssize_t i, m, j
-    cdef double total, value
-    with nogil:
-        for i in range(out.shape[0]):
-            for m in range(out.shape[1]):
-                total = 0.0
-                for j in range(points.shape[2]):
-                    value = summand(kind, points[i, m, j], centers[i, m, j])
-                    total += 0.0 if value <= 0.0 else value     # NaN stays
-                out[i, m] = total
-    return np.asarray(out).reshape(shape[:-1])
+    points, centers, shape = together(x, mu)
+    out = np.empty(points.shape[:2])
+    if points.dtype == np.float32:
+        fill_divergences[float](kind, points, centers, out)
+    else:
+        fill_divergences[double](kind, points, centers, out)
+    return out.reshape(shape[:-1])
 
 
 def within_members(means, const real_x[:, :] X, const int[::1] label, const double[::1] share, double top):
@@ -164,23 +178,9 @@ cdef class DivergencePairs(Pairs):
         self.begin(mean.shape[0], mean.shape[1], n_threads)
 
     cdef double cost(self, Py_ssize_t a, Py_ssize_t b, double most) noexcept nogil:
-        cdef Py_ssize_t j
-        cdef double w = self.weight[a], v = self.weight[b], joint, x, y, value, from_a = 0.0, from_b = 0.0
-        cdef double share = v / (w + v)
-        cdef const double* mean_a = &self.mean[a, 0]
-        cdef const double* mean_b = &self.mean[b, 0]
-        for j in range(self.mean.shape[1]):
-            x, y = mean_a[j], mean_b[j]
-            joint = x + share * (y - x)
-            if joint == 0.0 and x != y:  # it has underflowed: the divergence would be infinite
-                joint = nextafter(0.0, 1.0)
-            value = summand(self.kind, x, joint)
-            from_a += 0.0 if value <= 0.0 else value    # NaN stays
-            value = summand(self.kind, y, joint)
-            from_b += 0.0 if value <= 0.0 else value
-            if w * from_a + v * from_b > most:
-                break   # no later summand lowers the cost
-        return w * from_a + v * from_b
+        return merging_cost(
+            self.kind, &self.mean[a, 0], self.weight[a], &self.mean[b, 0], self.weight[b], self.mean.shape[1], most
+        )
 
     cdef const double* bound_costs(self, Py_ssize_t a, Py_ssize_t first, int thread) noexcept nogil:
         cdef Py_ssize_t b, k = self.k, d = self.mean.shape[1]
