@@ -15,7 +15,7 @@ from smallvar._centers.divergence_path import Family
 from smallvar._centers.hdp_problem import LOCAL_PENALTY, HDPProblem, LocalClusters
 from smallvar._core.frame import check_means
 from smallvar._selection.penalty import global_lambda, local_lambda
-from smallvar._sweeps.divergences import within_members
+from smallvar._sweeps.divergences import join_cheapest, within_members
 from smallvar._sweeps.sums import Sums
 
 
@@ -42,21 +42,21 @@ class _LocalMeans:
 class DivergenceHDPSweep:
     """Algorithm 2 of Kulis & Jordan (2012) by a divergence; the interface is that of ``HDPSweep``.
 
-    Costs of a block of rows are computed at once. Rows before the first one that opens a global or
-    a local cluster keep what was cheapest; for later ones only that cluster has become cheaper.
+    ``offset`` is what a row of each data set pays for each global cluster beside its divergence:
+    ``lam_local``, or 0 where its data set has a local cluster there.
     """
 
     def __init__(self, problem, order, lam_local, lam_global):
         self.problem, self.order = problem, order
         self.lam_local, self.lam_global = lam_local, lam_global
-        self.X = np.ascontiguousarray(problem.X[order], dtype=np.float64)
+        self.X = problem.X[order]
         self.weight = None if problem.weight is None else problem.weight[order]
         self.group, self.n_sets = problem.sets.number[order], len(problem.sets)
         # of each row: the place of its data set in the order of visit
         self.turn = np.append(0, np.cumsum(self.group[1:] != self.group[:-1]))
         self.labels = np.zeros(len(order), dtype=np.int32)
         self.centers = problem.reference.frame.mean[None]
-        self.used = np.ones((self.n_sets, 1), dtype=bool)  # local clusters: data sets x centers
+        self.offset = np.zeros((self.n_sets, 1))
         self.n_local, self.error, self.farthest, self.split = 0, 0.0, 0.0, 0.0
 
     @property
@@ -67,25 +67,18 @@ class DivergenceHDPSweep:
     def start(self, centers, labels):
         """Begin at these centers instead of the mean, each row in a cluster (in their order)."""
         self.centers, self.labels = centers.copy(), labels[self.order].astype(np.int32)
-        self._note_used()
+        self._set_locals()
 
-    def _note_used(self):
+    def _set_locals(self):
         """Set the local clusters: pairs of a data set and a label of its rows."""
-        self.used = np.zeros((self.n_sets, self.k), dtype=bool)
-        self.used[self.group, self.labels] = True
-        self.n_local = int(self.used.sum())
-
-    def _costs(self, rows, centers):
-        """Weighted divergences of rows (slice or indices) from centers."""
-        table = self.problem.rule.between(self.X[rows, None], centers)
-        return table if self.weight is None else table * self.weight[rows, None]
+        self.offset = np.full((self.n_sets, self.k), self.lam_local)
+        self.offset[self.group, self.labels] = 0.0
+        self.n_local = int((self.offset == 0.0).sum())
 
     def sweep(self):
         """Steps 4 to 6; returns whether anything changed, and how many clusters were created."""
         before, k = self.labels.copy(), self.k
-        self.farthest = 0.0
-        for block in blocks(len(self.X), self.centers.size):
-            self._move_rows(block)
+        self._move_rows()
         self._move_locals()
         created = self.k - k
         changed = created > 0 or not np.array_equal(before, self.labels)
@@ -103,83 +96,65 @@ class DivergenceHDPSweep:
         if not cost - weight * rule.between(x, center) > penalty:
             center = x
         self.centers = np.vstack((self.centers, center))
-        self.used = np.column_stack((self.used, np.zeros(self.n_sets, dtype=bool)))
+        self.offset = np.column_stack((self.offset, np.full(self.n_sets, self.lam_local)))
 
-    def _move_rows(self, block):
-        """Step 4 for a block of rows: w D(x, mu_p), and lam_local where the data set has no p."""
-        group, limit = self.group[block], self.lam_local + self.lam_global
-        cost = self._costs(block, self.centers) + self.lam_local * ~self.used[group]
-        best, least = cost.argmin(axis=1), cost.min(axis=1)
-        event, at = (least > limit) | ~self.used[group, best], 0
-        while event[at:].any():
-            at += int(event[at:].argmax())
-            if least[at] > limit:
-                row = block.start + at
-                weight = 1.0 if self.weight is None else self.weight[row]
-                self._open(self.X[row], weight, least[at], limit)
-                best[at], stop = self.k - 1, len(best)
-            else:
-                stop = at + np.count_nonzero(group[at:] == group[at])
-            p = best[at]
-            self.used[group[at], p] = True
+    def _move_rows(self):
+        """Step 4: each row joins the cheapest global cluster, or opens one."""
+        at, limit, costs = 0, self.lam_local + self.lam_global, np.empty(len(self.X))
+        while True:
+            at = join_cheapest(
+                self.problem.rule.kind, self.X, self.weight, self.group, self.centers, self.offset,
+                self.labels, costs, first=at, limit=limit, is_free_then=True,
+            )  # fmt: skip
+            if at == len(self.X):
+                break
+            weight = 1.0 if self.weight is None else self.weight[at]
+            self._open(self.X[at].astype(np.float64), weight, costs[at], limit)
+            self.labels[at] = self.k - 1
+            self.offset[self.group[at], -1] = 0.0
             at += 1
-            # cluster p has become cheaper: for all later rows, or for those of the same data set
-            later, g = slice(block.start + at, block.start + stop), group[at:stop]
-            new = self._costs(later, self.centers[p : p + 1])[:, 0]
-            new += self.lam_local * ~self.used[g, p]
-            _amend(best[at:stop], least[at:stop], new, p)
-            event[at:stop] = (least[at:stop] > limit) | ~self.used[g, best[at:stop]]
-        self.labels[block] = best
-        self.farthest = max(self.farthest, float(least.max()))
+        self.farthest = float(costs.max())
 
     def _move_locals(self):
         """Step 5: each local cluster goes to the cheapest global one, or opens one at its mean."""
-        k, rule, limit = self.k, self.problem.rule, self.lam_global
+        k, limit = self.k, self.lam_global
         pairs, local = np.unique(self.turn * k + self.labels, return_inverse=True)
-        local, own = local.astype(np.int32), pairs % k
+        assigned = (pairs % k).astype(np.int32)
+        local = local.astype(np.int32)
         clusters = _LocalMeans(self.problem, self.X, self.weight, local, len(pairs))
-        best, least = np.empty(len(pairs), dtype=np.intp), np.empty(len(pairs))
-
-        def compare(which, first=0):
-            """Costs s D(m, mu_p) of local clusters in the centers from ``first`` on."""
-            means = clusters.means[which, None]
-            return clusters.weights[which, None] * rule.between(means, self.centers[first:])
-
-        for block in blocks(len(pairs), self.centers.size):
-            cost = compare(block)
-            best[block], least[block] = cost.argmin(axis=1), cost.min(axis=1)
-        # an event: a local cluster that moves or opens a global one; the others stay, in any order
-        event, at, joined = (best != own) | (least > limit), 0, np.arange(len(pairs))
-        while event[at:].any():
-            at += int(event[at:].argmax())
-            if least[at] > limit:
-                self._open(clusters.means[at], clusters.weights[at], least[at], limit)
-                best[at], rest = self.k - 1, slice(at + 1, None)
-                _amend(best[rest], least[rest], compare(rest, self.k - 1)[:, 0], self.k - 1)
-                event[rest] = (best[rest] != own[rest]) | (least[rest] > limit)
-            elif best[at] > own[at]:
+        target, costs, joined = assigned.copy(), np.empty(len(pairs)), np.arange(len(pairs))
+        at, no_group = 0, np.zeros(len(pairs), dtype=np.int32)
+        while True:
+            at = join_cheapest(
+                self.problem.rule.kind, clusters.means, clusters.weights, no_group, self.centers,
+                np.zeros((1, self.k)), target, costs, first=at, limit=limit, stops_above=True,
+            )  # fmt: skip
+            if at == len(pairs):
+                break
+            if costs[at] > limit:
+                self._open(clusters.means[at], clusters.weights[at], costs[at], limit)
+                target[at] = self.k - 1
+            elif target[at] < k:
                 # the local cluster that it joins is yet to be visited, and has its rows then
-                wanted = pairs[at] - own[at] + best[at] if best[at] < k else -1
-                other = int(np.searchsorted(pairs, wanted))
-                if other < len(pairs) and pairs[other] == wanted:
+                pair = pairs[at] - assigned[at] + target[at]
+                other = int(np.searchsorted(pairs, pair))
+                if other < len(pairs) and pairs[other] == pair:
                     clusters.unite(other, at)
-                    joined[at], cost = other, compare(slice(other, other + 1))[0]
-                    best[other], least[other] = cost.argmin(), cost.min()
-                    event[other] = best[other] != own[other] or least[other] > limit
+                    joined[at] = other
             at += 1
         # rows that joined a later local cluster went where that one did, the last of a chain first
         for at in np.flatnonzero(joined > np.arange(len(pairs)))[::-1]:
-            best[at] = best[joined[at]]
-        self.split = float(least.max())
-        self.labels = best.astype(np.int32)[local]
+            target[at] = target[joined[at]]
+        self.split = float(costs.max())
+        self.labels = target[local]
 
     def _move_centers(self):
         """Step 6: means over all data sets; clusters without rows are removed."""
-        kept, self.labels = np.unique(self.labels, return_inverse=True)
-        self.labels = self.labels.astype(np.int32)
+        kept, labels = np.unique(self.labels, return_inverse=True)
+        self.labels = labels.astype(np.int32)
         clusters = _LocalMeans(self.problem, self.X, self.weight, self.labels, len(kept))
         self.centers = clusters.means
-        self._note_used()
+        self._set_locals()
         local = LocalClusters((), (), self.centers, 0.0, self.problem.rule)
         self.error = local.error(self.X, self.labels, 1, self.weight)
 
@@ -189,28 +164,30 @@ class DivergenceHDPSweep:
         Rows of such a cluster go to the nearest center that their data set keeps. All data sets do
         so at once, one cluster each in a round. Returns how many clusters were given up.
         """
-        rows, dropped = np.arange(len(self.X)), 0
+        rows, dropped, used = np.arange(len(self.X)), 0, self.offset == 0.0
         while len(rows):
             second, gap = np.empty(len(rows), dtype=np.int32), np.empty(len(rows))
             for block in blocks(len(rows), self.centers.size):
                 i = rows[block]
-                cost = self._costs(i, self.centers)
-                cost[~self.used[self.group[i]]] = np.inf
+                cost = self.problem.rule.between(self.X[i, None], self.centers)
+                cost *= 1.0 if self.weight is None else self.weight[i, None]
+                cost[~used[self.group[i]]] = np.inf
                 here = np.arange(len(i)), self.labels[i]
                 assigned = cost[here]
                 cost[here] = np.inf
                 second[block], gap[block] = cost.argmin(axis=1), cost.min(axis=1) - assigned
             pair = self.group[rows].astype(np.intp) * self.k + self.labels[rows]
-            loss = np.bincount(pair, gap, self.used.size).reshape(self.used.shape)
-            loss[~self.used] = np.inf
+            loss = np.bincount(pair, gap, used.size).reshape(used.shape)
+            loss[~used] = np.inf
             cheapest = loss.argmin(axis=1)
-            gives = (loss.min(axis=1) < self.lam_local) & (self.used.sum(axis=1) > 1)
+            gives = (loss.min(axis=1) < self.lam_local) & (used.sum(axis=1) > 1)
             gives &= np.bincount(self.group[rows], minlength=self.n_sets) > 0
             still = gives[self.group[rows]]
             moves = still & (self.labels[rows] == cheapest[self.group[rows]])
             self.labels[rows[moves]] = second[moves]
-            self.used[gives, cheapest[gives]] = False
+            used[gives, cheapest[gives]] = False
             rows, dropped = rows[still], dropped + int(gives.sum())
+        self.offset[~used] = self.lam_local
         return dropped
 
     def result(self):
@@ -219,12 +196,6 @@ class DivergenceHDPSweep:
         labels[self.order] = self.labels
         local_labels, lists, n_local = self.problem.sets.local(labels, self.k)
         return labels, local_labels, self.centers.copy(), n_local, lists
-
-
-def _amend(best, least, new, p):
-    """Set the cheapest clusters ``best``, and their costs (INOUT), where p has become cheaper."""
-    closer = (new < least) | ((new == least) & (p < best))
-    best[closer], least[closer] = p, new[closer]
 
 
 class DivergenceHDPProblem(HDPProblem):

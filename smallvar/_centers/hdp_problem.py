@@ -22,11 +22,11 @@ from smallvar._core.groups import local_labels_of
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.criterion import DensityCriterion
 from smallvar._selection.penalty import global_of_rows, local_of_rows
+from smallvar._sweeps.divergences import join_cheapest
 from smallvar._sweeps.hdp import HDPSweep
 from smallvar._sweeps.in_order import assign, error_of
 from smallvar._sweeps.sums import exact_total
 
-LARGEST_COST = float(np.finfo(float).max)
 LOCAL_PENALTY = 3.0  # lam_local by default, in variances times log(distinct rows)
 
 
@@ -121,23 +121,18 @@ class LocalClusters:
             rounding = mean_rounding(self.centers.min(axis=0), self.centers.max(axis=0))
             return assign(X, group, self.centers, offset, n_threads, weight, rounding=rounding)
         labels = np.empty(len(X), dtype=np.int32)
-        for rows in blocks(len(X), self.centers.size):
-            x, w = X[rows].astype(np.float64), 1.0 if weight is None else weight[rows, None]
-            with np.errstate(invalid="ignore"):  # 0 times infinity
-                cost = np.fmin(w * self.rule.between(x[:, None], self.centers), LARGEST_COST)
-            labels[rows] = (cost + offset[group[rows]]).argmin(axis=1)
+        join_cheapest(
+            self.rule.kind, X, weight, group, self.centers, offset, labels, np.empty(len(X))
+        )
         return labels
 
     def error(self, X, labels, n_threads, weight):
         """Weighted sum of divergences from the assigned centers."""
         if self.rule is None:
             return error_of(X, labels, self.centers, n_threads, weight)
-        out = np.zeros(len(X))
-        for block in blocks(len(X), X.shape[1]):
-            x, centers = X[block].astype(np.float64), self.centers[labels[block]]
-            # rows without weight may be infinitely far
-            rows = slice(None) if weight is None else weight[block] > 0.0
-            out[block][rows] = self.rule.between(x[rows], centers[rows])
+        if weight is not None:  # rows without weight may be infinitely far
+            X, labels, weight = X[weight > 0.0], labels[weight > 0.0], weight[weight > 0.0]
+        out = self.rule.between(X, self.centers[labels])
         return exact_total(out if weight is None else weight * out)
 
     def label_idle(self, labels, X, weight, sets, n_threads):

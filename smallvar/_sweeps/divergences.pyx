@@ -4,7 +4,8 @@ mergers.
 D(x, mu) = F(x) - F(mu) - F'(mu) (x - mu), summed over the columns; 0 log 0 is 0.
 """
 
-from libc.math cimport fabs
+from libc.float cimport DBL_MAX
+from libc.math cimport HUGE_VAL, fabs
 
 from smallvar._sweeps.pairs cimport Pairs
 from smallvar._sweeps.rows cimport poll_signals, real_x
@@ -142,6 +143,50 @@ cdef bint is_within(
         if mean[j] < low[j] or mean[j] > high[j] or mean[j] == top:
             return False
     return True
+
+
+def join_cheapest(
+    int kind, const real_x[:, :] X, const double[::1] weight, const int[::1] group, const double[:, ::1] centers,
+    double[:, ::1] offset, int[::1] labels, double[::1] costs, Py_ssize_t first=0, double limit=HUGE_VAL,
+    bint is_free_then=False, bint stops_above=False,
+):
+    """Points from ``first`` on join the clusters p with the least w D(x, mu_p) + offset[group, p], the first at a tie.
+
+    Returns the point at which this stops, which has its label and cost already; else their number.
+
+    weight : IN array (n,) or None;  group : IN array (n,)
+    offset : IN array (groups, k); with ``is_free_then`` it becomes 0 for a group once one of its points has joined
+    labels, costs : INOUT arrays (n,)
+    limit : a larger cost stops;  stops_above : so does a cluster of a higher number than the label before
+    """
+    cdef Py_ssize_t i, j, p, best, found = X.shape[0], work = 0
+    cdef double w = 1.0, least, paid, total
+    cdef bint stops
+    with nogil:
+        for i in range(first, X.shape[0]):
+            poll_signals(&work, centers.shape[0] * X.shape[1], 1 << 24)
+            if weight is not None:
+                w = weight[i]
+            best, least = 0, HUGE_VAL
+            for p in range(centers.shape[0]):
+                total, paid = 0.0, offset[group[i], p]
+                for j in range(X.shape[1]):
+                    total += positive_summand(kind, X[i, j], centers[p, j])
+                    if w * total + paid > least:
+                        break   # no later summand lowers the cost
+                total = w * total
+                if not total <= DBL_MAX:   # also 0 times infinity: of infinite costs the least offset counts
+                    total = DBL_MAX
+                if total + paid < least:
+                    best, least = p, total + paid
+            stops = least > limit or stops_above and best > labels[i]
+            labels[i], costs[i] = <int> best, least
+            if stops:
+                found = i
+                break
+            if is_free_then:
+                offset[group[i], best] = 0.0
+    return found
 
 
 cdef class DivergencePairs(Pairs):
