@@ -143,11 +143,11 @@ def test_local_penalty_is_that_of_the_family():
 def test_penalties_of_the_farthest_first_rule(name):
     X, groups, _ = planted(name, 2, sets=4)
     rules = {"lam_local": "farthest-first", "lam_global": "farthest-first"}
-    model = HDPMeans(divergence=name, n_local=2, n_global=4, **rules).fit(X, groups=groups)
-    local = [twins.penalty.bregman_farthest_first(X[groups == g], 2, name) for g in range(4)]
+    model = HDPMeans(divergence=name, **rules).fit(X, groups=groups)
+    local = [twins.penalty.bregman_farthest_first(X[groups == g], 5, name) for g in range(4)]
     np.testing.assert_allclose(model.lam_local_, np.mean(local))
     T = [X.mean(axis=0)]
-    for _ in range(4):
+    for _ in range(15):
         least = twins.bregman.divergences(X, np.array(T), name).min(axis=1)
         sums = np.bincount(groups, least)
         worst = np.flatnonzero(groups == sums.argmax())
@@ -169,7 +169,7 @@ def test_rows_on_the_border():
 
 
 @each_divergence
-def test_what_else_a_fit_has(name, monkeypatch):
+def test_what_else_a_fit_has(name):
     X, groups, _ = planted(name, 4)
     model = HDPMeans(divergence=name, n_clusters=4, random_state=0).fit(X, groups=groups)
     assert model.predict_proba(X).shape == (len(X), 4)
@@ -183,9 +183,3 @@ def test_what_else_a_fit_has(name, monkeypatch):
     assert_refuses(model, lambda m: m.predict(-X - 1), ValueError, "X must be >", name)
     refused = HDPMeans(divergence="l1")
     assert_refuses(refused, lambda m: m.fit(X), ValueError, "divergence must be", "'l1'")
-    # blocks of a few rows and local clusters, or all at once
-    model = given((2.0, 6.0), divergence=name).fit(X, groups=groups)
-    monkeypatch.setattr("smallvar._centers.divergence.TABLE_ROWS", 16)
-    small = given((2.0, 6.0), divergence=name).fit(X, groups=groups)
-    assert model.n_clusters_ > 3 and np.array_equal(model.objective_path_, small.objective_path_)
-    assert model.labels_.tobytes() == small.labels_.tobytes()

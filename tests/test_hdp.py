@@ -564,10 +564,8 @@ def test_auto_next_to_numbers():
     assert not hasattr(local, "lam_global_range_") and hasattr(local, "path_")
     other_model = HDPMeans(lam_local=3.0, lam_global="auto", random_state=0).fit(X, groups=groups)
     assert other_model.lam_local_ == 3.0 and other_model.n_clusters_ == both.n_clusters_
-    mixed = HDPMeans(lam_local="farthest-first", lam_global="auto", n_local=3, random_state=0).fit(
-        X, groups=groups
-    )
-    assert mixed.lam_local_ == hdp_lambdas(X, groups, 3, 1)[0]
+    mixed = HDPMeans(lam_local="farthest-first", random_state=0).fit(X, groups=groups)
+    assert mixed.lam_local_ == hdp_lambdas(X, groups, 5, 1)[0]
     again = mixed.set_params(lam_local=1.0, lam_global=2.0).fit(X, groups=groups)
     assert not hasattr(again, "path_") and not hasattr(again, "lam_global_range_")
 
@@ -808,7 +806,7 @@ def test_guesses_are_cut():
     assert hdp_lambdas(X, groups, 100, 5) == hdp_lambdas(X, groups, 3, 5)
     assert hdp_lambdas(X, groups, 2, 10**9) == hdp_lambdas(X, groups, 2, 12)
     assert hdp_lambdas(X[:1], [0], 5, 15) == (1.0, 1.0)
-    model = HDPMeans(**FARTHEST, n_local=100, n_global=1000).fit(X, groups=groups)
+    model = HDPMeans(**FARTHEST).fit(X, groups=groups)
     assert (model.lam_local_, model.lam_global_) == hdp_lambdas(X, groups, 3, 12)
 
 
@@ -833,12 +831,13 @@ def test_constant_groups_are_left_out_of_the_local_penalty():
 
 def test_farthest_first_penalties():
     X, groups, *_ = problem(8)
-    model = HDPMeans(**FARTHEST, n_local=3, n_global=6).fit(X, groups=groups)
-    assert (model.lam_local_, model.lam_global_) == hdp_lambdas(X, groups, 3, 6)
-    model = HDPMeans(lam_local=0.3, lam_global="farthest-first", n_global=6).fit(X, groups=groups)
-    assert (model.lam_local_, model.lam_global_) == (0.3, hdp_lambdas(X, groups, 1, 6)[1])
-    model = HDPMeans(lam_local="farthest-first", lam_global=0.3, n_local=2).fit(X, groups=groups)
-    assert (model.lam_local_, model.lam_global_) == (hdp_lambdas(X, groups, 2, 1)[0], 0.3)
+    lams = hdp_lambdas(X, groups, 5, 15)
+    model = HDPMeans(**FARTHEST).fit(X, groups=groups)
+    assert (model.lam_local_, model.lam_global_) == lams
+    model = HDPMeans(lam_local=0.3, lam_global="farthest-first").fit(X, groups=groups)
+    assert (model.lam_local_, model.lam_global_) == (0.3, lams[1])
+    model = HDPMeans(lam_local="farthest-first", lam_global=0.3).fit(X, groups=groups)
+    assert (model.lam_local_, model.lam_global_) == (lams[0], 0.3)
 
 
 @pytest.mark.parametrize("d", [1, 2])

@@ -12,7 +12,13 @@ import numpy as np
 from smallvar._centers.bregman import DivergenceProblem, checked_reference
 from smallvar._centers.divergence import SumsFrame, blocks, farthest_first
 from smallvar._centers.divergence_path import Family
-from smallvar._centers.hdp_problem import LOCAL_PENALTY, HDPProblem, LocalClusters
+from smallvar._centers.hdp_problem import (
+    GLOBAL_GUESS,
+    LOCAL_GUESS,
+    LOCAL_PENALTY,
+    HDPProblem,
+    LocalClusters,
+)
 from smallvar._core.frame import check_means
 from smallvar._selection.penalty import global_lambda, local_lambda
 from smallvar._sweeps.divergences import join_cheapest, within_members
@@ -211,7 +217,7 @@ class DivergenceHDPProblem(HDPProblem):
         """The likelihood of the family."""
         return Family(self.rule)(X, self.weight, self.n_threads)[0]
 
-    def pooling(self, fit):
+    def as_one_set(self, fit):
         """The rows as one data set, for starts of DP-means."""
         rows = self.X, self.weight, None
         return DivergenceProblem(fit, self.rule, *rows, self.reference, self.n_threads)
@@ -231,20 +237,23 @@ class DivergenceHDPProblem(HDPProblem):
         """The sweep of these rows, visited in this order."""
         return DivergenceHDPSweep(self, order, lam_local, lam_global)
 
-    def farthest_local(self, number):
-        """The local penalty of the farthest-first rule, for this guess of the clusters of a set."""
+    def farthest_local(self):
+        """The local penalty of the farthest-first rule, for rows of weight 1."""
 
         def of_set(rows):
-            mean = np.clip(self.X[rows].astype(np.float64).mean(axis=0), 0.0, self.rule.high)
-            return farthest_first(self.rule, self.X[rows], mean, min(number, len(rows)))
+            X = self.X[rows]
+            mean = np.clip(X.mean(axis=0, dtype=np.float64), 0.0, self.rule.high)
+            return farthest_first(self.rule, X, mean, min(LOCAL_GUESS, len(rows)))
 
         return local_lambda(self.sets, of_set)
 
-    def farthest_global(self, number):
-        """The global penalty of the farthest-first rule, for this guess of all clusters."""
+    def farthest_global(self):
+        """The global penalty of the farthest-first rule, for rows of weight 1."""
         X, between = self.X, self.rule.between
         from_mean = between(X, SumsFrame(X, None, self.n_threads).mean)
-        return global_lambda(self.sets, from_mean, lambda i: between(X, X[i]), number, 0.0)
+        return global_lambda(
+            self.sets, from_mean, lambda i: between(X, X[i].astype(np.float64)), GLOBAL_GUESS, 0.0
+        )
 
     def distances(self, means, centers):
         """Divergences of means, which rounding may put outside of the domain, from centers."""

@@ -20,29 +20,29 @@ from smallvar._centers.bregman import DivergenceMixin
 from smallvar._centers.center_estimator import NearestCenters
 from smallvar._centers.divergence_hdp import DivergenceHDPProblem
 from smallvar._centers.divergence_rules import DIVERGENCES
-from smallvar._centers.hdp_choice import choose_number
-from smallvar._centers.hdp_problem import HDPProblem, HDPStart, LocalClusters
-from smallvar._centers.starts import DPFit, run_starts
+from smallvar._centers.hdp_choice import best_fit
+from smallvar._centers.hdp_problem import (
+    HDPFitted,
+    HDPProblem,
+    HDPSettings,
+    HDPStart,
+    LocalClusters,
+)
 from smallvar._core.config import at_most_blas_threads
 from smallvar._core.estimator import keywords_only, warn_not_converged
-from smallvar._core.fit_loop import LoopSettings, best_of
 from smallvar._core.frame import RowsFrame
 from smallvar._core.groups import Groups
 from smallvar._core.identifiers import warn_of_identifiers
 from smallvar._core.validation import (
     check_lam,
-    check_number,
     check_reach,
     check_weights,
     exact_number,
     mean_weight,
 )
 from smallvar._selection.cluster_path import ClusterPath
-from smallvar._selection.envelope import penalty_within
 from smallvar._selection.penalty import LAM_RULES, check_exact_number
 from smallvar._selection.scale import warn_of_wide, wide_of_many
-
-FURTHER = 20  # pooled clusters beyond an exact number, of which data sets may give up all
 
 
 def local_clusters(model):
@@ -69,14 +69,13 @@ class HDPMeans(ClusterMixin, DivergenceMixin, NearestCenters):
     lam_local : float, "auto" or "farthest-first", default="auto"
         Penalty for each local cluster, in squared data units, > 0. "auto" derives it from the
         variance within the clusters of all rows together: see Notes.
-        "farthest-first" derives it from the data and the guess ``n_local``, see
-        :func:`hdp_lambdas`.
+        "farthest-first" is that of :func:`hdp_lambdas` for 5 clusters in a data set.
     lam_global : float, "auto" or "farthest-first", default="auto"
         Penalty for each global cluster, in squared data units, > 0. With "auto" the fit starts
         from the global clusters of a merge path of all rows together. Data sets then give up
         the local clusters that save less than ``lam_local``. The number of global clusters is the
-        one with the lowest criterion: see Notes. "farthest-first" derives the penalty from the data
-        and the guess ``n_global``.
+        one with the lowest criterion: see Notes. "farthest-first" is that of
+        :func:`hdp_lambdas` for 15 clusters in all.
     divergence : {"squared_euclidean", "kl", "itakura_saito", "logistic"}, \
 default="squared_euclidean"
         The divergence D, as for :class:`BregmanDPMeans`. Penalties are then in units of D.
@@ -84,10 +83,6 @@ default="squared_euclidean"
         The exact number of global clusters, if ``lam_global`` is "auto". At most the number of
         distinct rows, and of global clusters that save some data set ``lam_local_``. None or
         "auto": the data choose.
-    n_local : int, default=5
-        Guess of the number of clusters in a data set, cut to its size; not a bound.
-    n_global : int, default=15
-        Guess of the number of clusters in all, cut to the number of rows; not a bound.
     n_init : int, default=1
         Number of starts: the first visits data sets in sorted order and their rows as given, the
         others in random orders. The start with the lowest objective is kept; ten starts often
@@ -267,8 +262,6 @@ default="squared_euclidean"
             "squared_euclidean", "kl", "itakura_saito", "logistic"
         ] = "squared_euclidean",
         n_clusters: int | Literal["auto"] | None = None,
-        n_local: int = 5,
-        n_global: int = 15,
         n_init: int = 1,
         max_iter: int = 300,
         tol: float = 0.0,
@@ -280,8 +273,6 @@ default="squared_euclidean"
         self.lam_global = lam_global
         self.divergence = divergence
         self.n_clusters = n_clusters
-        self.n_local = n_local
-        self.n_global = n_global
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -294,8 +285,6 @@ default="squared_euclidean"
             check_lam(getattr(self, name), finite=True, name=name, options=LAM_RULES)
         check_exact_number(self, ("lam_global",))
         self._rule()
-        check_number(self.n_local, "n_local", low=1, integer=True)
-        check_number(self.n_global, "n_global", low=1, integer=True)
         self._check_starts()
 
     def fit(
@@ -326,132 +315,71 @@ default="squared_euclidean"
             The fitted estimator.
         """
         self._check_parameters()
-        rng, n_threads = self._rng(), self._threads()
+        rng, n_threads, rule = self._rng(), self._threads(), self._rule()
         X = self._validate(X, reset=True)
         check_reach(X)
         sets = Groups(groups, X.shape[0])
         weight = check_weights(sample_weight, X.shape[0])
         from_data = isinstance(self.lam_local, str) and isinstance(self.lam_global, str)
         relative = self._relative(weight, from_data)
+        # rows of weight zero take no part; they are labeled at the end
+        some = None if weight is None or weight.all() else np.flatnonzero(weight)
+        if some is None:
+            problem = self._problem(rule, X, relative, sets, n_threads)
+        else:
+            positive = check_weights(relative[some], len(some))
+            problem = self._problem(rule, X[some], positive, sets.of(some), n_threads)
         # merge paths by a divergence use BLAS
-        limited = nullcontext() if self._rule() is None else at_most_blas_threads(n_threads)
-        with limited:
-            ended = self._fit_active(X, relative, sets, rng, n_threads)
+        with nullcontext() if rule is None else at_most_blas_threads(n_threads):
+            fitted = best_fit(problem, rng)
+        self._learn(fitted, problem.sets.names)
+        if some is not None:
+            labels = np.empty((X.shape[0], 2), dtype=np.int32)
+            labels[some] = np.column_stack((self.labels_, self.local_labels_))
+            local_clusters(self).label_idle(labels, X, relative, sets, n_threads)
+            self.labels_, self.local_labels_ = labels.T.copy()
         self._remember_rows(X, weight)
         warn_of_identifiers(self, X)
-        if from_data and self._rule() is None:
+        if from_data and rule is None:
             warn_of_wide(self, wide_of_many(X, weight))
-        if not ended:
+        if not fitted.start.progress.ended:
             warn_not_converged(self, self.n_iter_)
         return self
 
-    def _fit_active(self, X, weight, sets, rng, n_threads):
-        """Fit the rows that have weight, and label all; returns whether the sweeps ended."""
-        if weight is None or weight.all():
-            return self._fit(X, weight, sets, rng, n_threads)
-        rows = np.flatnonzero(weight)
-        positive = check_weights(weight[rows], len(rows))
-        ended = self._fit(X[rows], positive, sets.of(rows), rng, n_threads)
-        # the fit has seen the rows of positive weight alone
-        labels = np.empty((X.shape[0], 2), dtype=np.int32)
-        labels[rows] = np.column_stack((self.labels_, self.local_labels_))
-        local_clusters(self).label_idle(labels, X, weight, sets, n_threads)
-        self.labels_, self.local_labels_ = labels.T.copy()
-        return ended
-
-    def _fit(self, X, weight, sets, rng, n_threads):
-        """Fit rows that all have weight; returns whether the sweeps came to an end."""
-        lam_global, loop = self.lam_global, self._loop()
-        self._forget("path_", "lam_global_range_")
-        rule, settings = self._rule(), (self.lam_local, mean_weight(weight), self.max_iter)
+    def _problem(self, rule, X, weight, sets, n_threads):
+        """The rows of a fit, which all have weight, and its settings."""
+        settings = HDPSettings(
+            self.lam_local, self.lam_global, exact_number(self.n_clusters), self.n_init,
+            self._loop(), mean_weight(weight), self._unit, rule,
+        )  # fmt: skip
         kind = HDPProblem if rule is None else DivergenceHDPProblem
-        problem, pooled = kind(X, weight, sets, *settings, n_threads, rule), None
-        # merge path of all rows as one data set: pooled clusters to start from, and their variance
-        if "auto" in (self.lam_local, lam_global):
-            pooling = LoopSettings(self.max_iter, callback=loop.callback)
-            number = exact_number(self.n_clusters)
-            fit = DPFit(X.shape[0], None, pooling, n_clusters=number, n_init=self.n_init)
-            pooled = run_starts(problem.pooling(fit), rng)
-            self.path_ = pooled.path.seen()
-        if self.lam_local == "farthest-first":
-            problem.lam_local = problem.farthest_local(self.n_local) * problem.unit
-        if lam_global == "farthest-first":
-            lam_global = problem.farthest_global(self.n_global) * problem.unit
-        if lam_global == "auto":
-            best, lam_global = self._fit_pooled(problem, pooled, rng, loop)
-        else:
-            lam_global = float(lam_global)
-            lam_local = problem.local_penalty(pooled)
-            orders = (sets.order(rng if i else None) for i in range(self.n_init))
-            starts = (problem.from_mean(order, lam_local, lam_global, loop) for order in orders)
-            best = best_of(starts, total=self.n_init, callback=loop.callback)
-        self.groups_ = sets.names
-        self._set_result(best, lam_global)
-        return best.progress.ended
-
-    def _fit_pooled(self, problem, pooled, rng, loop):
-        """The best start from pooled clusters, and the global penalty of its result."""
-        path, number = self.path_, exact_number(self.n_clusters)
-
-        def begun(k):
-            """The start from the k pooled clusters of the path; fewer may remain."""
-            clusters = pooled
-            if k != path.best:  # of which ``pooled`` are the clusters
-                clusters = problem.pooled(path.centers(k), self.max_iter, loop.callback)
-            return problem.from_pooled(clusters, loop)
-
-        if number is None:
-            best = begun(choose_number(problem, path, rng))
-        else:
-            best = self._exact_start(begun, number)
-        sweep, lam_local = best.sweep, best.lam_local
-        # at a lower penalty a row (step 4) or a local cluster (step 5) would open a global cluster
-        low = max(sweep.split, sweep.farthest - lam_local)
-        labels, _, centers, *_ = sweep.result()
-        self.lam_global_range_ = low, problem.largest_global_penalty(labels, centers)
-        inside = penalty_within(*self.lam_global_range_, 2.0 * sweep.error or lam_local)
-        return best, max(float(low), inside)  # rounding may put ``inside`` below ``low``
-
-    def _exact_start(self, begun, number):
-        """The start that ends with an exact number of global clusters.
-
-        Data sets may give up all local clusters of a global one, so more may be needed at first.
-        """
-        most = 0
-        for k in self.path_.n_clusters:
-            if number <= k <= min(self.path_.longest, number + FURTHER):
-                start = begun(int(k))
-                if start.k == number:
-                    return start
-                most = max(most, start.k if start.k < number else 0)
-        raise ValueError(
-            f"n_clusters={number} global clusters are not found: {most} are left of up to "
-            f"{number + FURTHER}, as data sets keep local clusters only that save "
-            f"lam_local={start.lam_local * self._unit:.6g}"
-        )
+        return kind(settings, X, weight, sets, n_threads)
 
     def _fit_elsewhere(self, rows):
         lams = float(self.lam_local), float(self.lam_global)
         best = HDPStart(rows.sweep(*lams), *lams).run(rows.n_samples, self._loop())
-        self.groups_ = rows.names
-        self._set_result(best, best.lam_global)
+        self._learn(HDPFitted(best, best.lam_global), rows.names)
         return best.progress.ended
 
-    def _set_result(self, best, lam_global):
-        """Set what is learned from the best start, in the unit of the user's weights."""
-        sweep, progress = best.sweep, best.progress
+    def _learn(self, fitted, names):
+        """Set what is learned from the result of a fit, in the unit of the user's weights."""
+        sweep, start = fitted.start.sweep, fitted.start
+        self.groups_ = names
         self.labels_, self.local_labels_, self.cluster_centers_, *local = sweep.result()
         self.n_local_clusters_, self.local_clusters_ = local
         self.n_clusters_ = sweep.k
         self.inertia_ = sweep.error
-        self.objective_path_ = best.objectives(lam_global)
+        self.objective_path_ = fitted.objective_path
         self.objective_ = float(self.objective_path_[-1])
-        self.lam_local_, self.lam_global_ = best.lam_local, lam_global
-        self.n_iter_ = progress.n_iter
+        self.lam_local_, self.lam_global_ = start.lam_local, fitted.lam_global
+        self.n_iter_ = start.progress.n_iter
+        self._forget("path_", "lam_global_range_")
+        if fitted.path is not None:
+            self.path_ = fitted.path
+        if fitted.penalties is not None:
+            self.lam_global_range_ = tuple(self._unit * bound for bound in fitted.penalties)
         self._multiply("inertia_", "objective_path_", "objective_", "lam_local_", "lam_global_")
         self._multiply("path_")
-        if hasattr(self, "lam_global_range_"):
-            self.lam_global_range_ = tuple(self._unit * bound for bound in self.lam_global_range_)
 
     def _cluster_distances(self, X):
         rule = self._rule()

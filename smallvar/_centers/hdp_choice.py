@@ -1,17 +1,21 @@
-"""The choice of the number of global clusters of the hard HDP, by a code for its labels.
+"""The best start of a fit of the hard HDP, and the choice of its number of global clusters.
 
 Candidates are the clusterings of a merge path of the pooled rows. Each is refined per data set and
 rated by the criterion V of ``smallvar._selection``, in which a code for the labels of each data set
-by itself replaces the code for all rows together. The module has the length of that code, the
-criterion, the sample on which numbers are compared, and the search over the path.
+by itself replaces the code for all rows together. In order: the length of that code, the criterion,
+the sample on which numbers are compared, the search over the path, and the starts.
 """
+
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import gammaln
 
-from smallvar._core.fit_loop import LoopSettings
+from smallvar._centers.hdp_problem import HDPFitted
+from smallvar._core.fit_loop import LoopSettings, best_of
 from smallvar._core.groups import Groups
 from smallvar._core.validation import check_weights, unit_of
+from smallvar._selection.envelope import penalty_within
 from smallvar._selection.search import FEW_CLUSTERS
 
 COMPARED_ROWS = 20_000  # rows, at most, of the data sets on which numbers of clusters are compared
@@ -21,6 +25,7 @@ POOLED_SWEEPS = 5  # Lloyd sweeps of the pooled rows before data sets drop local
 # sweeps per data set, at most, before numbers are compared: numbers too large converge slowly, and
 # what later sweeps gain is small beside the differences of the criterion
 COMPARED_SWEEPS = 10
+FURTHER = 20  # pooled clusters beyond an exact number, of which data sets may give up all
 
 
 def label_code(counts, sets, n_clusters):
@@ -88,8 +93,8 @@ class _HDPSample:
         """The criterion that data sets reach from pooled centers; infinite for too many."""
         if len(centers) > max(1, self.criterion.cap):
             return np.inf
-        pooled = self.problem.pooled(centers, POOLED_SWEEPS)
-        loop = LoopSettings(min(self.problem.max_iter, COMPARED_SWEEPS))
+        pooled = self.problem.pooled(centers, LoopSettings(POOLED_SWEEPS))
+        loop = LoopSettings(min(self.problem.settings.loop.max_iter, COMPARED_SWEEPS))
         # data sets leave clusters: fewer may remain
         sweep = self.problem.from_pooled(pooled, loop).sweep
         labels, k = sweep.result()[0], sweep.k
@@ -131,3 +136,63 @@ def choose_number(problem, path, rng):
     between = [k for k in available if low < k < high]
     best = compare(between[:: max(1, len(between) // FEW_CLUSTERS)])
     return path.best if values[path.best] <= values[best] + sample.criterion.tie else best
+
+
+def best_fit(problem, rng):
+    """The best start for the rows of an HDPProblem, as HDPFitted."""
+    settings, pooled, path = problem.settings, None, None
+    if "auto" in (settings.lam_local, settings.lam_global):
+        # a merge path of all rows as one data set: clusters to start from, and their variance
+        pooled = problem.pooled_path(rng)
+        path = pooled.path.seen()
+    if settings.lam_global == "auto":
+        return _best_pooled(problem, pooled, path, rng)
+    lam_local, lam_global = problem.local_penalty(pooled), problem.given_global
+    orders = (problem.sets.order(rng if i else None) for i in range(settings.n_init))
+    starts = (problem.from_mean(order, lam_local, lam_global) for order in orders)
+    best = best_of(starts, total=settings.n_init, callback=settings.loop.callback)
+    return HDPFitted(best, lam_global, path)
+
+
+def _best_pooled(problem, pooled, path, rng):
+    """The start from pooled clusters of a path, with a global penalty that fits its result."""
+    loop, number = problem.settings.loop, problem.settings.n_clusters
+
+    def start_at(k):
+        """The start from the k pooled clusters of the path; fewer may remain."""
+        clusters = pooled
+        if k != path.best:  # of which ``pooled`` are the clusters
+            clusters = problem.pooled(path.centers(k), replace(loop, tol=0.0))
+        return problem.from_pooled(clusters, loop)
+
+    if number is None:
+        best = start_at(choose_number(problem, path, rng))
+    else:
+        best = _exact_start(problem, path, start_at)
+    sweep = best.sweep
+    # at a lower penalty a row (step 4) or a local cluster (step 5) would open a global cluster
+    low = max(sweep.split, sweep.farthest - best.lam_local)
+    labels, _, centers, *_ = sweep.result()
+    high = problem.largest_global_penalty(labels, centers)
+    inside = penalty_within(low, high, 2.0 * sweep.error or best.lam_local)
+    # rounding may put ``inside`` below ``low``
+    return HDPFitted(best, max(float(low), inside), path, (low, high))
+
+
+def _exact_start(problem, path, start_at):
+    """The start that ends with the exact number of global clusters.
+
+    Data sets may give up all local clusters of a global one, so more may be needed at first.
+    """
+    number, most = problem.settings.n_clusters, 0
+    for k in path.n_clusters:
+        if number <= k <= min(path.longest, number + FURTHER):
+            start = start_at(int(k))
+            if start.k == number:
+                return start
+            most = max(most, start.k if start.k < number else 0)
+    raise ValueError(
+        f"n_clusters={number} global clusters are not found: {most} are left of up to "
+        f"{number + FURTHER}, as data sets keep local clusters only that save "
+        f"lam_local={start.lam_local * problem.settings.lightest:.6g}"
+    )

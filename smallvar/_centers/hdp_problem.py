@@ -5,7 +5,7 @@ are known; ``HDPProblem`` has the rows, measured by squared distances. ``diverge
 that are measured by a divergence.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from smallvar._centers.starts import DPFit, run_starts
 from smallvar._core.fit_loop import LoopSettings, Progress, RecordedStart
 from smallvar._core.frame import RowsFrame, mean_rounding
 from smallvar._core.groups import local_labels_of
+from smallvar._selection.cluster_path import MergePath
 from smallvar._selection.columns import count_distinct
 from smallvar._selection.criterion import DensityCriterion
 from smallvar._selection.penalty import global_of_rows, local_of_rows
@@ -28,6 +29,8 @@ from smallvar._sweeps.in_order import assign, error_of
 from smallvar._sweeps.sums import exact_total
 
 LOCAL_PENALTY = 3.0  # lam_local by default, in variances times log(distinct rows)
+# numbers of clusters in a data set, and in all, that the farthest-first rule is asked for
+LOCAL_GUESS, GLOBAL_GUESS = 5, 15
 
 
 class HDPStart(RecordedStart):
@@ -67,11 +70,6 @@ class HDPStart(RecordedStart):
             at_fixed_point = self.drops and not changed
             self.counts.append(sweep.k)
         return self
-
-    def objectives(self, lam_global):
-        """The objective after every sweep, by a penalty that ``drops`` know only at the end."""
-        path = np.array(self.progress.path)
-        return path if lam_global == self.lam_global else path + lam_global * np.array(self.counts)
 
 
 @dataclass(frozen=True)
@@ -144,37 +142,82 @@ class LocalClusters:
         labels[idle, 1] = local_labels_of(group, global_labels, self.used, len(self.centers))
 
 
-class HDPProblem:
-    """The rows of a fit, with their data sets, and the starts that are made of them.
+@dataclass(frozen=True)
+class HDPSettings:
+    """The settings of a fit of the hard HDP, for all of its rows or a sample of them.
 
-    Fits of all rows and of samples of them have the settings in common: ``lam_local`` is "auto"
-    where it follows from the rows; ``unit`` is the mean weight of all rows, the penalty where the
-    rows have no variance; ``rule`` is the divergence, None for squared distances.
+    The penalties are numbers, or names of rules by which they follow from the rows. ``n_clusters``
+    is an exact number of global clusters, or None. ``unit`` is the mean weight of all rows, the
+    penalty where the rows have no variance; weights are in units of ``lightest``. ``rule`` is the
+    divergence, None for squared distances.
     """
 
-    def __init__(self, X, weight, sets, lam_local, unit, max_iter, n_threads, rule=None):
-        self.X, self.weight, self.sets, self.n_threads = X, weight, sets, n_threads
-        self.lam_local, self.unit, self.max_iter, self.rule = lam_local, unit, max_iter, rule
+    lam_local: float | str
+    lam_global: float | str
+    n_clusters: int | None
+    n_init: int
+    loop: LoopSettings
+    unit: float
+    lightest: float
+    rule: Any
+
+
+@dataclass
+class HDPFitted:
+    """The result of a fit: the best start, and the penalties that are known at its end only.
+
+    ``penalties`` are the bounds of the global penalties that fit the result, and ``path`` the merge
+    path from which the starts began, where there is one.
+    """
+
+    start: HDPStart
+    lam_global: float
+    path: MergePath | None = None
+    penalties: tuple[float, float] | None = None
+
+    @property
+    def objective_path(self):
+        """The objective after every sweep; starts from a path do not know the global penalty."""
+        path, start = np.array(self.start.progress.path), self.start
+        if self.lam_global != start.lam_global:
+            path += self.lam_global * np.array(start.counts)
+        return path
+
+
+class HDPProblem:
+    """The rows of a fit, with their data sets, and the starts that are made of them."""
+
+    def __init__(self, settings, X, weight, sets, n_threads):
+        self.settings, self.rule, self.n_threads = settings, settings.rule, n_threads
+        self.X, self.weight, self.sets = X, weight, sets
 
     def of(self, X, weight, sets):
         """The problem of other rows, with these settings."""
-        settings = self.lam_local, self.unit, self.max_iter, self.n_threads, self.rule
-        return type(self)(X, weight, sets, *settings)
+        settings = self.settings
+        if self.given_local is not None:
+            settings = replace(settings, lam_local=self.given_local)
+        return type(self)(settings, X, weight, sets, self.n_threads)
 
     @cached_property
     def frame(self):
         """The frame of the rows."""
         return RowsFrame(self.X, self.weight, self.n_threads)
 
-    def pooling(self, fit):
+    def as_one_set(self, fit):
         """The rows as one data set, for starts of k-means."""
         return RowsProblem(fit, self.X, self.weight, self.n_threads)
 
-    def pooled(self, centers, max_iter, callback=None):
+    def pooled_path(self, rng):
+        """A fit of all rows as one data set, from a merge path."""
+        settings = self.settings
+        loop = replace(settings.loop, tol=0.0)
+        numbers = {"n_clusters": settings.n_clusters, "n_init": settings.n_init}
+        return run_starts(self.as_one_set(DPFit(self.X.shape[0], None, loop, **numbers)), rng)
+
+    def pooled(self, centers, loop):
         """A fit by k-means sweeps of all rows from these centers; no cluster opens."""
-        loop = LoopSettings(max_iter, callback=callback)
         fit = DPFit(self.X.shape[0], 1.0, loop, max_clusters=len(centers), init=centers)
-        return run_starts(self.pooling(fit), None)
+        return run_starts(self.as_one_set(fit), None)
 
     @cached_property
     def criterion(self):
@@ -188,23 +231,40 @@ class HDPProblem:
         """The criterion of a merge path of rows."""
         return DensityCriterion(RowsFrame(X, self.weight, self.n_threads))
 
-    def farthest_local(self, number):
-        """The local penalty of the farthest-first rule, for this guess of the clusters of a set."""
-        return local_of_rows(self.X, self.sets, number, self.n_threads)
+    def farthest_local(self):
+        """The local penalty of the farthest-first rule, for rows of weight 1."""
+        return local_of_rows(self.X, self.sets, LOCAL_GUESS, self.n_threads)
 
-    def farthest_global(self, number):
-        """The global penalty of the farthest-first rule, for this guess of all clusters."""
-        return global_of_rows(self.X, self.sets, number, self.n_threads)
+    def farthest_global(self):
+        """The global penalty of the farthest-first rule, for rows of weight 1."""
+        return global_of_rows(self.X, self.sets, GLOBAL_GUESS, self.n_threads)
 
     def distances(self, means, centers):
         """Squared distances of means from centers."""
         return cdist(means, centers, "sqeuclidean")
 
+    @cached_property
+    def given_local(self):
+        """The penalty of a local cluster; None where it follows from pooled clusters."""
+        lam = self.settings.lam_local
+        if lam == "farthest-first":
+            return self.settings.unit * self.farthest_local()
+        return None if lam == "auto" else float(lam)
+
+    @property
+    def given_global(self):
+        """The penalty of a global cluster; None where it follows from the result."""
+        lam = self.settings.lam_global
+        if lam == "farthest-first":
+            return self.settings.unit * self.farthest_global()
+        return None if lam == "auto" else float(lam)
+
     def local_penalty(self, pooled):
-        """The penalty for each local cluster; "auto" derives it from the pooled clusters."""
-        if self.lam_local != "auto":
-            return float(self.lam_local)
-        return float((pooled.inertia > 0.0 and self.derived_penalty(pooled)) or self.unit)
+        """The penalty of a local cluster; "auto" derives it from the pooled clusters."""
+        if self.given_local is not None:
+            return self.given_local
+        derived = self.derived_penalty(pooled) if pooled.inertia > 0.0 else 0.0
+        return float(derived or self.settings.unit)
 
     @cached_property
     def n_distinct(self):
@@ -229,18 +289,18 @@ class HDPProblem:
         frame = self.frame.layout, self.frame.mean, self.frame.rounding
         return HDPSweep(self.X, order, *sets, lam_local, lam_global, *frame, self.n_threads, weight)
 
-    def from_mean(self, order, lam_local, lam_global, loop):
+    def from_mean(self, order, lam_local, lam_global):
         """Run Algorithm 2 from the mean of all rows, which are visited in this order."""
         start = HDPStart(self.sweep(order, lam_local, lam_global), lam_local, lam_global)
-        return start.run(self.X.shape[0], loop)
+        return start.run(self.X.shape[0], self.settings.loop)
 
-    def from_pooled(self, pooled, loop=None):
+    def from_pooled(self, pooled, loop):
         """Run the sweeps from pooled clusters, in which data sets drop local clusters.
 
         A data set drops a local cluster that saves it less than the local penalty. No global
         cluster opens, as the global penalty is infinite.
         """
-        lam_local, loop = self.local_penalty(pooled), loop or LoopSettings(self.max_iter)
+        lam_local = self.local_penalty(pooled)
         sweep = self.sweep(self.sets.order(), lam_local, np.inf)
         sweep.start(pooled.centers, pooled.labels)
         return HDPStart(sweep, lam_local, 0.0, drops=True).run(self.X.shape[0], loop)

@@ -137,7 +137,8 @@ def check_exact_number(estimator, given=("lam",)):
         if isinstance(value, str) and value == "farthest-first":
             raise ValueError(
                 f"n_clusters must be None with {name}='farthest-first', got {number}: use "
-                f"{'guess' if with_guess else 'n_global'}, which is no exact number"
+                f"{'guess, which is' if with_guess else 'hdp_lambdas, whose guesses are'} no exact "
+                "number"
             )
         if value is not None and not isinstance(value, str):
             raise ValueError(
