@@ -218,7 +218,7 @@ OWN = {
         "init": (["'auto'", "'merge'", "'k-means++'", *START[0][2:]], START[1]),
     },
     "HDPMeans": {"lam_local": AUTO, "lam_global": AUTO},
-    "TopicMeans": dict.fromkeys(("lam_local", "lam_global", "smoothing"), ([*LAM, "'auto'", "'auto'"], LAM_ODD)),
+    "TopicMeans": dict.fromkeys(("lam_local", "lam_global"), ([*LAM, "'auto'", "'auto'"], LAM_ODD)),
     "SegmentMeans": {"lam": ([*LAM, "'auto'", "'auto'"], LAM_ODD)},
     "KernelHDPMeans": {
         "lam_global": ([*PENALTY[0], "'points'"], PENALTY[1]),

@@ -510,7 +510,7 @@ def test_what_is_drawn_depends_on_random_state_only(model):
 
 FINER = {
     "HDPMeans": {"lam_local": 0.05, "lam_global": 0.1},
-    "TopicMeans": {"lam_local": 0.2, "lam_global": 0.005, "smoothing": 0.01},
+    "TopicMeans": {"lam_local": 0.2, "lam_global": 0.005},
     "KernelHDPMeans": {"lam_local": 0.02, "lam_global": 0.05},
 }
 STARTED = [e for e in ESTIMATORS if "n_init" in inspect.signature(e).parameters]

@@ -2,7 +2,6 @@
 
 import itertools
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -28,16 +27,20 @@ def corpus(seed, n=300, words=300, k=5, length=100, alpha=0.1):
 
 
 def problem(seed, n=8, words=7):
-    """Random counts (every second: real numbers), weights, pseudo-counts and penalties."""
+    """Random counts (every second: real numbers), weights and penalties."""
     rng = np.random.default_rng(seed)
     X = rng.poisson(rng.choice([0.3, 3.0], size=(n, words))) * (rng.random(n) > 0.1)[:, None] * 1.0
     X[0, 0] += 1.0
     if seed % 2:
         X *= rng.uniform(0.5, 1.5, X.shape)
     weight = rng.uniform(0.5, 2.0, n) if seed % 3 else np.ones(n)
-    a, lams = rng.uniform(0.2, 5.0), rng.uniform([0.1, 0.1], [3.0, 5.0])
-    shares = weight @ X / (weight @ X).sum()
-    return X, weight, a, a * shares, *map(float, lams)
+    return X, weight, *map(float, rng.uniform([0.1, 0.1], [2.0, 3.0]))
+
+
+def prior_of(X, weight):
+    """Half a count for each word that there is, by the shares of all documents together."""
+    counts = weight @ X
+    return 0.5 * (counts > 0).sum() * counts / counts.sum()
 
 
 def table_of_labels(model, X):
@@ -49,9 +52,9 @@ def table_of_labels(model, X):
 
 @pytest.mark.parametrize("seed", range(200))
 def test_labels_of_the_twin(seed):
-    X, weight, a, prior, lam_local, lam_global = problem(seed)
-    z, path = topic_means(X, weight, prior, lam_local, lam_global)
-    model = TopicMeans(lam_local=lam_local, lam_global=lam_global, smoothing=a)
+    X, weight, lam_local, lam_global = problem(seed)
+    z, path = topic_means(X, weight, prior_of(X, weight), lam_local, lam_global)
+    model = TopicMeans(lam_local=lam_local, lam_global=lam_global)
     model.fit(csr_array(X) if seed % 5 else X, sample_weight=weight)
     np.testing.assert_allclose(model.objective_path_, path, rtol=1e-9)
     assert (np.diff(model.objective_path_) <= 1e-9 * path[0]).all()
@@ -68,14 +71,13 @@ def test_the_optimum_is_never_passed():
     """60 problems of up to six entries: the least objective over all partitions of them."""
     reached = 0
     for seed in range(60):
-        X, weight, a, _, lam_local, lam_global = problem(seed, n=3, words=3)
+        X, weight, lam_local, lam_global = problem(seed, n=3, words=3)
         X[np.cumsum(X > 0).reshape(X.shape) > 6] = 0.0
-        prior = a * (weight @ X) / (weight @ X).sum()
-        z, least = np.full(X.shape, -1), np.inf
+        prior, z, least = prior_of(X, weight), np.full(X.shape, -1), np.inf
         for labels in itertools.product(*(range(i + 1) for i in range((X > 0).sum()))):
             z[X > 0] = labels
             least = min(least, objective(X, z, weight, prior, lam_local, lam_global))
-        model = TopicMeans(lam_local=lam_local, lam_global=lam_global, smoothing=a, n_init=5)
+        model = TopicMeans(lam_local=lam_local, lam_global=lam_global, n_init=5)
         found = model.set_params(random_state=0).fit(X, sample_weight=weight).objective_
         assert found >= least * (1 - 1e-9)
         reached += found <= least * (1 + 1e-9)
@@ -92,8 +94,8 @@ def test_number_of_topics(k, seed):
     assert normalized_mutual_info_score(truth, model.token_labels_) > 0.6 or k == 1
     assert (np.diff(model.objective_path_) <= 1e-9 * model.objective_).all()
     assert np.mean(model.predict(X) == model.labels_) > 0.95
-    prior = 0.5 * X.any(axis=0).sum() * X.sum(axis=0) / X.sum()
-    given = np.ones(len(X)), prior, model.lam_local_, model.lam_global_
+    ones = np.ones(len(X))
+    given = ones, prior_of(X, ones), model.lam_local_, model.lam_global_
     expected = objective(X, table_of_labels(model, X), *given)
     assert model.objective_ == pytest.approx(expected, rel=1e-9)
     assert [len(used) for used in model.local_clusters_] == model.n_local_clusters_.tolist()
@@ -119,7 +121,7 @@ def test_weights_and_what_is_empty():
     X[5] = 0.0
     weight = np.where(np.arange(60) % 4, 1.0, 2.0)
     weight[7], X[7] = 0.0, 1.0
-    given = {"lam_local": 10.0, "lam_global": 40.0, "smoothing": 3.0}
+    given = {"lam_local": 10.0, "lam_global": 40.0}
     once = TopicMeans(**given).fit(X, sample_weight=weight)
     kept = weight > 0
     same = TopicMeans(**given).fit(X[kept], sample_weight=weight[kept])
@@ -132,7 +134,7 @@ def test_weights_and_what_is_empty():
     # repeated documents have the objective of weights, and auto does not know the unit of weights
     both = X, table_of_labels(once, X)
     rows, twice = (np.repeat(table, weight.astype(int), axis=0) for table in both)
-    given = np.ones(len(rows)), 3.0 * (weight @ X) / (weight @ X).sum(), 10.0, 40.0
+    given = np.ones(len(rows)), prior_of(X, weight), 10.0, 40.0
     assert objective(rows, twice, *given) == pytest.approx(once.objective_)
     light, heavy = (TopicMeans(random_state=0).fit(X, sample_weight=c * weight) for c in (1.0, 4.0))
     np.testing.assert_array_equal(light.token_labels_, heavy.token_labels_)
@@ -144,7 +146,7 @@ def test_bursts_are_no_topics():
     X = np.random.default_rng(0).negative_binomial(0.6, 1 / 3, size=(400, 60))
     assert TopicMeans(random_state=0).fit(X).n_clusters_ == 1
     rows = csr_array(X.astype(float))
-    ratio = Corpus(rows, None, "auto", 1).dispersion(np.zeros(rows.nnz, dtype=np.int32), 1)
+    ratio = Corpus(rows, None, 1).dispersion(np.zeros(rows.nnz, dtype=np.int32), 1)
     assert ratio == pytest.approx(3.0, rel=0.05)
 
 
@@ -172,7 +174,7 @@ def test_words_and_classes():
     [
         ({}, [[1, -2], [3, 4]], "X must hold counts >= 0, got -2"),
         ({}, [[0, 0], [0, 0]], "X must have a count > 0 in a document of positive weight"),
-        ({"smoothing": 0}, [[1, 2]], "smoothing must be > 0, got 0"),
+        ({"lam_local": 0}, [[1, 2]], "lam_local must be > 0, got 0"),
         ({"n_clusters": 5}, [[1, 2], [2, 1]], "n_clusters=5 topics are not found"),
         ({"n_clusters": 2, "lam_global": 3.0}, [[1, 2]], "n_clusters must be None where lam_gl"),
     ],
@@ -214,11 +216,4 @@ def test_transform_of_unknown_words():
 def test_counts_far_below_the_smoothing():
     """A topic of such words alone has the shares of all words: it saves nothing, so none opens."""
     X = np.array([[2, 2], [2, 3], [3, 2], [1, 2], [2, 2], [2, 3], [1, 3]]) * 1e-139
-    assert TopicMeans(lam_local=3e-139, lam_global=5e-324, smoothing=1.0).fit(X).n_clusters_ == 1
-
-
-def test_counts_far_above_the_smoothing():
-    X = np.ones((12, 8)) * np.r_[np.ones(11), 1e14][:, None]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        TopicMeans(lam_global=0.25, smoothing=1e-300, random_state=0).fit(X)
+    assert TopicMeans(lam_local=3e-139, lam_global=5e-324).fit(X).n_clusters_ == 1

@@ -28,11 +28,11 @@ STEP_RATIO = 1.25  # of neighboring numbers in the first comparison
 class Corpus:
     """Documents X (CSR, entries >= 0), as entries of positive mass: a word of a document each.
 
-    ``weight`` is that of each document, ``smoothing`` the pseudo-counts a of a topic. ``shares``
-    are the pooled shares of the words (None: those of X); words of share 0 are left out.
+    ``weight`` is that of each document. ``shares`` are the pooled shares of the words (None: those
+    of X); words of share 0 are left out. ``smoothing`` are the pseudo-counts a of a topic.
     """
 
-    def __init__(self, X, weight, smoothing, n_threads, shares=None):
+    def __init__(self, X, weight, n_threads, shares=None):
         self.n, self.n_words = X.shape
         self.weight = np.ones(self.n) if weight is None else weight
         doc = document_of_entry(X)
@@ -40,7 +40,7 @@ class Corpus:
             shares = np.bincount(X.indices, self.weight[doc] * X.data, self.n_words)
             shares = shares / (shares.sum() or 1.0)
         self.shares, self.n_threads = shares, n_threads
-        self.smoothing = 0.5 * (shares > 0.0).sum() if smoothing == "auto" else float(smoothing)
+        self.smoothing = 0.5 * (shares > 0.0).sum()
         self.prior = self.smoothing * shares
         # the stored entries that take part
         self.entries = np.flatnonzero((X.data > 0.0) & (shares[X.indices] > 0.0))

@@ -40,9 +40,10 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         in use) + lam_global * K + a * sum_k KL(p0 || phi_k),
 
     where X_dw counts the word in the document, and p0 are the shares of words in all documents
-    together. All occurrences of a word in a document are in one topic. With a pseudo-counts
-    (``smoothing``) no share is 0: phi_k = (counts_k + a * p0) / (n_k + a), for n_k occurrences in
-    topic k. A document of weight w has its words, and its topics, w times in the sum.
+    together. All occurrences of a word in a document are in one topic. With a pseudo-counts, half a
+    count for each word that there is, no share is 0: phi_k = (counts_k + a * p0) / (n_k + a), for
+    n_k occurrences in topic k. A document of weight w has its words, and its topics, w times in the
+    sum; if ``lam_global`` is "auto", pseudo-counts are in documents of the mean weight.
 
     Parameters
     ----------
@@ -54,9 +55,6 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         Algorithm 2 starts from a single topic.
     n_clusters : int, "auto" or None, default=None
         The exact number of topics, if ``lam_global`` is "auto". None or "auto": the data choose.
-    smoothing : float or "auto", default="auto"
-        Pseudo-counts of a topic in all, > 0. "auto" is half a count for each word that there is.
-        If ``lam_global`` is "auto", they are in documents of the mean weight.
     n_init : int, default=1
         Starts: with "auto" from other documents each, of which the shortest code wins; otherwise
         in the order of the documents, then in random orders, and the lowest objective wins.
@@ -172,7 +170,6 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         lam_local: float | Literal["auto"] = "auto",
         lam_global: float | Literal["auto"] = "auto",
         n_clusters: int | Literal["auto"] | None = None,
-        smoothing: float | Literal["auto"] = "auto",
         n_init: int = 1,
         max_iter: int = 300,
         tol: float = 0.0,
@@ -183,7 +180,6 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         self.lam_local = lam_local
         self.lam_global = lam_global
         self.n_clusters = n_clusters
-        self.smoothing = smoothing
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -202,7 +198,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return self.n_clusters_
 
     def _check_parameters(self):
-        for name in ("lam_local", "lam_global", "smoothing"):
+        for name in ("lam_local", "lam_global"):
             check_lam(getattr(self, name), finite=True, name=name, options=("auto",))
         check_exact_number(self, ("lam_global",))
         self._check_starts()
@@ -259,7 +255,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
         def corpus_of(order):
             some = None if weight is None else weight[order]
-            return Corpus(some_rows(X, order), some, self.smoothing, n_threads)
+            return Corpus(some_rows(X, order), some, n_threads)
 
         corpus, lam_local = corpus_of(active), self.lam_local
         lam_local = lam_local if isinstance(lam_local, str) else float(lam_local)
@@ -295,7 +291,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         rank = np.argsort(-counts.sum(axis=0), kind="stable")
         topics = np.exp(-corpus.costs(counts[:, rank])) * (corpus.shares > 0.0)[:, None]
         self.topics_, self.n_clusters_ = np.ascontiguousarray(topics.T), k
-        self._shares, self._smoothing = corpus.shares, corpus.smoothing
+        self._shares = corpus.shares
         self.lam_local_, self.lam_global_ = float(start.lam_local), float(start.lam_global)
         self.objective_path_, self.objective_ = path, float(path[-1])
         self.n_iter_ = start.progress.n_iter
@@ -324,7 +320,7 @@ class TopicMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def _token_labels(self, X):
         """Topics of the stored entries of counts at the fitted topics, -1 for none."""
         topics = learned(self, "topics_", self.n_clusters_, X.shape[1])
-        corpus = Corpus(X, None, self._smoothing, self._threads(), self._shares)
+        corpus = Corpus(X, None, self._threads(), self._shares)
         labels = np.full(len(X.data), -1, dtype=np.int32)
         if len(corpus.mass):
             costs = np.ascontiguousarray(-np.log(np.where(topics > 0.0, topics, 1.0)).T)
